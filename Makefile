@@ -1,0 +1,47 @@
+# Every target works as the first command on a machine that has CPython >= 3.11 (test-real: Go as well).
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { command -v $$p; break; }; done)
+ifeq ($(PYTHON),)
+$(error No CPython >= 3.11 found on PATH: install one, or say PYTHON=/path/to/python3.11)
+endif
+VENV := .venv/$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+PY := $(VENV)/bin/python
+INSTALLED := $(VENV)/.installed
+
+.PHONY: help env test test-real test-all lint dist clean
+
+help:  ## Show what can be made.
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+env: $(INSTALLED)  ## Make the environment (.venv/X.Y) and install into it.
+
+$(INSTALLED): setup.cfg pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=24'
+	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[test,lint]'
+	touch $@
+
+test: $(INSTALLED)  ## Run the default suite; the core must be covered to the last branch.
+	$(PY) -m pytest --cov --cov-report= $(ARGS)
+	$(PY) -m coverage report --include='kopf_selectcache/core/*,kopf_selectcache/selector.py' --fail-under=100
+
+test-real: $(INSTALLED)  ## Run the suite against the real kube-apiserver (needs Go, or KUBEBUILDER_ASSETS).
+	$(PY) -m pytest -m real $(ARGS)
+
+test-all:  ## Run the default suite on every CPython >= 3.11 of this machine.
+	@for python in $$(tests/pythons); do echo "== $$python"; $(MAKE) --no-print-directory test PYTHON=$$python || exit 1; done
+
+lint: $(INSTALLED)  ## ruff, mypy --strict, and the layers.
+	$(PY) -m ruff check
+	$(PY) -m mypy
+	$(VENV)/bin/lint-imports --no-cache
+
+dist: $(INSTALLED)  ## Build the wheel and the sdist into dist/.
+	$(PY) -m build --quiet
+	@ls dist
+
+clean:  ## Remove what was made here (not the servers kept in the user's cache folder).
+	rm -rf .venv build dist *.egg-info .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
