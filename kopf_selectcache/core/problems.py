@@ -1,0 +1,48 @@
+"""The core's own errors: facts without advice. What users see is made from them in `kopf_selectcache.errors`.
+
+    Problem
+    ├── BadText        selector text (or a part given as text) that Kubernetes would refuse
+    ├── BadField       a field label that the kind's objects cannot be selected by
+    └── TooManyBoxes   a question about regions that would cost more than its bound
+"""
+
+
+class Problem(Exception):
+    """The base of all that the core raises on purpose."""
+
+
+class BadText(Problem):
+    """Text that does not follow the grammar; `column` counts from 1 and points at what was not expected."""
+
+    def __init__(self, reason: str, *, text: str, column: int) -> None:
+        super().__init__(reason, text, column)
+        self.reason = reason
+        self.text = text
+        self.column = column
+
+    def __str__(self) -> str:
+        return f"{self.reason} (column {self.column} of {self.text!r})"
+
+
+class BadField(Problem):
+    """A field label by which the server cannot select objects of this kind, with those by which it can."""
+
+    def __init__(self, label: str, *, kind: str, selectable: tuple[str, ...]) -> None:
+        super().__init__(label, kind, selectable)
+        self.label = label
+        self.kind = kind
+        self.selectable = selectable
+
+    def __str__(self) -> str:
+        return f"{self.kind} cannot be selected by {self.label!r}, only by {', '.join(self.selectable)}"
+
+
+class TooManyBoxes(Problem):
+    """The question whether a union contains a region was given up after `limit` boxes."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        self.limit = limit
+
+    def __str__(self) -> str:
+        return f"undecided after {self.limit:,} boxes"

@@ -1,0 +1,144 @@
+"""What users see when something is wrong. Each error says what happened, and in `remedy` the one thing to change.
+
+    SelectCacheError
+    ├── DeclarationError       what the operator declares is wrong; also a kopf.PermanentError: `kopf run` ends at once
+    │   ├── BadSelector            text, name or namespace that Kubernetes would refuse
+    │   ├── UnknownKind            no such resource
+    │   ├── NotSelectable          the server cannot select objects of this kind by that field
+    │   └── ConflictingSelectors   no object can satisfy the declared filter
+    └── ReadError              what a read of the cache can raise
+        ├── NotDeclared            no cache is declared for this kind
+        ├── NotSynced              the cache has not seen its first complete list yet
+        ├── OutsideFilter          the answer is not known here: the read asks for more than the filter holds
+        ├── NotFound               the object is absent: proved, as of a version
+        ├── NotKept                the path that is asked for was dropped before storing
+        ├── Stale                  the answer would be older than the reader allows
+        └── StateError             the cache of this kind cannot be kept, and for what reason:
+            ├── Forbidden              a right is missing
+            ├── Missing                the cluster does not serve the kind
+            ├── Rejected               the cluster refuses the declared selector
+            └── Stalled                the server has stopped answering
+
+Read errors are plain exceptions, never a kopf.PermanentError: that would drop a creation for good because of a read.
+"""
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import kopf
+
+if TYPE_CHECKING:
+    from .verdict import Witness
+
+
+class SelectCacheError(Exception):
+    """The base of all errors of this library."""
+
+    def __init__(self, what: str, *, remedy: str) -> None:
+        super().__init__(what)
+        self.what = what
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.what}. {self.remedy}"
+
+
+class DeclarationError(SelectCacheError, kopf.PermanentError):
+    """The base of errors in what an operator declares: they end `kopf run` at once instead of after retries."""
+
+
+class BadSelector(DeclarationError):
+    """Text, or a part of a selector, that Kubernetes would refuse; `column` (from 1) points into `text`."""
+
+    def __init__(self, what: str, *, remedy: str, text: str | None = None, column: int | None = None) -> None:
+        super().__init__(what, remedy=remedy)
+        self.text = text
+        self.column = column
+
+
+class UnknownKind(DeclarationError):
+    """No resource goes by this name."""
+
+
+class NotSelectable(DeclarationError):
+    """The server cannot select objects of this kind by that field."""
+
+    def __init__(self, what: str, *, remedy: str, field: str, selectable: tuple[str, ...]) -> None:
+        super().__init__(what, remedy=remedy)
+        self.field = field
+        self.selectable = selectable
+
+
+class ConflictingSelectors(DeclarationError):
+    """The requirements of a declared filter contradict each other: no object can ever satisfy them all."""
+
+
+class ReadError(SelectCacheError):
+    """The base of all that a read of the cache can raise."""
+
+
+class NotDeclared(ReadError):
+    """No cache is declared for this kind."""
+
+
+class NotSynced(ReadError):
+    """The cache of this kind has not seen its first complete list yet."""
+
+
+class Reason(Enum):
+    """Why a read falls outside the filter."""
+
+    EXCLUDED = "excluded"
+    """Nothing that is asked for can ever be held."""
+    HIDDEN = "hidden"
+    """The object is absent, or it exists and fails the filter: from here the two look the same."""
+    OVERLAPS = "overlaps"
+    """Some of what is asked for may be held, and some of it cannot be."""
+    UNDECIDED = "undecided"
+    """Whether the filter holds all that is asked for would cost too much to find out."""
+
+
+class OutsideFilter(ReadError):
+    """The read asks for something that the declared filter does not hold, so that "not found" would be a guess."""
+
+    def __init__(self, what: str, *, remedy: str, reason: Reason, witness: Witness | None = None) -> None:
+        super().__init__(what, remedy=remedy)
+        self.reason = reason
+        self.witness = witness
+
+
+class NotFound(ReadError):
+    """The object is absent: the filter would hold it, and as of `version` it does not exist."""
+
+    def __init__(self, what: str, *, remedy: str, version: str) -> None:
+        super().__init__(what, remedy=remedy)
+        self.version = version
+
+
+class NotKept(ReadError):
+    """The path that is asked for was dropped before storing."""
+
+
+class Stale(ReadError):
+    """The answer would be older than the reader allows."""
+
+
+class StateError(ReadError):
+    """The cache of this kind cannot be kept at present; the subclass says why."""
+
+
+class Forbidden(StateError):
+    """The operator lacks a right on this resource."""
+
+
+class Missing(StateError):
+    """The cluster does not serve this resource."""
+
+
+class Rejected(StateError):
+    """The cluster refuses the declared selector of this resource."""
+
+
+class Stalled(StateError):
+    """The server has stopped answering for this resource."""
