@@ -11,7 +11,7 @@ VENV := .venv/$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info
 PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help env test test-real test-all lint dist clean
+.PHONY: help env test test-real test-all lint field-labels dist clean
 
 help:  ## Show what can be made.
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -38,6 +38,10 @@ lint: $(INSTALLED)  ## ruff, mypy --strict, and the layers.
 	$(PY) -m ruff check
 	$(PY) -m mypy
 	$(VENV)/bin/lint-imports --no-cache
+
+field-labels:  ## Generate the table of field labels anew from Kubernetes' own code (needs Go).
+	cd tests/apiserver && GOTOOLCHAIN=local CGO_ENABLED=0 go run ./fieldlabels > ../../kopf_selectcache/core/_fieldlabels.py.new
+	mv kopf_selectcache/core/_fieldlabels.py.new kopf_selectcache/core/_fieldlabels.py
 
 dist: $(INSTALLED)  ## Build the wheel and the sdist into dist/.
 	$(PY) -m build --quiet
