@@ -1,0 +1,111 @@
+"""Selector text as users write it, parsed: LabelSelector and FieldSelector. Knows nothing of kinds, names or namespaces."""
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from .core.problems import BadText
+from .core.selectors import (
+    FieldTerm,
+    LabelRequirement,
+    fields_from_dict,
+    labels_from_dict,
+    parse_fields,
+    parse_labels,
+)
+from .errors import BadSelector
+
+_Parsed = TypeVar("_Parsed")
+
+
+def _told(sort: str, example: str, parse: Callable[[], _Parsed]) -> _Parsed:
+    """Run a parser of the core, and tell users of what it refuses in the words of a declaration error."""
+    try:
+        return parse()
+    except BadText as problem:
+        start, end = max(problem.column - 31, 0), problem.column + 30
+        excerpt = f"{'…' if start else ''}{problem.text[start:end]}{'…' if end < len(problem.text) else ''}"
+        raise BadSelector(
+            f"{sort} selector {excerpt!r}, column {problem.column}: {problem.reason}",
+            remedy=f"Write it like {example}", text=problem.text, column=problem.column,
+        ) from None
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class LabelSelector:
+    """Requirements on labels, all of which must hold: what `kubectl get -l` takes.
+
+    >>> web = LabelSelector.parse('app in (web, www), !legacy')
+    >>> str(web)
+    'app in (web,www),!legacy'
+    >>> web.matches({'app': 'web'}), web.matches({'app': 'web', 'legacy': ''})
+    (True, False)
+    """
+
+    requirements: tuple[LabelRequirement, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> LabelSelector:
+        """Read the text as Kubernetes does, or raise BadSelector. The empty text selects everything."""
+        return cls(_told("label", "'app=web,tier in (gold,silver),!legacy'", lambda: parse_labels(text)))
+
+    @classmethod
+    def from_dict(cls, labels: Mapping[str, str | Collection[str]]) -> LabelSelector:
+        """Require each label of a dict: the value if it is a string, one of them if it is a list."""
+        return cls(_told("label", "{'app': 'web', 'tier': ['gold', 'silver']}", lambda: labels_from_dict(labels)))
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        return all(requirement.matches(labels) for requirement in self.requirements)
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self.requirements))
+
+    def __repr__(self) -> str:
+        return f"LabelSelector.parse({str(self)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return str(self) == str(other) if isinstance(other, LabelSelector) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class FieldSelector:
+    r"""Requirements on fields, all of which must hold: what `kubectl get --field-selector` takes.
+
+    >>> mine = FieldSelector.parse('spec.nodeName=node01,status.phase!=Succeeded')
+    >>> mine.matches({'spec.nodeName': 'node01'})
+    True
+    >>> str(FieldSelector.from_dict({'reason': 'a,b'}))
+    'reason=a\\,b'
+    """
+
+    terms: tuple[FieldTerm, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> FieldSelector:
+        """Read the text as Kubernetes does, or raise BadSelector. The empty text selects everything."""
+        return cls(_told("field", "'metadata.name=web-1,status.phase!=Failed'", lambda: parse_fields(text)))
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, str | bool | int]) -> FieldSelector:
+        """Require each field of a dict to have the value; whatever is in a value stays in it."""
+        return cls(_told("field", "{'spec.nodeName': 'node01'}", lambda: fields_from_dict(fields)))
+
+    def matches(self, fields: Mapping[str, str]) -> bool:
+        """Whether an object with these values of field labels is selected; a field that is not there is empty."""
+        return all(term.matches(fields) for term in self.terms)
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self.terms))
+
+    def __repr__(self) -> str:
+        return f"FieldSelector.parse({str(self)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return set(self.terms) == set(other.terms) if isinstance(other, FieldSelector) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.terms))

@@ -1,0 +1,85 @@
+"""The search over boxes: its bound, its short cuts, and where its points lie. The answers themselves: test_containment."""
+from __future__ import annotations
+
+import pytest
+
+from kopf_selectcache.core.problems import TooManyBoxes
+from kopf_selectcache.core.regions import MAX_BOXES, Box, Dimension, box_of, overlap, uncovered
+from kopf_selectcache.core.selectors import parse_fields, parse_labels
+
+
+def box(labels: str = "", fields: str = "", names: list[str] | None = None, namespaces: list[str] | None = None) -> Box:
+    return box_of(labels=parse_labels(labels), fields=parse_fields(fields), names=names, namespaces=namespaces)
+
+
+def pigeons(holes: int, pigeons: int) -> tuple[Box, list[Box]]:
+    """Every pigeon sits in a hole; a branch for each way in which two sit in the same one. With more pigeons than holes
+    the branches cover everything, and to see that one has to try the holes in every order: n! of them.
+    """
+    places = ",".join(f"h{hole}" for hole in range(holes))
+    request = box(",".join(f"p{pigeon} in ({places})" for pigeon in range(pigeons)))
+    return request, [
+        box(f"p{one}=h{hole},p{two}=h{hole}") for one in range(pigeons) for two in range(one) for hole in range(holes)
+    ]
+
+
+def test_the_smallest_union_of_its_family_that_is_beyond_the_bound() -> None:
+    """Six holes take fewer than 10,000 boxes, seven take more. A bound ten times as high decides those too."""
+    assert MAX_BOXES == 10_000
+    assert uncovered(*pigeons(holes=6, pigeons=7)) is None
+    with pytest.raises(TooManyBoxes) as info:
+        uncovered(*pigeons(holes=7, pigeons=8))
+    assert str(info.value) == "undecided after 10,000 boxes"
+    assert uncovered(*pigeons(holes=7, pigeons=8), limit=10 * MAX_BOXES) is None
+
+
+def test_the_bound_counts_the_boxes_that_are_cut() -> None:
+    """Without y=q one box is left, of that without x=a one, and without x=b one, which x=c covers: three."""
+    request, union = box("x in (a,b,c),y"), [box("x=a,y!=q"), box("x=b,y!=q"), box("x=c,y!=q"), box("x,y=q")]
+    assert uncovered(request, union, limit=3) is None
+    with pytest.raises(TooManyBoxes):
+        uncovered(request, union, limit=2)
+
+
+def test_as_many_pigeons_as_holes_leave_a_witness() -> None:
+    witness = uncovered(*pigeons(holes=7, pigeons=7))
+    assert witness is not None
+    assert sorted(value for value in witness.values() if value is not None) == [f"h{hole}" for hole in range(7)]
+
+
+def test_thousands_of_branches_are_no_matter_where_one_dimension_tells() -> None:
+    tenants = [box("app=web", namespaces=[f"tenant-{number}"]) for number in range(3_000)]
+    witness = uncovered(box(), tenants)
+    assert witness is not None
+    assert witness[Dimension("namespace")] not in {f"tenant-{number}" for number in range(3_000)}
+    assert uncovered(box("app=web,tier=gold", namespaces=["tenant-2999"]), tenants) is None
+    assert uncovered(box("app=web", namespaces=["tenant-7", "tenant-8"]), tenants) is None
+
+
+@pytest.mark.parametrize(("request_", "branches", "expected"), [
+    (box("app in (web,db)"), [box("app=web")], {Dimension("label", "app"): "db"}),
+    (box(), [box("app=web")], {Dimension("label", "app"): None}),
+    (box("app"), [box("app=web")], {Dimension("label", "app"): "other"}),
+    (box("app=db"), [box("app=web")], {Dimension("label", "app"): "db"}),
+    (box("x>5,x<9"), [box("x in (6,7,8)")], {Dimension("label", "x"): "06"}),
+    (box("app in (a,b,c)"), [box("app=a"), box("app=b")], {Dimension("label", "app"): "c"}),
+    (box("app", namespaces=["n"]), [box("app=a"), box("app!=a", "spec.nodeName=x")],
+     {Dimension("label", "app"): "other", Dimension("namespace"): "n", Dimension("field", "spec.nodeName"): "other"}),
+    (box("app in (a,b,c)"), [box("app=a"), box("app=b"), box("app=c")], None),
+    (box("a,!a"), [], None),
+    (box("app=web"), [box("a,!a"), box("app")], None),
+    (box("app"), [box("a,!a")], {Dimension("label", "app"): "other"}),
+])
+def test_the_point_that_is_left_is_the_clearest(request_: Box, branches: list[Box], expected: object) -> None:
+    assert uncovered(request_, branches) == expected
+
+
+def test_requirements_that_everything_satisfies_are_no_part_of_a_box() -> None:
+    assert box("", "metadata.name!=") == {}
+    assert box("", "metadata.name!=a/b") == {}
+
+
+def test_overlap() -> None:
+    assert overlap(box("a=1"), box("b=2")) == box("a=1,b=2")
+    assert overlap(box("a in (1,2)"), box("a in (2,3)")) == box("a=2")
+    assert overlap(box("a=1"), box("a=2")) is None

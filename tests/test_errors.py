@@ -1,0 +1,63 @@
+"""The tree of errors is the one drawn at the top of its file, and each class is what Kopf must take it for."""
+from __future__ import annotations
+
+import re
+
+import kopf
+import pytest
+
+import kopf_selectcache
+from kopf_selectcache import errors
+from kopf_selectcache.core import problems
+
+
+def drawn(text: str) -> dict[str, str | None]:
+    """Read a tree of names drawn with box characters: each name with that of its parent."""
+    parents: dict[str, str | None] = {}
+    above: list[tuple[int, str]] = []
+    for line in text.splitlines():
+        if found := re.match(r"    ([│├└─ ]*)([A-Z]\w+)", line):
+            depth, name = len(found[1]), found[2]
+            above = [(at, parent) for at, parent in above if at < depth]
+            parents[name] = above[-1][1] if above else None
+            above.append((depth, name))
+    return parents
+
+
+@pytest.mark.parametrize("module", [errors, problems])
+def test_the_drawn_tree_is_the_real_one(module: object) -> None:
+    classes = {
+        name: cls for name, cls in vars(module).items()
+        if isinstance(cls, type) and issubclass(cls, Exception) and cls.__module__ == getattr(module, "__name__", None)
+    }
+    assert drawn(str(module.__doc__)) == {
+        name: cls.__bases__[0].__name__ if cls.__bases__[0] is not Exception else None for name, cls in classes.items()
+    }
+
+
+def test_declaration_errors_end_the_operator_and_read_errors_do_not() -> None:
+    for cls in vars(errors).values():
+        if isinstance(cls, type) and issubclass(cls, errors.SelectCacheError) and cls is not errors.SelectCacheError:
+            assert issubclass(cls, errors.DeclarationError) != issubclass(cls, errors.ReadError)
+            assert issubclass(cls, kopf.PermanentError) == issubclass(cls, errors.DeclarationError)
+            assert not issubclass(cls, kopf.TemporaryError)
+
+
+def test_an_error_says_what_happened_and_what_to_change() -> None:
+    missed = errors.NotFound("pods x in ns is absent as of version 7", remedy="Pass default=None if it may be", version="7")
+    assert str(missed) == "pods x in ns is absent as of version 7. Pass default=None if it may be"
+    assert (missed.version, missed.remedy) == ("7", "Pass default=None if it may be")
+    outside = errors.OutsideFilter("no", remedy="ask", reason=errors.Reason.HIDDEN)
+    assert (outside.reason, outside.witness) == (errors.Reason.HIDDEN, None)
+
+
+def test_problems_of_the_core_say_what_they_know() -> None:
+    assert str(problems.BadField("x", kind="Pod", selectable=("a", "b"))) == "Pod cannot be selected by 'x', only by a, b"
+
+
+def test_the_public_names_are_those_that_are_listed() -> None:
+    public = {
+        name for name, value in vars(kopf_selectcache).items()
+        if not name.startswith("_") and not isinstance(value, type(kopf_selectcache))
+    }
+    assert public == set(kopf_selectcache.__all__)

@@ -1,0 +1,180 @@
+"""Selectors as users write them: what is accepted, what is refused with which words, and how they read back."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kopf_selectcache import (
+    AnyOf,
+    BadSelector,
+    ConflictingSelectors,
+    FieldSelector,
+    LabelSelector,
+    NotSelectable,
+    Selector,
+    UnknownKind,
+)
+from kopf_selectcache.core.fields import Kind
+
+
+@pytest.mark.parametrize(("selector", "text"), [
+    (Selector(), "Selector()"),
+    (Selector("app=web"), "Selector(label='app=web')"),
+    (Selector(label={"tier": ["b", "a"], "app": "web"}), "Selector(label='app=web,tier in (a,b)')"),
+    (Selector(LabelSelector.parse("app")), "Selector(label='app')"),
+    (Selector(label=""), "Selector(label='')"),
+    (Selector(field="metadata.name==x"), "Selector(field='metadata.name=x')"),
+    (Selector(field={"spec.unschedulable": False}), "Selector(field='spec.unschedulable=false')"),
+    (Selector(field=FieldSelector.parse("a!=b")), "Selector(field='a!=b')"),
+    (Selector(names={"b", "a"}, namespaces=("y", "x", "y")), "Selector(names=['a', 'b'], namespaces=['x', 'y'])"),
+    (AnyOf([Selector("a"), Selector("b")]), "AnyOf([Selector(label='a'), Selector(label='b')])"),
+])
+def test_a_selector_reads_back_as_it_can_be_written(selector: object, text: str) -> None:
+    assert repr(selector) == text
+    again = eval(text, {"Selector": Selector, "AnyOf": AnyOf})  # noqa: S307  # The text is in the list above.
+    assert again == selector
+    assert hash(again) == hash(selector)
+
+
+# What mypy would not let through.
+WRONG: Any = 5
+LABELS: Any = LabelSelector.parse("a")
+TEXT: Any = "app=web"
+
+
+@pytest.mark.parametrize(("make", "words"), [
+    (lambda: Selector("app in web"), ["label selector", "column 8", "'app in web'", "expected '('"]),
+    (lambda: Selector(field="a"), ["field selector", "column 1", "then = or !="]),
+    (lambda: Selector(label={}), ["label={}", "Leave label= out"]),
+    (lambda: Selector(field={}), ["field={}", "Leave field= out"]),
+    (lambda: Selector(label=WRONG), ["label= is 5, a int", "Give text, a dict, or a LabelSelector"]),
+    (lambda: Selector(field=LABELS), ["field= is", "FieldSelector"]),
+    (lambda: Selector(label={"a": "b,c=d"}), ["'b,c=d' is not a label value"]),
+    (lambda: Selector(names="web-1"), ["names= is 'web-1', not a list"]),
+    (lambda: Selector(names=[]), ["names=[] is empty", "Leave names= out"]),
+    (lambda: Selector(names=["a/b"]), ["'a/b', which cannot be a name of an object"]),
+    (lambda: Selector(names=[""]), ["''"]),
+    (lambda: Selector(names=WRONG), ["names= is 5, not a list"]),
+    (lambda: Selector(names=[WRONG]), ["has 5"]),
+    (lambda: Selector(namespaces=["Shop"]), ["'Shop', which cannot be a name of a namespace"]),
+    (lambda: Selector(namespaces=[]), ["namespaces=[] is empty"]),
+    (lambda: Selector(namespaces=[f"n{number}" for number in range(10_001)]), ["10,001 items, more than 10,000"]),
+    (lambda: Selector("a" * 65_537), ["65,537 characters, more than 65,536"]),
+    (lambda: Selector(field="a=" + "b" * 65_536), ["field= has 65,538 characters"]),
+    (lambda: AnyOf([]), ["AnyOf([]) selects nothing", "at least one Selector"]),
+    (lambda: AnyOf([TEXT]), ["not 'app=web'", "AnyOf([Selector(...), ...])"]),
+    (lambda: AnyOf([Selector()] * 10_001), ["10,001 selectors, more than 10,000"]),
+])
+def test_bad_input_is_refused_where_it_is_written(make: Callable[[], Any], words: list[str]) -> None:
+    with pytest.raises(BadSelector) as info:
+        make()
+    assert [word for word in words if word not in str(info.value)] == []
+    assert info.value.remedy in str(info.value)
+
+
+def test_a_long_text_is_quoted_around_the_column() -> None:
+    text = "app=web," * 100 + "tier in gold," + "app=web," * 100 + "z"
+    with pytest.raises(BadSelector) as info:
+        Selector(text)
+    assert (info.value.text, info.value.column) == (text, text.index("gold") + 1)
+    assert len(str(info.value)) < 300
+    assert "tier in gold" in str(info.value)
+
+
+def test_equality_of_parsed_selectors() -> None:
+    assert LabelSelector.parse("b, a in (y,x)") == LabelSelector.parse("a in (x,y),b")
+    assert LabelSelector.parse("a=b") != LabelSelector.parse("a==b"), "by canonical text, which keeps the operator"
+    assert FieldSelector.parse("b!=x,a=y") == FieldSelector.parse("a==y,b!=x")
+    assert FieldSelector.parse("a=b") != FieldSelector.parse("a!=b")
+    assert LabelSelector.parse("a=b") != FieldSelector.parse("a=b")
+    assert FieldSelector.parse("a=b") != LabelSelector.parse("a=b")
+    assert repr(LabelSelector.parse("a")) == "LabelSelector.parse('a')"
+    assert repr(FieldSelector.parse("a=b")) == "FieldSelector.parse('a=b')"
+
+
+def test_matching() -> None:
+    web = Selector("app=web", field="spec.nodeName!=n1", names=["a", "b"], namespaces=["x"])
+    good: dict[str, Any] = {"name": "a", "namespace": "x", "labels": {"app": "web"}, "fields": {"spec.nodeName": "n2"}}
+    assert web.matches(**good)
+    changes: list[dict[str, Any]] = [
+        {"name": "c"}, {"namespace": "y"}, {"namespace": ""}, {"labels": {}}, {"fields": {"spec.nodeName": "n1"}},
+    ]
+    for change in changes:
+        assert not web.matches(**{**good, **change})
+    assert Selector(field="metadata.name=a,metadata.namespace=x").matches(name="a", namespace="x")
+    assert not Selector(field="metadata.namespace!=x").matches(name="a", namespace="x")
+    assert AnyOf([web, Selector("app=db")]).matches(name="z", labels={"app": "db"})
+
+
+def test_fields_that_the_server_does_not_know_are_refused_by_kind() -> None:
+    with pytest.raises(NotSelectable) as info:
+        Selector().covers(Selector(field="spec.priority=1"), kind="pods")
+    assert info.value.field == "spec.priority"
+    assert "spec.nodeName" in info.value.selectable
+    assert "where=" in str(info.value)
+    with pytest.raises(NotSelectable):
+        Selector(field="spec.priority=1").disjoint(Selector(), kind="pods")
+
+
+def test_an_unknown_kind_is_named() -> None:
+    with pytest.raises(UnknownKind, match="'podz' is no kind that Kubernetes itself has"):
+        Selector().covers(Selector(), kind="podz")
+
+
+def test_a_request_is_a_selector() -> None:
+    with pytest.raises(TypeError, match=r"write Selector\(label=...\)"):
+        Selector().covers(TEXT)
+    with pytest.raises(TypeError):
+        Selector().disjoint(WRONG)
+
+
+@pytest.mark.parametrize(("selector", "kind", "words"), [
+    (Selector("a=1,a=2"), None, "a=1 and a=2"),
+    (Selector("a>5,a<6,b"), None, "a>5 and a<6"),
+    (Selector("a,!a"), None, "a and !a"),
+    (Selector(names=["x"], field="metadata.name!=x"), None, "metadata.name!=x and names=['x']"),
+    (Selector(namespaces=["x"], field="metadata.namespace=y"), None, "metadata.namespace=y and namespaces=['x']"),
+    (Selector(field="metadata.name="), None, "metadata.name="),
+    (Selector(field="spec.hostNetwork=maybe"), "pods", "spec.hostNetwork=maybe"),
+    (Selector(field="spec.nodeName=a,spec.host=b"), "pods", "spec.host=b and spec.nodeName=a"),
+    (Selector(namespaces=["x"]), "nodes", "nodes are cluster-scoped"),
+    (AnyOf([Selector("a"), Selector("a,!a")]), None, "a and !a"),
+])
+def test_a_filter_that_nothing_can_satisfy_is_refused_with_the_reason(selector: Selector | AnyOf, kind: str | None, words: str) -> None:
+    with pytest.raises(ConflictingSelectors) as info:
+        selector.require_satisfiable(kind=kind)
+    assert words in str(info.value)
+    assert "a list of selectors, which means OR" in info.value.remedy
+
+
+def test_a_request_that_nothing_can_satisfy_is_no_error() -> None:
+    nothing = Selector("a=1,a=2")
+    assert nothing.contradiction() == "nothing can satisfy a=1 and a=2"
+    assert Selector("app=web").covers(nothing)
+    assert Selector("app=web").disjoint(nothing)
+    Selector(field="spec.hostNetwork=maybe").require_satisfiable()
+    AnyOf([Selector("a"), Selector("b")]).require_satisfiable(kind="pods")
+
+
+COLOURED = Kind.custom({
+    "spec": {
+        "group": "example.com", "scope": "Namespaced", "names": {"kind": "Lamp", "plural": "lamps"},
+        "versions": [{
+            "name": "v1",
+            "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object", "properties": {
+                "on": {"type": "boolean"}, "watts": {"type": "integer"},
+            }}}}},
+            "selectableFields": [{"jsonPath": ".spec.on"}, {"jsonPath": ".spec.watts"}],
+        }],
+    },
+}, "v1")
+
+
+def test_custom_resources_have_the_domains_of_their_definition() -> None:
+    either = AnyOf([Selector(field="spec.on=true"), Selector(field="spec.on=false")])
+    assert not either.covers(Selector(), kind=COLOURED), "an absent field is empty"
+    assert AnyOf([*either.branches, Selector(field="spec.on=")]).covers(Selector(), kind=COLOURED)
+    assert Selector("x").covers(Selector(field="spec.watts=060"), kind=COLOURED), "no integer is printed so"
+    assert not Selector("x").covers(Selector(field="spec.watts=060"))
