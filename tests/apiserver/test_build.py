@@ -1,0 +1,145 @@
+"""The binaries are found, built once, or it is said what to do. No server runs here."""
+import os
+import shutil
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.apiserver import build
+from tests.apiserver.build import PACKAGES, AssetsError, NoServer
+from tests.real.conftest import without_server
+
+TOOLCHAIN = ("go1.26.1", "linux", "amd64")
+# Answers `go env` as a toolchain of that version, and builds files that say which package they are from.
+GO = """#!/bin/sh
+if [ "$1" = env ]; then printf '%s\\nlinux\\namd64\\n' {version}; exit; fi
+echo "$@" >> "$BUILT"
+{then}
+while [ "$1" != -o ]; do shift; done
+echo "$3" > "$2"
+chmod +x "$2"
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path) -> Path:
+    copy = tmp_path / "module"
+    copy.mkdir()
+    for name in build.SOURCES:
+        shutil.copy(build.MODULE / name, copy)
+    return copy
+
+
+def machine(folder: Path, version: str = "go1.99.0", then: str = "") -> Mapping[str, str]:
+    """The environment of a machine that has that Go, and an empty cache. Its builds are logged in `built`."""
+    tools = folder / "bin"
+    tools.mkdir(exist_ok=True)
+    (tools / "go").write_text(GO.format(version=version, then=then))
+    (tools / "go").chmod(0o755)
+    return {"PATH": f"{tools}:{os.defpath}", "XDG_CACHE_HOME": str(folder / "cache"), "BUILT": str(folder / "built")}
+
+
+def builds(folder: Path) -> int:
+    return len((folder / "built").read_text().splitlines())
+
+
+@pytest.mark.parametrize("name", build.SOURCES)
+def test_a_changed_source_is_another_build(module: Path, name: str) -> None:
+    before = build.key_of(TOOLCHAIN, module)
+    with (module / name).open("a") as file:
+        file.write("// changed\n")
+    assert build.key_of(TOOLCHAIN, module) != before
+
+
+@pytest.mark.parametrize("other", [
+    ("go1.26.2", "linux", "amd64"), ("go1.26.1", "darwin", "amd64"), ("go1.26.1", "linux", "arm64"),
+])
+def test_another_toolchain_or_machine_is_another_build(module: Path, other: tuple[str, ...]) -> None:
+    assert build.key_of(other, module) != build.key_of(TOOLCHAIN, module)
+
+
+def test_the_same_inputs_are_the_same_build(module: Path) -> None:
+    assert build.key_of(TOOLCHAIN, module) == build.key_of(TOOLCHAIN)
+
+
+def test_the_server_is_told_the_version_that_go_mod_names(module: Path) -> None:
+    (module / "go.mod").write_text("module example.com/m\n\ngo 1.26.0\n\nrequire (\n\tk8s.io/kubernetes v1.99.7\n)\n")
+    assert build.flags_of(module)[-1].endswith("gitVersion=v1.99.7")
+
+
+def test_the_folder_in_kubebuilder_assets_is_used_without_go(tmp_path: Path) -> None:
+    for name in PACKAGES:
+        (tmp_path / name).touch(0o755)
+    assert build.find_assets({"PATH": "", "KUBEBUILDER_ASSETS": str(tmp_path)}) == tmp_path
+
+
+def test_a_binary_that_kubebuilder_assets_lacks_is_named(tmp_path: Path) -> None:
+    (tmp_path / "kube-apiserver").touch(0o755)
+    (tmp_path / "kubectl").touch(0o755)
+    with pytest.raises(AssetsError, match=r"has no etcd$"):
+        build.find_assets({"KUBEBUILDER_ASSETS": str(tmp_path)})
+
+
+def test_without_go_it_is_said_what_to_do() -> None:
+    with pytest.raises(NoServer, match=r"install Go 1\.\S+ or newer, or set KUBEBUILDER_ASSETS"):
+        build.find_assets({"PATH": ""})
+
+
+def test_a_go_that_is_too_old_is_named_with_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(NoServer, match=r"this is Go 1\.20\.3.*GOTOOLCHAIN=local.*install Go 1\."):
+        build.find_assets(machine(tmp_path, version="go1.20.3"))
+
+
+@pytest.mark.parametrize("version", ["go1.99.0", "go1.99rc1", "devel"])
+def test_a_go_that_is_new_enough_builds(tmp_path: Path, version: str) -> None:
+    folder = build.find_assets(machine(tmp_path, version=version))
+    assert {path.name: path.read_text().strip() for path in folder.iterdir()} == PACKAGES
+
+
+def test_what_is_built_is_not_built_again(tmp_path: Path) -> None:
+    there = machine(tmp_path)
+    assert build.find_assets(there) == build.find_assets(there)
+    assert builds(tmp_path) == len(PACKAGES)
+
+
+def test_of_many_builders_at_once_one_builds_and_the_others_wait(tmp_path: Path) -> None:
+    there = machine(tmp_path)
+    with ThreadPoolExecutor(8) as pool:
+        folders = set(pool.map(build.find_assets, [there] * 8))
+    assert len(folders) == 1
+    assert builds(tmp_path) == len(PACKAGES)
+
+
+def test_a_failed_build_tells_what_go_said_and_leaves_nothing_in_place(tmp_path: Path) -> None:
+    with pytest.raises(AssetsError, match=r"kube-apiserver could not be built by Go 1\.99\.0:\nmain.go:1: broken"):
+        build.find_assets(machine(tmp_path, then="echo 'main.go:1: broken' >&2; exit 1"))
+    assert build.find_assets(machine(tmp_path)).is_dir()
+
+
+def test_the_remains_of_a_killed_build_do_not_get_into_the_next(tmp_path: Path) -> None:
+    there = machine(tmp_path)
+    remains = build.cache_folder(there) / (build.key_of(build.Go.find(there).identity) + ".partial")
+    remains.mkdir(parents=True)
+    (remains / "half").touch()
+    assert {path.name for path in build.find_assets(there).iterdir()} == set(PACKAGES)
+    assert not remains.exists()
+
+
+def test_the_user_is_told_what_is_built_and_how_long_it_took(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    build.find_assets(machine(tmp_path))
+    told = capsys.readouterr().err
+    assert "takes some minutes" in told
+    assert "kube-apiserver (1 of 3)" in told
+    assert "kube-apiserver built in 0 s" in told
+
+
+def test_a_test_without_a_server_is_skipped_with_the_reason() -> None:
+    with pytest.raises(pytest.skip.Exception, match="install Go"):
+        without_server("install Go", {})
+
+
+def test_in_ci_a_test_without_a_server_fails_with_the_reason() -> None:
+    with pytest.raises(pytest.fail.Exception, match="install Go"):
+        without_server("install Go", {"CI": "true"})
