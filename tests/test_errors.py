@@ -13,14 +13,20 @@ from kopf_selectcache.core import problems
 
 def drawn(text: str) -> dict[str, str | None]:
     """Read a tree of names drawn with box characters: each name with that of its parent."""
+    lines = text.splitlines()
+    first = next(at for at, line in enumerate(lines) if "├" in line)
+    # Whether the whole is indented depends on the Python: newer ones dedent docstrings.
+    margin = len(lines[first]) - len(lines[first].lstrip())
     parents: dict[str, str | None] = {}
     above: list[tuple[int, str]] = []
-    for line in text.splitlines():
-        if found := re.match(r"    ([│├└─ ]*)([A-Z]\w+)", line):
+    for line in lines[first - 1:]:
+        if found := re.match(r"([│├└─ ]*)([A-Z]\w+)", line[margin:]):
             depth, name = len(found[1]), found[2]
             above = [(at, parent) for at, parent in above if at < depth]
             parents[name] = above[-1][1] if above else None
             above.append((depth, name))
+        else:
+            break
     return parents
 
 
