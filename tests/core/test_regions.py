@@ -65,6 +65,10 @@ def test_thousands_of_branches_are_no_matter_where_one_dimension_tells() -> None
     (box("app in (a,b,c)"), [box("app=a"), box("app=b")], {Dimension("label", "app"): "c"}),
     (box("app", namespaces=["n"]), [box("app=a"), box("app!=a", "spec.nodeName=x")],
      {Dimension("label", "app"): "other", Dimension("namespace"): "n", Dimension("field", "spec.nodeName"): "other"}),
+    # It fails one requirement alone, and is inside in all other dimensions.
+    (box(), [box("app=web", namespaces=["n"])], {Dimension("namespace"): "n", Dimension("label", "app"): None}),
+    (box("app"), [box("app=web", "spec.nodeName=x", ["a"], ["n"])],
+     {Dimension("namespace"): "n", Dimension("name"): "a", Dimension("field", "spec.nodeName"): "x", Dimension("label", "app"): "other"}),
     (box("app in (a,b,c)"), [box("app=a"), box("app=b"), box("app=c")], None),
     (box("a,!a"), [], None),
     (box("app=web"), [box("a,!a"), box("app")], None),

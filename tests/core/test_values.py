@@ -24,6 +24,7 @@ from kopf_selectcache.core.values import (
     is_label_value,
     is_object_name,
     parse_int,
+    pick,
 )
 
 SIX = LabelValues.above(5) & LabelValues.below(7)
@@ -63,6 +64,22 @@ def test_an_integer_between_two_has_63_spellings() -> None:
     assert (SIX & ~LabelValues.only(ALL_SIXES)).empty
     assert not (SIX & ~LabelValues.only(ALL_SIXES[:-1])).empty
     assert (LabelValues.only(ALL_SIXES) & ~SIX).empty
+
+
+def test_the_longest_spelling_counts_as_much_as_the_shortest() -> None:
+    assert list(LabelValues.classes([SIX], frozenset(ALL_SIXES[:-1]))) == [None, "other", "0", ALL_SIXES[-1], "7"]
+    assert pick(SIX & ~LabelValues.only(ALL_SIXES[:-1])) == ALL_SIXES[-1]
+    # As many values listed as the range has spellings, and yet one spelling, and a word, are in.
+    with_word = ~(~SIX & ~LabelValues.only(["a"])) & ~LabelValues.only(ALL_SIXES[:-1])
+    assert len(with_word.listed) == len(ALL_SIXES)
+    assert not with_word.empty
+    assert ALL_SIXES[-1] in with_word
+
+
+def test_a_pick_is_what_somebody_mentioned_if_it_can_be() -> None:
+    assert pick(~(~LabelValues.only(["db"]) & PRESENT)) == "db"
+    assert pick(~Strings.only(ANYTHING, ["other"])) == "other-1"
+    assert pick(LabelValues.only(["b", "a"])) == "a"
 
 
 def test_comparisons_beyond_what_a_label_can_say() -> None:
@@ -106,6 +123,7 @@ def test_classes_tell_apart_what_the_rules_tell_apart() -> None:
     assert list(LabelValues.classes([SIX, LabelValues.above(9)], frozenset(["6", "06", "other"]))) == [None, "other-1", "0", "006", "7", "10"]
     assert list(LabelValues.classes([SIX], frozenset(ALL_SIXES))) == [None, "other", "0", "7"]
     assert list(Strings.classes([Strings.only(BOOLEAN, ["true"])], frozenset(["true"]))) == ["false"]
+    assert list(Strings.classes([Strings.only(BOOLEAN.or_empty(), ["true"])], frozenset(["true"]))) == ["", "false"]
     assert list(Strings.classes([Strings.only(ANYTHING, ["other"])], frozenset(["other", "other-1"]))) == ["other-2"]
 
 
