@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 from ._fieldlabels import KINDS
 from .problems import BadField
@@ -30,6 +30,8 @@ from .values import (
 )
 
 Extractor = Callable[[Mapping[str, Any]], str]
+Key: TypeAlias = str | tuple[str, ...]
+"""How users name a kind: `'pods'`, `'jobs.batch'`, `'batch/v1/jobs'`, `('batch', 'v1', 'jobs')`, ..."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ class Kind:
         )
 
 
-def find(key: str | tuple[str, ...] | Kind) -> Kind | None:
+def find(key: Key | Kind) -> Kind | None:
     """Return the built-in kind that this key means, or None if it means none of Kubernetes' own.
 
     Keys are those of Kopf's decorators, plus a tuple's parts joined by slashes:
@@ -124,7 +126,7 @@ def find(key: str | tuple[str, ...] | Kind) -> Kind | None:
     """
     if isinstance(key, Kind):
         return key
-    group, version, name = _parse(tuple(key.split("/")) if isinstance(key, str) else key)
+    group, version, name = parse_key(key)
     return next(
         (
             kind for kind in BUILT_IN
@@ -134,9 +136,9 @@ def find(key: str | tuple[str, ...] | Kind) -> Kind | None:
     )
 
 
-def _parse(parts: tuple[str, ...]) -> tuple[str | None, str | None, str]:
-    """Read a key as Kopf reads the arguments of its decorators: group and version, where they are given, and a name."""
-    match parts:
+def parse_key(key: Key) -> tuple[str | None, str | None, str]:
+    """Read a key as Kopf reads the arguments of its decorators: the group and version, where given, and a name."""
+    match tuple(key.split("/")) if isinstance(key, str) else key:
         case (text,):
             name, dot, rest = text.partition(".")
             version, _, group = rest.partition(".")

@@ -3,7 +3,8 @@
     Problem
     ├── BadText        selector text (or a part given as text) that Kubernetes would refuse
     ├── BadField       a field label that the kind's objects cannot be selected by
-    └── TooManyBoxes   a question about regions that would cost more than its bound
+    ├── TooManyBoxes   a question about regions that would cost more than its bound
+    └── Garbled        bytes from a server that are not what its API promises
 """
 
 
@@ -46,3 +47,7 @@ class TooManyBoxes(Problem):
 
     def __str__(self) -> str:
         return f"undecided after {self.limit:,} boxes"
+
+
+class Garbled(Problem):
+    """A server, or something on the way, sent what the API does not promise. Says what is wrong, quoting no values."""

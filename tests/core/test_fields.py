@@ -66,15 +66,15 @@ def test_what_names_no_kind_of_kubernetes_finds_nothing(key: str | tuple[str, ..
 
 @pytest.mark.parametrize("text", ["v1", "v10", "v1alpha1", "v2beta3"])
 def test_a_version_after_the_dot_is_no_group(text: str) -> None:
-    assert fields._parse((f"things.{text}",)) == (None, text, "things")
-    assert fields._parse((f"things.{text}.example.com",)) == ("example.com", text, "things")
+    assert fields.parse_key((f"things.{text}",)) == (None, text, "things")
+    assert fields.parse_key((f"things.{text}.example.com",)) == ("example.com", text, "things")
 
 
 @pytest.mark.parametrize("text", [
     "v", "1", "vv1", "v1beta", "vbeta1", "v1gamma1", "v1beta1beta1", "v1alphabeta1", "example",
 ])
 def test_anything_else_after_the_dot_is_a_group(text: str) -> None:
-    assert fields._parse((f"things.{text}.com",)) == (f"{text}.com", None, "things")
+    assert fields.parse_key((f"things.{text}.com",)) == (f"{text}.com", None, "things")
 
 
 def test_a_kind_is_its_own_key() -> None:

@@ -1,0 +1,393 @@
+"""The list/watch protocol as a state machine: `step(state, input)` gives the next state and what is to be done. No I/O.
+
+Theory of operation
+-------------------
+A cache must come to equal what the server has, and stay so. It lists all objects, page by page, and then watches for
+what changed since the version of that list. While the watch goes on, each event moves the version forward. When it
+ends, for whatever reason, a new one starts at that version. When the server does not know the version any more (410),
+everything is listed anew, beside what is held: readers see the old state until the new one is complete.
+
+Four rules keep it true:
+
+1. Nothing is shown before it is complete. A list is committed when its last page has come, all pages of one version;
+   an initial stream when the bookmark with the end marker has come. What is cut short is forgotten.
+2. The version never goes back. A relist asks for NotOlderThan the highest version seen; a server that lags behind is
+   asked again later. Only a consistent read that is older than what was seen means that the server was restored.
+3. Every request is paid for with a wait, which doubles while nothing good happens. So no fault can make a storm. Only
+   pages follow each other at once, and not those that bring nothing.
+4. A message is progress only if the version moves. Half a line, garbled bytes and unknown types end the stream, and it
+   is resumed; after more than three failures in a row at the same version, everything is listed anew.
+
+States
+------
+    Idle        nothing has been asked for yet
+    Listing     a page is asked for; what came so far is staged
+    Filling     an initial stream (WatchList) comes in; what came so far is staged
+    Watching    a watch is asked for or open; events are taken in as they come
+    Waiting     the next request is due after a while
+
+Effects are what the caller must do, in order: *commands* go to the server and the clock, *deltas* to the store.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TypeAlias
+
+from .record import Record, is_newer, is_older
+from .wire import Bookmark, Event, Page, Refusal
+
+PATIENCE = 3
+"""So many failures in a row, and the next way to a complete state is tried."""
+
+EMPTY_PAGES = 100
+"""So many pages without items in a row, and the list is given up: it may have no end."""
+
+
+# ---- Inputs, besides pages, events, bookmarks and refusals.
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The server accepted the watch, and may now take its time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The answer or stream broke off, ended, or made no sense."""
+
+    why: str
+    lived: bool = False
+    """Whether the stream had been open for as long as a good one is. Not every good one has something to say."""
+    garbled: bool = False
+    """Whether something came that made no sense, so that asking again may bring the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Silent:
+    """Nothing has come for longer than a live connection can be silent; or an initial state takes longer than it may."""
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """The wait is over."""
+
+
+Input: TypeAlias = Start | Page | Opened | Event | Bookmark | Refusal | Lost | Silent | Due
+
+
+# ---- Effects: commands.
+
+
+@dataclass(frozen=True, slots=True)
+class List:
+    """Ask for a page: the one of the token, or the first: as new as `not_older_than`, or the newest of all if empty."""
+
+    not_older_than: str = ""
+    token: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Ask for what happens after a version; with `initial`, for all objects first, at least as new as the version."""
+
+    version: str
+    initial: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Give the request that is under way up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Come back with Due after a delay: see `core.backoff`."""
+
+    failures: int
+    at_least: float = 0.0
+    slow: bool = False
+
+
+# ---- Effects: deltas.
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Stage a new generation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Take an object in."""
+
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Let an object go."""
+
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Show the staged generation, which is complete as of the version."""
+
+    version: str
+    restored: bool = False
+    """The server went back to an older state: versions start anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Abandon:
+    """Forget the staged generation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """All up to the version has been taken in."""
+
+    version: str
+
+
+# ---- Effects: news for whoever looks after the cache.
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What is in the way, or None: all is well."""
+
+    trouble: Refusal | Lost | Silent | None
+
+
+Effect: TypeAlias = List | Watch | Close | Wait | Begin | Put | Leave | Commit | Abandon | Progress | Told
+
+
+# ---- States.
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What outlives every state."""
+
+    streaming: bool = False
+    """Whether to ask for initial streams instead of pages; given up for good where they do not work."""
+    marked: bool = False
+    """Whether this server sends bookmarks: then a long silence is no good sign."""
+    floor: str = ""
+    """The highest version seen."""
+    beyond: bool = False
+    """Whether something newer was seen as well that did not say its version: only a consistent read is sure to know it."""
+    failures: int = 0
+    """How many requests in a row have brought nothing good."""
+
+    def failed(self) -> Known:
+        return replace(self, failures=self.failures + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    known: Known
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    known: Known
+    exact: bool
+    """Whether this is a consistent read, not one that a lagging server may answer."""
+    version: str = ""
+    """That of its first page."""
+    token: str = ""
+    """That of the page which is asked for."""
+    empty: int = 0
+    """How many pages without items have come in a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filling:
+    known: Known
+    marks: int = 0
+    """How many bookmarks have come that were not the end of the initial state."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watching:
+    known: Known
+    version: str
+    heard: bool = False
+    """Whether this stream has shown that the server knows the version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    known: Known
+    resume: str = ""
+    """The version at which to go on watching; empty to list."""
+
+
+State: TypeAlias = Idle | Listing | Filling | Watching | Waiting
+
+TRANSITIONS: Mapping[tuple[str, str], frozenset[str]] = MappingProxyType({
+    (state, input_): frozenset(after.split()) for state, row in {
+        "Idle": {"Start": "Listing Filling"},
+        "Listing": {
+            "Page": "Listing Watching Waiting", "Refusal": "Waiting", "Lost": "Waiting", "Silent": "Waiting",
+        },
+        "Filling": {
+            "Opened": "Filling", "Event": "Filling", "Bookmark": "Filling Watching Waiting",
+            "Refusal": "Waiting", "Lost": "Waiting", "Silent": "Waiting",
+        },
+        "Watching": {
+            "Opened": "Watching", "Event": "Watching", "Bookmark": "Watching",
+            "Refusal": "Waiting", "Lost": "Waiting", "Silent": "Waiting",
+        },
+        "Waiting": {"Due": "Listing Filling Watching"},
+    }.items() for input_, after in row.items()
+})
+"""For each state and each input that can come in it, the states that can follow. Anything else is a mistake of ours."""
+
+
+class Misuse(AssertionError):
+    """An input came that the caller cannot have got in this state."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    state: State
+    effects: tuple[Effect, ...] = field(default=())
+
+
+def step(state: State, input_: Input) -> Step:
+    """Take an input in: see the theory of operation at the top of this file."""
+    match state, input_:
+        case Idle(known), Start():
+            return _ask_for_all(known)
+        case Listing(), Page():
+            return _page(state, input_)
+        case (Filling() | Watching()), Opened():
+            return Step(state, (Told(None),))
+        case Filling(known), Event(type_, record):
+            # The order of the versions means nothing here, and a deletion only that it is over before it is shown.
+            return Step(state, (Leave(record) if type_ == "DELETED" else Put(record),))
+        case Filling(known, marks), Bookmark(version, complete):
+            if complete:   # The stream goes on, as the watch.
+                done = _complete(known, version, exact=not known.floor or known.beyond)
+                return Step(done.state, (*done.effects, Told(None))) if isinstance(done.state, Watching) else done
+            if marks + 1 < PATIENCE:
+                return Step(Filling(known, marks + 1))
+            # Bookmarks come about once a minute: the end of the initial state will not come any more.
+            return _lost(state, Silent())
+        case Watching(known, version), Event(type_, record):
+            if not is_newer(record.version, version):
+                if type_ != "DELETED":
+                    return Step(state)   # A replay: it may bring back what has left since.
+                # Some servers delete with the version that was deleted.
+                return Step(replace(state, known=replace(known, beyond=True)), (Leave(record),))
+            delta = Leave(record) if type_ == "DELETED" else Put(record)
+            return Step(_ahead(known, record.version), (delta, Progress(record.version)))
+        case Watching(known, version), Bookmark(marked):
+            known = replace(known, marked=True)
+            if is_newer(marked, version):
+                return Step(_ahead(known, marked), (Progress(marked),))
+            return Step(replace(state, known=known, heard=state.heard or marked == version))
+        case (Listing() | Filling() | Watching()), Refusal():
+            return _refused(state, input_)
+        case (Listing() | Filling() | Watching()), (Lost() | Silent()):
+            return _lost(state, input_)
+        case Waiting(known, ""), Due():
+            return _ask_for_all(known)
+        case Waiting(known, version), Due():
+            return Step(Watching(known, version), (Watch(version),))
+        case _:
+            raise Misuse(f"{type(input_).__name__} cannot come in the state {type(state).__name__}")
+
+
+def _later(one: str, two: str) -> str:
+    return two if is_newer(two, one) else one
+
+
+def _ahead(known: Known, version: str) -> Watching:
+    return Watching(replace(known, floor=_later(known.floor, version), failures=0), version, heard=True)
+
+
+def _ask_for_all(known: Known) -> Step:
+    if known.streaming and known.failures < PATIENCE:
+        return Step(Filling(known), (Begin(), Watch("" if known.beyond else known.floor, initial=True)))
+    # A server that cannot reach the version that others have shown is asked for the newest that it has.
+    exact = not known.floor or known.beyond or known.failures >= PATIENCE
+    return Step(Listing(known, exact), (Begin(), List("" if exact else known.floor)))
+
+
+def _page(state: Listing, page: Page) -> Step:
+    version = state.version or page.version
+    puts = tuple(map(Put, page.records))
+    if page.version != version:
+        return _again(state, Lost(f"page of version {page.version} in a list of version {version}"))
+    if page.token:
+        # An empty page with a token is not the last one. But some servers ignore the token that they are given.
+        empty = 0 if page.records else state.empty + 1
+        if page.token == state.token or empty > EMPTY_PAGES:
+            return _again(state, Lost("the pages of a list lead nowhere"))
+        return Step(replace(state, version=version, token=page.token, empty=empty), (*puts, List(token=page.token)))
+    done = _complete(state.known, version, exact=state.exact)
+    watch = (Watch(version),) if isinstance(done.state, Watching) else ()
+    return Step(done.state, (*puts, *done.effects, *watch))
+
+
+def _complete(known: Known, version: str, *, exact: bool) -> Step:
+    """Commit what was staged, unless it is older than what was seen: then it lags, or the server was restored."""
+    older = is_older(version, known.floor)
+    if older and not exact:
+        return _wait(known.failed(), (Abandon(), Close()), Lost(f"version {version} came after {known.floor}"))
+    # A commit is no proof yet that the version can be watched: the failures stand until a message has come.
+    known = replace(known, floor=version, beyond=False)
+    return Step(Watching(known, version), (Commit(version, restored=older),))
+
+
+def _refused(state: Listing | Filling | Watching, refusal: Refusal) -> Step:
+    known = state.known.failed()
+    slow = refusal.code in (400, 403, 404, 405, 422)
+    if isinstance(state, Filling) and refusal.code in (400, 422):
+        # It may be the selector that is refused; then the list will be as well, and say so.
+        known, slow = replace(known, streaming=False), False
+    resume = ""
+    if isinstance(state, Watching) and refusal.code not in (404, 410):
+        # It may be the version that is refused, and will be for ever: unless it is the caller, the verb or the rate.
+        stuck = refusal.code not in (401, 403, 405, 429) and known.failures > PATIENCE
+        resume = "" if stuck else state.version
+    abandoned = () if isinstance(state, Watching) else (Abandon(),)
+    return _wait(known, (*abandoned, Close()), refusal, resume=resume, at_least=refusal.retry_after or 0.0, slow=slow)
+
+
+def _lost(state: Listing | Filling | Watching, why: Lost | Silent) -> Step:
+    lived, garbled = isinstance(why, Lost) and why.lived, isinstance(why, Lost) and why.garbled
+    known = state.known.failed()
+    if isinstance(state, Watching):
+        # A server that was restored from a backup answers a version that it has yet to reach with silence.
+        mute = known.marked and not state.heard and (lived or isinstance(why, Silent))
+        if lived and not mute:
+            known = replace(known, failures=1)
+        stuck = (garbled or mute) and known.failures > PATIENCE
+        return _wait(known, (Close(),), why, resume="" if stuck else state.version)
+    if isinstance(state, Filling) and (lived or isinstance(why, Silent)):
+        known = replace(known, streaming=False)   # There was time enough for the end of the initial state.
+    return _wait(known, (Abandon(), Close()), why)
+
+
+def _again(state: Listing, why: Lost) -> Step:
+    return _wait(state.known.failed(), (Abandon(), Close()), why)
+
+
+def _wait(
+    known: Known, before: tuple[Effect, ...], trouble: Refusal | Lost | Silent,
+    *, resume: str = "", at_least: float = 0.0, slow: bool = False,
+) -> Step:
+    return Step(Waiting(known, resume), (*before, Told(trouble), Wait(known.failures - 1, at_least, slow)))

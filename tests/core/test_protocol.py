@@ -1,0 +1,515 @@
+"""The protocol, fault by fault (the numbers are those of the list of faults), and then all of them at random."""
+from __future__ import annotations
+
+from collections import Counter
+from itertools import product
+from typing import get_args
+
+import pytest
+
+from kopf_selectcache.core.protocol import (
+    EMPTY_PAGES,
+    PATIENCE,
+    TRANSITIONS,
+    Abandon,
+    Begin,
+    Close,
+    Commit,
+    Due,
+    Effect,
+    Filling,
+    Idle,
+    Input,
+    Known,
+    Leave,
+    List,
+    Listing,
+    Lost,
+    Misuse,
+    Opened,
+    Progress,
+    Put,
+    Silent,
+    Start,
+    State,
+    Told,
+    Wait,
+    Waiting,
+    Watch,
+    Watching,
+    step,
+)
+from kopf_selectcache.core.record import Record
+from kopf_selectcache.core.wire import Bookmark, Event, Page, Refusal
+
+from .simulation import FAULTS, Run
+
+SEEDS, OPERATIONS = 300, 170
+
+A, B = (Record("shop", name, f"uid-{name}", version, {}, (), b"{}") for name, version in (("a", "90"), ("b", "95")))
+GONE = Refusal(410, "Expired")
+CUT, GARBLED, LIVED = Lost("cut"), Lost("no JSON", garbled=True), Lost("end", lived=True)
+
+
+def seen(type_: str, version: str, name: str = "a") -> Event:
+    record = Record("shop", name, f"uid-{name}", version, {}, (), b"{}")
+    assert type_ in ("ADDED", "MODIFIED", "DELETED")
+    return Event(type_, record)   # type: ignore[arg-type]
+
+
+def page(version: str, *records: Record, then: str = "") -> Page:
+    return Page(version, then, records)
+
+
+def more(token: str) -> List:
+    return List(token=token)
+
+
+class Client:
+    """Feeds inputs in turn, and keeps the state."""
+
+    def __init__(self, *inputs: Input, streaming: bool = False) -> None:
+        self.state: State = Idle(Known(streaming=streaming))
+        self.on(*inputs)
+
+    def on(self, *inputs: Input) -> tuple[Effect, ...]:
+        """Return the effects of the last input."""
+        effects: tuple[Effect, ...] = ()
+        for input_ in inputs:
+            before, after = self.state, step(self.state, input_)
+            assert type(after.state).__name__ in TRANSITIONS[type(before).__name__, type(input_).__name__]
+            self.state, effects = after.state, after.effects
+        return effects
+
+    def fail(self, trouble: Input, times: int = 1) -> tuple[Effect, ...]:
+        """Let the same go wrong again and again; return what is asked for in the end."""
+        self.on(*[trouble, Due()] * (times - 1))
+        return self.on(trouble, Due())
+
+
+def watching() -> Client:
+    """A client that has listed and watches at the version 100, with no failures."""
+    client = Client(Start(), page("99", A), Opened(), Bookmark("100"))
+    assert client.state == Watching(Known(marked=True, floor="100"), "100", heard=True)
+    return client
+
+
+def filling() -> Client:
+    return Client(Start(), Opened(), streaming=True)
+
+
+# ---- All goes well.
+
+
+def test_all_is_listed_page_by_page_and_shown_with_the_last_page_and_watched_from_there() -> None:
+    client = Client()
+    assert client.on(Start()) == (Begin(), List())
+    assert client.on(page("100", A, then="more")) == (Put(A), more("more"))
+    assert client.on(page("100", B)) == (Put(B), Commit("100"), Watch("100"))
+    assert client.on(Opened()) == (Told(None),)
+    came = seen("ADDED", "101", "c")
+    assert client.on(came) == (Put(came.record), Progress("101"))
+    assert client.on(Bookmark("105")) == (Progress("105"),)
+
+
+def test_an_initial_stream_is_shown_at_its_end_marker_and_goes_on_as_the_watch() -> None:
+    client = Client(streaming=True)
+    assert client.on(Start()) == (Begin(), Watch("", initial=True))
+    assert client.on(Opened()) == (Told(None),)
+    assert client.on(Event("ADDED", A)) == (Put(A),)
+    assert client.on(Bookmark("100", complete=True)) == (Commit("100"), Told(None))
+    left = seen("DELETED", "101")
+    assert client.on(left) == (Leave(left.record), Progress("101"))
+
+
+# ---- Each fault.
+
+
+def test_1_a_relist_asks_for_nothing_older_than_what_was_seen() -> None:
+    assert watching().fail(GONE) == (Begin(), List(not_older_than="100"))
+
+
+def test_1_a_list_of_a_lagging_server_is_not_shown() -> None:
+    client = watching()
+    client.fail(GONE)
+    assert client.on(page("99", A)) == (
+        Put(A), Abandon(), Close(), Told(Lost("version 99 came after 100")), Wait(1))
+    assert client.on(Due()) == (Begin(), List(not_older_than="100"))
+    assert Commit("100") in client.on(page("100", A))
+
+
+def test_1_an_initial_stream_of_a_lagging_server_is_not_shown() -> None:
+    client = filling()
+    client.on(Bookmark("100", complete=True))
+    assert client.fail(GONE) == (Begin(), Watch("100", initial=True))
+    assert client.on(Opened(), Bookmark("99", complete=True)) == (
+        Abandon(), Close(), Told(Lost("version 99 came after 100")), Wait(1))
+
+
+def test_1_versions_that_are_no_numbers_are_never_taken_for_older() -> None:
+    client = Client(Start(), page("xyz"), GONE, Due())
+    assert client.on(page("abc")) == (Commit("abc"), Watch("abc"))
+
+
+def test_2_a_silent_watch_is_given_up_and_resumed() -> None:
+    client = watching()
+    assert client.on(Silent()) == (Close(), Told(Silent()), Wait(0))
+    assert client.on(Due()) == (Watch("100"),)
+
+
+@pytest.mark.parametrize("end", [CUT, LIVED, GARBLED, Lost("")])
+def test_3_a_watch_that_ends_is_resumed_at_the_last_version(end: Lost) -> None:
+    client = watching()
+    client.on(seen("MODIFIED", "103"))
+    assert client.on(end) == (Close(), Told(end), Wait(0))
+    assert client.on(Due()) == (Watch("103"),)
+
+
+def test_3_failures_in_a_row_are_counted_until_the_version_moves() -> None:
+    client = watching()
+    assert [client.fail(CUT) and client.state.known.failures for _ in range(8)] == list(range(1, 9))
+    client.on(Opened())
+    assert client.state.known.failures == 8
+    client.on(Bookmark("101"))
+    assert client.on(CUT)[-1] == Wait(0)
+
+
+def test_3_a_stream_that_lived_is_a_good_one_even_if_it_said_nothing() -> None:
+    client = Client(Start(), page("100"))
+    assert all(client.on(LIVED)[-1] == Wait(0) and client.on(Due()) == (Watch("100"),) for _ in range(50))
+
+
+@pytest.mark.parametrize("before", [(), (Opened(),)])
+def test_4_a_version_that_is_gone_is_listed_anew_beside_what_is_held(before: tuple[Input, ...]) -> None:
+    client = watching()
+    client.fail(CUT)
+    assert client.on(*before, GONE) == (Close(), Told(GONE), Wait(1))
+    assert client.on(Due()) == (Begin(), List(not_older_than="100"))
+
+
+def test_4_a_list_may_be_refused_as_well_and_nothing_of_it_is_shown() -> None:
+    client = watching()
+    client.fail(GONE)
+    assert client.on(GONE) == (Abandon(), Close(), Told(GONE), Wait(1))
+
+
+def test_6_a_list_whose_token_expired_starts_again_from_its_first_page() -> None:
+    client = Client(Start(), page("100", A, then="more"))
+    assert client.on(Refusal(410, "Expired", token="fresh"))[0] == Abandon()   # noqa: S106
+    assert client.on(Due()) == (Begin(), List())
+
+
+def test_6_pages_of_different_versions_are_never_mixed() -> None:
+    client = Client(Start(), page("100", A, then="more"))
+    assert client.on(page("101", B)) == (
+        Abandon(), Close(), Told(Lost("page of version 101 in a list of version 100")), Wait(0))
+
+
+def test_7_an_empty_page_with_a_token_is_not_the_last() -> None:
+    client = Client(Start(), page("100", A, then="1"))
+    assert client.on(page("100", then="2")) == (more("2"),)
+    assert client.on(page("100", then="3")) == (more("3"),)
+    assert client.on(page("100", B)) == (Put(B), Commit("100"), Watch("100"))
+
+
+def test_7_pages_that_lead_nowhere_are_paid_for() -> None:
+    nowhere = (Abandon(), Close(), Told(Lost("the pages of a list lead nowhere")), Wait(0))
+    assert Client(Start(), page("100", A, then="same")).on(page("100", A, then="same")) == nowhere
+    client = Client(Start(), *(page("100", then=str(count)) for count in range(EMPTY_PAGES)))
+    assert client.on(page("100", then="last")) == nowhere
+
+
+def test_7_a_long_list_may_have_many_empty_pages_if_not_in_a_row() -> None:
+    client = Client(Start(), *(page("100", *[A] * (count % EMPTY_PAGES == 0), then=str(count)) for count in range(5 * EMPTY_PAGES)))
+    assert isinstance(client.state, Listing)
+
+
+@pytest.mark.parametrize("refusal", [Refusal(400), Refusal(422)])
+def test_8_where_initial_streams_are_refused_pages_are_asked_for_and_that_is_remembered(refusal: Refusal) -> None:
+    client = Client(Start(), streaming=True)
+    assert client.on(refusal) == (Abandon(), Close(), Told(refusal), Wait(0))
+    assert client.on(Due()) == (Begin(), List())
+    client.on(page("100"), Bookmark("101"))
+    assert client.fail(GONE) == (Begin(), List(not_older_than="101"))
+
+
+@pytest.mark.parametrize("end", [Silent(), LIVED])
+def test_8_where_the_end_marker_does_not_come_in_time_pages_are_asked_for_and_that_is_remembered(end: Input) -> None:
+    client = filling()
+    assert client.fail(end) == (Begin(), List())
+    assert not client.state.known.streaming
+
+
+def test_8_bookmarks_without_end_are_as_good_as_silence() -> None:
+    client = filling()
+    assert client.on(*[Bookmark("100")] * (PATIENCE - 1)) == ()
+    assert client.on(Bookmark("100")) == (Abandon(), Close(), Told(Silent()), Wait(0))
+    assert client.on(Due()) == (Begin(), List())
+
+
+@pytest.mark.parametrize("trouble", [CUT, GARBLED, Refusal(500)])
+def test_8_after_other_failures_pages_are_asked_for_but_streams_are_not_given_up(trouble: Input) -> None:
+    client = filling()
+    assert client.fail(trouble, PATIENCE - 1) == (Begin(), Watch("", initial=True))
+    assert client.fail(trouble) == (Begin(), List())
+    client.on(page("100"), Bookmark("101"))
+    assert client.fail(GONE) == (Begin(), Watch("101", initial=True))
+
+
+def test_9_an_initial_stream_that_was_cut_starts_again_and_not_at_the_version_of_an_event() -> None:
+    client = filling()
+    client.on(Event("ADDED", A), Bookmark("100"))
+    assert client.on(CUT) == (Abandon(), Close(), Told(CUT), Wait(0))
+    assert client.on(Due()) == (Begin(), Watch("", initial=True))
+    client.on(Bookmark("100", complete=True), Bookmark("101"))
+    assert client.fail(GONE) == (Begin(), Watch("101", initial=True))
+    client.on(seen("ADDED", "105"))
+    assert client.fail(CUT) == (Begin(), Watch("101", initial=True))
+
+
+def test_9_a_plain_bookmark_before_the_end_marker_shows_nothing() -> None:
+    client = filling()
+    assert client.on(Event("ADDED", A), Bookmark("100")) == ()
+    assert client.on(Event("ADDED", B), Bookmark("100", complete=True)) == (Commit("100"), Told(None))
+
+
+def test_10_the_order_of_initial_events_means_nothing() -> None:
+    client = filling()
+    assert client.on(Event("ADDED", B)) == (Put(B),)
+    assert client.on(Event("MODIFIED", A)) == (Put(A),)
+    assert client.on(Event("DELETED", A)) == (Leave(A),)
+    client.on(Bookmark("92", complete=True))
+    assert client.state == Watching(Known(streaming=True, floor="92"), "92")
+
+
+@pytest.mark.parametrize("type_", ["ADDED", "MODIFIED"])
+@pytest.mark.parametrize("version", ["100", "99", "9"])
+def test_12_a_replay_brings_nothing_back_and_is_no_progress(type_: str, version: str) -> None:
+    client = watching()
+    client.fail(CUT, 2)
+    before = client.state
+    assert client.on(seen(type_, version)) == ()
+    assert client.state == before
+
+
+def test_12_versions_are_compared_as_numbers() -> None:
+    client = Client(Start(), page("9"))
+    assert client.on(seen("ADDED", "10"))[-1] == Progress("10")
+
+
+def test_13_a_deletion_may_bear_an_old_version_but_moves_nothing() -> None:
+    client, left = watching(), seen("DELETED", "90")
+    assert client.on(left) == (Leave(left.record),)
+    assert client.fail(CUT) == (Watch("100"),)
+
+
+def test_13_after_a_deletion_with_an_old_version_only_a_consistent_read_is_sure_to_know_of_it() -> None:
+    client, left = watching(), seen("DELETED", "90")
+    client.on(left)
+    assert client.fail(GONE) == (Begin(), List())
+    client.on(page("100"))
+    assert client.fail(GONE) == (Begin(), List(not_older_than="100"))
+    client.on(page("100"), left)
+    client.fail(CUT)
+    client.on(Bookmark("101"))   # It may still be from before the deletion.
+    assert client.fail(GONE) == (Begin(), List())
+    client = filling()
+    client.on(Bookmark("100", complete=True), left)
+    assert client.fail(GONE) == (Begin(), Watch("", initial=True))
+    assert client.on(Bookmark("99", complete=True)) == (Commit("99", restored=True), Told(None))
+
+
+def test_14_what_leaves_the_filter_may_return() -> None:
+    client, left, came = watching(), seen("DELETED", "101"), seen("ADDED", "102")
+    assert client.on(left) == (Leave(left.record), Progress("101"))
+    assert client.on(came) == (Put(came.record), Progress("102"))
+
+
+def test_15_what_was_deleted_in_a_gap_leaves_with_the_commit() -> None:
+    run = Run(0, Counter(), Counter())
+    run.server.rate = 0.0
+    for _ in range(300):
+        run.operate()
+    run.settle(100)
+    for name in list(run.server.world):
+        run.server._write(name, None)
+    run.server.compacted = run.server.version
+    run.feed(CUT)
+    assert run.settle(100)
+    assert run.store.records()[0] == []
+    assert run.shown == {}   # It is what the changes told that is empty.
+
+
+@pytest.mark.parametrize("state", ["watch", "page", "initial"])
+def test_16_who_is_told_when_to_come_back_comes_back_then(state: str) -> None:
+    throttled = Refusal(429, "TooManyRequests", retry_after=7.0)
+    client = {"watch": watching, "page": lambda: Client(Start(), page("100", then="more")), "initial": filling}[state]()
+    assert client.on(throttled)[-2:] == (Told(throttled), Wait(0, at_least=7.0))
+    again = {"watch": Watch("100"), "page": List(), "initial": Watch("", initial=True)}[state]
+    assert client.on(Due())[-1] == again
+
+
+def test_16_a_watch_that_is_throttled_is_never_a_reason_to_list() -> None:
+    assert watching().fail(Refusal(429), 50) == (Watch("100"),)
+
+
+@pytest.mark.parametrize("code", [500, 503, 504])
+def test_17_a_server_in_trouble_is_asked_again_less_and_less(code: int) -> None:
+    client = watching()
+    assert client.on(Refusal(code)) == (Close(), Told(Refusal(code)), Wait(0))
+    assert client.on(Due(), Refusal(code))[-1] == Wait(1)
+    assert client.on(Due()) == (Watch("100"),)
+
+
+@pytest.mark.parametrize("code", [0, 400, 422, 500, 504])
+def test_17_a_version_that_is_refused_for_ever_is_given_up(code: int) -> None:
+    client = watching()
+    assert client.fail(Refusal(code), PATIENCE) == (Watch("100"),)
+    assert client.fail(Refusal(code)) == (Begin(), List())
+
+
+def test_17_a_version_too_large_for_a_list_is_given_up_for_the_newest_that_there_is() -> None:
+    client = watching()
+    client.fail(GONE)
+    assert client.fail(Refusal(504, "Timeout")) == (Begin(), List(not_older_than="100"))
+    assert client.fail(Refusal(504, "Timeout")) == (Begin(), List())
+
+
+def test_18_what_makes_no_sense_is_asked_for_again_and_then_everything_is_listed() -> None:
+    client = watching()
+    assert client.fail(GARBLED, PATIENCE) == (Watch("100"),)
+    assert client.fail(GARBLED) == (Begin(), List())
+
+
+def test_18_replays_before_the_senseless_line_do_not_hide_that_nothing_moves() -> None:
+    client, senseless = watching(), (Opened(), seen("MODIFIED", "100"), Bookmark("100"), GARBLED, Due())
+    assert client.on(*senseless * PATIENCE) == (Watch("100"),)
+    assert client.on(*senseless) == (Begin(), List())
+
+
+def test_18_a_list_that_makes_no_sense_is_asked_for_again() -> None:
+    client = Client(Start())
+    assert client.on(GARBLED) == (Abandon(), Close(), Told(GARBLED), Wait(0))
+    assert client.on(Due()) == (Begin(), List())
+
+
+@pytest.mark.parametrize("code", [403, 405])
+def test_21_a_missing_right_is_told_at_once_and_tried_slowly_and_the_version_is_kept(code: int) -> None:
+    client, refusal = watching(), Refusal(code, "Forbidden")
+    assert client.on(refusal) == (Close(), Told(refusal), Wait(0, slow=True))
+    assert client.on(Due()) == (Watch("100"),)
+    assert client.fail(refusal, 50) == (Watch("100"),)
+    assert client.on(Opened()) == (Told(None),)
+
+
+@pytest.mark.parametrize("code", [403, 404])
+@pytest.mark.parametrize("streaming", [False, True])
+def test_21_a_right_or_a_kind_that_is_missing_from_the_start_is_tried_slowly(code: int, streaming: bool) -> None:   # noqa: FBT001
+    client = Client(Start(), streaming=streaming)
+    assert client.on(Refusal(code)) == (Abandon(), Close(), Told(Refusal(code)), Wait(0, slow=True))
+    assert client.state.known.streaming is streaming
+
+
+@pytest.mark.parametrize("code", [400, 422])
+def test_21_a_selector_that_is_refused_is_tried_slowly(code: int) -> None:
+    assert Client(Start()).on(Refusal(code))[-1] == Wait(0, slow=True)
+
+
+def test_21_a_kind_that_is_gone_is_listed_since_its_versions_mean_nothing_any_more() -> None:
+    assert watching().fail(Refusal(404)) == (Begin(), List(not_older_than="100"))
+
+
+def test_22_a_login_that_is_not_accepted_costs_no_list() -> None:
+    client = watching()
+    assert client.on(Refusal(401)) == (Close(), Told(Refusal(401)), Wait(0))
+    client.on(Due())
+    assert client.fail(Lost("no credentials")) == (Watch("100"),)
+    assert client.fail(Refusal(401), 50) == (Watch("100"),)
+
+
+def test_24_only_a_consistent_list_that_is_older_shows_that_the_server_was_restored() -> None:
+    client = watching()
+    client.fail(GONE)
+    assert client.fail(page("40")) == (Begin(), List(not_older_than="100"))
+    assert client.fail(page("40")) == (Begin(), List())
+    assert client.on(page("40", A)) == (Put(A), Commit("40", restored=True), Watch("40"))
+    assert client.on(seen("ADDED", "41", "c"))[-1] == Progress("41")
+    assert client.state.known.floor == "41"
+
+
+@pytest.mark.parametrize("end", [Silent(), LIVED])
+def test_24_a_server_that_used_to_send_bookmarks_and_is_silent_does_not_know_the_version(end: Input) -> None:
+    client = watching()
+    client.on(CUT, Due())
+    assert client.fail(end, PATIENCE - 1) == (Watch("100"),)
+    assert client.fail(end) == (Begin(), List())
+
+
+@pytest.mark.parametrize("end", [Silent(), LIVED])
+def test_24_a_server_that_confirms_the_version_or_sends_no_bookmarks_at_all_may_be_silent(end: Input) -> None:
+    client = watching()
+    for _ in range(50):
+        client.on(Opened(), Bookmark("100"), end)
+        assert client.on(Due()) == (Watch("100"),)
+    assert Client(Start(), page("100")).fail(end, 50) == (Watch("100"),)
+
+
+def test_24_a_bookmark_of_the_past_confirms_nothing() -> None:
+    client = watching()
+    client.on(CUT, Due())
+    assert client.on(Bookmark("40")) == ()
+    assert client.state == Watching(Known(marked=True, floor="100", failures=1), "100")
+
+
+def test_a_list_is_no_proof_that_its_version_can_be_watched() -> None:
+    client = watching()
+    for failures in range(20):
+        assert client.on(GONE)[-1] == Wait(failures)
+        client.on(Due(), page("100"))
+
+
+# ---- The table.
+
+
+def test_the_table_speaks_of_every_state_and_every_input_and_of_nothing_else() -> None:
+    states, inputs = ({kind.__name__ for kind in get_args(union)} for union in (State, Input))
+    assert {state for state, _ in TRANSITIONS} == states
+    assert {input_ for _, input_ in TRANSITIONS} == inputs
+    assert set().union(*TRANSITIONS.values()) == states - {"Idle"}
+
+
+STATES: tuple[State, ...] = (
+    Idle(Known()), Listing(Known(), exact=True), Filling(Known()), Watching(Known(), "100"), Waiting(Known()), Waiting(Known(), "100"))
+INPUTS: tuple[Input, ...] = (Start(), page("1"), Opened(), Event("ADDED", A), Bookmark("1"), GONE, CUT, Silent(), Due())
+
+
+@pytest.mark.parametrize(("state", "input_"), list(product(STATES, INPUTS)), ids=lambda value: type(value).__name__)
+def test_what_the_table_does_not_name_is_a_mistake_of_ours(state: State, input_: Input) -> None:
+    if (type(state).__name__, type(input_).__name__) in TRANSITIONS:
+        assert type(step(state, input_).state).__name__ in TRANSITIONS[type(state).__name__, type(input_).__name__]
+    else:
+        with pytest.raises(Misuse, match="cannot come in the state"):
+            step(state, input_)
+
+
+# ---- All at random.
+
+
+def test_whatever_fails_what_was_promised_holds_after_every_step() -> None:
+    hits: Counter[tuple[str, str]] = Counter()
+    transitions: Counter[tuple[str, str, str]] = Counter()
+    slowest = 0
+    for seed in range(SEEDS):
+        run = Run(seed, hits, transitions)
+        try:
+            for _ in range(OPERATIONS):
+                run.operate()
+            slowest = max(slowest, run.settle(200))
+        except Exception as error:
+            story = "\n".join(run.story)
+            raise AssertionError(f"seed {seed}: {type(error).__name__}: {error}\nwhat led to it:\n{story}") from error
+    print(f"{SEEDS * OPERATIONS:,} operations with {SEEDS} seeds, {sum(transitions.values()):,} steps; settled within {slowest}")
+    for fault, states in FAULTS.items():
+        print(f"{fault:28}", *(f"{state}: {hits[fault, state]:<6}" for state in states))
+    assert [cell for fault, states in FAULTS.items() for cell in product([fault], states) if not hits[cell]] == []
+    assert {(before, input_, after) for (before, input_), afters in TRANSITIONS.items() for after in afters} == set(transitions)
