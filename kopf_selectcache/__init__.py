@@ -1,4 +1,6 @@
 """Server-side filtered caches of Kubernetes objects for Kopf operators, with reads that never lie."""
+from . import plugin as _plugin  # noqa: F401  # Adds settings.selectcache, and the hooks of every operator.
+from .cache import Cache
 from .errors import (
     BadSelector,
     ConflictingSelectors,
@@ -20,7 +22,9 @@ from .errors import (
     StateError,
     UnknownKind,
 )
+from .handlers import with_cache
 from .selector import AnyOf, Selector
+from .settings import SelectCacheSettings, settings_of
 from .texts import FieldSelector, LabelSelector
 from .verdict import Answer, Verdict, Witness
 
@@ -28,6 +32,7 @@ __all__ = [
     "Answer",
     "AnyOf",
     "BadSelector",
+    "Cache",
     "ConflictingSelectors",
     "DeclarationError",
     "FieldSelector",
@@ -44,6 +49,7 @@ __all__ = [
     "Reason",
     "Rejected",
     "SelectCacheError",
+    "SelectCacheSettings",
     "Selector",
     "Stale",
     "Stalled",
@@ -51,4 +57,6 @@ __all__ = [
     "UnknownKind",
     "Verdict",
     "Witness",
+    "settings_of",
+    "with_cache",
 ]

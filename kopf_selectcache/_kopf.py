@@ -1,0 +1,60 @@
+"""The private names of Kopf that we need, all of them here, each with what for. Must hold no logic of ours.
+
+Kopf promises nothing about them. tests/test_kopf_names.py checks that each is there and does what we rely on, so that
+a new Kopf fails there, by name, and not in somebody's operator.
+"""
+from __future__ import annotations
+
+from kopf._cogs.clients.auth import vault_var
+from kopf._cogs.structs.credentials import AiohttpSession, ConnectionInfo, KubeContext, LoginError, Vault, VaultKey
+from kopf._cogs.structs.ids import HandlerId
+from kopf._cogs.structs.references import Resource, Selector, select_specific_namespaces
+from kopf._core.actions.execution import cause_var, handler_var
+from kopf._core.actions.invocation import invoke, is_async_fn
+from kopf._core.engines.posting import settings_var
+from kopf._core.intents.causes import Activity, ActivityCause, DaemonCause, ResourceCause, WatchingCause, WebhookCause
+from kopf._core.intents.handlers import (
+    ActivityHandler,
+    ChangingHandler,
+    DaemonHandler,
+    ResourceHandler,
+    SpawningHandler,
+)
+from kopf._core.intents.registries import ActivityRegistry, OperatorRegistry, get_callable_id
+from kopf._core.intents.stoppers import DaemonStopper
+from kopf.cli import run as run_command
+
+__all__ = [
+    "Activity",           # Which hook is asked for: startup, cleanup, probe.
+    "ActivityCause",      # Startup, cleanup, login and probe handlers never wait for a cache.
+    "ActivityHandler",    # What our hooks are.
+    "ActivityRegistry",   # Where every operator, with whatever registry, asks for its hooks.
+    "AiohttpSession",     # Credentials that are a session of the user's own.
+    "ChangingHandler",    # Narrowing is refused to kinds whose handlers need a finalizer.
+    "ConnectionInfo",     # Credentials as Kopf's logins hand them out.
+    "DaemonCause",        # Has the stopper of daemons and timers, which end the waiting for a cache.
+    "DaemonHandler",      # A daemon whose `when=` turns out false sleeps until it is stopped: one that exits never returns.
+    "DaemonStopper",      # The type of `DaemonCause.stopper`: `async_event` to wait for, `sync_waiter` for threads.
+    "HandlerId",          # The type of a handler's id.
+    "KubeContext",        # What all credentials have in common: the server.
+    "LoginError",         # There are no credentials left.
+    "OperatorRegistry",   # What the operator itself watches, for the warning at the start.
+    "Resource",           # To ask Kopf's selectors whether they mean a kind.
+    "ResourceCause",      # Has the object that the handler is called for.
+    "ResourceHandler",    # Any handler of objects: it has a selector, and `when=`.
+    "Selector",           # What a handler was decorated with: asked whether it means a kind.
+    "SpawningHandler",    # A daemon or timer: narrowing would leave it behind.
+    "Vault",              # Kopf's credentials, with re-login when they fail.
+    "VaultKey",           # By which credentials are given back as failed.
+    "WatchingCause",      # Says by its type that the object was deleted.
+    "WebhookCause",       # Admission: waits for a bounded time, and its object is not yet stored.
+    "cause_var",          # What the running handler was called for.
+    "get_callable_id",    # The id that Kopf gives a handler: decorated, it must stay the same.
+    "handler_var",        # The running handler, for its `when=`.
+    "invoke",             # Runs a sync function in Kopf's own threads, with context, shield and all.
+    "is_async_fn",        # Whether Kopf takes a function for async.
+    "run_command",        # To know `kopf run` in click's context, which alone has the `-n` list.
+    "select_specific_namespaces",   # Which of the `-n` are names and not patterns.
+    "settings_var",       # The settings of the operator that the running code belongs to, in tasks and threads alike.
+    "vault_var",          # The credentials of that operator.
+]

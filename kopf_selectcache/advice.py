@@ -1,0 +1,136 @@
+"""What Kopf itself watches for the operator's handlers: found, advised on, narrowed. Must never touch what the caches hold.
+
+Kopf holds all objects of the kinds that have handlers, with or without a cache beside it, unless its own settings have
+a selector. An object that leaves that selector is deleted to Kopf, so narrowing is refused where something would be
+left behind.
+"""
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+
+import kopf
+
+from . import _kopf
+from .core.fields import Key, find, parse_key
+from .core.selectors import FieldTerm
+from .runner import Runtime
+from .selector import Selector
+from .settings import SelectCacheSettings
+
+_logger = logging.getLogger("kopf_selectcache")
+
+
+def watching_handlers(registry: _kopf.OperatorRegistry) -> Iterator[_kopf.ResourceHandler]:
+    """Yield all handlers for which Kopf watches objects; those of admission are called by the server."""
+    for handlers in (registry._indexing, registry._watching, registry._spawning, registry._changing):   # noqa: SLF001
+        yield from handlers.get_all_handlers()
+
+
+def narrowed(settings: kopf.OperatorSettings, resource: _kopf.Resource) -> bool:
+    """Whether Kopf watches the resource under a selector: its deletions may be objects that merely left."""
+    watching = settings.watching
+    return any(watching.label_selectors.collect(resource)) or any(watching.field_selectors.collect(resource))
+
+
+async def advise(
+    settings: kopf.OperatorSettings, registry: _kopf.OperatorRegistry | None, declared: SelectCacheSettings, runtime: Runtime,
+) -> None:
+    """Say which kinds Kopf watches in full beside their caches, when it is known what each of them is."""
+    for key, feed in runtime.feeds.items():
+        await feed.settled()
+        if feed.resource is not None and registry is not None:
+            kind = feed.resource.kind
+            resource = _resource(kind.group, feed.resource.version, kind.plural, kind.kind, kind.names)
+            if lines := _missing_lines(settings, registry, resource, declared.selectors[key]):
+                _logger.warning(
+                    "Kopf itself watches %s for the operator's handlers, all of them, beside the cache of those with %s. "
+                    "If the handlers need no others, add to a startup handler: %s", feed, feed.filter, lines)
+
+
+def text_of(key: Key) -> str:
+    """Return a key as messages have it."""
+    return key if isinstance(key, str) else "/".join(key)
+
+
+def _resource(group: str, version: str, plural: str, kind: str | None, names: Iterable[str]) -> _kopf.Resource:
+    """Return the resource as Kopf's selectors are asked about it; in doubt, its version is the preferred one."""
+    return _kopf.Resource(
+        group, version, plural, kind=kind, singular=kind.lower() if kind else None, shortcuts=frozenset(names), preferred=True)
+
+
+def _means(selector: _kopf.Selector | None, resource: _kopf.Resource) -> bool:
+    """Whether handlers with this selector get objects of the resource; of the resource's categories we know nothing."""
+    return selector is not None and (selector.category is not None or selector.check(resource))
+
+
+def _loses_track(handler: _kopf.ResourceHandler) -> bool:
+    """Whether Kopf keeps something for each object, which it would not clear away if the object left its selector."""
+    return isinstance(handler, _kopf.SpawningHandler) or (
+        isinstance(handler, _kopf.ChangingHandler) and bool(handler.requires_finalizer))
+
+
+def _selects(selector: Selector) -> dict[str, str]:
+    """Return a filter as Kopf's settings take it: by the name of the setting, the text."""
+    terms = [
+        *selector.terms,
+        *(FieldTerm("metadata.name", name, equal=True) for name in selector.names or ()),
+        *(FieldTerm("metadata.namespace", namespace, equal=True) for namespace in selector.namespaces or ()),
+    ]
+    texts = {"label_selectors": str(selector.label or ""), "field_selectors": ",".join(map(str, terms))}
+    return {setting: text for setting, text in texts.items() if text}
+
+
+def _is_kopfs_own(resource: _kopf.Resource) -> bool:
+    """Whether Kopf needs all objects of the kind for itself: those selectors hold there, too."""
+    return (
+        resource.plural in ("namespaces", "customresourcedefinitions") or resource.group in ("kopf.dev", "zalando.org"))
+
+
+def _missing_lines(
+    settings: kopf.OperatorSettings, registry: _kopf.OperatorRegistry, resource: _kopf.Resource, selector: Selector,
+) -> str:
+    """Return the lines that would narrow what Kopf watches to this filter; nothing if there is no need, or it would harm."""
+    handlers = [handler for handler in watching_handlers(registry) if _means(handler.selector, resource)]
+    if not handlers or narrowed(settings, resource) or _is_kopfs_own(resource) or any(map(_loses_track, handlers)):
+        return ""
+    key = (resource.group, resource.version, resource.plural)
+    return "; ".join(
+        f"settings.watching.{setting}[{', '.join(map(repr, key))}] = {text!r}" for setting, text in _selects(selector).items())
+
+
+def narrow(
+    settings: kopf.OperatorSettings, registry: _kopf.OperatorRegistry | None, declared: SelectCacheSettings,
+) -> None:
+    """Narrow what Kopf watches to the filters, before it begins to; so what a key means must be known without asking."""
+    for key, selector in declared.selectors.items():
+        kind = find(key)
+        group, version, name = parse_key(key)
+        resources: list[_kopf.Resource] = []
+        if kind is not None:
+            resources = [_resource(kind.group, each, kind.plural, kind.kind, kind.names) for each in kind.versions]
+        elif group is not None and version is not None:
+            resources = [_resource(group, version, name, None, ())]
+        if problem := _harm(registry, resources, built_in=kind is not None):
+            _logger.warning("narrow_handlers: what Kopf watches of %s is not narrowed: %s.", text_of(key), problem)
+            continue
+        for resource in resources:
+            for setting, text in _selects(selector).items():
+                getattr(settings.watching, setting)[resource.group, resource.version, resource.plural] = text
+
+
+def _harm(registry: _kopf.OperatorRegistry | None, resources: list[_kopf.Resource], *, built_in: bool) -> str:
+    """Say what would go wrong if these resources were narrowed; nothing if all is well."""
+    if registry is None:
+        return "the operator's registry was made before kopf_selectcache was imported, and its handlers are not known"
+    if not resources:
+        return "its key leaves the group or version open: write it like 'example.com/v1/webapps'"
+    if any(map(_is_kopfs_own, resources)):
+        return "Kopf needs all of them for itself"
+    # Of a custom resource it is not known whether its key has the plural: all handlers of its group may be meant.
+    groups = set() if built_in else {None, *(resource.group for resource in resources)}
+    harmed = {
+        str(handler.id) for resource in resources for handler in watching_handlers(registry) if _loses_track(handler)
+        and handler.selector is not None and (handler.selector.group in groups or _means(handler.selector, resource))
+    }
+    return f"Kopf would lose track of objects that leave the filter, for {', '.join(sorted(harmed))}" if harmed else ""

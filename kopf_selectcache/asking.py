@@ -1,0 +1,67 @@
+"""The server's answers to reads that the cache cannot answer, or the read errors that say why there is none."""
+from __future__ import annotations
+
+from .core.fields import Key
+from .core.problems import Garbled
+from .core.record import Record
+from .core.resources import Resource
+from .core.wire import Reader
+from .discovery import NotServed
+from .errors import NotDeclared
+from .fetching import questions
+from .runner import Runtime
+from .transport import Refused, Unreachable
+from .wording import Many, One, gone, not_served, refused, unanswered
+
+
+async def resource_of(runtime: Runtime, kind: Key) -> Resource:
+    """Return what the key means, declared or not."""
+    try:
+        declared = runtime.feed(kind).resource
+    except NotDeclared:
+        declared = None
+    question = f"the question what {kind!r} is"
+    try:
+        return declared if declared is not None else await runtime.resolve(kind)
+    except NotServed:
+        raise not_served(repr(kind)) from None
+    except Refused as error:
+        raise unanswered(question, f"{error.refusal.code} {error.refusal.reason}".rstrip()) from None
+    except (Unreachable, Garbled) as error:
+        raise unanswered(question, str(error)) from error
+
+
+async def ask_one(runtime: Runtime, one: One) -> Record:
+    """Ask for one object."""
+    request = one.request   # What is no name must not become a part of a path.
+    path = one.resource.path(*request.namespaces or (None,), *request.names or ())
+    try:
+        return _reader(one.resource).record(await runtime.fetches.get(path, {}))
+    except Refused as error:
+        # Where the kind itself is not served, a server answers 404 without that reason.
+        if (error.refusal.code, error.refusal.reason) == (404, "NotFound"):
+            raise gone(one) from None
+        raise refused(one, "get", error.refusal) from None
+    except (Unreachable, Garbled) as error:
+        raise unanswered(one.call(), str(error)) from error
+
+
+async def ask_many(runtime: Runtime, many: Many, *, enough: int | None) -> list[Record]:
+    """Ask for all objects, or for at least so many of them."""
+    records: list[Record] = []
+    try:
+        for path, query in questions(many.resource, many.request):
+            more = None if enough is None else enough - len(records)
+            if more is not None and more <= 0:
+                break
+            records += await runtime.fetches.pages(
+                path, query, _reader(many.resource), page_limit=runtime.settings.page_limit, enough=more)
+    except Refused as error:
+        raise refused(many, "list", error.refusal) from None
+    except (Unreachable, Garbled) as error:
+        raise unanswered(many.call(), str(error)) from error
+    return records
+
+
+def _reader(resource: Resource) -> Reader:
+    return Reader(resource.api_version, resource.kind.kind)

@@ -1,0 +1,27 @@
+"""What a read would do, told without doing it."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What a read would do; as text, a few lines."""
+
+    verdict: Verdict
+    """Whether the filter holds all that is asked for."""
+    looks_at: int
+    """How many of the held objects would be compared with what is asked for."""
+    decodes: bool
+    """Whether each that has the labels must be decoded to see if it matches, because of `field=` or `where=`."""
+    asks: tuple[str, ...]
+    """The requests that `fetch_list` would make, where the cache cannot answer."""
+
+    def __str__(self) -> str:
+        how = " and decodes those that fit so far" if self.decodes else ""
+        lines = [str(self.verdict), f"The cache looks at {self.looks_at:,} held objects{how}."]
+        if not self.verdict:
+            lines += [f"fetch_list asks the server: GET {path}." for path in self.asks]
+        return "\n".join(lines)

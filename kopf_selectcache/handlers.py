@@ -1,0 +1,249 @@
+"""`with_cache`: what a handler waits for, and the cache that it gets. Must never wait in a callback, nor hold a thread.
+
+Kopf calls handlers one way, and callbacks such as `when=` another, which cannot wait and must not raise. Both get the
+cache with their own object laid over it.
+"""
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from functools import partial
+from types import MethodType
+from typing import Any, TypeAlias, TypeVar, overload
+
+import kopf
+
+from . import _kopf
+from .advice import narrowed, text_of, watching_handlers
+from .cache import Cache
+from .core.fields import Key, find
+from .errors import DeclarationError, NotSynced, ReadError
+from .operators import Kinds, Operator, launch, operator_of
+from .settings import SelectCacheSettings
+
+_R = TypeVar("_R")
+_Function: TypeAlias = Callable[..., Any]
+
+RETRY = 5.0
+"""After how many seconds a handler is called again that read a cache which was not synced, and which it did not wait for."""
+
+_WRAPPERS = "__selectcache_wrappers__"   # In the attributes of a function: what with_cache has made of it.
+_ORIGINAL = "__selectcache__"       # In those of such a wrapper: the function.
+_KINDS = "__selectcache_kinds__"    # And the kinds that it waits for.
+
+
+@overload
+def with_cache(fn: Callable[..., _R], /) -> Callable[..., _R]: ...
+@overload
+def with_cache(*, kinds: Collection[Key]) -> Callable[[Callable[..., _R]], Callable[..., _R]]: ...
+def with_cache(fn: Any = None, /, *, kinds: Collection[Key] | None = None) -> Any:
+    """Pass `cache` to a handler, which waits until all declared kinds, or these, can be read.
+
+    @kopf.on.create('example.com', 'v1', 'webapps')
+    @selectcache.with_cache
+    async def create(cache: selectcache.Cache, namespace, name, **_):
+        pods = cache.held('pods', namespace=namespace, label={'instance': name})
+
+    It stands below Kopf's decorator, and serves all handlers of objects, async and sync, and callbacks such as `when=`.
+    Waiting holds no thread, and uses up neither `retries=` nor `timeout=`. A kind that cannot be kept, for a missing
+    right for example, is not waited for: its reads raise why. Without waiting, `cache` is passed to probe and cleanup
+    handlers; startup and login handlers cannot have it. A call that passes `cache` itself, as in a unit test, is a
+    call of the plain function. An index named `cache` is hidden.
+    """
+    if kinds is not None:
+        if isinstance(kinds, str) or not isinstance(kinds, Collection):
+            raise DeclarationError(f"with_cache(kinds={kinds!r}) is not a list", remedy=f"Write kinds=[{kinds!r}]")
+        kinds = tuple(kinds)
+    return partial(_decorated, kinds=kinds) if fn is None else _decorated(fn, kinds=kinds)
+
+
+def _decorated(fn: Any, *, kinds: Kinds) -> Any:
+    if isinstance(fn, (staticmethod, classmethod)):
+        return type(fn)(_decorated(fn.__func__, kinds=kinds))
+    if isinstance(fn, MethodType):
+        return MethodType(_decorated(fn.__func__, kinds=kinds), fn.__self__)
+    if not callable(fn):
+        raise DeclarationError(f"with_cache cannot decorate {fn!r}", remedy="Decorate a function")
+    if _is_wrapper(fn):
+        raise DeclarationError(f"{_id_of(fn)} is decorated with with_cache twice", remedy="Decorate it once")
+    registry = kopf.get_default_registry()
+    registered = (*registry._activities.get_all_handlers(), *watching_handlers(registry), *registry._webhooks.get_all_handlers())   # noqa: SLF001
+    if any(handler.fn is fn for handler in registered):
+        raise DeclarationError(
+            f"{_id_of(fn)} is registered with Kopf already, and would be called without a cache",
+            remedy="Write @selectcache.with_cache below the decorators of Kopf, next to the function",
+        )
+    # One wrapper for one function: Kopf calls a function that is registered twice only once for each event.
+    made = vars(fn).setdefault(_WRAPPERS, {}) if hasattr(fn, "__dict__") else {}
+    key = id(fn), kinds   # functools.wraps shares the attributes with other functions. The wrapper keeps the id from reuse.
+    if key not in made:
+        made[key] = _wrapper(fn, kinds)
+    return made[key]
+
+
+def _wrapper(fn: _Function, kinds: Kinds) -> _Function:
+    """Return what Kopf takes for an async handler, even of a sync function, since it waits; and what callbacks call."""
+
+    async def as_kopf_sees_it(**_: Any) -> None:
+        """Stand for the function where Kopf follows `__wrapped__`, to the id of a handler and to whether it is async."""
+
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if "cache" in kwargs and not isinstance(kwargs["cache"], kopf.Index):
+            return fn(*args, **kwargs)
+        if "retry" in kwargs:   # Kopf passes it to handlers, and not to callbacks.
+            return _handle(fn, kinds, args, kwargs)
+        try:
+            return fn(*args, **kwargs | {"cache": _cache_for_callback(kwargs)})
+        except ReadError:
+            if "resource" not in kwargs:
+                raise   # No callback of Kopf's, but somebody's own call.
+            # What a `when=` raises costs all handlers the event. The handler itself waits, asks again, and raises then.
+            return True
+
+    vars(wrapper)["__wrapped__"] = as_kopf_sees_it
+    for function in (wrapper, as_kopf_sees_it):
+        function.__qualname__ = _id_of(fn)
+        function.__name__ = function.__qualname__ if _is_lambda(fn) else function.__qualname__.rpartition(".")[2]
+        function.__module__ = getattr(fn, "__module__", None) or __name__
+        function.__doc__ = getattr(fn, "__doc__", None)
+        with suppress(TypeError, ValueError):
+            vars(function)["__signature__"] = inspect.signature(fn)
+    vars(wrapper)[_ORIGINAL], vars(wrapper)[_KINDS] = fn, kinds
+    return wrapper
+
+
+async def _handle(fn: _Function, kinds: Kinds, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call the function as Kopf would have called it: when there is something to read."""
+    cause, handler = _kopf.cause_var.get(None), _kopf.handler_var.get(None)
+    operator = _operator()
+    called: Any = getattr(fn, "__call__")   # noqa: B004, B009  # Of an object, this is what tells whether it is async.
+    target = partial(called if inspect.iscoroutinefunction(called) else fn, *args)
+    if isinstance(cause, _kopf.ActivityCause):
+        return await _act(target, operator, cause, kwargs)
+    try:
+        if await operator.gate(kinds, cause):
+            return None
+        cache = _cache_for(operator, cause)
+        # Before the caches were synced, a `when=` of ours answered True without having been asked.
+        when: Any = getattr(handler, "when", None)
+        if cause is not None and _is_wrapper(when) and not when(**cause.kwargs | {"cache": cache}):
+            if isinstance(cause, _kopf.DaemonCause) and isinstance(handler, _kopf.DaemonHandler):
+                await cause.stopper.async_event.wait()   # A daemon that ends by itself is never started again.
+            return None
+        kwargs["cache"] = cache
+        if isinstance(cause, _kopf.DaemonCause) and not _kopf.is_async_fn(target):
+            kwargs["stopped"] = cause.stopper.sync_waiter   # To Kopf we are async, and so was the waiter.
+        return await _kopf.invoke(target, settings=operator.settings, kwargs=kwargs)
+    except NotSynced as error:
+        raise kopf.TemporaryError(str(error), delay=RETRY) from error
+
+
+async def _act(target: _Function, operator: Operator, cause: _kopf.ActivityCause, kwargs: dict[str, Any]) -> Any:
+    """Call a handler of the operator's own life, which must never wait for a cache that may wait for it."""
+    if cause.activity in (_kopf.Activity.STARTUP, _kopf.Activity.AUTHENTICATION):
+        raise DeclarationError(
+            f"a {cause.activity.value} handler cannot read caches: they begin when startup and login are done",
+            remedy="Take with_cache off it",
+        )
+    try:
+        kwargs["cache"] = Cache(operator.runtime)
+        return await _kopf.invoke(target, settings=operator.settings, kwargs=kwargs)
+    except NotSynced as error:
+        # An error would be tried again after a minute, with the request of the probe hanging as long.
+        if cause.activity is not _kopf.Activity.PROBE:
+            cause.logger.warning("A %s handler read a cache too early: %s", cause.activity.value, error)
+        return str(error)
+
+
+def _operator() -> Operator:
+    """Return the operator that the running code belongs to; raise NotSynced where there is no way to start one."""
+    settings = _kopf.settings_var.get(None)
+    if settings is None:
+        raise TypeError("a function decorated with @with_cache was called outside of an operator: pass it cache=...")
+    operator = operator_of(settings)
+    if operator is None:
+        try:
+            operator = launch(settings)
+        except RuntimeError:   # A thread has no running loop.
+            raise NotSynced("no cache is synced: none was started yet", remedy="Decorate the handler itself") from None
+    return operator
+
+
+def _cache_for(operator: Operator, cause: object) -> Cache:
+    """Return the cache for a handler, which was called for this."""
+    if not isinstance(cause, _kopf.ResourceCause) or isinstance(cause, _kopf.WebhookCause):
+        return Cache(operator.runtime)   # What is to be admitted is not stored yet, and may never be.
+    deleted = isinstance(cause, _kopf.WatchingCause) and cause.type == "DELETED"
+    # A daemon lives on with the body of any last event, and a timer is called with it.
+    return _laid_over(operator, cause.body, cause.resource, deleted=None if isinstance(cause, _kopf.DaemonCause) else deleted)
+
+
+def _cache_for_callback(kwargs: Mapping[str, Any]) -> Cache:
+    """Return the cache for what Kopf calls with the arguments of a cause, before it makes the cause known."""
+    operator, body = _operator(), kwargs.get("body")
+    if body is None or "userinfo" in kwargs:   # Admission, as above.
+        return Cache(operator.runtime)
+    deleted = None
+    if "type" in kwargs or "reason" in kwargs:   # Of raw events, and of changes. Daemons are given neither.
+        deleted = kwargs.get("type") == "DELETED" or kwargs.get("reason") == "gone"
+    return _laid_over(operator, body, kwargs.get("resource"), deleted=deleted)
+
+
+def _laid_over(
+    operator: Operator, body: Mapping[str, Any], resource: _kopf.Resource | None, *, deleted: bool | None,
+) -> Cache:
+    """Return the cache with a handler's own object laid over it, as that is in each read: bodies of daemons change.
+
+    `deleted` is None where Kopf does not tell. What it watches under a selector may then have left, which comes as a
+    deletion, with the labels of before and the version of after. Neither that it is gone nor that it matches is true.
+    """
+    if deleted is not False and resource is not None and narrowed(operator.settings, resource):
+        return Cache(operator.runtime)
+    return Cache(operator.runtime, own=body, deleted=bool(deleted))
+
+
+def _is_wrapper(fn: object) -> bool:
+    return _is_wrapper(fn.func) if isinstance(fn, partial) else hasattr(fn, _ORIGINAL)
+
+
+def _hides_wrapper(when: object) -> bool:
+    """Whether this is one of Kopf's combinations, such as `kopf.all_`, of functions of ours among others."""
+    if not str(getattr(when, "__module__", "")).startswith("kopf."):
+        return False
+    parts = [cell.cell_contents for cell in getattr(when, "__closure__", None) or ()]
+    parts = [each for part in parts for each in (part if isinstance(part, Collection) else (part,))]
+    return any(_is_wrapper(part) or _hides_wrapper(part) for part in parts)
+
+
+def _is_lambda(fn: object) -> bool:
+    return getattr(fn, "__name__", "") == "<lambda>"
+
+
+def _id_of(fn: _Function) -> str:
+    """Return the id that Kopf would give a handler; to an object, for which it wants `id=`, that of its class."""
+    try:
+        return _kopf.get_callable_id(fn)
+    except ValueError:
+        return type(fn).__qualname__
+
+
+def check_handlers(registry: _kopf.OperatorRegistry, declared: SelectCacheSettings) -> None:
+    """Refuse handlers that could only go wrong later, and then for each object."""
+    for handler in (*watching_handlers(registry), *registry._webhooks.get_all_handlers()):   # noqa: SLF001
+        for kind in getattr(handler.fn, _KINDS, None) or ():
+            if find(kind) is not None and kind not in declared.selectors:
+                raise DeclarationError(
+                    f"{handler} waits for the cache of {text_of(kind)}, and none is declared",
+                    remedy=f"Declare it: settings.selectcache.selectors[{kind!r}] = ...; or take it out of with_cache(kinds=...)",
+                )
+        if _is_wrapper(handler.when) and not _is_wrapper(handler.fn):
+            raise DeclarationError(
+                f"{handler}: its when= reads a cache, and itself it does not wait for one",
+                remedy="Decorate it with @with_cache as well: before the cache is synced, when= answers True, and is asked again",
+            )
+        if _hides_wrapper(handler.when):
+            raise DeclarationError(
+                f"{handler}: its when= combines a function that is decorated with @with_cache with others",
+                remedy="Decorate one function that calls the others: before the cache is synced it must answer True as a whole",
+            )

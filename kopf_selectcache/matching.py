@@ -1,0 +1,151 @@
+"""Which of the held objects a read means, and how it wants them: selected, post-filtered, sorted. Decides no verdict.
+
+Labels, names and namespaces are at hand in each record; only fields and paths need the object decoded.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, TypeAlias
+
+from .core.fields import Field as Column
+from .core.record import Record
+from .core.resources import Resource
+from .core.selectors import FieldTerm, LabelRequirement
+from .selector import Branches, Selector
+from .texts import FieldSelector, LabelSelector
+
+Obj: TypeAlias = dict[str, Any]
+"""A Kubernetes object, as JSON has it."""
+
+Objects: TypeAlias = list[Obj]
+
+Label: TypeAlias = str | Mapping[str, str | Collection[str]] | LabelSelector | None
+Field: TypeAlias = str | Mapping[str, str | bool | int] | FieldSelector | None
+Namespaces: TypeAlias = str | Collection[str] | None
+"""What reads select by, as users write it."""
+
+Path: TypeAlias = str | tuple[str, ...]
+"""Keys with dots between them: `'spec.nodeName'`; or a tuple of keys, for those that have a dot themselves."""
+
+Where: TypeAlias = Mapping[Path, object]
+"""Values by path, all of which an object must have; None where nothing must be."""
+
+SortBy: TypeAlias = Path | Callable[[Obj], Any]
+"""A path, or a function that returns what to sort by."""
+
+DROPPED = ("metadata", "managedFields")
+"""The path of what is cut out of each object before it is stored."""
+
+_NAME, _NAMESPACE = "metadata.name", "metadata.namespace"
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """What an object must be like to be a part of the answer."""
+
+    names: frozenset[str] | None = None
+    namespaces: frozenset[str] | None = None
+    requirements: tuple[LabelRequirement, ...] = ()
+    metadata: tuple[FieldTerm, ...] = ()
+    """Requirements on fields that are at hand."""
+    terms: tuple[tuple[FieldTerm, Column], ...] = ()
+    """Requirements on fields for which the object must be decoded."""
+    where: tuple[tuple[tuple[str, ...], object], ...] = ()
+
+    @classmethod
+    def of(cls, request: Selector, where: Where | None, resource: Resource, declared: Branches) -> Match:
+        """Leave out what the filter sees to already. Raise BadField for a field that only the server can look at."""
+        seen_to = [(set(branch.requirements), set(branch.terms)) for branch in declared.branches]
+        terms = [term for term in request.terms if not all(term in required for _, required in seen_to)]
+        at_hand = tuple(term for term in terms if term.label in (_NAME, _NAMESPACE))
+        return cls(
+            names=frozenset(request.names) if request.names is not None else None,
+            namespaces=frozenset(request.namespaces) if request.namespaces is not None else None,
+            requirements=tuple(
+                each for each in request.requirements if not all(each in required for required, _ in seen_to)),
+            metadata=at_hand,
+            terms=tuple((term, resource.kind.field(term.label)) for term in terms if term not in at_hand),
+            where=paths_of(where),
+        )
+
+    @property
+    def decodes(self) -> bool:
+        """Whether objects must be decoded to see if they match."""
+        return bool(self.terms or self.where)
+
+    def count(self, records: Iterable[Record]) -> int:
+        """Count the objects that match."""
+        return sum(1 for _ in (self.objects(records) if self.decodes else self._by_record(records)))
+
+    def objects(self, records: Iterable[Record]) -> Iterator[Obj]:
+        """Yield the objects that match, each decoded once, when its turn comes."""
+        decoded = (record.decode() for record in self._by_record(records))
+        return filter(self._by_object, decoded) if self.decodes else decoded
+
+    def _by_record(self, records: Iterable[Record]) -> Iterator[Record]:
+        if self.names is not None:
+            records = (record for record in records if record.name in self.names)
+        if self.namespaces is not None:
+            records = (record for record in records if record.namespace in self.namespaces)
+        if self.metadata:
+            records = (record for record in records if self._by_metadata(record))
+        for requirement in self.requirements:
+            records = _labelled(records, requirement)
+        return iter(records)
+
+    def _by_metadata(self, record: Record) -> bool:
+        known = {_NAME: record.name, _NAMESPACE: record.namespace}
+        return all(term.matches(known) for term in self.metadata)
+
+    def _by_object(self, obj: Obj) -> bool:
+        return all(term.matches({term.label: field.value(obj)}) for term, field in self.terms) and all(
+            at(obj, path) == value for path, value in self.where)
+
+
+def selects(declared: Branches, record: Record, resource: Resource) -> bool | None:
+    """Say whether the filter selects an object; None if that depends on a field whose value only the server knows."""
+    labels = {term.label for branch in declared.branches for term in branch.terms}
+    if not labels <= resource.kind.fields.keys():
+        return None
+    obj = record.decode() if labels else {}
+    fields = {label: resource.kind.field(label).value(obj) for label in labels}
+    return declared.matches(name=record.name, namespace=record.namespace, labels=record.labels, fields=fields)
+
+
+def present(objects: Iterable[Obj], *, sort_by: SortBy | None, limit: int | None) -> Objects:
+    """Sort, then cut. Without an order the first that come will do, and the others are never decoded."""
+    if sort_by is not None:
+        objects = sorted(objects, key=sort_by if callable(sort_by) else _by_path(path_of(sort_by)))
+    return list(islice(objects, limit))
+
+
+def path_of(path: Path) -> tuple[str, ...]:
+    """Return a path as its keys."""
+    return tuple(path.split(".")) if isinstance(path, str) else path
+
+
+def paths_of(where: Where | None) -> tuple[tuple[tuple[str, ...], object], ...]:
+    """Return the paths, as keys, with their values."""
+    return tuple((path_of(path), value) for path, value in (where or {}).items())
+
+
+def at(obj: object, path: tuple[str, ...]) -> Any:
+    """Return what is at the path, None if nothing is."""
+    for key in path:
+        obj = obj.get(key) if isinstance(obj, Mapping) else None
+    return obj
+
+
+def _labelled(records: Iterable[Record], requirement: LabelRequirement) -> Iterator[Record]:
+    # One generator for each requirement costs half as much as all of them in one.
+    return (record for record in records if requirement.matches(record.labels))
+
+
+def _by_path(path: tuple[str, ...]) -> Callable[[Obj], tuple[bool, Any]]:
+    """Make a key for sorting, by which objects that have nothing at the path come last."""
+    def key(obj: Obj) -> tuple[bool, Any]:
+        found = at(obj, path)
+        return found is None, found
+    return key

@@ -1,0 +1,96 @@
+"""What the caches of an operator have done and hold, as numbers. Counts and shows; decides nothing.
+
+Labels are group, version and resource alone: nothing that grows with the cluster, and nothing that an object contains.
+"""
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+    from .core.resources import Resource
+    from .core.store import Store
+
+
+@dataclass(slots=True)
+class Counts:
+    """What one cache has done since the operator started."""
+
+    lists: int = 0
+    """Requests for a page."""
+    watches: int = 0
+    """Streams asked for."""
+    events: int = 0
+    """Events taken in, bookmarks not counted."""
+    relists: Counter[str] = field(default_factory=Counter)
+    """Complete lists after the first, by what made them necessary."""
+    reads: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Reads by verb, such as `get`, and outcome: `served`, or the name of the error."""
+
+
+class Observed(Protocol):
+    """What is asked of a feed."""
+
+    resource: Resource | None
+    store: Store
+    counts: Counts
+
+    @property
+    def synced(self) -> bool: ...
+    def age(self) -> float | None: ...
+
+
+class Collector:
+    """Shows the numbers to Prometheus. Needs the extra `metrics`.
+
+    Register it in a startup handler: `prometheus_client.REGISTRY.register(selectcache.Collector(...))`.
+    """
+
+    def __init__(self, feeds: Mapping[object, Observed]) -> None:
+        self._feeds = feeds
+
+    def describe(self) -> Iterable[Metric]:
+        """Say nothing beforehand: what there is depends on what is declared."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415  # An extra.
+
+        names = ["group", "version", "resource"]
+        prefix = "kopf_selectcache_"
+        gauges = {
+            name: GaugeMetricFamily(prefix + name, text, labels=names) for name, text in {
+                "objects": "Objects held.",
+                "bytes": "Bytes of the objects held, as they are stored.",
+                "synced": "1 if the cache holds what the server had and follows, else 0.",
+                "staleness_seconds": "Seconds since the server last confirmed what is held.",
+            }.items()
+        }
+        counters = {
+            name: CounterMetricFamily(prefix + name, text, labels=names) for name, text in {
+                "lists": "Pages asked for.", "watches": "Watches asked for.", "events": "Events taken in.",
+            }.items()
+        }
+        relists = CounterMetricFamily(prefix + "relists", "Complete lists after the first.", labels=[*names, "reason"])
+        reads = CounterMetricFamily(prefix + "reads", "Reads of the cache.", labels=[*names, "verb", "outcome"])
+        for feed in tuple(self._feeds.values()):
+            if feed.resource is None:
+                continue
+            labels = [feed.resource.kind.group, feed.resource.version, feed.resource.kind.plural]
+            records, _ = feed.store.records()
+            gauges["objects"].add_metric(labels, len(records))
+            gauges["bytes"].add_metric(labels, sum(len(record.data) for record in records))
+            gauges["synced"].add_metric(labels, feed.synced)
+            if (age := feed.age()) is not None:
+                gauges["staleness_seconds"].add_metric(labels, age)
+            for name, counter in counters.items():
+                counter.add_metric(labels, getattr(feed.counts, name))
+            for reason, count in tuple(feed.counts.relists.items()):
+                relists.add_metric([*labels, reason], count)
+            for (verb, outcome), count in tuple(feed.counts.reads.items()):
+                reads.add_metric([*labels, verb, outcome], count)
+        yield from (*gauges.values(), *counters.values(), relists, reads)

@@ -1,0 +1,211 @@
+"""One operator's caches: the task that keeps them, and who finds it by which settings. Must keep nothing outside of them.
+
+An `Operator` hangs in a slot of its settings, beside the declarations, which are an attribute that users see. Running
+code has the settings in a context variable of Kopf's, which reaches handlers, threads and callbacks alike, also with
+several operators in one process.
+"""
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, TypeAlias
+
+import click
+import kopf
+
+from . import _kopf
+from .advice import advise, text_of
+from .core.fields import Key, find
+from .errors import DeclarationError, NotDeclared, NotSynced
+from .runner import Feed, Runtime
+from .selector import Selector
+from .settings import SelectCacheSettings, settings_of
+from .transport import KopfTransport
+
+Kinds: TypeAlias = tuple[Key, ...] | None
+"""What is waited for; None for all that is declared."""
+
+_SLOT = "_selectcache_operator"     # In the attributes of an operator's settings.
+
+_logger = logging.getLogger("kopf_selectcache")
+
+
+def make_runtime(settings: kopf.OperatorSettings, *, namespaces: tuple[str, ...] | None) -> Runtime:
+    """Make the runtime of the operator whose code is running, over Kopf's own credentials."""
+    declared = settings_of(settings)
+    networking, watching = settings.networking, settings.watching
+    declared = declared.with_defaults(
+        page_limit=watching.chunk_size or None,
+        idle_timeout=watching.inactivity_timeout or None,
+        request_timeout=min(networking.request_timeout or declared.request_timeout, declared.request_timeout),
+    )
+    transport = KopfTransport(
+        _kopf.vault_var.get(), request_timeout=declared.request_timeout, connect_timeout=networking.connect_timeout)
+    return Runtime(declared, transport, namespaces=namespaces, chance=random.random, logger=_logger)
+
+
+class Operator:
+    """The caches of one running operator, and the task that keeps them."""
+
+    def __init__(
+        self, settings: kopf.OperatorSettings, *, make_runtime: Callable[..., Runtime] = make_runtime,
+        registry: _kopf.OperatorRegistry | None = None,
+    ) -> None:
+        self.settings = settings
+        self._declared = settings_of(settings)
+        self._make_runtime = make_runtime
+        self._registry = registry
+        self._abandoned = False
+        self._runtime: asyncio.Future[Runtime] = asyncio.get_running_loop().create_future()
+        self.task = asyncio.create_task(self._keep(), name="selectcache")
+
+    @property
+    def runtime(self) -> Runtime:
+        """The runtime, for code that cannot wait; raises NotSynced before there are credentials."""
+        if not self._runtime.done():
+            raise NotSynced("no cache is synced: the operator has not logged in yet", remedy="Read in handlers of objects")
+        error = self._runtime.exception()
+        if error is None:
+            return self._runtime.result()
+        # In a handler of an object it must not count as permanent: the object would never be handled again.
+        if isinstance(error, DeclarationError):
+            raise NotSynced(error.what, remedy=error.remedy) from error
+        raise NotSynced(f"the caches cannot be started: {type(error).__name__}", remedy="See the operator's log") from error
+
+    async def _keep(self) -> None:
+        """Keep the caches until cancelled. What goes wrong here, readers are told."""
+        # An empty vault is filled after all startup handlers, retried ones too, have succeeded: declarations are final.
+        await _kopf.vault_var.get().wait_for_readiness()
+        try:
+            runtime = self._make_runtime(self.settings, namespaces=namespaces_of(self.settings, self._declared))
+        except Exception as error:
+            _logger.exception("The caches cannot be started.")
+            self._runtime.set_exception(error)
+            self._runtime.exception()   # Seen: asyncio need not warn that nobody has asked for it.
+            return
+        with self._declared.selectors.in_use():
+            self._runtime.set_result(runtime)
+            advice = asyncio.create_task(
+                advise(self.settings, self._registry, self._declared, runtime), name="selectcache: advice")
+            try:
+                await runtime.run()
+                await asyncio.Event().wait()   # With nothing declared there is nothing to run, and fetches are still shared.
+            finally:
+                advice.cancel()
+                if self._abandoned:
+                    await _kopf.vault_var.get().close()
+
+    def end(self, starter: asyncio.Task[Any]) -> None:
+        """End with the task that lives as long as the operator."""
+        # If that failed, Kopf leaves the credentials as they are, with our connections open.
+        self._abandoned = not starter.cancelled() and starter.exception() is not None
+        self.task.cancel()
+
+    async def gate(self, kinds: Kinds, cause: object) -> bool:
+        """Wait until these kinds, or all, can be read or have said why not; return whether to stop instead of running."""
+        stopper = cause.stopper if isinstance(cause, _kopf.DaemonCause) else None
+        limit = self._declared.admission_timeout if isinstance(cause, _kopf.WebhookCause) else None
+        waits: set[asyncio.Task[object]] = set()
+        try:
+            async with asyncio.timeout(limit):
+                if stopper is None:
+                    await self._settled(kinds)
+                    return False
+                waits |= {asyncio.create_task(self._settled(kinds)), asyncio.create_task(stopper.async_event.wait())}
+                done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                for wait in done:
+                    wait.result()
+                return stopper.is_set()
+        except TimeoutError:
+            message = f"The operator's caches are not synced yet, after {limit:g} seconds. Try again."
+            raise kopf.AdmissionError(message, code=503) from None
+        finally:
+            for wait in waits:
+                wait.cancel()
+            if waits:
+                await asyncio.gather(*waits, return_exceptions=True)
+
+    async def _settled(self, kinds: Kinds) -> None:
+        with suppress(Exception):   # `runtime` tells.
+            await asyncio.shield(self._runtime)
+        feeds = self.runtime.feeds
+        for feed in feeds.values() if kinds is None else [await self._feed(kind) for kind in kinds]:
+            await feed.settled()
+
+    async def _feed(self, kind: Key) -> Feed:
+        try:
+            return self.runtime.feed(kind)
+        except NotDeclared:
+            # A name of a custom resource may mean one that the cluster has not been asked about yet.
+            for feed in self.runtime.feeds.values():
+                if feed.resource is None:
+                    await feed.settled()
+            return self.runtime.feed(kind)
+
+    def report(self) -> Mapping[str, Any]:
+        """Say how each cache is doing, for people: nothing that an object contains."""
+        try:
+            return {feed.key: _feed_report(feed) for feed in self.runtime.feeds.values()}
+        except NotSynced as error:
+            return {"trouble": error.what, "remedy": error.remedy}
+
+
+def _feed_report(feed: Feed) -> Mapping[str, Any]:
+    records, version = feed.store.records()
+    age = feed.age()
+    report = {
+        "health": feed.health.value, "filter": str(feed.filter), "objects": len(records), "version": version,
+        "age": None if age is None else round(age, 1), "trouble": feed.trouble, "remedy": feed.remedy,
+    }
+    return {name: value for name, value in report.items() if value not in ("", None)}
+
+
+def operator_of(settings: kopf.OperatorSettings) -> Operator | None:
+    """Return the running operator of these very settings: a copy of them shares the declarations, but is another one."""
+    found = vars(settings).get(_SLOT)
+    return found if isinstance(found, Operator) and found.settings is settings and not found.task.done() else None
+
+
+def launch(
+    settings: kopf.OperatorSettings, *, make_runtime: Callable[..., Runtime] = make_runtime,
+    registry: _kopf.OperatorRegistry | None = None,
+) -> Operator:
+    """Return the operator of these settings; on its event loop, start it if there is none."""
+    operator = operator_of(settings)
+    if operator is None:
+        operator = Operator(settings, make_runtime=make_runtime, registry=registry)
+        vars(settings)[_SLOT] = operator
+    elif operator.task.get_loop() is not asyncio.get_running_loop():
+        raise DeclarationError(
+            "these settings belong to another operator that is running", remedy="Give each its own: copy.copy(settings)")
+    return operator
+
+
+def namespaces_of(settings: kopf.OperatorSettings, declared: SelectCacheSettings) -> tuple[str, ...] | None:
+    """Return the namespaces that the operator watches, or None for all; raise DeclarationError if it cannot be known."""
+    undecided = [
+        key for key, selector in declared.selectors.items()
+        if selector.namespaces is None and ((kind := find(key)) is None or kind.namespaced is not False)
+    ]
+    context = click.get_current_context(silent=True)
+    if context is not None and context.command is _kopf.run_command:
+        # The environment variable is read by the command itself, and is not among its parameters.
+        patterns = {*context.params["namespaces"], *filter(None, [os.environ.get("KOPF_RUN_NAMESPACE")])}
+        if not patterns or not undecided:
+            return None
+        exact = tuple(sorted(_kopf.select_specific_namespaces(patterns)))
+        if len(exact) == len(patterns) == 1:
+            return Selector(namespaces=exact).namespaces
+        why = "-n is given several times" if len(exact) == len(patterns) else "-n is given a pattern"
+    elif settings.peering.clusterwide or not undecided:
+        return None
+    else:
+        why = "the operator is not started by `kopf run`, and which namespaces it watches cannot be seen"
+    raise DeclarationError(
+        f"the namespaces to cache {' and '.join(text_of(key) for key in undecided)} in are not known: {why}",
+        remedy=f"Declare one: settings.selectcache.selectors[{undecided[0]!r}] = Selector(..., namespaces=['...'])",
+    )

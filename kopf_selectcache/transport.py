@@ -1,0 +1,145 @@
+"""Bytes from the API server: one answer, or a stream of chunks. Knows URLs and credentials, but no objects or protocol.
+
+Every request goes through the operator's own credentials: Kopf's vault hands them out, and logs in anew when the server
+does not accept them any more. Nothing else is tried twice here: what to do about a failure is the protocol's business.
+"""
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from typing import Protocol, TypeAlias, cast
+
+import aiohttp
+
+from . import _kopf
+from .core.wire import Refusal, read_refusal
+
+JSON = "application/json"
+
+
+class Refused(Exception):
+    """The server answered, and said no."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal)
+        self.refusal = refusal
+
+
+class Unreachable(Exception):
+    """The server did not answer, or the answer broke off."""
+
+
+class Transport(Protocol):
+    """What the cache needs of an API server."""
+
+    async def get(self, path: str, query: Mapping[str, str], *, accept: str = JSON) -> bytes:
+        """Return the whole answer; raise Refused or Unreachable."""
+
+    def watch(self, path: str, query: Mapping[str, str]) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Open a stream of chunks; to enter it or to read from it raises Refused or Unreachable."""
+
+
+class KopfTransport:
+    """Requests with the credentials of the operator that it runs in."""
+
+    def __init__(
+        self, vault: _kopf.Vault, *, request_timeout: float | None = None, connect_timeout: float | None = None,
+    ) -> None:
+        self._vault = vault
+        self._request_timeout = request_timeout
+        self._connect_timeout = connect_timeout
+
+    async def get(self, path: str, query: Mapping[str, str], *, accept: str = JSON) -> bytes:
+        limits = aiohttp.ClientTimeout(total=self._request_timeout, sock_connect=self._connect_timeout)
+        async with self._answer(path, query, {"Accept": accept}, limits) as response:
+            try:
+                return await response.read()
+            except _BROKEN as error:
+                raise Unreachable(_named(error)) from error
+
+    @asynccontextmanager
+    async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[AsyncIterator[bytes]]:
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=self._connect_timeout)
+        # A compressing server, or a proxy, would hold events back until it has enough of them.
+        headers = {"Accept": JSON, "Accept-Encoding": "identity"}
+        async with self._answer(path, query, headers, limits) as response:
+            yield _chunks(response)
+
+    @asynccontextmanager
+    async def _answer(
+        self, path: str, query: Mapping[str, str], headers: Mapping[str, str], limits: aiohttp.ClientTimeout,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Enter a response that is a success, with credentials that the server accepts."""
+        try:
+            # It is a generator, which its type does not say; to leave it in the middle, it must be closed.
+            offered = cast("AsyncGenerator[_Offer, None]", self._vault.extended(_Connection, "selectcache"))
+            async with aclosing(offered) as credentials:
+                async for key, info, connection in credentials:
+                    try:
+                        # A redirected request would take its token along.
+                        response = await connection.session.get(
+                            connection.server + path, params=query, headers=headers, timeout=limits, allow_redirects=False)
+                    except _BROKEN as error:
+                        raise Unreachable(_named(error)) from error
+                    async with response:
+                        if response.status == 200:
+                            yield response
+                            return
+                        refused = Refused(read_refusal(
+                            response.status, await _body(response), retry_after=response.headers.get("Retry-After")))
+                    if response.status != 401:
+                        raise refused
+                    await self._vault.invalidate(key, info, exc=refused)
+        except _kopf.LoginError as error:
+            raise Unreachable("there are no valid credentials: every login failed") from error
+
+
+class _Connection:
+    """One set of credentials in use: kept by the vault beside them, and closed by it with them."""
+
+    def __init__(self, info: _kopf.KubeContext) -> None:
+        self.server = info.server.rstrip("/")
+        self._own: aiohttp.ClientSession | None = None
+        if isinstance(info, _kopf.AiohttpSession):
+            self.session = info.aiohttp_session
+            return
+        if not isinstance(info, _kopf.ConnectionInfo):
+            raise TypeError(f"credentials of the unknown type {type(info).__name__}")
+        self._own = self.session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=info.as_ssl_context()),
+            headers={**info.as_http_headers(), "User-Agent": "kopf-selectcache"},
+            proxy=info.proxy_url,
+            trust_env=info.trust_env,
+        )
+
+    async def close(self) -> None:
+        """Close what was opened here. A session that the user gave is Kopf's to close."""
+        if self._own is not None:
+            await self._own.close()
+
+
+_Offer: TypeAlias = tuple[_kopf.VaultKey, _kopf.KubeContext, _Connection]
+
+# aiohttp says RuntimeError of a session that was closed since the vault handed it out.
+_BROKEN = (aiohttp.ClientError, asyncio.TimeoutError, OSError, RuntimeError)
+
+
+def _named(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+async def _body(response: aiohttp.ClientResponse) -> bytes:
+    """Read an answer that is no success, as far as it comes: its code says most of it."""
+    try:
+        return await response.content.read(1024 * 1024)
+    except _BROKEN:
+        return b""
+
+
+async def _chunks(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    try:
+        async for chunk in response.content.iter_any():
+            yield chunk
+    except _BROKEN as error:
+        raise Unreachable(_named(error)) from error

@@ -1,0 +1,246 @@
+"""The words of read errors: what was asked, what the filter is, and what to write instead. Makes errors, raises none."""
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .core.fields import Key
+from .core.regions import MAX_BOXES, field_dimension
+from .core.resources import Resource
+from .core.wire import Refusal
+from .errors import (
+    Forbidden,
+    Missing,
+    NotFound,
+    NotKept,
+    NotSynced,
+    OutsideFilter,
+    ReadError,
+    Reason,
+    Rejected,
+    Stalled,
+    StateError,
+)
+from .selector import Branches, Selector
+from .verdict import Answer, Verdict
+
+
+class One(NamedTuple):
+    """A read of one object."""
+
+    verb: str
+    kind: Key
+    resource: Resource
+    name: str
+    namespace: str | None
+
+    @property
+    def where(self) -> str:
+        """Say in which namespace."""
+        return f" in {self.namespace}" if self.namespace is not None else ""
+
+    @property
+    def request(self) -> Selector:
+        """Return what is asked for, as a selector."""
+        return Selector(names=[self.name], namespaces=[self.namespace] if self.namespace is not None else None)
+
+    def __str__(self) -> str:
+        return f"{self.resource} {self.name}{self.where}"
+
+    def call(self, verb: str | None = None, *more: str) -> str:
+        """Write the read as Python, with another verb perhaps."""
+        verb = verb or self.verb
+        namespace = [repr(self.namespace)] if self.namespace is not None else []
+        return f"{_awaited(verb)}({', '.join([repr(self.kind), repr(self.name), *namespace, *more])})"
+
+
+class Many(NamedTuple):
+    """A read of several objects."""
+
+    verb: str
+    kind: Key
+    resource: Resource
+    request: Selector
+
+    @property
+    def where(self) -> str:
+        """Say in which namespaces."""
+        return f" in {', '.join(self.request.namespaces)}" if self.request.namespaces is not None else ""
+
+    def __str__(self) -> str:
+        return f"{self.resource}{self.where}"
+
+    def call(self, verb: str | None = None, request: Selector | None = None) -> str:
+        """Write the read as Python, with another verb or request perhaps."""
+        verb, request = verb or self.verb, request or self.request
+        if verb == "owned":
+            return f"cache.owned(owner, {self.kind!r})"
+        parts = [repr(self.kind)]
+        parts += [f"{each}={str(value)!r}" for each in ("label", "field") if (value := getattr(request, each)) is not None]
+        parts += [f"names={list(request.names)}"] if request.names is not None else []
+        if request.namespaces is not None:
+            parts.append(f"namespace={_one_or_list(request.namespaces)!r}")
+        return f"{_awaited(verb)}({', '.join(parts)})"
+
+
+def _one_or_list(values: tuple[str, ...]) -> str | list[str]:
+    return values[0] if len(values) == 1 else list(values)
+
+
+def _awaited(verb: str) -> str:
+    return f"await cache.{verb}" if verb.startswith("fetch") else f"cache.{verb}"
+
+
+# ---- Verdicts.
+
+
+def absent(one: One, declared: Branches, version: str) -> NotFound:
+    """Say that an object is proved absent."""
+    return NotFound(
+        f"{one} is absent as of version {version} (the filter, {declared}, would hold it)",
+        remedy=f"If it may be absent: {one.call(None, 'default=None')}", version=version,
+    )
+
+
+def not_held(one: One, verdict: Verdict) -> OutsideFilter:
+    """Say that an object is not held, and that the filter does not prove it absent."""
+    ask = f"To ask the server: {one.call('fetch')}"
+    if verdict.answer is Answer.UNKNOWN:
+        return OutsideFilter(
+            f"{one} is not held, and whether the filter, {verdict.filter}, would hold it "
+            f"is undecided after {MAX_BOXES:,} boxes",
+            remedy=ask, reason=Reason.UNDECIDED,
+        )
+    without = _without(verdict)
+    if not without:
+        return OutsideFilter(
+            f"{one} can never be held: the filter is {verdict.filter}",
+            remedy=ask, reason=Reason.EXCLUDED, witness=verdict.witness,
+        )
+    return OutsideFilter(
+        f"{one} is not held: it is absent, or present {without}", remedy=ask, reason=Reason.HIDDEN, witness=verdict.witness)
+
+
+def _without(verdict: Verdict) -> str:
+    """Say what the object that was asked for must lack, not to be held; nothing if no branch could hold it."""
+    texts = []
+    for branch in verdict.filter.branches:
+        if not branch.disjoint(verdict.request, kind=verdict.kind):
+            terms = [term for term in branch.terms if field_dimension(term.label, verdict.kind)[0].axis == "field"]
+            plain = all(each.operator in ("=", "==", "in", "exists") for each in branch.requirements)
+            word = "without" if plain and all(term.equal for term in terms) else "not matching"
+            texts.append(f"{word} {','.join(map(str, (*branch.requirements, *terms)))}")
+    return " and ".join(dict.fromkeys(texts))
+
+
+def outside(many: Many, verdict: Verdict) -> OutsideFilter:
+    """Say that not all that is asked for is held, and what could be asked instead."""
+    narrowest = verdict.narrowest
+    if narrowest is None:
+        return OutsideFilter(
+            f"{many.call()} asks for what can never be held: the filter is {verdict.filter}",
+            remedy=f"To ask the server: {many.call('fetch_list')}", reason=Reason.EXCLUDED, witness=verdict.witness,
+        )
+    assert isinstance(narrowest, Selector), "a request of one branch is narrowed to one"
+    held = many.call("held")
+    remedy = (
+        f"For what is held: {f'len({held})' if many.verb == 'count' else held}; "
+        f"for all of the narrower request: {many.call(None, narrowest)}"
+    )
+    if verdict.witness is None:
+        return OutsideFilter(
+            f"whether the filter, {verdict.filter}, holds all of {many.call()} is undecided after {MAX_BOXES:,} boxes",
+            remedy=remedy, reason=Reason.UNDECIDED,
+        )
+    fails = " and ".join(dict.fromkeys(verdict.witness.fails))
+    return OutsideFilter(
+        f"{many.call()} asks for more than the filter, {verdict.filter}, holds: {verdict.witness} would fail {fails}",
+        remedy=remedy, reason=Reason.OVERLAPS, witness=verdict.witness,
+    )
+
+
+# ---- Reads that no answer can be given to.
+
+
+def misplaced(one: One) -> ReadError | None:
+    """Say that the namespace is missing, or that there can be none."""
+    if one.resource.kind.namespaced is True and one.namespace is None:
+        return ReadError(
+            f"{one.resource} are namespaced, and {one.call()} names no namespace",
+            remedy=f"Name it: {_with(one.call(), 'namespace')}",
+        )
+    if one.resource.kind.namespaced is False and one.namespace is not None:
+        return nowhere(one, one._replace(namespace=None))
+    return None
+
+
+def nowhere(asked: One | Many, instead: One | Many) -> ReadError:
+    """Say that objects of a cluster-scoped kind have no namespace."""
+    return ReadError(
+        f"{asked.resource} are cluster-scoped, and {asked.call()} names a namespace", remedy=f"Leave it out: {instead.call()}")
+
+
+def not_kept(many: Many) -> NotKept:
+    """Say that a path is asked for that was dropped."""
+    return NotKept(
+        f"{many.call()} looks at metadata.managedFields, which is dropped before {many.resource} are stored",
+        remedy="Look at another path, or ask the server with a client of your own",
+    )
+
+
+def unmatchable(many: Many, field: str) -> ReadError:
+    """Say that a field cannot be looked at here: an aggregated server does not tell what its field labels stand for."""
+    return ReadError(
+        f"{many.call()} selects by {field}, and only the server knows which value of {many.resource} that is",
+        remedy=f"To ask the server: {many.call('fetch_list')}; or look at a path of the objects: where={{{field!r}: ...}}",
+    )
+
+
+def unsynced(key: str, trouble: str, remedy: str, *, after: float | None = None) -> NotSynced:
+    """Say that there was no complete list yet, and why, if that is known."""
+    why = trouble or "the first complete list has not come yet"
+    waited = "" if after is None else f" after {after:g} s"
+    return NotSynced(
+        f"The cache of {key} is not synced{waited}: {why}", remedy=remedy or "Wait for it: await cache.wait_synced()")
+
+
+# ---- What the server says.
+
+
+def gone(one: One) -> NotFound:
+    """Say that the server has no such object."""
+    return NotFound(
+        f"{one} is absent: the server has none", remedy=f"If it may be absent: {one.call(None, 'default=None')}", version="")
+
+
+def not_served(name: str) -> Missing:
+    """Say that the cluster does not know the kind."""
+    return Missing(f"The cluster serves no {name}", remedy="Install its definition, or correct the key")
+
+
+def refused(asked: One | Many, verb: str, refusal: Refusal) -> StateError:
+    """Say that the server refuses a request."""
+    match refusal.code:
+        case 403:
+            return Forbidden(
+                f"The operator may not {verb} {asked}",
+                remedy=(
+                    f"Grant it the verb {verb} on {asked.resource} "
+                    f"(apiGroups: [{asked.resource.kind.group!r}]){asked.where}"
+                ),
+            )
+        case 404:
+            return not_served(str(asked.resource))
+        case 400 | 422:
+            return Rejected(f"The server refuses {asked.call()}: {refusal.message}", remedy="Correct what is asked for")
+        case code:
+            return Stalled(
+                f"The server answers {code} {refusal.reason}".rstrip() + f" to {asked.call()}", remedy="Ask again later")
+
+
+def unanswered(asked: str, why: str) -> Stalled:
+    """Say that no answer came, or none that makes sense."""
+    return Stalled(f"The server gave no answer to {asked}: {why}", remedy="Ask again later")
+
+
+def _with(call: str, argument: str) -> str:
+    return f"{call[:-1]}, {argument})"

@@ -1,0 +1,104 @@
+"""A proxy in front of an API server, for the faults that a real server cannot be made to have. Passes on all else."""
+import asyncio
+import json
+import ssl
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+import aiohttp
+from aiohttp import web
+
+from tests.apiserver.client import Client
+
+Condition = Callable[[web.Request], bool]
+
+
+def status(code: int, reason: str) -> dict[str, Any]:
+    """What an API server says when it refuses."""
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code, "reason": reason, "message": reason}
+
+
+@dataclass
+class Fault:
+    """Answers requests that meet a condition with a refusal, so many times."""
+
+    condition: Condition
+    code: int
+    times: int = 1
+    hits: int = 0
+
+
+@dataclass
+class Proxy:
+    """Listens on a free port, without TLS, as a thread of its own; ends with the `with` block."""
+
+    upstream: Client
+    faults: list[Fault] = field(default_factory=list)
+    url: str = ""
+
+    def __enter__(self) -> Self:
+        started = threading.Event()
+        self._streams: list[tuple[web.Request, web.StreamResponse]] = []
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run(started)), name="proxy")
+        self._thread.start()
+        started.wait()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._loop.call_soon_threadsafe(self._over.set)
+        self._thread.join()
+
+    def say_in_streams(self, condition: Condition, event: dict[str, Any]) -> int:
+        """Write an event into every open watch that meets the condition; give how many there were."""
+        async def say() -> int:
+            said = 0
+            for request, response in self._streams:
+                if condition(request):
+                    await response.write(json.dumps(event).encode() + b"\n")
+                    said += 1
+            return said
+        return asyncio.run_coroutine_threadsafe(say(), self._loop).result(timeout=60)
+
+    async def _run(self, started: threading.Event) -> None:
+        self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
+        application = web.Application()
+        application.router.add_route("*", "/{path:.*}", self._pass_on)
+        runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        self.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        started.set()
+        await self._over.wait()
+        await runner.cleanup()
+
+    async def _pass_on(self, request: web.Request) -> web.StreamResponse:
+        for fault in self.faults:
+            if fault.hits < fault.times and fault.condition(request):
+                fault.hits += 1
+                return web.json_response(status(fault.code, "Expired" if fault.code == 410 else "Fault"), status=fault.code)
+        headers = {name: value for name, value in request.headers.items() if name.lower() not in ("host", "accept-encoding")}
+        connector = aiohttp.TCPConnector(ssl=_trusting(self.upstream))
+        async with aiohttp.ClientSession(connector=connector, auto_decompress=False) as session, session.request(
+                request.method, self.upstream.url + request.path_qs, headers=headers, data=await request.read() or None,
+                timeout=aiohttp.ClientTimeout(total=None)) as answer:
+            response = web.StreamResponse(status=answer.status, headers={"Content-Type": answer.headers.get("Content-Type", "")})
+            stream = (request, response)
+            try:
+                await response.prepare(request)
+                self._streams.append(stream)
+                async for chunk in answer.content.iter_any():
+                    await response.write(chunk)
+            except ConnectionError:
+                pass   # The operator has gone, and with it whoever would read the rest.
+            finally:
+                if stream in self._streams:
+                    self._streams.remove(stream)
+            return response
+
+
+def _trusting(client: Client) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(client.ca_file))

@@ -1,0 +1,297 @@
+"""The product end to end: `kopf run` against the real API server, and what handlers get from their caches."""
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.apiserver.cluster import Cluster, User
+from tests.apiserver.server import ApiServer
+from tests.apiserver.waiting import wait_until
+from tests.real.operators import Operator
+from tests.real.proxy import Fault, Proxy, status
+
+WEB = """
+import kopf
+import kopf_selectcache as selectcache
+
+@kopf.on.startup()
+def configure(settings, **_):
+    settings.selectcache.selectors['v1/pods'] = 'app=web'
+"""
+
+Run = Callable[..., Operator]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Run]:
+    """Start operators that end with the test; when it fails, their logs are shown."""
+    running: list[Operator] = []
+
+    def start(cluster: Cluster, source: str, *, namespaces: Sequence[str], **options: Any) -> Operator:
+        operator = Operator(tmp_path / f"operator-{len(running)}", cluster, source, namespaces=namespaces, **options)
+        running.append(operator)
+        return operator
+
+    try:
+        yield start
+    except BaseException as error:
+        for operator in running:
+            error.add_note(operator.log[-8000:])
+        raise
+    finally:
+        for operator in running:
+            operator.stop()
+
+
+def pod(name: str, **labels: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "labels": labels}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
+
+
+def create(cluster: Cluster, namespace: str, *bodies: dict[str, Any]) -> None:
+    for body in bodies:
+        cluster.request("POST", f"/api/v1/namespaces/{namespace}/pods", body=body)
+
+
+def delete(cluster: Cluster, namespace: str, name: str) -> None:
+    cluster.request("DELETE", f"/api/v1/namespaces/{namespace}/pods/{name}", query={"gracePeriodSeconds": 0})
+
+
+def relabel(cluster: Cluster, namespace: str, name: str, **labels: str) -> None:
+    cluster.request("PATCH", f"/api/v1/namespaces/{namespace}/pods/{name}", body={"metadata": {"labels": labels}})
+
+
+def kopf_may_look_around(cluster: Cluster, user: User) -> None:
+    """Without these rights Kopf itself tries for a minute before it starts."""
+    cluster.grant(user, [
+        {"apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"], "verbs": ["list", "watch"]},
+        {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["list", "watch"]},
+    ])
+
+
+@pytest.fixture
+def namespace(real_api: ApiServer) -> str:
+    return real_api.namespace()
+
+
+@pytest.fixture
+def web(real_api: ApiServer, namespace: str, run: Run) -> Operator:
+    """An operator whose filter is app=web, in a namespace with the pods web-1 (app=web) and db-1 (app=db)."""
+    create(real_api, namespace, pod("web-1", app="web"), pod("db-1", app="db"))
+    return run(real_api, WEB, namespaces=[namespace])
+
+
+def test_a_get_tells_held_from_hidden_and_fetch_asks_the_server(web: Operator, namespace: str) -> None:
+    held = web.ask(f"cache.get('pods', 'web-1', '{namespace}')").value
+    assert (held["metadata"]["name"], held["kind"], held["apiVersion"]) == ("web-1", "Pod", "v1")
+    for name in ("db-1", "nope"):
+        hidden = web.ask(f"cache.get('pods', '{name}', '{namespace}')")
+        assert (hidden.error, hidden.reason) == ("OutsideFilter", "hidden")
+        assert [word for word in ("pods", name, namespace, "app=web", "cache.fetch(") if word not in hidden.text] == []
+    assert web.ask(f"cache.fetch('pods', 'db-1', '{namespace}')").value["metadata"]["name"] == "db-1"
+    assert web.ask(f"cache.fetch('pods', 'nope', '{namespace}')").error == "NotFound"
+    assert web.ask(f"cache.fetch('pods', 'nope', '{namespace}', default=None)").value is None
+
+
+def test_a_filter_of_namespaces_proves_absence_inside_and_excludes_the_rest(real_api: ApiServer, namespace: str, run: Run) -> None:
+    other = real_api.namespace()
+    operator = run(real_api, WEB.replace("'app=web'", f"selectcache.Selector(namespaces=['{namespace}'])"), namespaces=[namespace])
+    absent = operator.ask(f"cache.get('pods', 'x', '{namespace}')")
+    assert absent.error == "NotFound"
+    version = operator.ask("cache._runtime.feed('pods').store.version").value
+    assert int(version) > 0
+    assert "version" in absent.text
+    excluded = operator.ask(f"cache.get('pods', 'x', '{other}')")
+    assert (excluded.error, excluded.reason) == ("OutsideFilter", "excluded")
+    assert namespace in excluded.text
+    assert operator.ask(f"cache.get('pods', 'x', '{namespace}', default=None)").value is None
+    assert operator.ask(f"cache.get('pods', 'x', '{other}', default=None)").error == "OutsideFilter"
+
+
+def test_a_list_is_complete_or_refused_and_held_is_what_there_is(start_api: Callable[..., ApiServer], run: Run) -> None:
+    api = start_api()
+    namespace = api.namespace()
+    create(api, namespace, pod("web-1", app="web"), pod("db-1", app="db"))
+    web = run(api, WEB, namespaces=[namespace], options=["-A"])
+    refused = web.ask("list(cache.list('pods'))")
+    assert (refused.error, refused.reason) == ("OutsideFilter", "overlaps")
+    assert "cache.held(" in refused.text
+    assert web.ask("[pod['metadata']['name'] for pod in cache.list('pods', label='app=web,tier=gold')]").value == []
+    assert web.ask("[pod['metadata']['name'] for pod in cache.list('pods', label='app=web')]").value == ["web-1"]
+    overlapping = web.ask("list(cache.list('pods', label='app in (web,db)'))")
+    assert (overlapping.error, overlapping.witness) == ("OutsideFilter", {"app": "db"})
+    disjoint = web.ask("list(cache.held('pods', label='app=db'))")
+    assert (disjoint.error, disjoint.reason) == ("OutsideFilter", "excluded")
+    assert web.ask("[pod['metadata']['name'] for pod in cache.held('pods')]").value == ["web-1"]
+
+
+def test_a_pod_that_is_relabelled_leaves_and_returns(web: Operator, real_api: ApiServer, namespace: str) -> None:
+    get = f"cache.get('pods', 'web-1', '{namespace}')['metadata']['name']"
+    web.until(get, "web-1")
+    relabel(real_api, namespace, "web-1", app="db")
+    web.until(get, "OutsideFilter")
+    relabel(real_api, namespace, "web-1", app="web")
+    web.until(get, "web-1")
+
+
+@pytest.mark.parametrize("initial", ["pages", "stream"])
+def test_a_compacted_history_costs_a_relist_and_nothing_half_made_is_seen(start_api: Callable[..., ApiServer], run: Run, initial: str) -> None:
+    """Two pods change places while nobody watches: a reader sees the old pair, or the new pair, or waits."""
+    api = start_api()
+    namespace = api.namespace()
+    create(api, namespace, pod("old", app="web"), pod("stays", app="web"))
+    operator = run(api, WEB + f"    settings.selectcache.initial = {initial!r}\n" + """
+import asyncio
+seen = set()
+
+@kopf.daemon('configmaps', labels={'reader': 'yes'})
+@selectcache.with_cache
+async def read_all_along(cache, stopped, **_):
+    while not stopped:
+        seen.add(','.join(sorted(pod['metadata']['name'] for pod in cache.held('pods'))))
+        await asyncio.sleep(0.001)
+""", namespaces=[namespace])
+    api.request("POST", f"/api/v1/namespaces/{namespace}/configmaps", body={"metadata": {"name": "reader", "labels": {"reader": "yes"}}})
+    operator.until("'old,stays' in seen", value=True)
+    api.apiserver.kill()
+    api.apiserver.start()
+    delete(api, namespace, "old")
+    create(api, namespace, pod("young", app="web"))
+    api.expire()
+    operator.until("','.join(sorted(pod['metadata']['name'] for pod in cache.held('pods')))", "stays,young")
+    seen = set(operator.ask("sorted(seen)").value)
+    # The events may also have been seen one by one, before the history was compacted; never a state in between.
+    assert seen <= {"old,stays", "stays", "stays,young"}, seen
+
+
+def test_an_api_server_that_dies_is_waited_for(start_api: Callable[..., ApiServer], run: Run) -> None:
+    api = start_api()
+    namespace = api.namespace()
+    create(api, namespace, pod("web-1", app="web"))
+    operator = run(api, WEB + """
+import asyncio, pathlib, threading, time
+settings_seen = []
+
+@kopf.daemon('configmaps', labels={'reader': 'yes'})
+@selectcache.with_cache
+async def read_all_along(cache, stopped, **_):
+    log = open('reads', 'a', buffering=1)
+    while not stopped:
+        pod = next(iter(cache.held('pods')))
+        log.write(f"{pod['metadata']['name']} {cache.age('pods')}\\n")
+        await asyncio.sleep(0.05)
+""", namespaces=[namespace])
+    api.request("POST", f"/api/v1/namespaces/{namespace}/configmaps", body={"metadata": {"name": "reader", "labels": {"reader": "yes"}}})
+    reads = operator.folder / "reads"
+
+    def ages() -> list[float]:
+        return [float(line.split()[1]) for line in reads.read_text().splitlines()] if reads.exists() else []
+
+    wait_until(lambda: len(ages()) > 5, "the reader to read")
+    api.apiserver.kill()
+    wait_until(lambda: ages()[-1] > 3, "the age to grow")
+    assert not operator.ended
+    api.apiserver.start()
+    api.wait_ready()
+    create(api, namespace, pod("web-2", app="web"))
+    operator.until(f"cache.get('pods', 'web-2', '{namespace}')['metadata']['name']", "web-2")
+    wait_until(lambda: ages()[-1] < 3, "the age to shrink")
+    assert {line.split()[0] for line in reads.read_text().splitlines()} <= {"web-1", "web-2"}
+
+
+def test_a_missing_right_is_named_and_once_granted_the_kind_syncs_by_itself(real_api: ApiServer, namespace: str, run: Run) -> None:
+    create(real_api, namespace, pod("web-1", app="web"))
+    user = real_api.user()
+    own = [
+        {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch", "patch"]},
+        {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
+        {"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch"]},
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
+    ]
+    real_api.grant(user, own, namespace=namespace)
+    kopf_may_look_around(real_api, user)
+    operator = run(real_api, WEB + "    settings.selectcache.selectors['secrets'] = 'app=web'\n",
+                   namespaces=[namespace], token=user.token)
+    operator.until("len(list(cache.held('secrets')))", 0)
+    operator.until("len(list(cache.held('pods')))", "Forbidden")
+    refused = operator.ask("len(list(cache.held('pods')))")
+    assert [word for word in ("pods", "watch", namespace, "Grant") if word not in refused.text] == []
+    assert "may not watch" in operator.log
+    real_api.grant(user, [{"apiGroups": [""], "resources": ["pods"], "verbs": ["watch"]}], namespace=namespace)
+    operator.until(f"cache.get('pods', 'web-1', '{namespace}')['metadata']['name']", "web-1")
+
+
+def test_a_revoked_token_costs_a_login_and_the_cache_goes_on(real_api: ApiServer, namespace: str, run: Run) -> None:
+    user = real_api.user()
+    real_api.grant(user, [{"apiGroups": ["", "events.k8s.io"], "resources": ["*"], "verbs": ["*"]}], namespace=namespace)
+    kopf_may_look_around(real_api, user)
+    operator = run(real_api, WEB + """
+import os, pathlib
+logins = []
+
+@kopf.on.login()
+def login(**_):
+    logins.append(1)
+    return kopf.ConnectionInfo(
+        server=os.environ['SERVER'], ca_path=os.environ['CA'], token=pathlib.Path('token').read_text())
+""", namespaces=[namespace], token=user.token, env={"SERVER": real_api.url, "CA": str(real_api.ca_file)},
+                   files={"token": user.token})
+    create(real_api, namespace, pod("web-1", app="web"))
+    operator.until(f"cache.get('pods', 'web-1', '{namespace}')['metadata']['name']", "web-1")
+    fresh = real_api.new_token(user)
+    (operator.folder / "token").write_text(fresh.token)
+    real_api.revoke(user.token)
+    create(real_api, namespace, pod("web-2", app="web"))
+    operator.until(f"cache.get('pods', 'web-2', '{namespace}')['metadata']['name']", "web-2")
+    # Streams that are open stay open; whatever is asked anew needs the new token.
+    assert operator.ask(f"cache.fetch('pods', 'nope', '{namespace}')").error == "NotFound"
+    operator.until("len(logins) > 1", value=True)
+    assert user.token not in operator.log
+    assert fresh.token not in operator.log
+
+
+def test_faults_that_end_plain_kopf_cost_us_a_request(start_api: Callable[..., ApiServer], run: Run) -> None:
+    """A 410 on the second page, and an error of 500 in a watch: the cache syncs and goes on."""
+    api = start_api()
+    namespace = api.namespace()
+    create(api, namespace, pod("web-1", app="web"), pod("web-2", app="web"), pod("web-3", app="web"))
+    with Proxy(api) as proxy:
+        page_two = Fault(lambda request: request.path.endswith("/pods") and "continue" in request.query, 410)
+        proxy.faults.append(page_two)
+        operator = run(api, WEB + "    settings.selectcache.page_limit = 2\n", namespaces=[namespace], server=proxy.url)
+        names = "sorted(pod['metadata']['name'] for pod in cache.held('pods'))"
+        operator.until(names, ["web-1", "web-2", "web-3"])
+        assert page_two.hits == 1
+        assert proxy.say_in_streams(
+            lambda request: request.path.endswith("/pods"), {"type": "ERROR", "object": status(500, "InternalError")}) == 1
+        create(api, namespace, pod("web-4", app="web"))
+        operator.until(names, ["web-1", "web-2", "web-3", "web-4"])
+        assert not operator.ended
+
+
+@pytest.mark.parametrize("fault", ["410 on page 2", "500 in the stream"])
+def test_the_same_faults_on_plain_kopf(start_api: Callable[..., ApiServer], run: Run, fault: str) -> None:
+    """What Kopf 1.45 does with its own watch, recorded here so that we notice when it changes: the operator ends."""
+    api = start_api()
+    namespace = api.namespace()
+    create(api, namespace, pod("web-1", app="web"), pod("web-2", app="web"), pod("web-3", app="web"))
+    with Proxy(api) as proxy:
+        if fault == "410 on page 2":
+            proxy.faults.append(Fault(lambda request: request.path.endswith("/pods") and "continue" in request.query, 410))
+        operator = run(api, """
+import kopf
+
+@kopf.on.startup()
+def configure(settings, **_):
+    settings.watching.chunk_size = 2
+
+@kopf.on.event('pods')
+def seen(name, **_):
+    pass
+""", namespaces=[namespace], server=proxy.url, asked=False)
+        if fault == "500 in the stream":
+            said = {"type": "ERROR", "object": status(500, "InternalError")}
+            wait_until(lambda: proxy.say_in_streams(lambda request: request.path.endswith("/pods") and "watch" in request.query, said),
+                       "Kopf to watch")
+        wait_until(lambda: operator.ended, "the operator to end", deadline=120)
+        assert operator.process.returncode != 0

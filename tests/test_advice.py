@@ -1,0 +1,103 @@
+"""What Kopf itself watches: when it is advised to watch less, made to, and when both are refused."""
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import kopf
+import pytest
+
+from kopf_selectcache import Selector, _kopf
+from kopf_selectcache.settings import settings_of
+from tests.kopf_operators import (
+    Cluster,
+    cycles,
+    declaring,
+    launched,
+    run,
+    started,
+)
+
+
+@pytest.fixture
+def registry() -> kopf.OperatorRegistry:
+    return kopf.OperatorRegistry()
+
+
+def advice(registry: kopf.OperatorRegistry, settings: kopf.OperatorSettings, caplog: pytest.LogCaptureFixture) -> list[str]:
+    async def main() -> None:
+        async with launched(settings, Cluster(), registry=registry) as operator:
+            await operator.gate(None, None)
+            await cycles()
+    with caplog.at_level(logging.WARNING, "kopf_selectcache"):
+        run(main())
+    return [record.getMessage() for record in caplog.records if record.name == "kopf_selectcache"]
+
+
+def test_a_kind_that_kopf_watches_in_full_is_named_with_the_line_to_add(registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture) -> None:
+    kopf.on.event("pods", registry=registry)(lambda **_: None)
+    settings = declaring(pods=Selector("app=web", field="status.phase=Running", names=["x"]), nodes="a=b")
+    message, = advice(registry, settings, caplog)
+    assert "Kopf itself watches pods" in message
+    line = message.partition("add to a startup handler: ")[2]
+    assert line == (
+        "settings.watching.label_selectors['', 'v1', 'pods'] = 'app=web'; "
+        "settings.watching.field_selectors['', 'v1', 'pods'] = 'status.phase=Running,metadata.name=x'")
+    exec(line, {"settings": settings})   # noqa: S102  # It is meant to be pasted.
+    caplog.clear()
+    assert advice(registry, settings, caplog) == []
+
+
+@pytest.mark.parametrize("register", [
+    lambda _: None,
+    lambda registry: kopf.on.event("nodes", registry=registry)(lambda **_: None),
+    lambda registry: kopf.on.validate("pods", id="x", registry=registry)(lambda **_: None),
+    lambda registry: kopf.daemon("pods", registry=registry)(lambda **_: None),
+    lambda registry: kopf.timer("pods", interval=1, registry=registry)(lambda **_: None),
+    lambda registry: kopf.on.delete("pods", registry=registry)(lambda **_: None),
+])
+def test_nothing_is_advised_where_there_is_no_need_or_it_would_harm(register: Any, registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture) -> None:
+    register(registry)
+    assert advice(registry, declaring(pods="app=web"), caplog) == []
+
+
+@pytest.mark.parametrize(("key", "resource"), [
+    ("pods", _kopf.Resource("", "v1", "pods")), ("example.com/v1/webapps", _kopf.Resource("example.com", "v1", "webapps")),
+])
+def test_handlers_are_narrowed_on_request(key: str, resource: _kopf.Resource, registry: kopf.OperatorRegistry) -> None:
+    kopf.on.event(kopf.EVERYTHING, registry=registry)(lambda **_: None)
+    settings = declaring(**{key: Selector("app=web", namespaces=["shop"])})
+    settings_of(settings).narrow_handlers = True
+    started(registry, settings)
+    assert settings.watching.label_selectors.collect(resource) == ["app=web"]
+    assert settings.watching.field_selectors.collect(resource) == ["metadata.namespace=shop"]
+
+
+@pytest.mark.parametrize(("key", "register", "why"), [
+    ("pods", lambda r: kopf.daemon("pods", id="d", registry=r)(lambda **_: None), "lose track of objects that leave the filter, for d"),
+    ("pods", lambda r: kopf.timer(kopf.EVERYTHING, interval=1, id="t", registry=r)(lambda **_: None), "for t"),
+    ("pods", lambda r: kopf.on.delete("v1", "pods", id="x", registry=r)(lambda **_: None), "for x"),
+    ("pods", lambda r: kopf.daemon(category="all", id="c", registry=r)(lambda **_: None), "for c"),
+    ("example.com/v1/webapps", lambda r: kopf.daemon("WebApp.example.com", id="w", registry=r)(lambda **_: None), "for w"),
+    ("example.com/webapps", lambda _: None, "group or version open: write it like"),
+    ("namespaces", lambda _: None, "Kopf needs all of them for itself"),
+    ("kopf.dev/v1/kopfpeerings", lambda _: None, "Kopf needs all of them for itself"),
+])
+def test_narrowing_is_refused_where_kopf_would_lose_track(
+    key: str, register: Any, why: str, registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture,
+) -> None:
+    register(registry)
+    settings = declaring(**{key: "app=web"})
+    settings_of(settings).narrow_handlers = True
+    started(registry, settings)
+    assert f"what Kopf watches of {key} is not narrowed" in caplog.text
+    assert why in caplog.text
+    assert not settings.watching.label_selectors
+
+
+def test_handlers_that_are_not_known_are_not_narrowed(caplog: pytest.LogCaptureFixture) -> None:
+    settings = declaring(pods="app=web")
+    settings_of(settings).narrow_handlers = True
+    started(None, settings)
+    assert "the operator's registry was made before kopf_selectcache was imported" in caplog.text
+    assert not settings.watching.label_selectors

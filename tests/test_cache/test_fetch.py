@@ -1,0 +1,293 @@
+"""`fetch` and `fetch_list`: from the cache where it can answer, and else from the server."""
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from kopf_selectcache import (
+    BadSelector,
+    Forbidden,
+    Missing,
+    NotFound,
+    NotKept,
+    ReadError,
+    Rejected,
+    Selector,
+    Stalled,
+)
+from kopf_selectcache.core.problems import Garbled
+from kopf_selectcache.core.wire import Refusal
+from kopf_selectcache.discovery import NotServed
+from kopf_selectcache.transport import Refused, Unreachable
+
+from .world import JOBS, NODES, PODS, Obj, World, names, node, pod, run
+
+WEB, DB = pod("web-1", app="web"), pod("db-1", app="db")
+DB_PATH = "/api/v1/namespaces/ns/pods/db-1"
+LIST_PATH = "/api/v1/namespaces/ns/pods"
+
+
+def page(*items: Obj, more: str = "") -> Obj:
+    return {"apiVersion": "v1", "kind": "PodList", "metadata": {"resourceVersion": "20", "continue": more}, "items": list(items)}
+
+
+# ---- One object.
+
+
+def test_what_is_held_is_not_asked_for() -> None:
+    async def main(world: World) -> None:
+        world.declare("app=web").hold(WEB)
+        assert await world.cache().fetch("pods", "web-1", "ns") == WEB
+        assert world.server.asked == []
+    run(main)
+
+
+def test_what_is_proved_absent_is_not_asked_for() -> None:
+    async def main(world: World) -> None:
+        world.declare(Selector(namespaces=["ns"])).hold()
+        with pytest.raises(NotFound, match="absent as of version 10"):
+            await world.cache().fetch("pods", "nope", "ns")
+        assert await world.cache().fetch("pods", "nope", "ns", default=None) is None
+        assert world.server.asked == []
+    run(main)
+
+
+def test_what_is_hidden_is_asked_for_and_not_remembered() -> None:
+    async def main(world: World) -> None:
+        world.declare("app=web").hold(WEB)
+        world.server.answer(DB_PATH, DB)
+        for _ in range(2):
+            assert await world.cache().fetch("pods", "db-1", "ns") == DB
+        assert world.server.asked == [(DB_PATH, {})] * 2
+        assert names(world.cache().held("pods")) == ["web-1"]
+    run(main)
+
+
+def test_what_the_server_does_not_have_is_not_found() -> None:
+    async def main(world: World) -> None:
+        world.declare("app=web").hold(WEB)
+        with pytest.raises(NotFound) as info:
+            await world.cache().fetch("pods", "nope", "ns")
+        assert str(info.value) == (
+            "pods nope in ns is absent: the server has none. "
+            "If it may be absent: await cache.fetch('pods', 'nope', 'ns', default=None)"
+        )
+        assert info.value.version == ""
+        assert await world.cache().fetch("pods", "nope", "ns", default=7) == 7
+    run(main)
+
+
+def test_a_kind_that_is_not_declared_is_asked_for() -> None:
+    async def main(world: World) -> None:
+        world.resources["nodes"] = NODES
+        world.server.answer("/api/v1/nodes/n", node("n"))
+        assert await world.cache().fetch("nodes", "n") == node("n")
+    run(main)
+
+
+@pytest.mark.parametrize("state", ["syncing", "unknown", "forbidden"])
+def test_a_cache_that_cannot_answer_is_no_hindrance(state: str) -> None:
+    async def main(world: World) -> None:
+        feed = world.declare("app=web", None if state == "unknown" else PODS)
+        if state == "forbidden":
+            feed.hold().error = Forbidden("no", remedy="Grant it")
+        world.resources["pods"] = PODS
+        world.server.answer(DB_PATH, DB)
+        world.server.answer(LIST_PATH, page(DB))
+        assert await world.cache().fetch("pods", "db-1", "ns") == DB
+        assert await world.cache().fetch_list("pods", namespace="ns", label="app=web") == [DB]
+    run(main)
+
+
+def test_what_comes_is_as_what_is_held() -> None:
+    """managedFields are gone."""
+    async def main(world: World) -> None:
+        world.declare("app=web").hold()
+        world.server.answer(DB_PATH, {**DB, "metadata": {**DB["metadata"], "managedFields": [{}]}})
+        assert await world.cache().fetch("pods", "db-1", "ns") == DB
+    run(main)
+
+
+@pytest.mark.parametrize(("answer", "error", "message"), [
+    (Refusal(403, "Forbidden"), Forbidden,
+     "The operator may not get pods db-1 in ns. Grant it the verb get on pods (apiGroups: ['']) in ns"),
+    (Refusal(404), Missing, "The cluster serves no pods. Install its definition, or correct the key"),
+    (Refusal(500, "InternalError"), Stalled,
+     "The server answers 500 InternalError to await cache.fetch('pods', 'db-1', 'ns'). Ask again later"),
+    (Refusal(429), Stalled, "The server answers 429 to await cache.fetch('pods', 'db-1', 'ns'). Ask again later"),
+    (Unreachable("gone"), Stalled, "The server gave no answer to await cache.fetch('pods', 'db-1', 'ns'): gone. Ask again later"),
+    ({"kind": "Table"}, Stalled,
+     "The server gave no answer to await cache.fetch('pods', 'db-1', 'ns'): an object of kind 'Table' came instead of Pod"),
+])
+def test_what_the_server_says_instead(answer: Any, error: type[Exception], message: str) -> None:
+    async def main(world: World) -> None:
+        world.declare("app=web").hold()
+        world.server.answer(DB_PATH, answer)
+        with pytest.raises(error) as info:
+            await world.cache().fetch("pods", "db-1", "ns", default=None)
+        assert str(info.value).startswith(message)
+    run(main)
+
+
+@pytest.mark.parametrize(("found", "error", "message"), [
+    (NotServed("no"), Missing, "The cluster serves no 'things'. Install its definition, or correct the key"),
+    (Refused(Refusal(503, "ServiceUnavailable")), Stalled,
+     "The server gave no answer to the question what 'things' is: 503 ServiceUnavailable. Ask again later"),
+    (Unreachable("gone"), Stalled, "The server gave no answer to the question what 'things' is: gone. Ask again later"),
+    (Garbled("what?"), Stalled, "The server gave no answer to the question what 'things' is: what?. Ask again later"),
+])
+def test_a_kind_that_cannot_be_looked_up(found: Exception, error: type[Exception], message: str) -> None:
+    async def main(world: World) -> None:
+        world.resources["things"] = found
+        for read in (world.cache().fetch("things", "x", "ns"), world.cache().fetch_list("things")):
+            with pytest.raises(error) as info:
+                await read
+            assert str(info.value) == message
+    run(main)
+
+
+@pytest.mark.parametrize(("key", "name", "namespace", "message"), [
+    ("pods", "x", None, "pods are namespaced, and await cache.fetch('pods', 'x') names no namespace"),
+    ("nodes", "x", "ns", "nodes are cluster-scoped, and await cache.fetch('nodes', 'x', 'ns') names a namespace"),
+    ("pods", "../../secrets/x", "ns", "names= has '../../secrets/x', which cannot be a name of an object"),
+    ("pods", "x", "../..", "namespaces= has '../..', which cannot be a name of a namespace"),
+])
+def test_mistakes_never_reach_the_server(key: str, name: str, namespace: str | None, message: str) -> None:
+    async def main(world: World) -> None:
+        world.resources.update(pods=PODS, nodes=NODES)
+        with pytest.raises(ReadError) as info:
+            await world.cache().fetch(key, name, namespace)
+        assert not isinstance(info.value, BadSelector)
+        assert str(info.value).startswith(message)
+        assert world.server.asked == []
+    run(main)
+
+
+# ---- Several objects.
+
+
+def test_a_list_that_is_covered_is_not_asked_for() -> None:
+    async def main(world: World) -> None:
+        world.declare("app=web").hold(WEB)
+        assert await world.cache().fetch_list("pods", label="app=web", where={"spec.nodeName": "n1"}) == [WEB]
+        assert world.server.asked == []
+    run(main)
+
+
+def test_a_list_that_is_not_covered_is_asked_for_page_by_page() -> None:
+    async def main(world: World) -> None:
+        world.declare("app=web").hold(WEB)
+        world.server.answer(LIST_PATH, page(DB, more="token"), page(WEB))
+        found = await world.cache().fetch_list(
+            "pods", namespace="ns", label="app in (web,db)", field={"status.phase": "Running"}, sort_by="metadata.name")
+        assert [obj["metadata"]["name"] for obj in found] == ["db-1", "web-1"]
+        query = {"labelSelector": "app in (db,web)", "fieldSelector": "status.phase=Running", "limit": "500"}
+        assert world.server.asked == [(LIST_PATH, query), (LIST_PATH, {**query, "continue": "token"})]
+    run(main)
+
+
+def test_no_more_is_asked_for_than_is_wanted() -> None:
+    async def main(world: World) -> None:
+        world.resources["pods"] = PODS
+        for namespace, more in {"a": "", "b": "token", "c": ""}.items():
+            world.server.answer(f"/api/v1/namespaces/{namespace}/pods", page(pod("x", namespace), more=more))
+        found = await world.cache().fetch_list("pods", namespace=["a", "b", "c"], limit=2)
+        assert [obj["metadata"]["namespace"] for obj in found] == ["a", "b"]
+        assert len(world.server.asked) == 2
+    run(main)
+
+
+def test_a_post_filter_looks_at_all_of_them() -> None:
+    async def main(world: World) -> None:
+        world.resources["pods"] = PODS
+        world.server.answer("/api/v1/pods", page(DB, more="token"), page(WEB))
+        assert await world.cache().fetch_list("pods", where={"metadata.labels.app": "web"}, limit=1) == [WEB]
+    run(main)
+
+
+def test_names_are_asked_for_one_by_one() -> None:
+    async def main(world: World) -> None:
+        world.resources["jobs"] = JOBS
+        path = "/apis/batch/v1/jobs"
+        world.server.answer(path, {**page(), "kind": "JobList"})
+        assert await world.cache().fetch_list("jobs", names=["b", "a"]) == []
+        assert world.server.asked == [
+            (path, {"fieldSelector": f"metadata.name={name}", "limit": "500"}) for name in ("a", "b")]
+    run(main)
+
+
+def test_a_list_that_expires_half_way_is_asked_for_in_one_piece() -> None:
+    async def main(world: World) -> None:
+        world.resources["pods"] = PODS
+        world.server.answer(LIST_PATH, page(DB, more="token"), Refusal(410, "Expired"), page(WEB))
+        assert await world.cache().fetch_list("pods", namespace="ns") == [WEB], "nothing of the older state"
+        assert world.server.asked[-1] == (LIST_PATH, {})
+    run(main)
+
+
+@pytest.mark.parametrize(("answer", "error", "message"), [
+    (Refusal(410, "Expired"), Stalled, "The server answers 410 Expired to await cache.fetch_list('pods', namespace='ns')"),
+    ({"kind": "Status", "code": 403}, Forbidden,
+     "The operator may not list pods in ns. Grant it the verb list on pods (apiGroups: ['']) in ns"),
+    (Refusal(400, "BadRequest", "field label not supported: x"), Rejected,
+     ("The server refuses await cache.fetch_list('pods', namespace='ns'): field label not supported: x. "
+      "Correct what is asked for")),
+    (Refusal(404), Missing, "The cluster serves no pods. Install its definition, or correct the key"),
+    (Unreachable("gone"), Stalled, "The server gave no answer to await cache.fetch_list('pods', namespace='ns'): gone"),
+    ({"kind": "PodList"}, Stalled, "The server gave no answer to await cache.fetch_list('pods', namespace='ns'): a PodList came"),
+])
+def test_what_the_server_says_instead_of_a_list(answer: Any, error: type[Exception], message: str) -> None:
+    async def main(world: World) -> None:
+        world.resources["pods"] = PODS
+        world.server.answer(LIST_PATH, answer)
+        with pytest.raises(error) as info:
+            await world.cache().fetch_list("pods", namespace="ns")
+        assert str(info.value).startswith(message)
+        assert len(world.server.asked) == 1
+    run(main)
+
+
+def test_a_right_that_is_missing_in_all_namespaces() -> None:
+    async def main(world: World) -> None:
+        world.resources["jobs"] = JOBS
+        world.server.answer("/apis/batch/v1/jobs", Refusal(403))
+        with pytest.raises(Forbidden) as info:
+            await world.cache().fetch_list("jobs")
+        assert info.value.remedy == "Grant it the verb list on jobs.batch (apiGroups: ['batch'])"
+    run(main)
+
+
+def test_a_list_of_what_makes_no_sense() -> None:
+    async def main(world: World) -> None:
+        world.resources["nodes"] = NODES
+        with pytest.raises(ReadError, match="nodes are cluster-scoped"):
+            await world.cache().fetch_list("nodes", namespace="ns")
+        with pytest.raises(NotKept):
+            await world.cache().fetch_list("nodes", where={"metadata.managedFields": []})
+        with pytest.raises(ReadError, match="label selector"):
+            await world.cache().fetch_list("nodes", label="=")
+        assert world.server.asked == []
+    run(main)
+
+
+# ---- Only on the operator's loop.
+
+
+@pytest.mark.parametrize(("method", "ask"), [
+    ("fetch", lambda cache: cache.fetch("pods", "x", "ns")),
+    ("fetch_list", lambda cache: cache.fetch_list("pods")),
+    ("wait_synced", lambda cache: cache.wait_synced()),
+    ("wait_for", lambda cache: cache.wait_for("pods", bool)),
+])
+def test_another_loop_is_refused(method: str, ask: Callable[[Any], Awaitable[Any]]) -> None:
+    async def elsewhere() -> None:
+        with pytest.raises(ReadError) as info:
+            await ask(World().cache())
+        assert str(info.value) == (
+            f"cache.{method}() was awaited on another event loop than the operator's. "
+            f"In a thread, write: cache.blocking.{method}(...)"
+        )
+    asyncio.run(elsewhere())

@@ -1,0 +1,186 @@
+"""A runtime to read from, without its network: real stores and selectors, filled by hand; a server that answers as told."""
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from kopf_selectcache.cache import Cache
+from kopf_selectcache.core.fields import Key, Kind, find
+from kopf_selectcache.core.resources import Resource
+from kopf_selectcache.core.store import Change, Store
+from kopf_selectcache.core.wire import Reader, Refusal
+from kopf_selectcache.errors import NotDeclared, StateError
+from kopf_selectcache.fetching import Fetches
+from kopf_selectcache.observe import Counts
+from kopf_selectcache.runner import Runtime
+from kopf_selectcache.selector import Branches, Selector
+from kopf_selectcache.settings import SelectCacheSettings
+from kopf_selectcache.transport import Refused
+
+T = TypeVar("T")
+Obj = dict[str, Any]
+
+
+def builtin(key: str) -> Kind:
+    kind = find(key)
+    assert kind is not None
+    return kind
+
+
+PODS = Resource(builtin("pods"), "v1")
+NODES = Resource(builtin("nodes"), "v1")
+JOBS = Resource(builtin("jobs"), "v1")
+
+
+def pod(name: str, namespace: str = "ns", *, version: str = "5", uid: str = "", owner: str = "", **labels: str) -> Obj:
+    metadata: Obj = {
+        "name": name, "namespace": namespace, "uid": uid or f"uid-{name}", "resourceVersion": version, "labels": labels}
+    if owner:
+        metadata["ownerReferences"] = [{"uid": owner}]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"nodeName": "n1"}, "status": {"phase": "Running"}}
+
+
+def node(name: str, **labels: str) -> Obj:
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": name, "resourceVersion": "5", "labels": labels}}
+
+
+class FakeFeed:
+    """The cache of one kind, synced as of version 10 once it is told to hold something."""
+
+    def __init__(self, declared: Branches, resource: Resource | None, key: str) -> None:
+        self.key = key
+        self.filter = declared
+        self.resource = resource
+        self.store = Store()
+        self.counts = Counts()
+        self.trouble = ""
+        self.remedy = ""
+        self.error: StateError | None = None
+        self.listeners: list[Callable[[Change], None]] = []
+        self.settling = asyncio.Event()
+        self.subscribed = asyncio.Event()
+
+    def hold(self, *objects: Obj, version: str = "10") -> FakeFeed:
+        self.store.begin()
+        for obj in objects:
+            self.put(obj)
+        self.tell(self.store.commit(version))
+        self.settling.set()
+        return self
+
+    def put(self, obj: Obj) -> None:
+        assert self.resource is not None
+        reader = Reader(self.resource.api_version, self.resource.kind.kind)
+        self.tell(self.store.put(reader.record(msgspec.json.encode(obj))))
+
+    def leave(self, obj: Obj) -> None:
+        assert self.resource is not None
+        reader = Reader(self.resource.api_version, self.resource.kind.kind)
+        self.tell(self.store.leave(reader.record(msgspec.json.encode(obj))))
+
+    def tell(self, changes: list[Change]) -> None:
+        for change in changes:
+            for listener in tuple(self.listeners):
+                listener(change)
+
+    def age(self) -> float | None:
+        return 1.5
+
+    def unreadable(self) -> StateError | None:
+        return self.error
+
+    async def settled(self) -> None:
+        await self.settling.wait()
+
+    def subscribe(self, listener: Callable[[Change], None]) -> Callable[[], None]:
+        self.listeners.append(listener)
+        self.subscribed.set()
+        return lambda: self.listeners.remove(listener)
+
+
+class Server:
+    """A transport that answers by path, and remembers what was asked. `pause()` holds its answers back."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, list[Obj | Exception]] = {}
+        self.asked: list[tuple[str, dict[str, str]]] = []
+        self.going = asyncio.Event()
+        self.going.set()
+
+    def answer(self, path: str, *answers: Obj | Refusal | Exception) -> None:
+        """Give these answers, one after the other, the last again and again."""
+        self.answers[path] = [Refused(answer) if isinstance(answer, Refusal) else answer for answer in answers]
+
+    async def get(self, path: str, query: Mapping[str, str], *, accept: str = "application/json") -> bytes:
+        assert accept
+        self.asked.append((path, dict(query)))
+        await self.going.wait()
+        answers = self.answers.get(path, [Refused(Refusal(404, "NotFound"))])
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return msgspec.json.encode(answer)
+
+    def watch(self, path: str, query: Mapping[str, str]) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        raise AssertionError(f"a read never watches: {path} {query}")
+
+
+class World:
+    """One operator. Its clock stands still, unless somebody sleeps."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self.loop = cast("asyncio.AbstractEventLoop", loop)
+        self.settings = SelectCacheSettings()
+        self.server = self.transport = Server()
+        self.time = 0.0
+        self.slept: list[float] = []
+        self.fetches = Fetches(
+            self.server, per_second=self.settings.fetch_per_second, clock=lambda: self.time, sleep=self.sleep)
+        self.feeds: dict[Key, FakeFeed] = {}
+        self.resources: dict[Key, Resource | Exception] = {}
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.time += seconds
+
+    def declare(self, declared: Branches | str = "", resource: Resource | None = PODS, key: str = "pods") -> FakeFeed:
+        declared = Selector(declared or None) if isinstance(declared, str) else declared
+        self.feeds[key] = FakeFeed(declared, resource, key)
+        return self.feeds[key]
+
+    def feed(self, key: Key) -> FakeFeed:
+        for declared, feed in self.feeds.items():
+            if declared == key or find(declared) is find(key) is not None:
+                return feed
+        raise NotDeclared(f"{key}: no cache is declared for this kind", remedy="Declare it")
+
+    async def resolve(self, key: Key) -> Resource:
+        found = self.resources[key]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def cache(self, *, own: Mapping[str, Any] | None = None, deleted: bool = False) -> Cache:
+        return Cache(cast("Runtime", self), own=own, deleted=deleted)
+
+
+def reading(declared: Branches | str, *objects: Obj, resource: Resource = PODS, key: str = "pods") -> Cache:
+    """Make the cache of one kind that holds these objects."""
+    world = World()
+    world.declare(declared, resource, key).hold(*objects)
+    return world.cache()
+
+
+def run(main: Callable[[World], Coroutine[Any, Any, T]]) -> T:
+    """Run a test on an event loop that is the operator's."""
+    async def run() -> T:
+        return await main(World(asyncio.get_running_loop()))
+    return asyncio.run(run())
+
+
+def names(objects: list[Obj]) -> list[str]:
+    return sorted(obj["metadata"]["name"] for obj in objects)

@@ -1,0 +1,432 @@
+"""`with_cache`: what each kind of handler gets, by Kopf's own machinery, over a cluster in memory."""
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import kopf
+import pytest
+from kopf._core.intents import causes
+from kopf._core.intents.registries import generate_id
+
+from kopf_selectcache import DeclarationError, NotSynced, OutsideFilter
+from kopf_selectcache.handlers import with_cache
+from tests.kopf_operators import (
+    Cluster,
+    activity,
+    admission,
+    called,
+    changing,
+    context,
+    cycles,
+    declaring,
+    indexing,
+    launched,
+    names_of,
+    only,
+    pod,
+    run,
+    spawned,
+    started,
+    watching,
+)
+
+PODS = "/api/v1/pods"
+
+
+@pytest.fixture
+def registry() -> kopf.OperatorRegistry:
+    return kopf.OperatorRegistry()
+
+
+# ---- Every kind of handler, in every shape.
+
+
+KINDS: dict[str, tuple[Callable[..., Any], str, Callable[[], Any]]] = {
+    "event": (kopf.on.event, "_watching", watching),
+    "create": (kopf.on.create, "_changing", changing),
+    "timer": (functools.partial(kopf.timer, interval=1), "_spawning", spawned),
+    "daemon": (kopf.daemon, "_spawning", spawned),
+    "index": (kopf.index, "_indexing", indexing),
+    "validate": (kopf.on.validate, "_webhooks", admission),
+}
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_of_handler_waits_until_its_caches_are_synced(kind: str, is_async: bool, registry: kopf.OperatorRegistry) -> None:  # noqa: FBT001
+    decorator, part, cause = KINDS[kind]
+    ran_in: list[threading.Thread] = []
+
+    def handle(cache: Any, name: str, **_: Any) -> tuple[str, list[str]]:
+        ran_in.append(threading.current_thread())
+        return name, names_of(cache)
+
+    async def handle_async(cache: Any, name: str, **_: Any) -> tuple[str, list[str]]:
+        return handle(cache, name)
+
+    decorator("pods", registry=registry)(with_cache(handle_async if is_async else handle))
+
+    async def main() -> None:
+        cluster = Cluster(pod("web-1"))
+        released = cluster.hold(PODS)
+        async with launched(declaring(pods=""), cluster):
+            task = asyncio.create_task(called(only(getattr(registry, part)), cause()))
+            await cycles()
+            assert not task.done()
+            assert not ran_in
+            released.set()
+            assert await task == ("web-1", ["web-1"])
+            assert (ran_in == [threading.current_thread()]) is is_async
+    run(main())
+
+
+class Shapes:
+    """The shapes that a handler can have in a class."""
+
+    found = "self"
+
+    @with_cache
+    def method(self, cache: Any, **_: Any) -> Any:
+        return self.found, names_of(cache)
+
+    @with_cache
+    async def async_method(self, cache: Any, **_: Any) -> Any:
+        return self.found, names_of(cache)
+
+    @staticmethod
+    @with_cache
+    def static(cache: Any, **_: Any) -> Any:
+        return "self", names_of(cache)
+
+    @with_cache
+    @staticmethod
+    def static_below(cache: Any, **_: Any) -> Any:
+        return "self", names_of(cache)
+
+    @classmethod
+    @with_cache
+    def of_class(cls, cache: Any, **_: Any) -> Any:
+        return cls.found, names_of(cache)
+
+    @with_cache
+    @classmethod
+    def of_class_below(cls, cache: Any, **_: Any) -> Any:
+        return cls.found, names_of(cache)
+
+    def plain(self, cache: Any, **_: Any) -> Any:
+        return self.found, names_of(cache)
+
+
+class Callee:
+    def __call__(self, cache: Any, **_: Any) -> Any:
+        return "self", names_of(cache)
+
+
+class AsyncCallee:
+    async def __call__(self, cache: Any, **_: Any) -> Any:
+        return "self", names_of(cache)
+
+
+def plain(found: str, cache: Any, **_: Any) -> Any:
+    return found, names_of(cache)
+
+
+SHAPES: dict[str, tuple[Any, Any]] = {   # What is registered, and of what the id should be.
+    "method": (Shapes().method, Shapes.method), "async method": (Shapes().async_method, Shapes.async_method),
+    "static": (Shapes.static, Shapes.static), "static below": (Shapes.static_below, Shapes.static_below),
+    "class": (Shapes.of_class, Shapes.of_class), "class below": (Shapes.of_class_below, Shapes.of_class_below),
+    "bound": (with_cache(Shapes().plain), Shapes().plain),
+    "partial below": (with_cache(functools.partial(plain, "self")), plain),
+    "partial above": (functools.partial(with_cache(plain), "self"), plain),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_each_shape_of_function_is_called_and_keeps_its_id(shape: str, registry: kopf.OperatorRegistry) -> None:
+    fn, named = SHAPES[shape]
+    kopf.on.create("pods", registry=registry)(fn)
+
+    async def main() -> None:
+        async with launched(declaring(pods=""), Cluster(pod())):
+            assert await called(only(registry._changing), changing()) == ("self", ["web-1"])
+    run(main())
+    assert only(registry._changing).id == named.__qualname__
+
+
+@pytest.mark.parametrize("fn", [with_cache(Callee()), with_cache(AsyncCallee())])
+def test_objects_that_can_be_called_are_handlers_with_an_id(fn: Any, registry: kopf.OperatorRegistry) -> None:
+    kopf.on.create("pods", id="mine", registry=registry)(fn)
+
+    async def main() -> None:
+        async with launched(declaring(pods=""), Cluster(pod())):
+            assert await called(only(registry._changing), changing()) == ("self", ["web-1"])
+    run(main())
+
+
+def test_lambdas_keep_their_own_ids(registry: kopf.OperatorRegistry) -> None:
+    first: Any = lambda cache, **_: names_of(cache)   # noqa: E731
+    second: Any = lambda cache, **_: len(names_of(cache))   # noqa: E731
+    for fn in (first, second):
+        kopf.on.create("pods", registry=registry)(with_cache(fn))
+        assert generate_id(with_cache(fn), None) == generate_id(fn, None)
+        assert with_cache(fn).__name__ != "<lambda>", "or Kopf would name it after this line"
+
+    async def main() -> None:
+        async with launched(declaring(pods=""), Cluster(pod())):
+            results = [await called(handler, changing()) for handler in registry._changing.get_all_handlers()]
+            assert results == [["web-1"], 1]
+    run(main())
+
+
+def test_sub_handlers_have_their_caches_also_in_sync_handlers(registry: kopf.OperatorRegistry) -> None:
+    seen: list[Any] = []
+
+    @kopf.on.create("pods", registry=registry)
+    @with_cache
+    def parent(cache: Any, **_: Any) -> None:
+        seen.append(names_of(cache))
+
+        @kopf.subhandler(id="child")
+        @with_cache
+        def child(cache: Any, name: str, **_: Any) -> None:
+            seen.append((name, names_of(cache)))
+
+    async def main() -> None:
+        async with launched(declaring(pods=""), Cluster(pod())):
+            await called(only(registry._changing), changing())
+    run(main())
+    assert seen == [["web-1"], ("web-1", ["web-1"])]
+
+
+def test_arguments_of_kopf_reach_the_function_and_its_result_reaches_kopf(registry: kopf.OperatorRegistry) -> None:
+    @kopf.on.create("pods", param="mine", registry=registry)
+    @with_cache
+    async def create(**kwargs: Any) -> dict[str, Any]:
+        return kwargs
+
+    async def main() -> None:
+        async with launched(declaring(), Cluster()):
+            passed = await called(only(registry._changing), changing())
+            assert {"cache", "body", "patch", "param", "retry", "started", "runtime", "logger", "memo"} <= set(passed)
+            assert passed["param"] == "mine"
+    run(main())
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_daemons_get_the_stopper_of_their_own_kind(is_async: bool, registry: kopf.OperatorRegistry) -> None:  # noqa: FBT001
+    def daemon(stopped: Any, **_: Any) -> Any:
+        return stopped
+
+    async def async_daemon(stopped: Any, **_: Any) -> Any:
+        return stopped
+
+    kopf.daemon("pods", registry=registry)(with_cache(async_daemon if is_async else daemon))
+
+    async def main() -> None:
+        async with launched(declaring(), Cluster()):
+            cause = spawned()
+            expected = cause.stopper.async_waiter if is_async else cause.stopper.sync_waiter
+            assert await called(only(registry._spawning), cause) is expected
+    run(main())
+
+
+@pytest.mark.parametrize(("which", "decorator"), [
+    (causes.Activity.PROBE, kopf.on.probe), (causes.Activity.CLEANUP, kopf.on.cleanup),
+])
+def test_probe_and_cleanup_answer_at_once(which: Any, decorator: Any, registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture) -> None:
+    decorator(registry=registry)(with_cache(lambda cache, **_: names_of(cache)))
+
+    async def main() -> None:
+        cluster, settings = Cluster(pod()), declaring(pods="")
+        released = cluster.hold(PODS)
+        async with launched(settings, cluster) as operator:
+            for _ in range(2):   # Before there are credentials, and before there is a list.
+                assert "synced" in await called(only(registry._activities), activity(which, settings))
+                await cycles()
+            released.set()
+            await operator.gate(None, None)
+            assert await called(only(registry._activities), activity(which, settings)) == ["web-1"]
+    run(main())
+    assert ("read a cache too early" in caplog.text) is (which is causes.Activity.CLEANUP)
+
+
+@pytest.mark.parametrize(("which", "decorator"), [
+    (causes.Activity.STARTUP, kopf.on.startup), (causes.Activity.AUTHENTICATION, kopf.on.login),
+])
+def test_startup_and_login_handlers_cannot_have_a_cache(which: Any, decorator: Any, registry: kopf.OperatorRegistry) -> None:
+    decorator(registry=registry)(with_cache(lambda **_: pytest.fail("it ran")))
+
+    async def main() -> None:
+        settings = declaring(pods="")
+        async with launched(settings, Cluster()):
+            with pytest.raises(DeclarationError, match=f"a {which.value} handler cannot read caches"):
+                await called(only(registry._activities), activity(which, settings))
+    run(main())
+
+
+# ---- when=
+
+
+def handler_with_when(registry: kopf.OperatorRegistry, when: Any, *, decorator: Any = kopf.on.create) -> list[str]:
+    ran: list[str] = []
+
+    async def handle(**_: Any) -> None:
+        ran.append("ran")
+    decorator("pods", when=when, registry=registry)(with_cache(handle))
+    return ran
+
+
+@pytest.mark.parametrize("expected", [True, False])
+def test_when_answers_true_before_there_is_an_answer_and_is_asked_again(expected: bool, registry: kopf.OperatorRegistry) -> None:  # noqa: FBT001
+    @with_cache
+    def when(cache: Any, name: str, **_: Any) -> bool:
+        return (name in names_of(cache)) is expected
+
+    ran = handler_with_when(registry, when)
+
+    async def main() -> None:
+        cluster = Cluster(pod())
+        released = cluster.hold(PODS)
+        async with launched(declaring(pods=""), cluster):
+            await cycles()
+            cause = changing()
+            assert list(registry._changing.get_handlers(cause)) == [only(registry._changing)], "Kopf asks, and calls the handler"
+            task = asyncio.create_task(called(only(registry._changing), cause))
+            await cycles()
+            released.set()
+            assert await task is None
+            assert ran == (["ran"] if expected else [])
+            assert len(registry._changing.get_handlers(cause)) == expected, "now Kopf hears the truth"
+    run(main())
+
+
+def test_a_when_that_fails_to_read_fails_in_the_handler(registry: kopf.OperatorRegistry) -> None:
+    """Raised in the callback it would cost all handlers of the object the event."""
+    handler_with_when(registry, with_cache(lambda cache, **_: cache.get("pods", "db-1", "shop")))
+
+    async def main() -> None:
+        async with launched(declaring(pods="app=web"), Cluster()) as operator:
+            await operator.gate(None, None)
+            assert registry._changing.get_handlers(changing())
+            with pytest.raises(OutsideFilter):
+                await called(only(registry._changing), changing())
+    run(main())
+
+
+def test_a_daemon_whose_when_turns_out_false_sleeps_until_it_is_stopped(registry: kopf.OperatorRegistry) -> None:
+    """A daemon that returns is never started again for its object, even if `when=` comes true."""
+    ran = handler_with_when(registry, with_cache(lambda **_: False), decorator=kopf.daemon)
+
+    async def main() -> None:
+        async with launched(declaring(), Cluster()):
+            cause = spawned()
+            task = asyncio.create_task(called(only(registry._spawning), cause))
+            await cycles()
+            assert not task.done()
+            cause.stopper.set()
+            assert await task is None
+            assert not ran
+    run(main())
+
+
+def test_when_of_a_handler_that_does_not_wait_is_refused_at_startup(registry: kopf.OperatorRegistry) -> None:
+    kopf.on.create("pods", id="bare", when=with_cache(lambda **_: True), registry=registry)(lambda **_: None)
+    with pytest.raises(DeclarationError, match=r"'bare': its when= reads a cache.* Decorate it with @with_cache"):
+        started(registry, declaring(pods=""))
+
+
+@pytest.mark.parametrize("combine", [kopf.all_, kopf.any_, kopf.none_, lambda fns: kopf.not_(fns[0])])
+def test_a_when_that_is_combined_by_kopf_is_refused_at_startup(combine: Any, registry: kopf.OperatorRegistry) -> None:
+    """`kopf.not_` of a True that means "not known yet" would drop the event."""
+    handler_with_when(registry, combine([with_cache(lambda **_: True)]))
+    with pytest.raises(DeclarationError, match=r"Decorate one function that calls the others"):
+        started(registry, declaring(pods=""))
+
+
+# ---- Decorating and direct calls.
+
+
+def test_a_call_with_a_cache_is_a_call_of_the_plain_function() -> None:
+    @with_cache
+    def count(cache: list[int], **_: Any) -> int:
+        return len(cache)
+
+    @with_cache(kinds=["pods"])
+    async def count_async(cache: list[int], **_: Any) -> int:
+        return len(cache)
+
+    assert count(cache=[1, 2]) == count(cache=[1, 2], retry=0) == 2
+    assert run(count_async(cache=[1])) == 1
+    with pytest.raises(TypeError, match="outside of an operator: pass it cache="):
+        count()
+
+
+def test_a_call_of_ones_own_raises_what_it_meets_and_is_no_callback() -> None:
+    async def main() -> None:
+        cluster = Cluster()
+        cluster.hold(PODS)
+        async with launched(declaring(pods=""), cluster):
+            with pytest.raises(NotSynced):
+                with_cache(names_of)()
+    run(main())
+
+
+def test_a_thread_cannot_start_caches() -> None:
+    async def main() -> None:
+        with context(declaring(pods="")), pytest.raises(NotSynced, match="none was started yet"):
+            await asyncio.to_thread(with_cache(names_of))
+    run(main())
+
+
+def test_an_index_of_that_name_is_hidden(registry: kopf.OperatorRegistry) -> None:
+    kopf.on.create("pods", registry=registry)(with_cache(lambda cache, **_: names_of(cache)))
+    index: Any = type("Index", (kopf.Index,), dict.fromkeys(("__getitem__", "__iter__", "__len__", "__contains__"), len))()
+
+    async def main() -> None:
+        async with launched(declaring(pods=""), Cluster(pod())):
+            cause = changing()
+            cause.indices = {"cache": index}
+            assert await called(only(registry._changing), cause) == ["web-1"]
+    run(main())
+
+
+def test_a_function_has_one_wrapper_so_that_kopf_calls_it_once(registry: kopf.OperatorRegistry) -> None:
+    def handle(**_: Any) -> None:
+        pass
+
+    assert with_cache(handle) is with_cache(handle)
+    assert with_cache(kinds=["pods"])(handle) is with_cache(kinds=["pods"])(handle) is not with_cache(handle)
+    other = functools.wraps(handle)(lambda **_: None)
+    assert with_cache(other) is with_cache(other) is not with_cache(handle) is with_cache(handle)
+    kopf.on.create("pods", registry=registry)(with_cache(handle))
+    kopf.on.resume("pods", registry=registry)(with_cache(handle))
+    cause = changing()
+    cause.initial = True
+    assert len(registry._changing.get_handlers(cause)) == 1
+
+
+def test_wrong_decoration_is_told_where_it_stands() -> None:
+    wrong: Any = 5
+    before = kopf.get_default_registry()
+    kopf.set_default_registry(kopf.OperatorRegistry())
+    try:
+        with pytest.raises(DeclarationError, match=r"registered with Kopf already.* below the decorators of Kopf"):
+            with_cache(kopf.on.create("pods")(lambda **_: None))
+    finally:
+        kopf.set_default_registry(before)
+    with pytest.raises(DeclarationError, match="decorated with with_cache twice"):
+        with_cache(with_cache(lambda **_: None))
+    with pytest.raises(DeclarationError, match="cannot decorate 5"):
+        with_cache(wrong)
+    with pytest.raises(DeclarationError, match="is not a list"):
+        with_cache(kinds="pods")
+
+
+def test_waiting_for_a_kind_that_is_not_declared_is_refused_at_startup(registry: kopf.OperatorRegistry) -> None:
+    kopf.on.create("pods", id="h", registry=registry)(with_cache(kinds=["Pod", "webapps", "jobs"])(lambda **_: None))
+    with pytest.raises(DeclarationError, match=r"'h' waits for the cache of jobs, and none is declared"):
+        started(registry, declaring(pods=""))

@@ -1,0 +1,311 @@
+"""The caches of one operator: what is waited for, how they begin and end, and in which namespaces."""
+from __future__ import annotations
+
+import asyncio
+import copy
+import functools
+from typing import Any
+
+import click
+import kopf
+import pytest
+
+from kopf_selectcache import DeclarationError, Forbidden, NotDeclared, NotSynced, Selector, _kopf, operators
+from kopf_selectcache.handlers import with_cache
+from kopf_selectcache.operators import operator_of
+from kopf_selectcache.settings import settings_of
+from tests.kopf_operators import (
+    Cluster,
+    admission,
+    called,
+    changing,
+    context,
+    cycles,
+    declaring,
+    launched,
+    names_of,
+    only,
+    pod,
+    run,
+    spawned,
+    watching,
+)
+
+PODS = "/api/v1/pods"
+SECRETS = "/api/v1/secrets"
+
+
+@pytest.fixture
+def registry() -> kopf.OperatorRegistry:
+    return kopf.OperatorRegistry()
+
+
+# ---- What is waited for.
+
+
+def test_only_the_named_kinds_are_waited_for(registry: kopf.OperatorRegistry) -> None:
+    @kopf.on.create("pods", registry=registry)
+    @with_cache(kinds=["po"])
+    async def create(cache: Any, **_: Any) -> list[str]:
+        return names_of(cache)
+
+    @kopf.on.event("pods", registry=registry)
+    @with_cache(kinds=[])
+    def event(cache: Any, **_: Any) -> list[str]:
+        return [str(one) for one in cache.held("secrets")]
+
+    async def main() -> None:
+        cluster = Cluster(pod())
+        cluster.hold(SECRETS)
+        async with launched(declaring(pods="", secrets=""), cluster):
+            assert await called(only(registry._changing), changing()) == ["web-1"]
+            with pytest.raises(kopf.TemporaryError, match="secrets") as caught:
+                await called(only(registry._watching), watching())
+            assert isinstance(caught.value.__cause__, NotSynced)
+    run(main())
+
+
+def test_a_kind_that_cannot_be_kept_holds_nobody_up(registry: kopf.OperatorRegistry) -> None:
+    @kopf.on.create("pods", registry=registry)
+    @with_cache
+    def create(cache: Any, **_: Any) -> list[str]:
+        found = names_of(cache)
+        cache.held("secrets")
+        return found
+
+    async def main() -> None:
+        cluster = Cluster(pod())
+        cluster.refused[SECRETS] = 403
+        async with launched(declaring(pods="", secrets=""), cluster):
+            with pytest.raises(Forbidden):
+                await called(only(registry._changing), changing())
+    run(main())
+
+
+def test_a_short_name_of_a_custom_resource_is_waited_for_once_the_cluster_knows_it(registry: kopf.OperatorRegistry) -> None:
+    kopf.on.create("pods", registry=registry)(with_cache(kinds=["WebApp"])(lambda **_: "ran"))
+    kopf.on.event("pods", registry=registry)(with_cache(kinds=["WebApps"])(lambda **_: "ran"))
+
+    async def main() -> None:
+        cluster, settings = Cluster(), declaring()
+        settings_of(settings).selectors["example.com/v1/webapps"] = ""
+        released = cluster.hold("/apis/example.com/v1")
+        async with launched(settings, cluster):
+            task = asyncio.create_task(called(only(registry._changing), changing()))
+            await cycles()
+            released.set()
+            assert await task == "ran"
+            with pytest.raises(NotDeclared):
+                await called(only(registry._watching), watching())
+    run(main())
+
+
+def test_waiting_holds_no_thread(registry: kopf.OperatorRegistry) -> None:
+    @kopf.on.create("pods", registry=registry)
+    @with_cache
+    def waiting(cache: Any, **_: Any) -> list[str]:
+        return names_of(cache)
+
+    async def main() -> None:
+        settings, cluster = declaring(pods=""), Cluster(pod())
+        settings.execution.max_workers = 1
+        released = cluster.hold(PODS)
+        async with launched(settings, cluster):
+            tasks = [asyncio.create_task(called(only(registry._changing), changing())) for _ in range(3)]
+            await cycles()
+            loop = asyncio.get_running_loop()
+            assert await loop.run_in_executor(settings.execution.executor, lambda: "free") == "free"
+            released.set()
+            assert await asyncio.gather(*tasks) == [["web-1"]] * 3
+    run(main())
+
+
+@pytest.mark.parametrize("decorator", [kopf.daemon, functools.partial(kopf.timer, interval=1)])
+def test_what_is_stopped_while_it_waits_does_not_run(decorator: Any, registry: kopf.OperatorRegistry) -> None:
+    decorator("pods", registry=registry)(with_cache(lambda **_: pytest.fail("it ran")))
+
+    async def main() -> None:
+        cluster = Cluster()
+        cluster.hold(PODS)
+        async with launched(declaring(pods=""), cluster):
+            cause = spawned()
+            task = asyncio.create_task(called(only(registry._spawning), cause))
+            await cycles()
+            cause.stopper.set()
+            assert await task is None
+    run(main())
+
+
+def test_a_cancelled_wait_leaves_nothing_behind(registry: kopf.OperatorRegistry) -> None:
+    kopf.daemon("pods", registry=registry)(with_cache(lambda **_: pytest.fail("it ran")))
+
+    async def main() -> None:
+        cluster = Cluster()
+        released = cluster.hold(PODS)
+        async with launched(declaring(pods=""), cluster) as operator:
+            await cycles()
+            before = asyncio.all_tasks()
+            task = asyncio.create_task(called(only(registry._spawning), spawned()))
+            await cycles()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert asyncio.all_tasks() == before
+            released.set()
+            await operator.gate(None, None)
+    run(main())
+
+
+def test_admission_waits_for_a_bounded_time(registry: kopf.OperatorRegistry) -> None:
+    kopf.on.validate("pods", registry=registry)(with_cache(lambda **_: pytest.fail("it ran")))
+
+    async def main() -> None:
+        cluster, settings = Cluster(), declaring(pods="")
+        settings_of(settings).admission_timeout = 0.001
+        cluster.hold(PODS)
+        async with launched(settings, cluster):
+            with pytest.raises(kopf.AdmissionError, match="not synced yet") as caught:
+                await called(only(registry._webhooks), admission())
+            assert caught.value.code == 503
+    run(main())
+
+
+# ---- How caches begin and end.
+
+
+def test_an_operator_that_only_fetches_has_one_runtime_for_all_its_handlers(registry: kopf.OperatorRegistry) -> None:
+    kopf.on.create("pods", registry=registry)(with_cache(lambda cache, **_: cache.blocking.fetch("pods", "web-1", "shop", default="none")))
+
+    async def main() -> None:
+        settings = declaring()
+        async with launched(settings, Cluster()) as operator:
+            for _ in range(2):
+                assert await called(only(registry._changing), changing()) == "none"
+                await cycles()
+                assert operator_of(settings) is operator
+    run(main())
+
+
+def test_a_copy_of_the_settings_is_another_operator() -> None:
+    async def main() -> None:
+        settings = declaring(pods="")
+        async with launched(settings, Cluster()) as operator:
+            other = copy.copy(settings)
+            assert operator_of(settings) is operator
+            assert operator_of(other) is None
+            async with launched(other, Cluster()) as second:
+                assert second is not operator
+            assert operator_of(settings) is operator
+            assert not operator.task.done()
+    run(main())
+
+
+def test_settings_of_a_running_operator_cannot_serve_another_loop() -> None:
+    async def main() -> None:
+        settings = declaring(pods="")
+        async with launched(settings, Cluster()):
+            def elsewhere() -> None:
+                async def launch() -> None:
+                    operators.launch(settings)
+                asyncio.run(launch())
+            with pytest.raises(DeclarationError, match="belong to another operator that is running"):
+                await asyncio.to_thread(elsewhere)
+    run(main())
+
+
+def test_two_operators_at_once_have_two_caches(registry: kopf.OperatorRegistry) -> None:
+    kopf.on.create("pods", registry=registry)(with_cache(lambda cache, **_: names_of(cache)))
+
+    async def one(name: str, both: asyncio.Barrier) -> None:
+        async with launched(declaring(pods=""), Cluster(pod(name))):
+            await both.wait()
+            assert await called(only(registry._changing), changing()) == [name]
+            await both.wait()
+
+    async def main() -> None:
+        both = asyncio.Barrier(2)
+        await asyncio.gather(*(asyncio.create_task(one(name, both)) for name in ("a", "b")))
+    run(main())
+
+
+def test_a_runtime_that_cannot_be_made_is_told_to_readers_and_made_anew(registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture) -> None:
+    kopf.on.create("pods", registry=registry)(with_cache(lambda cache, **_: names_of(cache)))
+
+    async def main() -> None:
+        settings = declaring(pods="")
+        with context(settings):   # Not clusterwide, and not from `kopf run`.
+            for _ in range(2):
+                with pytest.raises(kopf.TemporaryError, match="namespaces to cache pods in are not known") as caught:
+                    await called(only(registry._changing), changing())
+                assert isinstance(caught.value.__cause__, NotSynced), "a permanent error would drop the creation for good"
+    run(main())
+    assert "The caches cannot be started." in caplog.text
+
+
+def test_a_report_never_fails() -> None:
+    async def main() -> None:
+        settings, cluster = declaring(pods="", secrets="a=b"), Cluster(pod())
+        cluster.refused[SECRETS] = 403
+        async with launched(settings, cluster) as operator:
+            assert "has not logged in yet" in operator.report()["trouble"]
+            await operator.gate(None, None)
+            report = operator.report()
+            assert report["pods"] == {
+                "health": "synced", "filter": "label=''", "objects": 1, "version": "10", "age": report["pods"]["age"]}
+            assert report["secrets"]["health"] == "forbidden"
+            assert "list" in report["secrets"]["trouble"] + report["secrets"]["remedy"]
+
+        def broken(*_: Any, **__: Any) -> Any:
+            raise ZeroDivisionError
+        with context(settings):
+            operator = operators.launch(settings, make_runtime=broken)
+            await asyncio.wait({operator.task})
+            assert operator.report() == {
+                "trouble": "the caches cannot be started: ZeroDivisionError", "remedy": "See the operator's log"}
+    run(main())
+
+
+def test_what_is_declared_comes_before_what_kopf_has_set() -> None:
+    async def main() -> None:
+        settings = declaring(pods="")
+        settings.watching.chunk_size, settings.watching.inactivity_timeout, settings.networking.request_timeout = 50, 30, 9
+        with context(settings):
+            runtime = operators.make_runtime(settings, namespaces=None)
+            assert (runtime.settings.page_limit, runtime.settings.idle_timeout, runtime.settings.request_timeout) == (50, 30, 9)
+            settings_of(settings).page_limit = settings_of(settings).request_timeout = 100
+            settings.networking.request_timeout = None
+            runtime = operators.make_runtime(settings, namespaces=None)
+            assert (runtime.settings.page_limit, runtime.settings.request_timeout) == (100, 100)
+    run(main())
+
+
+# ---- Namespaces.
+
+
+@pytest.mark.parametrize(("arguments", "environment", "expected"), [
+    (["-A"], "", None), ([], "", None), (["-n", "a"], "", ("a",)), ([], "b", ("b",)),
+    (["-n", "a", "-n", "b"], "", "-n is given several times"), (["-n", "a"], "b", "several times"),
+    (["-n", "a*"], "", "-n is given a pattern"), (["-n", "a,b"], "", "pattern"), (["-n", "!a"], "", "pattern"),
+])
+def test_namespaces_are_those_of_kopf_run(arguments: list[str], environment: str, expected: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KOPF_RUN_NAMESPACE", environment)
+    settings = declaring(pods="", nodes="")
+    declared = settings_of(settings)
+    with _kopf.run_command.make_context("run", arguments).scope():
+        if isinstance(expected, str):
+            with pytest.raises(DeclarationError, match=f"namespaces to cache pods in are not known: .*{expected}.*Declare one"):
+                operators.namespaces_of(settings, declared)
+            declared.selectors["pods"] = Selector(namespaces=["a"])
+            assert operators.namespaces_of(settings, declared) is None
+        else:
+            assert operators.namespaces_of(settings, declared) == expected
+
+
+def test_embedded_operators_declare_their_namespaces_or_watch_all() -> None:
+    settings = declaring(pods="", nodes="")
+    declared = settings_of(settings)
+    with click.Context(click.Command("theirs")).scope():
+        with pytest.raises(DeclarationError, match="not started by `kopf run`"):
+            operators.namespaces_of(settings, declared)
+        settings.peering.clusterwide = True
+        assert operators.namespaces_of(settings, declared) is None

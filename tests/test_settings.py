@@ -1,0 +1,196 @@
+"""What an operator may declare: which keys and values are taken, and what is said about the others, where they stand."""
+from __future__ import annotations
+
+import copy
+import dataclasses
+import re
+from collections.abc import Callable
+from typing import Any
+
+import kopf
+import pytest
+
+from kopf_selectcache import (
+    AnyOf,
+    BadSelector,
+    ConflictingSelectors,
+    DeclarationError,
+    NotSelectable,
+    Selector,
+    UnknownKind,
+)
+from kopf_selectcache import plugin as _plugin  # noqa: F401  # Adds settings.selectcache.
+from kopf_selectcache.settings import SelectCacheSettings, Selectors, settings_of
+
+# What mypy would not let through.
+NUMBER: Any = 5
+NOTHING: Any = None
+NAMES: Any = ["app=web"]
+BYTES: Any = b"app=web"
+LABELS: Any = {"app": "web"}
+EVERYTHING: Any = kopf.EVERYTHING
+FUNCTION: Any = print
+
+
+@pytest.mark.parametrize("key", [
+    "pods", "po", "Pod", "pods.v1", "v1/pods", ("v1", "pods"), ("", "v1", "pods"), "jobs.batch", "batch/v1/jobs",
+    ("batch", "v1", "jobs"), ("batch/v1", "jobs"), ("batch", "jobs"), "webapps.v1.example.com", "example.com/v1/webapps",
+    ("webapps",), "example.com/webapps",
+])
+def test_keys_are_those_of_kopf(key: Any) -> None:
+    selectors = Selectors()
+    selectors[key] = "app=web"
+    assert list(selectors) == [key]
+    assert selectors[key] == Selector("app=web")
+
+
+@pytest.mark.parametrize(("key", "words"), [
+    ("*", "wildcard, and caching everything is what this library is here to end"),
+    ("v1/*", "wildcard"),
+    (EVERYTHING, "there is no wildcard"),
+    (("example.com", EVERYTHING), "there is no wildcard"),
+    (FUNCTION, "names no kind"),
+    (NUMBER, "the key 5 names no kind"),
+    ("", "names no kind"),
+    (" pods", "names no kind"),
+    ("a/b/c/d", "names no kind"),
+    (("a", "b", "c", "d"), "names no kind"),
+    ((), "names no kind"),
+    ("batch//jobs", "names no kind"),
+    ("v1/", "names no kind"),
+    ("webapps.example.com/v1", "ends in a version, v1, where a kind should be"),
+])
+def test_a_key_that_names_no_kind_is_refused_with_examples(key: Any, words: str) -> None:
+    with pytest.raises(UnknownKind, match=re.escape(words)) as caught:
+        Selectors()[key] = "app=web"
+    assert "Name one kind: 'v1/pods'" in caught.value.remedy
+
+
+@pytest.mark.parametrize("value", [
+    "app=web", Selector("app=web"), AnyOf([Selector("app=web")]), [Selector("app=web")], (Selector("app=web"),),
+])
+def test_values_are_texts_and_selectors(value: Any) -> None:
+    selectors = Selectors()
+    selectors["pods"] = value
+    assert selectors["pods"] == Selector("app=web")
+
+
+@pytest.mark.parametrize(("key", "value", "error", "words"), [
+    ("pods", "app in web", BadSelector, "column 8"),
+    ("pods", LABELS, BadSelector, "the filter of pods is {'app': 'web'}, a dict. Assign the text of a label selector"),
+    ("pods", NOTHING, BadSelector, "is None"),
+    ("pods", BYTES, BadSelector, "a bytes"),
+    ("pods", NAMES, BadSelector, "takes selectors, not 'app=web'"),
+    ("pods", [], BadSelector, "selects nothing"),
+    ("pods", "app=web,app=db", ConflictingSelectors, "can never select an object: nothing can satisfy app=web and app=db"),
+    ("nodes", Selector(namespaces=["shop"]), ConflictingSelectors, "nodes are cluster-scoped, and have no namespace"),
+    ("pods", Selector(field="spec.hostNetwork=yes"), ConflictingSelectors, "can never select"),
+    ("pods", Selector(field="spec.image=x"), NotSelectable, "Pod cannot be selected by the field 'spec.image'"),
+    ("example.com/v1/webapps", "a=b,!a", ConflictingSelectors, "can never select"),
+    ("pods", [Selector("a"), Selector("b")], DeclarationError, "has 2 alternatives, which is not supported yet. Assign one Selector"),
+    (("v1", "pods"), Selector(namespaces=["a", "b"]), DeclarationError, "the filter of v1/pods has 2 namespaces, which is not supported"),
+    ("pods", Selector(names=["a", "b"]), DeclarationError, "has 2 names, which is not supported yet"),
+])
+def test_a_filter_that_cannot_be_meant_is_refused_where_it_is_assigned(key: Any, value: Any, error: type[Exception], words: str) -> None:
+    selectors = Selectors()
+    with pytest.raises(error, match=re.escape(words)) as caught:
+        selectors[key] = value
+    assert isinstance(caught.value, kopf.PermanentError), "it ends `kopf run` at once"
+    assert not selectors
+
+
+def test_fields_of_custom_resources_are_for_the_cluster_to_judge() -> None:
+    selectors = Selectors()
+    selectors["webapps"] = Selector(field="spec.anything=x", namespaces=["shop"])
+    assert len(selectors) == 1
+
+
+def test_a_kind_is_declared_once_and_found_by_each_of_its_names() -> None:
+    selectors = Selectors()
+    selectors["v1/pods"] = "app=web"
+    with pytest.raises(ConflictingSelectors, match="Pod and v1/pods are both pods"):
+        selectors["Pod"] = "app=db"
+    selectors["v1/pods"] = "app=db"
+    assert selectors["po"] == selectors["pods"] == Selector("app=db")
+    assert "Pod" in selectors
+    assert "secrets" not in selectors
+    with pytest.raises(KeyError):
+        selectors["webapps"]
+    del selectors["pods"]
+    assert repr(selectors) == "<selectors {}>"
+
+
+def test_what_is_in_use_cannot_be_changed_and_can_be_declared_again() -> None:
+    selectors = Selectors()
+    selectors["pods"] = "app=web"
+    with selectors.in_use(), selectors.in_use():
+        selectors["pods"] = Selector("app=web")
+        changes: list[Callable[[], None]] = [
+            lambda: selectors.update(pods=Selector("app=db")), lambda: selectors.update(nodes=Selector("a")),
+            lambda: selectors.__delitem__("po"),
+        ]
+        for change in changes:
+            with pytest.raises(DeclarationError, match="after the operator has started"):
+                change()
+    selectors["pods"] = "app=db"
+
+
+@pytest.mark.parametrize(("name", "values"), [
+    ("page_limit", [0, -1, 2.5, "500", True, None, 10**6]),
+    ("initial", ["page", None, True]),
+    ("sync_timeout", [0, -1, "1", None, True, float("nan"), float("inf"), 10**6]),
+    ("admission_timeout", [0, None]),
+    ("idle_timeout", [0]),
+    ("request_timeout", [0]),
+    ("fetch_per_second", [0]),
+    ("narrow_handlers", [1, 0, None, "yes"]),
+    ("selectors", [{"pods": "app=web"}, None]),
+])
+def test_options_are_checked_where_they_are_assigned(name: str, values: list[Any]) -> None:
+    settings = SelectCacheSettings()
+    before = getattr(settings, name)
+    for value in values:
+        with pytest.raises(DeclarationError, match=re.escape(f"settings.selectcache.{name} is {value!r}")) as caught:
+            setattr(settings, name, value)
+        assert caught.value.remedy.startswith("Assign")
+        with pytest.raises(DeclarationError):
+            SelectCacheSettings(**{name: value})
+    assert getattr(settings, name) is before
+
+
+def test_every_option_has_a_check_and_takes_its_default() -> None:
+    settings = SelectCacheSettings()
+    for option in dataclasses.fields(settings):
+        setattr(settings, option.name, getattr(settings, option.name))
+    settings.initial, settings.narrow_handlers, settings.page_limit = "stream", True, 100
+
+
+def test_an_option_that_does_not_exist_is_no_new_attribute() -> None:
+    misspelt: Any = SelectCacheSettings()
+    with pytest.raises(DeclarationError, match=r"has no option 'page_limits'\. Use one of: .*page_limit"):
+        misspelt.page_limits = 5
+
+
+def test_what_is_assigned_comes_before_the_defaults_of_kopf() -> None:
+    declared = SelectCacheSettings()
+    assert declared.with_defaults(page_limit=7, idle_timeout=None).page_limit == 7
+    declared.page_limit = 500
+    assert declared.with_defaults(page_limit=7).page_limit == 500, "though it is the default, it was assigned"
+    assert SelectCacheSettings(page_limit=9).with_defaults(page_limit=7).page_limit == 9
+    assert declared.with_defaults(page_limit=7).selectors is declared.selectors
+
+
+def test_each_operator_has_its_settings_and_a_copy_shares_the_declarations() -> None:
+    settings = kopf.OperatorSettings()
+    mine = settings_of(settings)
+    assert mine is settings_of(settings) is settings.selectcache   # type: ignore[attr-defined]
+    assert settings_of(copy.copy(settings)) is mine
+    assert settings_of(kopf.OperatorSettings()) is not mine
+    assert settings_of(dataclasses.replace(settings)) is not mine, "it knows Kopf's own fields alone: declare after it"
+
+
+def test_settings_replaced_by_something_else_are_told_of() -> None:
+    settings: Any = kopf.OperatorSettings()
+    settings.selectcache = {"selectors": {}}
+    with pytest.raises(DeclarationError, match="Leave it as it is, and assign its attributes"):
+        settings_of(settings)
