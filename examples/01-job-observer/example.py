@@ -1,0 +1,31 @@
+"""Watches over the jobs of runs: says why one failed, and notices when a run has been retried. Asks the server nothing."""
+import kopf
+
+import kopf_selectcache as selectcache
+
+RUN = "example.com/run-id"
+
+
+@kopf.on.startup()
+def configure(settings: kopf.OperatorSettings, **_):
+    select = selectcache.settings_of(settings).selectors
+    select["batch/v1/jobs"] = RUN
+    select["v1/pods"] = RUN
+
+
+@kopf.on.event("batch", "v1", "jobs", labels={RUN: kopf.PRESENT})
+@selectcache.with_cache
+def observe(cache: selectcache.Cache, name, namespace, labels, status, type, logger, **_):
+    if type == "DELETED" or not status.get("failed"):
+        return
+    run = labels[RUN]
+    # Complete, since whatever has this label is inside the filter: no pod of the run is overlooked.
+    for pod in cache.list("pods", namespace=namespace, label={RUN: run, "job-name": name}):
+        for container in pod["status"].get("containerStatuses", []):
+            if ended := container.get("state", {}).get("terminated"):
+                logger.info(f"run {run}: {pod['metadata']['name']} ended with {ended['exitCode']}")
+    others = cache.list("jobs", namespace=namespace, label={RUN: run})
+    if any(job["status"].get("active") for job in others):
+        logger.info(f"run {run}: retried by another job")
+    else:
+        logger.info(f"run {run}: failed for good")

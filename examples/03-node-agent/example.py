@@ -1,0 +1,27 @@
+"""Runs on each node: holds its own Node and its own Volumes, however big the cluster is."""
+import os
+
+import kopf
+
+import kopf_selectcache as selectcache
+
+NODE = os.environ["NODE_NAME"]
+
+
+@kopf.on.startup()
+def configure(settings: kopf.OperatorSettings, **_):
+    selected = selectcache.settings_of(settings)
+    selected.narrow_handlers = True
+    selected.selectors["v1/nodes"] = selectcache.Selector(names=[NODE])
+    selected.selectors["example.com/v1/volumes"] = selectcache.Selector("example.com/driver=disk", field={"spec.node": NODE})
+
+
+@kopf.on.event("example.com", "v1", "volumes")
+@selectcache.with_cache
+def attach(cache: selectcache.Cache, name, type, logger, **_):
+    node = cache.get("nodes", NODE)
+    if node["spec"].get("unschedulable"):
+        logger.info(f"{name} waits: {NODE} is being emptied")
+    else:
+        volumes = len(cache.held("volumes.example.com"))
+        logger.info(f"{name} is attached; {NODE} has {volumes} volumes")
