@@ -141,6 +141,7 @@ def test_a_request_is_a_selector() -> None:
     (Selector(field="spec.nodeName=a,spec.host=b"), "pods", "spec.host=b and spec.nodeName=a"),
     (Selector(namespaces=["x"]), "nodes", "nodes are cluster-scoped"),
     (AnyOf([Selector("a"), Selector("a,!a")]), None, "a and !a"),
+    (AnyOf([Selector("a,!a"), Selector("a")]), None, "a and !a"),
 ])
 def test_a_filter_that_nothing_can_satisfy_is_refused_with_the_reason(selector: Selector | AnyOf, kind: str | None, words: str) -> None:
     with pytest.raises(ConflictingSelectors) as info:

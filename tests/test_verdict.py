@@ -75,6 +75,7 @@ def test_the_narrowest_request_in_words(declared: str, request_: str, narrowest:
     (Selector("x"), Selector("x,x,y=1,y=1", field="a=b,a=b"), None),
     (AnyOf([Selector("a"), Selector("b")]), AnyOf([Selector("a=1"), Selector("c")]), AnyOf([Selector("a=1"), Selector("a,c")])),
     (AnyOf([Selector("a"), Selector("b")]), AnyOf([Selector("a=1,!a"), Selector("c")]), Selector("a,c")),
+    (Selector("a,b"), AnyOf([Selector("a"), Selector("b")]), Selector("a,b")),
     # The branch that adds least; then the one that leaves it endless; then the one with more names.
     (AnyOf([Selector("a,b"), Selector("b")]), Selector("c"), Selector("b,c")),
     (AnyOf([Selector(names=["x", "y"]), Selector("b")]), Selector("c"), Selector("b,c")),
@@ -114,6 +115,27 @@ def test_the_witness_is_an_object_of_its_kind() -> None:
     assert of_pod is not None
     assert dict(of_pod.fields) == {"spec.host": "m", "spec.hostNetwork": "false", "spec.nodeName": "m"}
     assert of_pod.fails == ("app=web",)
+
+
+def test_the_sentence_knows_the_kind() -> None:
+    impossible = Selector(field="spec.hostNetwork=maybe")
+    assert str(WEB.covers(impossible, kind="pods")).endswith("is covered by anything: nothing can satisfy spec.hostNetwork=maybe.")
+    assert not WEB.covers(impossible)
+
+
+def test_what_all_branches_fail_is_told_once() -> None:
+    verdict = AnyOf([Selector("app=web,x"), Selector("app=web,y")]).covers(Selector("app=db"))
+    assert verdict.witness is not None
+    assert verdict.witness.fails == ("app=web", "app=web")
+    assert "would fail app=web; so would all" in str(verdict)
+
+
+def test_a_field_that_only_a_dead_branch_names_is_empty_in_the_witness() -> None:
+    dead = Selector(field="spec.nodeName=a,spec.nodeName=b")
+    verdict = AnyOf([dead, WEB]).covers(Selector("app"))
+    assert verdict.witness is not None
+    assert verdict.witness.fields == {"spec.nodeName": ""}
+    assert verdict.witness.fails == ("spec.nodeName=a", "app=web")
 
 
 def test_a_verdict_is_of_its_question() -> None:
