@@ -23,6 +23,7 @@ from .errors import (
     UnknownKind,
 )
 from .handlers import with_cache
+from .operators import collector
 from .selector import AnyOf, Selector
 from .settings import SelectCacheSettings, settings_of
 from .texts import FieldSelector, LabelSelector
@@ -57,6 +58,7 @@ __all__ = [
     "UnknownKind",
     "Verdict",
     "Witness",
+    "collector",
     "settings_of",
     "with_cache",
 ]

@@ -5,7 +5,7 @@ Labels are group, version and resource alone: nothing that grows with the cluste
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -45,12 +45,9 @@ class Observed(Protocol):
 
 
 class Collector:
-    """Shows the numbers to Prometheus. Needs the extra `metrics`.
+    """Shows the numbers to Prometheus, whenever it asks: register it once. Needs the extra `metrics`."""
 
-    Register it in a startup handler: `prometheus_client.REGISTRY.register(selectcache.Collector(...))`.
-    """
-
-    def __init__(self, feeds: Mapping[object, Observed]) -> None:
+    def __init__(self, feeds: Callable[[], Iterable[Observed]]) -> None:
         self._feeds = feeds
 
     def describe(self) -> Iterable[Metric]:
@@ -77,7 +74,7 @@ class Collector:
         }
         relists = CounterMetricFamily(prefix + "relists", "Complete lists after the first.", labels=[*names, "reason"])
         reads = CounterMetricFamily(prefix + "reads", "Reads of the cache.", labels=[*names, "verb", "outcome"])
-        for feed in tuple(self._feeds.values()):
+        for feed in self._feeds():
             if feed.resource is None:
                 continue
             labels = [feed.resource.kind.group, feed.resource.version, feed.resource.kind.plural]

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, TypeAlias
 
@@ -21,6 +21,7 @@ from . import _kopf
 from .advice import advise, text_of
 from .core.fields import Key, find
 from .errors import DeclarationError, NotDeclared, NotSynced
+from .observe import Collector
 from .runner import Feed, Runtime
 from .selector import Selector
 from .settings import SelectCacheSettings, settings_of
@@ -168,6 +169,22 @@ def operator_of(settings: kopf.OperatorSettings) -> Operator | None:
     """Return the running operator of these very settings: a copy of them shares the declarations, but is another one."""
     found = vars(settings).get(_SLOT)
     return found if isinstance(found, Operator) and found.settings is settings and not found.task.done() else None
+
+
+def collector(settings: kopf.OperatorSettings) -> Collector:
+    """Return what shows the numbers of an operator's caches to Prometheus.
+
+        @kopf.on.startup()
+        def configure(settings, **_):
+            prometheus_client.REGISTRY.register(selectcache.collector(settings))
+    """
+    def feeds() -> Iterable[Feed]:
+        operator = operator_of(settings)
+        with suppress(NotSynced):   # Before the operator has logged in there is nothing to show.
+            return tuple(operator.runtime.feeds.values()) if operator is not None else ()
+        return ()
+
+    return Collector(feeds)
 
 
 def launch(

@@ -4,8 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import urllib3
 
 from tests.apiserver.cluster import Cluster, User
+from tests.apiserver.process import free_port
 from tests.apiserver.server import ApiServer
 from tests.apiserver.waiting import wait_until
 from tests.real.operators import Operator
@@ -210,13 +212,17 @@ def test_a_missing_right_is_named_and_once_granted_the_kind_syncs_by_itself(real
     ]
     real_api.grant(user, own, namespace=namespace)
     kopf_may_look_around(real_api, user)
+    port = free_port()
     operator = run(real_api, WEB + "    settings.selectcache.selectors['secrets'] = 'app=web'\n",
-                   namespaces=[namespace], token=user.token)
+                   namespaces=[namespace], token=user.token, options=[f"--liveness=http://127.0.0.1:{port}/healthz"])
     operator.until("len(list(cache.held('secrets')))", 0)
     operator.until("len(list(cache.held('pods')))", "Forbidden")
     refused = operator.ask("len(list(cache.held('pods')))")
     assert [word for word in ("pods", "watch", namespace, "Grant") if word not in refused.text] == []
     assert "may not watch" in operator.log
+    probed = urllib3.request("GET", f"http://127.0.0.1:{port}/healthz").json()["selectcache.probe"]
+    assert (probed["v1/pods"]["health"], probed["secrets"]["health"]) == ("forbidden", "synced")
+    assert "may not watch" in probed["v1/pods"]["trouble"]
     real_api.grant(user, [{"apiGroups": [""], "resources": ["pods"], "verbs": ["watch"]}], namespace=namespace)
     operator.until(f"cache.get('pods', 'web-1', '{namespace}')['metadata']['name']", "web-1")
 

@@ -1,0 +1,73 @@
+"""What Prometheus is shown: every number, under labels that say which kind and nothing else."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import kopf
+from prometheus_client import CollectorRegistry, generate_latest
+
+import kopf_selectcache as selectcache
+from kopf_selectcache.core.fields import find
+from kopf_selectcache.core.record import Record
+from kopf_selectcache.core.resources import Resource
+from kopf_selectcache.core.store import Store
+from kopf_selectcache.observe import Collector, Counts
+
+
+@dataclass
+class Watched:
+    """What the collector asks of a feed."""
+
+    resource: Resource | None
+    store: Store = field(default_factory=Store)
+    counts: Counts = field(default_factory=Counts)
+    synced: bool = True
+    seconds: float | None = 1.5
+
+    def age(self) -> float | None:
+        return self.seconds
+
+
+def shown(*feeds: Watched) -> list[str]:
+    registry = CollectorRegistry()
+    registry.register(Collector(lambda: feeds))
+    return [line for line in generate_latest(registry).decode().splitlines() if not line.startswith("#") and "_created" not in line]
+
+
+def test_each_number_is_shown_under_group_version_and_resource() -> None:
+    kind = find("jobs")
+    assert kind is not None
+    feed = Watched(Resource(kind, "v1"))
+    feed.store.begin()
+    feed.store.put(Record("shop", "canary-name", "uid", "1", {"canary": "label"}, (), b'{"data":"canary"}'))
+    feed.store.commit("1")
+    feed.counts.lists, feed.counts.watches, feed.counts.events = 2, 3, 4
+    feed.counts.relists["410"] += 1
+    feed.counts.reads["get", "OutsideFilter"] += 5
+    labels = 'group="batch",resource="jobs",version="v1"'
+    text = shown(feed)
+    assert sorted(text) == sorted([
+        f"kopf_selectcache_objects{{{labels}}} 1.0",
+        f"kopf_selectcache_bytes{{{labels}}} 17.0",
+        f"kopf_selectcache_synced{{{labels}}} 1.0",
+        f"kopf_selectcache_staleness_seconds{{{labels}}} 1.5",
+        f"kopf_selectcache_lists_total{{{labels}}} 2.0",
+        f"kopf_selectcache_watches_total{{{labels}}} 3.0",
+        f"kopf_selectcache_events_total{{{labels}}} 4.0",
+        'kopf_selectcache_relists_total{group="batch",reason="410",resource="jobs",version="v1"} 1.0',
+        'kopf_selectcache_reads_total{group="batch",outcome="OutsideFilter",resource="jobs",verb="get",version="v1"} 5.0',
+    ])
+    assert "canary" not in "".join(text)
+
+
+def test_what_is_not_known_yet_is_not_shown() -> None:
+    assert shown(Watched(None)) == []
+    kind = find("pods")
+    assert kind is not None
+    assert not [line for line in shown(Watched(Resource(kind, "v1"), synced=False, seconds=None)) if "staleness" in line]
+
+
+def test_an_operator_that_does_not_run_shows_nothing() -> None:
+    registry = CollectorRegistry()
+    registry.register(selectcache.collector(kopf.OperatorSettings()))
+    assert "kopf_selectcache_objects{" not in generate_latest(registry).decode()
