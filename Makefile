@@ -26,10 +26,10 @@ $(INSTALLED): setup.cfg pyproject.toml
 
 test: $(INSTALLED)  ## Run the default suite; the core must be covered to the last branch.
 	$(PY) -m pytest --cov --cov-report= $(ARGS)
-	$(PY) -m coverage report --include='kopf_selectcache/core/*,kopf_selectcache/selector.py' --fail-under=100
+	$(if $(ARGS),@true || ,)$(PY) -m coverage report --include='kopf_selectcache/core/*,kopf_selectcache/selector.py' --fail-under=100
 
 test-real: $(INSTALLED)  ## Run the suite against the real kube-apiserver (needs Go, or KUBEBUILDER_ASSETS).
-	$(PY) -m pytest -m real $(ARGS)
+	$(PY) -m pytest -m real -rs $(ARGS)
 
 test-all: test  ## Run the default suite on every CPython >= 3.11 of this machine; coverage is measured on the first.
 	@for python in $$(tests/pythons); do \

@@ -24,7 +24,7 @@ Read errors are plain exceptions, never a kopf.PermanentError: that would drop a
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import kopf
 
@@ -42,6 +42,16 @@ class SelectCacheError(Exception):
 
     def __str__(self) -> str:
         return f"{self.what}. {self.remedy}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Errors cross process pools: they are made again of what they hold, not of their arguments."""
+        return _again, (type(self), self.args, self.__dict__)
+
+
+def _again(cls: type[SelectCacheError], args: tuple[Any, ...], state: dict[str, Any]) -> SelectCacheError:
+    error = cls.__new__(cls, *args)
+    error.__dict__.update(state)
+    return error
 
 
 class DeclarationError(SelectCacheError, kopf.PermanentError):

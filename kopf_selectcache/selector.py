@@ -5,6 +5,7 @@ Kubernetes would refuse ends `kopf run` at once.
 """
 from __future__ import annotations
 
+import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -25,7 +26,7 @@ from .core.regions import (
     sticks_out,
     uncovered,
 )
-from .core.selectors import FieldTerm, LabelRequirement
+from .core.selectors import FieldTerm, LabelRequirement, plain
 from .core.values import Strings, is_dns_label, is_object_name
 from .errors import BadSelector, ConflictingSelectors, NotSelectable, UnknownKind
 from .texts import FieldSelector, LabelSelector
@@ -37,7 +38,9 @@ AnyKind: TypeAlias = Kind | str | tuple[str, ...]
 MAX_TEXT = 65_536
 """The longest selector text, in characters, that a Selector takes: a server refuses URLs far shorter than a megabyte."""
 MAX_COUNT = 10_000
-"""How many names, namespaces or branches a Selector or AnyOf takes."""
+"""How many names or namespaces a Selector takes."""
+MAX_BRANCHES = 1_000
+"""How many selectors an AnyOf takes, and how many requirements a Selector: so that a verdict never takes minutes."""
 
 _NOTHING: Mapping[str, str] = {}
 
@@ -161,8 +164,13 @@ class Selector(Branches):
         # Frozen: its own constructor alone sets its attributes.
         object.__setattr__(self, "label", _parsed("label", label, LabelSelector))
         object.__setattr__(self, "field", _parsed("field", field, FieldSelector))
-        object.__setattr__(self, "names", _checked("names", names, is_object_name, "a name of an object"))
-        object.__setattr__(self, "namespaces", _checked("namespaces", namespaces, is_dns_label, "a name of a namespace"))
+        if len(self.requirements) + len(self.terms) > MAX_BRANCHES:
+            raise BadSelector(
+                f"the selector has {len(self.requirements) + len(self.terms):,} requirements, more than {MAX_BRANCHES:,}",
+                remedy="Fold those of one label into one with `in` or `notin`",
+            )
+        object.__setattr__(self, "names", _checked("names", names, _is_sendable_name, "a name of an object"))
+        object.__setattr__(self, "namespaces", _checked("namespaces", namespaces, is_dns_label, "a name of a namespace: lower-case letters, digits and '-'"))
 
     @property
     def branches(self) -> tuple[Selector, ...]:
@@ -231,12 +239,14 @@ class AnyOf(Branches):
     branches: tuple[Selector, ...]
 
     def __init__(self, selectors: Iterable[Selector]) -> None:
+        if isinstance(selectors, Branches):
+            raise BadSelector(f"AnyOf() takes a list, not {selectors!r}", remedy="Write AnyOf([Selector(...), ...])")
         branches = tuple(selectors)
         if not branches:
             raise BadSelector("AnyOf([]) selects nothing", remedy="Name at least one Selector; Selector() selects all objects")
-        if len(branches) > MAX_COUNT:
+        if len(branches) > MAX_BRANCHES:
             raise BadSelector(
-                f"AnyOf() has {len(branches):,} selectors, more than {MAX_COUNT:,}",
+                f"AnyOf() has {len(branches):,} selectors, more than {MAX_BRANCHES:,}",
                 remedy="Fold selectors that differ in one label into one with `in`, or name a wider one",
             )
         for branch in branches:
@@ -259,7 +269,7 @@ def _parsed(argument: str, given: object, cls: type[LabelSelector | FieldSelecto
     if isinstance(given, Mapping):
         return cls.from_dict(given)
     raise BadSelector(
-        f"{argument}= is {given!r}, a {type(given).__name__}", remedy=f"Give text, a dict, or a {cls.__name__}",
+        f"{argument}= is {reprlib.repr(given)}, of the type {type(given).__name__}", remedy=f"Give text, a dict, or a {cls.__name__}",
     )
 
 
@@ -267,7 +277,7 @@ def _checked(argument: str, given: Collection[str] | None, valid: Callable[[str]
     if given is None:
         return None
     if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Collection):
-        raise BadSelector(f"{argument}= is {given!r}, not a list", remedy=f"Write {argument}=['...', ...]")
+        raise BadSelector(f"{argument}= is {reprlib.repr(given)}, not a list", remedy=f"Write {argument}=['...', ...]")
     if not given:
         raise BadSelector(f"{argument}=[] is empty, and would select nothing", remedy=f"Leave {argument}= out to select all")
     if len(given) > MAX_COUNT:
@@ -277,8 +287,14 @@ def _checked(argument: str, given: Collection[str] | None, valid: Callable[[str]
         )
     for value in given:
         if not isinstance(value, str) or not valid(value):
-            raise BadSelector(f"{argument}= has {value!r}, which cannot be {what}", remedy=f"Correct or remove {value!r}")
-    return tuple(sorted(set(given)))
+            raise BadSelector(
+                f"{argument}= has {reprlib.repr(value)}, which cannot be {what}", remedy="Correct or remove it")
+    return tuple(sorted({plain(value) for value in given}))
+
+
+def _is_sendable_name(text: str) -> bool:
+    # Rules differ by kind; what no kind allows is refused here, and what looks like a pattern is none.
+    return is_object_name(text) and len(text) <= 253 and "*" not in text and text.isprintable() and not any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def _want_branches(request: object) -> None:
@@ -293,7 +309,7 @@ def _kind(kind: AnyKind | None) -> Kind | None:
     if found is None:
         raise UnknownKind(
             f"{kind!r} is no kind that Kubernetes itself has",
-            remedy="For a custom resource, pass the Kind made from its definition",
+            remedy="For a custom resource, pass kopf_selectcache.core.fields.Kind.custom(definition, version)",
         )
     return found
 

@@ -1,6 +1,7 @@
 """Selector text as users write it, parsed: LabelSelector and FieldSelector. Knows nothing of kinds, names or namespaces."""
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -32,6 +33,17 @@ def _told(sort: str, example: str, parse: Callable[[], _Parsed]) -> _Parsed:
         ) from None
 
 
+def _want_text(name: str, given: object) -> None:
+    if not isinstance(given, str):
+        raise BadSelector(
+            f"{name}.parse() was given {reprlib.repr(given)}, no text", remedy=f"Write {name}.from_dict(...) for a dict")
+
+
+def _refuse_text(name: str, given: object) -> None:
+    if not isinstance(given, tuple):
+        raise BadSelector(f"{name}() was given {reprlib.repr(given)}", remedy=f"Write {name}.parse('...')")
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class LabelSelector:
     """Requirements on labels, all of which must hold: what `kubectl get -l` takes.
@@ -45,9 +57,13 @@ class LabelSelector:
 
     requirements: tuple[LabelRequirement, ...]
 
+    def __post_init__(self) -> None:
+        _refuse_text("LabelSelector", self.requirements)
+
     @classmethod
     def parse(cls, text: str) -> LabelSelector:
         """Read the text as Kubernetes does, or raise BadSelector. The empty text selects everything."""
+        _want_text("LabelSelector", text)
         return cls(_told("label", "'app=web,tier in (gold,silver),!legacy'", lambda: parse_labels(text)))
 
     @classmethod
@@ -84,9 +100,13 @@ class FieldSelector:
 
     terms: tuple[FieldTerm, ...]
 
+    def __post_init__(self) -> None:
+        _refuse_text("FieldSelector", self.terms)
+
     @classmethod
     def parse(cls, text: str) -> FieldSelector:
         """Read the text as Kubernetes does, or raise BadSelector. The empty text selects everything."""
+        _want_text("FieldSelector", text)
         return cls(_told("field", "'metadata.name=web-1,status.phase!=Failed'", lambda: parse_fields(text)))
 
     @classmethod

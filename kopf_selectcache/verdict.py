@@ -92,14 +92,21 @@ class Verdict:
     def __str__(self) -> str:
         if self.answer is Answer.YES:
             if why := self.request.contradiction(kind=self.kind):
-                return f"{self.request} is covered by anything: {why}."
-            return f"{self.request} is covered by {self.filter}."
+                return f"{_clipped(self.request)} is covered by anything: {why}."
+            return f"{_clipped(self.request)} is covered by {_clipped(self.filter)}."
+        request, declared = _clipped(self.request), _clipped(self.filter)
         if self.answer is Answer.UNKNOWN:
-            reason = f"whether {self.request} is covered by {self.filter} is undecided after {MAX_BOXES:,} boxes"
+            reason = f"whether {request} is covered by {declared} is undecided after {MAX_BOXES:,} boxes"
         else:
             assert self.witness is not None, "a NO has a witness"
-            fails = " and ".join(dict.fromkeys(self.witness.fails))
-            reason = f"{self.request} is not covered by {self.filter}: {self.witness} would fail {fails}"
+            fails = _clipped(" and ".join(dict.fromkeys(self.witness.fails)))
+            reason = f"{request} is not covered by {declared}: {self.witness} would fail {fails}"
         if self.narrowest is None:
             return f"{reason}; so would all that is asked for, and only another filter helps."
-        return f"{reason}; {self.narrowest} would be covered."
+        return f"{reason}; {_clipped(self.narrowest)} would be covered."
+
+
+def _clipped(told: object, most: int = 2_000) -> str:
+    """Keep a sentence readable: filters of a thousand branches are shown by their start."""
+    text = str(told)
+    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"

@@ -1,6 +1,8 @@
 """The tree of errors is the one drawn at the top of its file, and each class is what Kopf must take it for."""
 from __future__ import annotations
 
+import copy
+import pickle
 import re
 
 import kopf
@@ -55,6 +57,12 @@ def test_an_error_says_what_happened_and_what_to_change() -> None:
     assert (missed.version, missed.remedy) == ("7", "Pass default=None if it may be")
     outside = errors.OutsideFilter("no", remedy="ask", reason=errors.Reason.HIDDEN)
     assert (outside.reason, outside.witness) == (errors.Reason.HIDDEN, None)
+
+
+def test_errors_can_be_pickled_and_copied() -> None:
+    error = errors.BadSelector("no", remedy="yes", text="a in", column=5)
+    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):   # noqa: S301  # Our own.
+        assert (type(again), str(again), again.text, again.column) == (errors.BadSelector, "no. yes", "a in", 5)
 
 
 def test_problems_of_the_core_say_what_they_know() -> None:

@@ -138,6 +138,13 @@ def test_a_field_that_only_a_dead_branch_names_is_empty_in_the_witness() -> None
     assert verdict.witness.fails == ("spec.nodeName=a", "app=web")
 
 
+def test_a_sentence_about_a_thousand_branches_is_clipped() -> None:
+    many = AnyOf([Selector(f"app=web-{number}") for number in range(1_000)])
+    sentence = str(many.covers(Selector("app=db")))
+    assert len(sentence) < 10_000
+    assert "… (" in sentence
+
+
 def test_a_verdict_is_of_its_question() -> None:
     verdict = WEB.covers(Selector("x"), kind="pods")
     assert isinstance(verdict, Verdict)

@@ -7,12 +7,13 @@ One deviation: a NUL in the text is refused. Go ends a label selector there, sil
 """
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, NoReturn
 
 from .problems import BadText
-from .values import ABSENT, PRESENT, LabelValues, is_label_key, is_label_value, parse_int
+from .values import ABSENT, MAX_INT, PRESENT, LabelValues, is_label_key, is_label_value, parse_int
 
 LabelOperator = Literal["=", "==", "!=", "in", "notin", ">", "<", "exists", "!"]
 
@@ -101,6 +102,11 @@ class _Token(NamedTuple):
 
     def is_symbol(self, *symbols: str) -> bool:
         return self.kind == "symbol" and self.text in symbols
+
+
+def plain(text: str) -> str:
+    """Return the text as what it is compared as: a member of a `(str, Enum)` is printed as something else."""
+    return str.__str__(text)
 
 
 def _refuse_unsendable(text: str) -> None:
@@ -227,7 +233,7 @@ def labels_from_dict(labels: Mapping[str, str | Collection[str]]) -> tuple[Label
             if not isinstance(value, str) or not is_label_value(value):
                 raise BadText(f"{value!r} is not a label value: {VALUE_RULE}", text=str(value), column=1)
         operator: LabelOperator = "=" if isinstance(given, str) else "in"
-        requirements.append(LabelRequirement(key, operator, tuple(sorted(set(values)))))
+        requirements.append(LabelRequirement(plain(key), operator, tuple(sorted({plain(value) for value in values}))))
     return tuple(sorted(requirements, key=lambda requirement: requirement.key))
 
 
@@ -281,10 +287,12 @@ def fields_from_dict(fields: Mapping[str, str | bool | int]) -> tuple[FieldTerm,
     for label, given in fields.items():
         if not isinstance(label, str) or not label or any(char in label for char in ",=!\\"):
             raise BadText(f"{label!r} is not a field label: a path such as 'spec.nodeName'", text=str(label), column=1)
-        if not isinstance(given, (str, bool, int)):
-            raise BadText(f"{label} wants a string, an integer or a bool, got {given!r}", text=label, column=1)
-        value = str(given).lower() if isinstance(given, bool) else str(given)
+        if not isinstance(given, (str, bool, int)) or (isinstance(given, int) and abs(given) > MAX_INT):
+            # Python refuses to print an integer of thousands of digits.
+            got = "a larger one" if isinstance(given, int) else reprlib.repr(given)
+            raise BadText(f"{label} wants a string, an integer of 64 bits or a bool, got {got}", text=label, column=1)
+        value = str(given).lower() if isinstance(given, bool) else plain(given) if isinstance(given, str) else str(given)
         _refuse_unsendable(label)
         _refuse_unsendable(value)
-        terms.append(FieldTerm(label, value))
+        terms.append(FieldTerm(plain(label), value))
     return tuple(sorted(terms, key=str))

@@ -4,6 +4,7 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Callable
+from enum import Enum
 from types import FrameType
 from typing import Any
 
@@ -93,8 +94,9 @@ def test_a_bad_dict_of_labels_is_refused(given: dict[str, str], reason: str) -> 
     ({"": "c"}, "'' is not a field label"),
     ({5: "c"}, "5 is not a field label"),
     ({"a,b": "c"}, "'a,b' is not a field label"),
-    ({"a": 1.5}, "a wants a string, an integer or a bool, got 1.5"),
+    ({"a": 1.5}, "a wants a string, an integer of 64 bits or a bool, got 1.5"),
     ({"a": None}, "a wants"),
+    ({"a": 10**5000}, "a wants"),
     ({"a": "\0"}, "NUL"),
     ({"\0": "a"}, "NUL"),
 ])
@@ -112,6 +114,15 @@ def test_dicts_become_requirements() -> None:
     )
     assert ",".join(map(str, fields_from_dict({"c": "x,y=z\\"}))) == r"c=x\,y\=z\\"
     assert parse_fields(r"c=x\,y\=z\\") == fields_from_dict({"c": "x,y=z\\"})
+
+
+class Tier(str, Enum):   # noqa: UP042  # What StrEnum prints is what it is; this prints its name.
+    GOLD = "gold"
+
+
+def test_members_of_an_enum_are_the_strings_that_they_equal() -> None:
+    assert [str(each) for each in labels_from_dict({"tier": Tier.GOLD, "other": [Tier.GOLD]})] == ["other in (gold)", "tier=gold"]
+    assert [str(each) for each in fields_from_dict({"tier": Tier.GOLD})] == ["tier=gold"]
 
 
 SOUP = "ab-_./ \t\n=!,()<>\\'\"é\u2003\U0001f600\0in notin5"

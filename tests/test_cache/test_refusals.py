@@ -29,7 +29,7 @@ Read = Callable[[Cache], Any]
     (lambda cache: cache.held("nodes", namespace="ns"),
      "nodes are cluster-scoped, and cache.held('nodes', namespace='ns') names a namespace. Leave it out: cache.held('nodes')"),
     (lambda cache: cache.get("pods", "a/b", "ns"),
-     "names= has 'a/b', which cannot be a name of an object. Correct or remove 'a/b'"),
+     "names= has 'a/b', which cannot be a name of an object. Correct or remove it"),
     (lambda cache: cache.list("pods", label="app in"),
      ("label selector 'app in', column 7: expected '(' before the values, found the end. "
       "Write it like 'app=web,tier in (gold,silver),!legacy'")),
