@@ -8,6 +8,7 @@ from __future__ import annotations
 import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -97,8 +98,8 @@ class Branches(ABC):
         """Whether no object at all can be selected by both this and the request."""
         _want_branches(request)
         kind = _kind(kind)
-        asked = [branch.box(kind) for branch in request.branches]
-        return not any(overlap(branch.box(kind), other) is not None for branch in self.branches for other in asked)
+        held, asked = ([branch.box(kind) for branch in each.branches] for each in (self, request))
+        return not any(overlap(box, other) is not None for box in held for other in asked)
 
     def contradiction(self, *, kind: AnyKind | None = None) -> str | None:
         """Say why no object can ever be selected, or None if there can be one."""
@@ -315,14 +316,21 @@ def _kind(kind: AnyKind | None) -> Kind | None:
 
 
 def _narrow(request: Selector, declared: tuple[Selector, ...], kind: Kind | None) -> Selector | None:
-    """Intersect the request with the branch that keeps most of it: that adds fewest restrictions, and the widest."""
+    """Return the request if it is covered, or intersect it with the branch that keeps most of it: that adds the fewest
+    restrictions, and the widest.
+    """
     asked = request.box(kind)
+    if conflict(asked) is not None:
+        return None
+    boxes = [branch.box(kind) for branch in declared]
+    with suppress(TooManyBoxes):
+        if uncovered(asked, boxes) is None:
+            return request
     best: tuple[tuple[int, int, int], Selector, Box] | None = None
-    for branch in declared:
-        box = branch.box(kind)
-        if conflict(asked) is None and (both := overlap(asked, box)) is not None:
+    for branch, box in zip(declared, boxes, strict=True):
+        if (both := overlap(asked, box)) is not None:
             added = sticks_out(asked, box) or []
-            sizes = [len(values.listed) for at in added if isinstance(values := both[at], Strings) and not values.others]
+            sizes = [len(both[at].listed) for at in added if both[at].few]
             rank = (len(added), len(sizes), -sum(sizes))
             if best is None or rank < best[0]:
                 best = rank, branch, both

@@ -97,6 +97,8 @@ def test_equality_of_parsed_selectors() -> None:
     assert LabelSelector.parse("b, a in (y,x)") == LabelSelector.parse("a in (x,y),b")
     assert LabelSelector.parse("a=b") != LabelSelector.parse("a==b"), "by canonical text, which keeps the operator"
     assert FieldSelector.parse("b!=x,a=y") == FieldSelector.parse("a==y,b!=x")
+    one, two = FieldSelector.parse("a=b,c=d"), FieldSelector(FieldSelector.parse("a=b,c=d").terms[::-1])
+    assert (one == two, hash(one) == hash(two), str(one) == str(two)) == (True, True, False)
     assert FieldSelector.parse("a=b") != FieldSelector.parse("a!=b")
     assert LabelSelector.parse("a=b") != FieldSelector.parse("a=b")
     assert FieldSelector.parse("a=b") != LabelSelector.parse("a=b")

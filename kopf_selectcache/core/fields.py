@@ -26,6 +26,7 @@ from .values import (
     NAMESPACE,
     NAMESPACE_OR_NONE,
     NO_NAMESPACE,
+    SOMETHING,
     Domain,
 )
 
@@ -249,7 +250,8 @@ def _pod_ip(obj: Mapping[str, Any]) -> str:
 
 
 def _string(*paths: str, default: str = "") -> tuple[Domain, Extractor]:
-    return ANYTHING, _String(tuple(tuple(path.split(".")) for path in paths), default)
+    # The server's default stands wherever there would be nothing.
+    return SOMETHING if default else ANYTHING, _String(tuple(tuple(path.split(".")) for path in paths), default)
 
 
 def _bool(path: str) -> tuple[Domain, Extractor]:

@@ -78,6 +78,10 @@ class ValueSet(Protocol):
     @property
     def listed(self) -> frozenset[str]: ...
     @property
+    def few(self) -> bool:
+        """Whether the rule takes nothing in, so that only what is listed is in."""
+
+    @property
     def base(self) -> Hashable:
         """The rule, such that two sets of a dimension with equal bases and equal lists are equal."""
 
@@ -133,6 +137,7 @@ def _is_integer(text: str) -> bool:
 
 
 ANYTHING = Domain("string", lambda _: True, _numbered("other"))
+SOMETHING = Domain("string that is not empty", lambda text: text != "", _numbered("other"))
 BOOLEAN = Domain.of("boolean", "false", "true")
 INTEGER = Domain("integer", _is_integer, str)
 ALWAYS_EMPTY = Domain.of("always empty", "")
@@ -154,6 +159,10 @@ class Strings:
     @classmethod
     def only(cls, domain: Domain, values: Iterable[str]) -> Strings:
         return cls(domain, frozenset(filter(domain.accepts, values)))
+
+    @property
+    def few(self) -> bool:
+        return not self.others
 
     @property
     def base(self) -> bool:
@@ -262,6 +271,10 @@ class LabelValues:
         return cls(absent=False, integers=tuple(_common(((MIN_INT, limit - 1),), _INTEGERS)), others=False)
 
     @property
+    def few(self) -> bool:
+        return self.base == _FEW
+
+    @property
     def base(self) -> tuple[bool, tuple[Interval, ...], bool]:
         return self.absent, self.integers, self.others
 
@@ -282,7 +295,7 @@ class LabelValues:
 
     def __and__(self, other: LabelValues) -> LabelValues:
         for some, all_ in ((self, other), (other, self)):
-            if some.base == _FEW:   # Most sets are a handful of words.
+            if some.few:   # Most sets are a handful of words.
                 return LabelValues(*_FEW, frozenset(value for value in some.listed if value in all_))
         rule = LabelValues(self.absent and other.absent, tuple(_common(self.integers, other.integers)), self.others and other.others)
         listed = frozenset(
