@@ -22,6 +22,7 @@ from kopf_selectcache.core.values import ALWAYS_EMPTY
 from tests.apiserver.build import MODULE, Go, NoServer, flags_of
 from tests.apiserver.client import ApiError
 from tests.apiserver.server import ApiServer
+from tests.real.conftest import without_server
 
 EVERY_LABEL = sorted({label for kind in BUILT_IN for label in kind.fields})
 NONSENSE = [
@@ -97,7 +98,7 @@ def test_the_generated_table_is_what_the_generator_gives() -> None:
     try:
         go = Go.find()
     except NoServer as reason:
-        pytest.skip(str(reason))
+        without_server(str(reason))
     # With the flags of the server's build, what was compiled for it serves here as well.
     done = subprocess.run([go.path, "run", *flags_of(), "./fieldlabels"], cwd=MODULE, env=go.environ,
                           capture_output=True, text=True, check=False)
