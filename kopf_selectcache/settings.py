@@ -166,6 +166,13 @@ class SelectCacheSettings:
             vars(self).setdefault("_assigned", set()).add(name)
         super().__setattr__(name, value)
 
+    def __getattr__(self, name: str) -> Any:
+        """Only what is not there is asked for here: a misspelt option must end the operator as one assigned does."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise DeclarationError(
+            f"settings.selectcache has no option {name!r}", remedy=f"Use one of: {', '.join(sorted(_CHECKS))}")
+
     def with_defaults(self, **defaults: Any) -> SelectCacheSettings:
         """Return the same declarations, with these values for what was not assigned; None leaves the default."""
         assigned = vars(self)["_assigned"]

@@ -194,3 +194,11 @@ def test_settings_replaced_by_something_else_are_told_of() -> None:
     settings.selectcache = {"selectors": {}}
     with pytest.raises(DeclarationError, match="Leave it as it is, and assign its attributes"):
         settings_of(settings)
+
+
+def test_a_misspelt_option_is_refused_when_it_is_read_as_well() -> None:
+    settings = SelectCacheSettings()
+    with pytest.raises(DeclarationError, match=r"has no option 'selector'.*selectors"):
+        settings.selector["v1/pods"] = "app=web"
+    assert not hasattr(settings, "_nothing")
+    assert copy.copy(settings).selectors is settings.selectors
