@@ -1,5 +1,6 @@
 """A proxy in front of an API server, for the faults that a real server cannot be made to have. Passes on all else."""
 import asyncio
+import gc
 import json
 import ssl
 import threading
@@ -50,6 +51,7 @@ class Proxy:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._loop.call_soon_threadsafe(self._over.set)
         self._thread.join()
+        gc.collect()   # What is left of connections is told here, and not in a test that has nothing to do with it.
 
     def say_in_streams(self, condition: Condition, event: dict[str, Any]) -> int:
         """Write an event into every open watch that meets the condition; give how many there were."""
@@ -74,6 +76,8 @@ class Proxy:
         started.set()
         await self._over.wait()
         await runner.cleanup()
+        # aiohttp closes TLS connections a moment later than their session, and offers nothing to wait for.
+        await asyncio.sleep(0.25)
 
     async def _pass_on(self, request: web.Request) -> web.StreamResponse:
         for fault in self.faults:

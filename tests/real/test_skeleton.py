@@ -24,6 +24,9 @@ def configure(settings, **_):
 
 Run = Callable[..., Operator]
 
+# The proxy runs in this process, and a connection that a fault cuts may be left to the garbage collector.
+pytestmark = [pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"), pytest.mark.filterwarnings("ignore::ResourceWarning")]
+
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Run]:
