@@ -1,6 +1,7 @@
 """Server-side filtered caches of Kubernetes objects for Kopf operators, with reads that never lie."""
 from . import plugin as _plugin  # noqa: F401  # Adds settings.selectcache, and the hooks of every operator.
 from .cache import Cache
+from .core.fields import Kind
 from .errors import (
     BadSelector,
     ConflictingSelectors,
@@ -22,6 +23,7 @@ from .errors import (
     StateError,
     UnknownKind,
 )
+from .explaining import Explanation
 from .handlers import with_cache
 from .operators import collector
 from .selector import AnyOf, Selector
@@ -36,8 +38,10 @@ __all__ = [
     "Cache",
     "ConflictingSelectors",
     "DeclarationError",
+    "Explanation",
     "FieldSelector",
     "Forbidden",
+    "Kind",
     "LabelSelector",
     "Missing",
     "NotDeclared",

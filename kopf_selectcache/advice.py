@@ -6,15 +6,17 @@ left behind.
 """
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable, Iterator
 
 import kopf
 
 from . import _kopf
-from .core.fields import Key, find, parse_key
+from .core.fields import find, parse_key
 from .core.selectors import FieldTerm
-from .runner import Runtime
+from .keys import text_of
+from .runner import Feed, Runtime
 from .selector import Selector
 from .settings import SelectCacheSettings
 
@@ -33,24 +35,31 @@ def narrowed(settings: kopf.OperatorSettings, resource: _kopf.Resource) -> bool:
     return any(watching.label_selectors.collect(resource)) or any(watching.field_selectors.collect(resource))
 
 
+def _narrowed_to(settings: kopf.OperatorSettings, resource: _kopf.Resource, selector: Selector) -> bool:
+    """Whether Kopf watches the resource under this very selector."""
+    texts = _selects(selector)
+    return all(
+        list(getattr(settings.watching, setting).collect(resource)) == [text for text in (texts.get(setting),) if text]
+        for setting in ("label_selectors", "field_selectors"))
+
+
 async def advise(
     settings: kopf.OperatorSettings, registry: _kopf.OperatorRegistry | None, declared: SelectCacheSettings, runtime: Runtime,
 ) -> None:
-    """Say which kinds Kopf watches in full beside their caches, when it is known what each of them is."""
-    for key, feed in runtime.feeds.items():
+    """Say which kinds Kopf watches in full beside their caches, of each when it is known what it is."""
+    async def advise_on(feed: Feed, selector: Selector) -> None:
         await feed.settled()
-        if feed.resource is not None and registry is not None:
-            kind = feed.resource.kind
-            resource = _resource(kind.group, feed.resource.version, kind.plural, kind.kind, kind.names)
-            if lines := _missing_lines(settings, registry, resource, declared.selectors[key]):
-                _logger.warning(
-                    "Kopf itself watches %s for the operator's handlers, all of them, beside the cache of those with %s. "
-                    "If the handlers need no others, add to a startup handler: %s", feed, feed.filter, lines)
+        if feed.resource is None or registry is None:
+            return
+        kind = feed.resource.kind
+        resource = _resource(kind.group, feed.resource.version, kind.plural, kind.kind, kind.names)
+        if lines := _missing_lines(settings, registry, resource, selector):
+            _logger.warning(
+                "Kopf itself watches %s for the operator's handlers, all of them, beside the cache of those with %s. "
+                "If the handlers need no others, add to a startup handler: %s", feed, feed.filter, lines)
 
-
-def text_of(key: Key) -> str:
-    """Return a key as messages have it."""
-    return key if isinstance(key, str) else "/".join(key)
+    # A kind that never settles must not silence what there is to say about others.
+    await asyncio.gather(*(advise_on(feed, declared.selectors[key]) for key, feed in runtime.feeds.items()))
 
 
 def _resource(group: str, version: str, plural: str, kind: str | None, names: Iterable[str]) -> _kopf.Resource:
@@ -111,7 +120,7 @@ def narrow(
             resources = [_resource(kind.group, each, kind.plural, kind.kind, kind.names) for each in kind.versions]
         elif group is not None and version is not None:
             resources = [_resource(group, version, name, None, ())]
-        if problem := _harm(registry, resources, built_in=kind is not None):
+        if problem := _harm(settings, registry, resources, selector, built_in=kind is not None):
             _logger.warning("narrow_handlers: what Kopf watches of %s is not narrowed: %s.", text_of(key), problem)
             continue
         for resource in resources:
@@ -119,7 +128,10 @@ def narrow(
                 getattr(settings.watching, setting)[resource.group, resource.version, resource.plural] = text
 
 
-def _harm(registry: _kopf.OperatorRegistry | None, resources: list[_kopf.Resource], *, built_in: bool) -> str:
+def _harm(
+    settings: kopf.OperatorSettings, registry: _kopf.OperatorRegistry | None, resources: list[_kopf.Resource],
+    selector: Selector, *, built_in: bool,
+) -> str:
     """Say what would go wrong if these resources were narrowed; nothing if all is well."""
     if registry is None:
         return "the operator's registry was made before kopf_selectcache was imported, and its handlers are not known"
@@ -127,6 +139,9 @@ def _harm(registry: _kopf.OperatorRegistry | None, resources: list[_kopf.Resourc
         return "its key leaves the group or version open: write it like 'example.com/v1/webapps'"
     if any(map(_is_kopfs_own, resources)):
         return "Kopf needs all of them for itself"
+    # An operator that is started again with the same settings finds its own.
+    if any(narrowed(settings, resource) and not _narrowed_to(settings, resource, selector) for resource in resources):
+        return "settings.watching has a selector for them already, and that is kept"
     # Of a custom resource it is not known whether its key has the plural: all handlers of its group may be meant.
     groups = set() if built_in else {None, *(resource.group for resource in resources)}
     harmed = {

@@ -9,6 +9,7 @@ from .core.wire import Reader
 from .discovery import NotServed
 from .errors import NotDeclared
 from .fetching import questions
+from .keys import likely
 from .runner import Runtime
 from .transport import Refused, Unreachable
 from .wording import Many, One, gone, not_served, refused, unanswered
@@ -24,7 +25,7 @@ async def resource_of(runtime: Runtime, kind: Key) -> Resource:
     try:
         return declared if declared is not None else await runtime.resolve(kind)
     except NotServed:
-        raise not_served(repr(kind)) from None
+        raise not_served(repr(kind), likely(kind)) from None
     except Refused as error:
         raise unanswered(question, f"{error.refusal.code} {error.refusal.reason}".rstrip()) from None
     except (Unreachable, Garbled) as error:

@@ -1,51 +1,161 @@
-"""The waiting reads for sync handlers, which run in threads: each waits for the operator's loop to do the work."""
+"""The waiting reads for sync handlers, which run in threads: each waits for the operator's loop to do the work.
+
+Nobody can end a thread from outside, and Kopf does not end before its handlers' threads do. So what a thread waits for
+here ends when its handler is to end, or the operator does: it must never outlive them.
+"""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from collections.abc import Callable, Collection, Coroutine, Iterator
+from concurrent.futures import Future, InvalidStateError
+from contextlib import contextmanager, suppress
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast, overload
 
-from .core.fields import Key
+from .calls import taught
 from .errors import ReadError
+from .keys import AnyKey
 from .matching import Field, Label, Namespaces, Obj, Objects, SortBy, Where
 
 if TYPE_CHECKING:
     from .cache import Cache
 
+_M = TypeVar("_M", bound=Callable[..., Any])
 _T = TypeVar("_T")
 _D = TypeVar("_D")
+
+
+def _read(method: _M) -> _M:
+    """Teach what the read takes, to those who write something else."""
+    return cast("_M", taught(ReadError, f"cache.blocking.{method.__name__}")(method))
+
+
+class _NoSuchRead(ReadError, AttributeError):
+    """Both what a mistake in a read is, and what `hasattr` expects."""
+
+
+class Waits:
+    """What the threads of one handler, or of the whole operator, wait for at present. All of it can be ended at once."""
+
+    def __init__(self, within: Waits | None = None) -> None:
+        self._within = within
+        self._lock = Lock()
+        self._answers: set[Future[Any]] = set()
+        self._end: str | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing can be waited for any more."""
+        return self._end is not None
+
+    def end(self, why: str) -> None:
+        """Let all threads go that wait, with an error that says why, and let none wait from now on."""
+        with self._lock:
+            self._end = why
+            answers = tuple(self._answers)
+        for answer in answers:
+            with suppress(InvalidStateError):   # It was answered a moment ago.
+                answer.set_exception(_ended(why))
+
+    def run(self, work: Callable[[], Coroutine[Any, Any, _T]], loop: asyncio.AbstractEventLoop) -> _T:
+        """Do the work on the loop, and wait for it in this thread."""
+        answer: Future[_T] = Future()
+        self._add(answer)
+        try:
+            # A loop that stops now never begins; but it does not stop before the operator has ended, and that ends this.
+            with _closed_told():
+                loop.call_soon_threadsafe(_begin, work, answer, loop)
+            return answer.result()
+        finally:
+            self._discard(answer)
+
+    def _add(self, answer: Future[Any]) -> None:
+        if self._within is not None:
+            self._within._add(answer)   # noqa: SLF001  # Of the same class.
+        with self._lock:
+            self._answers.add(answer)
+            why = self._end
+        if why is not None:
+            self._discard(answer)
+            raise _ended(why)
+
+    def _discard(self, answer: Future[Any]) -> None:
+        with self._lock:
+            self._answers.discard(answer)
+        if self._within is not None:
+            self._within._discard(answer)   # noqa: SLF001
+
+
+def _begin(work: Callable[[], Coroutine[Any, Any, _T]], answer: Future[_T], loop: asyncio.AbstractEventLoop) -> None:
+    """Do the work on the loop, and give the answer; if nobody waits for that any more, stop."""
+    task = loop.create_task(work())
+
+    def give(_: asyncio.Task[_T]) -> None:
+        with suppress(InvalidStateError):
+            if task.cancelled():
+                answer.set_exception(_ended("its task was cancelled, as all are when the operator ends"))
+            elif (error := task.exception()) is not None:
+                answer.set_exception(error)
+            else:
+                answer.set_result(task.result())
+
+    def stop(_: Future[_T]) -> None:
+        with suppress(RuntimeError):   # The loop is closed, and its tasks with it.
+            loop.call_soon_threadsafe(task.cancel)
+
+    task.add_done_callback(give)
+    answer.add_done_callback(stop)
+
+
+@contextmanager
+def _closed_told() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError:
+        raise _ended("the operator's event loop is closed") from None
+
+
+def _ended(why: str) -> ReadError:
+    return ReadError(f"the wait for the cache was ended: {why}", remedy="Let the handler end")
 
 
 class Blocking:
     """`cache.blocking`: what is awaited in async handlers, for sync ones."""
 
-    def __init__(self, cache: Cache, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, cache: Cache, loop: asyncio.AbstractEventLoop, waits: Waits | None = None) -> None:
         self._cache = cache
         self._loop = loop
+        self._waits = waits if waits is not None else Waits()
 
     @overload
-    def fetch(self, kind: Key, name: str, namespace: str | None = None) -> Obj: ...
+    def fetch(self, kind: AnyKey, name: str, namespace: str | None = None, *, max_age: float | None = None) -> Obj: ...
     @overload
-    def fetch(self, kind: Key, name: str, namespace: str | None = None, *, default: _D) -> Obj | _D: ...
-    def fetch(self, kind: Key, name: str, namespace: str | None = None, **default: Any) -> Any:
+    def fetch(
+        self, kind: AnyKey, name: str, namespace: str | None = None, *, default: _D, max_age: float | None = None,
+    ) -> Obj | _D: ...
+    @_read
+    def fetch(self, kind: AnyKey, name: str, namespace: str | None = None, *, max_age: float | None = None, **default: Any) -> Any:
         """Return one object, from the cache or else from the server: `cache.fetch` for sync handlers.
 
             config = cache.blocking.fetch('configmaps', name, namespace, default=None)
         """
-        return self._run("fetch", lambda: self._cache.fetch(kind, name, namespace, **default))
+        return self._run("fetch", lambda: self._cache.fetch(kind, name, namespace, max_age=max_age, **default))
 
+    @_read
     def fetch_list(
-        self, kind: Key, *, namespace: Namespaces = None, label: Label = None, field: Field = None,
+        self, kind: AnyKey, *, namespace: Namespaces = None, label: Label = None, field: Field = None,
         names: Collection[str] | None = None, where: Where | None = None, sort_by: SortBy | None = None,
-        limit: int | None = None,
+        limit: int | None = None, max_age: float | None = None,
     ) -> Objects:
         """Return objects, from the cache or else from the server: `cache.fetch_list` for sync handlers.
 
             secrets = cache.blocking.fetch_list('secrets', namespace=namespace, field='type=kubernetes.io/tls')
         """
         return self._run("fetch_list", lambda: self._cache.fetch_list(
-            kind, namespace=namespace, label=label, field=field, names=names, where=where, sort_by=sort_by, limit=limit))
+            kind, namespace=namespace, label=label, field=field, names=names, where=where, sort_by=sort_by, limit=limit,
+            max_age=max_age))
 
+    @_read
     def wait_synced(self, timeout: float | None = None) -> None:
         """Wait until each declared kind is synced: `cache.wait_synced` for sync handlers.
 
@@ -53,8 +163,9 @@ class Blocking:
         """
         self._run("wait_synced", lambda: self._cache.wait_synced(timeout))
 
+    @_read
     def wait_for(
-        self, kind: Key, predicate: Callable[[Obj], object], *, namespace: Namespaces = None,
+        self, kind: AnyKey, predicate: Callable[[Obj], object], *, namespace: Namespaces = None,
         label: Label = None, field: Field = None, timeout: float | None = None,
     ) -> Obj:
         """Wait until a held object satisfies the predicate, and return it: `cache.wait_for` for sync handlers.
@@ -63,6 +174,14 @@ class Blocking:
         """
         return self._run("wait_for", lambda: self._cache.wait_for(
             kind, predicate, namespace=namespace, label=label, field=field, timeout=timeout))
+
+    if not TYPE_CHECKING:   # Checkers know better what is not there.
+        def __getattr__(self, name: str) -> NoReturn:
+            """Say where the reads are that wait for nothing."""
+            if name.startswith("_") or not hasattr(type(self._cache), name):
+                raise AttributeError(f"cache.blocking has no {name!r}, only fetch, fetch_list, wait_synced and wait_for")
+            raise _NoSuchRead(
+                f"cache.blocking has no {name!r}: it does not wait, in sync handlers neither", remedy=f"Write: cache.{name}(...)")
 
     def _run(self, method: str, call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """Run the call on the operator's loop, and wait for it here."""
@@ -81,4 +200,7 @@ class Blocking:
                 f"cache.blocking.{method}() was called while the operator's event loop does not run",
                 remedy="Call it while the operator is up, such as in its handlers",
             )
-        return asyncio.run_coroutine_threadsafe(call(), self._loop).result()
+
+        async def work() -> _T:
+            return await call()   # On its loop: elsewhere it would refuse.
+        return self._waits.run(work, self._loop)

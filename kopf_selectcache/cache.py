@@ -8,66 +8,106 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
-from functools import lru_cache
-from typing import Any, Final, TypeVar, overload
+from copy import copy
+from functools import wraps
+from inspect import signature
+from typing import Any, Final, TypeVar, cast, overload
 
 from .asking import ask_many, ask_one, resource_of
-from .blocking import Blocking
-from .core.fields import Key, Kind
-from .core.problems import BadField
+from .blocking import Blocking, Waits
+from .calls import taught, written
+from .checking import (
+    checked_many,
+    checked_one,
+    checked_predicate,
+    feed_of,
+    match_of,
+    must_be_covered,
+    must_be_fresh,
+    must_overlap,
+    no_declaration,
+    not_readable,
+    owner_of,
+    request_of,
+    running_loop,
+    verdict_of,
+)
 from .core.record import Record
 from .core.store import Change
-from .errors import DeclarationError, NotDeclared, NotFound, NotSynced, OutsideFilter, ReadError, StateError
+from .errors import NotDeclared, NotFound, NotSynced, OutsideFilter, ReadError, Stale, StateError
 from .explaining import Explanation
 from .fetching import questions
-from .matching import (
-    DROPPED,
-    Field,
-    Label,
-    Match,
-    Namespaces,
-    Obj,
-    Objects,
-    SortBy,
-    Where,
-    path_of,
-    paths_of,
-    present,
-)
+from .keys import AnyKey, key_of
+from .matching import Field, Label, Match, Namespaces, Obj, Objects, SortBy, Where, paths_of, present
 from .overlay import View
 from .runner import Feed, Runtime
-from .selector import Branches, Selector
-from .verdict import Verdict
-from .wording import Many, One, absent, misplaced, not_held, not_kept, nowhere, outside, unmatchable, unsynced
+from .selector import Selector
+from .wording import Many, One, Unmatchable, absent, in_vain, not_awaited, not_held
 
+_M = TypeVar("_M", bound=Callable[..., Any])
 _D = TypeVar("_D")
 _RAISE: Final = object()
-_NOT_HERE = (OutsideFilter, NotDeclared, NotSynced, StateError)
+_NOT_HERE = (OutsideFilter, NotDeclared, NotSynced, Stale, StateError, Unmatchable)
 """What a read of the cache may say, and the server may know better."""
+
+
+def _read(method: _M) -> _M:
+    """Teach what the read takes, to those who write something else."""
+    return cast("_M", taught(ReadError, f"cache.{method.__name__}")(method))
+
+
+def _waiting(method: _M) -> _M:
+    """Refuse a read that is to be awaited where it is called: a sync handler would take the coroutine for the answer."""
+    parameters = signature(method)
+
+    @wraps(method)
+    def call(self: Cache, /, *args: Any, **kwargs: Any) -> Any:
+        if (here := running_loop()) is not self._runtime.loop:
+            instead = written(f"cache.blocking.{method.__name__}", parameters, (self, *args), kwargs)
+            raise not_awaited(method.__name__, instead, sync=here is None)
+        return method(self, *args, **kwargs)
+    return _read(cast("_M", call))
 
 
 class Cache:
     """The caches of one operator, as one handler sees them. Reads are safe in any thread; those to await, on its loop.
 
     `own` is the body that the handler was called with: reads show that object at least as new. `deleted` says that it
-    was called with its deletion.
+    was called with its deletion. `waits` has what its threads wait for, for those who must end them.
     """
 
-    def __init__(self, runtime: Runtime, *, own: Mapping[str, Any] | None = None, deleted: bool = False) -> None:
+    def __init__(
+        self, runtime: Runtime, *, own: Mapping[str, Any] | None = None, deleted: bool = False, waits: Waits | None = None,
+    ) -> None:
         self._runtime = runtime
         self._own = own
         self._deleted = deleted
-        self.blocking = Blocking(self, runtime.loop)
+        self._for_sync = False
+        self.blocking = Blocking(self._of_sync(), runtime.loop, waits)
         """The reads that wait, for sync handlers."""
+
+    def _of_sync(self) -> Cache:
+        """Return this cache as it reads for sync handlers, on the loop: its errors say what those can write."""
+        other = copy(self)
+        other._for_sync = True   # noqa: SLF001  # A copy of this.
+        return other
+
+    @property
+    def _sync(self) -> bool:
+        return self._for_sync or running_loop() is not self._runtime.loop
 
     # ---- One object.
 
     @overload
-    def get(self, kind: Key, name: str, namespace: str | None = None) -> Obj: ...
+    def get(self, kind: AnyKey, name: str, namespace: str | None = None, *, max_age: float | None = None) -> Obj: ...
     @overload
-    def get(self, kind: Key, name: str, namespace: str | None = None, *, default: _D) -> Obj | _D: ...
-    def get(self, kind: Key, name: str, namespace: str | None = None, *, default: Any = _RAISE) -> Any:
+    def get(
+        self, kind: AnyKey, name: str, namespace: str | None = None, *, default: _D, max_age: float | None = None,
+    ) -> Obj | _D: ...
+    @_read
+    def get(
+        self, kind: AnyKey, name: str, namespace: str | None = None, *, default: Any = _RAISE, max_age: float | None = None,
+    ) -> Any:
         """Return one object; raise NotFound if it is proved absent, OutsideFilter if it may exist and not be held.
 
             pod = cache.get('pods', 'web-1', namespace)
@@ -76,31 +116,37 @@ class Cache:
         The default stands for what is proved absent, never for what is merely not held.
         """
         try:
-            with self._reading("get", kind) as view:
-                return self._one(One("get", kind, view.resource, name, namespace), view).decode()
+            with self._reading("get", kind, max_age) as view:
+                return self._one(One("get", kind, view.resource, name, namespace, self._sync), view).decode()
         except NotFound:
             if default is _RAISE:
                 raise
             return default
 
-    def exists(self, kind: Key, name: str, namespace: str | None = None) -> bool:
+    @_read
+    def exists(self, kind: AnyKey, name: str, namespace: str | None = None, *, max_age: float | None = None) -> bool:
         """Return True if the object is held, False if it is proved absent; raise what `get` raises otherwise.
 
             if not cache.exists('secrets', 'ca-bundle', 'infra'):
                 raise kopf.TemporaryError('no CA yet')
         """
         try:
-            with self._reading("exists", kind) as view:
-                self._one(One("exists", kind, view.resource, name, namespace), view)
+            with self._reading("exists", kind, max_age) as view:
+                self._one(One("exists", kind, view.resource, name, namespace, self._sync), view)
         except NotFound:
             return False
         return True
 
     @overload
-    async def fetch(self, kind: Key, name: str, namespace: str | None = None) -> Obj: ...
+    async def fetch(self, kind: AnyKey, name: str, namespace: str | None = None, *, max_age: float | None = None) -> Obj: ...
     @overload
-    async def fetch(self, kind: Key, name: str, namespace: str | None = None, *, default: _D) -> Obj | _D: ...
-    async def fetch(self, kind: Key, name: str, namespace: str | None = None, *, default: Any = _RAISE) -> Any:
+    async def fetch(
+        self, kind: AnyKey, name: str, namespace: str | None = None, *, default: _D, max_age: float | None = None,
+    ) -> Obj | _D: ...
+    @_waiting
+    async def fetch(
+        self, kind: AnyKey, name: str, namespace: str | None = None, *, default: Any = _RAISE, max_age: float | None = None,
+    ) -> Any:
         """Return one object, from the cache if it is held or proved absent there, and else from the server.
 
             if await cache.fetch('configmaps', name, namespace, default=None) is None:
@@ -108,12 +154,11 @@ class Cache:
 
         The kind need not be declared. Nothing is remembered: what is not held is asked for each time.
         """
-        self._must_be_on_loop("fetch")
         try:
-            with suppress(*_NOT_HERE), self._reading("fetch", kind) as view:
-                return self._one(One("fetch", kind, view.resource, name, namespace), view).decode()
-            one = _checked(One("fetch", kind, await resource_of(self._runtime, kind), name, namespace))
-            with _no_declaration():
+            with suppress(*_NOT_HERE), self._reading("fetch", kind, max_age) as view:
+                return self._one(One("fetch", kind, view.resource, name, namespace, self._sync), view).decode()
+            one = checked_one(One("fetch", kind, await resource_of(self._runtime, key_of(kind)), name, namespace, self._sync))
+            with no_declaration():
                 return (await ask_one(self._runtime, one)).decode()
         except NotFound:
             if default is _RAISE:
@@ -122,10 +167,11 @@ class Cache:
 
     # ---- Several objects.
 
+    @_read
     def list(
-        self, kind: Key, *, namespace: Namespaces = None, label: Label = None, field: Field = None,
+        self, kind: AnyKey, *, namespace: Namespaces = None, label: Label = None, field: Field = None,
         names: Collection[str] | None = None, where: Where | None = None, sort_by: SortBy | None = None,
-        limit: int | None = None,
+        limit: int | None = None, max_age: float | None = None,
     ) -> Objects:
         """Return all objects that there are; raise OutsideFilter if some of them might not be held.
 
@@ -135,16 +181,17 @@ class Cache:
         `label` and `field` are text, dicts, or selectors. `where` compares values at any path, after the selection:
         it never makes a read complete. The order is unspecified without `sort_by`.
         """
-        request = _request(namespace, label, field, names)
-        with self._reading("list", kind) as view:
-            many = _checked_many(Many("list", kind, view.resource, request), where, sort_by)
-            _must_be_covered(many, view)
-            return present(_match(many, where, view).objects(_records(view, request)), sort_by=sort_by, limit=limit)
+        request = request_of(namespace, label, field, names)
+        with self._reading("list", kind, max_age) as view:
+            many = checked_many(Many("list", kind, view.resource, request, self._sync), where, sort_by, limit)
+            must_be_covered(many, view)
+            return present(match_of(many, where, view).objects(_records(view, request)), sort_by=sort_by, limit=limit)
 
+    @_read
     def held(
-        self, kind: Key, *, namespace: Namespaces = None, label: Label = None, field: Field = None,
+        self, kind: AnyKey, *, namespace: Namespaces = None, label: Label = None, field: Field = None,
         names: Collection[str] | None = None, where: Where | None = None, sort_by: SortBy | None = None,
-        limit: int | None = None,
+        limit: int | None = None, max_age: float | None = None,
     ) -> Objects:
         """Return those of the held objects that match; raise OutsideFilter if none can ever be held.
 
@@ -152,49 +199,48 @@ class Cache:
 
         There may be others that match, outside the filter: where that matters, `list` is the read.
         """
-        request = _request(namespace, label, field, names)
-        with self._reading("held", kind) as view:
-            many = _checked_many(Many("held", kind, view.resource, request), where, sort_by)
-            _must_overlap(many, view)
-            return present(_match(many, where, view).objects(_records(view, request)), sort_by=sort_by, limit=limit)
+        request = request_of(namespace, label, field, names)
+        with self._reading("held", kind, max_age) as view:
+            many = checked_many(Many("held", kind, view.resource, request, self._sync), where, sort_by, limit)
+            must_overlap(many, view)
+            return present(match_of(many, where, view).objects(_records(view, request)), sort_by=sort_by, limit=limit)
 
-    def owned(self, owner: Mapping[str, Any], kind: Key) -> Objects:
+    @_read
+    def owned(self, owner: Mapping[str, Any], kind: AnyKey, *, max_age: float | None = None) -> Objects:
         """Return those of the held objects that are owned by this one, by its uid.
 
             pods = cache.owned(body, 'pods')
 
         As with `held`, there may be others outside the filter.
         """
-        metadata = owner.get("metadata") or {}
-        uid, namespace = metadata.get("uid"), metadata.get("namespace")
-        if not uid:
-            raise ReadError(
-                "cache.owned() was given an owner without a metadata.uid", remedy=f"Write: cache.owned(body, {kind!r})")
-        with self._reading("owned", kind) as view:
+        uid, namespace = owner_of(owner, f"cache.owned(body, {kind!r})" if isinstance(kind, (str, tuple)) else "cache.owned(body, kind)")
+        with self._reading("owned", kind, max_age) as view:
             # Whoever is owned by a namespaced object lives in its namespace.
             within = [namespace] if namespace and view.resource.kind.namespaced else None
-            many = Many("owned", kind, view.resource, Selector(namespaces=within))
-            _must_overlap(many, view)
+            many = Many("owned", kind, view.resource, Selector(namespaces=within), self._sync)
+            must_overlap(many, view)
             return [record.decode() for record in _records(view, many.request) if uid in record.owners]
 
+    @_read
     def count(
-        self, kind: Key, *, namespace: Namespaces = None, label: Label = None, field: Field = None,
-        names: Collection[str] | None = None, where: Where | None = None,
+        self, kind: AnyKey, *, namespace: Namespaces = None, label: Label = None, field: Field = None,
+        names: Collection[str] | None = None, where: Where | None = None, max_age: float | None = None,
     ) -> int:
         """Return how many objects there are; raise OutsideFilter if some of them might not be held.
 
             replicas = cache.count('pods', namespace=namespace, label={'app': name})
         """
-        request = _request(namespace, label, field, names)
-        with self._reading("count", kind) as view:
-            many = _checked_many(Many("count", kind, view.resource, request), where, None)
-            _must_be_covered(many, view)
-            return _match(many, where, view).count(_records(view, request))
+        request = request_of(namespace, label, field, names)
+        with self._reading("count", kind, max_age) as view:
+            many = checked_many(Many("count", kind, view.resource, request, self._sync), where)
+            must_be_covered(many, view)
+            return match_of(many, where, view).count(_records(view, request))
 
+    @_waiting
     async def fetch_list(
-        self, kind: Key, *, namespace: Namespaces = None, label: Label = None, field: Field = None,
+        self, kind: AnyKey, *, namespace: Namespaces = None, label: Label = None, field: Field = None,
         names: Collection[str] | None = None, where: Where | None = None, sort_by: SortBy | None = None,
-        limit: int | None = None,
+        limit: int | None = None, max_age: float | None = None,
     ) -> Objects:
         """Return all objects that there are, from the cache if it holds them all, and else from the server.
 
@@ -202,63 +248,65 @@ class Cache:
 
         The kind need not be declared. Nothing is remembered.
         """
-        self._must_be_on_loop("fetch_list")
-        request = _request(namespace, label, field, names)
-        with suppress(*_NOT_HERE), self._reading("fetch_list", kind) as view:
-            many = _checked_many(Many("fetch_list", kind, view.resource, request), where, sort_by)
-            _must_be_covered(many, view)
-            return present(_match(many, where, view).objects(_records(view, request)), sort_by=sort_by, limit=limit)
-        many = _checked_many(Many("fetch_list", kind, await resource_of(self._runtime, kind), request), where, sort_by)
+        request = request_of(namespace, label, field, names)
+        with suppress(*_NOT_HERE), self._reading("fetch_list", kind, max_age) as view:
+            many = checked_many(Many("fetch_list", kind, view.resource, request, self._sync), where, sort_by, limit)
+            must_be_covered(many, view)
+            return present(match_of(many, where, view).objects(_records(view, request)), sort_by=sort_by, limit=limit)
+        many = checked_many(Many("fetch_list", kind, await resource_of(self._runtime, key_of(kind)), request, self._sync), where, sort_by, limit)
         records = await ask_many(self._runtime, many, enough=limit if where is None and sort_by is None else None)
         return present(Match(where=paths_of(where)).objects(records), sort_by=sort_by, limit=limit)
 
     # ---- How the cache is doing, and what it would do.
 
-    def age(self, kind: Key) -> float:
+    @_read
+    def age(self, kind: AnyKey) -> float:
         """Return how many seconds ago the server last confirmed what is held.
 
             if cache.age('pods') > 60:
                 logger.warning('acting on what the cluster was a minute ago')
         """
         with self._reading("age", kind):
-            age = self._runtime.feed(kind).age()
+            age = feed_of(self._runtime, kind).age()
             assert age is not None, f"{kind!r} is synced, and was never heard of"
             return age
 
-    def scope(self, kind: Key) -> Selector:
+    @_read
+    def scope(self, kind: AnyKey) -> Selector:
         """Return what is covered: its `namespaces`, `names`, `label` and `field`; None is all of them.
 
             print(cache.scope('pods'))    # label='app=web', namespaces=['shop']
         """
-        return self._runtime.feed(kind).filter
+        return feed_of(self._runtime, kind).filter
 
+    @_read
     def explain(
-        self, kind: Key, *, namespace: Namespaces = None, label: Label = None, field: Field = None,
+        self, kind: AnyKey, *, namespace: Namespaces = None, label: Label = None, field: Field = None,
         names: Collection[str] | None = None, where: Where | None = None,
     ) -> Explanation:
         """Say whether the filter covers a read, why not, and what would be looked at or asked for. Reads nothing.
 
             print(cache.explain('pods', label='app in (web,db)'))
         """
-        request = _request(namespace, label, field, names)
+        request = request_of(namespace, label, field, names)
         with self._reading("explain", kind) as view:
-            many = _checked_many(Many("list", kind, view.resource, request), where, None)
+            many = checked_many(Many("list", kind, view.resource, request, self._sync), where)
             return Explanation(
-                verdict=_verdict(view.filter, request, view.resource.domains),
+                verdict=verdict_of(request, view),
                 looks_at=len(_records(view, request)),
-                decodes=_match(many, where, view).decodes,
+                decodes=match_of(many, where, view).decodes,
                 asks=tuple(
                     f"{path}?{'&'.join(f'{key}={value}' for key, value in query.items())}".removesuffix("?")
                     for path, query in questions(view.resource, request)
                 ),
             )
 
+    @_waiting
     async def wait_synced(self, timeout: float | None = None) -> None:   # noqa: ASYNC109  # Its end names a reason.
         """Wait until each declared kind is synced; raise why one is not. By default, for `sync_timeout` of the settings.
 
             await cache.wait_synced()
         """
-        self._must_be_on_loop("wait_synced")
         timeout = self._runtime.settings.sync_timeout if timeout is None else timeout
         feeds = list(self._runtime.feeds.values())
         try:
@@ -268,11 +316,12 @@ class Cache:
         except TimeoutError:
             pass   # Which of them it was, and why, is said below.
         for feed in feeds:
-            if error := _not_readable(feed, after=timeout):
+            if error := not_readable(feed, after=timeout, sync=self._sync):
                 raise error
 
+    @_waiting
     async def wait_for(
-        self, kind: Key, predicate: Callable[[Obj], object], *, namespace: Namespaces = None,
+        self, kind: AnyKey, predicate: Callable[[Obj], object], *, namespace: Namespaces = None,
         label: Label = None, field: Field = None, timeout: float | None = None,   # noqa: ASYNC109  # It says what for.
     ) -> Obj:
         """Wait until a held object that matches satisfies the predicate, and return it as it was then.
@@ -281,141 +330,92 @@ class Cache:
 
         Looks at what is held first, then at each change. Raises TimeoutError after `timeout` seconds, if there is one.
         """
-        self._must_be_on_loop("wait_for")
-        request = _request(namespace, label, field, None)
-        feed = self._runtime.feed(kind)
-        changes: asyncio.Queue[Change] = asyncio.Queue()
+        checked_predicate(predicate, timeout, "cache.wait_for()")
+        request = request_of(namespace, label, field, None)
+        feed = feed_of(self._runtime, kind)
+        seen: set[tuple[str, str]] = set()
         waiting = asyncio.timeout(timeout)
-        try:
-            async with waiting:
-                await feed.settled()
-                unsubscribe = feed.subscribe(changes.put_nowait)
-                try:
-                    with self._reading("wait_for", kind) as view:
-                        many = _checked_many(Many("wait_for", kind, view.resource, request), None, None)
-                        _must_overlap(many, view)
-                        match = _match(many, None, view)
+        with _counted(feed, "wait_for"):
+            try:
+                async with waiting:
+                    await feed.settled()
+                    with _told_by(feed) as told, no_declaration():
+                        view = self._view(feed)
+                        many = checked_many(Many("wait_for", kind, view.resource, request, self._sync))
+                        must_overlap(many, view)
+                        match = match_of(many, None, view)
                         candidates = match.objects(_records(view, request))
-                    while True:
-                        for obj in candidates:
-                            if predicate(obj):
-                                return obj
-                        change = await changes.get()
-                        candidates = match.objects([change.after] if change.after is not None else [])
-                finally:
-                    unsubscribe()
-        except TimeoutError:
-            if not waiting.expired():
-                raise   # It is the predicate's own.
-            raise TimeoutError(
-                f"No object of {kind!r} that is held ({request}) satisfied the predicate within {timeout} s") from None
+                        while True:
+                            for obj in candidates:
+                                seen.add((obj["metadata"].get("namespace", ""), obj["metadata"]["name"]))
+                                if predicate(obj):
+                                    return obj
+                            change = await told.get()
+                            if error := not_readable(feed, sync=self._sync):
+                                raise error
+                            came = view.newest(change.after) if change is not None and change.after is not None else None
+                            candidates = match.objects([came] if came is not None else [])
+            except TimeoutError:
+                if not waiting.expired():
+                    raise   # It is the predicate's own.
+                if error := not_readable(feed, after=timeout, sync=self._sync):
+                    raise error from None
+                asked = Many("wait_for", kind, self._view(feed).resource, request, self._sync)
+                raise TimeoutError(in_vain(asked, feed.filter, predicate, timeout, len(seen))) from None
 
     # ---- Below, what the reads have in common.
 
     @contextmanager
-    def _reading(self, verb: str, kind: Key) -> Iterator[View]:
-        """Enter a read of one kind: it must be readable; what comes of it is counted."""
-        feed = self._runtime.feed(kind)
-        outcome = "served"
-        try:
-            error = _not_readable(feed)
-            if error is not None:
-                raise error
-            assert feed.resource is not None, f"{feed.key} is synced, and nobody knows of what"
-            with _no_declaration():
-                yield View(feed.resource, feed.filter, feed.store, self._own, self._deleted)
-        except ReadError as error:
-            outcome = type(error).__name__
-            raise
-        finally:
-            feed.counts.reads[verb, outcome] += 1
+    def _reading(self, verb: str, kind: AnyKey, max_age: float | None = None) -> Iterator[View]:
+        """Enter a read of one kind: it must be readable, and fresh enough; what comes of it is counted."""
+        feed = feed_of(self._runtime, kind)
+        with _counted(feed, verb), no_declaration():
+            view = self._view(feed)
+            must_be_fresh(feed, max_age, f"cache.{verb}()")
+            yield view
+
+    def _view(self, feed: Feed) -> View:
+        """Return the kind as this handler sees it; raise why it cannot be read, if it cannot."""
+        error = not_readable(feed, sync=self._sync)
+        if error is not None:
+            raise error
+        assert feed.resource is not None, f"{feed.key} is synced, and nobody knows of what"
+        return View(feed.resource, feed.filter, feed.store, feed.comparisons, self._own, self._deleted)
 
     def _one(self, one: One, view: View) -> Record:
         """Return what is held, which needs no verdict; or raise why nothing is."""
-        record, version = view.get(_checked(one).namespace or "", one.name)
+        record, version = view.get(checked_one(one).namespace or "", one.name)
         if record is not None:
             return record
         verdict = view.filter.covers(one.request, kind=view.resource.domains)
         raise absent(one, view.filter, version) if verdict else not_held(one, verdict)
 
-    def _must_be_on_loop(self, method: str) -> None:
-        if asyncio.get_running_loop() is not self._runtime.loop:
-            raise ReadError(
-                f"cache.{method}() was awaited on another event loop than the operator's",
-                remedy=f"In a thread, write: cache.blocking.{method}(...)",
-            )
+
+@contextmanager
+def _counted(feed: Feed, verb: str) -> Iterator[None]:
+    """Count a read with what comes of it: of an error its name, if it is one of ours."""
+    outcome = "served"
+    try:
+        yield
+    except BaseException as error:
+        outcome = type(error).__name__ if isinstance(error, (ReadError, TimeoutError, asyncio.CancelledError)) else "failed"
+        raise
+    finally:
+        feed.counts.read(verb, outcome)
 
 
 @contextmanager
-def _no_declaration() -> Iterator[None]:
-    """Turn declaration errors into read errors: the former are permanent to Kopf, which drops a creation for good."""
+def _told_by(feed: Feed) -> Iterator[asyncio.Queue[Change | None]]:
+    """Queue what changes meanwhile, and None when reads must raise."""
+    told: asyncio.Queue[Change | None] = asyncio.Queue()
+    unsubscribe = feed.subscribe(told.put_nowait)
     try:
-        yield
-    except DeclarationError as error:
-        raise ReadError(error.what, remedy=error.remedy) from error
-
-
-def _not_readable(feed: Feed, *, after: float | None = None) -> ReadError | None:
-    if error := feed.unreadable():
-        return error
-    if feed.resource is None or not feed.store.version:
-        return unsynced(feed.key, feed.trouble, feed.remedy, after=after)
-    return None
-
-
-def _checked(one: One) -> One:
-    if error := misplaced(one):
-        raise error
-    return one
-
-
-def _checked_many(many: Many, where: Where | None, sort_by: SortBy | None) -> Many:
-    if many.request.namespaces is not None and many.resource.kind.namespaced is False:
-        raise nowhere(many, many._replace(request=replace(many.request, namespaces=None)))
-    paths = [path for path, _ in paths_of(where)]
-    if sort_by is not None and not callable(sort_by):
-        paths.append(path_of(sort_by))
-    if any(path[:2] == DROPPED for path in paths):
-        raise not_kept(many)
-    return many
-
-
-def _match(many: Many, where: Where | None, view: View) -> Match:
-    try:
-        return Match.of(many.request, where, view.resource, view.filter)
-    except BadField as problem:
-        raise unmatchable(many, problem.label) from None
+        yield told
+    finally:
+        unsubscribe()
 
 
 def _records(view: View, request: Selector) -> Sequence[Record]:
     """Return what must be looked at: one namespace, or all."""
     within = request.namespaces
     return view.records(within[0] if within is not None and len(within) == 1 else None)
-
-
-def _request(namespace: Namespaces, label: Label, field: Field, names: Collection[str] | None) -> Selector:
-    with _no_declaration():
-        return Selector(label, field=field, names=names, namespaces=[namespace] if isinstance(namespace, str) else namespace)
-
-
-# Reads are repeated, and their verdicts depend on nothing but the two selectors: an operator has a few dozen of them.
-@lru_cache(maxsize=1024)
-def _verdict(declared: Branches, request: Selector, kind: Kind | None) -> Verdict:
-    return declared.covers(request, kind=kind)
-
-
-@lru_cache(maxsize=1024)
-def _excluded(declared: Branches, request: Selector, kind: Kind | None) -> bool:
-    """Whether nothing of what is asked for can be held, though there may be such objects."""
-    return declared.disjoint(request, kind=kind) and request.contradiction(kind=kind) is None
-
-
-def _must_be_covered(many: Many, view: View) -> None:
-    verdict = _verdict(view.filter, many.request, view.resource.domains)
-    if not verdict:
-        raise outside(many, verdict)
-
-
-def _must_overlap(many: Many, view: View) -> None:
-    if _excluded(view.filter, many.request, view.resource.domains):
-        raise outside(many, _verdict(view.filter, many.request, view.resource.domains))

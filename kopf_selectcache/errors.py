@@ -32,13 +32,37 @@ if TYPE_CHECKING:
     from .verdict import Witness
 
 
+MOST_SHOWN = 2_000
+"""How many characters of what happened, and of its remedy, an error has: selectors may have many more."""
+
+
+def clipped(told: object, most: int = MOST_SHOWN) -> str:
+    """Return as much of a text as people read: its beginning, which says what it is, and its end, which says what of it."""
+    text = str(told)
+    end = most // 3
+    return text if len(text) <= most else f"{text[:most - end]}… ({len(text):,} characters) …{text[-end:]}"
+
+
+def shown(given: object) -> str:
+    """Return what somebody gave, for a message: words and numbers, but of what may be an object, with its secrets, the type."""
+    given_all = given if isinstance(given, (list, tuple, set, frozenset)) else (given,)
+    plain = all(isinstance(each, (str, float, bool)) or (isinstance(each, int) and each.bit_length() < 99) or each is None for each in given_all)
+    return clipped(repr(given), 200) if plain else f"a {type(given).__name__}"
+
+
+def shown_with_type(given: object) -> str:
+    """Return what somebody gave, where something of another type is wanted."""
+    text = shown(given)
+    return text if text.startswith("a ") else f"{text}, of the type {type(given).__name__}"
+
+
 class SelectCacheError(Exception):
     """The base of all errors of this library."""
 
     def __init__(self, what: str, *, remedy: str) -> None:
-        super().__init__(what)
-        self.what = what
-        self.remedy = remedy
+        self.what = clipped(what)
+        self.remedy = clipped(remedy)
+        super().__init__(self.what)
 
     def __str__(self) -> str:
         return f"{self.what}. {self.remedy}"

@@ -1,4 +1,4 @@
-"""Requests to the server for what the cache does not hold: joined, paced, paged. Remembers nothing; words no errors.
+"""Requests to the server for what the cache does not hold: joined, paced, paged. Remembers no answer; words no errors.
 
 Who asks for the same as somebody else shares the answer, if the request has not been sent yet: one that is under way
 may have been answered before the asker's own last write, and would say that what was just created is not there. So of
@@ -7,11 +7,12 @@ identical requests at most one is under way and one waits, however many ask.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from time import monotonic
-from typing import TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
+from .core.problems import Garbled
+from .core.protocol import EMPTY_PAGES
 from .core.record import Record
 from .core.resources import Resource
 from .core.wire import Page, Reader, Refusal
@@ -21,6 +22,7 @@ from .transport import Refused, Transport
 
 Query: TypeAlias = Mapping[str, str]
 _Key: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
+_T = TypeVar("_T")
 
 EXPIRED = 410
 """What the server answers to a continue token that it has forgotten."""
@@ -30,8 +32,10 @@ class Pace:
     """At most so many requests a second on average; after a quiet second, as many at once.
 
     >>> pace = Pace(2.0)
-    >>> [pace.delay(now=100.0) for _ in range(4)]
-    [0.0, 0.0, 0.5, 1.0]
+    >>> for _ in range(4):
+    ...     print(pace.delay(now=100.0), end=' ')
+    ...     pace.take(now=100.0)
+    0.0 0.0 0.5 1.0
     """
 
     def __init__(self, per_second: float) -> None:
@@ -40,17 +44,40 @@ class Pace:
         self._due = float("-inf")   # When all that was let through so far has been paid for.
 
     def delay(self, *, now: float) -> float:
-        """Take the next place in the queue, and say how long it is until its turn."""
+        """Say how long it is until the next request may be sent."""
+        return max(0.0, max(self._due, now) + self._interval - now - self._burst)
+
+    def take(self, *, now: float) -> None:
+        """Let a request through."""
         self._due = max(self._due, now) + self._interval
-        return max(0.0, self._due - now - self._burst)
 
 
-@dataclass(slots=True)
-class _Request:
-    """One request that several may wait for."""
+class Shared(Generic[_T]):
+    """Work that several may wait for. It is given up when none of them does any more."""
 
-    task: asyncio.Task[bytes]
-    waiting: int = 0
+    def __init__(self, work: Coroutine[Any, Any, _T]) -> None:
+        self._task = asyncio.create_task(work)
+        self._waiting = 0
+
+    async def result(self) -> _T:
+        """Wait for it; raise what it raises."""
+        self._waiting += 1
+        try:
+            await asyncio.wait([self._task])   # If this caller is cancelled, the work is not: others wait for it.
+            return self._task.result()
+        finally:
+            self._waiting -= 1
+            if not self._waiting:
+                self._task.cancel()
+
+    @property
+    def given_up(self) -> bool:
+        """Whether nobody waits for it, who has begun to."""
+        return not self._waiting
+
+    async def over(self) -> None:
+        """Wait until it is done, or given up."""
+        await asyncio.wait([self._task])
 
 
 class Fetches:
@@ -64,23 +91,20 @@ class Fetches:
         self._pace = Pace(per_second)
         self._clock = clock
         self._sleep = sleep
-        self._unsent: dict[_Key, _Request] = {}
-        self._sent: dict[_Key, _Request] = {}
+        self._turn = asyncio.Lock()
+        self._unsent: dict[_Key, Shared[bytes]] = {}
+        self._sent: dict[_Key, Shared[bytes]] = {}
 
     async def get(self, path: str, query: Query) -> bytes:
         """Return the answer of the server, given to a request that is sent after this call; raise Refused or Unreachable."""
         key = path, tuple(sorted(query.items()))
         request = self._unsent.get(key)
         if request is None:
-            request = self._unsent[key] = _Request(asyncio.create_task(self._answer(key, path, query)))
-        request.waiting += 1
+            request = self._unsent[key] = Shared(self._answer(key, path, query))
         try:
-            await asyncio.wait([request.task])   # If this caller is cancelled, the request is not: others wait for it.
-            return request.task.result()
+            return await request.result()
         finally:
-            request.waiting -= 1
-            if not request.waiting:
-                request.task.cancel()
+            if request.given_up:
                 self._forget(key, request)
 
     async def page(self, path: str, query: Query, reader: Reader) -> Page:
@@ -95,34 +119,41 @@ class Fetches:
     ) -> list[Record]:
         """Return all objects, page by page, or at least `enough` of them, if there are."""
         records: list[Record] = []
-        token: dict[str, str] = {}
+        limit, token, version, empty = {"limit": str(page_limit)}, "", "", 0
         while True:
             try:
-                page = await self.page(path, {**query, "limit": str(page_limit), **token}, reader)
+                page = await self.page(path, {**query, **limit, **({"continue": token} if token else {})}, reader)
             except Refused as refused:
-                if refused.refusal.code != EXPIRED or not token:
+                if refused.refusal.code != EXPIRED or not token or not limit:
                     raise
-                # The pages would be of two states. In one piece the list cannot expire; client-go does the same.
-                return list((await self.page(path, query, reader)).records)
+                # The pages would be of two states. In one piece a list cannot expire, unless the server cuts it up anyway.
+                records, limit, token, version, empty = [], {}, "", "", 0
+                continue
             records += page.records
             if not page.token or (enough is not None and len(records) >= enough):
                 return records
-            token = {"continue": page.token}
+            # As when caches are filled: an empty page with a token is not the last one, but each list must come to its end.
+            empty = 0 if page.records else empty + 1
+            if page.token == token or empty > EMPTY_PAGES or (version and page.version != version):
+                raise Garbled("the pages of a list lead nowhere")
+            token, version = page.token, page.version
 
     async def _answer(self, key: _Key, path: str, query: Query) -> bytes:
         request = self._unsent[key]
         try:
             if (before := self._sent.get(key)) is not None:
-                await asyncio.wait([before.task])
-            if delay := self._pace.delay(now=self._clock()):
-                await self._sleep(delay)
+                await before.over()
+            async with self._turn:   # Who gives up in the queue has taken nobody's time.
+                if delay := self._pace.delay(now=self._clock()):
+                    await self._sleep(delay)
+                self._pace.take(now=self._clock())
             del self._unsent[key]
             self._sent[key] = request
             return await self._transport.get(path, query)
         finally:
             self._forget(key, request)
 
-    def _forget(self, key: _Key, request: _Request) -> None:
+    def _forget(self, key: _Key, request: Shared[bytes]) -> None:
         for requests in (self._unsent, self._sent):
             if requests.get(key) is request:
                 del requests[key]

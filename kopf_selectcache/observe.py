@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -26,10 +27,18 @@ class Counts:
     """Streams asked for."""
     events: int = 0
     """Events taken in, bookmarks not counted."""
+    failures: Counter[str] = field(default_factory=Counter)
+    """Requests that failed and streams that broke off, by what went wrong: a code, `lost`, `garbled`, or `silent`."""
     relists: Counter[str] = field(default_factory=Counter)
     """Complete lists after the first, by what made them necessary."""
     reads: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Reads by verb, such as `get`, and outcome: `served`, or the name of the error."""
+    _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
+
+    def read(self, verb: str, outcome: str) -> None:
+        """Count a read, in any thread: to add to a number that is shared is two steps, between which another may come."""
+        with self._lock:
+            self.reads[verb, outcome] += 1
 
 
 class Observed(Protocol):
@@ -72,6 +81,8 @@ class Collector:
                 "lists": "Pages asked for.", "watches": "Watches asked for.", "events": "Events taken in.",
             }.items()
         }
+        failures = CounterMetricFamily(
+            prefix + "failures", "Requests that failed and streams that broke off.", labels=[*names, "reason"])
         relists = CounterMetricFamily(prefix + "relists", "Complete lists after the first.", labels=[*names, "reason"])
         reads = CounterMetricFamily(prefix + "reads", "Reads of the cache.", labels=[*names, "verb", "outcome"])
         for feed in self._feeds():
@@ -86,8 +97,9 @@ class Collector:
                 gauges["staleness_seconds"].add_metric(labels, age)
             for name, counter in counters.items():
                 counter.add_metric(labels, getattr(feed.counts, name))
-            for reason, count in tuple(feed.counts.relists.items()):
-                relists.add_metric([*labels, reason], count)
+            for family, reasons in ((failures, feed.counts.failures), (relists, feed.counts.relists)):
+                for reason, count in tuple(reasons.items()):
+                    family.add_metric([*labels, reason], count)
             for (verb, outcome), count in tuple(feed.counts.reads.items()):
                 reads.add_metric([*labels, verb, outcome], count)
-        yield from (*gauges.values(), *counters.values(), relists, reads)
+        yield from (*gauges.values(), *counters.values(), failures, relists, reads)

@@ -18,9 +18,11 @@ import click
 import kopf
 
 from . import _kopf
-from .advice import advise, text_of
+from .advice import advise
+from .blocking import Waits
 from .core.fields import Key, find
 from .errors import DeclarationError, NotDeclared, NotSynced
+from .keys import text_of
 from .observe import Collector
 from .runner import Feed, Runtime
 from .selector import Selector
@@ -61,6 +63,8 @@ class Operator:
         self._make_runtime = make_runtime
         self._registry = registry
         self._abandoned = False
+        self.waits = Waits()
+        """What threads of this operator wait for."""
         self._runtime: asyncio.Future[Runtime] = asyncio.get_running_loop().create_future()
         self.task = asyncio.create_task(self._keep(), name="selectcache")
 
@@ -87,6 +91,7 @@ class Operator:
             _logger.exception("The caches cannot be started.")
             self._runtime.set_exception(error)
             self._runtime.exception()   # Seen: asyncio need not warn that nobody has asked for it.
+            await asyncio.Event().wait()   # Handlers find this operator, and what is wrong, rather than start another each.
             return
         with self._declared.selectors.in_use():
             self._runtime.set_result(runtime)
@@ -96,6 +101,7 @@ class Operator:
                 await runtime.run()
                 await asyncio.Event().wait()   # With nothing declared there is nothing to run, and fetches are still shared.
             finally:
+                self.waits.end("the operator ends")
                 advice.cancel()
                 if self._abandoned:
                     await _kopf.vault_var.get().close()
@@ -106,13 +112,16 @@ class Operator:
         self._abandoned = not starter.cancelled() and starter.exception() is not None
         self.task.cancel()
 
-    async def gate(self, kinds: Kinds, cause: object) -> bool:
-        """Wait until these kinds, or all, can be read or have said why not; return whether to stop instead of running."""
+    async def gate(self, kinds: Kinds, cause: object, *, since: float = 0.0) -> bool:
+        """Wait until these kinds, or all, can be read or have said why not; return whether to stop instead of running.
+
+        The time limit of admission is counted from when the request came, `since` seconds ago: its handlers share it.
+        """
         stopper = cause.stopper if isinstance(cause, _kopf.DaemonCause) else None
         limit = self._declared.admission_timeout if isinstance(cause, _kopf.WebhookCause) else None
         waits: set[asyncio.Task[object]] = set()
         try:
-            async with asyncio.timeout(limit):
+            async with asyncio.timeout(None if limit is None else max(0.0, limit - since)):
                 if stopper is None:
                     await self._settled(kinds)
                     return False
@@ -122,7 +131,7 @@ class Operator:
                     wait.result()
                 return stopper.is_set()
         except TimeoutError:
-            message = f"The operator's caches are not synced yet, after {limit:g} seconds. Try again."
+            message = f"The operator's caches are not synced yet, after {limit:g} s. Try again."
             raise kopf.AdmissionError(message, code=503) from None
         finally:
             for wait in waits:

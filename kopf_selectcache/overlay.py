@@ -14,12 +14,12 @@ from typing import Any
 import msgspec
 
 from .core.problems import Garbled
-from .core.record import Record
+from .core.record import Record, is_older
 from .core.resources import Resource
 from .core.store import Store
 from .core.wire import Reader
 from .matching import selects
-from .selector import Branches
+from .selector import AnyOf, Branches, Comparisons, Selector
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Own:
 
     def instead_of(self, held: Record | None) -> Record | None:
         """Return whichever is newer. Of two objects of one name, with two uids, the newer is the one that is there."""
-        return held if held is not None and not is_later(self.version, held.version) else self.record
+        return held if held is not None and not is_older(held.version, self.version) else self.record
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,9 @@ class View:
     """One kind as one handler sees it."""
 
     resource: Resource
-    filter: Branches
+    filter: Selector | AnyOf
     store: Store
+    comparisons: Comparisons
     body: Mapping[str, Any] | None = None
     """What the handler was called with, of whatever kind."""
     deleted: bool = False
@@ -71,6 +72,11 @@ class View:
         others = [record for record in records if record is not held]
         return others if found is None else [*others, found]
 
+    def newest(self, held: Record) -> Record | None:
+        """Return an object that came by the stream, or what the handler knows of it already, if that is newer."""
+        own = self._own(held.version)
+        return own.instead_of(held) if own is not None and own.key == held.key else held
+
     def _own(self, version: str) -> Own | None:
         """Return the own object, if it is of this kind, and newer than the stream's version."""
         if self.body is None:
@@ -86,7 +92,7 @@ def own_of(body: Mapping[str, Any], resource: Resource, declared: Branches, *, d
     if (body.get("apiVersion"), body.get("kind")) != (resource.api_version, resource.kind.kind):
         return None
     own = (body.get("metadata") or {}).get("resourceVersion")
-    if not isinstance(own, str) or not is_later(own, version):
+    if not isinstance(own, str) or not is_older(version, own):
         return None
     try:
         record = Reader(resource.api_version, resource.kind.kind).record(msgspec.json.encode(dict(body)))
@@ -94,8 +100,3 @@ def own_of(body: Mapping[str, Any], resource: Resource, declared: Branches, *, d
         return None   # Made by hand, in a test perhaps: without a name or uid it is no object.
     selected = not deleted and selects(declared, record, resource)
     return None if selected is None else Own(record.key, own, record if selected else None)
-
-
-def is_later(version: str, than: str) -> bool:
-    """Whether one resourceVersion is known to come after another: not so where they are no numbers."""
-    return version.isdecimal() and than.isdecimal() and int(version) > int(than)

@@ -57,6 +57,14 @@ async def _probe(*, settings: kopf.OperatorSettings, **_: Any) -> object:
     return operator.report() if operator is not None else None
 
 
+class _Hook(_kopf.ActivityHandler):
+    """A handler of ours. Kopf logs that it succeeded, also where a startup handler before it has failed, and all ends."""
+
+    def __str__(self) -> str:
+        what = " (the check of what is declared so far)" if self.activity is _kopf.Activity.STARTUP else ""
+        return f"{super().__str__()}{what}"
+
+
 def hook(
     activity: _kopf.Activity, *, make_runtime: Callable[..., Runtime] = make_runtime,
     registry: _kopf.OperatorRegistry | None = None,
@@ -67,7 +75,7 @@ def hook(
         _kopf.Activity.CLEANUP: _cleanup,
         _kopf.Activity.PROBE: _probe,
     }
-    return _kopf.ActivityHandler(
+    return _Hook(
         id=_kopf.HandlerId(f"selectcache.{activity.value}"), fn=functions[activity], activity=activity,
         param=None, errors=None, timeout=None, retries=None, backoff=None,
     )

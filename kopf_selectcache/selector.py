@@ -5,15 +5,16 @@ Kubernetes would refuse ends `kopf run` at once.
 """
 from __future__ import annotations
 
-import reprlib
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from functools import lru_cache
+from typing import Any, TypeAlias, cast
 
-from .core import fields as table
-from .core.fields import Kind
+from .calls import near, taught
+from .core.fields import Kind, find
 from .core.problems import BadField, TooManyBoxes
 from .core.regions import (
     THE_NAME,
@@ -29,12 +30,14 @@ from .core.regions import (
 )
 from .core.selectors import FieldTerm, LabelRequirement, plain
 from .core.values import Strings, is_dns_label, is_object_name
-from .errors import BadSelector, ConflictingSelectors, NotSelectable, UnknownKind
+from .errors import BadSelector, ConflictingSelectors, NotSelectable, UnknownKind, clipped, shown, shown_with_type
+from .keys import AnyKey, checked_key, key_of, likely, text_of
 from .texts import FieldSelector, LabelSelector
 from .verdict import Answer, Verdict, Witness
 
-AnyKind: TypeAlias = Kind | str | tuple[str, ...]
-"""A kind as users name it: `'pods'`, `'Pod'`, `'batch/v1/jobs'`, `('batch', 'v1', 'jobs')`, or the description of one."""
+AnyKind: TypeAlias = AnyKey | Kind
+"""A kind as users name it: `'pods'`, `'Pod'`, `'batch/v1/jobs'`, `('batch', 'v1', 'jobs')`, a `kopf.Resource`, or the
+description of one."""
 
 MAX_TEXT = 65_536
 """The longest selector text, in characters, that a Selector takes: a server refuses URLs far shorter than a megabyte."""
@@ -44,6 +47,8 @@ MAX_BRANCHES = 1_000
 """How many selectors an AnyOf takes, and how many requirements a Selector: so that a verdict never takes minutes."""
 
 _NOTHING: Mapping[str, str] = {}
+
+_ANY_OF = "Write AnyOf([Selector(...), ...]) or AnyOf(['app=web', ...])"
 
 
 class Branches(ABC):
@@ -63,6 +68,7 @@ class Branches(ABC):
         known = {**fields, "metadata.name": name, "metadata.namespace": namespace}
         return any(branch.failed(labels, known) is None for branch in self.branches)
 
+    @taught(BadSelector, "covers")
     def covers(self, request: Branches, *, kind: AnyKind | None = None) -> Verdict:
         """Say whether, as a filter, this holds every object that the request can select; and if not, show one.
 
@@ -71,21 +77,21 @@ class Branches(ABC):
         covered by everything. The answer is exact. It is UNKNOWN only where finding it would cut more than 10,000
         boxes (`core.regions.MAX_BOXES`), which takes a union of dozens of branches that overlap in many keys each.
         """
-        _want_branches(request)
-        kind = _kind(kind)
-        union = [branch.box(kind) for branch in self.branches]
+        known, request = _kind(kind), _request(request, "covers")
+        this = cast("Selector | AnyOf", self)
+        union = [branch.box(known) for branch in self.branches]
         answer = Answer.YES
         for asked in request.branches:
             try:
-                left = uncovered(asked.box(kind), union)
+                left = uncovered(asked.box(known), union)
             except TooManyBoxes:
                 answer = Answer.UNKNOWN   # Another branch of the request may still show a plain NO.
                 continue
             if left is not None:
                 mentioned = {term.label: None for branch in (*request.branches, *self.branches) for term in branch.terms}
-                witness = Witness.at(left, kind, mentioned)
-                return Verdict(Answer.NO, self, request, kind, replace(witness, fails=tuple(self._failures(witness))))
-        return Verdict(answer, self, request, kind)
+                witness = Witness.at(left, known, mentioned)
+                return Verdict(Answer.NO, this, request, known, replace(witness, fails=tuple(self._failures(witness))))
+        return Verdict(answer, this, request, known)
 
     def _failures(self, witness: Witness) -> Iterator[str]:
         known = {**witness.fields, "metadata.name": witness.name, "metadata.namespace": witness.namespace}
@@ -94,33 +100,31 @@ class Branches(ABC):
             assert failed is not None, f"{witness} is no witness: {branch} selects it"
             yield failed
 
+    @taught(BadSelector, "disjoint")
     def disjoint(self, request: Branches, *, kind: AnyKind | None = None) -> bool:
         """Whether no object at all can be selected by both this and the request."""
-        _want_branches(request)
-        kind = _kind(kind)
-        held, asked = ([branch.box(kind) for branch in each.branches] for each in (self, request))
+        known, request = _kind(kind), _request(request, "disjoint")
+        held, asked = ([branch.box(known) for branch in each.branches] for each in (self, request))
         return not any(overlap(box, other) is not None for box in held for other in asked)
 
     def contradiction(self, *, kind: AnyKind | None = None) -> str | None:
         """Say why no object can ever be selected, or None if there can be one."""
-        kind = _kind(kind)
-        reasons = [branch.contradiction_in(kind) for branch in self.branches]
+        known = _kind(kind)
+        reasons = [branch.contradiction_in(known) for branch in self.branches]
         return None if None in reasons else " and ".join(filter(None, reasons))
 
     def require_satisfiable(self, *, kind: AnyKind | None = None) -> None:
         """Raise ConflictingSelectors if one of the branches can never select anything: no filter is meant so."""
-        kind = _kind(kind)
+        known = _kind(kind)
         for branch in self.branches:
-            if reason := branch.contradiction_in(kind):
+            if reason := branch.contradiction_in(known):
                 raise ConflictingSelectors(
-                    f"{branch} can never select an object: {reason}",
-                    remedy="Remove one of the requirements, or declare alternatives as a list of selectors, which means OR",
-                )
+                    f"{clipped(branch, 500)} can never select an object: {reason}", remedy=_without_conflict(branch, known))
 
-    def narrowed_to(self, declared: Branches, *, kind: AnyKind | None = None) -> Branches | None:
+    def narrowed_to(self, declared: Branches, *, kind: AnyKind | None = None) -> Selector | AnyOf | None:
         """Cut this request down to what the filter covers: each branch to where it keeps most; None if nothing stays."""
-        kind = _kind(kind)
-        parts = [_narrow(branch, declared.branches, kind) for branch in self.branches]
+        known = _kind(kind)
+        parts = [_narrow(branch, declared.branches, known) for branch in self.branches]
         kept = list(dict.fromkeys(part for part in parts if part is not None))
         return AnyOf(kept) if len(kept) > 1 else kept[0] if kept else None
 
@@ -145,7 +149,10 @@ class Selector(Branches):
     field: FieldSelector | None
     names: tuple[str, ...] | None
     namespaces: tuple[str, ...] | None
+    _boxes: dict[Kind | None, Box] = dataclasses.field(init=False, compare=False)
+    """What `box` has worked out: filters are asked about with each read, and never change."""
 
+    @taught(BadSelector, "Selector")
     def __init__(
         self,
         label: str | Mapping[str, str | Collection[str]] | LabelSelector | None = None,
@@ -163,6 +170,7 @@ class Selector(Branches):
             if isinstance(given, Mapping) and not given:
                 raise BadSelector(f"{argument}={{}} selects by nothing", remedy=f"Leave {argument}= out to select all objects")
         # Frozen: its own constructor alone sets its attributes.
+        object.__setattr__(self, "_boxes", {})
         object.__setattr__(self, "label", _parsed("label", label, LabelSelector))
         object.__setattr__(self, "field", _parsed("field", field, FieldSelector))
         if len(self.requirements) + len(self.terms) > MAX_BRANCHES:
@@ -172,6 +180,10 @@ class Selector(Branches):
             )
         object.__setattr__(self, "names", _checked("names", names, _is_sendable_name, "a name of an object"))
         object.__setattr__(self, "namespaces", _checked("namespaces", namespaces, is_dns_label, "a name of a namespace: lower-case letters, digits and '-'"))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies are made anew: what has been worked out is not a part of it."""
+        return _made, (self.label, self.field, self.names, self.namespaces)
 
     @property
     def branches(self) -> tuple[Selector, ...]:
@@ -196,11 +208,16 @@ class Selector(Branches):
     def box(self, kind: Kind | None) -> Box:
         """Return this selector as a box of the core; raise NotSelectable if the kind lacks one of its fields."""
         try:
-            return box_of(labels=self.requirements, fields=self.terms, names=self.names, namespaces=self.namespaces, kind=kind)
+            if kind not in self._boxes:
+                self._boxes[kind] = box_of(
+                    labels=self.requirements, fields=self.terms, names=self.names, namespaces=self.namespaces, kind=kind)
+            return self._boxes[kind]
         except BadField as problem:
+            meant = near(problem.label, problem.selectable)
             raise NotSelectable(
-                f"{problem.kind} cannot be selected by the field {problem.label!r}: the server has no such field label",
-                remedy=f"Use one of: {', '.join(problem.selectable)}; or, when reading, post-filter with where=",
+                f"{problem.kind} cannot be selected by the field {clipped(problem.label, 300)!r}: the server has no such field label",
+                remedy=f"{f'Did you mean {meant}? ' if meant else ''}Use one of: {', '.join(problem.selectable)}; "
+                       "or, when reading, post-filter with where=",
                 field=problem.label, selectable=problem.selectable,
             ) from None
 
@@ -225,7 +242,7 @@ class Selector(Branches):
             texts.append(f"namespaces={list(self.namespaces)}")
         if dimension == THE_NAME and self.names is not None:
             texts.append(f"names={list(self.names)}")
-        return f"nothing can satisfy {' and '.join(texts)}"
+        return f"nothing can satisfy {clipped(' and '.join(texts), 1_000)}"
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
@@ -239,10 +256,11 @@ class AnyOf(Branches):
 
     branches: tuple[Selector, ...]
 
-    def __init__(self, selectors: Iterable[Selector]) -> None:
-        if isinstance(selectors, Branches):
-            raise BadSelector(f"AnyOf() takes a list, not {selectors!r}", remedy="Write AnyOf([Selector(...), ...])")
-        branches = tuple(selectors)
+    @taught(BadSelector, "AnyOf", instead=_ANY_OF)
+    def __init__(self, selectors: Iterable[Selector | str]) -> None:
+        if isinstance(selectors, (str, bytes, Mapping, Branches)) or not isinstance(selectors, Iterable):
+            raise BadSelector(f"AnyOf() takes a list, not {shown(selectors)}", remedy=_ANY_OF)
+        branches = tuple(Selector(each) if isinstance(each, str) else each for each in selectors)
         if not branches:
             raise BadSelector("AnyOf([]) selects nothing", remedy="Name at least one Selector; Selector() selects all objects")
         if len(branches) > MAX_BRANCHES:
@@ -252,7 +270,7 @@ class AnyOf(Branches):
             )
         for branch in branches:
             if not isinstance(branch, Selector):
-                raise BadSelector(f"AnyOf() takes selectors, not {branch!r}", remedy="Write AnyOf([Selector(...), ...])")
+                raise BadSelector(f"AnyOf() takes selectors, not {shown(branch)}", remedy=_ANY_OF)
         object.__setattr__(self, "branches", branches)
 
     def __str__(self) -> str:
@@ -260,6 +278,24 @@ class AnyOf(Branches):
 
     def __repr__(self) -> str:
         return f"AnyOf({list(self.branches)!r})"
+
+
+class Comparisons:
+    """What comparing the filter of one cache with requests came to. Reads are repeated: an operator has a few dozen of them."""
+
+    def __init__(self, *, remembered: int = 1024) -> None:
+        self.covers = lru_cache(remembered)(_covers)
+        self.excludes = lru_cache(remembered)(_excludes)
+
+
+def _covers(declared: Selector | AnyOf, request: Selector, kind: Kind | None) -> Verdict:
+    """Say whether the filter covers what is asked for."""
+    return declared.covers(request, kind=kind)
+
+
+def _excludes(declared: Selector | AnyOf, request: Selector, kind: Kind | None) -> bool:
+    """Whether nothing of what is asked for can be held, though there may be such objects."""
+    return declared.disjoint(request, kind=kind) and request.contradiction(kind=kind) is None
 
 
 def _parsed(argument: str, given: object, cls: type[LabelSelector | FieldSelector]) -> object:
@@ -270,7 +306,7 @@ def _parsed(argument: str, given: object, cls: type[LabelSelector | FieldSelecto
     if isinstance(given, Mapping):
         return cls.from_dict(given)
     raise BadSelector(
-        f"{argument}= is {reprlib.repr(given)}, of the type {type(given).__name__}", remedy=f"Give text, a dict, or a {cls.__name__}",
+        f"{argument}= is {shown_with_type(given)}", remedy=f"Give text, a dict, or a {cls.__name__}",
     )
 
 
@@ -278,7 +314,7 @@ def _checked(argument: str, given: Collection[str] | None, valid: Callable[[str]
     if given is None:
         return None
     if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Collection):
-        raise BadSelector(f"{argument}= is {reprlib.repr(given)}, not a list", remedy=f"Write {argument}=['...', ...]")
+        raise BadSelector(f"{argument}= is {shown(given)}, not a list", remedy=f"Write {argument}=['...', ...]")
     if not given:
         raise BadSelector(f"{argument}=[] is empty, and would select nothing", remedy=f"Leave {argument}= out to select all")
     if len(given) > MAX_COUNT:
@@ -289,7 +325,7 @@ def _checked(argument: str, given: Collection[str] | None, valid: Callable[[str]
     for value in given:
         if not isinstance(value, str) or not valid(value):
             raise BadSelector(
-                f"{argument}= has {reprlib.repr(value)}, which cannot be {what}", remedy="Correct or remove it")
+                f"{argument}= has {shown(value)}, which cannot be {what}", remedy="Correct or remove it")
     return tuple(sorted({plain(value) for value in given}))
 
 
@@ -298,21 +334,48 @@ def _is_sendable_name(text: str) -> bool:
     return is_object_name(text) and len(text) <= 253 and "*" not in text and text.isprintable() and not any("\ud800" <= char <= "\udfff" for char in text)
 
 
-def _want_branches(request: object) -> None:
-    if not isinstance(request, Branches):
-        raise TypeError(f"a request is a Selector or AnyOf, not {request!r}: write Selector(label=...)")
+def _made(
+    label: LabelSelector | None, field: FieldSelector | None, names: tuple[str, ...] | None, namespaces: tuple[str, ...] | None,
+) -> Selector:
+    return Selector(label, field=field, names=names, namespaces=namespaces)
+
+
+def _request(given: object, method: str) -> Selector | AnyOf:
+    if isinstance(given, (Selector, AnyOf)):
+        return given
+    raise BadSelector(
+        f"{method}() was given {shown(given)}, which is no selector",
+        remedy=f"Write {method}(Selector({shown(given) if isinstance(given, str) else '...'}))",
+    )
 
 
 def _kind(kind: AnyKind | None) -> Kind | None:
     if kind is None or isinstance(kind, Kind):
         return kind
-    found = table.find(kind)
+    key = key_of(kind)
+    found = find(key)
     if found is None:
+        checked_key(key)
+        meant = likely(key)
         raise UnknownKind(
-            f"{kind!r} is no kind that Kubernetes itself has",
-            remedy="For a custom resource, pass kopf_selectcache.core.fields.Kind.custom(definition, version)",
+            f"{text_of(key)!r} is no kind that Kubernetes itself has",
+            remedy=f"{f'Did you mean {meant!r}? ' if meant else ''}"
+                   "For a custom resource, pass kopf_selectcache.Kind.custom(definition, version)",
         )
     return found
+
+
+def _without_conflict(branch: Selector, kind: Kind | None) -> str:
+    """Say what to write instead of a filter that nothing satisfies: most often alternatives were meant."""
+    dimension = conflict(branch.box(kind))
+    asked = [each for each in branch.requirements if dimension == Dimension("label", each.key)]
+    values = sorted({value for each in asked for value in each.values})
+    if asked and all(each.operator in ("=", "==", "in") for each in asked):
+        alternatives = f"{asked[0].key} in ({','.join(values)})"
+        return f"If alternatives were meant, write one requirement: {clipped(alternatives, 300)!r}"
+    if dimension == THE_NAMESPACE and kind is not None and kind.namespaced is False:
+        return "Leave the namespaces out"
+    return "Correct or remove one of the requirements"
 
 
 def _narrow(request: Selector, declared: tuple[Selector, ...], kind: Kind | None) -> Selector | None:

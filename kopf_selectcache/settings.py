@@ -4,20 +4,22 @@ Errors are declaration errors, so that a mistake in a startup handler ends `kopf
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypeAlias
 
-from .core.fields import Key, find, parse_key
-from .errors import BadSelector, ConflictingSelectors, DeclarationError, UnknownKind
+from .calls import near
+from .core.fields import Key, find
+from .errors import BadSelector, ConflictingSelectors, DeclarationError, clipped, shown, shown_with_type
+from .keys import AnyKey, checked_key, key_of, text_of
 from .selector import AnyOf, Branches, Selector
 
 if TYPE_CHECKING:
     import kopf
 
-Declared: TypeAlias = str | Branches | Sequence[Selector]
-"""What a kind's filter can be written as: the text of a label selector, a Selector, or several, of which one must hold."""
+Declared: TypeAlias = str | Mapping[str, str | Collection[str]] | Branches | Sequence[Selector | str]
+"""What a kind's filter can be written as: a label selector as text or as a dict, a Selector, or a list of one."""
 
 _LONGEST = 24 * 60 * 60.0
 """Nobody waits for a day: a longer time is a mistake, such as milliseconds."""
@@ -37,26 +39,27 @@ class Selectors(MutableMapping[Key, Selector]):
         self._filters: dict[Key, Selector] = {}
         self._uses = 0
 
-    def __getitem__(self, key: Key) -> Selector:
-        return self._filters[self._declared_as(key)]
+    def __getitem__(self, key: AnyKey) -> Selector:
+        return self._filters[self._declared_as(key_of(key))]
 
-    def __setitem__(self, key: Key, value: Declared) -> None:
-        key = _checked_key(key)
+    def __setitem__(self, key: AnyKey, value: Declared) -> None:
+        key = checked_key(key)
         kind = find(key)
-        filter_ = _one_selector(key, value)
-        filter_.require_satisfiable(kind=kind)
+        with _named(key):
+            filter_ = _one_selector(key, value)
+            filter_.require_satisfiable(kind=kind)
         for other in self._filters:
             if other != key and kind is not None and find(other) is kind:
                 raise ConflictingSelectors(
-                    f"{_shown(key)} and {_shown(other)} are both {kind.plural}, which are declared already",
+                    f"{text_of(key)} and {text_of(other)} are both {kind.plural}, which are declared already",
                     remedy="Declare each kind once",
                 )
         if self._uses and self._filters.get(key) != filter_:
             raise _too_late(key)
         self._filters[key] = filter_
 
-    def __delitem__(self, key: Key) -> None:
-        key = self._declared_as(key)
+    def __delitem__(self, key: AnyKey) -> None:
+        key = self._declared_as(key_of(key))
         if self._uses:
             raise _too_late(key)
         del self._filters[key]
@@ -67,8 +70,46 @@ class Selectors(MutableMapping[Key, Selector]):
     def __len__(self) -> int:
         return len(self._filters)
 
+    def __ior__(self, other: Mapping[Key, Declared]) -> Self:
+        """Declare all of these: `settings.selectcache.selectors |= {'v1/pods': 'app=web', 'nodes': ''}`."""
+        self.update(other)
+        return self
+
+    def update(self, other: Any = (), /, **named: Any) -> None:
+        """Declare all of these, each as if it were assigned."""
+        try:
+            given = dict(other, **named)
+        except (TypeError, ValueError):
+            raise DeclarationError(
+                f"settings.selectcache.selectors.update() was given {shown(other)}, which is no dict",
+                remedy="Write update({'v1/pods': 'app=web', ...})",
+            ) from None
+        for key, value in given.items():
+            self[key] = value
+
+    def setdefault(self, key: AnyKey, default: Declared | None = None) -> Selector:
+        """Declare the kind, unless it is declared already; return its filter."""
+        if key not in self:
+            self[key] = default   # type: ignore[assignment]  # None is refused as any other value is.
+        return self[key]
+
     def __repr__(self) -> str:
         return f"<selectors {self._filters!r}>"
+
+    if not TYPE_CHECKING:   # Checkers know better what is not there.
+        def __setattr__(self, name: str, value: object) -> None:
+            if name not in ("_filters", "_uses"):
+                raise DeclarationError(
+                    f"settings.selectcache.selectors.{name} is assigned, and filters are items",
+                    remedy=f"Write settings.selectcache.selectors[{name!r}] = {shown(value)}",
+                )
+            super().__setattr__(name, value)
+
+        def __or__(self, _: object) -> NoReturn:
+            raise DeclarationError(
+                "settings.selectcache.selectors | ... makes another mapping, and nobody would look at it",
+                remedy="Write settings.selectcache.selectors |= {'v1/pods': 'app=web', ...}",
+            )
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
@@ -93,7 +134,7 @@ class SelectCacheSettings:
     >>> settings = SelectCacheSettings()
     >>> settings.selectors['pods'] = 'app in web'
     Traceback (most recent call last):
-    kopf_selectcache.errors.BadSelector: label selector 'app in web', column 8: ...
+    kopf_selectcache.errors.BadSelector: the filter of pods: label selector 'app in web', column 8: ...
     """
 
     selectors: Selectors = field(default_factory=Selectors)
@@ -152,26 +193,27 @@ class SelectCacheSettings:
     leaves.
     """
 
-    def __setattr__(self, name: str, value: object) -> None:
-        check = _CHECKS.get(name)
-        if check is None:
-            raise DeclarationError(
-                f"settings.selectcache has no option {name!r}",
-                remedy=f"Use one of: {', '.join(sorted(_CHECKS))}",
-            )
-        if complaint := check(value):
-            raise DeclarationError(f"settings.selectcache.{name} is {value!r}, {complaint[0]}", remedy=complaint[1])
-        # The constructor assigns everything once: only what differs from the default was meant.
-        if name in vars(self) or value != next(option.default for option in fields(self) if option.name == name):
-            vars(self).setdefault("_assigned", set()).add(name)
-        super().__setattr__(name, value)
+    if not TYPE_CHECKING:   # As above.
+        def __setattr__(self, name: str, value: object) -> None:
+            check = _CHECKS.get(name)
+            if check is None:
+                raise _no_option(name)
+            if complaint := check(value):
+                raise DeclarationError(f"settings.selectcache.{name} is {shown(value)}, {complaint[0]}", remedy=complaint[1])
+            # The constructor assigns everything once: only what differs from the default was meant.
+            if name in vars(self) or value != next(option.default for option in fields(self) if option.name == name):
+                vars(self).setdefault("_assigned", set()).add(name)
+            super().__setattr__(name, value)
 
-    def __getattr__(self, name: str) -> Any:
-        """Only what is not there is asked for here: a misspelt option must end the operator as one assigned does."""
-        if name.startswith("_"):
-            raise AttributeError(name)
-        raise DeclarationError(
-            f"settings.selectcache has no option {name!r}", remedy=f"Use one of: {', '.join(sorted(_CHECKS))}")
+        def __getattr__(self, name: str) -> NoReturn:
+            """Only what is not there is asked for here: a misspelt option must end the operator as one assigned does."""
+            raise AttributeError(name) if name.startswith("_") else _no_option(name)
+
+        def __setitem__(self, key: object, _: object) -> NoReturn:
+            raise DeclarationError(
+                "settings.selectcache is assigned an item, and has none",
+                remedy=f"Write settings.selectcache.selectors[{shown(key)}] = ...",
+            )
 
     def with_defaults(self, **defaults: Any) -> SelectCacheSettings:
         """Return the same declarations, with these values for what was not assigned; None leaves the default."""
@@ -190,12 +232,21 @@ def settings_of(settings: kopf.OperatorSettings) -> SelectCacheSettings:
     found = getattr(settings, "selectcache", None)
     if not isinstance(found, SelectCacheSettings):
         raise DeclarationError(
-            f"settings.selectcache is {found!r}", remedy="Leave it as it is, and assign its attributes, such as its selectors",
+            f"settings.selectcache is {shown(found)}", remedy="Leave it as it is, and assign its attributes, such as its selectors",
         )
     return found
 
 
 # ---- Checks of options: what is wrong, and what to do.
+
+
+def _no_option(name: str) -> DeclarationError:
+    meant = near(name, _CHECKS)
+    return DeclarationError(
+        f"settings.selectcache has no option {clipped(name, 100)!r}",
+        remedy=f"{f'Did you mean {meant}? ' if meant else ''}Use one of: {', '.join(sorted(_CHECKS))}",
+    )
+
 
 _Complaint: TypeAlias = tuple[str, str] | None
 
@@ -225,7 +276,7 @@ def _one_of(*choices: object) -> Callable[[object], _Complaint]:
 
 def _selectors(value: object) -> _Complaint:
     if not isinstance(value, Selectors):
-        return "and cannot be replaced", "Assign its items: settings.selectcache.selectors['v1/pods'] = 'app=web'"
+        return "and cannot be replaced", "Assign its items, selectors['v1/pods'] = 'app=web', or several: selectors |= {...}"
     return None
 
 
@@ -246,47 +297,42 @@ _CHECKS: Mapping[str, Callable[[object], _Complaint]] = {
 # ---- Checks of declarations.
 
 
-def _shown(key: object) -> str:
-    return key if isinstance(key, str) else "/".join(map(str, key)) if isinstance(key, tuple) else repr(key)
+_ARGUMENTS = frozenset({"label", "field", "names", "namespaces"})
+"""What a Selector takes: a dict with such keys was meant to be one, and is no label selector."""
 
 
-def _checked_key(key: object) -> Key:
-    """Return the key if it can name a kind; whether there is such a kind is for the cluster to say."""
-    parts = (key,) if isinstance(key, str) else key
-    example = "Name one kind: 'v1/pods', 'pods', 'batch/v1/jobs', ('batch', 'v1', 'jobs')"
-    if not isinstance(parts, tuple) or not 1 <= len(parts) <= 3 or not all(isinstance(part, str) for part in parts):
-        everything = " (there is no wildcard: caching everything is what this library is here to end)"
-        is_marker = any("EVERYTHING" in repr(part) for part in (parts if isinstance(parts, tuple) else (parts,)))
-        raise UnknownKind(f"the key {key!r} names no kind{everything if is_marker else ''}", remedy=example)
-    text = "/".join(parts)
-    if "*" in text:
-        raise UnknownKind(f"the key {text!r} is a wildcard, and caching everything is what this library is here to end",
-                          remedy=example)
-    _, version, name = parse_key(key)   # type: ignore[arg-type]  # Checked above.
-    if not name or version == "" or "." in name or "/" in name or not set(text) <= _PLAIN:
-        raise UnknownKind(f"the key {text!r} names no kind", remedy=example)
-    if name.startswith("v") and name[1:2].isdecimal():
-        raise UnknownKind(f"the key {text!r} ends in a version, {name}, where a kind should be", remedy=example)
-    return key   # type: ignore[return-value]  # Checked above.
-
-
-_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-/")
+@contextmanager
+def _named(key: Key) -> Iterator[None]:
+    """Make errors name the kind: selectors do not know what they are for."""
+    try:
+        yield
+    except DeclarationError as error:
+        if text_of(key) not in error.what:
+            error.what = clipped(f"the filter of {text_of(key)}: {error.what}")
+            error.args = (error.what,)
+        raise
 
 
 def _one_selector(key: Key, value: object) -> Selector:
     """Return the one selector that this is; several are to come with the watch that keeps several."""
-    if isinstance(value, str):
+    if isinstance(value, Mapping) and (meant := _ARGUMENTS & value.keys()):
+        arguments = ", ".join(f"{each}=..." for each in sorted(meant))
+        raise BadSelector(
+            f"the filter of {text_of(key)} is {shown(value)}, and a dict is a label selector",
+            remedy=f"Write Selector({arguments}); or, if those are the keys of labels, Selector(label={{...}})",
+        )
+    if isinstance(value, (str, Mapping)):
         return Selector(value)
     if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray)):
         value = AnyOf(value)
-    if not isinstance(value, Branches):
+    if not isinstance(value, (Selector, AnyOf)):
         raise BadSelector(
-            f"the filter of {_shown(key)} is {value!r}, a {type(value).__name__}",
+            f"the filter of {text_of(key)} is {shown_with_type(value)}",
             remedy="Assign the text of a label selector such as 'app=web', or a Selector",
         )
     if len(value.branches) > 1:
         raise DeclarationError(
-            f"the filter of {_shown(key)} has {len(value.branches)} alternatives, which is not supported yet",
+            f"the filter of {text_of(key)} has {len(value.branches)} alternatives, which is not supported yet",
             remedy="Assign one Selector; alternatives for one label are one requirement: 'app in (web,db)'",
         )
     selector, = value.branches
@@ -295,12 +341,12 @@ def _one_selector(key: Key, value: object) -> Selector:
         (selector.names, "names", "Assign one of them, or select by a label that they share"),
     ):
         if listed is not None and len(listed) > 1:
-            raise DeclarationError(f"the filter of {_shown(key)} has {len(listed)} {what}, which is not supported yet", remedy=remedy)
+            raise DeclarationError(f"the filter of {text_of(key)} has {len(listed)} {what}, which is not supported yet", remedy=remedy)
     return selector
 
 
 def _too_late(key: Key) -> DeclarationError:
     return DeclarationError(
-        f"the filter of {_shown(key)} is changed after the operator has started",
+        f"the filter of {text_of(key)} is changed after the operator has started",
         remedy="Declare filters in a startup handler (@kopf.on.startup)",
     )

@@ -1,8 +1,8 @@
 """Selector text as users write it, parsed: LabelSelector and FieldSelector. Knows nothing of kinds, names or namespaces."""
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -15,33 +15,100 @@ from .core.selectors import (
     parse_fields,
     parse_labels,
 )
-from .errors import BadSelector
+from .core.values import parse_int
+from .errors import BadSelector, clipped, shown
 
 _Parsed = TypeVar("_Parsed")
 
 
-def _told(sort: str, example: str, parse: Callable[[], _Parsed]) -> _Parsed:
+_SLIPS = (
+    ("&&", ","), ("&", ","), (";", ","), (" and ", ","), (" AND ", ","), (" not in ", " notin "), (" NOT IN ", " notin "),
+    (" IN ", " in "), ("[", "("), ("]", ")"), ('"', ""), ("'", ""), ("===", "="), (": ", "="), (":", "="),
+)
+"""What other languages write, and what it is here. None of it but the words can stand in a label selector at all."""
+
+_LONGEST_MENDED = 1_000
+"""Nobody compares longer texts by eye."""
+
+
+def _parsed(sort: str, text: str, example: str, parse: Callable[[str], _Parsed]) -> _Parsed:
     """Run a parser of the core, and tell users of what it refuses in the words of a declaration error."""
     try:
-        return parse()
+        return parse(text)
     except BadText as problem:
         start, end = max(problem.column - 31, 0), problem.column + 30
         excerpt = f"{'…' if start else ''}{problem.text[start:end]}{'…' if end < len(problem.text) else ''}"
+        mended = _mended(text, problem, parse)
         raise BadSelector(
-            f"{sort} selector {excerpt!r}, column {problem.column}: {problem.reason}",
-            remedy=f"Write it like {example}", text=problem.text, column=problem.column,
+            f"{sort} selector {excerpt!r}, column {problem.column}: {clipped(problem.reason, 300)}",
+            remedy=f"Write it like {example}" if mended is None else f"Write {mended!r}", text=problem.text, column=problem.column,
+        ) from None
+
+
+def _mended(text: str, problem: BadText, parse: Callable[[str], object]) -> str | None:
+    """Return what was probably meant, if that is a selector."""
+    if len(text) > _LONGEST_MENDED:
+        return None
+    mended = text
+    for slip, right in _SLIPS:
+        mended = mended.replace(slip, right)
+    mended = ",".join(filter(None, map(str.strip, mended.split(","))))
+    for tried in (_bounded(mended), _listed(text, problem), mended):
+        with suppress(BadText):
+            if tried is not None and tried != text and parse(tried):
+                return tried
+    return None
+
+
+def _bounded(text: str) -> str | None:
+    """Write `x>=5` as `x>4`, wherever it is: Kubernetes has no `>=`."""
+    if ">=" not in text and "<=" not in text:
+        return None
+    parts = []
+    for part in text.split(","):
+        for operator, by in ((">=", -1), ("<=", 1)):
+            key, found, number = part.partition(operator)
+            if found and (limit := parse_int(number.strip())) is not None:
+                part = f"{key.strip()}{operator[0]}{limit + by}"   # noqa: PLW2901  # Both may not be in one part.
+        parts.append(part)
+    return ",".join(parts)
+
+
+def _listed(text: str, problem: BadText) -> str | None:
+    """Put the parentheses around the one word of `app in web`, and `in` before those of `app=(web,db)`."""
+    at = problem.column - 1
+    if "expected '('" in problem.reason:
+        word = text[at:].partition(",")[0].strip()
+        return f"{text[:at]}({word}){text[at:].removeprefix(word)}" if word else None
+    before = text[:at].rstrip()
+    if text[at:at + 1] == "(" and before.endswith("="):
+        negated = before.endswith("!=")
+        return f"{before.rstrip('=!').rstrip()} {'notin' if negated else 'in'} {text[at:]}"
+    return None
+
+
+def _from_dict(sort: str, given: object, example: str, make: Callable[[], _Parsed]) -> _Parsed:
+    """Make requirements of a dict; what is wrong with it names the key."""
+    if not isinstance(given, Mapping):
+        raise BadSelector(f"{sort} selector {shown(given)} is no dict", remedy=f"Write it like {example}")
+    try:
+        return make()
+    except BadText as problem:
+        raise BadSelector(
+            f"{sort} selector: {clipped(problem.reason, 500)}", remedy=f"Write it like {example}",
+            text=problem.text, column=problem.column,
         ) from None
 
 
 def _want_text(name: str, given: object) -> None:
     if not isinstance(given, str):
         raise BadSelector(
-            f"{name}.parse() was given {reprlib.repr(given)}, no text", remedy=f"Write {name}.from_dict(...) for a dict")
+            f"{name}.parse() was given {shown(given)}, no text", remedy=f"Write {name}.from_dict(...) for a dict")
 
 
 def _refuse_text(name: str, given: object) -> None:
     if not isinstance(given, tuple):
-        raise BadSelector(f"{name}() was given {reprlib.repr(given)}", remedy=f"Write {name}.parse('...')")
+        raise BadSelector(f"{name}() was given {shown(given)}", remedy=f"Write {name}.parse('...')")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -64,12 +131,12 @@ class LabelSelector:
     def parse(cls, text: str) -> LabelSelector:
         """Read the text as Kubernetes does, or raise BadSelector. The empty text selects everything."""
         _want_text("LabelSelector", text)
-        return cls(_told("label", "'app=web,tier in (gold,silver),!legacy'", lambda: parse_labels(text)))
+        return cls(_parsed("label", text, "'app=web,tier in (gold,silver),!legacy'", parse_labels))
 
     @classmethod
     def from_dict(cls, labels: Mapping[str, str | Collection[str]]) -> LabelSelector:
         """Require each label of a dict: the value if it is a string, one of them if it is a list."""
-        return cls(_told("label", "{'app': 'web', 'tier': ['gold', 'silver']}", lambda: labels_from_dict(labels)))
+        return cls(_from_dict("label", labels, "{'app': 'web', 'tier': ['gold', 'silver']}", lambda: labels_from_dict(labels)))
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         return all(requirement.matches(labels) for requirement in self.requirements)
@@ -107,12 +174,12 @@ class FieldSelector:
     def parse(cls, text: str) -> FieldSelector:
         """Read the text as Kubernetes does, or raise BadSelector. The empty text selects everything."""
         _want_text("FieldSelector", text)
-        return cls(_told("field", "'metadata.name=web-1,status.phase!=Failed'", lambda: parse_fields(text)))
+        return cls(_parsed("field", text, "'metadata.name=web-1,status.phase!=Failed'", parse_fields))
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, str | bool | int]) -> FieldSelector:
         """Require each field of a dict to have the value; whatever is in a value stays in it."""
-        return cls(_told("field", "{'spec.nodeName': 'node01'}", lambda: fields_from_dict(fields)))
+        return cls(_from_dict("field", fields, "{'spec.nodeName': 'node01'}", lambda: fields_from_dict(fields)))
 
     def matches(self, fields: Mapping[str, str]) -> bool:
         """Whether an object with these values of field labels is selected; a field that is not there is empty."""

@@ -4,7 +4,7 @@ Only words are made here; the answer itself is worked out in `core.regions`.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -12,9 +12,13 @@ from typing import TYPE_CHECKING
 
 from .core.fields import Kind
 from .core.regions import MAX_BOXES, THE_NAME, THE_NAMESPACE, Point, field_dimension
+from .errors import clipped
 
 if TYPE_CHECKING:
-    from .selector import Branches
+    from .selector import AnyOf, Selector
+
+_MOST_SHOWN = 1_000
+"""How many characters of a selector a sentence has: filters of a thousand branches are shown by their start and end."""
 
 
 class Answer(Enum):
@@ -28,6 +32,30 @@ class Answer(Enum):
     """To find out would cost more than the bound allows. Whoever asks must take it for a NO."""
 
 
+class _Frozen(Mapping[str, str]):
+    """A dict that nobody can change, so that it can be a part of what is hashed."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items: Mapping[str, str]) -> None:
+        self._items = dict(items)
+
+    def __getitem__(self, key: str) -> str:
+        return self._items[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._items.items()))
+
+    def __repr__(self) -> str:
+        return repr(self._items)
+
+
 @dataclass(frozen=True, slots=True)
 class Witness:
     """An object that the request selects and the filter does not hold. It has no other labels; other fields do not matter."""
@@ -39,6 +67,10 @@ class Witness:
     fields: Mapping[str, str]
     fails: tuple[str, ...] = ()
     """For each branch of the filter, a requirement that this object fails, such as `app=web`."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "labels", _Frozen(self.labels))
+        object.__setattr__(self, "fields", _Frozen(self.fields))
 
     @classmethod
     def at(cls, point: Point, kind: Kind | None, field_labels: Iterable[str]) -> Witness:
@@ -61,7 +93,7 @@ class Witness:
         path = f"{self.namespace}/{self.name}" if self.namespace else self.name
         labels = ",".join(f"{key}={value}" for key, value in self.labels.items())
         fields = ",".join(f"{label}={value}" for label, value in self.fields.items())
-        return f"{path} ({labels or 'no labels'}{'; ' if fields else ''}{fields})"
+        return clipped(f"{path} ({labels or 'no labels'}{'; ' if fields else ''}{fields})", _MOST_SHOWN)
 
 
 @dataclass(frozen=True)
@@ -75,8 +107,8 @@ class Verdict:
     """
 
     answer: Answer
-    filter: Branches
-    request: Branches
+    filter: Selector | AnyOf
+    request: Selector | AnyOf
     kind: Kind | None = None
     witness: Witness | None = None
     """For NO, the object that shows it."""
@@ -85,28 +117,22 @@ class Verdict:
         return self.answer is Answer.YES
 
     @cached_property
-    def narrowest(self) -> Branches | None:
+    def narrowest(self) -> Selector | AnyOf | None:
         """The request cut down to what the filter covers, keeping as much as one branch can; None if nothing is left."""
         return self.request.narrowed_to(self.filter, kind=self.kind)
 
     def __str__(self) -> str:
+        request, declared = clipped(self.request, _MOST_SHOWN), clipped(self.filter, _MOST_SHOWN)
         if self.answer is Answer.YES:
             if why := self.request.contradiction(kind=self.kind):
-                return f"{_clipped(self.request)} is covered by anything: {why}."
-            return f"{_clipped(self.request)} is covered by {_clipped(self.filter)}."
-        request, declared = _clipped(self.request), _clipped(self.filter)
+                return f"{request} is covered by anything: {why}."
+            return f"{request} is covered by {declared}."
         if self.answer is Answer.UNKNOWN:
             reason = f"whether {request} is covered by {declared} is undecided after {MAX_BOXES:,} boxes"
         else:
             assert self.witness is not None, "a NO has a witness"
-            fails = _clipped(" and ".join(dict.fromkeys(self.witness.fails)))
+            fails = clipped(" and ".join(dict.fromkeys(self.witness.fails)), _MOST_SHOWN)
             reason = f"{request} is not covered by {declared}: {self.witness} would fail {fails}"
         if self.narrowest is None:
             return f"{reason}; so would all that is asked for, and only another filter helps."
-        return f"{reason}; {_clipped(self.narrowest)} would be covered."
-
-
-def _clipped(told: object, most: int = 2_000) -> str:
-    """Keep a sentence readable: filters of a thousand branches are shown by their start."""
-    text = str(told)
-    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
+        return f"{reason}; {clipped(self.narrowest, _MOST_SHOWN)} would be covered."

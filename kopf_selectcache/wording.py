@@ -3,7 +3,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .core.fields import Key
 from .core.regions import MAX_BOXES, field_dimension
 from .core.resources import Resource
 from .core.wire import Refusal
@@ -17,10 +16,14 @@ from .errors import (
     ReadError,
     Reason,
     Rejected,
+    Stale,
     Stalled,
     StateError,
+    clipped,
+    shown_with_type,
 )
-from .selector import Branches, Selector
+from .keys import AnyKey, key_of
+from .selector import AnyOf, Selector
 from .verdict import Answer, Verdict
 
 
@@ -28,10 +31,12 @@ class One(NamedTuple):
     """A read of one object."""
 
     verb: str
-    kind: Key
+    kind: AnyKey
     resource: Resource
     name: str
     namespace: str | None
+    sync: bool = False
+    """Whether a sync handler reads."""
 
     @property
     def where(self) -> str:
@@ -50,16 +55,22 @@ class One(NamedTuple):
         """Write the read as Python, with another verb perhaps."""
         verb = verb or self.verb
         namespace = [repr(self.namespace)] if self.namespace is not None else []
-        return f"{_awaited(verb)}({', '.join([repr(self.kind), repr(self.name), *namespace, *more])})"
+        return f"{_method(verb, self.sync)}({', '.join([repr(key_of(self.kind)), repr(self.name), *namespace, *more])})"
+
+    def bare(self) -> str:
+        """Write the read without its arguments, one of which may be anything."""
+        return f"{_method(self.verb, self.sync)}({key_of(self.kind)!r}, ...)"
 
 
 class Many(NamedTuple):
     """A read of several objects."""
 
     verb: str
-    kind: Key
+    kind: AnyKey
     resource: Resource
     request: Selector
+    sync: bool = False
+    """Whether a sync handler reads."""
 
     @property
     def where(self) -> str:
@@ -73,30 +84,36 @@ class Many(NamedTuple):
         """Write the read as Python, with another verb or request perhaps."""
         verb, request = verb or self.verb, request or self.request
         if verb == "owned":
-            return f"cache.owned(owner, {self.kind!r})"
-        parts = [repr(self.kind)]
+            return f"cache.owned(owner, {key_of(self.kind)!r})"
+        parts = [repr(key_of(self.kind)), *(["predicate"] if verb == "wait_for" else [])]
         parts += [f"{each}={str(value)!r}" for each in ("label", "field") if (value := getattr(request, each)) is not None]
         parts += [f"names={list(request.names)}"] if request.names is not None else []
         if request.namespaces is not None:
             parts.append(f"namespace={_one_or_list(request.namespaces)!r}")
-        return f"{_awaited(verb)}({', '.join(parts)})"
+        return f"{_method(verb, self.sync)}({', '.join(parts)})"
+
+    def bare(self) -> str:
+        """Write the read without its arguments, one of which may be anything."""
+        return f"{_method(self.verb, self.sync)}({key_of(self.kind)!r}, ...)"
 
 
 def _one_or_list(values: tuple[str, ...]) -> str | list[str]:
     return values[0] if len(values) == 1 else list(values)
 
 
-def _awaited(verb: str) -> str:
-    return f"await cache.{verb}" if verb.startswith("fetch") else f"cache.{verb}"
+def _method(verb: str, sync: bool) -> str:   # noqa: FBT001  # One of two ways to write the same.
+    if not verb.startswith(("fetch", "wait")):
+        return f"cache.{verb}"
+    return f"cache.blocking.{verb}" if sync else f"await cache.{verb}"
 
 
 # ---- Verdicts.
 
 
-def absent(one: One, declared: Branches, version: str) -> NotFound:
+def absent(one: One, declared: Selector | AnyOf, version: str) -> NotFound:
     """Say that an object is proved absent."""
     return NotFound(
-        f"{one} is absent as of version {version} (the filter, {declared}, would hold it)",
+        f"{one} is absent as of version {version} (the filter, {_brief(declared)}, would hold it)",
         remedy=f"If it may be absent: {one.call(None, 'default=None')}", version=version,
     )
 
@@ -106,14 +123,14 @@ def not_held(one: One, verdict: Verdict) -> OutsideFilter:
     ask = f"To ask the server: {one.call('fetch')}"
     if verdict.answer is Answer.UNKNOWN:
         return OutsideFilter(
-            f"{one} is not held, and whether the filter, {verdict.filter}, would hold it "
+            f"{one} is not held, and whether the filter, {_brief(verdict.filter)}, would hold it "
             f"is undecided after {MAX_BOXES:,} boxes",
             remedy=ask, reason=Reason.UNDECIDED,
         )
     without = _without(verdict)
     if not without:
         return OutsideFilter(
-            f"{one} can never be held: the filter is {verdict.filter}",
+            f"{one} can never be held: the filter is {_brief(verdict.filter)}",
             remedy=ask, reason=Reason.EXCLUDED, witness=verdict.witness,
         )
     return OutsideFilter(
@@ -129,7 +146,12 @@ def _without(verdict: Verdict) -> str:
             plain = all(each.operator in ("=", "==", "in", "exists") for each in branch.requirements)
             word = "without" if plain and all(term.equal for term in terms) else "not matching"
             texts.append(f"{word} {','.join(map(str, (*branch.requirements, *terms)))}")
-    return " and ".join(dict.fromkeys(texts))
+    return _brief(" and ".join(dict.fromkeys(texts)))
+
+
+def _brief(told: object) -> str:
+    """Shorten a filter: the rest of the message must be seen, too."""
+    return clipped(told, 500)
 
 
 def outside(many: Many, verdict: Verdict) -> OutsideFilter:
@@ -137,7 +159,7 @@ def outside(many: Many, verdict: Verdict) -> OutsideFilter:
     narrowest = verdict.narrowest
     if narrowest is None:
         return OutsideFilter(
-            f"{many.call()} asks for what can never be held: the filter is {verdict.filter}",
+            f"{_brief(many.call())} asks for what can never be held: the filter is {_brief(verdict.filter)}",
             remedy=f"To ask the server: {many.call('fetch_list')}", reason=Reason.EXCLUDED, witness=verdict.witness,
         )
     assert isinstance(narrowest, Selector), "a request of one branch is narrowed to one"
@@ -148,12 +170,12 @@ def outside(many: Many, verdict: Verdict) -> OutsideFilter:
     )
     if verdict.witness is None:
         return OutsideFilter(
-            f"whether the filter, {verdict.filter}, holds all of {many.call()} is undecided after {MAX_BOXES:,} boxes",
+            f"whether the filter, {_brief(verdict.filter)}, holds all of {_brief(many.call())} is undecided after {MAX_BOXES:,} boxes",
             remedy=remedy, reason=Reason.UNDECIDED,
         )
-    fails = " and ".join(dict.fromkeys(verdict.witness.fails))
+    fails = _brief(" and ".join(dict.fromkeys(verdict.witness.fails)))
     return OutsideFilter(
-        f"{many.call()} asks for more than the filter, {verdict.filter}, holds: {verdict.witness} would fail {fails}",
+        f"{_brief(many.call())} asks for more than the filter, {_brief(verdict.filter)}, holds: {_brief(verdict.witness)} would fail {fails}",
         remedy=remedy, reason=Reason.OVERLAPS, witness=verdict.witness,
     )
 
@@ -179,6 +201,29 @@ def nowhere(asked: One | Many, instead: One | Many) -> ReadError:
         f"{asked.resource} are cluster-scoped, and {asked.call()} names a namespace", remedy=f"Leave it out: {instead.call()}")
 
 
+def mistyped(call: str, argument: str, given: object, wanted: str) -> ReadError:
+    """Say that an argument is of a type that makes no sense."""
+    return ReadError(f"{call}: {argument} is {shown_with_type(given)}", remedy=f"Give {wanted}")
+
+
+def not_awaited(method: str, call: str, *, sync: bool) -> ReadError:
+    """Say that a read which waits was called where its event loop is not."""
+    where = "without an event loop, as sync handlers are" if sync else "on another event loop than the operator's"
+    return ReadError(f"cache.{method}() was called {where}", remedy=f"In a sync handler or a thread, write: {call}")
+
+
+def in_vain(many: Many, declared: Selector | AnyOf, predicate: object, timeout: float | None, seen: int) -> str:
+    """Say what was waited for, for how long, and how much of it there was to look at."""
+    name = getattr(predicate, "__qualname__", type(predicate).__qualname__).rpartition(".")[2]
+    looked = f"{seen} {'was' if seen == 1 else 'were'} looked at" if seen else "none was there to be looked at"
+    within = "" if timeout is None else f" within {timeout:g} s"
+    return (
+        f"{_brief(many.call())}: of the objects that match, {looked}, and none satisfied {name}{within}. "
+        f"The filter is {_brief(declared)}, and what it does not hold is never looked at. "
+        "Wait longer, or raise kopf.TemporaryError to look again later"
+    )
+
+
 def not_kept(many: Many) -> NotKept:
     """Say that a path is asked for that was dropped."""
     return NotKept(
@@ -187,20 +232,33 @@ def not_kept(many: Many) -> NotKept:
     )
 
 
-def unmatchable(many: Many, field: str) -> ReadError:
+class Unmatchable(ReadError):
+    """The server alone knows which objects are meant: a mistake in most reads, a reason to ask it in `fetch_list`."""
+
+
+def unmatchable(many: Many, field: str) -> Unmatchable:
     """Say that a field cannot be looked at here: an aggregated server does not tell what its field labels stand for."""
-    return ReadError(
+    return Unmatchable(
         f"{many.call()} selects by {field}, and only the server knows which value of {many.resource} that is",
         remedy=f"To ask the server: {many.call('fetch_list')}; or look at a path of the objects: where={{{field!r}: ...}}",
     )
 
 
-def unsynced(key: str, trouble: str, remedy: str, *, after: float | None = None) -> NotSynced:
+def unsynced(key: str, trouble: str, remedy: str, *, after: float | None = None, sync: bool = False) -> NotSynced:
     """Say that there was no complete list yet, and why, if that is known."""
     why = trouble or "the first complete list has not come yet"
     waited = "" if after is None else f" after {after:g} s"
     return NotSynced(
-        f"The cache of {key} is not synced{waited}: {why}", remedy=remedy or "Wait for it: await cache.wait_synced()")
+        f"The cache of {key} is not synced{waited}: {why}", remedy=remedy or f"Wait for it: {_method('wait_synced', sync)}()")
+
+
+def stale(kind: object, age: float | None, max_age: float) -> Stale:
+    """Say that what is held was confirmed too long ago."""
+    ago = "never confirmed" if age is None else f"last confirmed {age:.0f} s ago"
+    return Stale(
+        f"what is held of {kind} was {ago}, and {max_age:g} s are allowed",
+        remedy="Allow some more than a minute, which is how often servers confirm; or ask the server: cache.fetch, cache.fetch_list",
+    )
 
 
 # ---- What the server says.
@@ -212,9 +270,10 @@ def gone(one: One) -> NotFound:
         f"{one} is absent: the server has none", remedy=f"If it may be absent: {one.call(None, 'default=None')}", version="")
 
 
-def not_served(name: str) -> Missing:
+def not_served(name: str, meant: str | None = None) -> Missing:
     """Say that the cluster does not know the kind."""
-    return Missing(f"The cluster serves no {name}", remedy="Install its definition, or correct the key")
+    ask = f"Did you mean {meant!r}? If not, install its definition" if meant is not None else "Install its definition, or correct the key"
+    return Missing(f"The cluster serves no {name}", remedy=ask)
 
 
 def refused(asked: One | Many, verb: str, refusal: Refusal) -> StateError:

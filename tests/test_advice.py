@@ -61,6 +61,20 @@ def test_nothing_is_advised_where_there_is_no_need_or_it_would_harm(register: An
     assert advice(registry, declaring(pods="app=web"), caplog) == []
 
 
+def test_a_kind_that_never_settles_silences_no_advice_on_others(registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture) -> None:
+    kopf.on.event("pods", registry=registry)(lambda **_: None)
+
+    async def main() -> None:
+        cluster = Cluster()
+        cluster.hold("/api/v1/secrets")
+        async with launched(declaring(secrets="app=web", pods="app=web"), cluster, registry=registry) as operator:
+            await operator.gate(("pods",), None)
+            await cycles()
+    with caplog.at_level(logging.WARNING, "kopf_selectcache"):
+        run(main())
+    assert "Kopf itself watches pods" in caplog.text
+
+
 @pytest.mark.parametrize(("key", "resource"), [
     ("pods", _kopf.Resource("", "v1", "pods")), ("example.com/v1/webapps", _kopf.Resource("example.com", "v1", "webapps")),
 ])
@@ -93,6 +107,29 @@ def test_narrowing_is_refused_where_kopf_would_lose_track(
     assert f"what Kopf watches of {key} is not narrowed" in caplog.text
     assert why in caplog.text
     assert not settings.watching.label_selectors
+
+
+@pytest.mark.parametrize("setting", ["label_selectors", "field_selectors"])
+def test_a_selector_of_the_users_own_is_kept(setting: str, registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture) -> None:
+    settings = declaring(pods=Selector("app=web", field="status.phase=Running"))
+    settings_of(settings).narrow_handlers = True
+    getattr(settings.watching, setting)["pods"] = "x=y"
+    started(registry, settings)
+    assert "what Kopf watches of pods is not narrowed: settings.watching has a selector for them already" in caplog.text
+    resource = _kopf.Resource("", "v1", "pods")
+    collected = [*settings.watching.label_selectors.collect(resource), *settings.watching.field_selectors.collect(resource)]
+    assert list(map(str, collected)) == ["x=y"]
+
+
+def test_an_operator_that_is_started_again_finds_its_own_selectors_and_says_nothing(
+    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture,
+) -> None:
+    settings = declaring(pods="app=web")
+    settings_of(settings).narrow_handlers = True
+    for _ in range(2):
+        started(registry, settings)
+    assert "narrow_handlers" not in caplog.text
+    assert settings.watching.label_selectors.collect(_kopf.Resource("", "v1", "pods")) == ["app=web"]
 
 
 def test_handlers_that_are_not_known_are_not_narrowed(caplog: pytest.LogCaptureFixture) -> None:

@@ -59,6 +59,21 @@ def test_an_error_says_what_happened_and_what_to_change() -> None:
     assert (outside.reason, outside.witness) == (errors.Reason.HIDDEN, None)
 
 
+def test_an_error_shows_the_start_and_the_end_of_what_is_too_long() -> None:
+    error = errors.NotKept("start" + "x" * 60_000 + "end", remedy="y" * 60_000)
+    assert len(str(error)) < 2.2 * errors.MOST_SHOWN
+    assert error.what.startswith("startx")
+    assert error.what.endswith("xend")
+    assert "… (60,008 characters) …" in error.what
+
+
+def test_what_may_be_an_object_is_shown_by_its_type() -> None:
+    assert errors.shown({"data": "secret"}) == "a dict"
+    assert errors.shown(["app=web", 5, None]) == "['app=web', 5, None]"
+    assert errors.shown([{"data": "secret"}]) == "a list"
+    assert errors.shown(10**5000) == "a int", "Python refuses to print it"
+
+
 def test_errors_can_be_pickled_and_copied() -> None:
     error = errors.BadSelector("no", remedy="yes", text="a in", column=5)
     for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):   # noqa: S301  # Our own.

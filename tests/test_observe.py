@@ -1,7 +1,10 @@
 """What Prometheus is shown: every number, under labels that say which kind and nothing else."""
 from __future__ import annotations
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from threading import Barrier
 
 import kopf
 from prometheus_client import CollectorRegistry, generate_latest
@@ -43,6 +46,7 @@ def test_each_number_is_shown_under_group_version_and_resource() -> None:
     feed.store.commit("1")
     feed.counts.lists, feed.counts.watches, feed.counts.events = 2, 3, 4
     feed.counts.relists["410"] += 1
+    feed.counts.failures["garbled"] += 6
     feed.counts.reads["get", "OutsideFilter"] += 5
     labels = 'group="batch",resource="jobs",version="v1"'
     text = shown(feed)
@@ -54,6 +58,7 @@ def test_each_number_is_shown_under_group_version_and_resource() -> None:
         f"kopf_selectcache_lists_total{{{labels}}} 2.0",
         f"kopf_selectcache_watches_total{{{labels}}} 3.0",
         f"kopf_selectcache_events_total{{{labels}}} 4.0",
+        'kopf_selectcache_failures_total{group="batch",reason="garbled",resource="jobs",version="v1"} 6.0',
         'kopf_selectcache_relists_total{group="batch",reason="410",resource="jobs",version="v1"} 1.0',
         'kopf_selectcache_reads_total{group="batch",outcome="OutsideFilter",resource="jobs",verb="get",version="v1"} 5.0',
     ])
@@ -71,3 +76,21 @@ def test_an_operator_that_does_not_run_shows_nothing() -> None:
     registry = CollectorRegistry()
     registry.register(selectcache.collector(kopf.OperatorSettings()))
     assert "kopf_selectcache_objects{" not in generate_latest(registry).decode()
+
+
+def test_no_read_is_lost_where_several_threads_count() -> None:
+    counts, together = Counts(), Barrier(8, timeout=60)
+    interval = sys.getswitchinterval()
+
+    def read() -> None:
+        together.wait()
+        for _ in range(20_000):
+            counts.read("get", "served")
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            for done in [pool.submit(read) for _ in range(8)]:
+                done.result()
+    finally:
+        sys.setswitchinterval(interval)
+    assert counts.reads == {("get", "served"): 160_000}

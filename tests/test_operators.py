@@ -228,18 +228,23 @@ def test_two_operators_at_once_have_two_caches(registry: kopf.OperatorRegistry) 
     run(main())
 
 
-def test_a_runtime_that_cannot_be_made_is_told_to_readers_and_made_anew(registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_runtime_that_cannot_be_made_is_told_to_readers_and_logged_once(registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture) -> None:
     kopf.on.create("pods", registry=registry)(with_cache(lambda cache, **_: names_of(cache)))
 
     async def main() -> None:
         settings = declaring(pods="")
         with context(settings):   # Not clusterwide, and not from `kopf run`.
-            for _ in range(2):
+            for _ in range(3):
                 with pytest.raises(kopf.TemporaryError, match="namespaces to cache pods in are not known") as caught:
                     await called(only(registry._changing), changing())
                 assert isinstance(caught.value.__cause__, NotSynced), "a permanent error would drop the creation for good"
+            operator = operator_of(settings)
+            assert operator is not None
+            operator.task.cancel()
+            await asyncio.wait({operator.task})
+            assert operator_of(settings) is None, "another one may be started with these settings"
     run(main())
-    assert "The caches cannot be started." in caplog.text
+    assert caplog.text.count("The caches cannot be started.") == 1
 
 
 def test_a_report_never_fails() -> None:
@@ -259,7 +264,7 @@ def test_a_report_never_fails() -> None:
             raise ZeroDivisionError
         with context(settings):
             operator = operators.launch(settings, make_runtime=broken)
-            await asyncio.wait({operator.task})
+            await cycles()
             assert operator.report() == {
                 "trouble": "the caches cannot be started: ZeroDivisionError", "remedy": "See the operator's log"}
     run(main())

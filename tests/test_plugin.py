@@ -189,6 +189,10 @@ def test_an_operator_that_fails_to_start_leaves_nothing_behind(registry: kopf.Op
 @pytest.mark.parametrize(("line", "words"), [
     ("settings.selectcache.selectors['pods'] = 'app in web'", "label selector 'app in web', column 8"),
     ("settings.selectcache.selectors['pods'] = 'app=web'", "-n is given a pattern"),
+    ("settings.selectcache.selectors['pods'] = kopf_selectcache.Selector(labels='app=web')", "Write: Selector(label='app=web')"),
+    ("settings.selectcache.selectors |= {'pods': kopf_selectcache.AnyOf(kopf_selectcache.Selector('a'), 'b')}", "Write AnyOf([Selector("),
+    ("settings.selectcache.selectors['v1/pods/status'] = 'app=web'", "names a subresource"),
+    ("settings.selectcache.page_limits = 5", "Did you mean page_limit?"),
 ])
 def test_kopf_run_ends_at_once_with_what_is_wrong(line: str, words: str, tmp_path: Path) -> None:
     path = tmp_path / "operator.py"
@@ -197,3 +201,13 @@ def test_kopf_run_ends_at_once_with_what_is_wrong(line: str, words: str, tmp_pat
     result = click.testing.CliRunner().invoke(command_line, ["run", "-n", "a*", str(path)], obj=controls)
     assert result.exit_code == 1
     assert words in result.output
+
+
+def test_the_log_claims_no_more_of_our_startup_than_it_did(tmp_path: Path) -> None:
+    """Kopf runs it, and logs that it succeeded, even after a startup handler that has failed."""
+    path = tmp_path / "operator.py"
+    path.write_text("import kopf, kopf_selectcache\n@kopf.on.startup()\ndef configure(settings, **_):\n    settings.selectcache.selectors['po'] = 'a in'\n")
+    controls = CLIControls(registry=kopf.OperatorRegistry(), settings=kopf.OperatorSettings())
+    output = click.testing.CliRunner().invoke(command_line, ["run", "-A", str(path)], obj=controls).output
+    assert "Activity 'configure' failed permanently: the filter of po: label selector 'a in'" in output
+    assert "Activity 'selectcache.startup' (the check of what is declared so far) succeeded." in output

@@ -1,6 +1,8 @@
 """Selectors as users write them: what is accepted, what is refused with which words, and how they read back."""
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -15,8 +17,9 @@ from kopf_selectcache import (
     NotSelectable,
     Selector,
     UnknownKind,
+    _kopf,
 )
-from kopf_selectcache.core.fields import Kind
+from kopf_selectcache.core.fields import Kind, find
 
 
 @pytest.mark.parametrize(("selector", "text"), [
@@ -64,7 +67,36 @@ TEXT: Any = "app=web"
     (lambda: Selector("a" * 65_537), ["65,537 characters, more than 65,536"]),
     (lambda: Selector(field="a=" + "b" * 65_536), ["field= has 65,538 characters"]),
     (lambda: AnyOf([]), ["AnyOf([]) selects nothing", "at least one Selector"]),
-    (lambda: AnyOf([TEXT]), ["not 'app=web'", "AnyOf([Selector(...), ...])"]),
+    (lambda: AnyOf([WRONG]), ["takes selectors, not 5", "AnyOf([Selector(...), ...])"]),
+    (lambda: AnyOf(TEXT), ["takes a list, not 'app=web'", "AnyOf(['app=web', ...])"]),
+    (lambda: AnyOf(WRONG), ["takes a list, not 5"]),
+    (lambda: AnyOf({"app": "web"}), ["takes a list, not a dict"]),
+    (lambda: AnyOf(Selector("a"), Selector("b")), ["2 arguments by position", "AnyOf([Selector(...), ...])"]),   # type: ignore[call-arg, arg-type]
+    (lambda: Selector(labels="app=web"), ["Selector() knows no labels=", "Did you mean label=? Write: Selector(label='app=web')"]),   # type: ignore[call-arg]
+    (lambda: Selector("a", fields="b=c"), ["Selector() knows no fields=", "Write: Selector('a', field='b=c')"]),   # type: ignore[call-arg]
+    (lambda: Selector(kind="pods"), ["Selector() knows no kind=", "It takes label, field, names, namespaces"]),   # type: ignore[call-arg]
+    (lambda: Selector("a", "b=c"), ["2 arguments by position", "Selector(label, field=..., names=..., namespaces=...)"]),   # type: ignore[call-arg]
+    (lambda: Selector("app>=5"), ["Write 'app>4'"]),
+    (lambda: Selector("app <= 5,tier"), ["Write 'app<6,tier'"]),
+    (lambda: Selector("app not in (a,b)"), ["Write 'app notin (a,b)'"]),
+    (lambda: Selector("app=web,"), ["Write 'app=web'"]),
+    (lambda: Selector("app: web"), ["Write 'app=web'"]),
+    (lambda: Selector("app=web && tier=gold"), ["Write 'app=web,tier=gold'"]),
+    (lambda: Selector("app in web,tier"), ["Write 'app in (web),tier'"]),
+    (lambda: Selector("app!=(web,db)"), ["Write 'app notin (web,db)'"]),
+    (lambda: Selector("app=(web,db)"), ["Write 'app in (web,db)'"]),
+    (lambda: Selector("app in"), ["Write it like 'app=web"]),
+    (lambda: Selector("app>=five"), ["Write it like 'app=web"]),
+    (lambda: Selector("app=web " * 200), ["Write it like 'app=web"]),
+    (lambda: Selector(field="status.phase: Running"), ["Write 'status.phase=Running'"]),
+    (lambda: Selector(label={"app": "a b"}), ["label selector: app: 'a b' is not a label value"]),
+    (lambda: Selector(label={"app": WRONG}), ["label selector: app wants a string or a list of strings, got 5"]),
+    (lambda: Selector(field={"spec.nodeName": "\0"}), ["field selector: spec.nodeName: a NUL character"]),
+    (lambda: LabelSelector.from_dict(WRONG), ["label selector 5 is no dict"]),
+    (lambda: Selector().covers(TEXT), ["covers() was given 'app=web', which is no selector", "Write covers(Selector('app=web'))"]),
+    (lambda: Selector(label=Selector("a")), ["label= is a Selector. Give text, a dict, or a LabelSelector"]),   # type: ignore[arg-type]
+    (lambda: Selector("a").covers(Selector("b"), kinds="pods"), ["covers() knows no kinds=. Did you mean kind=?"]),   # type: ignore[call-arg]
+    (lambda: Selector().disjoint(WRONG), ["disjoint() was given 5, which is no selector"]),
     (lambda: AnyOf([Selector()] * 1_001), ["1,001 selectors, more than 1,000"]),
     (lambda: AnyOf(Selector("a")), ["AnyOf() takes a list", "Write AnyOf([Selector(...), ...])"]),   # type: ignore[arg-type]
     (lambda: Selector(",".join(f"a!=v{number}" for number in range(1_001))), ["1,001 requirements, more than 1,000"]),
@@ -130,16 +162,44 @@ def test_fields_that_the_server_does_not_know_are_refused_by_kind() -> None:
         Selector(field="spec.priority=1").disjoint(Selector(), kind="pods")
 
 
-def test_an_unknown_kind_is_named() -> None:
-    with pytest.raises(UnknownKind, match="'podz' is no kind that Kubernetes itself has"):
+def test_an_unknown_kind_is_named_and_the_likely_one() -> None:
+    with pytest.raises(UnknownKind, match=r"'podz' is no kind that Kubernetes itself has\. Did you mean 'pods'\?"):
         Selector().covers(Selector(), kind="podz")
+    with pytest.raises(UnknownKind, match=r"Write 'v1/pods'"):
+        Selector().covers(Selector(), kind="v2/pods")
 
 
-def test_a_request_is_a_selector() -> None:
-    with pytest.raises(TypeError, match=r"write Selector\(label=...\)"):
-        Selector().covers(TEXT)
-    with pytest.raises(TypeError):
-        Selector().disjoint(WRONG)
+@pytest.mark.parametrize("kind", ["nodes", ("v1", "nodes"), ("", "v1", "nodes"), "no", _kopf.Resource("", "v1", "nodes")])
+def test_a_kind_is_named_as_in_declarations(kind: Any) -> None:
+    verdict = Selector("x").covers(Selector("y"), kind=kind)
+    assert verdict.kind is not None
+    assert verdict.kind.plural == "nodes"
+
+
+def test_a_field_that_is_almost_there_is_named() -> None:
+    with pytest.raises(NotSelectable, match=r"Did you mean spec\.nodeName\? Use one of: "):
+        Selector(field="spec.nodename=n").covers(Selector(), kind="pods")
+
+
+def test_an_or_may_be_written_as_texts() -> None:
+    assert AnyOf(["a", Selector("b")]) == AnyOf([Selector("a"), Selector("b")])
+
+
+def test_copies_of_what_was_compared_are_the_same() -> None:
+    declared = Selector("app=web", field="spec.nodeName=n", names=["a"], namespaces=["x"])
+    assert declared.covers(declared, kind="pods")
+    for again in (pickle.loads(pickle.dumps(declared)), copy.deepcopy(declared)):   # noqa: S301  # Our own.
+        assert again == declared
+        assert hash(again) == hash(declared)
+        assert again.covers(declared, kind="pods")
+
+
+def test_what_is_worked_out_once_is_kept_with_the_selector_for_each_kind() -> None:
+    declared = Selector("app=web", namespaces=["x"])
+    pods, nodes = find("pods"), find("nodes")
+    assert declared.box(pods) is declared.box(pods)
+    assert declared.box(pods) != declared.box(nodes)
+    assert declared.box(None) is declared.box(None)
 
 
 @pytest.mark.parametrize(("selector", "kind", "words"), [
@@ -159,7 +219,12 @@ def test_a_filter_that_nothing_can_satisfy_is_refused_with_the_reason(selector: 
     with pytest.raises(ConflictingSelectors) as info:
         selector.require_satisfiable(kind=kind)
     assert words in str(info.value)
-    assert "a list of selectors, which means OR" in info.value.remedy
+    assert "list" not in info.value.remedy, "several filters are refused"
+
+
+def test_alternatives_that_were_written_as_requirements_are_told_how() -> None:
+    with pytest.raises(ConflictingSelectors, match=r"If alternatives were meant, write one requirement: 'app in \(db,web,x\)'"):
+        Selector("app=web,app in (db,x)").require_satisfiable()
 
 
 def test_a_request_that_nothing_can_satisfy_is_no_error() -> None:

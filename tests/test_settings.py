@@ -25,9 +25,8 @@ from kopf_selectcache.settings import SelectCacheSettings, Selectors, settings_o
 # What mypy would not let through.
 NUMBER: Any = 5
 NOTHING: Any = None
-NAMES: Any = ["app=web"]
 BYTES: Any = b"app=web"
-LABELS: Any = {"app": "web"}
+ARGUMENTS: Any = {"label": "app=web", "namespaces": ["shop"]}
 EVERYTHING: Any = kopf.EVERYTHING
 FUNCTION: Any = print
 
@@ -67,9 +66,10 @@ def test_a_key_that_names_no_kind_is_refused_with_examples(key: Any, words: str)
 
 
 @pytest.mark.parametrize("value", [
-    "app=web", Selector("app=web"), AnyOf([Selector("app=web")]), [Selector("app=web")], (Selector("app=web"),),
+    "app=web", {"app": "web"}, Selector("app=web"), AnyOf([Selector("app=web")]), [Selector("app=web")], (Selector("app=web"),),
+    ["app=web"], AnyOf(["app=web"]),
 ])
-def test_values_are_texts_and_selectors(value: Any) -> None:
+def test_values_are_texts_dicts_and_selectors_also_in_a_list_of_one(value: Any) -> None:
     selectors = Selectors()
     selectors["pods"] = value
     assert selectors["pods"] == Selector("app=web")
@@ -77,10 +77,15 @@ def test_values_are_texts_and_selectors(value: Any) -> None:
 
 @pytest.mark.parametrize(("key", "value", "error", "words"), [
     ("pods", "app in web", BadSelector, "column 8"),
-    ("pods", LABELS, BadSelector, "the filter of pods is {'app': 'web'}, a dict. Assign the text of a label selector"),
+    ("pods", ARGUMENTS, BadSelector, "the filter of pods is a dict, and a dict is a label selector. Write Selector(label=..., namespaces=...)"),
+    ("pods", "app in", BadSelector, "the filter of pods: label selector 'app in', column 7"),
+    ("pods", {"app": "a b"}, BadSelector, "the filter of pods: label selector: app: 'a b' is not a label value"),
+    ("pods", {}, BadSelector, "the filter of pods: label={} selects by nothing"),
+    ("pods", NUMBER, BadSelector, "the filter of pods is 5, of the type int"),
     ("pods", NOTHING, BadSelector, "is None"),
-    ("pods", BYTES, BadSelector, "a bytes"),
-    ("pods", NAMES, BadSelector, "takes selectors, not 'app=web'"),
+    ("pods", BYTES, BadSelector, "is a bytes. Assign the text"),
+    ("pods", [NUMBER], BadSelector, "takes selectors, not 5"),
+    ("pods", ["app=web", "app=db"], DeclarationError, "has 2 alternatives, which is not supported yet"),
     ("pods", [], BadSelector, "selects nothing"),
     ("pods", "app=web,app=db", ConflictingSelectors, "can never select an object: nothing can satisfy app=web and app=db"),
     ("nodes", Selector(namespaces=["shop"]), ConflictingSelectors, "nodes are cluster-scoped, and have no namespace"),
@@ -150,7 +155,7 @@ def test_options_are_checked_where_they_are_assigned(name: str, values: list[Any
     settings = SelectCacheSettings()
     before = getattr(settings, name)
     for value in values:
-        with pytest.raises(DeclarationError, match=re.escape(f"settings.selectcache.{name} is {value!r}")) as caught:
+        with pytest.raises(DeclarationError, match=re.escape(f"settings.selectcache.{name} is ")) as caught:
             setattr(settings, name, value)
         assert caught.value.remedy.startswith("Assign")
         with pytest.raises(DeclarationError):
@@ -167,7 +172,7 @@ def test_every_option_has_a_check_and_takes_its_default() -> None:
 
 def test_an_option_that_does_not_exist_is_no_new_attribute() -> None:
     misspelt: Any = SelectCacheSettings()
-    with pytest.raises(DeclarationError, match=r"has no option 'page_limits'\. Use one of: .*page_limit"):
+    with pytest.raises(DeclarationError, match=r"has no option 'page_limits'\. Did you mean page_limit\? Use one of: .*page_limit"):
         misspelt.page_limits = 5
 
 
@@ -198,7 +203,51 @@ def test_settings_replaced_by_something_else_are_told_of() -> None:
 
 def test_a_misspelt_option_is_refused_when_it_is_read_as_well() -> None:
     settings = SelectCacheSettings()
-    with pytest.raises(DeclarationError, match=r"has no option 'selector'.*selectors"):
-        settings.selector["v1/pods"] = "app=web"
+    with pytest.raises(DeclarationError, match=r"has no option 'selector'\. Did you mean selectors\?"):
+        settings.selector["v1/pods"] = "app=web"   # type: ignore[attr-defined]
     assert not hasattr(settings, "_nothing")
     assert copy.copy(settings).selectors is settings.selectors
+
+
+# ---- Other ways to write it.
+
+
+def test_several_kinds_can_be_declared_at_once() -> None:
+    settings = SelectCacheSettings()
+    settings.selectors |= {"v1/pods": "app=web", "nodes": Selector("x")}
+    settings.selectors.update({"secrets": {"app": "web"}}, configmaps="app=web")
+    assert list(settings.selectors) == ["v1/pods", "nodes", "secrets", "configmaps"]
+    assert settings.selectors.setdefault("pods", "app=db") == Selector("app=web"), "it is declared"
+    assert settings.selectors.setdefault("jobs", "app=db") == settings.selectors["batch/v1/jobs"] == Selector("app=db")
+
+
+WAYS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "a bad filter in |=": (lambda settings: settings.selectors.__ior__({"pods": "app in"}), "the filter of pods: label selector"),
+    "|= no dict": (lambda settings: settings.selectors.__ior__(5), "was given 5, which is no dict. Write update({"),
+    "update with a key alone": (lambda settings: settings.selectors.update(["pods"]), "was given ['pods'], which is no dict"),
+    "setdefault without a filter": (lambda settings: settings.selectors.setdefault("pods"), "the filter of pods is None"),
+    "setdefault of no kind": (lambda settings: settings.selectors.setdefault("v2/pods", "a"), "Write 'v1/pods'"),
+    "|": (lambda settings: settings.selectors | {"pods": "app=web"}, "Write settings.selectcache.selectors |= {"),
+    "an attribute": (lambda settings: setattr(settings.selectors, "pods", "app=web"), "Write settings.selectcache.selectors['pods'] = 'app=web'"),
+    "an item of the settings": (lambda settings: settings.__setitem__("pods", "a"), "Write settings.selectcache.selectors['pods'] = ..."),
+    "an assignment": (lambda settings: setattr(settings, "selectors", {"pods": "app=web"}), "Assign its items, selectors['v1/pods'] = 'app=web'"),
+}
+
+
+@pytest.mark.parametrize(("write", "words"), WAYS.values(), ids=WAYS)
+def test_ways_that_lead_nowhere_end_the_operator_and_say_what_to_write(write: Callable[[Any], Any], words: str) -> None:
+    settings = SelectCacheSettings()
+    with pytest.raises(DeclarationError, match=re.escape(words)):
+        write(settings)
+    assert not settings.selectors
+
+
+def test_a_declaration_of_any_size_is_told_of_in_a_few_lines() -> None:
+    long = ",".join(f"v{number}" for number in range(9_000))
+    for value in (f"app in ({long}),!app", f"app in ({long}", {"app": "x" * 60_000}, Selector(f"app in ({long})", names=["a", "b"]), [long]):
+        with pytest.raises(DeclarationError) as info:
+            Selectors()["pods"] = value
+        assert len(str(info.value)) < 4_500
+    with pytest.raises(DeclarationError) as info:
+        SelectCacheSettings().page_limit = "x" * 60_000   # type: ignore[assignment]
+    assert len(str(info.value)) < 1_000

@@ -1,8 +1,13 @@
 """Verdicts: the answer, the witness, the sentence, and the narrowest request, for the cases that users meet."""
 from __future__ import annotations
 
+import pickle
+import typing
+from typing import Any
+
 import pytest
 
+import kopf_selectcache
 from kopf_selectcache import Answer, AnyOf, Selector, Verdict
 
 WEB = Selector("app=web")
@@ -171,3 +176,24 @@ def test_a_verdict_is_of_its_question() -> None:
     assert (verdict.filter, verdict.request) == (WEB, Selector("x"))
     assert verdict.kind is not None
     assert verdict.kind.plural == "pods"
+
+
+def test_verdicts_and_witnesses_can_be_kept_in_sets_and_not_be_changed() -> None:
+    ask = Selector(field="spec.hostNetwork=true")
+    verdicts = {WEB.covers(ask, kind="pods"), WEB.covers(ask, kind="pods"), WEB.covers(Selector("app=web"))}
+    assert len(verdicts) == 2
+    witness = WEB.covers(Selector("tier=gold")).witness
+    assert witness is not None
+    assert witness.labels == {"tier": "gold"} == dict(witness.labels)
+    assert (repr(witness.labels), len(witness.labels)) == ("{'tier': 'gold'}", 1)
+    labels: Any = witness.labels
+    with pytest.raises(TypeError):
+        labels["app"] = "web"
+    assert pickle.loads(pickle.dumps(witness)) == witness   # noqa: S301  # Our own.
+
+
+def test_what_a_verdict_is_about_is_of_public_types() -> None:
+    hints = typing.get_type_hints(Verdict, vars(kopf_selectcache))
+    assert hints["filter"] == hints["request"] == Selector | AnyOf
+    narrowest = vars(Verdict)["narrowest"].func
+    assert typing.get_type_hints(narrowest, vars(kopf_selectcache))["return"] == Selector | AnyOf | None

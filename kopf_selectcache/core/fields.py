@@ -143,7 +143,7 @@ def parse_key(key: Key) -> tuple[str | None, str | None, str]:
         case (text,):
             name, dot, rest = text.partition(".")
             version, _, group = rest.partition(".")
-            if _is_version(version):
+            if is_version(version):
                 return (group if rest != version else None), version, name
             return (rest if dot else None), None, name
         case ("v1", name):
@@ -157,7 +157,7 @@ def parse_key(key: Key) -> tuple[str | None, str | None, str]:
             return None, None, ""
 
 
-def _is_version(text: str) -> bool:
+def is_version(text: str) -> bool:
     """Whether this looks like `v1` or `v2beta3`; anything else after a resource's first dot is a group."""
     major, _, minor = text.removeprefix("v").replace("alpha", "beta", 1).partition("beta")
     return text.startswith("v") and major.isdecimal() and (minor.isdecimal() or text == f"v{major}")

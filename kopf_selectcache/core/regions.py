@@ -59,24 +59,27 @@ def box_of(
     kind: Kind | None = None,
 ) -> Box:
     """Make the box of all objects that satisfy every requirement; of one kind, if given, with its fields' domains."""
-    box: dict[Dimension, ValueSet] = {}
-
-    def restrict(dimension: Dimension, values: ValueSet) -> None:
-        values = box[dimension] & values if dimension in box else values
-        if not (~values).empty:
-            box[dimension] = values
-
+    sets: dict[Dimension, list[ValueSet]] = {}
     if namespaces is not None:
-        restrict(THE_NAMESPACE, Strings.only(namespace_domain(kind), namespaces))
+        sets[THE_NAMESPACE] = [Strings.only(namespace_domain(kind), namespaces)]
     if names is not None:
-        restrict(THE_NAME, Strings.only(NAME, names))
-    for term in fields:
+        sets[THE_NAME] = [Strings.only(NAME, names)]
+    for term in dict.fromkeys(fields):
         dimension, domain = field_dimension(term.label, kind)
         values = Strings.only(domain, [term.value])
-        restrict(dimension, values if term.equal else ~values)
-    for requirement in labels:
-        restrict(Dimension("label", requirement.key), requirement.allowed())
-    return box
+        sets.setdefault(dimension, []).append(values if term.equal else ~values)
+    for requirement in dict.fromkeys(labels):
+        sets.setdefault(Dimension("label", requirement.key), []).append(requirement.allowed())
+    box = {dimension: _common(each) for dimension, each in sets.items()}
+    return {dimension: values for dimension, values in box.items() if not (~values).empty}
+
+
+def _common(sets: Sequence[ValueSet]) -> ValueSet:
+    """Intersect all of them, in pairs: one after the other, a thousand sets would copy what they list a thousand times."""
+    while len(sets) > 1:
+        pairs = [some & other for some, other in zip(sets[::2], sets[1::2], strict=False)]
+        sets = [*pairs, *sets[2 * len(pairs):]]
+    return sets[0]
 
 
 def namespace_domain(kind: Kind | None) -> Domain:

@@ -109,12 +109,19 @@ def plain(text: str) -> str:
     return str.__str__(text)
 
 
-def _refuse_unsendable(text: str) -> None:
+def _refuse_unsendable(text: str, of: str = "") -> None:
     for column, char in enumerate(text, 1):
         if char == "\0":
-            raise BadText("a NUL character cannot stand in a selector", text=text, column=column)
+            raise BadText(f"{of}a NUL character cannot stand in a selector", text=text, column=column)
         if "\ud800" <= char <= "\udfff":
-            raise BadText("a lone surrogate cannot be sent as UTF-8", text=text, column=column)
+            raise BadText(f"{of}a lone surrogate cannot be sent as UTF-8", text=text, column=column)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Mapping):
+        return "a dict"   # What it holds may be a secret: somebody gave an object instead of its labels.
+    # Python refuses to print an integer of thousands of digits.
+    return "an integer that is too large" if isinstance(value, int) and abs(value) > MAX_INT else reprlib.repr(value)
 
 
 def _scan(text: str) -> Iterator[_Token]:
@@ -225,13 +232,13 @@ def labels_from_dict(labels: Mapping[str, str | Collection[str]]) -> tuple[Label
     requirements = []
     for key, given in labels.items():
         if not isinstance(key, str) or not is_label_key(key):
-            raise BadText(f"{key!r} is not a label key: {KEY_RULE}", text=str(key), column=1)
+            raise BadText(f"{_shown(key)} is not a label key: {KEY_RULE}", text=_shown(key), column=1)
         values = [given] if isinstance(given, str) else given
         if not isinstance(values, Collection) or isinstance(values, (bytes, Mapping)) or not values:
-            raise BadText(f"{key} wants a string or a list of strings, got {given!r}", text=key, column=1)
+            raise BadText(f"{key} wants a string or a list of strings, got {_shown(given)}", text=key, column=1)
         for value in values:
             if not isinstance(value, str) or not is_label_value(value):
-                raise BadText(f"{value!r} is not a label value: {VALUE_RULE}", text=str(value), column=1)
+                raise BadText(f"{key}: {_shown(value)} is not a label value: {VALUE_RULE}", text=key, column=1)
         operator: LabelOperator = "=" if isinstance(given, str) else "in"
         requirements.append(LabelRequirement(plain(key), operator, tuple(sorted({plain(value) for value in values}))))
     return tuple(sorted(requirements, key=lambda requirement: requirement.key))
@@ -286,13 +293,11 @@ def fields_from_dict(fields: Mapping[str, str | bool | int]) -> tuple[FieldTerm,
     terms = []
     for label, given in fields.items():
         if not isinstance(label, str) or not label or any(char in label for char in ",=!\\"):
-            raise BadText(f"{label!r} is not a field label: a path such as 'spec.nodeName'", text=str(label), column=1)
+            raise BadText(f"{_shown(label)} is not a field label: a path such as 'spec.nodeName'", text=_shown(label), column=1)
         if not isinstance(given, (str, bool, int)) or (isinstance(given, int) and abs(given) > MAX_INT):
-            # Python refuses to print an integer of thousands of digits.
-            got = "a larger one" if isinstance(given, int) else reprlib.repr(given)
-            raise BadText(f"{label} wants a string, an integer of 64 bits or a bool, got {got}", text=label, column=1)
+            raise BadText(f"{label} wants a string, an integer of 64 bits or a bool, got {_shown(given)}", text=label, column=1)
         value = str(given).lower() if isinstance(given, bool) else plain(given) if isinstance(given, str) else str(given)
         _refuse_unsendable(label)
-        _refuse_unsendable(value)
+        _refuse_unsendable(value, of=f"{label}: ")
         terms.append(FieldTerm(plain(label), value))
     return tuple(sorted(terms, key=str))

@@ -209,6 +209,8 @@ _INTEGERS: tuple[Interval, ...] = ((0, MAX_INT),)
 
 _FEW: tuple[bool, tuple[Interval, ...], bool] = (False, (), False)
 """The rule of a set of label values that has only what is listed."""
+_MOST: tuple[bool, tuple[Interval, ...], bool] = (True, _INTEGERS, True)
+"""The rule of one that has all but what is listed."""
 
 
 def _common(some: tuple[Interval, ...], more: tuple[Interval, ...]) -> Iterator[Interval]:
@@ -297,6 +299,8 @@ class LabelValues:
         for some, all_ in ((self, other), (other, self)):
             if some.few:   # Most sets are a handful of words.
                 return LabelValues(*_FEW, frozenset(value for value in some.listed if value in all_))
+        if self.base == other.base == _MOST:   # And many of the others are what `!=` and `notin` leave.
+            return LabelValues(*_MOST, self.listed | other.listed)
         rule = LabelValues(self.absent and other.absent, tuple(_common(self.integers, other.integers)), self.others and other.others)
         listed = frozenset(
             value for value in self.listed | other.listed if (value in self and value in other) != rule.in_base(value)

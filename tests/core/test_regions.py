@@ -1,10 +1,12 @@
 """The search over boxes: its bound, its short cuts, and where its points lie. The answers themselves: test_containment."""
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kopf_selectcache.core.problems import TooManyBoxes
-from kopf_selectcache.core.regions import MAX_BOXES, Box, Dimension, box_of, overlap, uncovered
+from kopf_selectcache.core.regions import MAX_BOXES, Box, Dimension, _common, box_of, overlap, uncovered
 from kopf_selectcache.core.selectors import parse_fields, parse_labels
 
 
@@ -87,3 +89,29 @@ def test_overlap() -> None:
     assert overlap(box("a=1"), box("b=2")) == box("a=1,b=2")
     assert overlap(box("a in (1,2)"), box("a in (2,3)")) == box("a=2")
     assert overlap(box("a=1"), box("a=2")) is None
+
+
+def test_requirements_on_one_key_are_intersected_in_pairs() -> None:
+    """One after the other, a thousand of them would copy what they list a thousand times."""
+    class Listed:
+        """A set that counts what its intersections copy."""
+        copied = 0
+
+        def __init__(self, values: frozenset[str]) -> None:
+            self.values = values
+
+        def __and__(self, other: Listed) -> Listed:
+            Listed.copied += len(self.values) + len(other.values)
+            return Listed(self.values | other.values)
+
+    sets: Any = [Listed(frozenset({str(number)})) for number in range(1_000)]
+    everything: Any = _common(sets)
+    assert everything.values == {str(number) for number in range(1_000)}
+    assert Listed.copied < 1_000 * 12
+
+
+def test_requirements_on_one_key_are_the_one_that_says_the_same() -> None:
+    assert box(",".join(f"a!=v{number}" for number in range(100))) == box(f"a notin ({','.join(f'v{number}' for number in range(100))})")
+    assert box("a in (x,y,z),a!=x,a in (x,y),a") == box("a in (y)")
+    assert box("a>3,a<9,a!=5,a>4") == box("a>4,a<9,a!=5")
+    assert box("", "a!=x,a!=y,a!=x") == box("", "a!=y,a!=x")

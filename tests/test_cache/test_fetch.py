@@ -13,12 +13,15 @@ from kopf_selectcache import (
     Missing,
     NotFound,
     NotKept,
+    NotSynced,
     ReadError,
     Rejected,
     Selector,
     Stalled,
 )
+from kopf_selectcache.core.fields import Kind
 from kopf_selectcache.core.problems import Garbled
+from kopf_selectcache.core.resources import Resource
 from kopf_selectcache.core.wire import Refusal
 from kopf_selectcache.discovery import NotServed
 from kopf_selectcache.transport import Refused, Unreachable
@@ -149,6 +152,14 @@ def test_a_kind_that_cannot_be_looked_up(found: Exception, error: type[Exception
     run(main)
 
 
+def test_a_kind_that_is_almost_one_of_kubernetes_is_named() -> None:
+    async def main(world: World) -> None:
+        world.resources["podz"] = NotServed("no")
+        with pytest.raises(Missing, match=r"The cluster serves no 'podz'\. Did you mean 'pods'\? If not, install its definition"):
+            await world.cache().fetch("podz", "x", "ns")
+    run(main)
+
+
 @pytest.mark.parametrize(("key", "name", "namespace", "message"), [
     ("pods", "x", None, "pods are namespaced, and await cache.fetch('pods', 'x') names no namespace"),
     ("nodes", "x", "ns", "nodes are cluster-scoped, and await cache.fetch('nodes', 'x', 'ns') names a namespace"),
@@ -163,6 +174,22 @@ def test_mistakes_never_reach_the_server(key: str, name: str, namespace: str | N
         assert not isinstance(info.value, BadSelector)
         assert str(info.value).startswith(message)
         assert world.server.asked == []
+    run(main)
+
+
+def test_what_was_confirmed_too_long_ago_is_asked_for() -> None:
+    async def main(world: World) -> None:
+        world.declare("app=web").hold(WEB)
+        newer = pod("web-1", version="12", app="web")
+        world.server.answer("/api/v1/namespaces/ns/pods/web-1", newer)
+        world.server.answer("/api/v1/pods", page(newer))
+        cache = world.cache()
+        assert await cache.fetch("pods", "web-1", "ns", max_age=60) == WEB
+        assert await cache.fetch_list("pods", label="app=web", max_age=60) == [WEB]
+        assert await cache.fetch("pods", "web-1", "ns", max_age=0) == newer
+        assert await cache.fetch_list("pods", label="app=web", max_age=0) == [newer]
+        assert await asyncio.to_thread(lambda: cache.blocking.fetch("pods", "web-1", "ns", max_age=0)) == newer
+        assert await asyncio.to_thread(lambda: cache.blocking.fetch_list("pods", label="app=web", max_age=0)) == [newer]
     run(main)
 
 
@@ -228,6 +255,43 @@ def test_a_list_that_expires_half_way_is_asked_for_in_one_piece() -> None:
     run(main)
 
 
+def test_a_list_in_one_piece_that_is_cut_up_nevertheless_is_read_to_its_end() -> None:
+    async def main(world: World) -> None:
+        world.resources["pods"] = PODS
+        world.server.answer(LIST_PATH, page(DB, more="token"), Refusal(410, "Expired"), page(WEB, more="more"), page(DB))
+        assert names(await world.cache().fetch_list("pods", namespace="ns")) == ["db-1", "web-1"]
+        assert world.server.asked[-1] == (LIST_PATH, {"continue": "more"})
+    run(main)
+
+
+@pytest.mark.parametrize(("answers", "requests"), [
+    ([page(DB, more="same")], 2),
+    ([page(more=str(n)) for n in range(200)], 101),
+    ([page(DB, more="a"), {**page(WEB, more="b"), "metadata": {"resourceVersion": "21", "continue": "b"}}], 2),
+    ([page(DB, more="a"), Refusal(410, "Expired"), page(more="b"), Refusal(410, "Expired")], 4),
+], ids=["one token again and again", "empty pages without end", "pages of two versions", "expires again and again"])
+def test_a_list_that_comes_to_no_end_is_given_up(answers: list[Any], requests: int) -> None:
+    async def main(world: World) -> None:
+        world.resources["pods"] = PODS
+        world.server.answer(LIST_PATH, *answers)
+        with pytest.raises(Stalled, match=r"to await cache\.fetch_list\('pods', namespace='ns'\)"):
+            await world.cache().fetch_list("pods", namespace="ns")
+        assert len(world.server.asked) == requests
+    run(main)
+
+
+def test_a_field_that_only_the_server_knows_is_asked_for() -> None:
+    async def main(world: World) -> None:
+        foos = Resource(Kind.unknown("agg.io", "Foo", "foos", namespaced=True), "v1", fields_known=False)
+        world.declare("", foos, "foos").hold()
+        world.server.answer("/apis/agg.io/v1/foos", {"kind": "FooList", "apiVersion": "agg.io/v1", "metadata": {"resourceVersion": "1"}, "items": []})
+        with pytest.raises(ReadError, match="only the server knows"):
+            world.cache().list("foos", field="spec.x=1")
+        assert await world.cache().fetch_list("foos", field="spec.x=1") == []
+        assert world.server.asked == [("/apis/agg.io/v1/foos", {"fieldSelector": "spec.x=1", "limit": "500"})]
+    run(main)
+
+
 @pytest.mark.parametrize(("answer", "error", "message"), [
     (Refusal(410, "Expired"), Stalled, "The server answers 410 Expired to await cache.fetch_list('pods', namespace='ns')"),
     ({"kind": "Status", "code": 403}, Forbidden,
@@ -276,18 +340,65 @@ def test_a_list_of_what_makes_no_sense() -> None:
 # ---- Only on the operator's loop.
 
 
-@pytest.mark.parametrize(("method", "ask"), [
-    ("fetch", lambda cache: cache.fetch("pods", "x", "ns")),
-    ("fetch_list", lambda cache: cache.fetch_list("pods")),
-    ("wait_synced", lambda cache: cache.wait_synced()),
-    ("wait_for", lambda cache: cache.wait_for("pods", bool)),
-])
-def test_another_loop_is_refused(method: str, ask: Callable[[Any], Awaitable[Any]]) -> None:
+ASKED: list[tuple[str, Callable[[Any], Any]]] = [
+    ("fetch('pods', 'x', 'ns')", lambda cache: cache.fetch("pods", "x", "ns")),
+    ("fetch_list('pods', label='app=web')", lambda cache: cache.fetch_list("pods", label="app=web")),
+    ("wait_synced()", lambda cache: cache.wait_synced()),
+    ("wait_for('pods', ..., timeout=...)", lambda cache: cache.wait_for("pods", bool, timeout=1)),
+]
+
+
+@pytest.mark.parametrize(("call", "ask"), ASKED)
+def test_another_loop_is_refused(call: str, ask: Callable[[Any], Awaitable[Any]]) -> None:
     async def elsewhere() -> None:
         with pytest.raises(ReadError) as info:
             await ask(World().cache())
+        method = call.partition("(")[0]
         assert str(info.value) == (
-            f"cache.{method}() was awaited on another event loop than the operator's. "
-            f"In a thread, write: cache.blocking.{method}(...)"
+            f"cache.{method}() was called on another event loop than the operator's. "
+            f"In a sync handler or a thread, write: cache.blocking.{call}"
         )
     asyncio.run(elsewhere())
+
+
+@pytest.mark.parametrize(("call", "ask"), ASKED)
+def test_a_sync_handler_that_cannot_await_is_told_at_once(call: str, ask: Callable[[Any], Any]) -> None:
+    """It would take the coroutine for the answer, which is not None, and believe that the object exists."""
+    async def main(world: World) -> None:
+        with pytest.raises(ReadError) as info:
+            await asyncio.to_thread(ask, world.cache())
+        method = call.partition("(")[0]
+        assert str(info.value) == (
+            f"cache.{method}() was called without an event loop, as sync handlers are. "
+            f"In a sync handler or a thread, write: cache.blocking.{call}"
+        )
+    run(main)
+
+
+def test_a_forgotten_await_is_warned_of_by_python_with_the_name_of_the_read() -> None:
+    async def main(world: World) -> None:
+        with pytest.warns(RuntimeWarning, match=r"coroutine 'Cache\.fetch' was never awaited"):
+            world.cache().fetch("pods", "x", "ns")   # type: ignore[unused-coroutine]  # Mypy warns as well.
+    run(main)
+
+
+def test_what_a_sync_handler_is_advised_it_can_call() -> None:
+    async def main(world: World) -> None:
+        world.declare("app=web").hold()
+        cache = world.cache()
+
+        def handler() -> None:
+            for read, advice in (
+                (lambda: cache.get("pods", "x", "ns"), "To ask the server: cache.blocking.fetch('pods', 'x', 'ns')"),
+                (lambda: cache.list("pods", label="app=db"), "To ask the server: cache.blocking.fetch_list('pods', label='app=db')"),
+                (lambda: cache.blocking.fetch("pods", "x"), "Name it: cache.blocking.fetch('pods', 'x', namespace)"),
+                (lambda: cache.blocking.fetch("pods", "x", "ns"), "If it may be absent: cache.blocking.fetch('pods', 'x', 'ns', default=None)"),
+            ):
+                with pytest.raises(ReadError) as info:
+                    read()
+                assert info.value.remedy == advice
+        await asyncio.to_thread(handler)
+        world.declare("app=web")
+        with pytest.raises(NotSynced, match=r"Wait for it: cache\.blocking\.wait_synced\(\)"):
+            await asyncio.to_thread(cache.held, "pods")
+    run(main)

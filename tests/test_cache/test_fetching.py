@@ -5,8 +5,12 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
+import pytest
+
 from kopf_selectcache import NotFound
+from kopf_selectcache.discovery import NotServed
 from kopf_selectcache.fetching import Fetches, Pace
+from kopf_selectcache.resolving import REMEMBERED, Kinds
 from kopf_selectcache.transport import Unreachable
 
 from .world import World, pod, run
@@ -163,12 +167,118 @@ def test_requests_are_paced_all_handlers_together() -> None:
     run(main)
 
 
+async def many(world: World) -> list[asyncio.Task[bytes]]:
+    """Ask for so much that most of it must wait, and wait until it does."""
+    waiting = asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        world.slept.append(seconds)
+        await waiting.wait()
+    world.fetches = Fetches(world.server, per_second=16.0, clock=lambda: world.time, sleep=sleep)
+    tasks = [asyncio.create_task(world.fetches.get(f"/{n}", {})) for n in range(2_000)]
+    await settle()
+    return tasks
+
+
+def test_who_gives_up_gives_its_place_back() -> None:
+    async def main(world: World) -> None:
+        tasks = await many(world)
+        assert len(world.server.asked) == 16
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        world.slept.clear()
+        later = asyncio.create_task(world.fetches.get("/later", {}))
+        await settle()
+        assert world.slept == [0.0625], "it is the next"
+        later.cancel()
+        await asyncio.wait([later])
+    run(main)
+
+
+def waits(pace: Pace, times: int, *, now: float) -> list[float]:
+    found = []
+    for _ in range(times):
+        found.append(pace.delay(now=now))
+        pace.take(now=now)
+    return found
+
+
 def test_a_quiet_second_allows_as_many_at_once() -> None:
     pace = Pace(4.0)
-    assert [pace.delay(now=0.0) for _ in range(5)] == [0.0, 0.0, 0.0, 0.0, 0.25]
-    assert [pace.delay(now=60.0) for _ in range(5)] == [0.0, 0.0, 0.0, 0.0, 0.25]
+    assert waits(pace, 5, now=0.0) == [0.0, 0.0, 0.0, 0.0, 0.25]
+    assert waits(pace, 5, now=60.0) == [0.0, 0.0, 0.0, 0.0, 0.25]
 
 
 def test_less_than_one_a_second_starts_with_one() -> None:
-    pace = Pace(0.5)
-    assert [pace.delay(now=0.0) for _ in range(3)] == [0.0, 2.0, 4.0]
+    assert waits(Pace(0.5), 3, now=0.0) == [0.0, 2.0, 4.0]
+
+
+# ---- What keys mean.
+
+
+def kinds(world: World) -> Kinds:
+    world.server.answer("/apis", {"groups": [{"name": f"g{n}.io", "versions": [{"version": "v1"}]} for n in range(5)]})
+    for n in range(5):
+        world.server.answer(f"/apis/g{n}.io/v1", {"resources": [{"name": "things", "kind": "Thing", "namespaced": True}] if n == 4 else []})
+    world.server.answer("/api/v1", {"resources": []})
+    world.fetches = Fetches(world.server, per_second=4.0, clock=lambda: world.time, sleep=world.sleep)
+    return Kinds(world.fetches, clock=lambda: world.time)
+
+
+def test_what_a_key_means_is_found_out_once_for_all_who_ask() -> None:
+    async def main(world: World) -> None:
+        known = kinds(world)
+        found = await asyncio.gather(*(known.resolve("things") for _ in range(50)))
+        assert {str(each) for each in found} == {"things.g4.io"}
+        asked = len(world.server.asked)
+        assert asked <= 8
+        assert await known.resolve("things") is found[0]
+        assert len(world.server.asked) == asked, "it is remembered"
+    run(main)
+
+
+def test_to_find_out_is_paced_as_other_requests_are() -> None:
+    async def main(world: World) -> None:
+        await kinds(world).resolve("things")
+        assert len(world.slept) == len(world.server.asked) - 4
+    run(main)
+
+
+def test_that_there_is_no_such_kind_is_remembered_for_some_seconds() -> None:
+    async def main(world: World) -> None:
+        known = kinds(world)
+        for _ in range(50):
+            with pytest.raises(NotServed, match="the cluster serves no tings"):
+                await known.resolve("tings")
+        asked = len(world.server.asked)
+        assert asked <= 8
+        world.server.answer("/api/v1", {"resources": [{"name": "tings", "kind": "Ting", "namespaced": True}]})
+        world.time += REMEMBERED
+        assert str(await known.resolve("tings")) == "tings"
+    run(main)
+
+
+def test_a_failure_to_find_out_is_not_remembered() -> None:
+    async def main(world: World) -> None:
+        known = kinds(world)
+        world.server.answer("/apis", Unreachable("gone"))
+        failed = await asyncio.gather(*(known.resolve("things") for _ in range(3)), return_exceptions=True)
+        assert [type(error) for error in failed] == [Unreachable] * 3
+        assert len(world.server.asked) == 1
+        kinds(world)
+        assert str(await known.resolve("things")) == "things.g4.io"
+    run(main)
+
+
+def test_who_gives_up_on_a_key_takes_nobody_along() -> None:
+    async def main(world: World) -> None:
+        known = kinds(world)
+        world.server.going.clear()
+        one, other = (asyncio.create_task(known.resolve("things")) for _ in range(2))
+        await settle()
+        one.cancel()
+        await settle()
+        world.server.going.set()
+        assert str(await other) == "things.g4.io"
+    run(main)

@@ -1,6 +1,7 @@
 """Reads answer from inside the filter, or say why they cannot: the table of reads, its messages, and what reads return."""
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -350,3 +351,12 @@ def test_explain_says_what_would_be_asked() -> None:
         "fetch_list asks the server: GET /api/v1/pods?labelSelector=tier=gold."
     )
     assert web().explain("pods").asks == ("/api/v1/pods",)
+
+
+def test_a_filter_goes_with_its_cache() -> None:
+    """What reads came to is remembered beside the filter, and not by the process."""
+    def read() -> None:
+        reading("app=that-goes", pod("x", app="that-goes")).list("pods", label="app=that-goes")
+    read()
+    gc.collect()
+    assert not [each for each in gc.get_objects() if isinstance(each, Selector) and str(each.label) == "app=that-goes"]

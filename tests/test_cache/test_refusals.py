@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import Forbidden, NotDeclared, NotKept, NotSynced, OutsideFilter, ReadError, Selector
+from kopf_selectcache import (
+    Forbidden,
+    NotDeclared,
+    NotKept,
+    NotSynced,
+    OutsideFilter,
+    ReadError,
+    Selector,
+    Stale,
+    _kopf,
+)
 from kopf_selectcache.cache import Cache
 from kopf_selectcache.core.fields import Kind
 from kopf_selectcache.core.resources import Resource
@@ -46,6 +56,115 @@ def test_mistakes_are_read_errors_with_a_remedy(read: Read, message: str) -> Non
         read(world.cache())
     assert type(info.value) is ReadError
     assert str(info.value).startswith(message)
+
+
+@pytest.mark.parametrize(("read", "message"), [
+    (lambda cache: cache.list("pods", labels="app=web"),
+     "cache.list() knows no labels=. Did you mean label=? Write: cache.list('pods', label='app=web')"),
+    (lambda cache: cache.held("pods", namespaces=["a"], label="app=web"),
+     "cache.held() knows no namespaces=. Did you mean namespace=? Write: cache.held('pods', namespace=..., label='app=web')"),
+    (lambda cache: cache.count("pods", selector="app=web"),
+     "cache.count() knows no selector=. It takes kind, namespace, label, field, names, where"),
+    (lambda cache: cache.list("pods", "ns"),
+     ("cache.list() was given 2 arguments by position, and takes kind so. "
+      "Name the others: cache.list(kind, namespace=..., label=..., field=..., names=..., where=..., sort_by=..., limit=..., max_age=...)")),
+    (lambda cache: cache.get("pods"), "cache.get() was not given name. Write: cache.get(kind, name)"),
+    (lambda cache: cache.get("pods", "x", name="x"), "cache.get() was given name twice, by position and by name. Leave one of them out"),
+    (lambda cache: cache.get("pods", "x", "ns", None), "cache.get() was given 4 arguments by position"),
+    (lambda cache: cache.exists(), "cache.exists() was not given kind and name"),
+    (lambda cache: cache.owned("pods", {"metadata": {"uid": "u"}}),
+     "cache.owned(body, kind): the owner is 'pods', of the type str. Give the body of an object"),
+    (lambda cache: cache.owned(None, "pods"), "cache.owned(body, 'pods'): the owner is None, of the type NoneType"),
+    (lambda cache: cache.owned({"metadata": "x"}, "pods"), "cache.owned() was given an owner without a metadata.uid"),
+    (lambda cache: cache.owned({"metadata": {"uid": ["u"]}}, "pods"), "cache.owned() was given an owner without a metadata.uid"),
+    (lambda cache: cache.held("pods", where="spec.nodeName=n"),
+     "cache.held('pods', ...): where is 'spec.nodeName=n', of the type str. Give a dict of values by path"),
+    (lambda cache: cache.held("pods", where={5: "x"}), "cache.held('pods', ...): where is a dict. Give"),
+    (lambda cache: cache.held("pods", sort_by=5), "cache.held('pods', ...): sort_by is 5, of the type int. Give a path"),
+    (lambda cache: cache.held("pods", limit="3"), "cache.held('pods', ...): limit is '3', of the type str. Give a number"),
+    (lambda cache: cache.held("pods", max_age="60"), "cache.held(): max_age is '60', of the type str. Give a number of seconds"),
+    (lambda cache: cache.get("pods", "x", "ns", max_age=-1), "cache.get(): max_age is -1, of the type int. Give a number of seconds"),
+    (lambda cache: cache.held("pods", limit=-1), "cache.held('pods', ...): limit is -1"),
+    (lambda cache: cache.get("pods", {"metadata": {}}, "ns"), "cache.get('pods', ...): name is a dict. Give text"),
+    (lambda cache: cache.get("pods", "x", ["ns"]), "cache.get('pods', ...): namespace is ['ns'], of the type list. Give text"),
+    (lambda cache: cache.list(["pods"]), "the key ['pods'] names no kind. Name one kind: 'v1/pods'"),
+    (lambda cache: cache.list({"kind": "Pod"}), "the key a dict names no kind"),
+    (lambda cache: cache.list("v1/pods/status"), "the key 'v1/pods/status' names a subresource"),
+    (lambda cache: cache.blocking.fetch("pods", nme="x"),
+     "cache.blocking.fetch() knows no nme=. Did you mean name=? Write: cache.blocking.fetch('pods', name='x')"),
+    (lambda cache: cache.blocking.wait_for("pods", label="app=web"),
+     "cache.blocking.wait_for() was not given predicate. Write: cache.blocking.wait_for(kind, predicate)"),
+    (lambda cache: cache.fetch("pods", names="x"), "cache.fetch() knows no names=. Did you mean name=? Write: cache.fetch('pods', name='x')"),
+])
+def test_calls_that_fit_no_read_are_told_what_to_write(read: Read, message: str) -> None:
+    world = World()
+    world.declare("app=web").hold(WEB)
+    with pytest.raises(ReadError) as info:
+        read(world.cache())
+    assert str(info.value).startswith(message)
+
+
+def test_a_type_error_of_the_users_own_function_stays_what_it_is() -> None:
+    def newest(obj: dict[str, Any]) -> Any:
+        return obj["metadata"]["labels"] < 5
+
+    with pytest.raises(TypeError, match="'<' not supported"):
+        reading("app=web", WEB).held("pods", sort_by=newest)
+
+
+def test_an_object_given_by_mistake_is_not_shown() -> None:
+    secret: Any = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"password": "canary"}}
+    cache: Any = reading("app=web", WEB)
+    reads: list[Callable[[], Any]] = [
+        lambda: cache.list(secret), lambda: cache.get("pods", secret, "ns"), lambda: cache.get("pods", "x", secret),
+        lambda: cache.held("pods", label=secret), lambda: cache.held("pods", field=secret), lambda: cache.held("pods", names=[secret]),
+        lambda: cache.held("pods", namespace=secret), lambda: cache.held("pods", sort_by=secret), lambda: cache.held("pods", limit=secret),
+        lambda: cache.held("pods", secret), lambda: cache.held("pods", body=secret), lambda: cache.owned("x", secret),
+    ]
+    for read in reads:
+        with pytest.raises(ReadError) as info:
+            read()
+        assert "canary" not in str(info.value)
+
+
+def test_a_kind_may_be_named_by_what_kopf_hands_to_handlers() -> None:
+    resource = _kopf.Resource("", "v1", "pods", kind="Pod")
+    cache = reading("app=web", WEB)
+    assert cache.get(resource, "web-1", "ns") == WEB
+    with pytest.raises(OutsideFilter, match=r"await cache\.fetch_list\(\('', 'v1', 'pods'\), label='app=db'\)"):
+        cache.list(resource, label="app=db")
+
+
+def test_what_is_declared_is_named_where_a_kind_is_not() -> None:
+    world = World()
+    for number in range(12):
+        world.declare("a", PODS, f"example.com/v1/things{number}")
+    world.declare("a", PODS, "v1/pods")
+    with pytest.raises(NotDeclared) as info:
+        world.cache().list("podz")
+    assert str(info.value) == (
+        "podz: no cache is declared for this kind; declared are "
+        f"{', '.join(f'example.com/v1/things{number}' for number in range(10))} and 3 more. "
+        "Did you mean 'v1/pods'? If not, declare it in a startup handler: settings.selectcache.selectors['podz'] = 'app=web', or another filter"
+    )
+    with pytest.raises(NotDeclared, match=r"configmaps: no cache is declared for this kind; nor for any other\. Declare it in a startup"):
+        World().cache().list("configmaps")
+
+
+def test_no_error_is_longer_than_people_read() -> None:
+    long = f"app in ({','.join(f'v{number}' for number in range(9_000))})"
+    declared, request = Selector(long), long.replace("v", "w")
+    cache = reading(declared, WEB)
+    for read in (
+        lambda: cache.list("pods", label=request), lambda: cache.list("pods"), lambda: cache.get("pods", "x", "ns"),
+        lambda: cache.list("pods", label=f"{request},app in x"), lambda: cache.list("pods", label={"app": "x" * 60_000}),
+        lambda: cache.get("pods", "x" * 60_000, "ns"), lambda: cache.list("x" * 60_000), lambda: cache.held("pods", field=f"{'x' * 60_000}=y"),
+    ):
+        with pytest.raises(ReadError) as info:
+            read()
+        assert len(str(info.value)) < 4_500
+    with pytest.raises(OutsideFilter, match=r"would fail app in .* To ask the server|For what is held"):
+        cache.list("pods")
 
 
 @pytest.mark.parametrize("read", [
@@ -118,6 +237,32 @@ def test_reads_are_counted_by_verb_and_outcome() -> None:
         cache.held("pods", field="spec.volumes=x")
     assert counts.reads == {
         ("get", "served"): 2, ("get", "OutsideFilter"): 1, ("list", "OutsideFilter"): 1, ("held", "ReadError"): 1}
+
+
+# ---- Fresh enough.
+
+READS: dict[str, Callable[..., Any]] = {
+    "get": lambda cache, **age: cache.get("pods", "web-1", "ns", default=None, **age),
+    "exists": lambda cache, **age: cache.exists("pods", "web-1", "ns", **age),
+    "list": lambda cache, **age: cache.list("pods", label="app=web", **age),
+    "held": lambda cache, **age: cache.held("pods", **age),
+    "count": lambda cache, **age: cache.count("pods", label="app=web", **age),
+    "owned": lambda cache, **age: cache.owned({"metadata": {"uid": "u"}}, "pods", **age),
+}
+
+
+@pytest.mark.parametrize("verb", READS)
+def test_what_was_confirmed_longer_ago_than_is_allowed_is_refused(verb: str) -> None:
+    world = World()
+    feed = world.declare("app=web").hold(WEB)
+    read = READS[verb]
+    assert read(world.cache(), max_age=1.5) == read(world.cache()), "it was 1.5 s ago"
+    with pytest.raises(Stale) as info:
+        read(world.cache(), max_age=1)
+    assert str(info.value) == (
+        "what is held of pods was last confirmed 2 s ago, and 1 s are allowed. "
+        "Allow some more than a minute, which is how often servers confirm; or ask the server: cache.fetch, cache.fetch_list")
+    assert feed.counts.reads == {(verb, "served"): 2, (verb, "Stale"): 1}
 
 
 # ---- Fields that only the server knows.

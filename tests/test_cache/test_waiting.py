@@ -2,12 +2,12 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import CancelledError
 from typing import Any
 
 import pytest
 
 from kopf_selectcache import Forbidden, NotDeclared, NotSynced, OutsideFilter, ReadError
+from kopf_selectcache.blocking import Waits
 
 from .world import NODES, PODS, World, pod, run
 
@@ -85,6 +85,33 @@ def test_the_own_object_is_looked_at_as_new_as_it_is() -> None:
     run(main)
 
 
+def test_the_own_object_is_never_older_than_the_body() -> None:
+    """The stream may yet bring what the handler's own body has left behind."""
+    async def main(world: World) -> None:
+        feed = world.declare("app=web").hold(WEB)
+        waiting = asyncio.create_task(world.cache(own=pod("web-1", version="20", app="web")).wait_for("pods", ready))
+        await feed.subscribed.wait()
+        feed.put(pod("web-1", version="15", app="web", ready="yes"))
+        feed.put(pod("web-2", version="16", app="web"))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        feed.put(pod("web-1", version="21", app="web", ready="yes"))
+        assert (await waiting)["metadata"]["resourceVersion"] == "21"
+    run(main)
+
+
+def test_an_own_object_that_has_left_the_filter_is_not_waited_for_in_what_it_was() -> None:
+    async def main(world: World) -> None:
+        feed = world.declare("app=web").hold(WEB)
+        waiting = asyncio.create_task(world.cache(own=pod("web-1", version="20", app="db")).wait_for("pods", ready))
+        await feed.subscribed.wait()
+        feed.put(pod("web-1", version="15", app="web", ready="yes"))
+        await asyncio.sleep(0)
+        feed.put(pod("web-2", version="21", app="web", ready="yes"))
+        assert (await waiting)["metadata"]["name"] == "web-2"
+    run(main)
+
+
 def test_then_each_change_is() -> None:
     async def main(world: World) -> None:
         feed = world.declare("app=web").hold(WEB)
@@ -136,16 +163,67 @@ def test_what_can_never_be_held_is_not_waited_for() -> None:
     run(main)
 
 
-@pytest.mark.parametrize("synced", [True, False])
-def test_who_waits_for_too_long_is_told_for_what(synced: bool) -> None:   # noqa: FBT001
+@pytest.mark.parametrize(("held", "told"), [
+    ([], "none was there to be looked at"), ([WEB], "1 was looked at"), ([WEB, pod("web-2", app="web")], "2 were looked at"),
+])
+def test_who_waits_for_too_long_is_told_for_what_and_what_there_was(held: list[dict[str, Any]], told: str) -> None:
+    async def main(world: World) -> None:
+        feed = world.declare("app=web").hold(*held)
+        with pytest.raises(TimeoutError) as info:
+            await world.cache().wait_for(
+                "pods", ready, namespace="ns", label="app=web", field={"status.phase": "Running"}, timeout=0)
+        assert str(info.value) == (
+            "await cache.wait_for('pods', predicate, label='app=web', field='status.phase=Running', namespace='ns'): "
+            f"of the objects that match, {told}, and none satisfied ready within 0 s. The filter is label='app=web', and "
+            "what it does not hold is never looked at. Wait longer, or raise kopf.TemporaryError to look again later"
+        )
+        assert feed.counts.reads == {("wait_for", "TimeoutError"): 1}
+        assert feed.listeners == []
+    run(main)
+
+
+def test_who_waits_in_vain_for_a_cache_is_told_that_it_is_not_synced() -> None:
     async def main(world: World) -> None:
         feed = world.declare("app=web")
-        if synced:
-            feed.hold(WEB)
-        with pytest.raises(TimeoutError) as info:
-            await world.cache().wait_for("pods", ready, namespace="ns", timeout=0)
-        assert str(info.value) == "No object of 'pods' that is held (namespaces=['ns']) satisfied the predicate within 0 s"
+        feed.trouble, feed.remedy = "pods: the server answers 500", "It is asked again"
+        with pytest.raises(NotSynced, match="The cache of pods is not synced after 0 s: pods: the server answers 500"):
+            await world.cache().wait_for("pods", ready, timeout=0)
+        assert feed.counts.reads == {("wait_for", "NotSynced"): 1}
+    run(main)
+
+
+def test_who_waits_for_a_kind_that_cannot_be_kept_any_more_is_told_at_once() -> None:
+    async def main(world: World) -> None:
+        feed = world.declare("app=web").hold(WEB)
+        waiting = asyncio.create_task(world.cache().wait_for("pods", ready))
+        await feed.subscribed.wait()
+        feed.fail(Forbidden("pods: no", remedy="Grant it"))
+        with pytest.raises(Forbidden, match="pods: no"):
+            await waiting
         assert feed.listeners == []
+        assert feed.counts.reads == {("wait_for", "Forbidden"): 1}
+    run(main)
+
+
+def test_a_trouble_that_leaves_the_cache_readable_ends_no_wait() -> None:
+    async def main(world: World) -> None:
+        feed = world.declare("app=web").hold(WEB)
+        waiting = asyncio.create_task(world.cache().wait_for("pods", ready))
+        await feed.subscribed.wait()
+        feed.fail(None)
+        feed.put(pod("web-1", version="11", app="web", ready="yes"))
+        assert (await waiting)["metadata"]["resourceVersion"] == "11"
+    run(main)
+
+
+def test_what_cannot_be_waited_with_is_refused_at_once() -> None:
+    wrong: Any = "ready"
+    async def main(world: World) -> None:
+        world.declare("app=web").hold()
+        with pytest.raises(ReadError, match=r"the predicate is 'ready', of the type str\. Give a function of an object"):
+            await world.cache().wait_for("pods", wrong)
+        with pytest.raises(ReadError, match=r"timeout is '60', of the type str\. Give a number of seconds"):
+            await world.cache().wait_for("pods", ready, timeout="60")   # type: ignore[arg-type]
     run(main)
 
 
@@ -213,9 +291,43 @@ def test_a_thread_whose_wait_is_ended_by_the_loop_is_let_go() -> None:
         await feed.subscribed.wait()
         for task in asyncio.all_tasks() - {asyncio.current_task(), thread}:
             task.cancel()
-        with pytest.raises((CancelledError, asyncio.CancelledError)):
+        with pytest.raises(ReadError, match="its task was cancelled, as all are when the operator ends"):
             await thread
         assert feed.listeners == []
+    run(main)
+
+
+def test_what_threads_wait_for_can_be_ended_and_stops_being_done() -> None:
+    async def main(world: World) -> None:
+        pods, nodes = world.declare("app=web").hold(), world.declare("app=web", NODES, "nodes").hold()
+        operators = Waits()
+        waits = Waits(operators)
+        one = asyncio.create_task(asyncio.to_thread(world.cache(waits=waits).blocking.wait_for, "pods", ready))
+        other = asyncio.create_task(asyncio.to_thread(world.cache(waits=Waits(operators)).blocking.wait_for, "nodes", ready))
+        await pods.subscribed.wait()
+        await nodes.subscribed.wait()
+        waits.end("enough")
+        with pytest.raises(ReadError, match=r"the wait for the cache was ended: enough\. Let the handler end"):
+            await one
+        await pods.unsubscribed.wait()
+        assert not other.done(), "each handler for itself"
+        operators.end("all of it")
+        with pytest.raises(ReadError, match="all of it"):
+            await other
+        await nodes.unsubscribed.wait()
+    run(main)
+
+
+def test_once_it_is_ended_nothing_is_waited_for() -> None:
+    async def main(world: World) -> None:
+        feed = world.declare("app=web").hold()
+        operators = Waits()
+        for waits in (operators, Waits(operators)):
+            cache = world.cache(waits=waits)
+            operators.end("enough")
+            with pytest.raises(ReadError, match="enough"):
+                await asyncio.to_thread(cache.blocking.wait_for, "pods", ready)
+        assert not feed.subscribed.is_set()
     run(main)
 
 
@@ -248,3 +360,13 @@ def test_another_loop_of_another_thread_may_block_itself() -> None:
             return cache.blocking.fetch("pods", "web-1", "ns")
         assert await asyncio.to_thread(lambda: asyncio.run(elsewhere())) == WEB
     run(main)
+
+
+@pytest.mark.parametrize("read", ["get", "exists", "list", "held", "owned", "count", "age", "scope", "explain"])
+def test_reads_that_do_not_wait_are_not_among_those_that_do_and_say_where_they_are(read: str) -> None:
+    blocking = World().cache().blocking
+    with pytest.raises(ReadError, match=rf"cache\.blocking has no '{read}': .* Write: cache\.{read}\(\.\.\.\)"):
+        getattr(blocking, read)
+    assert not hasattr(blocking, read)
+    with pytest.raises(AttributeError, match=r"cache\.blocking has no 'fetchlist', only fetch, fetch_list"):
+        getattr(blocking, "fetchlist")   # noqa: B009  # Mypy knows that there is none.

@@ -2,22 +2,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar, cast
 
 import msgspec
 
+from kopf_selectcache.blocking import Waits
 from kopf_selectcache.cache import Cache
 from kopf_selectcache.core.fields import Key, Kind, find
 from kopf_selectcache.core.resources import Resource
 from kopf_selectcache.core.store import Change, Store
 from kopf_selectcache.core.wire import Reader, Refusal
-from kopf_selectcache.errors import NotDeclared, StateError
+from kopf_selectcache.errors import StateError
 from kopf_selectcache.fetching import Fetches
+from kopf_selectcache.keys import not_declared
 from kopf_selectcache.observe import Counts
 from kopf_selectcache.runner import Runtime
-from kopf_selectcache.selector import Branches, Selector
+from kopf_selectcache.selector import Branches, Comparisons, Selector
 from kopf_selectcache.settings import SelectCacheSettings
 from kopf_selectcache.transport import Refused
 
@@ -56,13 +58,15 @@ class FakeFeed:
         self.filter = declared
         self.resource = resource
         self.store = Store()
+        self.comparisons = Comparisons()
         self.counts = Counts()
         self.trouble = ""
         self.remedy = ""
         self.error: StateError | None = None
-        self.listeners: list[Callable[[Change], None]] = []
+        self.listeners: list[Callable[[Change | None], None]] = []
         self.settling = asyncio.Event()
         self.subscribed = asyncio.Event()
+        self.unsubscribed = asyncio.Event()
 
     def hold(self, *objects: Obj, version: str = "10") -> FakeFeed:
         self.store.begin()
@@ -82,7 +86,12 @@ class FakeFeed:
         reader = Reader(self.resource.api_version, self.resource.kind.kind)
         self.tell(self.store.leave(reader.record(msgspec.json.encode(obj))))
 
-    def tell(self, changes: list[Change]) -> None:
+    def fail(self, error: StateError | None) -> None:
+        """Become unreadable, or be told to have without being."""
+        self.error = error
+        self.tell([None])
+
+    def tell(self, changes: Sequence[Change | None]) -> None:
         for change in changes:
             for listener in tuple(self.listeners):
                 listener(change)
@@ -96,10 +105,14 @@ class FakeFeed:
     async def settled(self) -> None:
         await self.settling.wait()
 
-    def subscribe(self, listener: Callable[[Change], None]) -> Callable[[], None]:
+    def subscribe(self, listener: Callable[[Change | None], None]) -> Callable[[], None]:
         self.listeners.append(listener)
         self.subscribed.set()
-        return lambda: self.listeners.remove(listener)
+
+        def unsubscribe() -> None:
+            self.listeners.remove(listener)
+            self.unsubscribed.set()
+        return unsubscribe
 
 
 class Server:
@@ -156,7 +169,7 @@ class World:
         for declared, feed in self.feeds.items():
             if declared == key or find(declared) is find(key) is not None:
                 return feed
-        raise NotDeclared(f"{key}: no cache is declared for this kind", remedy="Declare it")
+        raise not_declared(key, self.feeds)
 
     async def resolve(self, key: Key) -> Resource:
         found = self.resources[key]
@@ -164,8 +177,8 @@ class World:
             raise found
         return found
 
-    def cache(self, *, own: Mapping[str, Any] | None = None, deleted: bool = False) -> Cache:
-        return Cache(cast("Runtime", self), own=own, deleted=deleted)
+    def cache(self, *, own: Mapping[str, Any] | None = None, deleted: bool = False, waits: Waits | None = None) -> Cache:
+        return Cache(cast("Runtime", self), own=own, deleted=deleted, waits=waits)
 
 
 def reading(declared: Branches | str, *objects: Obj, resource: Resource = PODS, key: str = "pods") -> Cache:

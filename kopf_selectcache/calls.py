@@ -1,0 +1,92 @@
+"""Calls that fit no signature, told with the call to write instead. Makes errors of Python's own TypeError; hides no other.
+
+Kopf tries again after a plain TypeError, for ever: in a startup handler once a minute, with nothing said of what to write.
+"""
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+from .errors import SelectCacheError, clipped
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def near(word: str, known: Iterable[str]) -> str | None:
+    """Return which of the known words was probably meant, if one was."""
+    plain = {each.lower(): each for each in known}
+    word = word.lower()[:100]
+    found = difflib.get_close_matches(word, plain, n=1, cutoff=0.7)
+    # `label_selector` for `label`, `sort` for `sort_by`.
+    alike = [each for each in plain if min(len(each), len(word)) > 3 and (each.startswith(word) or word.startswith(each))]
+    return plain[(found or alike)[0]] if found or alike else None
+
+
+def taught(
+    error: Callable[..., SelectCacheError], called: str, *, instead: str = "",
+) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+    """Make a function raise this error for arguments that it does not take.
+
+    `called` is how users write it; `instead` is what to write, where the names of the arguments do not say it.
+    """
+    def decorate(fn: Callable[_P, _R]) -> Callable[_P, _R]:
+        signature = inspect.signature(fn)
+        spelt = f"await {called}" if inspect.iscoroutinefunction(fn) else called
+
+        @wraps(fn)
+        def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+            try:
+                return fn(*args, **kwargs)
+            except TypeError:
+                try:
+                    signature.bind(*args, **kwargs)
+                except TypeError:
+                    pass   # Looked at only now: calls that fit cost nothing.
+                else:
+                    raise
+            what, remedy = _misfit(signature, spelt, args, kwargs)
+            raise error(what, remedy=instead or remedy)
+        return call
+    return decorate
+
+
+def written(called: str, signature: inspect.Signature, args: tuple[object, ...], kwargs: Mapping[str, object]) -> str:
+    """Write a method's call as Python. Texts are shown but for a default, which is a value of somebody's."""
+    parameters = list(signature.parameters)
+    shown = [_shown(name, value) for name, value in zip(parameters, args, strict=False) if name != "self"]
+    return f"{called}({', '.join([*shown, *(f'{name}={_shown(name, value)}' for name, value in kwargs.items())])})"
+
+
+def _shown(name: str, value: object) -> str:
+    return repr(clipped(value, 100)) if isinstance(value, str) and name != "default" else "..."
+
+
+def _misfit(
+    signature: inspect.Signature, called: str, args: tuple[object, ...], kwargs: Mapping[str, object],
+) -> tuple[str, str]:
+    """Say what is wrong with the arguments, and what to write."""
+    taken = {name: each for name, each in signature.parameters.items() if name != "self"}
+    given = args[len(signature.parameters) - len(taken):]
+    by_position = [name for name, each in taken.items() if each.kind is not each.KEYWORD_ONLY]
+    by_name = [name for name, each in taken.items() if each.kind is not each.POSITIONAL_ONLY]
+    bare = called.removeprefix("await ")
+    if unknown := [name for name in kwargs if name not in by_name]:
+        meant = near(unknown[0], [name for name in by_name if name not in kwargs])
+        what = f"{bare}() knows no {clipped(unknown[0], 100)}="
+        if meant is None:
+            return what, f"It takes {', '.join(by_name)}"
+        mended = {meant if name == unknown[0] else name: value for name, value in kwargs.items()}
+        return what, f"Did you mean {meant}=? Write: {written(called, signature, args, mended)}"
+    if len(given) > len(by_position):
+        what = f"{bare}() was given {len(given)} arguments by position, and takes {', '.join(by_position)} so"
+        named = [f"{name}=..." for name in by_name if name not in by_position]
+        return what, f"Name the others: {called}({', '.join([*by_position, *named])})" if named else f"Write: {called}({by_position[0]})"
+    if twice := [name for name in by_position[:len(given)] if name in kwargs]:
+        return f"{bare}() was given {twice[0]} twice, by position and by name", "Leave one of them out"
+    needed = [name for name, each in taken.items() if each.default is each.empty]
+    missing = [name for name in needed if name not in kwargs and name not in by_position[:len(given)]]
+    return f"{bare}() was not given {' and '.join(missing)}", f"Write: {called}({', '.join(needed)})"

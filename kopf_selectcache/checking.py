@@ -1,0 +1,156 @@
+"""What a read must be to be answered: its arguments of the right types, its request inside the filter. Reads nothing.
+
+Mistakes in a read are read errors: as declaration errors they would be permanent to Kopf, which drops a creation for good.
+"""
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+
+from .core.problems import BadField
+from .errors import DeclarationError, NotDeclared, ReadError
+from .keys import AnyKey, checked_key, key_of
+from .matching import DROPPED, Field, Label, Match, Namespaces, SortBy, Where, path_of, paths_of
+from .overlay import View
+from .runner import Feed, Runtime
+from .selector import Selector
+from .verdict import Verdict
+from .wording import Many, One, misplaced, mistyped, not_kept, nowhere, outside, stale, unmatchable, unsynced
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the event loop of this thread, if one runs: none does in a sync handler's."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+@contextmanager
+def no_declaration() -> Iterator[None]:
+    """Turn declaration errors into read errors."""
+    try:
+        yield
+    except DeclarationError as error:
+        raise ReadError(error.what, remedy=error.remedy) from error
+
+
+def feed_of(runtime: Runtime, kind: AnyKey) -> Feed:
+    """Return the feed of the kind; raise ReadError for what can be none, and NotDeclared for others."""
+    with no_declaration():
+        key = key_of(kind)
+        try:
+            return runtime.feed(key)
+        except NotDeclared:
+            checked_key(key)
+            raise
+
+
+def not_readable(feed: Feed, *, after: float | None = None, sync: bool = False) -> ReadError | None:
+    """Return why the feed cannot be read, if it cannot."""
+    if error := feed.unreadable():
+        return error
+    if feed.resource is None or not feed.store.version:
+        return unsynced(feed.key, feed.trouble, feed.remedy, after=after, sync=sync)
+    return None
+
+
+def must_be_fresh(feed: Feed, max_age: float | None, call: str) -> None:
+    """Raise Stale if what is held was confirmed longer ago than the reader allows."""
+    if max_age is None:
+        return
+    if not isinstance(max_age, (int, float)) or isinstance(max_age, bool) or not max_age >= 0:
+        raise mistyped(call, "max_age", max_age, "a number of seconds")
+    age = feed.age()
+    if age is None or age > max_age:
+        raise stale(feed.resource, age, max_age)
+
+
+# ---- What is asked for.
+
+
+def request_of(namespace: Namespaces, label: Label, field: Field, names: Collection[str] | None) -> Selector:
+    """Return what is asked for, as a selector."""
+    with no_declaration():
+        return Selector(label, field=field, names=names, namespaces=[namespace] if isinstance(namespace, str) else namespace)
+
+
+def checked_one(one: One) -> One:
+    """Raise ReadError if the name and namespace cannot be those of an object of the kind."""
+    for argument, given in (("name", one.name), ("namespace", one.namespace)):
+        if not isinstance(given, str) and (argument, given) != ("namespace", None):
+            raise mistyped(one.bare(), argument, given, "text")
+    if error := misplaced(one):
+        raise error
+    return one
+
+
+def checked_many(many: Many, where: Where | None = None, sort_by: SortBy | None = None, limit: int | None = None) -> Many:
+    """Raise ReadError if what is asked for, or how it is wanted, makes no sense."""
+    if where is not None and not (isinstance(where, Mapping) and all(map(_is_path, where))):
+        raise mistyped(many.bare(), "where", where, "a dict of values by path, such as {'spec.nodeName': 'node01'}")
+    if sort_by is not None and not callable(sort_by) and not _is_path(sort_by):
+        raise mistyped(many.bare(), "sort_by", sort_by, "a path such as 'metadata.creationTimestamp', or a function")
+    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
+        raise mistyped(many.bare(), "limit", limit, "a number of objects")
+    if many.request.namespaces is not None and many.resource.kind.namespaced is False:
+        raise nowhere(many, many._replace(request=replace(many.request, namespaces=None)))
+    paths = [path for path, _ in paths_of(where)]
+    if sort_by is not None and not callable(sort_by):
+        paths.append(path_of(sort_by))
+    if any(path[:2] == DROPPED for path in paths):
+        raise not_kept(many)
+    return many
+
+
+def _is_path(given: object) -> bool:
+    return isinstance(given, str) or (isinstance(given, tuple) and all(isinstance(key, str) for key in given))
+
+
+def owner_of(owner: object, call: str) -> tuple[str, str | None]:
+    """Return the uid and namespace of what `owned` was given."""
+    if not isinstance(owner, Mapping):
+        raise mistyped(call, "the owner", owner, "the body of an object")
+    metadata = owner.get("metadata")
+    uid, namespace = (metadata.get("uid"), metadata.get("namespace")) if isinstance(metadata, Mapping) else (None, None)
+    if not isinstance(uid, str) or not uid:
+        raise ReadError("cache.owned() was given an owner without a metadata.uid", remedy=f"Write: {call}")
+    return uid, namespace if isinstance(namespace, str) else None
+
+
+def checked_predicate(predicate: Callable[..., object], timeout: object, call: str) -> None:
+    """Raise ReadError if this is nothing to wait with."""
+    if not callable(predicate):
+        raise mistyped(call, "the predicate", predicate, "a function of an object")
+    if timeout is not None and (not isinstance(timeout, (int, float)) or isinstance(timeout, bool)):
+        raise mistyped(call, "timeout", timeout, "a number of seconds")
+
+
+def match_of(many: Many, where: Where | None, view: View) -> Match:
+    """Return what an object must be like to be a part of the answer."""
+    try:
+        return Match.of(many.request, where, view.resource, view.filter)
+    except BadField as problem:
+        raise unmatchable(many, problem.label) from None
+
+
+# ---- Whether the filter holds it.
+
+def verdict_of(request: Selector, view: View) -> Verdict:
+    """Say whether the filter covers what is asked for."""
+    verdict: Verdict = view.comparisons.covers(view.filter, request, view.resource.domains)
+    return verdict
+
+
+def must_be_covered(many: Many, view: View) -> None:
+    """Raise OutsideFilter unless all that is asked for is held."""
+    if not (verdict := verdict_of(many.request, view)):
+        raise outside(many, verdict)
+
+
+def must_overlap(many: Many, view: View) -> None:
+    """Raise OutsideFilter if nothing of what is asked for can be held."""
+    if view.comparisons.excludes(view.filter, many.request, view.resource.domains):
+        raise outside(many, verdict_of(many.request, view))

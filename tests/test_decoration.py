@@ -1,0 +1,67 @@
+"""What `with_cache` refuses to decorate, and what it says to write instead."""
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import kopf
+import pytest
+
+from kopf_selectcache import DeclarationError, with_cache
+from tests.kopf_operators import declaring, started
+
+WITH_CACHE: Any = with_cache    # What mypy would not let through.
+
+
+class Handlers:
+    def create(self, **_: Any) -> None: ...
+
+
+@pytest.mark.parametrize(("decorate", "words"), [
+    (lambda: WITH_CACHE(Handlers), "with_cache decorates the class Handlers, and it is functions that are handlers. Write @selectcache.with_cache above each"),
+    (lambda: WITH_CACHE("pods"), "cannot decorate 'pods'. Write @selectcache.with_cache(kinds=['pods'])"),
+    (lambda: WITH_CACHE(["pods", "nodes"]), "Write @selectcache.with_cache(kinds=['pods', 'nodes'])"),
+    (lambda: WITH_CACHE(property(lambda _: None)), "with_cache cannot decorate a property. Decorate a function"),
+    (lambda: WITH_CACHE(kind=["pods"]), "with_cache() knows no kind=. Did you mean kinds=?"),
+    (lambda: WITH_CACHE(Handlers.create, ["pods"]), "2 arguments by position, and takes fn so. Name the others: with_cache(fn, kinds=...)"),
+    (lambda: WITH_CACHE(kinds=["v1/pods/status"]), "names a subresource, status: objects are cached as a whole. Write 'v1/pods'"),
+    (lambda: WITH_CACHE(kinds=[5]), "the key 5 names no kind"),
+])
+def test_what_is_no_handler_is_refused_where_it_stands(decorate: Callable[[], Any], words: str) -> None:
+    with pytest.raises(DeclarationError, match=re.escape(words)):
+        decorate()
+
+
+KOPFS: dict[str, Callable[..., Any]] = {
+    "startup": kopf.on.startup, "cleanup": kopf.on.cleanup, "login": kopf.on.login, "probe": kopf.on.probe,
+    "field": functools.partial(kopf.on.field, "pods", field="spec"), "timer": functools.partial(kopf.timer, "pods", interval=1),
+    "create": functools.partial(kopf.on.create, "pods"), "update": functools.partial(kopf.on.update, "pods"),
+    "delete": functools.partial(kopf.on.delete, "pods"), "resume": functools.partial(kopf.on.resume, "pods"),
+    "event": functools.partial(kopf.on.event, "pods"), "index": functools.partial(kopf.index, "pods"),
+    "validate": functools.partial(kopf.on.validate, "pods"), "mutate": functools.partial(kopf.on.mutate, "pods"),
+    "daemon": functools.partial(kopf.daemon, "pods"),
+}
+
+
+@pytest.fixture
+def _default_registry() -> Iterator[None]:
+    before = kopf.get_default_registry()
+    kopf.set_default_registry(kopf.OperatorRegistry())
+    yield
+    kopf.set_default_registry(before)
+
+
+@pytest.mark.usefixtures("_default_registry")
+@pytest.mark.parametrize("decorator", KOPFS.values(), ids=KOPFS)
+def test_it_stands_below_every_decorator_of_kopf(decorator: Callable[..., Any]) -> None:
+    with pytest.raises(DeclarationError, match=r"is registered with Kopf already.* below the decorators of Kopf, next to the function"):
+        with_cache(decorator()(lambda **_: None))
+
+
+def test_where_it_stands_above_in_a_registry_of_its_own_the_start_ends_with_it() -> None:
+    registry = kopf.OperatorRegistry()
+    with_cache(kopf.on.create("pods", registry=registry, id="above")(lambda **_: None))
+    with pytest.raises(DeclarationError, match="'above' is registered with Kopf already, and would be called without a cache"):
+        started(registry, declaring(pods=""))
