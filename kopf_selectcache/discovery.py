@@ -2,85 +2,116 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from .core.fields import BUILT_IN, Key, Kind, find, parse_key
 from .core.problems import Garbled
 from .core.resources import Resource
-from .transport import Refused, Transport
+from .transport import Refused
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+class Server(Protocol):
+    """What is asked: a transport, or what paces one."""
+
+    async def get(self, path: str, query: Mapping[str, str], /) -> bytes:
+        """Return the answer; raise Refused or Unreachable."""
 
 
 class NotServed(Exception):
     """The server has no resource of this name; it may get one later."""
 
 
-async def resolve(transport: Transport, key: Key) -> Resource:
+async def resolve(server: Server, key: Key) -> Resource:
     """Ask the server for the resource that a key means; raise NotServed, Refused, Unreachable or Garbled."""
     group, version, name = parse_key(key)
     known = find(key)
     if group is None and known is not None:
         # As with kubectl, a built-in kind wins over custom ones of the same name; and one group is asked, not all.
         group = known.group
-    for prefix, versions in await _groups(transport, group):
+    broken: Refused | None = None
+    for prefix, versions in await _groups(server, group):
         for served in versions if version is None else [version] if version in versions else []:
-            listed = await _get(transport, f"{prefix}/{served}")
+            try:
+                listed = await _get(server, f"{prefix}/{served}")
+            except Refused as refused:
+                # Behind some groups are servers of their own, which may be down: the kind may be in another group.
+                broken = broken or refused
+                continue
             for resource in _mappings(listed.get("resources")):
-                if "/" not in str(resource.get("name")) and name in _names(resource):
-                    return await _resource(transport, prefix, served, resource)
+                if name in _names(resource):
+                    return await _resource(server, prefix, served, resource)
+    if broken is not None:
+        raise broken
     raise NotServed(f"the cluster serves no {key if isinstance(key, str) else '/'.join(key)}")
 
 
-async def _groups(transport: Transport, group: str | None) -> list[tuple[str, list[str]]]:
+async def _groups(server: Server, group: str | None) -> list[tuple[str, list[str]]]:
     """List the API groups, or the one that is asked for, each with its versions, the preferred one first."""
     core = [("/api", ["v1"])] if group in (None, "") else []
     if group == "":
         return core
     if group is not None:
         try:
-            found = [await _get(transport, f"/apis/{group}")]
+            found = [{**await _get(server, f"/apis/{group}"), "name": group}]
         except Refused as refused:
             if refused.refusal.code != 404:
                 raise
             found = []
     else:
-        found = _mappings((await _get(transport, "/apis")).get("groups"))
+        found = _mappings((await _get(server, "/apis")).get("groups"))
     for one in found:
-        versions = [str(each.get("version")) for each in (one.get("preferredVersion") or {}, *_mappings(one.get("versions")))]
-        core.append((f"/apis/{one.get('name')}", list(dict.fromkeys(versions))))
+        listed = [_text(each, "version") for each in _mappings([one.get("preferredVersion"), *_list(one.get("versions"))])]
+        core.append((f"/apis/{_text(one, 'name')}", list(dict.fromkeys(filter(None, listed)))))
     return core
 
 
-async def _resource(transport: Transport, prefix: str, version: str, listed: Mapping[str, Any]) -> Resource:
+async def _resource(server: Server, prefix: str, version: str, listed: Mapping[str, Any]) -> Resource:
     group = prefix.removeprefix("/apis").removeprefix("/api").strip("/")
-    kind, plural, namespaced = str(listed.get("kind")), str(listed.get("name")), listed.get("namespaced") is True
+    kind, plural, namespaced = _text(listed, "kind"), _text(listed, "name"), listed.get("namespaced") is True
     for known in BUILT_IN:
         if (known.group, known.kind) == (group, kind):
             return Resource(known, version)
     try:
-        crd = await _get(transport, f"{CRDS}/{plural}.{group}")
+        crd = await _get(server, f"{CRDS}/{plural}.{group}")
     except Refused:
         # Not allowed to look, or served by an aggregated server: its fields are the server's secret.
         unknown = Kind.unknown(group, kind, plural, namespaced=namespaced)
         return Resource(unknown, version, fields_known=False)
-    return Resource(Kind.custom(crd, version), version)
+    custom = Kind.custom(crd, version)
+    if (custom.group, custom.kind, custom.plural) != (group, kind, plural):
+        raise Garbled(f"the definition of {plural}.{group} is one of {custom.plural[:100]!r}.{custom.group[:100]!r}")
+    return Resource(custom, version)
 
 
 def _names(resource: Mapping[str, Any]) -> set[str]:
-    shorts = resource.get("shortNames")
-    names = [resource.get("name"), resource.get("singularName"), resource.get("kind"), str(resource.get("kind")).lower()]
-    return {str(name) for name in (*names, *(shorts if isinstance(shorts, list) else ())) if name}
+    """Return what a resource may be called; nothing calls a subresource such as `pods/status`."""
+    plural, kind = _text(resource, "name"), _text(resource, "kind")
+    if not plural or not kind or "/" in plural:
+        return set()
+    shorts = [short for short in _list(resource.get("shortNames")) if isinstance(short, str)]
+    return {plural, _text(resource, "singularName"), kind, kind.lower(), *shorts}
 
 
-async def _get(transport: Transport, path: str) -> dict[str, Any]:
+async def _get(server: Server, path: str) -> dict[str, Any]:
+    data = await server.get(path, {})
     try:
-        return msgspec.json.decode(await transport.get(path, {}), type=dict[str, Any])
-    except msgspec.DecodeError as error:
+        return msgspec.json.decode(data, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Garbled(f"{path} is not what the API promises: {error}") from None
 
 
 def _mappings(value: object) -> list[dict[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+    return [item for item in _list(value) if isinstance(item, dict)]
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _text(mapping: Mapping[str, Any], key: str) -> str:
+    value = mapping.get(key)
+    return value if isinstance(value, str) else ""

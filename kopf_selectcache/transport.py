@@ -17,6 +17,9 @@ from .core.wire import Refusal, read_refusal
 
 JSON = "application/json"
 
+_LONGEST = 1024 * 1024
+"""So much is read of an answer that is no success, in bytes."""
+
 
 class Refused(Exception):
     """The server answered, and said no."""
@@ -63,8 +66,8 @@ class KopfTransport:
         limits = aiohttp.ClientTimeout(total=None, sock_connect=self._connect_timeout)
         # A compressing server, or a proxy, would hold events back until it has enough of them.
         headers = {"Accept": JSON, "Accept-Encoding": "identity"}
-        async with self._answer(path, query, headers, limits) as response:
-            yield _chunks(response)
+        async with self._answer(path, query, headers, limits) as response, aclosing(_chunks(response)) as chunks:
+            yield chunks
 
     @asynccontextmanager
     async def _answer(
@@ -76,18 +79,19 @@ class KopfTransport:
             offered = cast("AsyncGenerator[_Offer, None]", self._vault.extended(_Connection, "selectcache"))
             async with aclosing(offered) as credentials:
                 async for key, info, connection in credentials:
-                    try:
-                        # A redirected request would take its token along.
-                        response = await connection.session.get(
-                            connection.server + path, params=query, headers=headers, timeout=limits, allow_redirects=False)
-                    except _BROKEN as error:
-                        raise Unreachable(_named(error)) from error
-                    async with response:
-                        if response.status == 200:
-                            yield response
-                            return
-                        refused = Refused(read_refusal(
-                            response.status, await _body(response), retry_after=response.headers.get("Retry-After")))
+                    async with connection.used() as session:
+                        try:
+                            # A redirected request would take its token along.
+                            response = await session.get(
+                                connection.server + path, params=query, headers=headers, timeout=limits, allow_redirects=False)
+                        except _BROKEN as error:
+                            raise Unreachable(_named(error)) from error
+                        async with response:
+                            if response.status == 200:
+                                yield response
+                                return
+                            refused = Refused(read_refusal(
+                                response.status, await _body(response), retry_after=response.headers.get("Retry-After")))
                     if response.status != 401:
                         raise refused
                     await self._vault.invalidate(key, info, exc=refused)
@@ -100,22 +104,41 @@ class _Connection:
 
     def __init__(self, info: _kopf.KubeContext) -> None:
         self.server = info.server.rstrip("/")
+        self._users = 0
+        self._given_up = False
         self._own: aiohttp.ClientSession | None = None
         if isinstance(info, _kopf.AiohttpSession):
-            self.session = info.aiohttp_session
+            self._session = info.aiohttp_session
             return
         if not isinstance(info, _kopf.ConnectionInfo):
-            raise TypeError(f"credentials of the unknown type {type(info).__name__}")
-        self._own = self.session = aiohttp.ClientSession(
+            raise Unreachable(f"the login gave credentials of an unknown type, {type(info).__name__}")
+        self._own = self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=info.as_ssl_context()),
             headers={**info.as_http_headers(), "User-Agent": "kopf-selectcache"},
             proxy=info.proxy_url,
             trust_env=info.trust_env,
         )
 
+    @asynccontextmanager
+    async def used(self) -> AsyncIterator[aiohttp.ClientSession]:
+        self._users += 1
+        try:
+            yield self._session
+        finally:
+            self._users -= 1
+            await self._close_unused()
+
     async def close(self) -> None:
-        """Close what was opened here. A session that the user gave is Kopf's to close."""
-        if self._own is not None:
+        """Close what was opened here, after its last use. A session that the user gave is Kopf's to close.
+
+        Credentials are given up when they expire, and servers let streams go on that were opened with them. To close
+        the session under a stream would not even end it: it would fall silent.
+        """
+        self._given_up = True
+        await self._close_unused()
+
+    async def _close_unused(self) -> None:
+        if self._own is not None and self._given_up and not self._users:
             await self._own.close()
 
 
@@ -126,18 +149,24 @@ _BROKEN = (aiohttp.ClientError, asyncio.TimeoutError, OSError, RuntimeError)
 
 
 def _named(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    # What aiohttp says of answers that it cannot read quotes them: it may be a Secret. What it says of connections is safe.
+    return f"{type(error).__name__}: {error}" if isinstance(error, OSError) and str(error) else type(error).__name__
 
 
 async def _body(response: aiohttp.ClientResponse) -> bytes:
     """Read an answer that is no success, as far as it comes: its code says most of it."""
+    body = b""
     try:
-        return await response.content.read(1024 * 1024)
+        async for chunk in response.content.iter_any():
+            body += chunk
+            if len(body) > _LONGEST:
+                break
     except _BROKEN:
-        return b""
+        pass
+    return body
 
 
-async def _chunks(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+async def _chunks(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
     try:
         async for chunk in response.content.iter_any():
             yield chunk

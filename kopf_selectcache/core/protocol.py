@@ -10,7 +10,8 @@ everything is listed anew, beside what is held: readers see the old state until 
 Four rules keep it true:
 
 1. Nothing is shown before it is complete. A list is committed when its last page has come, all pages of one version;
-   an initial stream when the bookmark with the end marker has come. What is cut short is forgotten.
+   an initial stream when the bookmark with the end marker has come. What is cut short is forgotten; only a page that
+   fails is asked for again, a few times, beside those that have come.
 2. The version never goes back. A relist asks for NotOlderThan the highest version seen; a server that lags behind is
    asked again later. Only a consistent read that is older than what was seen means that the server was restored.
 3. Every request is paid for with a wait, which doubles while nothing good happens. So no fault can make a storm. Only
@@ -43,6 +44,9 @@ PATIENCE = 3
 
 EMPTY_PAGES = 100
 """So many pages without items in a row, and the list is given up: it may have no end."""
+
+EXPIRIES = 2
+"""So many lists in a row that took longer than the server remembers their state, and one in a single piece is asked for."""
 
 
 # ---- Inputs, besides pages, events, bookmarks and refusals.
@@ -91,6 +95,8 @@ class List:
 
     not_older_than: str = ""
     token: str = ""
+    whole: bool = False
+    """Whether all is to come in one page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +194,8 @@ class Known:
     """Whether something newer was seen as well that did not say its version: only a consistent read is sure to know it."""
     failures: int = 0
     """How many requests in a row have brought nothing good."""
+    expired: int = 0
+    """How many lists in a row have lost their later pages because the server had forgotten the state."""
 
     def failed(self) -> Known:
         return replace(self, failures=self.failures + 1)
@@ -209,6 +217,8 @@ class Listing:
     """That of the page which is asked for."""
     empty: int = 0
     """How many pages without items have come in a row."""
+    tries: int = 0
+    """How many times in a row this page has failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +241,8 @@ class Waiting:
     known: Known
     resume: str = ""
     """The version at which to go on watching; empty to list."""
+    paused: Listing | None = None
+    """The list to go on with, at the page that failed."""
 
 
 State: TypeAlias = Idle | Listing | Filling | Watching | Waiting
@@ -302,6 +314,8 @@ def step(state: State, input_: Input) -> Step:
             return _refused(state, input_)
         case (Listing() | Filling() | Watching()), (Lost() | Silent()):
             return _lost(state, input_)
+        case Waiting(paused=Listing() as paused), Due():
+            return Step(paused, (List(token=paused.token),))
         case Waiting(known, ""), Due():
             return _ask_for_all(known)
         case Waiting(known, version), Due():
@@ -323,20 +337,20 @@ def _ask_for_all(known: Known) -> Step:
         return Step(Filling(known), (Begin(), Watch("" if known.beyond else known.floor, initial=True)))
     # A server that cannot reach the version that others have shown is asked for the newest that it has.
     exact = not known.floor or known.beyond or known.failures >= PATIENCE
-    return Step(Listing(known, exact), (Begin(), List("" if exact else known.floor)))
+    return Step(Listing(known, exact), (Begin(), List("" if exact else known.floor, whole=known.expired >= EXPIRIES)))
 
 
 def _page(state: Listing, page: Page) -> Step:
     version = state.version or page.version
     puts = tuple(map(Put, page.records))
     if page.version != version:
-        return _again(state, Lost(f"page of version {page.version} in a list of version {version}"))
+        return _give_up(state, Lost(f"page of version {page.version} in a list of version {version}"))
     if page.token:
         # An empty page with a token is not the last one. But some servers ignore the token that they are given.
         empty = 0 if page.records else state.empty + 1
         if page.token == state.token or empty > EMPTY_PAGES:
-            return _again(state, Lost("the pages of a list lead nowhere"))
-        return Step(replace(state, version=version, token=page.token, empty=empty), (*puts, List(token=page.token)))
+            return _give_up(state, Lost("the pages of a list lead nowhere"))
+        return Step(replace(state, version=version, token=page.token, empty=empty, tries=0), (*puts, List(token=page.token)))
     done = _complete(state.known, version, exact=state.exact)
     watch = (Watch(version),) if isinstance(done.state, Watching) else ()
     return Step(done.state, (*puts, *done.effects, *watch))
@@ -348,42 +362,59 @@ def _complete(known: Known, version: str, *, exact: bool) -> Step:
     if older and not exact:
         return _wait(known.failed(), (Abandon(), Close()), Lost(f"version {version} came after {known.floor}"))
     # A commit is no proof yet that the version can be watched: the failures stand until a message has come.
-    known = replace(known, floor=version, beyond=False)
+    known = replace(known, floor=version, beyond=False, expired=0)
     return Step(Watching(known, version), (Commit(version, restored=older),))
 
 
 def _refused(state: Listing | Filling | Watching, refusal: Refusal) -> Step:
+    wait, slow = refusal.retry_after or 0.0, refusal.code in (400, 403, 404, 405, 422)
+    if isinstance(state, Listing):
+        if not slow and refusal.code != 410 and (state.tries < PATIENCE or refusal.code == 429) and state.token:
+            return _same_page(state, refusal, at_least=wait)
+        return _give_up(state, refusal, at_least=wait, slow=slow, expired=refusal.code == 410 and state.token != "")
     known = state.known.failed()
-    slow = refusal.code in (400, 403, 404, 405, 422)
-    if isinstance(state, Filling) and refusal.code in (400, 422):
-        # It may be the selector that is refused; then the list will be as well, and say so.
-        known, slow = replace(known, streaming=False), False
-    resume = ""
-    if isinstance(state, Watching) and refusal.code not in (404, 410):
-        # It may be the version that is refused, and will be for ever: unless it is the caller, the verb or the rate.
-        stuck = refusal.code not in (401, 403, 405, 429) and known.failures > PATIENCE
-        resume = "" if stuck else state.version
-    abandoned = () if isinstance(state, Watching) else (Abandon(),)
-    return _wait(known, (*abandoned, Close()), refusal, resume=resume, at_least=refusal.retry_after or 0.0, slow=slow)
+    if isinstance(state, Filling):
+        if refusal.code in (400, 422):
+            # Streams are what is refused, most likely. If it is the selector, the list will be as well, and that is told.
+            known = replace(known, streaming=False)
+            return Step(Waiting(known), (Abandon(), Close(), Wait(known.failures - 1, wait)))
+        return _wait(known, (Abandon(), Close()), refusal, at_least=wait, slow=slow)
+    # It may be the version that is refused, and will be for ever: unless it is the caller, the verb or the rate.
+    stuck = refusal.code not in (401, 403, 405, 429) and known.failures > PATIENCE
+    resume = "" if stuck or refusal.code in (404, 410) else state.version
+    return _wait(known, (Close(),), refusal, resume=resume, at_least=wait, slow=slow)
 
 
 def _lost(state: Listing | Filling | Watching, why: Lost | Silent) -> Step:
+    if isinstance(state, Listing):
+        return _same_page(state, why) if state.token and state.tries < PATIENCE else _give_up(state, why)
     lived, garbled = isinstance(why, Lost) and why.lived, isinstance(why, Lost) and why.garbled
     known = state.known.failed()
-    if isinstance(state, Watching):
-        # A server that was restored from a backup answers a version that it has yet to reach with silence.
-        mute = known.marked and not state.heard and (lived or isinstance(why, Silent))
-        if lived and not mute:
-            known = replace(known, failures=1)
-        stuck = (garbled or mute) and known.failures > PATIENCE
-        return _wait(known, (Close(),), why, resume="" if stuck else state.version)
-    if isinstance(state, Filling) and (lived or isinstance(why, Silent)):
-        known = replace(known, streaming=False)   # There was time enough for the end of the initial state.
-    return _wait(known, (Abandon(), Close()), why)
+    if isinstance(state, Filling):
+        if lived or isinstance(why, Silent):
+            known = replace(known, streaming=False)   # There was time enough for the end of the initial state.
+        return _wait(known, (Abandon(), Close()), why)
+    # A server that was restored from a backup answers a version that it has yet to reach with silence.
+    mute = known.marked and not state.heard and (lived or isinstance(why, Silent))
+    if lived and not mute:
+        known = replace(known, failures=1)
+    stuck = (garbled or mute) and known.failures > PATIENCE
+    return _wait(known, (Close(),), why, resume="" if stuck else state.version)
 
 
-def _again(state: Listing, why: Lost) -> Step:
-    return _wait(state.known.failed(), (Abandon(), Close()), why)
+def _same_page(state: Listing, trouble: Refusal | Lost | Silent, *, at_least: float = 0.0) -> Step:
+    """Ask for the page again: a long list would never be complete if each failure cost all pages before."""
+    paused = replace(state, tries=state.tries + 1)
+    wait = Wait(state.known.failures + state.tries, at_least)
+    return Step(Waiting(state.known, paused=paused), (Close(), Told(trouble), wait))
+
+
+def _give_up(
+    state: Listing, trouble: Refusal | Lost | Silent, *, at_least: float = 0.0, slow: bool = False, expired: bool = False,
+) -> Step:
+    """Forget the list, and begin another one."""
+    known = replace(state.known.failed(), expired=state.known.expired + 1 if expired else 0)
+    return _wait(known, (Abandon(), Close()), trouble, at_least=at_least, slow=slow)
 
 
 def _wait(

@@ -112,8 +112,8 @@ class _Answer(msgspec.Struct, rename={"api_version": "apiVersion"}):
 
 
 class _Line(msgspec.Struct):
-    type: str
-    object: msgspec.Raw
+    type: str = ""
+    object: msgspec.Raw = msgspec.Raw(b"null")
 
 
 _START = 64 * 1024
@@ -163,8 +163,10 @@ class Reader:
         if answer.kind == "Status":
             return _refusal(answer)
         usual = answer.kind == f"{self.kind}List"
-        # The definition of a custom resource may name its list otherwise. The items of such lists do name their kind.
-        if not usual and not (answer.kind.endswith("List") and answer.api_version == self.api_version):
+        # The definition of a custom resource may name its list otherwise. The items of such lists do name their kind,
+        # and their group has a dot; an empty list of another kind must not be taken for one that says there is nothing.
+        unusual = "." in self.api_version and answer.kind.endswith("List") and answer.api_version == self.api_version
+        if not usual and not unusual:
             raise Garbled(f"a {answer.kind[:100]!r} came instead of a {self.kind}List")
         if answer.metadata is None or not answer.metadata.version:
             raise Garbled(f"a {self.kind}List came without a resourceVersion")
@@ -174,6 +176,8 @@ class Reader:
     def line(self, data: bytes) -> Message:
         """Read one line of a watch."""
         line = _decode(data, _Line, "a line of a watch")
+        if line.type == "" and (refusal := self.rest(data)) is not None:
+            return refusal
         match line.type:
             case "ADDED" | "MODIFIED" | "DELETED":
                 return Event(line.type, self.record(line.object))
@@ -187,6 +191,17 @@ class Reader:
             case other:
                 raise Garbled(f"an event of the unknown type {other[:100]!r} came")
 
+    def rest(self, data: bytes) -> Refusal | None:
+        """Read what came after the last newline of a watch that has ended: some servers answer a watch with a Status alone.
+
+        Anything else is the half of a line, and nothing.
+        """
+        try:
+            answer = _decode(data, _Answer, "a Status")
+        except Garbled:
+            return None
+        return _refusal(answer) if answer.kind == "Status" else None
+
     def record(self, data: bytes | msgspec.Raw, *, kindless: bool = True) -> Record:
         """Read an object. It must be of the kind, since some proxies answer with Tables; in lists it may be `kindless`."""
         found = _decode(data, _Object, f"an object of kind {self.kind}")
@@ -196,10 +211,11 @@ class Reader:
         if found.api_version not in ("", self.api_version):
             raise Garbled(f"an object of {found.api_version[:100]!r} came instead of {self.api_version}")
         if metadata is None or not metadata.name or not metadata.version or not metadata.uid:
-            raise Garbled(f"an object of kind {self.kind} came without a name, uid or resourceVersion")
+            raise Garbled(f"an object of kind {self.kind}{_named(metadata)} came without a name, uid or resourceVersion")
         plain = self._plain(bytes(data), found)
-        if not _is_text(plain):   # The decoder looks only at what it is asked for; readers ask for all of it.
-            raise Garbled(f"an object of kind {self.kind} came that is no UTF-8")
+        # The decoder looks only at what it is asked for; readers ask for all of it.
+        if not _is_text(plain) or not _has_sane_numbers(plain):
+            raise Garbled(f"an object of kind {self.kind}{_named(metadata)} came that is no UTF-8, or has numbers beyond all bounds")
         return Record(
             metadata.namespace, metadata.name, metadata.uid, metadata.version, metadata.labels or {},
             tuple(owner.uid for owner in metadata.owners or ()), plain,
@@ -217,6 +233,14 @@ class Reader:
         return msgspec.json.encode({**said, **{key: part for key, part in parts.items() if key not in said}})
 
 
+def _named(metadata: _Metadata | None) -> str:
+    """Say which object it is: whoever has to find what is wrong with it needs its name."""
+    if metadata is None or not metadata.name:
+        return ""
+    within = f"{metadata.namespace[:63]}/" if metadata.namespace else ""
+    return f", {within}{metadata.name[:253]},"
+
+
 def _is_text(data: bytes) -> bool:
     try:
         data.decode()
@@ -225,15 +249,33 @@ def _is_text(data: bytes) -> bool:
     return True
 
 
+_AS_IF = bytes.maketrans(b"123456789E", b"000000000e")
+_ENORMOUS = (b"0e000", b"0e+000", b"0" * 200)
+"""What every number too large for a float looks like with zeros for its digits. Little else does: mostly hexadecimal."""
+
+
+def _has_sane_numbers(data: bytes) -> bool:
+    seen = data.translate(_AS_IF)
+    if any(enormous in seen for enormous in _ENORMOUS):
+        try:
+            msgspec.json.decode(data)
+        except msgspec.DecodeError:
+            return False
+    return True
+
+
 class Lines:
-    """Splits the chunks of a stream into lines. What follows the last newline is kept back, and lost with the stream:
-    half a line is no event.
-    """
+    """Splits the chunks of a stream into lines. What follows the last newline is kept back: half a line is no event."""
 
     def __init__(self, limit: int = MAX_LINE) -> None:
         self._limit = limit
         self._parts: list[bytes] = []
         self._size = 0
+
+    @property
+    def rest(self) -> bytes:
+        """What has come since the last newline."""
+        return b"".join(self._parts)
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
         """Yield the lines that this chunk completes; raise Garbled once an unfinished one is too long."""

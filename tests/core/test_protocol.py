@@ -1,102 +1,36 @@
-"""The protocol, fault by fault (the numbers are those of the list of faults), and then all of them at random."""
+"""The protocol, fault by fault: the numbers are those of the list of faults."""
 from __future__ import annotations
 
 from collections import Counter
-from itertools import product
-from typing import get_args
 
 import pytest
 
 from kopf_selectcache.core.protocol import (
-    EMPTY_PAGES,
     PATIENCE,
-    TRANSITIONS,
     Abandon,
     Begin,
     Close,
     Commit,
     Due,
-    Effect,
-    Filling,
-    Idle,
     Input,
     Known,
     Leave,
     List,
-    Listing,
     Lost,
-    Misuse,
     Opened,
     Progress,
     Put,
     Silent,
     Start,
-    State,
     Told,
     Wait,
-    Waiting,
     Watch,
     Watching,
-    step,
 )
-from kopf_selectcache.core.record import Record
-from kopf_selectcache.core.wire import Bookmark, Event, Page, Refusal
+from kopf_selectcache.core.wire import Bookmark, Event, Refusal
 
-from .simulation import FAULTS, Run
-
-SEEDS, OPERATIONS = 300, 170
-
-A, B = (Record("shop", name, f"uid-{name}", version, {}, (), b"{}") for name, version in (("a", "90"), ("b", "95")))
-GONE = Refusal(410, "Expired")
-CUT, GARBLED, LIVED = Lost("cut"), Lost("no JSON", garbled=True), Lost("end", lived=True)
-
-
-def seen(type_: str, version: str, name: str = "a") -> Event:
-    record = Record("shop", name, f"uid-{name}", version, {}, (), b"{}")
-    assert type_ in ("ADDED", "MODIFIED", "DELETED")
-    return Event(type_, record)   # type: ignore[arg-type]
-
-
-def page(version: str, *records: Record, then: str = "") -> Page:
-    return Page(version, then, records)
-
-
-def more(token: str) -> List:
-    return List(token=token)
-
-
-class Client:
-    """Feeds inputs in turn, and keeps the state."""
-
-    def __init__(self, *inputs: Input, streaming: bool = False) -> None:
-        self.state: State = Idle(Known(streaming=streaming))
-        self.on(*inputs)
-
-    def on(self, *inputs: Input) -> tuple[Effect, ...]:
-        """Return the effects of the last input."""
-        effects: tuple[Effect, ...] = ()
-        for input_ in inputs:
-            before, after = self.state, step(self.state, input_)
-            assert type(after.state).__name__ in TRANSITIONS[type(before).__name__, type(input_).__name__]
-            self.state, effects = after.state, after.effects
-        return effects
-
-    def fail(self, trouble: Input, times: int = 1) -> tuple[Effect, ...]:
-        """Let the same go wrong again and again; return what is asked for in the end."""
-        self.on(*[trouble, Due()] * (times - 1))
-        return self.on(trouble, Due())
-
-
-def watching() -> Client:
-    """A client that has listed and watches at the version 100, with no failures."""
-    client = Client(Start(), page("99", A), Opened(), Bookmark("100"))
-    assert client.state == Watching(Known(marked=True, floor="100"), "100", heard=True)
-    return client
-
-
-def filling() -> Client:
-    return Client(Start(), Opened(), streaming=True)
-
+from .client import CUT, GARBLED, GONE, LIVED, A, B, Client, filling, more, page, seen, watching
+from .simulation import Run
 
 # ---- All goes well.
 
@@ -193,41 +127,10 @@ def test_4_a_list_may_be_refused_as_well_and_nothing_of_it_is_shown() -> None:
     assert client.on(GONE) == (Abandon(), Close(), Told(GONE), Wait(1))
 
 
-def test_6_a_list_whose_token_expired_starts_again_from_its_first_page() -> None:
-    client = Client(Start(), page("100", A, then="more"))
-    assert client.on(Refusal(410, "Expired", token="fresh"))[0] == Abandon()   # noqa: S106
-    assert client.on(Due()) == (Begin(), List())
-
-
-def test_6_pages_of_different_versions_are_never_mixed() -> None:
-    client = Client(Start(), page("100", A, then="more"))
-    assert client.on(page("101", B)) == (
-        Abandon(), Close(), Told(Lost("page of version 101 in a list of version 100")), Wait(0))
-
-
-def test_7_an_empty_page_with_a_token_is_not_the_last() -> None:
-    client = Client(Start(), page("100", A, then="1"))
-    assert client.on(page("100", then="2")) == (more("2"),)
-    assert client.on(page("100", then="3")) == (more("3"),)
-    assert client.on(page("100", B)) == (Put(B), Commit("100"), Watch("100"))
-
-
-def test_7_pages_that_lead_nowhere_are_paid_for() -> None:
-    nowhere = (Abandon(), Close(), Told(Lost("the pages of a list lead nowhere")), Wait(0))
-    assert Client(Start(), page("100", A, then="same")).on(page("100", A, then="same")) == nowhere
-    client = Client(Start(), *(page("100", then=str(count)) for count in range(EMPTY_PAGES)))
-    assert client.on(page("100", then="last")) == nowhere
-
-
-def test_7_a_long_list_may_have_many_empty_pages_if_not_in_a_row() -> None:
-    client = Client(Start(), *(page("100", *[A] * (count % EMPTY_PAGES == 0), then=str(count)) for count in range(5 * EMPTY_PAGES)))
-    assert isinstance(client.state, Listing)
-
-
 @pytest.mark.parametrize("refusal", [Refusal(400), Refusal(422)])
 def test_8_where_initial_streams_are_refused_pages_are_asked_for_and_that_is_remembered(refusal: Refusal) -> None:
     client = Client(Start(), streaming=True)
-    assert client.on(refusal) == (Abandon(), Close(), Told(refusal), Wait(0))
+    assert client.on(refusal) == (Abandon(), Close(), Wait(0)), "that is no trouble: nobody is told"
     assert client.on(Due()) == (Begin(), List())
     client.on(page("100"), Bookmark("101"))
     assert client.fail(GONE) == (Begin(), List(not_older_than="101"))
@@ -345,7 +248,7 @@ def test_16_who_is_told_when_to_come_back_comes_back_then(state: str) -> None:
     throttled = Refusal(429, "TooManyRequests", retry_after=7.0)
     client = {"watch": watching, "page": lambda: Client(Start(), page("100", then="more")), "initial": filling}[state]()
     assert client.on(throttled)[-2:] == (Told(throttled), Wait(0, at_least=7.0))
-    again = {"watch": Watch("100"), "page": List(), "initial": Watch("", initial=True)}[state]
+    again = {"watch": Watch("100"), "page": more("more"), "initial": Watch("", initial=True)}[state]
     assert client.on(Due())[-1] == again
 
 
@@ -466,50 +369,3 @@ def test_a_list_is_no_proof_that_its_version_can_be_watched() -> None:
     for failures in range(20):
         assert client.on(GONE)[-1] == Wait(failures)
         client.on(Due(), page("100"))
-
-
-# ---- The table.
-
-
-def test_the_table_speaks_of_every_state_and_every_input_and_of_nothing_else() -> None:
-    states, inputs = ({kind.__name__ for kind in get_args(union)} for union in (State, Input))
-    assert {state for state, _ in TRANSITIONS} == states
-    assert {input_ for _, input_ in TRANSITIONS} == inputs
-    assert set().union(*TRANSITIONS.values()) == states - {"Idle"}
-
-
-STATES: tuple[State, ...] = (
-    Idle(Known()), Listing(Known(), exact=True), Filling(Known()), Watching(Known(), "100"), Waiting(Known()), Waiting(Known(), "100"))
-INPUTS: tuple[Input, ...] = (Start(), page("1"), Opened(), Event("ADDED", A), Bookmark("1"), GONE, CUT, Silent(), Due())
-
-
-@pytest.mark.parametrize(("state", "input_"), list(product(STATES, INPUTS)), ids=lambda value: type(value).__name__)
-def test_what_the_table_does_not_name_is_a_mistake_of_ours(state: State, input_: Input) -> None:
-    if (type(state).__name__, type(input_).__name__) in TRANSITIONS:
-        assert type(step(state, input_).state).__name__ in TRANSITIONS[type(state).__name__, type(input_).__name__]
-    else:
-        with pytest.raises(Misuse, match="cannot come in the state"):
-            step(state, input_)
-
-
-# ---- All at random.
-
-
-def test_whatever_fails_what_was_promised_holds_after_every_step() -> None:
-    hits: Counter[tuple[str, str]] = Counter()
-    transitions: Counter[tuple[str, str, str]] = Counter()
-    slowest = 0
-    for seed in range(SEEDS):
-        run = Run(seed, hits, transitions)
-        try:
-            for _ in range(OPERATIONS):
-                run.operate()
-            slowest = max(slowest, run.settle(200))
-        except Exception as error:
-            story = "\n".join(run.story)
-            raise AssertionError(f"seed {seed}: {type(error).__name__}: {error}\nwhat led to it:\n{story}") from error
-    print(f"{SEEDS * OPERATIONS:,} operations with {SEEDS} seeds, {sum(transitions.values()):,} steps; settled within {slowest}")
-    for fault, states in FAULTS.items():
-        print(f"{fault:28}", *(f"{state}: {hits[fault, state]:<6}" for state in states))
-    assert [cell for fault, states in FAULTS.items() for cell in product([fault], states) if not hits[cell]] == []
-    assert {(before, input_, after) for (before, input_), afters in TRANSITIONS.items() for after in afters} == set(transitions)

@@ -93,7 +93,14 @@ def test_the_list_of_a_custom_resource_may_be_named_otherwise_if_its_items_name_
 
 
 def test_a_list_of_another_name_whose_items_name_no_kind_is_refused() -> None:
-    assert "instead of Pod" in garbled(PODS.page, listing({"metadata": METADATA}, kind="ServiceList"))
+    reader = Reader("example.com/v1", "Shop")
+    data = listing({"metadata": METADATA}, kind="ServiceList", apiVersion="example.com/v1")
+    assert "instead of Shop" in garbled(reader.page, data)
+
+
+def test_an_empty_list_of_another_kind_does_not_say_that_there_is_nothing() -> None:
+    assert garbled(PODS.page, listing(kind="SecretList")) == "a 'SecretList' came instead of a PodList"
+    assert garbled(JOBS.page, listing(kind="CronJobList", apiVersion="batch/v1")) == "a 'CronJobList' came instead of a JobList"
 
 
 def test_one_object_that_makes_no_sense_refuses_the_page() -> None:
@@ -135,7 +142,30 @@ def test_an_object_of_a_cluster_scoped_kind_has_no_namespace() -> None:
     *({"metadata": METADATA | {emptied: ""}} for emptied in METADATA if emptied != "namespace"),
 ])
 def test_an_object_without_metadata_name_uid_or_version_is_refused(object_: Any) -> None:
-    assert garbled(PODS.record, dump(object_)) == "an object of kind Pod came without a name, uid or resourceVersion"
+    assert garbled(PODS.record, dump(object_)).endswith(" came without a name, uid or resourceVersion")
+
+
+def test_an_object_that_is_refused_is_named() -> None:
+    """Else nobody could find it, and until somebody does, the cache cannot be complete."""
+    assert garbled(PODS.record, dump({"metadata": METADATA | {"uid": ""}})).startswith("an object of kind Pod, shop/web-1, came")
+    assert garbled(PODS.record, dump({"metadata": {"name": "node-1"}})).startswith("an object of kind Pod, node-1, came")
+    assert garbled(PODS.record, dump({"metadata": {"namespace": "shop"}})).startswith("an object of kind Pod came")
+
+
+NUMBERS_BEYOND_BOUNDS = ["1e999", "-1E+400", "9" * 5000, "9" * 250 + "e90", "0.1e310"]
+
+
+@pytest.mark.parametrize("number", NUMBERS_BEYOND_BOUNDS)
+def test_a_number_that_no_reader_could_decode_is_refused_when_it_comes(number: str) -> None:
+    object_ = dump({"metadata": METADATA, "spec": "NUMBER"}).replace(b'"NUMBER"', number.encode())
+    assert "shop/web-1" in garbled(PODS.record, object_)
+    assert "999" not in garbled(PODS.record, object_), "it may be a secret one"
+
+
+@pytest.mark.parametrize("spec", ["1e300", "1e-999", "1e05", "-0", "18446744073709551616", "9" * 250, '"2e9991"', *(f'"{number}"' for number in NUMBERS_BEYOND_BOUNDS)])
+def test_a_number_that_can_be_decoded_or_is_text_is_taken_in(spec: str) -> None:
+    object_ = dump({"metadata": METADATA, "spec": "NUMBER"}).replace(b'"NUMBER"', spec.encode())
+    assert PODS.record(object_).decode()["spec"] == json.loads(spec)
 
 
 @pytest.mark.parametrize(("object_", "why"), [
@@ -238,6 +268,18 @@ def test_an_event_of_an_unknown_type_is_refused_in_few_words(type_: str) -> None
     assert len(garbled(PODS.line, event(type_, {"metadata": METADATA}))) < 200
 
 
+STATUS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": "Expired", "code": 410}
+
+
+def test_a_status_may_stand_in_a_watch_by_itself() -> None:
+    assert PODS.line(dump(STATUS)) == PODS.rest(dump(STATUS)) == Refusal(410, "Expired")
+
+
+@pytest.mark.parametrize("rest", [b"", dump(STATUS)[:-1], dump([STATUS]), event("ADDED", {"kind": "Pod", "metadata": METADATA})])
+def test_what_else_comes_after_the_last_newline_is_nothing(rest: bytes) -> None:
+    assert PODS.rest(rest) is None
+
+
 @pytest.mark.parametrize("line", [{"object": {}}, {"type": "ADDED"}, {"type": 1, "object": {}}, {"type": "ERROR", "object": [1]}])
 def test_a_line_of_another_shape_is_refused(line: Any) -> None:
     garbled(PODS.line, dump(line))
@@ -320,6 +362,7 @@ def test_half_a_line_is_kept_back() -> None:
     assert list(lines.feed(b'{"whole":1}\n{"half"')) == [b'{"whole":1}']
     assert list(lines.feed(b"")) == []
     assert list(lines.feed(b":2}")) == []
+    assert lines.rest == b'{"half":2}'
     assert list(lines.feed(b"\n")) == [b'{"half":2}']
 
 

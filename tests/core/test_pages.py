@@ -1,0 +1,117 @@
+"""The protocol, where a list comes in pages: the numbers are those of the list of faults."""
+from __future__ import annotations
+
+import pytest
+
+from kopf_selectcache.core.protocol import (
+    EMPTY_PAGES,
+    EXPIRIES,
+    PATIENCE,
+    Abandon,
+    Begin,
+    Close,
+    Commit,
+    Due,
+    Effect,
+    Input,
+    List,
+    Listing,
+    Lost,
+    Put,
+    Silent,
+    Start,
+    Told,
+    Wait,
+    Watch,
+)
+from kopf_selectcache.core.wire import Bookmark, Refusal
+
+from .client import GARBLED, GONE, A, B, Client, more, page, watching
+
+
+def test_6_a_list_whose_token_expired_starts_again_from_its_first_page() -> None:
+    client = Client(Start(), page("100", A, then="more"))
+    assert client.on(Refusal(410, "Expired", token="fresh"))[0] == Abandon()   # noqa: S106
+    assert client.on(Due()) == (Begin(), List())
+
+
+def test_6_pages_of_different_versions_are_never_mixed() -> None:
+    client = Client(Start(), page("100", A, then="more"))
+    assert client.on(page("101", B)) == (
+        Abandon(), Close(), Told(Lost("page of version 101 in a list of version 100")), Wait(0))
+
+
+def expire(client: Client) -> tuple[Effect, ...]:
+    """Let the server forget the state of a list while its pages are asked for."""
+    client.on(page("100", A, then="more"))
+    return client.fail(GONE)
+
+
+def test_6_where_lists_take_longer_than_the_server_remembers_one_in_a_single_piece_is_asked_for() -> None:
+    client = Client(Start())
+    assert [expire(client)[-1] for _ in range(EXPIRIES)] == [List(), List(whole=True)]
+    assert Commit("101") in client.on(page("101", A, B))
+    client.on(Bookmark("102"))
+    assert client.fail(GONE) == (Begin(), List(not_older_than="102")), "that was that list"
+
+
+def test_6_a_single_piece_that_fails_is_followed_by_pages_again() -> None:
+    client = Client(Start())
+    for _ in range(EXPIRIES):
+        expire(client)
+    assert client.fail(Lost("too long")) == (Begin(), List())
+
+
+def test_6_a_state_that_is_forgotten_is_so_in_lists_alone() -> None:
+    client = watching()
+    client.fail(GONE, PATIENCE)
+    assert client.state.known.expired == 0
+
+
+@pytest.mark.parametrize("trouble", [Refusal(401), Refusal(429), Refusal(500), Refusal(503), Lost("cut"), GARBLED, Silent()])
+def test_17_a_page_that_fails_is_asked_for_again_beside_those_that_have_come(trouble: Input) -> None:
+    client = Client(Start(), page("100", A, then="1"), page("100", then="2"))
+    assert client.on(trouble) == (Close(), Told(trouble), Wait(0))   # type: ignore[arg-type]
+    assert client.on(Due()) == (more("2"),)
+    assert client.on(trouble)[-1] == Wait(1)
+    assert client.on(Due(), page("100", then="3")) == (more("3"),)
+    assert client.on(trouble)[-1] == Wait(0), "the next page has not failed before"
+    assert client.on(Due(), page("100", B)) == (Put(B), Commit("100"), Watch("100"))
+
+
+@pytest.mark.parametrize("trouble", [Refusal(500), Lost("cut"), GARBLED, Silent()])
+def test_17_a_page_that_keeps_failing_ends_its_list(trouble: Input) -> None:
+    client = Client(Start(), page("100", A, then="more"))
+    assert client.fail(trouble, PATIENCE) == (more("more"),)
+    assert client.on(trouble) == (Abandon(), Close(), Told(trouble), Wait(0))   # type: ignore[arg-type]
+    assert client.on(Due()) == (Begin(), List())
+    assert client.on(page("100", A, then="more"), trouble)[-1] == Wait(1), "a server in trouble is spared in all it is asked"
+
+
+def test_16_a_page_that_is_throttled_never_ends_its_list() -> None:
+    assert Client(Start(), page("100", A, then="more")).fail(Refusal(429), 50) == (more("more"),)
+
+
+@pytest.mark.parametrize("code", [400, 403, 404, 422])
+def test_21_a_page_that_only_a_person_can_help_with_ends_its_list(code: int) -> None:
+    client = Client(Start(), page("100", A, then="more"))
+    assert client.on(Refusal(code)) == (Abandon(), Close(), Told(Refusal(code)), Wait(0, slow=True))
+
+
+def test_7_an_empty_page_with_a_token_is_not_the_last() -> None:
+    client = Client(Start(), page("100", A, then="1"))
+    assert client.on(page("100", then="2")) == (more("2"),)
+    assert client.on(page("100", then="3")) == (more("3"),)
+    assert client.on(page("100", B)) == (Put(B), Commit("100"), Watch("100"))
+
+
+def test_7_pages_that_lead_nowhere_are_paid_for() -> None:
+    nowhere = (Abandon(), Close(), Told(Lost("the pages of a list lead nowhere")), Wait(0))
+    assert Client(Start(), page("100", A, then="same")).on(page("100", A, then="same")) == nowhere
+    client = Client(Start(), *(page("100", then=str(count)) for count in range(EMPTY_PAGES)))
+    assert client.on(page("100", then="last")) == nowhere
+
+
+def test_7_a_long_list_may_have_many_empty_pages_if_not_in_a_row() -> None:
+    client = Client(Start(), *(page("100", *[A] * (count % EMPTY_PAGES == 0), then=str(count)) for count in range(5 * EMPTY_PAGES)))
+    assert isinstance(client.state, Listing)

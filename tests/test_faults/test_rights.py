@@ -1,0 +1,167 @@
+"""Faults of rights and credentials over real sockets. The numbers are those of the list of faults."""
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import aiohttp
+import kopf
+import pytest
+from kopf._cogs.structs.credentials import AiohttpSession, Vault
+
+from kopf_selectcache import Forbidden
+from kopf_selectcache.runner import Health
+
+from .server import SECRETS, Answer, Script, Server, error, event, held, listed, pod, refused, streamed
+from .world import operating, run, until
+
+LISTED = listed("100", pod("a", "90"))
+DENIED = 'pods is forbidden: User "system:serviceaccount:shop:operator" cannot watch resource "pods"'
+NO = refused(403, "Forbidden", message=DENIED)
+
+
+@pytest.mark.parametrize("revoked", [NO, streamed(error(403, "Forbidden", message=DENIED))], ids=["at start", "in the stream"])
+def test_21_a_right_that_is_revoked_is_named_within_seconds_and_the_watch_goes_on_once_it_is_granted(revoked: Answer) -> None:
+    async def main() -> None:
+        granted = asyncio.Event()
+        watches = [revoked, NO, held(granted, streamed(event("ADDED", pod("b", "105"))))]
+        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
+            await world.watched(3)
+            assert world.time.slept == [10.0, 10.0], "there is no hurry while only a person can help"
+            with pytest.raises(Forbidden) as caught:
+                world.names()
+            assert str(caught.value) == (
+                f"pods: the operator may not watch them: {DENIED}. "
+                "Grant it the verbs list and watch: apiGroups: [''], resources: ['pods']")
+            granted.set()
+            await until(lambda: world.feed.synced)
+            await world.holds("a@90", "b@105")
+            assert [query["resourceVersion"] for query in server.pods.watched] == ["100"] * 3
+            assert len(server.pods.listed) == 1
+    run(main())
+
+
+def test_21_a_right_that_is_missing_from_the_start_holds_up_no_other_cache() -> None:
+    async def main() -> None:
+        granted = asyncio.Event()
+        secret = pod("s", "90") | {"kind": "Secret"}
+        async with Server(lists=[NO, held(granted, LISTED)]) as server:
+            server.scripts[SECRETS] = Script([listed("100", secret, kind="SecretList")])
+            async with operating(server, selectors={"pods": "app=web", "secrets": "app=web"}) as world:
+                await until(lambda: world.feed.health is Health.FORBIDDEN and world.runtime.feed("secrets").synced)
+                assert [one["metadata"]["name"] for one in world.cache.list("secrets", label="app=web")] == ["s"]
+                assert "may not list them" in world.feed.trouble
+                await world.feed.settled()
+                granted.set()
+                await until(lambda: world.feed.synced)
+                assert world.names() == ["a@90"]
+    run(main())
+
+
+def test_21_trouble_of_another_sort_does_not_hide_which_right_is_missing() -> None:
+    async def main() -> None:
+        async with Server(lists=[NO, refused(500), refused(503)]) as server, operating(server) as world:
+            await world.listed(4)
+            assert world.feed.health is Health.FORBIDDEN
+            assert DENIED in world.feed.trouble
+    run(main())
+
+
+@asynccontextmanager
+async def logging_in(vault: Vault, *logins: Any) -> AsyncIterator[None]:
+    """Do what Kopf does: log in whenever there are no credentials left, each time with the next ones."""
+    async def log_in() -> None:
+        for login in logins:
+            await vault.wait_for_emptiness()
+            await vault.populate({} if login is None else {"login": login})
+
+    task = asyncio.create_task(log_in())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+def test_22_a_token_that_was_rotated_costs_a_login_and_no_list() -> None:
+    async def main() -> None:
+        expired = asyncio.Event()
+        watches = [streamed(expired, error(500)), streamed(event("ADDED", pod("b", "105")))]
+        async with Server(lists=[LISTED], watches=watches) as server:
+            server.token = "old"   # noqa: S105
+            old, new = (kopf.ConnectionInfo(server=server.url, token=token) for token in ("old", "new"))
+            vault = Vault({"login": old})
+            async with logging_in(vault, new), operating(server, vault=vault) as world:
+                await world.holds("a@90")
+                server.token = "new"   # noqa: S105
+                expired.set()
+                await world.holds("a@90", "b@105")
+                assert [query["resourceVersion"] for query in server.pods.watched] == ["100", "100"]
+                assert len(server.pods.listed) == 1
+                assert server.headers[-1]["authorization"] == "Bearer new"
+    run(main())
+
+
+def test_22_a_stream_that_is_open_survives_the_rotation_of_its_token() -> None:
+    """The operator's other requests find out that the token has expired, and the credentials are replaced for all."""
+    async def main() -> None:
+        rotated, over = asyncio.Event(), asyncio.Event()
+        watches = [
+            streamed(rotated, event("ADDED", pod("b", "105")), over, error(500)), streamed(event("ADDED", pod("c", "106")))]
+        async with Server(lists=[LISTED], watches=watches) as server:
+            old, new = (kopf.ConnectionInfo(server=server.url, token=token) for token in ("old", "new"))
+            vault = Vault({"login": old})
+            async with logging_in(vault, new), operating(server, vault=vault) as world:
+                await world.synced()
+                key, _ = vault.select()
+                await vault.invalidate(key, old)
+                rotated.set()
+                await world.holds("a@90", "b@105")
+                assert len(server.pods.watched) == 1
+                over.set()
+                await world.holds("a@90", "b@105", "c@106")
+                assert server.headers[-1]["authorization"] == "Bearer new"
+                await until(lambda: server.open == 1)   # What was opened with the old one is closed.
+    run(main())
+
+
+def test_22_a_session_of_the_user_that_was_closed_is_told_and_replaced_by_the_next_login() -> None:
+    async def main() -> None:
+        cut = asyncio.Event()
+        watches = [streamed(cut, error(500)), *[streamed(event("ADDED", pod("b", "105")))] * 50]
+        async with Server(lists=[LISTED], watches=watches) as server, aiohttp.ClientSession() as session:
+            given = AiohttpSession(aiohttp_session=session, server=server.url)
+            vault = Vault({"login": given})
+            async with operating(server, vault=vault, idle_timeout=0.25) as world:
+                await world.synced()
+                await session.close()
+                cut.set()
+                await until(lambda: world.feed.trouble)
+                assert world.names() == ["a@90"]
+                key, _ = vault.select()
+                async with logging_in(vault, kopf.ConnectionInfo(server=server.url)):
+                    await vault.invalidate(key, given)
+                await world.holds("a@90", "b@105")
+                assert len(server.pods.listed) == 1
+    run(main())
+
+
+def test_22_logins_that_fail_are_told_and_what_is_held_is_served() -> None:
+    async def main() -> None:
+        expired = asyncio.Event()
+        async with Server(lists=[LISTED], watches=[streamed(expired, error(500))]) as server:
+            server.token = "old"   # noqa: S105
+            vault = Vault({"login": kopf.ConnectionInfo(server=server.url, token="old")})   # noqa: S106
+            async with logging_in(vault, None), operating(server, vault=vault) as world:
+                await world.synced()
+                server.token = "new"   # noqa: S105
+                expired.set()
+                await until(lambda: world.feed.counts.failures["lost"])
+                assert world.names() == ["a@90"]
+                await vault.populate({"login": kopf.ConnectionInfo(server=server.url, token="new")})   # noqa: S106
+                await world.synced()
+                assert len(server.pods.listed) == 1
+    run(main())

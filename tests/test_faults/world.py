@@ -1,0 +1,118 @@
+"""An operator's caches in front of a scripted server: the real runner, transport and vault. Time passes when they wait."""
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import kopf
+from kopf._cogs.structs.credentials import Vault
+
+from kopf_selectcache.cache import Cache
+from kopf_selectcache.runner import Feed, Runtime
+from kopf_selectcache.selector import Selector
+from kopf_selectcache.settings import SelectCacheSettings
+from kopf_selectcache.transport import KopfTransport
+
+from .server import Server
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    """Run a test on a loop of its own. A wait that never ends is ended here, and a failure, not a measurement."""
+    async def bounded() -> None:
+        async with asyncio.timeout(60):
+            await test
+    asyncio.run(bounded())
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Let everything go on until something is so."""
+    while not condition():   # noqa: ASYNC110  # What is waited for happens on sockets: there is no event for it.
+        await asyncio.sleep(0)
+
+
+async def nothing_left(before: set[asyncio.Task[Any]], *servers: Server) -> None:
+    """Check that no task is left but these and those of servers."""
+    for _ in range(10):   # Kopf leaves a generator of its vault to the loop to close.
+        await asyncio.sleep(0)
+    left = asyncio.all_tasks().difference(before, *(server.tasks for server in servers))
+    assert not left, f"tasks are left: {left}"
+
+
+@dataclass
+class Time:
+    """A clock that goes on when somebody sleeps, or is told to."""
+
+    now: float = 1000.0
+    slept: list[float] = field(default_factory=list)
+
+    def clock(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+        await asyncio.sleep(0)
+
+
+class World:
+    """One operator."""
+
+    def __init__(self, server: Server, runtime: Runtime, time: Time, vault: Vault) -> None:
+        self.server = server
+        self.runtime = runtime
+        self.time = time
+        self.vault = vault
+        self.cache = Cache(runtime)
+
+    @property
+    def feed(self) -> Feed:
+        return self.runtime.feed("pods")
+
+    def names(self) -> list[str]:
+        """Return what a reader sees: the names, with their versions."""
+        return sorted(f"{pod['metadata']['name']}@{pod['metadata']['resourceVersion']}" for pod in self.cache.list("pods", label="app=web"))
+
+    async def holds(self, *names: str) -> None:
+        """Wait until readers see exactly this."""
+        await until(lambda: self.feed.store.version and self.names() == sorted(names))
+
+    async def synced(self) -> None:
+        """Wait until all is well."""
+        await until(lambda: self.feed.synced and not self.feed.trouble)
+
+    async def watched(self, times: int) -> None:
+        """Wait until so many watches have been asked for."""
+        await until(lambda: len(self.server.pods.watched) >= times)
+
+    async def listed(self, times: int) -> None:
+        """Wait until so many pages have been asked for."""
+        await until(lambda: len(self.server.pods.listed) >= times)
+
+
+@asynccontextmanager
+async def operating(
+    server: Server, *, vault: Vault | None = None, selectors: dict[str, str | Selector] | None = None,
+    namespaces: tuple[str, ...] | None = None, request_timeout: float = 60.0, **options: Any,
+) -> AsyncIterator[World]:
+    """Keep caches in front of the server, for the code within the block; afterwards nothing of them is left."""
+    declared = SelectCacheSettings(request_timeout=request_timeout, **options)
+    declared.selectors.update(selectors or {"pods": "app=web"})
+    vault, time = Vault({"login": kopf.ConnectionInfo(server=server.url)}) if vault is None else vault, Time()
+    runtime = Runtime(
+        declared, KopfTransport(vault, request_timeout=request_timeout), namespaces=namespaces, chance=lambda: 1.0,
+        logger=logging.getLogger("kopf_selectcache"), clock=time.clock, sleep=time.sleep)
+    before = asyncio.all_tasks()
+    task = asyncio.create_task(runtime.run())
+    try:
+        yield World(server, runtime, time, vault)
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        assert task.cancelled(), "the runtime ended before it was told to"
+        await vault.close()
+        await nothing_left(before, server)

@@ -1,0 +1,375 @@
+"""Requests over real sockets, with the credentials of a real vault: what comes back, what is refused, what breaks off."""
+from __future__ import annotations
+
+import asyncio
+import base64
+import gzip
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+import kopf
+import pytest
+import trustme
+from kopf._cogs.structs.credentials import AiohttpSession, KubeContext, Vault
+
+from kopf_selectcache.core.wire import Refusal
+from kopf_selectcache.transport import KopfTransport, Refused, Unreachable
+from tests.test_faults.server import PODS, SILENCE, Answer, Server, Then, answer, refused, status, streamed
+from tests.test_faults.test_rights import logging_in
+from tests.test_faults.world import nothing_left, run, until
+
+CANARY = b"canary-7f3a"
+
+
+@asynccontextmanager
+async def connected(given: KubeContext, **limits: float) -> AsyncIterator[KopfTransport]:
+    """Make a transport over these credentials."""
+    vault = Vault({"login": given})
+    try:
+        yield KopfTransport(vault, **limits)
+    finally:
+        await vault.close()
+
+
+def login(server: Server, **options: Any) -> kopf.ConnectionInfo:
+    return kopf.ConnectionInfo(server=server.url, **options)
+
+
+# ---- Answers.
+
+
+def test_an_answer_is_returned_whole_as_bytes_and_asked_for_with_the_operators_credentials() -> None:
+    async def main() -> None:
+        async with Server(lists=[answer(b'{"a":1}')]) as server, connected(login(server, token="secret")) as transport:   # noqa: S106
+            assert await transport.get(PODS, {"limit": "5", "labelSelector": "app in (web,db),x=1&2"}) == b'{"a":1}'
+            assert server.pods.listed == [{"limit": "5", "labelSelector": "app in (web,db),x=1&2"}]
+            headers, = server.headers
+            assert headers["authorization"] == "Bearer secret"
+            assert headers["accept"] == "application/json"
+            assert headers["user-agent"] == "kopf-selectcache"
+    run(main())
+
+
+def test_another_form_of_the_answer_may_be_asked_for() -> None:
+    async def main() -> None:
+        async with Server(lists=[answer(b"{}")]) as server, connected(login(server)) as transport:
+            await transport.get(PODS, {}, accept="application/json;as=PartialObjectMetadataList")
+            assert server.headers[0]["accept"] == "application/json;as=PartialObjectMetadataList"
+    run(main())
+
+
+def test_lists_may_be_compressed_and_watches_never() -> None:
+    async def main() -> None:
+        zipped = answer(gzip.compress(b"{}"), headers={"Content-Encoding": "gzip"})
+        async with Server(lists=[zipped]) as server, connected(login(server)) as transport:
+            assert await transport.get(PODS, {}) == b"{}"
+            async with transport.watch(PODS, {"watch": "true"}):
+                assert "gzip" in server.headers[0]["accept-encoding"]
+                assert server.headers[1]["accept-encoding"] == "identity"
+    run(main())
+
+
+def test_a_watch_gives_chunks_as_they_come_until_it_ends() -> None:
+    async def main() -> None:
+        gate = asyncio.Event()
+        stream = streamed(b"one", gate, b"two")
+        over = Answer((*stream.parts, b"0\r\n\r\n"))
+        async with (
+            Server(watches=[over]) as server, connected(login(server)) as transport,
+            transport.watch(PODS, {"watch": "true"}) as chunks,
+        ):
+            assert await anext(chunks) == b"one"
+            gate.set()
+            assert [chunk async for chunk in chunks] == [b"two"]
+    run(main())
+
+
+@pytest.mark.parametrize("verb", ["get", "watch"])
+def test_a_refusal_has_what_the_server_says(verb: str) -> None:
+    async def main() -> None:
+        no = refused(429, "TooManyRequests", message="come back later", retry_after="7")
+        async with Server(lists=[no], watches=[no]) as server, connected(login(server)) as transport:
+            with pytest.raises(Refused) as caught:
+                await ask(transport, verb)
+            assert caught.value.refusal == Refusal(429, "TooManyRequests", "come back later", 7.0)
+    run(main())
+
+
+async def ask(transport: KopfTransport, verb: str) -> list[bytes]:
+    if verb == "get":
+        return [await transport.get(PODS, {})]
+    async with transport.watch(PODS, {"watch": "true"}) as chunks:
+        return [chunk async for chunk in chunks]
+
+
+def test_a_refusal_may_come_in_pieces() -> None:
+    async def main() -> None:
+        whole, = answer(status(410, "Expired"), code=410).parts
+        assert isinstance(whole, bytes)
+        gate = asyncio.Event()
+        async with Server(lists=[Answer((whole[:-20], gate, whole[-20:]))]) as server, connected(login(server)) as transport:
+            asked = asyncio.create_task(transport.get(PODS, {}))
+            await until(lambda: server.pods.listed)
+            for _ in range(20):   # It reads what there is.
+                await asyncio.sleep(0)
+            gate.set()
+            with pytest.raises(Refused) as caught:
+                await asked
+            assert caught.value.refusal == Refusal(410, "Expired", "Expired")
+    run(main())
+
+
+def test_of_a_refusal_without_end_enough_is_read() -> None:
+    async def main() -> None:
+        head = b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 999999999\r\n\r\n"
+        async with Server(lists=[Answer((head, b"x" * 2_000_000), Then.SILENCE)]) as server, connected(login(server)) as transport:
+            with pytest.raises(Refused) as caught:
+                await transport.get(PODS, {})
+            assert caught.value.refusal == Refusal(502)
+    run(main())
+
+
+def test_a_refusal_whose_body_breaks_off_is_one_still() -> None:
+    async def main() -> None:
+        whole, = answer(status(503), code=503).parts
+        assert isinstance(whole, bytes)
+        async with Server(lists=[Answer((whole[:-20],), Then.CLOSE)]) as server, connected(login(server)) as transport:
+            with pytest.raises(Refused) as caught:
+                await transport.get(PODS, {})
+            assert caught.value.refusal == Refusal(503)
+    run(main())
+
+
+@pytest.mark.parametrize("code", [301, 302, 307, 308])
+def test_redirects_are_not_followed_since_the_token_would_be_taken_along(code: int) -> None:
+    async def main() -> None:
+        async with Server() as elsewhere, Server() as server, connected(login(server, token="secret")) as transport:   # noqa: S106
+            server.pods.lists += [answer(b"", code=code, headers={"Location": f"{elsewhere.url}{PODS}"})]
+            with pytest.raises(Refused) as caught:
+                await transport.get(PODS, {})
+            assert caught.value.refusal.code == code
+            assert elsewhere.headers == []
+    run(main())
+
+
+# ---- What breaks off.
+
+
+LENGTH = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+BROKEN: dict[str, Answer] = {
+    "no answer": Answer((), Then.CLOSE), "half a head": Answer((LENGTH[:20],), Then.CLOSE),
+    "half a body": Answer((LENGTH, CANARY), Then.CLOSE), "half a chunk": Answer((CHUNKED, b"ff\r\n", CANARY), Then.CLOSE),
+    "a reset": Answer((LENGTH, CANARY), Then.RESET), "a bad chunk": Answer((CHUNKED, CANARY + b"\r\n\r\n"), Then.CLOSE),
+    "no HTTP": Answer((CANARY + b"\r\n\r\n",), Then.CLOSE),
+    "no gzip": Answer((LENGTH.replace(b"100", b"11\r\nContent-Encoding: gzip"), CANARY), Then.CLOSE),
+}
+
+
+@pytest.mark.parametrize("verb", ["get", "watch"])
+@pytest.mark.parametrize("broken", BROKEN)
+def test_an_answer_that_breaks_off_is_unreachable_and_nothing_of_it_is_told(broken: str, verb: str) -> None:
+    async def main() -> None:
+        async with Server(lists=[BROKEN[broken]] * 2, watches=[BROKEN[broken]] * 2) as server, connected(login(server)) as transport:
+            with pytest.raises(Unreachable) as caught:
+                await ask(transport, verb)
+            assert "canary" not in str(caught.value)
+            assert str(caught.value)
+    run(main())
+
+
+def test_where_nobody_listens_the_address_is_told() -> None:
+    async def main() -> None:
+        async with Server() as server:
+            pass
+        async with connected(login(server)) as transport:
+            with pytest.raises(Unreachable, match=r"Cannot connect to host 127[.]0[.]0[.]1"):
+                await transport.get(PODS, {})
+    run(main())
+
+
+def test_an_answer_that_takes_too_long_is_given_up_and_a_watch_may_take_as_long_as_it_likes() -> None:
+    async def main() -> None:
+        gate = asyncio.Event()
+        async with (
+            Server(lists=[SILENCE, Answer((LENGTH,), Then.SILENCE)], watches=[streamed(gate, b"late")]) as server,
+            connected(login(server), request_timeout=0.02) as transport,
+            transport.watch(PODS, {"watch": "true"}) as chunks,
+        ):
+            for _ in range(2):
+                with pytest.raises(Unreachable, match=r"(?i)timeout"):
+                    await transport.get(PODS, {})
+            gate.set()
+            assert await anext(chunks) == b"late"
+    run(main())
+
+
+def test_a_server_that_does_not_even_accept_a_connection_is_given_up() -> None:
+    async def main() -> None:
+        with socket.socket() as full, socket.socket() as first, socket.socket() as second:
+            full.bind(("127.0.0.1", 0))
+            full.listen(0)
+            for client in (first, second):
+                client.setblocking(False)
+                client.connect_ex(full.getsockname())
+            given = kopf.ConnectionInfo(server=f"http://127.0.0.1:{full.getsockname()[1]}")
+            async with connected(given, connect_timeout=0.02) as transport:
+                with pytest.raises(Unreachable, match=r"(?i)timeout"):
+                    await transport.get(PODS, {})
+                with pytest.raises(Unreachable, match=r"(?i)timeout"):
+                    await ask(transport, "watch")
+    run(main())
+
+
+def test_to_leave_a_watch_in_the_middle_ends_its_connection() -> None:
+    async def main() -> None:
+        async with Server(watches=[streamed(b"one")]) as server, connected(login(server)) as transport:
+            before = asyncio.all_tasks()
+            async with transport.watch(PODS, {"watch": "true"}) as chunks:
+                assert await anext(chunks) == b"one"
+                assert server.open == 1
+            await until(lambda: server.open == 0)
+            await nothing_left(before, server)
+    run(main())
+
+
+def test_what_goes_wrong_with_whoever_reads_a_watch_is_not_taken_for_trouble_of_the_server() -> None:
+    async def main() -> None:
+        async with Server() as server, connected(login(server)) as transport:
+            with pytest.raises(TimeoutError, match="my own"):
+                async with transport.watch(PODS, {"watch": "true"}):
+                    raise TimeoutError("my own")
+    run(main())
+
+
+# ---- Credentials.
+
+
+def test_credentials_that_are_not_accepted_are_given_back_and_the_request_goes_on_with_new_ones() -> None:
+    async def main() -> None:
+        async with Server(lists=[answer(b"{}")]) as server:
+            server.token = "new"   # noqa: S105
+            old, new = login(server, token="old"), login(server, token="new")   # noqa: S106
+            vault = Vault({"login": old})
+            async with logging_in(vault, new):
+                assert await KopfTransport(vault).get(PODS, {}) == b"{}"
+            assert [headers["authorization"] for headers in server.headers] == ["Bearer old", "Bearer new"]
+            assert vault.select()[1].info is new
+            await vault.close()
+    run(main())
+
+
+def test_when_every_login_has_failed_the_server_is_unreachable() -> None:
+    async def main() -> None:
+        async with Server() as server:
+            server.token = "none has it"   # noqa: S105
+            vault = Vault({"login": login(server, token="old")})   # noqa: S106
+            async with logging_in(vault, None):
+                with pytest.raises(Unreachable, match="every login failed"):
+                    await KopfTransport(vault).get(PODS, {})
+            with pytest.raises(Unreachable, match="every login failed"):
+                await KopfTransport(vault).get(PODS, {})
+            assert len(server.headers) == 1
+    run(main())
+
+
+def test_credentials_of_an_unknown_type_are_named() -> None:
+    @dataclass(frozen=True)
+    class Exotic(KubeContext):
+        pass
+
+    async def main() -> None:
+        async with connected(Exotic(server="http://127.0.0.1:9")) as transport:
+            with pytest.raises(Unreachable, match="unknown type, Exotic"):
+                await transport.get(PODS, {})
+    run(main())
+
+
+def test_a_session_of_the_user_is_used_and_not_closed() -> None:
+    async def main() -> None:
+        async with Server(lists=[answer(b"{}")]) as server, aiohttp.ClientSession(headers={"X-Mine": "yes"}) as session:
+            async with connected(AiohttpSession(aiohttp_session=session, server=server.url + "/")) as transport:
+                assert await transport.get(PODS, {}) == b"{}"
+                assert server.headers[0]["x-mine"] == "yes"
+            assert not session.closed
+    run(main())
+
+
+def test_a_session_that_the_user_has_closed_is_unreachable() -> None:
+    async def main() -> None:
+        async with (
+            Server() as server, aiohttp.ClientSession() as session,
+            connected(AiohttpSession(aiohttp_session=session, server=server.url)) as transport,
+        ):
+            await session.close()
+            with pytest.raises(Unreachable, match="RuntimeError"):
+                await transport.get(PODS, {})
+    run(main())
+
+
+def test_one_session_serves_all_requests_and_is_closed_with_the_vault() -> None:
+    async def main() -> None:
+        async with Server(lists=[answer(b"{}")] * 3) as server:
+            async with connected(login(server)) as transport:
+                for _ in range(3):
+                    await transport.get(PODS, {})
+                assert server.open == 1
+            await until(lambda: server.open == 0)
+    run(main())
+
+
+def test_a_session_is_not_closed_under_a_request_but_after_it() -> None:
+    async def main() -> None:
+        gate = asyncio.Event()
+        async with Server(watches=[streamed(gate, b"late")]) as server:
+            vault = Vault({"login": login(server)})
+            async with KopfTransport(vault).watch(PODS, {"watch": "true"}) as chunks:
+                await vault.close()
+                gate.set()
+                assert await anext(chunks) == b"late"
+            await until(lambda: server.open == 0)
+    run(main())
+
+
+# ---- On the way.
+
+
+def authority(host: str = "127.0.0.1") -> tuple[trustme.CA, ssl.SSLContext]:
+    ca, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    ca.issue_cert(host).configure_cert(context)
+    return ca, context
+
+
+def test_the_server_is_known_by_the_authority_of_the_credentials() -> None:
+    async def main() -> None:
+        ca, context = authority()
+        trusted = base64.b64encode(ca.cert_pem.bytes()).decode()
+        async with Server(lists=[answer(b"{}")], tls=context) as server, connected(login(server, ca_data=trusted)) as transport:
+            assert await transport.get(PODS, {}) == b"{}"
+    run(main())
+
+
+def test_a_server_that_no_known_authority_speaks_for_gets_no_request() -> None:
+    async def main() -> None:
+        _, context = authority()
+        stranger = base64.b64encode(trustme.CA().cert_pem.bytes()).decode()
+        async with Server(tls=context) as server, connected(login(server, ca_data=stranger)) as transport:
+            with pytest.raises(Unreachable, match="ertificate"):
+                await transport.get(PODS, {})
+            assert server.headers == []
+    run(main())
+
+
+def test_requests_take_the_proxy_of_the_credentials() -> None:
+    async def main() -> None:
+        async with Server(lists=[answer(b"{}")]) as proxy:
+            given = kopf.ConnectionInfo(server="http://kubernetes.invalid", proxy_url=proxy.url)
+            async with connected(given) as transport:
+                assert await transport.get(PODS, {}) == b"{}"
+            assert proxy.headers[0]["host"] == "kubernetes.invalid"
+    run(main())
