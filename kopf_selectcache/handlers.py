@@ -5,6 +5,7 @@ cache with their own object laid over it.
 """
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
@@ -15,10 +16,13 @@ from typing import Any, TypeAlias, TypeVar, overload
 import kopf
 
 from . import _kopf
-from .advice import narrowed, text_of, watching_handlers
+from .advice import narrowed, watching_handlers
+from .blocking import Waits
 from .cache import Cache
+from .calls import taught
 from .core.fields import Key, find
-from .errors import DeclarationError, NotSynced, ReadError
+from .errors import DeclarationError, NotSynced, ReadError, shown
+from .keys import checked_key, text_of
 from .operators import Kinds, Operator, launch, operator_of
 from .settings import SelectCacheSettings
 
@@ -37,6 +41,7 @@ _KINDS = "__selectcache_kinds__"    # And the kinds that it waits for.
 def with_cache(fn: Callable[..., _R], /) -> Callable[..., _R]: ...
 @overload
 def with_cache(*, kinds: Collection[Key]) -> Callable[[Callable[..., _R]], Callable[..., _R]]: ...
+@taught(DeclarationError, "with_cache")
 def with_cache(fn: Any = None, /, *, kinds: Collection[Key] | None = None) -> Any:
     """Pass `cache` to a handler, which waits until all declared kinds, or these, can be read.
 
@@ -54,7 +59,7 @@ def with_cache(fn: Any = None, /, *, kinds: Collection[Key] | None = None) -> An
     if kinds is not None:
         if isinstance(kinds, str) or not isinstance(kinds, Collection):
             raise DeclarationError(f"with_cache(kinds={kinds!r}) is not a list", remedy=f"Write kinds=[{kinds!r}]")
-        kinds = tuple(kinds)
+        kinds = tuple(map(checked_key, kinds))
     return partial(_decorated, kinds=kinds) if fn is None else _decorated(fn, kinds=kinds)
 
 
@@ -63,23 +68,36 @@ def _decorated(fn: Any, *, kinds: Kinds) -> Any:
         return type(fn)(_decorated(fn.__func__, kinds=kinds))
     if isinstance(fn, MethodType):
         return MethodType(_decorated(fn.__func__, kinds=kinds), fn.__self__)
+    if isinstance(fn, type):
+        raise DeclarationError(
+            f"with_cache decorates the class {fn.__qualname__}, and it is functions that are handlers",
+            remedy="Write @selectcache.with_cache above each of its methods that is a handler, below the decorator of Kopf",
+        )
     if not callable(fn):
-        raise DeclarationError(f"with_cache cannot decorate {fn!r}", remedy="Decorate a function")
+        named = isinstance(fn, (str, tuple, list))
+        raise DeclarationError(
+            f"with_cache cannot decorate {shown(fn)}",
+            remedy=f"Write @selectcache.with_cache(kinds={[fn] if isinstance(fn, str) else list(fn)!r})" if named else "Decorate a function",
+        )
     if _is_wrapper(fn):
         raise DeclarationError(f"{_id_of(fn)} is decorated with with_cache twice", remedy="Decorate it once")
     registry = kopf.get_default_registry()
     registered = (*registry._activities.get_all_handlers(), *watching_handlers(registry), *registry._webhooks.get_all_handlers())   # noqa: SLF001
     if any(handler.fn is fn for handler in registered):
-        raise DeclarationError(
-            f"{_id_of(fn)} is registered with Kopf already, and would be called without a cache",
-            remedy="Write @selectcache.with_cache below the decorators of Kopf, next to the function",
-        )
+        raise _above_kopf(_id_of(fn))
     # One wrapper for one function: Kopf calls a function that is registered twice only once for each event.
     made = vars(fn).setdefault(_WRAPPERS, {}) if hasattr(fn, "__dict__") else {}
     key = id(fn), kinds   # functools.wraps shares the attributes with other functions. The wrapper keeps the id from reuse.
     if key not in made:
         made[key] = _wrapper(fn, kinds)
     return made[key]
+
+
+def _above_kopf(handler: str) -> DeclarationError:
+    return DeclarationError(
+        f"{handler} is registered with Kopf already, and would be called without a cache",
+        remedy="Write @selectcache.with_cache below the decorators of Kopf, next to the function",
+    )
 
 
 def _wrapper(fn: _Function, kinds: Kinds) -> _Function:
@@ -122,9 +140,10 @@ async def _handle(fn: _Function, kinds: Kinds, args: tuple[Any, ...], kwargs: di
     if isinstance(cause, _kopf.ActivityCause):
         return await _act(target, operator, cause, kwargs)
     try:
-        if await operator.gate(kinds, cause):
+        if await operator.gate(kinds, cause, since=kwargs["runtime"].total_seconds()):
             return None
-        cache = _cache_for(operator, cause)
+        waits = Waits(operator.waits)
+        cache = _cache_for(operator, cause, waits)
         # Before the caches were synced, a `when=` of ours answered True without having been asked.
         when: Any = getattr(handler, "when", None)
         if cause is not None and _is_wrapper(when) and not when(**cause.kwargs | {"cache": cache}):
@@ -132,11 +151,47 @@ async def _handle(fn: _Function, kinds: Kinds, args: tuple[Any, ...], kwargs: di
                 await cause.stopper.async_event.wait()   # A daemon that ends by itself is never started again.
             return None
         kwargs["cache"] = cache
-        if isinstance(cause, _kopf.DaemonCause) and not _kopf.is_async_fn(target):
-            kwargs["stopped"] = cause.stopper.sync_waiter   # To Kopf we are async, and so was the waiter.
-        return await _kopf.invoke(target, settings=operator.settings, kwargs=kwargs)
+        if _kopf.is_async_fn(target):
+            return await _kopf.invoke(target, settings=operator.settings, kwargs=kwargs)
+        stopper = cause.stopper if isinstance(cause, _kopf.DaemonCause) else None
+        if stopper is not None:
+            kwargs["stopped"] = stopper.sync_waiter   # To Kopf we are async, and so was the waiter.
+        return await _in_a_thread(target, operator, kwargs, waits, stopper)
     except NotSynced as error:
+        if isinstance(cause, _kopf.WebhookCause):
+            raise kopf.AdmissionError(str(error), code=503) from error   # It is the client who tries again.
         raise kopf.TemporaryError(str(error), delay=RETRY) from error
+
+
+async def _in_a_thread(
+    target: _Function, operator: Operator, kwargs: dict[str, Any], waits: Waits, stopper: _kopf.DaemonStopper | None = None,
+) -> Any:
+    """Call a sync function in one of Kopf's threads. When it is to end, it must not wait for a cache any more.
+
+    Kopf waits for its threads, also where it cancels their handlers: to stop, or because a daemon has not ended in time.
+    """
+    call = asyncio.create_task(_kopf.invoke(target, settings=operator.settings, kwargs=kwargs))
+    stop = asyncio.create_task(stopper.async_event.wait()) if stopper is not None else None
+    cancelled: asyncio.CancelledError | None = None
+    try:
+        while not call.done():
+            awaited = {call} if stop is None or stop.done() else {call, stop}
+            try:
+                await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+            except asyncio.CancelledError as cancellation:
+                cancelled = cancellation
+                waits.end("the operator, or its handler, is being stopped")
+            if stop is not None and stop.done():
+                waits.end("its daemon is being stopped")
+    finally:
+        if stop is not None:
+            stop.cancel()
+    error = None if call.cancelled() else call.exception()
+    if cancelled is not None:
+        raise cancelled
+    if stopper is not None and stopper.is_set() and isinstance(error, ReadError):
+        return None   # It was told to stop, and has.
+    return call.result()
 
 
 async def _act(target: _Function, operator: Operator, cause: _kopf.ActivityCause, kwargs: dict[str, Any]) -> Any:
@@ -147,8 +202,11 @@ async def _act(target: _Function, operator: Operator, cause: _kopf.ActivityCause
             remedy="Take with_cache off it",
         )
     try:
-        kwargs["cache"] = Cache(operator.runtime)
-        return await _kopf.invoke(target, settings=operator.settings, kwargs=kwargs)
+        waits = Waits(operator.waits)
+        kwargs["cache"] = Cache(operator.runtime, waits=waits)
+        if _kopf.is_async_fn(target):
+            return await _kopf.invoke(target, settings=operator.settings, kwargs=kwargs)
+        return await _in_a_thread(target, operator, kwargs, waits)
     except NotSynced as error:
         # An error would be tried again after a minute, with the request of the probe hanging as long.
         if cause.activity is not _kopf.Activity.PROBE:
@@ -170,19 +228,20 @@ def _operator() -> Operator:
     return operator
 
 
-def _cache_for(operator: Operator, cause: object) -> Cache:
+def _cache_for(operator: Operator, cause: object, waits: Waits) -> Cache:
     """Return the cache for a handler, which was called for this."""
     if not isinstance(cause, _kopf.ResourceCause) or isinstance(cause, _kopf.WebhookCause):
-        return Cache(operator.runtime)   # What is to be admitted is not stored yet, and may never be.
-    deleted = isinstance(cause, _kopf.WatchingCause) and cause.type == "DELETED"
+        return Cache(operator.runtime, waits=waits)   # What is to be admitted is not stored yet, and may never be.
     # A daemon lives on with the body of any last event, and a timer is called with it.
-    return _laid_over(operator, cause.body, cause.resource, deleted=None if isinstance(cause, _kopf.DaemonCause) else deleted)
+    deleted = None if isinstance(cause, _kopf.DaemonCause) else isinstance(cause, _kopf.WatchingCause) and cause.type == "DELETED"
+    return _laid_over(operator, cause.body, cause.resource, deleted=deleted, waits=waits)
 
 
 def _cache_for_callback(kwargs: Mapping[str, Any]) -> Cache:
     """Return the cache for what Kopf calls with the arguments of a cause, before it makes the cause known."""
     operator, body = _operator(), kwargs.get("body")
-    if body is None or "userinfo" in kwargs:   # Admission, as above.
+    admission = "userinfo" in kwargs or isinstance(_kopf.cause_var.get(None), _kopf.WebhookCause)
+    if body is None or admission:   # As above; a handler may call it, too, with as little as its body.
         return Cache(operator.runtime)
     deleted = None
     if "type" in kwargs or "reason" in kwargs:   # Of raw events, and of changes. Daemons are given neither.
@@ -192,6 +251,7 @@ def _cache_for_callback(kwargs: Mapping[str, Any]) -> Cache:
 
 def _laid_over(
     operator: Operator, body: Mapping[str, Any], resource: _kopf.Resource | None, *, deleted: bool | None,
+    waits: Waits | None = None,
 ) -> Cache:
     """Return the cache with a handler's own object laid over it, as that is in each read: bodies of daemons change.
 
@@ -199,8 +259,8 @@ def _laid_over(
     deletion, with the labels of before and the version of after. Neither that it is gone nor that it matches is true.
     """
     if deleted is not False and resource is not None and narrowed(operator.settings, resource):
-        return Cache(operator.runtime)
-    return Cache(operator.runtime, own=body, deleted=bool(deleted))
+        return Cache(operator.runtime, waits=waits)
+    return Cache(operator.runtime, own=body, deleted=bool(deleted), waits=waits)
 
 
 def _is_wrapper(fn: object) -> bool:
@@ -231,6 +291,9 @@ def _id_of(fn: _Function) -> str:
 def check_handlers(registry: _kopf.OperatorRegistry, declared: SelectCacheSettings) -> None:
     """Refuse handlers that could only go wrong later, and then for each object."""
     for handler in (*watching_handlers(registry), *registry._webhooks.get_all_handlers()):   # noqa: SLF001
+        # In a registry that is not the default one, it could not be seen when the function was decorated.
+        if any(made_of == id(handler.fn) for made_of, _ in getattr(handler.fn, _WRAPPERS, ())):
+            raise _above_kopf(str(handler))
         for kind in getattr(handler.fn, _KINDS, None) or ():
             if find(kind) is not None and kind not in declared.selectors:
                 raise DeclarationError(

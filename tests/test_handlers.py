@@ -234,6 +234,24 @@ def test_daemons_get_the_stopper_of_their_own_kind(is_async: bool, registry: kop
     run(main())
 
 
+def test_a_cancelled_handler_ends_with_its_thread_and_not_before(registry: kopf.OperatorRegistry) -> None:
+    """As Kopf's own: a thread that is left behind would be missing from the pool."""
+    meet = threading.Barrier(2, timeout=60)
+    kopf.daemon("pods", registry=registry)(with_cache(lambda **_: [meet.wait(), meet.wait()]))
+
+    async def main() -> None:
+        async with launched(declaring(), Cluster()):
+            task = asyncio.create_task(called(only(registry._spawning), spawned()))
+            await asyncio.to_thread(meet.wait)
+            task.cancel()
+            await cycles()
+            assert not task.done()
+            await asyncio.to_thread(meet.wait)
+            with pytest.raises(asyncio.CancelledError):
+                await task
+    run(main())
+
+
 @pytest.mark.parametrize(("which", "decorator"), [
     (causes.Activity.PROBE, kopf.on.probe), (causes.Activity.CLEANUP, kopf.on.cleanup),
 ])

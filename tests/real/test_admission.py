@@ -1,0 +1,377 @@
+"""Admission through a real webhook server: what the clients of a real API server get from handlers that read caches."""
+import json
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+
+from tests.apiserver.client import ApiError
+from tests.apiserver.cluster import Cluster
+from tests.apiserver.process import free_port
+from tests.apiserver.server import ApiServer
+from tests.apiserver.waiting import wait_until
+from tests.real.operators import Operator
+from tests.real.proxy import Fault, Proxy
+from tests.real.test_skeleton import create, pod
+
+# The proxy runs in this process, and a connection that a fault cuts may be left to the garbage collector.
+pytestmark = [pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"), pytest.mark.filterwarnings("ignore::ResourceWarning")]
+
+ADMITTING = """
+import inspect, json, os, pathlib, threading
+import kopf
+import kopf_selectcache as selectcache
+
+NAMESPACE = os.environ['ADMITTED']
+MINE = {'admitted': NAMESPACE}   # Of a cluster that others use, too.
+
+@kopf.on.startup()
+def configure(settings, **_):
+    settings.admission.server = kopf.WebhookServer(
+        addr='127.0.0.1', port=int(os.environ['PORT']), certfile='cert.pem', pkeyfile='key.pem', cafile='ca.pem')
+    settings.admission.managed = f'{NAMESPACE}.kopf.dev'
+    settings.selectcache.selectors['v1/pods'] = 'app=web'
+    settings.selectcache.selectors['v1/secrets'] = selectcache.Selector(namespaces=[NAMESPACE])
+    settings.selectcache.admission_timeout = float(os.environ['ADMISSION_TIMEOUT'])
+
+@kopf.on.validate('configmaps', labels=MINE | {'probe': 'validate'})
+async def is_there(**_):
+    raise kopf.AdmissionError('it is there')
+
+@kopf.on.mutate('configmaps', labels=MINE | {'probe': 'mutate'})
+async def is_there_too(**_):
+    raise kopf.AdmissionError('it is there')
+
+# ---- Two handlers as one would write them.
+
+@kopf.on.validate('configmaps', labels=MINE | {'for': 'secret'}, operations=['CREATE', 'UPDATE'])
+@selectcache.with_cache
+async def names_a_secret_that_exists(cache, body, namespace, **_):
+    if not cache.exists('secrets', body['data']['needs'], namespace):
+        raise kopf.AdmissionError(f"There is no Secret {body['data']['needs']!r}", code=422)
+
+@kopf.on.mutate('configmaps', labels=MINE | {'for': 'pod'}, operations=['CREATE', 'UPDATE'],
+                when=lambda **_: pathlib.Path('asked-mutate').touch() is None)
+@selectcache.with_cache
+def takes_the_tier_of_its_pod(cache, body, namespace, patch, **_):
+    pod = cache.get('pods', body['data']['pod'], namespace)
+    patch.metadata.labels['tier'] = pod['metadata']['labels']['tier']
+
+# ---- What a test asks is answered in the refusal.
+
+@kopf.on.validate('configmaps', labels=MINE | {'asks': 'async'})
+@selectcache.with_cache
+async def answer(cache, body, **kwargs):
+    value = eval(body['data']['ask'], globals() | {'cache': cache, 'kwargs': kwargs})
+    raise kopf.AdmissionError(json.dumps(await value if inspect.isawaitable(value) else value))
+
+@kopf.on.validate('configmaps', labels=MINE | {'asks': 'sync'})
+@selectcache.with_cache
+def answer_in_a_thread(cache, body, **kwargs):
+    raise kopf.AdmissionError(json.dumps(eval(body['data']['ask'], globals() | {'cache': cache, 'kwargs': kwargs})))
+
+@kopf.on.validate('configmaps', labels=MINE | {'asks': 'without-waiting'})
+@selectcache.with_cache(kinds=[])
+async def answer_at_once(cache, **_):
+    cache.held('pods')
+
+@kopf.on.validate('configmaps', labels=MINE | {'asks': 'about-secrets'})
+@selectcache.with_cache(kinds=['secrets'])
+async def answer_about_secrets(cache, **_):
+    raise kopf.AdmissionError(json.dumps([secret['metadata']['name'] for secret in cache.list('secrets', namespace=NAMESPACE)]))
+
+@selectcache.with_cache
+def a_pod_has_its_tier(cache, body, **_):
+    pathlib.Path('asked-when').touch()
+    return bool(cache.held('pods', label={'tier': body['data']['tier']}))
+
+@kopf.on.validate('configmaps', labels=MINE | {'for': 'when'}, when=a_pod_has_its_tier)
+@selectcache.with_cache
+def refuse(**_):
+    raise kopf.AdmissionError('when= was true')
+
+# ---- What is under admission is itself of a kind that is cached.
+
+seen = {}
+
+def labels_in(cache):
+    return {pod['metadata']['name']: pod['metadata']['labels'] for pod in cache.held('pods')}
+
+@kopf.on.validate('pods', labels=MINE)
+@selectcache.with_cache
+async def look_at(cache, name, old, new, labels, operation, dryrun, **_):
+    seen[name] = {'operation': operation, 'dry': dryrun, 'old': old and dict(old.metadata.labels), 'new': new and dict(new.metadata.labels),
+                  'held': labels_in(cache).get(name), 'there': await cache.fetch('pods', name, NAMESPACE, default=None) is not None}
+    if labels.get('denied') == operation:
+        raise kopf.AdmissionError('denied')
+
+# ---- Two that answer only if both are called at once.
+
+both = threading.Barrier(2, timeout=20)
+
+@kopf.on.validate('configmaps', labels=MINE | {'for': 'both'})
+@selectcache.with_cache
+def one(cache, warnings, **_):
+    both.wait()
+    warnings.append(str(sorted(labels_in(cache))))
+
+@kopf.on.validate('configmaps', labels=MINE | {'for': 'both'})
+@selectcache.with_cache
+async def another(cache, **_):
+    import asyncio
+    await asyncio.to_thread(both.wait)
+    assert labels_in(cache)
+"""
+
+
+class Admission:
+    """A namespace whose ConfigMaps and pods are admitted by an operator."""
+
+    def __init__(self, api: Cluster, namespace: str) -> None:
+        self.api = api
+        self.namespace = namespace
+        self.labels = {"admitted": namespace}
+        self._count = 0
+
+    def create(self, labels: dict[str, str], *, dry: bool = False, **data: str) -> Any:
+        """Create a ConfigMap; ApiError, if it is refused."""
+        self._count += 1
+        return self.api.request("POST", f"/api/v1/namespaces/{self.namespace}/configmaps", query={"dryRun": "All"} if dry else {}, body={
+            "metadata": {"name": f"made-{self._count}", "labels": self.labels | labels}, "data": data})
+
+    def refused(self, labels: dict[str, str], *, dry: bool = False, **data: str) -> tuple[int, str]:
+        """Create a ConfigMap which must be refused; give with which code and which text."""
+        with pytest.raises(ApiError) as caught:
+            self.create(labels, dry=dry, **data)
+        said = caught.value.body["message"]
+        assert said.startswith("admission webhook")
+        return caught.value.status, said.partition(" denied the request: ")[2]
+
+    def ask(self, expression: str, *, how: str = "async") -> Any:
+        """Give what an expression comes to in an admission handler."""
+        return json.loads(self.refused({"asks": how}, ask=expression)[1])
+
+    def pod(self, name: str, **labels: str) -> dict[str, Any]:
+        return pod(name, **self.labels, **labels)
+
+    def wait(self, operator: Operator) -> None:
+        """Wait until the API server asks the operator."""
+        wait_until(lambda: operator.ended or (self._asks("validate") and self._asks("mutate")), "the API server asks the operator")
+        assert not operator.ended, operator.log
+
+    def _asks(self, probe: str) -> bool:
+        try:
+            self.create({"probe": probe}, dry=True)
+        except ApiError as error:
+            # The configuration may come before the server that it names.
+            return "it is there" in str(error)
+        return False
+
+
+@contextmanager
+def admitting(api: Cluster, folder: Path, *, timeout: float = 5, **options: Any) -> Iterator[tuple[Operator, Admission]]:
+    """Run the operator, in a namespace of its own with one pod and one Secret in its caches."""
+    namespace = api.namespace()
+    create(api, namespace, pod("web-1", app="web", tier="gold"), pod("db-1", app="db"))
+    api.request("POST", f"/api/v1/namespaces/{namespace}/secrets", body={"metadata": {"name": "ca"}})
+    authority = trustme.CA()
+    issued = authority.issue_cert("127.0.0.1")
+    files = {
+        "ca.pem": authority.cert_pem.bytes(), "key.pem": issued.private_key_pem.bytes(),
+        "cert.pem": b"".join(pem.bytes() for pem in issued.cert_chain_pems),
+    }
+    env = {"ADMITTED": namespace, "PORT": str(free_port()), "ADMISSION_TIMEOUT": str(timeout)}
+    with Operator(folder / "operator", api, ADMITTING, namespaces=[namespace], env=env,
+                  files={name: content.decode() for name, content in files.items()}, **options) as operator:
+        try:
+            admission = Admission(api, namespace)
+            admission.wait(operator)
+            yield operator, admission
+        finally:
+            print(operator.log)
+
+
+@pytest.fixture(scope="module")
+def running(real_api: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Operator, Admission]]:
+    with admitting(real_api, tmp_path_factory.mktemp("admission")) as started:
+        yield started
+
+
+@pytest.fixture
+def operator(running: tuple[Operator, Admission]) -> Operator:
+    return running[0]
+
+
+@pytest.fixture
+def admission(running: tuple[Operator, Admission]) -> Admission:
+    return running[1]
+
+
+# ---- Reads.
+
+
+def test_what_the_cache_holds_decides_who_is_admitted(admission: Admission, operator: Operator) -> None:
+    assert admission.refused({"for": "secret"}, needs="late") == (422, "There is no Secret 'late'")
+    made = admission.create({"for": "secret"}, needs="ca")
+    path = f"/api/v1/namespaces/{admission.namespace}/configmaps/{made['metadata']['name']}"
+    with pytest.raises(ApiError, match="There is no Secret 'late'"):
+        admission.api.request("PATCH", path, body={"data": {"needs": "late"}})
+    admission.api.request("POST", f"/api/v1/namespaces/{admission.namespace}/secrets", body={"metadata": {"name": "late"}})
+    operator.until(f"cache.exists('secrets', 'late', '{admission.namespace}')", value=True)
+    assert admission.api.request("PATCH", path, body={"data": {"needs": "late"}})["data"] == {"needs": "late"}
+    admission.api.request("DELETE", path)
+
+
+def test_what_the_cache_holds_is_written_into_what_is_admitted(admission: Admission) -> None:
+    made = admission.create({"for": "pod"}, pod="web-1")
+    assert made["metadata"]["labels"]["tier"] == "gold"
+
+
+@pytest.mark.parametrize("how", ["async", "sync"])
+def test_reads_answer_as_in_any_handler(admission: Admission, how: str) -> None:
+    namespace = admission.namespace
+    assert admission.ask(f"cache.get('pods', 'web-1', '{namespace}')['metadata']['name']", how=how) == "web-1"
+    assert admission.ask(f"cache.get('secrets', 'nope', '{namespace}', default=None)", how=how) is None
+    assert "web-1" in admission.ask("[pod['metadata']['name'] for pod in cache.held('pods')]", how=how)
+    assert admission.ask(f"cache.list('pods', namespace='{namespace}', label='app=web,tier=iron')", how=how) == []
+
+
+def test_what_is_not_held_is_fetched(admission: Admission) -> None:
+    fetch = f"fetch('pods', 'db-1', '{admission.namespace}')['metadata']['name']"
+    assert admission.ask(f"cache.blocking.{fetch}", how="sync") == "db-1"
+    assert admission.ask(f"cache.fetch('configmaps', 'nope', '{admission.namespace}', default='absent')") == "absent"
+
+
+@pytest.mark.parametrize("labels", [{"for": "pod"}, {"asks": "async"}])
+def test_what_the_filter_hides_is_a_refusal_that_says_so(admission: Admission, labels: dict[str, str]) -> None:
+    """Neither "there is no such pod", which would be a guess, nor "internal error"."""
+    code, text = admission.refused(labels, pod="db-1", ask=f"cache.get('pods', 'db-1', '{admission.namespace}')")
+    assert code == 500
+    assert f"pods db-1 in {admission.namespace} is not held: it is absent, or present without app=web" in text
+    assert f"fetch('pods', 'db-1', '{admission.namespace}')" in text
+
+
+def test_when_decides_by_the_cache(admission: Admission) -> None:
+    admission.create({"for": "when"}, tier="iron")
+    assert admission.refused({"for": "when"}, tier="gold") == (500, "when= was true")
+
+
+def test_two_handlers_read_at_once(admission: Admission) -> None:
+    admission.create({"for": "both"})
+
+
+# ---- The object that is under admission.
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What keeps an object from being stored: a dry run, or a refusal."""
+
+    dry: bool
+
+    def query(self, **query: object) -> dict[str, object]:
+        return query | ({"dryRun": "All"} if self.dry else {})
+
+    def labels(self, operation: str) -> dict[str, str]:
+        return {} if self.dry else {"denied": operation}
+
+    def meets(self) -> AbstractContextManager[object]:
+        return nullcontext() if self.dry else pytest.raises(ApiError, match="denied the request: denied")
+
+    def __str__(self) -> str:
+        return "dry" if self.dry else "denied"
+
+
+fates = pytest.mark.parametrize("fate", [Fate(dry=True), Fate(dry=False)], ids=str)
+
+
+def pods(admission: Admission, name: str = "") -> str:
+    return f"/api/v1/namespaces/{admission.namespace}/pods/{name}".removesuffix("/")
+
+
+@fates
+def test_a_created_object_that_is_not_stored_is_never_read(admission: Admission, operator: Operator, fate: Fate) -> None:
+    name, labels = f"{fate}-1", {"app": "web"} | fate.labels("CREATE")
+    with fate.meets():
+        admission.api.request("POST", pods(admission), body=admission.pod(name, **labels), query=fate.query())
+    assert operator.ask(f"seen['{name}']").value == {
+        "operation": "CREATE", "dry": fate.dry, "old": None, "new": labels | admission.labels, "held": None, "there": False}
+    assert operator.ask(f"labels_in(cache).get('{name}')").value is None
+
+
+@fates
+def test_a_change_that_is_not_stored_is_never_read(admission: Admission, operator: Operator, fate: Fate) -> None:
+    """The object is newer than the stream, which does not hold it: laid over the cache, it would come into the filter."""
+    name, old, new = f"{fate}-2", {"app": "db"} | admission.labels, {"app": "web"} | fate.labels("UPDATE")
+    create(admission.api, admission.namespace, admission.pod(name, app="db"))
+    with fate.meets():
+        admission.api.request("PATCH", pods(admission, name), body={"metadata": {"labels": new}}, query=fate.query())
+    assert operator.ask(f"seen['{name}']").value == {
+        "operation": "UPDATE", "dry": fate.dry, "old": old, "new": old | new, "held": None, "there": True}
+    assert operator.ask(f"labels_in(cache).get('{name}')").value is None
+
+
+@fates
+def test_a_deletion_that_does_not_come_about_is_never_read(admission: Admission, operator: Operator, fate: Fate) -> None:
+    name, labels = f"{fate}-3", {"app": "web"} | fate.labels("DELETE")
+    create(admission.api, admission.namespace, admission.pod(name, **labels))
+    labels |= admission.labels
+    operator.until(f"labels_in(cache).get('{name}')", labels)
+    with fate.meets():
+        admission.api.request("DELETE", pods(admission, name), query=fate.query(gracePeriodSeconds=0))
+    assert operator.ask(f"seen['{name}']").value == {
+        "operation": "DELETE", "dry": fate.dry, "old": labels, "new": None, "held": labels, "there": True}
+    assert operator.ask(f"labels_in(cache).get('{name}')").value == labels
+
+
+# ---- Before the caches are synced.
+
+
+def without(proxy: Proxy, plural: str) -> Fault:
+    """Let the API server fail to list or get a kind, until the fault is taken out."""
+    fault = Fault(lambda request: f"/{plural}" in request.path and "watch" not in request.query, 503, times=sys.maxsize)
+    proxy.faults.append(fault)
+    return fault
+
+
+def test_a_request_waits_for_a_bounded_time_and_is_turned_down_with_the_reason(real_api: ApiServer, tmp_path: Path) -> None:
+    with Proxy(real_api) as proxy:
+        without(proxy, "pods")
+        with admitting(real_api, tmp_path, timeout=1, server=proxy.url) as (_, admission):
+            code, text = admission.refused({"for": "pod"}, pod="web-1")
+            assert (code, text) == (503, "The operator's caches are not synced yet, after 1 s. Try again.")
+            assert admission.refused({"for": "when"}, tier="gold")[0] == 503
+            code, text = admission.refused({"asks": "without-waiting"})
+            assert code == 503
+            assert "pods" in text
+            assert admission.refused({"asks": "about-secrets"}) == (500, '["ca"]'), "of the kinds, only those that it reads"
+
+
+def test_a_request_that_comes_early_is_answered_once_the_caches_are_synced(real_api: ApiServer, tmp_path: Path) -> None:
+    with Proxy(real_api) as proxy, ThreadPoolExecutor() as threads:
+        fault = without(proxy, "pods")
+        with admitting(real_api, tmp_path, timeout=25, server=proxy.url) as (operator, admission):
+            labelled = threads.submit(admission.create, {"for": "pod"}, pod="web-1")
+            none_of_when = threads.submit(admission.create, {"for": "when"}, tier="iron")
+            for arrived in ("asked-mutate", "asked-when"):
+                wait_until((operator.folder / arrived).exists, "the requests arrive")
+            assert not labelled.done()
+            assert not none_of_when.done()
+            proxy.faults.remove(fault)
+            assert labelled.result(timeout=60)["metadata"]["labels"]["tier"] == "gold"
+            assert none_of_when.result(timeout=60), "when= was true for want of an answer, and is asked again"
+
+
+def test_an_admission_asks_the_api_server_nothing(real_api: ApiServer, tmp_path: Path) -> None:
+    with Proxy(real_api) as proxy, admitting(real_api, tmp_path, server=proxy.url) as (_, admission):
+        admission.create({"for": "pod"}, pod="web-1")
+        faults = [without(proxy, "pods"), without(proxy, "secrets")]
+        admission.create({"for": "pod"}, pod="web-1")
+        admission.create({"for": "secret"}, needs="ca")
+        assert [fault.hits for fault in faults] == [0, 0]
