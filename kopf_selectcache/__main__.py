@@ -1,0 +1,25 @@
+"""The command line: `python -m kopf_selectcache`. Knows the commands; what each does stands in a file of its own."""
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from .cli import serve
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; return its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m kopf_selectcache", description="Tools around caches of Kubernetes objects.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for command in (serve,):
+        added = commands.add_parser(command.NAME, help=command.HELP, description=command.HELP)
+        command.add_arguments(added)
+        added.set_defaults(run=command.run)
+    parsed = parser.parse_args(arguments)
+    code: int = parsed.run(parsed)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+"""A bar that shows how far long work is: redrawn in a terminal, a line now and then elsewhere, nothing for short work."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self, TextIO
+
+SOON = 1.0   # Seconds: what is done by then needs no bar.
+REDRAWN, TOLD = 0.1, 5.0   # Seconds between two looks of the bar: in a terminal, and where each is a line.
+WIDTH = 30
+
+
+class Progress:
+    """How much is done of something that is counted."""
+
+    def __init__(
+        self, word: str, total: int, *, file: TextIO, clock: Callable[[], float], soon: float = SOON,
+    ) -> None:
+        self._word = word
+        self._total = total
+        self._file = file
+        self._clock = clock
+        self._done = 0
+        self._next = clock() + soon
+        self._shown = False
+        self._told = 0
+
+    def step(self, count: int = 1) -> None:
+        """So much more is done."""
+        self._done += count
+        if self._clock() >= self._next:
+            self._next = self._clock() + (REDRAWN if self._file.isatty() else TOLD)
+            self._show()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """There is no more to come; leave the bar as it is, if it was shown."""
+        if self._shown:
+            if self._told != self._done:
+                self._show()
+            if self._file.isatty():
+                self._file.write("\n")
+
+    def _show(self) -> None:
+        self._shown = True
+        self._told = self._done
+        part = min(self._done / self._total, 1.0) if self._total else 1.0
+        text = f"{self._word} {part:4.0%}, {self._done:,} of {self._total:,}"
+        if self._file.isatty():
+            filled = round(WIDTH * part)
+            self._file.write(f"\r[{'#' * filled}{'.' * (WIDTH - filled)}] {text}")
+        else:
+            self._file.write(f"{text}\n")
+        self._file.flush()

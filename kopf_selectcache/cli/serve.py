@@ -1,0 +1,131 @@
+"""`serve`: an embedded API server as a process of its own, until Ctrl-C or SIGTERM."""
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TextIO
+
+from .progress import Progress
+
+NAME = "serve"
+HELP = "Run a Kubernetes API server for tests and demos: no controllers, nothing is kept. Ctrl-C ends it."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--kubeconfig", type=Path, required=True, metavar="FILE",
+        help="where to write the admin's kubeconfig once the server is ready; it is removed in the end")
+    parser.add_argument("--port", type=int, default=0, help="the port of 127.0.0.1 to listen on (default: a free one)")
+    parser.add_argument(
+        "--load", type=Path, action="append", default=[], metavar="DIR",
+        help="create the objects of these manifests (YAML or JSON; a folder or a file) first; can be given several times")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve until told to end; return the exit code."""
+    try:
+        import trustme  # noqa: F401, PLC0415 - It is in an extra; without it, all else of the package works.
+    except ImportError:
+        return _failed("this needs trustme: pip install 'kopf_selectcache[testing]'")
+    kubeconfig: Path = arguments.kubeconfig
+    if kubeconfig.exists() and not _is_ours(kubeconfig):
+        return _failed(f"{kubeconfig} is somebody's kubeconfig, and would be overwritten: name another file, or remove it")
+    if not kubeconfig.absolute().parent.is_dir():
+        return _failed(f"there is no folder {kubeconfig.absolute().parent}")
+    kubeconfig.unlink(missing_ok=True)   # Who waits for it must not take that of an earlier server.
+    return asyncio.run(serve(
+        kubeconfig, port=arguments.port, manifests=arguments.load, output=sys.stdout, errors=sys.stderr, clock=time.monotonic))
+
+
+async def serve(
+    kubeconfig: Path, *, port: int, manifests: list[Path], output: TextIO, errors: TextIO, clock: Callable[[], float],
+) -> int:
+    """Load, tell where it listens, and serve until a signal; return the exit code."""
+    over = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, over.set)
+    from kopf_selectcache.testing import EmbeddedCluster, ManifestError, Problem  # noqa: PLC0415 - They need the extra.
+
+    try:
+        async with EmbeddedCluster(port=port) as cluster:
+            objects = await _read(manifests, over=over, errors=errors, clock=clock)
+            with Progress("loading objects:", len(objects), file=errors, clock=clock) as progress:
+                for obj in objects:
+                    try:
+                        cluster.create(obj)
+                    except Problem as problem:
+                        name = (obj.get("metadata") or {}).get("name")
+                        return _failed(f"{obj.get('kind')} {name!r} cannot be created: {problem.message}")
+                    progress.step()
+                    await asyncio.sleep(0)   # Requests are answered meanwhile, and signals heard.
+                    if over.is_set():
+                        break
+            if over.is_set():
+                return 0
+            cluster.kubeconfig(kubeconfig)
+            try:
+                output.write(_told(cluster.url, kubeconfig, len(objects)))
+                output.flush()
+                await over.wait()
+            finally:
+                kubeconfig.unlink(missing_ok=True)   # noqa: ASYNC240 - One system call.
+    except ManifestError as error:
+        return _failed(str(error))
+    except OSError as error:
+        return _failed(f"cannot serve: {error.strerror or error}")
+    return 0
+
+
+async def _read(
+    paths: list[Path], *, over: asyncio.Event, errors: TextIO, clock: Callable[[], float],
+) -> list[dict[str, Any]]:
+    """Read all manifests, in the order in which they can be created."""
+    from kopf_selectcache.testing import manifests  # noqa: PLC0415
+
+    files = [file for path in paths for file in manifests.files_in(path)]
+    objects = []
+    with Progress("reading bytes:", sum(map(_size, files)), file=errors, clock=clock) as progress:
+        for file in files:
+            for obj in manifests.read_file(file, told=progress.step):
+                objects.append(obj)
+                await asyncio.sleep(0)
+                if over.is_set():
+                    return []
+    return manifests.in_order(objects)
+
+
+def _size(file: Path) -> int:
+    return file.stat().st_size
+
+
+def _told(url: str, kubeconfig: Path, count: int) -> str:
+    file = shlex.quote(str(kubeconfig))
+    return (
+        f"An API server with {count:,} loaded objects listens on {url}\n"
+        f"  kubectl --kubeconfig {file} get namespaces\n"
+        f"  KUBECONFIG={file} kopf run -A operator.py\n"
+        "Ctrl-C ends it.\n")
+
+
+def _is_ours(kubeconfig: Path) -> bool:
+    """Whether the file was written by an earlier server, which can be replaced."""
+    from kopf_selectcache.testing.cluster import NAME as CONTEXT  # noqa: PLC0415
+
+    try:
+        config = json.loads(kubeconfig.read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(config, dict) and config.get("current-context") == CONTEXT
+
+
+def _failed(message: str) -> int:
+    sys.stderr.write(f"{NAME}: {message}\n")
+    return 1

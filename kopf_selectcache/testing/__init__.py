@@ -1,0 +1,18 @@
+"""An embedded Kubernetes API server for tests: no cluster, no network, every fault. Needs the extra `testing`.
+
+Example:
+    >>> from kopf_selectcache.testing import EmbeddedCluster
+    >>> with EmbeddedCluster().in_thread() as cluster:
+    ...     made, = cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}})
+    >>> made["metadata"]["namespace"]
+    'default'
+
+"""
+from .api.problems import Problem
+from .cluster import EmbeddedCluster
+from .fake import FakeCache
+from .faults import End, Fault, Faults, Planned
+from .manifests import ManifestError
+from .requests import Asked, Requests
+
+__all__ = ["Asked", "EmbeddedCluster", "End", "FakeCache", "Fault", "Faults", "ManifestError", "Planned", "Problem", "Requests"]

@@ -1,0 +1,181 @@
+"""All objects and everything that happened to them: one version for the whole cluster, a log of changes, a horizon.
+
+An object is kept as the bytes that are served, without its kind and apiVersion, which depend on who asks how. What a
+list or a watch needs beside them, labels and the values of field labels, is read once, when the object is written.
+"""
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeAlias
+
+from .problems import expired
+
+Table: TypeAlias = tuple[str, str]
+"""Where objects of one resource are kept: its group and plural."""
+Key: TypeAlias = tuple[str, str]
+"""Namespace (empty where there is none) and name."""
+
+KEPT = 100_000   # So many changes are remembered, unless they are compacted before: some minutes of a very busy cluster.
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One version of an object."""
+
+    key: Key
+    uid: str
+    version: int
+    data: bytes
+    """JSON as served, without kind and apiVersion: `{"metadata":{...},...}`."""
+    labels: Mapping[str, str]
+    fields: Mapping[str, str]
+    """The value of each field label, by which selectors select."""
+
+
+class Change(NamedTuple):
+    """What one write did to one object."""
+
+    version: int
+    table: Table
+    before: Stored | None
+    after: Stored | None
+    gone: Stored | None = None
+    """Of a deletion: what was there last, with the version of the deletion itself."""
+
+
+class History:
+    """The store of one cluster. Every write has a version of its own, higher than all before."""
+
+    def __init__(self, *, version: int = 1, kept: int = KEPT) -> None:
+        self.version = version
+        self.horizon = version
+        """Of this version and later ones everything is known; of earlier ones nothing, as after etcd's compaction."""
+        self._objects: dict[Table, dict[Key, Stored]] = {}
+        self._order: dict[Table, list[Key]] = {}
+        self._log: deque[Change] = deque()
+        self._kept = kept
+        self._listeners: list[Callable[[Change], None]] = []
+
+    # ---- Reading.
+
+    def get(self, table: Table, key: Key) -> Stored | None:
+        return self._objects.get(table, {}).get(key)
+
+    def keys(self, table: Table, *, namespace: str = "", after: Key | None = None) -> list[Key]:
+        """Return the keys in order: those of a namespace, if one is given, and those after a key."""
+        order = self._order.get(table, [])
+        return _within(order, namespace, after)
+
+    def at(self, table: Table, version: int, *, namespace: str = "", after: Key | None = None) -> list[Stored]:
+        """Return the objects as they were at this version, in order; Expired (410), if that is forgotten."""
+        objects = self._objects.get(table, {})
+        changed = list(self.since(version, table))
+        if not changed:
+            return [objects[key] for key in self.keys(table, namespace=namespace, after=after)]
+        then = dict(objects)
+        for change in reversed(changed):
+            if change.before is not None:
+                then[change.before.key] = change.before
+            elif change.after is not None:
+                del then[change.after.key]
+        return [then[key] for key in _within(sorted(then, key=_place), namespace, after)]
+
+    def since(self, version: int, table: Table | None = None) -> Iterator[Change]:
+        """Iterate over the changes after this version, in order; Expired (410), if they are forgotten."""
+        self.require(version)
+        later = []
+        for change in reversed(self._log):
+            if change.version <= version:
+                break
+            if table is None or change.table == table:
+                later.append(change)
+        return reversed(later)
+
+    def require(self, version: int) -> None:
+        """Raise Expired (410) if what happened after this version is not known any more."""
+        if version < self.horizon:
+            raise expired(f"too old resource version: {version} ({self.horizon})")
+
+    def tables(self) -> list[Table]:
+        return list(self._objects)
+
+    # ---- Writing.
+
+    def next_version(self) -> int:
+        """The version that the next write will have: it is written into the object."""
+        return self.version + 1
+
+    def put(self, table: Table, stored: Stored) -> None:
+        """Keep a new object, or a new version of one; its version is `next_version()`."""
+        objects = self._objects.setdefault(table, {})
+        before = objects.get(stored.key)
+        if before is None:
+            insort(self._order.setdefault(table, []), stored.key, key=_place)
+        objects[stored.key] = stored
+        self._happened(Change(stored.version, table, before, stored))
+
+    def remove(self, table: Table, gone: Stored) -> None:
+        """Forget an object, shown a last time as `gone`, with the version of its deletion."""
+        before = self._objects[table].pop(gone.key)
+        order = self._order[table]
+        del order[bisect_left(order, _place(gone.key), key=_place)]
+        self._happened(Change(gone.version, table, before, None, gone))
+
+    def _happened(self, change: Change) -> None:
+        self.version = change.version
+        self._log.append(change)
+        if len(self._log) > self._kept:
+            self.horizon = self._log.popleft().version
+        for listener in tuple(self._listeners):
+            listener(change)
+
+    # ---- Following, forgetting, and going back.
+
+    def subscribe(self, listener: Callable[[Change], None]) -> Callable[[], None]:
+        """Call this with every change, within the write; return what ends it."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def compact(self) -> int:
+        """Forget all history up to now, as etcd does every few minutes; return the version of now."""
+        self._log.clear()
+        self.horizon = self.version
+        return self.version
+
+    def backup(self) -> Backup:
+        return Backup(self.version, {table: dict(objects) for table, objects in self._objects.items()})
+
+    def restore(self, backup: Backup) -> None:
+        """Be as at the backup again: versions go back, and no watch is told. Whoever watches must be cut off first."""
+        self.version = self.horizon = backup.version
+        self._log.clear()
+        self._objects = {table: dict(objects) for table, objects in backup.objects.items()}
+        self._order = {table: sorted(objects, key=_place) for table, objects in self._objects.items()}
+
+
+class Backup(NamedTuple):
+    """A copy of all objects at one version."""
+
+    version: int
+    objects: Mapping[Table, Mapping[Key, Stored]]
+
+
+def at_version(stored: Stored, version: int, data: bytes) -> Stored:
+    """Return the object as of another version, with the bytes that say so."""
+    return replace(stored, version=version, data=data)
+
+
+def _place(key: Key) -> str:
+    """Return what objects are listed by, as etcd keeps them: those of `apps-2` come before those of `apps`."""
+    return f"{key[0]}/{key[1]}"
+
+
+def _within(order: list[Key], namespace: str, after: Key | None) -> list[Key]:
+    start = bisect_right(order, _place(after), key=_place) if after is not None else 0
+    if not namespace:
+        return order[start:]
+    start = max(start, bisect_left(order, f"{namespace}/", key=_place))
+    return order[start:bisect_left(order, f"{namespace}0", key=_place)]   # 0 is what comes after the slash.

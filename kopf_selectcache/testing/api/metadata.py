@@ -1,0 +1,208 @@
+"""The metadata of objects: read from what is sent, checked, and written in the order in which the server shows them.
+
+Nothing of a body's spec or status is looked at here. `managedFields` are not kept: no cache and no Kopf operator reads
+them, and kubectl's client-side apply does without.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from kopf_selectcache.core.values import is_dns_label, is_dns_subdomain, is_label_key, is_label_value, is_object_name
+
+from .kinds import Served
+from .problems import Problem, bad_request
+
+# What is kept, in the server's order: `with_version` counts on the version before all that users write freely.
+_ORDER = (
+    "name", "generateName", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp",
+    "deletionTimestamp", "deletionGracePeriodSeconds", "labels", "annotations", "ownerReferences", "finalizers",
+)
+_MAPS = ("labels", "annotations")
+_LISTS = ("ownerReferences", "finalizers")
+_STRINGS = ("name", "generateName", "namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
+_NUMBERS = ("generation", "deletionGracePeriodSeconds")
+_OWNER = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
+_STANDARD_FINALIZERS = frozenset({"orphan", "foregroundDeletion", "kubernetes"})
+_PATH_NAMES = frozenset({"roles", "rolebindings", "clusterroles", "clusterrolebindings"})
+_GENERATED = 58   # Go's limit of 63 without the five letters.
+
+# As Go's decoder names what it cannot read.
+JSON_TYPES: Mapping[type, str] = {bool: "bool", str: "string", int: "number", float: "number", list: "array"}
+
+Cause: TypeAlias = Mapping[str, str]
+
+LABEL_VALUE = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end "
+    "with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+    "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')")
+KEY_NAME = (
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
+    "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')")
+SUBDOMAIN = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')")
+_LABEL = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an "
+    "alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')")
+
+
+def cause(reason: str, message: str, field: str) -> Cause:
+    return {"reason": reason, "message": message, "field": field}
+
+
+def invalid_value(field: str, value: object, why: str) -> Cause:
+    told = f'"{value}"' if isinstance(value, str) else str(value)
+    return cause("FieldValueInvalid", f"Invalid value: {told}: {why}", field)
+
+
+def forbidden(field: str, why: str) -> Cause:
+    return cause("FieldValueForbidden", f"Forbidden: {why}", field)
+
+
+# ---- Reading and writing ---------------------------------------------------------------------------------------------
+
+
+def read(served: Served, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metadata that the server keeps of what was sent, without what is empty; 400, if a type is wrong."""
+    sent = body.get("metadata")
+    if sent is None:
+        return {}
+    if not isinstance(sent, Mapping):
+        raise _unreadable(served, sent, "metadata", "v1.ObjectMeta")
+    kept: dict[str, Any] = {}
+    for key in _ORDER:
+        value = sent.get(key)
+        if not value and value != 0:
+            continue   # Absent, null, or empty: the server keeps none of them.
+        if key in _MAPS:
+            if not isinstance(value, Mapping):
+                raise _unreadable(served, value, f"ObjectMeta.metadata.{key}", "map[string]string")
+            for item in value.values():
+                if not isinstance(item, str):
+                    if item is None:
+                        value = {name: "" if text is None else text for name, text in value.items()}
+                        continue
+                    raise _unreadable(served, item, f"ObjectMeta.metadata.{key}", "string")
+            value = dict(value)
+        elif key in _LISTS:
+            value = _list(served, key, value)
+        elif key in _STRINGS and not isinstance(value, str):
+            raise _unreadable(served, value, f"ObjectMeta.metadata.{key}", "string")
+        elif key in _NUMBERS and (not isinstance(value, int) or isinstance(value, bool)):
+            raise _unreadable(served, value, f"ObjectMeta.metadata.{key}", "int64")
+        if value != 0 or key != "generation":
+            kept[key] = value
+    return kept
+
+
+def _list(served: Served, key: str, value: object) -> list[Any]:
+    if not isinstance(value, list):
+        raise _unreadable(served, value, f"ObjectMeta.metadata.{key}", "[]string" if key == "finalizers" else "[]v1.OwnerReference")
+    if key == "finalizers":
+        for item in value:
+            if not isinstance(item, str):
+                raise _unreadable(served, item, f"ObjectMeta.metadata.{key}", "string")
+        return value
+    owners = []
+    for item in value:
+        if not isinstance(item, Mapping):
+            raise _unreadable(served, item, f"ObjectMeta.metadata.{key}", "v1.OwnerReference")
+        owner = {"apiVersion": "", "kind": "", "name": "", "uid": ""}
+        owners.append(owner | {part: item[part] for part in _OWNER if item.get(part) is not None})
+    return owners
+
+
+def _unreadable(served: Served, value: object, where: str, wanted: str) -> Problem:
+    what = JSON_TYPES.get(type(value), "object")
+    return bad_request(
+        f'{served.kind} in version "{served.version}" cannot be handled as a {served.kind}: '
+        f"json: cannot unmarshal {what} into Go struct field {where} of type {wanted}")
+
+
+def in_order(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: metadata[key] for key in _ORDER if key in metadata}
+
+
+def with_version(data: bytes, version: int) -> bytes:
+    """Return the bytes of a stored object as of another version. No object is decoded for that."""
+    before, mark, rest = data.partition(b'"resourceVersion":"')
+    _, _, after = rest.partition(b'"')
+    return b'%b%b%d"%b' % (before, mark, version, after)
+
+
+# ---- Checking --------------------------------------------------------------------------------------------------------
+
+
+def problems_of(served: Served, metadata: Mapping[str, Any]) -> list[Cause]:
+    """Return what is wrong with the metadata of an object that is to be kept."""
+    found: list[Cause] = []
+    name = metadata.get("name", "")
+    if not name:
+        found.append(cause("FieldValueRequired", "Required value: name or generateName is required", "metadata.name"))
+    else:
+        found += (invalid_value("metadata.name", name, why) for why in _wrong_name(served, name))
+    for key, value in metadata.get("labels", {}).items():
+        if not is_label_key(key):
+            found.append(invalid_value("metadata.labels", key, KEY_NAME))
+        if not is_label_value(value):
+            found.append(invalid_value("metadata.labels", value, "must be no more than 63 bytes" if len(value) > 63 else LABEL_VALUE))
+    for key in metadata.get("annotations", {}):
+        if not is_label_key(key.lower()):
+            found.append(invalid_value("metadata.annotations", key, KEY_NAME))
+    for owner in metadata.get("ownerReferences", ()):
+        found += _wrong_owner(owner)
+    for index, finalizer in enumerate(metadata.get("finalizers", ())):
+        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+            why = "name is neither a standard finalizer name nor is it fully qualified"
+            found.append(invalid_value(f"metadata.finalizers[{index}]", finalizer, why))
+    return found
+
+
+def _wrong_name(served: Served, name: str) -> Iterator[str]:
+    if served.plural in _PATH_NAMES:
+        if not is_object_name(name):
+            yield "may not be '.', '..', or contain '/' or '%'"
+    elif served.plural in {"namespaces", "services"} and not served.group:
+        if "." in name:
+            yield "must not contain dots"
+        elif not is_dns_label(name):
+            yield _LABEL
+    elif not is_dns_subdomain(name):
+        yield "must be no more than 253 characters" if len(name) > 253 else SUBDOMAIN
+
+
+def _wrong_owner(owner: Mapping[str, Any]) -> Iterator[Cause]:
+    for key, why in (("apiVersion", "version must not be empty"), ("kind", "must not be empty"),
+                     ("name", "must not be empty"), ("uid", "must not be empty")):
+        if not owner[key]:
+            yield invalid_value(f"metadata.ownerReferences.{key}", "", why)
+
+
+def problems_of_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Cause]:
+    """Return what of the metadata may not change so."""
+    found = [
+        invalid_value(f"metadata.{key}", new[key], "field is immutable")
+        for key in ("uid", "deletionTimestamp", "deletionGracePeriodSeconds") if new.get(key) != old.get(key)
+    ]
+    added = [item for item in new.get("finalizers", ()) if item not in old.get("finalizers", ())]
+    if added and "deletionTimestamp" in old:
+        listed = ", ".join(f'"{item}"' for item in sorted(added))
+        found.append(forbidden(
+            "metadata.finalizers",
+            f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{listed}}}"))
+    return found
+
+
+def generated(prefix: str, suffix: str) -> str:
+    return prefix[:_GENERATED] + suffix
+
+
+def finalizers_of_deletion(finalizers: Sequence[str], policy: str) -> list[str]:
+    """Return the finalizers of an object that is to be deleted by this policy; for none, those it has stand."""
+    if not policy:
+        return list(finalizers)
+    added = {"Orphan": ["orphan"], "Foreground": ["foregroundDeletion"]}.get(policy, [])
+    return [item for item in finalizers if item not in {"orphan", "foregroundDeletion"}] + added

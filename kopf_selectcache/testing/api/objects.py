@@ -1,0 +1,413 @@
+"""The rules of writes: what the server makes of an object that is created, changed or deleted, and what it refuses.
+
+Reads and watches go to the History. Whatever single kinds do beyond these rules stands in strategies.py, and custom
+resources in definitions.py. Every write here is a whole one: nothing is kept of what is refused or a dry run.
+"""
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from . import builtin, deletion, events, metadata, patches, strategies
+from .definitions import Definitions
+from .history import History, Key, Stored
+from .kinds import Kinds, Served
+from .problems import CHANGED, Problem, already_exists, bad_request, conflict, invalid, not_found
+
+NAMESPACES = ("", "namespaces")
+FIRST_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+
+_NO_LABELS: Mapping[str, str] = {}
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+_decode_whole = msgspec.json.Decoder(dict[str, Any], float_hook=lambda text: whole(float(text))).decode
+_canonical = msgspec.json.Encoder(order="sorted").encode
+
+
+class Objects:
+    """All objects of the cluster, as they are written. Names that begin with a word for a kind are Kubernetes' own."""
+
+    def __init__(
+        self, history: History, kinds: Kinds, *,
+        now: Callable[[], dt.datetime], new_uid: Callable[[], str], suffix: Callable[[], str],
+    ) -> None:
+        self.history = history
+        self.kinds = kinds
+        self._now = now
+        self._new_uid = new_uid
+        self._suffix = suffix
+        for served in builtin.BUILT_IN:
+            kinds.add(served)
+        self.definitions = Definitions(self)
+        self._namespaces = _found(kinds, "", "v1", "namespaces")
+        for name in FIRST_NAMESPACES:
+            if history.get(NAMESPACES, ("", name)) is None:
+                self.create(self._namespaces, "", {"metadata": {"name": name}})
+
+    # ---- Reading.
+
+    def get(self, served: Served, namespace: str, name: str) -> Stored:
+        stored = self.history.get(served.table, (namespace, name))
+        if stored is None:
+            raise not_found(served.plural, name, group=served.group)
+        return stored
+
+    def time(self, *, after: int = 0) -> str:
+        """Return the time now, or some seconds after now, as metadata have it."""
+        then = self._now().astimezone(dt.UTC)
+        if after:
+            then += dt.timedelta(seconds=after)
+        return then.isoformat(timespec="seconds")[:19] + "Z"
+
+    # ---- Writing.
+
+    def create(self, served: Served, namespace: str, body: Mapping[str, Any], *, dry_run: bool = False) -> Stored:
+        new = self._readable(served, body)
+        said = metadata.read(served, new)
+        _fill_namespace(served, said, namespace)
+        name = said.get("name", "")
+        if not name and "generateName" in said:
+            name = said["name"] = metadata.generated(said["generateName"], self._suffix())
+        if served.namespaced:
+            self._require_namespace(served, namespace, name)
+        version = said.pop("resourceVersion", "")
+        said |= {"uid": self._new_uid(), "resourceVersion": str(self.history.next_version()), "creationTimestamp": self.time()}
+        said.pop("deletionTimestamp", None)
+        said.pop("deletionGracePeriodSeconds", None)
+        if served.has_generation:
+            said["generation"] = 1
+        new["metadata"] = said
+        strategies.before_create(served, new)
+        self._shape(served, new)
+        self._check(served, metadata.problems_of(served, said), name, self._problems_of(served, new))
+        if version:
+            raise Problem(500, "", "resourceVersion should not be set on objects to be created")
+        key = (namespace, name)
+        if (there := self.history.get(served.table, key)) is not None:
+            raise _taken(served, there)
+        self.definitions.require_open(served, name)
+        if dry_run:
+            del new["metadata"]["resourceVersion"]
+            return self._stored(served, key, new, 0)
+        stored = self._stored(served, key, new, self.history.next_version())
+        self.history.put(served.table, stored)
+        self.definitions.written(served, stored)
+        return stored
+
+    def update(
+        self, served: Served, namespace: str, name: str, body: Mapping[str, Any], *,
+        subresource: str = "", dry_run: bool = False,
+    ) -> Stored:
+        new = self._readable(served, body)
+        said = metadata.read(served, new)
+        _check_name(said, name)
+        _fill_namespace(served, said, namespace)
+        new["metadata"] = said
+        old = self.history.get(served.table, (namespace, name))
+        if old is None and served.creates_on_update and not subresource:
+            if version := said.pop("resourceVersion", ""):
+                raise conflict(served.plural, name, f"the object has been deleted or never existed at version {version}", group=served.group)
+            return self.create(served, namespace, new, dry_run=dry_run)
+        if old is None:
+            raise not_found(served.plural, name, group=served.group)
+        version = said.get("resourceVersion", "0")
+        if version == "0" and not served.unconditional:
+            unsaid = metadata.invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
+            raise invalid(served.plural, name, [unsaid], group=served.group)
+        self._require_version(served, old, version)
+        if said.get("uid", old.uid) != old.uid:
+            raise conflict(served.plural, name, _other_uid(served, old, said["uid"]), group=served.group)
+        return self._change(served, old, _decode(old.data), new, subresource=subresource, dry_run=dry_run)
+
+    def patch(
+        self, served: Served, namespace: str, name: str, patch: bytes, content_type: str, *,
+        subresource: str = "", dry_run: bool = False,
+    ) -> Stored:
+        apply = patches.read(patch, content_type, served)
+        old = self.get(served, namespace, name)
+        before = _decode(old.data)
+        shown = events.to_regarding(before) if served.group == events.GROUP else before
+        patched = apply({"kind": served.kind, "apiVersion": served.api_version, **shown})
+        try:
+            new = self._readable(served, patched)
+            said = metadata.read(served, new)
+        except Problem as problem:
+            # What the patch makes of the object cannot be read: that is told as a fault of the patch.
+            raise patches.unreadable(patched, problem.message) from None
+        _check_name(said, name)
+        _fill_namespace(served, said, namespace)
+        new["metadata"] = said
+        self._require_version(served, old, said.get("resourceVersion", "0"))
+        return self._change(served, old, before, new, subresource=subresource, dry_run=dry_run)
+
+    def delete(
+        self, served: Served, namespace: str, name: str, options: Mapping[str, Any] | None = None, *, dry_run: bool = False,
+    ) -> tuple[Stored, bool]:
+        """Delete an object; return what is served, and whether it is gone: if not, finalizers or its node hold it."""
+        old = self.get(served, namespace, name)
+        wish = deletion.Wish.read(options or {})
+        wish.check(served, old)
+        if served.table == NAMESPACES:
+            return self._delete_namespace(served, old, dry_run=dry_run)
+        body = _decode(old.data)
+        outcome = deletion.decide(served, body, wish)
+        if outcome.marks:
+            said = deletion.mark(body["metadata"], outcome, self.time(after=outcome.grace))
+            body = {**body, "metadata": said}
+            if served.table == self.definitions.table:
+                body = self.definitions.terminating(body)
+            old = self._put(served, old, body, dry_run=dry_run)
+        elif outcome.finalizers is not None and not outcome.removes:
+            body["metadata"] = metadata.in_order({**body["metadata"], "finalizers": outcome.finalizers})
+            old = self._put(served, old, body, dry_run=dry_run)
+        if outcome.removes:
+            return self._remove(served, old, dry_run=dry_run), True
+        if served.table == self.definitions.table and not dry_run:
+            self.definitions.empty(old)
+        return old, False
+
+    def delete_collection(
+        self, served: Served, namespace: str, chosen: Callable[[Stored], bool], options: Mapping[str, Any] | None = None,
+    ) -> list[Stored]:
+        """Delete all that are chosen; return them as they were before, as the server does."""
+        found = [stored for key in self.history.keys(served.table, namespace=namespace)
+                 if (stored := self.history.get(served.table, key)) is not None and chosen(stored)]
+        for stored in found:
+            if self.history.get(served.table, stored.key) is not None:
+                self.delete(served, *stored.key, options)
+        return found
+
+    def replace(self, served: Served, old: Stored, body: dict[str, Any]) -> Stored:
+        """Write the next version of an object as a controller does: by no rules but its own."""
+        return self._put(served, old, body, dry_run=False)
+
+    def remove(self, served: Served, old: Stored) -> None:
+        self._remove(served, old, dry_run=False)
+
+    def restored(self) -> None:
+        """Read the definitions again, after the history has gone back to a backup."""
+        self.definitions.reload()
+
+    # ---- The steps of a write.
+
+    def _readable(self, served: Served, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a copy that may be changed, without kind and apiVersion, with the metadata first."""
+        new = {"metadata": None, **body}
+        kind, api_version = new.pop("kind", None), new.pop("apiVersion", None)
+        self._require_kind(served, kind or "", api_version or "", new)
+        strategies.require_types(served, new)
+        if served.group == events.GROUP:
+            new = {"metadata": None, **events.to_involved(new)}
+        return new
+
+    def _require_kind(self, served: Served, kind: str, api_version: str, body: Mapping[str, Any]) -> None:
+        if served.custom:
+            name = strategies.part(body, "metadata").get("name", "")
+            if not kind:
+                raise bad_request(f"the object provided is unrecognized (must be of type {served.kind}): Object 'Kind' is missing")
+            if api_version != served.api_version:
+                raise bad_request(
+                    f"the API version in the data ({api_version}) does not match the expected API version ({served.api_version})")
+            if kind != served.kind:
+                other = metadata.invalid_value("kind", kind, f"must be {served.kind}")
+                raise invalid(kind, name, [other], group=served.group)
+        elif kind not in ("", served.kind):
+            version = api_version.rpartition("/")[2] or served.version
+            raise bad_request(
+                f'{kind} in version "{version}" cannot be handled as a {served.kind}: '
+                f"converting ({version}.{kind}) to ({served.group.partition('.')[0] or 'core'}.{served.kind}): unknown conversion")
+        elif api_version not in ("", served.api_version) and kind:
+            version = api_version.rpartition("/")[2]
+            raise bad_request(
+                f'{kind} in version "{version}" cannot be handled as a {served.kind}: '
+                f'no kind "{kind}" is registered for version "{api_version}" in scheme "pkg/runtime/scheme.go:111"')
+
+    def _require_namespace(self, served: Served, namespace: str, name: str) -> None:
+        home = self.history.get(NAMESPACES, ("", namespace))
+        if home is None:
+            raise not_found("namespaces", namespace)
+        if home.fields["status.phase"] == "Terminating":
+            cause = {"reason": "NamespaceTerminating", "message": f"namespace {namespace} is being terminated",
+                     "field": "metadata.namespace"}
+            raise forbidden(
+                served, name, f"unable to create new content in namespace {namespace} because it is being terminated", [cause])
+
+    def _require_version(self, served: Served, old: Stored, version: str) -> None:
+        if version == "0":
+            return
+        if not version.isdecimal():
+            raise Problem(500, "", f'strconv.ParseUint: parsing "{version}": invalid syntax')
+        if int(version) != old.version:
+            raise conflict(served.plural, old.key[1], CHANGED, group=served.group)
+
+    def _problems_of(self, served: Served, new: Mapping[str, Any]) -> list[metadata.Cause]:
+        return self.definitions.problems_of(served, new) + strategies.problems_of(served, new)
+
+    def _check(self, served: Served, found: list[metadata.Cause], name: str, more: list[metadata.Cause]) -> None:
+        if found or more:
+            group = "" if served.table == events.TABLE else served.group   # Events of both groups are told as the core's.
+            raise invalid(served.kind, name, [*found, *more], group=group)
+
+    def _shape(self, served: Served, new: dict[str, Any]) -> None:
+        """Drop what the server does not keep, and fill in what it adds."""
+        if not served.custom:
+            for key in [key for key, value in new.items() if value is None]:
+                del new[key]
+            if served.table == events.TABLE:
+                events.fill(new)
+        if served.custom:
+            # What was sent is not touched, but this copy of it is; and 1.0 is kept as 1.
+            new |= _decode_whole(_encode(new))
+        new["metadata"] = metadata.in_order(new["metadata"])
+        self.definitions.shape(served, new)
+
+    def _change(
+        self, served: Served, old: Stored, before: dict[str, Any], new: dict[str, Any], *, subresource: str, dry_run: bool,
+    ) -> Stored:
+        """Go from one version of an object to the next, which may be that there is none."""
+        was, said = before["metadata"], new["metadata"]
+        name = old.key[1]
+        for key in ("uid", "deletionTimestamp", "deletionGracePeriodSeconds"):
+            if key in was:
+                said.setdefault(key, was[key])
+        said |= {"creationTimestamp": was["creationTimestamp"], "resourceVersion": was["resourceVersion"]}
+        said.pop("generation", None)
+        if "generation" in was:
+            said["generation"] = was["generation"]
+        if subresource == "status":
+            new = strategies.status_of(served, before, new)
+        elif served.has_status:
+            new.pop("status", None)
+            if "status" in before:
+                new["status"] = before["status"]
+        strategies.before_update(served, new)
+        self._shape(served, new)
+        said = new["metadata"]
+        found = metadata.problems_of_change(was, said) + metadata.problems_of(served, said)
+        # The server looks at the metadata of a change twice, and lists what it finds as often.
+        more = strategies.problems_of_change(served, before, new) or self.definitions.problems_of_change(served, before, new)
+        self._check(served, found * 2, name, more or self._problems_of(served, new))
+        if not subresource and strategies.counts_up(served, before, new, changed=_differ):
+            new["metadata"] = metadata.in_order({**said, "generation": was.get("generation", 0) + 1})
+        if deletion.is_over(served, was, new):
+            self._remove(served, old, dry_run=dry_run)
+            return self._stored(served, old.key, new, old.version)
+        if not _differ(before, new):
+            return old
+        stored = self._put(served, old, new, dry_run=dry_run)
+        if served.table == NAMESPACES:
+            self._finish_namespace(name)
+        return stored
+
+    def _put(self, served: Served, old: Stored, new: dict[str, Any], *, dry_run: bool) -> Stored:
+        if dry_run:
+            return self._stored(served, old.key, new, old.version)
+        version = self.history.next_version()
+        new["metadata"]["resourceVersion"] = str(version)
+        stored = self._stored(served, old.key, new, version)
+        self.history.put(served.table, stored)
+        self.definitions.written(served, stored)
+        return stored
+
+    def _remove(self, served: Served, old: Stored, *, dry_run: bool) -> Stored:
+        if dry_run:
+            return old
+        version = self.history.next_version()
+        gone = Stored(old.key, old.uid, version, metadata.with_version(old.data, version), old.labels, old.fields)
+        self.history.remove(served.table, gone)
+        self.definitions.removed(served, gone)
+        if served.namespaced:
+            self._finish_namespace(old.key[0])
+        return gone
+
+    def _stored(self, served: Served, key: Key, body: Mapping[str, Any], version: int) -> Stored:
+        said = body["metadata"]
+        fields = events.field_values(body) if served.table == events.TABLE else self.definitions.field_values(served, body)
+        return Stored(key, said["uid"], version, _encode(body), said.get("labels", _NO_LABELS), fields)
+
+    # ---- Namespaces, as the controller of a cluster ends them.
+
+    def _delete_namespace(self, served: Served, old: Stored, *, dry_run: bool) -> tuple[Stored, bool]:
+        name = old.key[1]
+        if name in {"default", "kube-system", "kube-public"}:
+            raise forbidden(served, name, "this namespace may not be deleted", [])
+        body = _decode(old.data)
+        if "deletionTimestamp" not in body["metadata"]:
+            body["metadata"] = metadata.in_order({**body["metadata"], "deletionTimestamp": self.time()})
+            body["status"] = {**strategies.part(body, "status"), "phase": "Terminating"}
+            old = self._put(served, old, body, dry_run=dry_run)
+            if not dry_run:
+                for kind in self._storing():
+                    self.delete_collection(kind, name, lambda _: True, {"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
+                self._finish_namespace(name)
+        return old, False
+
+    def _finish_namespace(self, name: str) -> None:
+        """Let a namespace go that is terminating and empty, if no finalizer holds it."""
+        home = self.history.get(NAMESPACES, ("", name))
+        if home is None or home.fields["status.phase"] != "Terminating":
+            return
+        if any(self.history.keys(kind.table, namespace=name) for kind in self._storing()):
+            return
+        body = _decode(home.data)
+        held = [item for item in body["spec"].get("finalizers", ()) if item != "kubernetes"]
+        if not held and not body["metadata"].get("finalizers"):
+            self._remove(self._namespaces, home, dry_run=False)
+
+    def _storing(self) -> list[Served]:
+        """The kinds that have a namespace, one for each table."""
+        return list({served.table: served for served in self.kinds if served.namespaced}.values())
+
+
+def forbidden(served: Served, name: str, why: str, causes: list[metadata.Cause]) -> Problem:
+    details: dict[str, Any] = {"name": name, **({"group": served.group} if served.group else {}), "kind": served.plural}
+    if causes:
+        details["causes"] = [dict(cause) for cause in causes]
+    return Problem(403, "Forbidden", f'{served.qualified} "{name}" is forbidden: {why}', details=details)
+
+
+def _found(kinds: Kinds, group: str, version: str, plural: str) -> Served:
+    served = kinds.find(group, version, plural)
+    assert served is not None
+    return served
+
+
+def _check_name(said: Mapping[str, Any], name: str) -> None:
+    if "name" not in said:
+        raise bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
+    if said["name"] != name:
+        raise bad_request(f"the name of the object ({said['name']}) does not match the name on the URL ({name})")
+
+
+def _fill_namespace(served: Served, said: dict[str, Any], namespace: str) -> None:
+    if not served.namespaced:
+        said.pop("namespace", None)
+    elif said.setdefault("namespace", namespace) != namespace:
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+
+
+def _taken(served: Served, there: Stored) -> Problem:
+    problem = already_exists(served.plural, there.key[1], group=served.group)
+    if "deletionTimestamp" in _decode(there.data)["metadata"]:
+        return Problem(409, problem.reason, f"object is being deleted: {problem.message}", details=problem.details)
+    return problem
+
+
+def _other_uid(served: Served, old: Stored, uid: str) -> str:
+    path = "/".join(filter(None, ("/registry", served.group if served.custom else "", served.plural, *old.key)))
+    return (
+        f"StorageError: invalid object, Code: 4, Key: {path}, ResourceVersion: 0, AdditionalErrorMsg: "
+        f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old.uid}")
+
+
+def whole(number: float) -> float:
+    """Return a number as the server keeps it, who writes one that has no fraction without it."""
+    return int(number) if number.is_integer() and abs(number) < 2**53 else number
+
+
+def _differ(one: Any, other: Any) -> bool:
+    """Whether two values are different JSON: other than for Python, `1` and `true` are two."""
+    return one is not other and (one != other or _canonical(one) != _canonical(other))

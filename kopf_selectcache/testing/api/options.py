@@ -1,0 +1,114 @@
+"""The options of a list or a watch, read and checked as the server does it. Knows no objects."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from .problems import Problem, bad_request, invalid
+
+EXACT, NOT_OLDER = "Exact", "NotOlderThan"
+_LARGEST = 2**64 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ListOptions:
+    watch: bool = False
+    version: str = ""
+    match: str = ""
+    limit: int = 0
+    token: str = ""
+    """The continue token."""
+    timeout: int | None = None
+    bookmarks: bool = False
+    initial: bool | None = None
+    """`sendInitialEvents`, or what stands for it in a watch that names no version."""
+
+    def number(self) -> int:
+        """Return the version that is asked for; 0 where any or the latest will do."""
+        text = self.version or "0"
+        if not (text.isascii() and text.isdecimal()) or int(text) > _LARGEST:
+            why = "invalid syntax" if not (text.isascii() and text.isdecimal()) else "value out of range"
+            message = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": {why}'
+            # Where nobody foresaw it, the server answers as if it were at fault itself.
+            raise bad_request(f"invalid resource version: {message}") if not self.watch else Problem(500, "", message)
+        return int(text)
+
+
+def read(query: Mapping[str, str], *, watch: bool) -> ListOptions:
+    """Read the options; 400 or 422 for what the server refuses."""
+    timeout = query.get("timeoutSeconds")
+    options = ListOptions(
+        watch=watch,
+        version=query.get("resourceVersion", ""),
+        match=query.get("resourceVersionMatch", ""),
+        limit=max(0, integer(query.get("limit", "0"))),
+        token=query.get("continue", ""),
+        timeout=None if timeout is None else integer(timeout),
+        bookmarks=is_true(query.get("allowWatchBookmarks")),
+        initial=is_true(query["sendInitialEvents"]) if "sendInitialEvents" in query else None,
+    )
+    if watch and options.initial is None and not options.match and options.version in ("", "0"):
+        # As the server completes a watch of old: so it has a bookmark at the end of its initial events, too.
+        options = ListOptions(
+            watch=True, version=options.version, match=NOT_OLDER, token=options.token, timeout=options.timeout,
+            bookmarks=options.bookmarks, initial=True)
+    causes = [
+        {"reason": reason, "message": message, "field": field}
+        for reason, field, message in (_watch_faults(options) if watch else _list_faults(options))
+    ]
+    if causes:
+        raise invalid("ListOptions", "", causes, group="meta.k8s.io")
+    return options
+
+
+def integer(text: str) -> int:
+    """Read an integer of a query."""
+    try:
+        number = int(text)
+    except ValueError:
+        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
+    if not -2**63 <= number < 2**63:
+        raise bad_request(f'strconv.ParseInt: parsing "{text}": value out of range')
+    return number
+
+
+def is_true(text: str | None) -> bool:
+    """Read a boolean of a query as the server does: what is there, be it empty, and neither `false` nor `0`, is true."""
+    return text is not None and text.lower() not in {"false", "0"}
+
+
+def _forbidden(field: str, why: str) -> tuple[str, str, str]:
+    return "FieldValueForbidden", field, f"Forbidden: {why}"
+
+
+def _unsupported(match: str, *supported: str) -> tuple[str, str, str]:
+    listed = ", ".join(f'"{text}"' for text in supported)
+    return "FieldValueNotSupported", "resourceVersionMatch", f'Unsupported value: "{match}": supported values: {listed}'
+
+
+def _list_faults(options: ListOptions) -> Iterator[tuple[str, str, str]]:
+    field = "resourceVersionMatch"
+    if options.match:
+        if not options.version:
+            yield _forbidden(field, f"{field} is forbidden unless resourceVersion is provided")
+        if options.token:
+            yield _forbidden(field, f"{field} is forbidden when continue is provided")
+        if options.match not in (EXACT, NOT_OLDER):
+            yield _unsupported(options.match, EXACT, NOT_OLDER, "")
+        if options.match == EXACT and options.version == "0":
+            yield _forbidden(field, f'{field} "exact" is forbidden for resourceVersion "0"')
+    if options.initial is not None:
+        yield _forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")
+
+
+def _watch_faults(options: ListOptions) -> Iterator[tuple[str, str, str]]:
+    field = "resourceVersionMatch"
+    if options.initial is not None and options.match != NOT_OLDER:
+        yield _forbidden(field, f"sendInitialEvents requires setting {field} to {NOT_OLDER}")
+    if options.match:
+        if options.initial is None:
+            yield _forbidden(field, f"{field} is forbidden for watch unless sendInitialEvents is provided")
+        if options.match != NOT_OLDER:
+            yield _unsupported(options.match, NOT_OLDER)
+        if options.token:
+            yield _forbidden(field, f"{field} is forbidden when continue is provided")

@@ -1,0 +1,282 @@
+"""Who may do what: Roles and bindings, really evaluated. Changes no objects, and knows nobody's token.
+
+What a user has been granted is read once and forgotten whenever a Role or a binding changes. Rights are not guarded
+against escalation: who may write Roles may give away what they have not got, which a real server refuses.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
+
+from kopf_selectcache.core.problems import BadText
+from kopf_selectcache.core.selectors import LabelOperator, LabelRequirement, labels_from_dict, parse_fields
+
+from .calls import Call, User
+from .history import Change, Stored
+from .kinds import Kinds
+from .objects import Objects
+from .problems import Problem
+
+GROUP = "rbac.authorization.k8s.io"
+MASTERS = "system:masters"
+KEPT = 10_000   # Users times namespaces: operators in tests are few, and what is forgotten is read again.
+
+
+class Url(NamedTuple):
+    """A request for something that is no resource: `/version`."""
+
+    verb: str
+    """The HTTP method in lower case."""
+    path: str
+
+
+Asked: TypeAlias = Call | Url
+
+
+class Decision(NamedTuple):
+    allowed: bool
+    reason: str
+    """What allows it; or which binding could not be followed, as its role is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule of a Role."""
+
+    verbs: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    urls: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, rule: Mapping[str, Any]) -> Rule:
+        parts = ("verbs", "apiGroups", "resources", "resourceNames", "nonResourceURLs")
+        return cls(*(tuple(one for one in _list(rule.get(part)) if isinstance(one, str)) for part in parts))
+
+    def allows(self, asked: Asked) -> bool:
+        if asked.verb not in self.verbs and "*" not in self.verbs:
+            return False
+        if isinstance(asked, Url):
+            return any(
+                asked.path.startswith(url.rstrip("*")) if url.endswith("*") else asked.path == url for url in self.urls)
+        resource = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
+        return (
+            (asked.group in self.groups or "*" in self.groups)
+            and (resource in self.resources or "*" in self.resources
+                 or (asked.subresource != "" and f"*/{asked.subresource}" in self.resources))
+            and (not self.names or asked.name in self.names))
+
+
+@dataclass(slots=True)
+class Granted:
+    """All rules that hold for a user in one namespace, each with the binding that it comes from."""
+
+    rules: list[tuple[Rule, str]] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+    @property
+    def problem(self) -> str:
+        """What went wrong on the way, in one line; nothing, if all roles were there."""
+        told = list(dict.fromkeys(self.errors))
+        return f"[{', '.join(told)}]" if len(told) > 1 else "".join(told)
+
+
+class Rbac:
+    def __init__(self, objects: Objects, kinds: Kinds) -> None:
+        self._history = objects.history
+        self._kinds = kinds
+        self._granted: dict[tuple[str, tuple[str, ...], str], Granted] = {}
+        self._history.subscribe(self._changed)
+
+    def allows(self, user: User, call: Call) -> bool:
+        return self.decide(user, effective(call)).allowed
+
+    def allows_url(self, user: User, verb: str, path: str) -> bool:
+        return self.decide(user, Url(verb, path)).allowed
+
+    def require(self, user: User, call: Call) -> None:
+        """Raise Forbidden (403) unless the user may do this."""
+        self._require(user, call)
+
+    def require_url(self, user: User, verb: str, path: str) -> None:
+        """Raise Forbidden (403) unless the user may ask for this path; the verb is the method in lower case."""
+        self._require(user, Url(verb, path))
+
+    def decide(self, user: User, asked: Asked) -> Decision:
+        """Decide by the rights alone: what is asked is taken as it stands, as reviews take it."""
+        if MASTERS in user.groups:
+            return Decision(True, "")
+        granted = self.granted(user, "" if isinstance(asked, Url) else asked.namespace)
+        for rule, source in granted.rules:
+            if rule.allows(asked):
+                return Decision(True, f"RBAC: allowed by {source}")
+        return Decision(False, f"RBAC: {granted.problem}" if granted.errors else "")
+
+    def granted(self, user: User, namespace: str) -> Granted:
+        """Return what is granted to the user in this namespace (or in none), the whole cluster's rights included."""
+        key = (user.name, user.groups, namespace)
+        found = self._granted.get(key)
+        if found is None:
+            if len(self._granted) >= KEPT:
+                self._granted.clear()
+            found = self._granted[key] = Granted()
+            for binding in self._all("clusterrolebindings"):
+                self._follow(binding, user, "", found)
+            for binding in self._all("rolebindings", namespace) if namespace else ():
+                self._follow(binding, user, namespace, found)
+        return found
+
+    def forget(self) -> None:
+        """Read all rights anew, after the history was set back."""
+        self._granted.clear()
+
+    def _require(self, user: User, asked: Asked) -> None:
+        asked = effective(asked)
+        decision = self.decide(user, asked)
+        if not decision.allowed:
+            raise forbidden(user, asked, decision.reason)
+
+    def _changed(self, change: Change) -> None:
+        if change.table[0] == GROUP:
+            self.forget()
+
+    def _follow(self, binding: Mapping[str, Any], user: User, namespace: str, granted: Granted) -> None:
+        subject = next((one for one in _mappings(binding.get("subjects")) if _means(one, user, namespace)), None)
+        if subject is None:
+            return
+        ref = _mapping(binding.get("roleRef"))
+        kind, name = ref.get("kind"), str(ref.get("name", ""))
+        plural = "clusterroles" if kind == "ClusterRole" else "roles"
+        role = self._get(plural, "" if kind == "ClusterRole" else namespace, name)
+        if role is None:
+            granted.errors.append(f'{plural[:-1]}.{GROUP} "{name}" not found')
+            return
+        described = f'{subject["kind"]} "{subject["name"]}"'
+        if subject["kind"] == "ServiceAccount":
+            described = f'ServiceAccount "{subject["name"]}/{subject.get("namespace") or namespace}"'
+        own = binding["metadata"]["name"]
+        source = f'RoleBinding "{own}/{namespace}"' if namespace else f'ClusterRoleBinding "{own}"'
+        told = f'{source} of {kind} "{name}" to {described}'
+        granted.rules.extend((rule, told) for rule in self._rules(role, frozenset()))
+
+    def _rules(self, role: Mapping[str, Any], seen: frozenset[str]) -> Iterator[Rule]:
+        """Iterate over a role's rules; an aggregating one has at once those that a cluster's controller would give it."""
+        aggregation = _mapping(role.get("aggregationRule"))
+        if not aggregation:
+            yield from map(Rule.of, _mappings(role.get("rules")))
+            return
+        seen |= {role["metadata"]["name"]}
+        selectors = [_label_selector(selector) for selector in _mappings(aggregation.get("clusterRoleSelectors"))]
+        for stored in self._stored("clusterroles"):
+            if stored.key[1] not in seen and any(selects(stored.labels) for selects in selectors):
+                yield from self._rules(msgspec.json.decode(stored.data, type=dict[str, Any]), seen)
+
+    def _stored(self, plural: str, namespace: str = "") -> Iterator[Stored]:
+        served = self._kinds.find(GROUP, "v1", plural)
+        if served is None:
+            return
+        for key in self._history.keys(served.table, namespace=namespace):
+            stored = self._history.get(served.table, key)
+            assert stored is not None, "a key that is listed is there"
+            yield stored
+
+    def _all(self, plural: str, namespace: str = "") -> Iterator[dict[str, Any]]:
+        return (msgspec.json.decode(stored.data, type=dict[str, Any]) for stored in self._stored(plural, namespace))
+
+    def _get(self, plural: str, namespace: str, name: str) -> dict[str, Any] | None:
+        served = self._kinds.find(GROUP, "v1", plural)
+        stored = self._history.get(served.table, (namespace, name)) if served else None
+        return msgspec.json.decode(stored.data, type=dict[str, Any]) if stored else None
+
+
+def effective(asked: Asked) -> Asked:
+    """Return the request as rights are asked for it: with the name of a field selector, and a namespace's own name as its."""
+    if isinstance(asked, Url):
+        return asked
+    if not asked.name and asked.verb in {"list", "watch"}:
+        asked = replace(asked, name=_selected_name(asked.options.get("fieldSelector") or ""))
+    elif asked.resource == "namespaces" and not asked.group and asked.name and not asked.namespace:
+        asked = replace(asked, namespace=asked.name)
+    return asked
+
+
+def forbidden(user: User, asked: Asked, reason: str = "") -> Problem:
+    """Make the answer 403, as the server words it; the reason is part of the message, where there is one."""
+    why = f": {reason}" if reason else ""
+    if isinstance(asked, Url):
+        said = _unhtml(f'User "{user.name}" cannot {asked.verb} path "{asked.path}"')
+        return Problem(403, "Forbidden", f"forbidden: {said}{why}", details={})
+    resource = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
+    where = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
+    said = _unhtml(f'User "{user.name}" cannot {asked.verb} resource "{resource}" in API group "{asked.group}" {where}')
+    full = f"{asked.resource}.{asked.group}" if asked.group else asked.resource
+    named = f'{full} "{asked.name}"' if asked.name else full
+    details = {"name": asked.name, "group": asked.group, "kind": asked.resource}
+    return Problem(
+        403, "Forbidden", f"{named} is forbidden: {said}{why}",
+        details={key: value for key, value in details.items() if value})
+
+
+def _unhtml(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _selected_name(field_selector: str) -> str:
+    """Return the name that a field selector requires by itself, which counts as the name in the path; or nothing."""
+    try:
+        terms = parse_fields(field_selector)
+    except BadText:
+        return ""
+    for term in terms:
+        if term.label == "metadata.name" and term.equal:
+            return "" if term.value in {".", ".."} or {"/", "%"} & set(term.value) else term.value
+    return ""
+
+
+def _means(subject: Mapping[str, Any], user: User, namespace: str) -> bool:
+    match subject.get("kind"):
+        case "User":
+            return bool(subject.get("name") == user.name)
+        case "Group":
+            return subject.get("name") in user.groups
+        case "ServiceAccount":
+            home = subject.get("namespace") or namespace
+            return bool(home) and user.name == f"system:serviceaccount:{home}:{subject.get('name')}"
+        case _:
+            return False
+
+
+def _label_selector(selector: Mapping[str, Any]) -> Callable[[Mapping[str, str]], bool]:
+    """Read a label selector as objects hold it: `matchLabels` and `matchExpressions`."""
+    requirements = list(labels_from_dict(_mapping(selector.get("matchLabels"))))
+    for one in _mappings(selector.get("matchExpressions")):
+        operator = _OPERATORS.get(str(one.get("operator")))
+        if operator is not None:
+            values = sorted({str(value) for value in _list(one.get("values"))})
+            requirements.append(LabelRequirement(str(one.get("key")), operator, tuple(values)))
+    return lambda labels: all(requirement.matches(labels) for requirement in requirements)
+
+
+# Nobody checks what is written into Roles and bindings as strictly as a real server: what is misshapen gives no rights.
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _mappings(value: object) -> list[Mapping[str, Any]]:
+    return [one for one in _list(value) if isinstance(one, dict)]
+
+
+_OPERATORS: Mapping[str, LabelOperator] = MappingProxyType({
+    "In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!",
+})

@@ -1,0 +1,172 @@
+"""The schemas of custom resources, applied: what they do not have is dropped, defaults are filled in, the rest is checked.
+
+Of the checks, those are here that a schema of an operator commonly has; expressions (CEL) are not evaluated.
+"""
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from .metadata import Cause, cause
+
+_PRESERVES = "x-kubernetes-preserve-unknown-fields"
+_EMBEDDED = "x-kubernetes-embedded-resource"
+_INT_OR_STRING = "x-kubernetes-int-or-string"
+# What the server itself looks after, in the whole object and in embedded ones.
+_OWN = frozenset({"apiVersion", "kind", "metadata"})
+
+
+def prune(schema: Mapping[str, Any], obj: dict[str, Any]) -> None:
+    """Drop the fields that the schema does not have, of the whole object."""
+    _prune(schema, obj, own=True)
+
+
+def _prune(schema: Mapping[str, Any], value: Any, *, own: bool = False) -> None:
+    own = own or schema.get(_EMBEDDED) is True
+    if isinstance(value, list):
+        items = schema.get("items")
+        for item in value:
+            if isinstance(items, Mapping):
+                _prune(items, item)
+    elif isinstance(value, dict):
+        known = schema.get("properties") or {}
+        rest = schema.get("additionalProperties")
+        keeps = schema.get(_PRESERVES) is True or rest is True
+        for key in list(value):
+            if own and key in _OWN:
+                continue
+            if key in known:
+                _prune(known[key], value[key])
+            elif isinstance(rest, Mapping):
+                _prune(rest, value[key])
+            elif not keeps:
+                del value[key]
+
+
+def fill(schema: Mapping[str, Any], value: Any) -> None:
+    """Fill in defaults, and drop each null that its field does not allow."""
+    if isinstance(value, list):
+        items = schema.get("items")
+        for item in value:
+            if isinstance(items, Mapping):
+                fill(items, item)
+    elif isinstance(value, dict):
+        known = schema.get("properties") or {}
+        for key, inner in known.items():
+            if key in value and value[key] is None and not inner.get("nullable"):
+                del value[key]
+            if key not in value and "default" in inner:
+                value[key] = copy.deepcopy(inner["default"])
+            if key in value:
+                fill(inner, value[key])
+        if isinstance(rest := schema.get("additionalProperties"), Mapping):
+            for key in value.keys() - known.keys():
+                fill(rest, value[key])
+
+
+def has(schema: Mapping[str, Any], path: str) -> bool:
+    """Whether a path such as `.spec.color` leads to a string, a number or a boolean of the schema."""
+    first, *names = path.split(".")
+    for name in names:
+        inner = (schema.get("properties") or {}).get(name)
+        if not isinstance(inner, Mapping):
+            return False
+        schema = inner
+    return not first and bool(names) and schema.get("type") in ("string", "integer", "boolean")
+
+
+# ---- Checks ----------------------------------------------------------------------------------------------------------
+
+
+def problems_of(schema: Mapping[str, Any], obj: Mapping[str, Any]) -> list[Cause]:
+    """Return what the schema forbids of an object, in the order of its fields."""
+    return list(_problems(schema, obj, ""))
+
+
+def _problems(schema: Mapping[str, Any], value: Any, where: str) -> Iterator[Cause]:
+    if value is None and schema.get("nullable"):
+        return
+    given = _type_of(value)
+    wanted = ("integer", "string") if schema.get(_INT_OR_STRING) else (schema["type"],) if schema.get("type") else ()
+    if wanted and given not in wanted and not (given == "integer" and "number" in wanted):
+        message = f'Invalid value: "{given}": {where} in body must be of type {",".join(wanted)}: "{given}"'
+        yield cause("FieldValueTypeInvalid", message, where)
+    elif isinstance(value, dict):
+        yield from _of_object(schema, value, where)
+    elif isinstance(value, list):
+        yield from _of_list(schema, value, where)
+    elif isinstance(value, str):
+        yield from islice(_of_string(schema, value, where), 1)   # The server tells the first alone.
+    elif not isinstance(value, bool) and value is not None:
+        yield from _of_number(schema, value, where)
+    allowed = schema.get("enum")
+    if allowed is not None and value not in allowed:
+        listed = ", ".join(_told(item) for item in allowed)
+        yield cause("FieldValueNotSupported", f"Unsupported value: {_told(value)}: supported values: {listed}", where)
+
+
+def _of_object(schema: Mapping[str, Any], value: Mapping[str, Any], where: str) -> Iterator[Cause]:
+    known = schema.get("properties") or {}
+    rest = schema.get("additionalProperties")
+    for key, item in value.items():
+        inner = known.get(key, rest)
+        if isinstance(inner, Mapping) and not (not where and key in _OWN):
+            yield from _problems(inner, item, f"{where}.{key}" if where else key)
+    required = [*(("apiVersion", "kind") if schema.get(_EMBEDDED) else ()), *(schema.get("required") or ())]
+    for key in dict.fromkeys(required):
+        if key not in value and not (not where and key in _OWN):
+            yield cause("FieldValueRequired", "Required value", f"{where}.{key}" if where else key)
+    if len(value) < schema.get("minProperties", 0):
+        yield _invalid(where, value, f"in body should have at least {schema['minProperties']} properties")
+    if len(value) > schema.get("maxProperties", len(value)):
+        yield cause("FieldValueTooMany", f"Too many: {len(value)}: must have at most {schema['maxProperties']} items", where)
+
+
+def _of_list(schema: Mapping[str, Any], value: list[Any], where: str) -> Iterator[Cause]:
+    items = schema.get("items")
+    if isinstance(items, Mapping):
+        for index, item in enumerate(value):
+            yield from _problems(items, item, f"{where}[{index}]")
+    if len(value) < schema.get("minItems", 0):
+        yield _invalid(where, len(value), f"in body should have at least {schema['minItems']} items")
+    if len(value) > schema.get("maxItems", len(value)):
+        yield cause("FieldValueTooMany", f"Too many: {len(value)}: must have at most {schema['maxItems']} items", where)
+
+
+def _of_string(schema: Mapping[str, Any], value: str, where: str) -> Iterator[Cause]:
+    if len(value) > schema.get("maxLength", len(value)):
+        yield cause("FieldValueTooLong", f"Too long: may not be more than {schema['maxLength']} bytes", where)
+    if len(value) < schema.get("minLength", 0):
+        yield _invalid(where, value, f"in body should be at least {schema['minLength']} chars long")
+    pattern = schema.get("pattern")
+    if pattern and not re.search(pattern, value):
+        yield _invalid(where, value, f"in body should match '{pattern}'")
+
+
+def _of_number(schema: Mapping[str, Any], value: float, where: str) -> Iterator[Cause]:
+    least, most = schema.get("minimum"), schema.get("maximum")
+    if least is not None and (value < least or (schema.get("exclusiveMinimum") and value == least)):
+        yield _invalid(where, value, f"in body should be greater than{'' if schema.get('exclusiveMinimum') else ' or equal to'} {least}")
+    if most is not None and (value > most or (schema.get("exclusiveMaximum") and value == most)):
+        yield _invalid(where, value, f"in body should be less than{'' if schema.get('exclusiveMaximum') else ' or equal to'} {most}")
+
+
+def _type_of(value: object) -> str:
+    if isinstance(value, float) and value.is_integer():
+        return "integer"
+    names = {bool: "boolean", str: "string", int: "integer", float: "number", list: "array", dict: "object"}
+    return names.get(type(value), "null")
+
+
+def _told(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _invalid(where: str, value: object, why: str) -> Cause:
+    return cause("FieldValueInvalid", f"Invalid value: {_told(value)}: {where} {why}", where)
+

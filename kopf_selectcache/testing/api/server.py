@@ -1,0 +1,258 @@
+"""The embedded API: who asks, whether they may, what they ask for, and the answer. The rules stand in modules of their own."""
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from . import discovery, forms, openapi, options, protobuf, reviews, routing, selecting, standard
+from .calls import JSON, Answer, Call, Request, User
+from .forms import View
+from .history import History, Stored
+from .impersonation import Impersonation
+from .kinds import Kinds
+from .listing import page
+from .objects import Objects
+from .options import ListOptions
+from .problems import Problem, bad_request, invalid, method_not_allowed, no_such_path, too_large, unsupported_media_type
+from .rbac import Rbac, Url
+from .reviews import Reviews
+from .users import Users
+from .watching import Watch, Watches
+
+TEXT = "text/plain; charset=utf-8"
+VERSION = {
+    "major": "1", "minor": "36", "emulationMajor": "1", "emulationMinor": "36", "minCompatibilityMajor": "1",
+    "minCompatibilityMinor": "35", "gitVersion": "v1.36.3", "gitCommit": "", "gitTreeState": "",
+    "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "", "platform": "linux/amd64",
+}
+"""What it does as: clients decide by it what they can ask for."""
+_HEALTH = frozenset({"healthz", "livez", "readyz"})
+_CHECKS = frozenset({"", "ping", "log", "etcd"})
+_JUDGING = ("", "Ignore", "Strict", "Warn")   # Of fields that a kind has not got. All are ignored.
+_NOWHERE = Answer(404, b"404 page not found\n", TEXT)
+_DELETING: Mapping[str, Callable[[str], object]] = {
+    "propagationPolicy": str, "gracePeriodSeconds": options.integer, "orphanDependents": options.is_true}
+
+
+class Api:
+    """One cluster's API: a request in, an answer or a watch out.
+
+    `now` is the time, `new_uid` makes texts that are never the same, and `suffix` the letters of generated names.
+    """
+
+    def __init__(
+        self, *, now: Callable[[], dt.datetime], new_uid: Callable[[], str], suffix: Callable[[], str],
+        admin_token: str,
+    ) -> None:
+        self.history = History()
+        self.kinds = Kinds()
+        self.objects = Objects(self.history, self.kinds, now=now, new_uid=new_uid, suffix=suffix)
+        self.users = Users(self.objects, self.kinds, admin_token=admin_token, new_token=new_uid, now=now)
+        self.rbac = Rbac(self.objects, self.kinds)
+        self.watches = Watches(self.history, self.kinds)
+        self._now = now
+        self._impersonation = Impersonation(self.rbac)
+        self._reviews = Reviews(self.users, self.rbac, now=now)
+        standard.create(self.objects, self.kinds)
+
+    def answer(self, request: Request, *, seen: int | None = None) -> Answer | Watch:
+        """Do what is asked. With `seen`, lists and watches know no later version, as of a replica that lags behind."""
+        try:
+            return self._answer(request, seen)
+        except Problem as problem:
+            return refusal(problem)
+
+    def _answer(self, request: Request, seen: int | None) -> Answer | Watch:
+        user = self.users.authenticate(request.headers)
+        call = routing.read(request)
+        verb = request.method.lower()
+        user = self._impersonation.effective(user, request.headers, call or Url(verb, request.path))
+        if call is None:
+            self.rbac.require_url(user, verb, request.path)
+            return self._path(request)
+        self.rbac.require(user, call)
+        if (call.group, call.subresource or call.resource) in reviews.KINDS:
+            return self._review(user, call, request)
+        if not self._has_group(call):
+            return _NOWHERE
+        served = routing.find(call, self.kinds)
+        form = forms.accepted(
+            request.headers.get("accept", ""), included=request.query.get("includeObject", ""), watch=call.verb == "watch")
+        return self._resource(call, View(served, form, self._now), request, seen)
+
+    # ---- What is no resource.
+
+    def _path(self, request: Request) -> Answer:
+        word, _, rest = request.path.strip("/").partition("/")
+        if word in _HEALTH and rest in _CHECKS:
+            return Answer(200, b"ok", TEXT)
+        if word == "api" and rest not in ("", "v1"):
+            raise no_such_path()
+        accept = request.headers.get("accept", "")
+        found: Answer | None
+        if request.path.strip("/") == "version":
+            found = Answer.of(VERSION)
+        else:
+            found = discovery.answer(request.path, accept, self.kinds) or openapi.answer(request.path, accept, self.kinds)
+        if found is None:
+            return _NOWHERE
+        if request.method != "GET":
+            raise method_not_allowed()
+        return found
+
+    def _has_group(self, call: Call) -> bool:
+        """Whether the server itself knows the group or, where a definition added it, the resource.
+
+        What is missing then is told with a Status, and otherwise in plain words: nobody feels responsible.
+        """
+        if self.kinds.find(call.group, call.version, call.resource) or call.group in (group for group, _ in reviews.KINDS):
+            return True
+        return any(served.group == call.group and not served.custom for served in self.kinds)
+
+    def _review(self, user: User, call: Call, request: Request) -> Answer:
+        if call.verb != "create":
+            raise method_not_allowed()
+        return self._reviews.answer(user, call, _body(request, reviews.KINDS[call.group, call.subresource or call.resource]))
+
+    # ---- Resources.
+
+    def _resource(self, call: Call, view: View, request: Request, seen: int | None) -> Answer | Watch:
+        served = view.served
+        match call.verb:
+            case "list" | "watch":
+                return self._many(call, view, seen)
+            case "get":
+                self._require_seen(call)
+                return _shown(view, self.objects.get(served, call.namespace, call.name))
+            case "deletecollection":
+                return self._delete_many(call, view, request)
+            case "delete":
+                return self._delete(call, view, request)
+            case "create":
+                body = _body(request, served.kind)
+                return _shown(view, self.objects.create(
+                    served, call.namespace, body, dry_run=_is_dry(call, "CreateOptions")), code=201)
+            case "update":
+                body = _body(request, served.kind)
+                is_there = self.history.get(served.table, (call.namespace, call.name)) is not None
+                return _shown(view, self.objects.update(
+                    served, call.namespace, call.name, body, subresource=call.subresource,
+                    dry_run=_is_dry(call, "UpdateOptions")), code=200 if is_there else 201)
+            case _:
+                return _shown(view, self.objects.patch(
+                    served, call.namespace, call.name, request.body, request.headers.get("content-type", ""),
+                    subresource=call.subresource, dry_run=_is_dry(call, "PatchOptions")))
+
+    def _many(self, call: Call, view: View, seen: int | None) -> Answer | Watch:
+        asked = options.read(call.options, watch=call.verb == "watch")
+        selection = selecting.read(view.served, call.namespace, call.options)
+        if asked.watch:
+            return Watch(self.watches, view, selection, asked, seen=seen)
+        return Answer(200, view.many(page(self.history, view.served, selection, asked, seen=seen)))
+
+    def _require_seen(self, call: Call) -> None:
+        """Refuse to read an object as of a version that is not there yet."""
+        asked = ListOptions(watch=True, version=call.options.get("resourceVersion", "")).number()
+        if asked > self.history.version:
+            raise too_large(asked, self.history.version)
+
+    def _delete(self, call: Call, view: View, request: Request) -> Answer:
+        served = view.served
+        wish = _deleting(request)
+        dry_run = _is_dry(call, "DeleteOptions", wish)
+        stored, gone = self.objects.delete(served, call.namespace, call.name, wish, dry_run=dry_run)
+        if not gone or served.shows_deleted:
+            return _shown(view, stored)
+        details = {"name": call.name} | ({"group": served.group} if served.group else {}) | {"kind": served.plural, "uid": stored.uid}
+        return Answer.of({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
+
+    def _delete_many(self, call: Call, view: View, request: Request) -> Answer:
+        """Delete what a list would show, page and all, and answer with that list."""
+        served = view.served
+        wish = _deleting(request)
+        dry_run = _is_dry(call, "DeleteOptions", wish)
+        asked = options.read(call.options, watch=False)
+        listed = page(self.history, served, selecting.read(served, call.namespace, call.options), asked)
+        answer = Answer(200, view.many(listed))   # First: it may be refused.
+        if not dry_run:
+            keys = {stored.key for stored in listed.items}
+            self.objects.delete_collection(served, call.namespace, lambda stored: stored.key in keys, wish)
+        return answer
+
+
+def refusal(problem: Problem) -> Answer:
+    """Return the answer that says why there is no better one."""
+    answer = Answer.of(problem.status(), code=problem.code)
+    after = (problem.details or {}).get("retryAfterSeconds")
+    return replace(answer, headers={"Retry-After": str(after)}) if after else answer
+
+
+def _shown(view: View, stored: Stored, *, code: int = 200) -> Answer:
+    return Answer(code, view.one(stored))
+
+
+def _body(request: Request, kind: str) -> Mapping[str, Any]:
+    """Read an object that is sent; 400, if it is none, and 415, if it is not JSON."""
+    if (sent := _sent_as_protobuf(request)) is not None:
+        return sent
+    unreadable = f"the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error"
+    try:
+        body = msgspec.json.decode(request.body)
+    except msgspec.DecodeError as error:
+        raise bad_request(f"{unreadable}: {error}") from None
+    if body is None:
+        return {}
+    if not isinstance(body, dict):
+        raise bad_request(f"{unreadable}: not an object")
+    return body
+
+
+def _sent_as_protobuf(request: Request) -> dict[str, Any] | None:
+    """Read a body that is protobuf; None, if it is JSON; 415, if it is neither."""
+    given = request.headers.get("content-type", "").partition(";")[0].strip()
+    if given == protobuf.MEDIA_TYPE:
+        return protobuf.decode(request.body)
+    if given not in ("", JSON):
+        raise unsupported_media_type(given, [JSON, protobuf.MEDIA_TYPE])
+    return None
+
+
+def _deleting(request: Request) -> dict[str, Any]:
+    """Read how to delete: from the body, where there is one, and otherwise from the query."""
+    if request.body:
+        body: Any = _sent_as_protobuf(request)
+        try:
+            body = msgspec.json.decode(request.body) if body is None else body
+        except msgspec.DecodeError as error:
+            raise bad_request(f"couldn't get version/kind; json parse error: {error}") from None
+        if body is None:
+            return {}
+        kind = body.get("kind", "DeleteOptions") if isinstance(body, dict) else ""
+        if kind != "DeleteOptions":
+            raise bad_request(f'no kind "{kind}" is registered for version "v1" in scheme "pkg/runtime/scheme.go:111"')
+        return dict(body)
+    query = request.query
+    found = {key: read(query[key]) for key, read in _DELETING.items() if query.get(key)}
+    return found | ({"dryRun": [query["dryRun"]]} if query.get("dryRun") else {})
+
+
+def _is_dry(call: Call, kind: str, wish: Mapping[str, Any] | None = None) -> bool:
+    """Read whether nothing is to be kept; 422, if that or how to judge unknown fields is not clear."""
+    asked = list((wish or {}).get("dryRun") or ()) or [text for text in [call.options.get("dryRun", "")] if text]
+    faults = [_unsupported("dryRun", asked, "All")] if any(text != "All" for text in asked) else []
+    judging = call.options.get("fieldValidation", "")
+    if kind != "DeleteOptions" and judging not in _JUDGING:
+        faults.append(_unsupported("fieldValidation", judging, *_JUDGING))
+    if faults:
+        raise invalid(kind, "", faults, group="meta.k8s.io")
+    return bool(asked)
+
+
+def _unsupported(field: str, value: object, *supported: str) -> dict[str, str]:
+    listed = ", ".join(f'"{text}"' for text in supported)
+    message = f"Unsupported value: {msgspec.json.encode(value).decode()}: supported values: {listed}"
+    return {"reason": "FieldValueNotSupported", "message": message, "field": field}

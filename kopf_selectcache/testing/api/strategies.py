@@ -1,0 +1,256 @@
+"""What single built-in kinds do when they are written: first statuses, labels, finalizers, what may not change.
+
+Only as far as selectors, Kopf or kubectl can see it: specs are neither checked nor filled with defaults.
+"""
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from . import events
+from .kinds import Served
+from .metadata import JSON_TYPES, Cause, cause, forbidden, invalid_value
+from .problems import bad_request
+
+Body: TypeAlias = dict[str, Any]
+
+_BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/\n\r")
+_KEY = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.")
+_CONFIG_KEY = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  "
+    "or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')")
+_POD_FIELDS = (
+    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)")
+# What the server writes as the status of a new object, whatever was sent.
+_FIRST_STATUS: Mapping[str, Mapping[str, Any]] = {
+    "pods": {"phase": "Pending", "qosClass": "BestEffort"},
+    "namespaces": {"phase": "Active"},
+    "services": {"loadBalancer": {}},
+    "ingresses": {"loadBalancer": {}},
+    "persistentvolumeclaims": {"phase": "Pending"},
+    "persistentvolumes": {"phase": "Pending"},
+    "replicationcontrollers": {"replicas": 0},
+    "replicasets": {"replicas": 0},
+    "statefulsets": {"replicas": 0, "availableReplicas": 0},
+    "daemonsets": {"currentNumberScheduled": 0, "numberMisscheduled": 0, "desiredNumberScheduled": 0, "numberReady": 0},
+    "poddisruptionbudgets": {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0},
+}
+
+
+def part(body: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """Return a copy of a part of a body; an empty one, if it is absent or no object."""
+    value = body.get(key)
+    return dict(value) if isinstance(value, Mapping) else {}
+
+
+def require_types(served: Served, body: Body) -> None:
+    """Refuse (400) what operators get wrong most: numbers in the data of ConfigMaps, plain texts in that of Secrets."""
+    if served.table not in {("", "configmaps"), ("", "secrets")}:
+        return
+    for key in ("data", "stringData"):
+        pairs = body.get(key)
+        if pairs is not None and not isinstance(pairs, Mapping):
+            what = JSON_TYPES.get(type(pairs), "object")
+            wanted = "map[string][]uint8" if served.plural == "secrets" and key == "data" else "map[string]string"
+            raise bad_request(
+                f'{served.kind} in version "{served.version}" cannot be handled as a {served.kind}: '
+                f"json: cannot unmarshal {what} into Go struct field {served.kind}.{key} of type {wanted}")
+        if pairs is not None and not pairs:
+            del body[key]   # The server keeps nothing that is empty.
+        if isinstance(pairs, Mapping) and None in pairs.values():
+            body[key] = pairs = {name: "" if value is None else value for name, value in pairs.items()}
+        for value in pairs.values() if isinstance(pairs, Mapping) else ():
+            why = ""
+            if not isinstance(value, str):
+                what = JSON_TYPES.get(type(value), "object")
+                wanted = "[]uint8" if served.plural == "secrets" and key == "data" else "string"
+                why = f"json: cannot unmarshal {what} into Go struct field {served.kind}.{key} of type {wanted}"
+            elif served.plural == "secrets" and key == "data" and (at := _not_base64(value)) is not None:
+                why = f"illegal base64 data at input byte {at}"
+            if why:
+                raise bad_request(f'{served.kind} in version "{served.version}" cannot be handled as a {served.kind}: {why}')
+
+
+def _not_base64(text: str) -> int | None:
+    """Return where a text stops to be base64, as Go's decoder counts it, or None if it is."""
+    body = text.rstrip("=")
+    for at, letter in enumerate(body):
+        if letter not in _BASE64:
+            return at
+    padded = len(text) - len(body)
+    if len(text) % 4 == 0 and padded <= 2:
+        return None
+    return len(text) - len(text) % 4 if len(text) % 4 else len(body)
+
+
+def before_create(served: Served, body: Body) -> None:
+    """Make of what was sent what is kept. The metadata are there, with the uid."""
+    # A Node's status is what the kubelet says when it registers.
+    if served.has_status and served.plural != "nodes":
+        body.pop("status", None)
+        if not served.custom:
+            body["status"] = dict(_FIRST_STATUS.get(served.plural, {}))
+    if not served.custom and (special := _CREATED.get((served.group, served.plural))):
+        special(body)
+
+
+def before_update(served: Served, body: Body) -> None:
+    if served.table == ("", "secrets"):
+        _secret(body)
+    elif served.table == ("", "namespaces"):
+        _namespace_label(body)
+
+
+def problems_of(served: Served, body: Mapping[str, Any]) -> list[Cause]:
+    """Return what is wrong with a built-in object, of what is checked here at all."""
+    if served.table == events.TABLE:
+        found = []
+        if (of := events.misplaced(body, body["metadata"]["namespace"])) is not None:
+            found.append(invalid_value("involvedObject.namespace", of, "does not match event.namespace"))
+        if served.group == events.GROUP and not body.get("eventTime"):
+            found.append(cause("FieldValueRequired", "Required value", "eventTime"))
+        return found
+    if served.table not in {("", "configmaps"), ("", "secrets")}:
+        return []
+    return [
+        invalid_value(f"{part_of}[{key}]", key, _CONFIG_KEY)
+        for part_of in ("data", "binaryData") for key in part(body, part_of) if not key or not _KEY.issuperset(key)
+    ]
+
+
+def problems_of_change(served: Served, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Cause]:
+    """Return what of a built-in object may not change so."""
+    if served.table in {("", "configmaps"), ("", "secrets")} and old.get("immutable") is True:
+        return [
+            forbidden(key, "field is immutable when `immutable` is set")
+            for key in ("immutable", "data", "binaryData") if old.get(key) != new.get(key)
+        ]
+    if served.table == ("", "secrets") and old.get("type") != new.get("type"):
+        return [invalid_value("type", new.get("type"), "field is immutable")]
+    if served.table == ("", "pods") and _fixed(old) != _fixed(new):
+        return [forbidden("spec", _POD_FIELDS)]
+    if served.plural in {"rolebindings", "clusterrolebindings"} and old.get("roleRef") != new.get("roleRef"):
+        ref = part(new, "roleRef")
+        told = f'{{"APIGroup":"{ref.get("apiGroup", "")}","Kind":"{ref.get("kind", "")}","Name":"{ref.get("name", "")}"}}'
+        return [{**invalid_value("roleRef", "", ""), "message": f"Invalid value: {told}: cannot change roleRef"}]
+    return []
+
+
+def counts_up(served: Served, old: Mapping[str, Any], new: Mapping[str, Any], *, changed: Callable[[Any, Any], bool]) -> bool:
+    """Whether the generation counts this change."""
+    if not served.has_generation:
+        return False
+    if served.custom:
+        aside = {"metadata", "status"} if served.has_status else {"metadata"}
+        return changed({key: value for key, value in old.items() if key not in aside},
+                       {key: value for key, value in new.items() if key not in aside})
+    if served.plural == "deployments" and old["metadata"].get("annotations") != new["metadata"].get("annotations"):
+        return True
+    key = "template" if served.plural == "podtemplates" else "value" if served.plural == "priorityclasses" else "spec"
+    return changed(old.get(key), new.get(key))
+
+
+def default_policy(served: Served) -> str:
+    """How dependents are treated where the request does not say it. Empty: the finalizers say it."""
+    return "Orphan" if served.qualified in {"jobs.batch", "replicationcontrollers"} else ""
+
+
+def status_of(served: Served, old: Body, new: Mapping[str, Any]) -> Body:
+    """Return what is kept of a write to the subresource `status`: of some kinds, more of the metadata than of others."""
+    body = {**old, "status": new.get("status")}
+    if body["status"] is None:
+        del body["status"]
+    if served.custom:
+        return body
+    if served.plural == "pods" and "qosClass" in part(old, "status"):
+        body["status"] = {"qosClass": old["status"]["qosClass"], **part(body, "status")}
+    metadata = dict(new["metadata"])
+    kept = {"pods": ("ownerReferences",), "deployments": ("labels",)}.get(served.plural, ())
+    for key in kept:
+        metadata.pop(key, None)
+        if key in old["metadata"]:
+            metadata[key] = old["metadata"][key]
+    body["metadata"] = metadata
+    return body
+
+
+def _fixed(pod: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of a pod's spec may never change."""
+    spec = {"terminationGracePeriodSeconds": 30, **part(pod, "spec")}
+    for key in ("activeDeadlineSeconds", "tolerations"):
+        spec.pop(key, None)
+    for key in ("containers", "initContainers"):
+        spec[key] = [{**item, "image": ""} if isinstance(item, Mapping) else item for item in spec.get(key) or ()]
+    return spec
+
+
+# ---- Kinds -----------------------------------------------------------------------------------------------------------
+
+
+def _namespace(body: Body) -> None:
+    spec = part(body, "spec")
+    finalizers = [item for item in spec.get("finalizers") or () if isinstance(item, str)]
+    body["spec"] = {**spec, "finalizers": finalizers if "kubernetes" in finalizers else [*finalizers, "kubernetes"]}
+    _namespace_label(body)
+
+
+def _namespace_label(body: Body) -> None:
+    metadata = body["metadata"]
+    if "name" in metadata:
+        metadata["labels"] = {**metadata.get("labels", {}), "kubernetes.io/metadata.name": metadata["name"]}
+
+
+def _secret(body: Body) -> None:
+    texts = body.pop("stringData", None)
+    if isinstance(texts, Mapping):
+        encoded = {key: base64.b64encode(str(text).encode()).decode() for key, text in texts.items()}
+        body["data"] = {**part(body, "data"), **encoded}
+    body.setdefault("type", "Opaque")
+
+
+def _service(body: Body) -> None:
+    body["spec"] = {"type": "ClusterIP", "sessionAffinity": "None", **part(body, "spec")}
+
+
+def _job(body: Body) -> None:
+    """Give the job's pods, and the job itself if it has no labels, those by which its pods are found."""
+    spec = part(body, "spec")
+    metadata = body["metadata"]
+    template = part(spec, "template")
+    labelled = part(template, "metadata")
+    labels = part(labelled, "labels")
+    if spec.get("manualSelector") is not True:
+        uid, name = metadata["uid"], metadata["name"]
+        labels |= {"batch.kubernetes.io/controller-uid": uid, "batch.kubernetes.io/job-name": name,
+                   "controller-uid": uid, "job-name": name}
+        spec.setdefault("selector", {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}})
+    body["spec"] = {**spec, "template": {**template, "metadata": {**labelled, "labels": labels}}}
+    metadata.setdefault("labels", labels)
+
+
+def _replication_controller(body: Body) -> None:
+    if labels := part(part(part(body.get("spec") or {}, "template"), "metadata"), "labels"):
+        body["metadata"].setdefault("labels", labels)
+
+
+def _protected(by: str) -> Callable[[Body], None]:
+    def protect(body: Body) -> None:
+        finalizers = body["metadata"].get("finalizers", [])
+        if by not in finalizers:
+            body["metadata"]["finalizers"] = [*finalizers, by]
+    return protect
+
+
+
+_CREATED: Mapping[tuple[str, str], Callable[[Body], None]] = {
+    ("", "namespaces"): _namespace,
+    ("", "secrets"): _secret,
+    ("", "services"): _service,
+    ("", "replicationcontrollers"): _replication_controller,
+    ("", "persistentvolumeclaims"): _protected("kubernetes.io/pvc-protection"),
+    ("", "persistentvolumes"): _protected("kubernetes.io/pv-protection"),
+    ("batch", "jobs"): _job,
+}

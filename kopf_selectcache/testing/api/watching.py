@@ -1,0 +1,196 @@
+"""Watches to follow: events as lines, from a version on. Never waits: a watch tells when there is something to take."""
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from .calls import JSON
+from .forms import Form, View
+from .history import Change, History, Stored, Table, at_version
+from .kinds import Kinds, Served
+from .listing import page
+from .metadata import with_version
+from .options import ListOptions
+from .problems import Problem, too_large
+from .selecting import Selection
+
+
+class Watch:
+    """Followed by the shell: it takes the lines that are ready, writes them, and waits to be woken.
+
+    The real server waits some seconds for a version that is not there yet, and then says so: this one says so at once,
+    where the client wants to begin with what there is, and waits as long as the client does, where it does not.
+    """
+
+    content_type = JSON
+
+    def __init__(
+        self, watches: Watches, view: View, selection: Selection, options: ListOptions, *, seen: int | None = None,
+    ) -> None:
+        self.timeout: float | None = options.timeout or None
+        self.ended = False
+        self.view = view
+        self._watches = watches
+        self._selection = selection
+        self._bookmarks = options.bookmarks
+        self._seen = seen
+        self._ready: list[bytes] = []
+        self._wake: Callable[[], None] | None = None
+        self._is_first = True
+        number = options.number()
+        if view.form.conversion == "metadata-list":
+            self.ended = True   # No event is a list: the server opens such a watch, and ends it without a word.
+            return
+        try:
+            self._at = self._begin(watches.history, options, number)
+        except Problem as problem:
+            self.fail(problem)
+            return
+        watches.add(self)
+        self._go_on()
+
+    # ---- What the shell does with it.
+
+    def lines(self) -> list[bytes]:
+        """Take what is ready: whole lines of JSON."""
+        ready, self._ready = self._ready, []
+        return ready
+
+    def on_ready(self, wake: Callable[[], None]) -> None:
+        """Call this whenever there is something to take, or nothing will come any more; at once, if so it is now."""
+        self._wake = wake
+        if self._ready or self.ended:
+            wake()
+
+    def bookmark(self) -> None:
+        """Tell the client how far it is, if it wants to be told."""
+        current = self._limit(self._watches.history.version)
+        if self._bookmarks and not self.ended and current >= self._at:
+            self._at = current
+            self._send(self.view.bookmark(current, first=self._take_first()))
+
+    def catch_up(self) -> None:
+        """See what has happened up to now, and all that happens from now on."""
+        self._seen = None
+        if not self.ended:
+            self._go_on()
+
+    def fail(self, problem: Problem) -> None:
+        """Send an ERROR event, and end."""
+        if not self.ended:
+            line = json.dumps({"type": "ERROR", "object": problem.status()}, separators=(",", ":"), ensure_ascii=False)
+            self._ready.append(line.encode() + b"\n")
+            self.close()
+
+    def close(self) -> None:
+        """End: nothing more will come."""
+        if not self.ended:
+            self.ended = True
+            self._watches.discard(self)
+            self._notify()
+
+    # ---- What the history does with it.
+
+    def see(self, change: Change) -> None:
+        """Show a change, if it is of this watch, and later than all it has shown."""
+        if change.version <= self._at or change.version > self._limit(change.version):
+            return
+        self._at = change.version
+        was = change.before is not None and self._selection(change.before)
+        now = change.after is not None and self._selection(change.after)
+        if now and change.after is not None:
+            self._show("MODIFIED" if was else "ADDED", change.after)
+        elif was:
+            self._show("DELETED", change.gone or _left(change))
+
+    def _begin(self, history: History, options: ListOptions, asked: int) -> int:
+        """Make the initial events, if there are any; return the version after which events count."""
+        current = self._limit(history.version)
+        if not options.initial:
+            return asked or current
+        if asked > current:
+            raise too_large(asked, current)
+        listed = page(history, self.view.served, self._selection, ListOptions(), seen=self._seen)
+        self._ready = [self._line("ADDED", stored) for stored in listed.items]
+        if self._bookmarks:
+            self._ready.append(self.view.bookmark(listed.version, ends_initial=True, first=self._take_first()))
+        return listed.version
+
+    def _go_on(self) -> None:
+        """Show what has happened since where it stands."""
+        try:
+            for change in self._watches.history.since(self._at, self.view.served.table):
+                self.see(change)
+        except Problem as problem:
+            self.fail(problem)
+
+    def _show(self, kind: str, stored: Stored) -> None:
+        self._send(self._line(kind, stored))
+
+    def _line(self, kind: str, stored: Stored) -> bytes:
+        return self._watches.line(self.view, kind, stored, first=self._take_first())
+
+    def _take_first(self) -> bool:
+        first, self._is_first = self._is_first, False
+        return first
+
+    def _limit(self, version: int) -> int:
+        return version if self._seen is None else min(version, self._seen)
+
+    def _send(self, line: bytes) -> None:
+        self._ready.append(line)
+        self._notify()
+
+    def _notify(self) -> None:
+        if self._wake is not None:
+            self._wake()
+
+
+def _left(change: Change) -> Stored:
+    """Return what a watch shows of an object that left its selector: the last that matched, with the version of now."""
+    assert change.before is not None, "what leaves was there"
+    return at_version(change.before, change.version, with_version(change.before.data, change.version))
+
+
+class Watches:
+    """All open watches of a server. What several show in the same form is made once."""
+
+    def __init__(self, history: History, kinds: Kinds) -> None:
+        self.history = history
+        self._kinds = kinds
+        self._open: dict[Table, list[Watch]] = {}
+        self._shared: dict[tuple[str, Served, Form], bytes] | None = None
+        history.subscribe(self._changed)
+        kinds.on_change(self._end_changed)
+
+    def add(self, watch: Watch) -> None:
+        self._open.setdefault(watch.view.served.table, []).append(watch)
+
+    def discard(self, watch: Watch) -> None:
+        watches = self._open.get(watch.view.served.table, [])
+        if watch in watches:
+            watches.remove(watch)
+
+    def line(self, view: View, kind: str, stored: Stored, *, first: bool) -> bytes:
+        """Return an event as a line. A table is not shared: its first event has more than the others."""
+        if self._shared is None or view.form.conversion == "table":
+            return view.event(kind, stored, first=first)
+        key = (kind, view.served, view.form)
+        line = self._shared.get(key)
+        if line is None:
+            line = self._shared[key] = view.event(kind, stored)
+        return line
+
+    def _end_changed(self) -> None:
+        """End the watches of resources that are not served any more, or are defined anew."""
+        for watches in tuple(self._open.values()):
+            for watch in tuple(watches):
+                served = watch.view.served
+                if self._kinds.find(served.group, served.version, served.plural) != served:
+                    watch.close()
+
+    def _changed(self, change: Change) -> None:
+        self._shared = {}
+        for watch in tuple(self._open.get(change.table, ())):
+            watch.see(change)
+        self._shared = None

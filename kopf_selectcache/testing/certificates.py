@@ -1,0 +1,18 @@
+"""A throw-away authority for TLS: kubectl sends no token over plain HTTP. Its key is never written to a file."""
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+import trustme
+
+HOSTS = ("127.0.0.1", "localhost", "::1", "kubernetes.default.svc")
+
+
+def authority(ca_file: Path) -> ssl.SSLContext:
+    """Make a new authority, write its certificate (no key), and return the context of a server that it trusts."""
+    ca = trustme.CA()
+    ca.cert_pem.write_to_path(ca_file)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    ca.issue_cert(*HOSTS).configure_cert(context)
+    return context

@@ -1,0 +1,372 @@
+"""A Kubernetes cluster inside the process: an API server on a port of 127.0.0.1, with what tests want to do to it.
+
+It has no controllers, kubelet or scheduler: Pods stay Pending until somebody writes their status.
+"""
+from __future__ import annotations
+
+import asyncio
+import base64
+import datetime as dt
+import json
+import os
+import random
+import socket
+import ssl
+import tempfile
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from . import manifests
+from .api.calls import Answer, Request, User
+from .api.history import Backup
+from .api.kinds import Served
+from .api.problems import Problem
+from .api.server import Api
+from .certificates import authority
+from .faults.fault import End, Fault
+from .faults.planning import Faults, Planned
+from .following import Later, Timer
+from .requests import Match, Requests
+from .web import Web
+
+LETTERS = "bcdfghjklmnpqrstvwxz2456789"   # Of generated names: none that make words.
+NAME = "embedded"   # Of the cluster, the user and the context in a kubeconfig.
+MERGE_PATCH = "application/merge-patch+json"
+
+T = TypeVar("T")
+
+
+def _utc_now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)
+
+
+class EmbeddedCluster:
+    """A cluster for tests: `async with EmbeddedCluster() as cluster:`, or `with EmbeddedCluster().in_thread() as cluster:`.
+
+    Its methods need no HTTP and can be called in any thread. They act as the cluster's admin, and raise `Problem`
+    where the server refuses.
+    """
+
+    def __init__(
+        self, *, port: int = 0, tls: bool = True, bookmarks_every: float = 60, faults: Iterable[Fault] = (),
+        now: Callable[[], dt.datetime] = _utc_now, random: random.Random = random.SystemRandom(),   # noqa: B008
+        later: Later | None = None,
+    ) -> None:
+        self._random = random
+        self.token = self._token()
+        """Of the admin."""
+        self.requests = Requests()
+        """What was asked over HTTP."""
+        self.faults = Faults(faults, post=self._post)
+        """What goes wrong."""
+        self.api = Api(now=now, new_uid=self._uid, suffix=self._suffix, admin_token=self.token)
+        self.port = port
+        self._tls = tls
+        self._bookmarks_every = bookmarks_every
+        self._later = later
+        self._web: Web | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread_id: int | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._bookmarks: Timer | None = None
+
+    # ---- Its life.
+
+    async def __aenter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
+        self._thread_id = threading.get_ident()
+        later = self._later or self._loop.call_later
+        context: ssl.SSLContext | None = None
+        if self._tls:
+            self._folder = tempfile.TemporaryDirectory(prefix="embedded-cluster-")
+            context = authority(self.ca_file)
+        self._web = Web(self.api, self.faults, self.requests, later=later, spread=self._random.random, tls=context)
+        try:
+            self.listen_again()
+        except OSError:
+            self._clean_up()
+            raise
+        self._keep_bookmarking(later)
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._bookmarks is not None:
+            self._bookmarks.cancel()
+        try:
+            await self._running().close()
+        finally:
+            self._clean_up()
+
+    @contextmanager
+    def in_thread(self) -> Iterator[Self]:
+        """Run in a thread of its own, for tests and operators that have loops of their own, or none."""
+        started = threading.Event()
+        over: list[asyncio.Event] = []
+        failures: list[BaseException] = []
+
+        async def run() -> None:
+            async with self:
+                over.append(asyncio.Event())
+                started.set()
+                await over[0].wait()
+
+        def body() -> None:
+            try:
+                asyncio.run(run())
+            except BaseException as error:   # noqa: BLE001 - It is raised where the cluster was asked for.
+                failures.append(error)
+            finally:
+                started.set()
+
+        thread = threading.Thread(target=body, name="embedded-cluster")
+        thread.start()
+        started.wait()
+        try:
+            if not failures:
+                yield self
+        finally:
+            if over and self._loop is not None:
+                self._loop.call_soon_threadsafe(over[0].set)
+            thread.join()
+        if failures:
+            raise failures[0]
+
+    def _clean_up(self) -> None:
+        self._web = None
+        self._loop = None
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+    # ---- How to get there.
+
+    @property
+    def url(self) -> str:
+        return f"{'https' if self._tls else 'http'}://127.0.0.1:{self.port}"
+
+    @property
+    def ca_file(self) -> Path:
+        """The certificate of the authority, by which clients trust the server; it lives as long as the cluster runs."""
+        if self._folder is None:
+            raise RuntimeError("there is no authority: the cluster does not run, or does so without TLS")
+        return Path(self._folder.name) / "ca.pem"
+
+    def kubeconfig(self, path: Path, *, token: str | None = None, namespace: str = "default") -> Path:
+        """Write a kubeconfig, of the admin unless another token is given, which only its owner can read; return its path."""
+        cluster = {"server": self.url}
+        if self._tls:
+            cluster["certificate-authority-data"] = base64.b64encode(self.ca_file.read_bytes()).decode()
+        text = json.dumps({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": NAME, "cluster": cluster}],
+            "users": [{"name": NAME, "user": {"token": self.token if token is None else token}}],
+            "contexts": [{"name": NAME, "context": {"cluster": NAME, "user": NAME, "namespace": namespace}}],
+            "current-context": NAME,
+        }, indent=2)
+        # Whoever waits for the file must not see half of it, nor anybody else its token.
+        new = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:   # noqa: PTH123
+            file.write(text)
+        return new.replace(path)
+
+    # ---- Objects.
+
+    def create(self, *objects: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Create objects, with their status, as if its controller had written it; return them as the server has them.
+
+        Of a namespaced one that names no namespace it is `default`.
+        """
+        return self._do(lambda: [self._create(obj) for obj in objects])
+
+    def get(self, obj: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the server has of an object, given by its kind and name (and namespace)."""
+        return self._do(lambda: self._ask("GET", self._path(obj)))
+
+    def patch(self, obj: Mapping[str, Any], changes: Mapping[str, Any], *, subresource: str = "") -> dict[str, Any]:
+        """Merge changes into an object, or into a subresource such as its `status`."""
+        path = self._path(obj) + (f"/{subresource}" if subresource else "")
+        return self._do(lambda: self._ask("PATCH", path, changes, content_type=MERGE_PATCH))
+
+    def delete(self, *objects: Mapping[str, Any]) -> None:
+        """Delete objects. Those with finalizers go when these have been removed."""
+        self._do(lambda: [self._ask("DELETE", self._path(obj)) for obj in objects])
+
+    def apply(self, source: str | Path) -> list[dict[str, Any]]:
+        """Create the objects of a YAML text, or of a file or folder of manifests; replace those that there are."""
+        read: list[dict[str, Any]] = []
+        if isinstance(source, str):
+            read += manifests.read_text(source)
+        else:
+            for file in manifests.files_in(source):
+                read += manifests.read_file(file)
+        return self._do(lambda: [self._create(obj, replace=True) for obj in manifests.in_order(read)])
+
+    def namespace(self, name: str, **labels: str) -> str:
+        """Create a namespace; return its name."""
+        self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
+        return name
+
+    def user(self, name: str, rules: Sequence[Mapping[str, Sequence[str]]] = (), *, namespace: str = "") -> str:
+        """Make a user with these rights (rules as in a Role), in one namespace or in all; return their token."""
+        token = self._token()
+        self._do(lambda: self.api.users.add(token, User(name, ("system:authenticated",))))
+        if rules:
+            kind = "Role" if namespace else "ClusterRole"
+            metadata = {"name": f"user-{name}", "namespace": namespace} if namespace else {"name": f"user-{name}"}
+            group = "rbac.authorization.k8s.io"
+            self.create(
+                {"apiVersion": f"{group}/v1", "kind": kind, "metadata": metadata, "rules": [dict(rule) for rule in rules]},
+                {"apiVersion": f"{group}/v1", "kind": f"{kind}Binding", "metadata": metadata,
+                 "roleRef": {"apiGroup": group, "kind": kind, "name": metadata["name"]},
+                 "subjects": [{"apiGroup": group, "kind": "User", "name": name}]})
+        return token
+
+    def revoke(self, token: str) -> None:
+        """Make a token invalid: 401 from now on. Open watches go on, as on a real server."""
+        self._do(lambda: self.api.users.revoke(token))
+
+    # ---- What happens to servers.
+
+    @property
+    def version(self) -> int:
+        """The newest resourceVersion."""
+        return self.api.history.version
+
+    def compact(self) -> int:
+        """Forget the history up to now, as etcd does every few minutes: older versions are 410. Return the version."""
+        return self._do(self.api.history.compact)
+
+    def bookmark(self) -> None:
+        """Send a bookmark to all watches that want some, now."""
+        def bookmark() -> None:
+            for stream in self._running().streams(Match()):
+                stream.bookmark()
+        self._do(bookmark)
+
+    def cut(self, verb: str = "", resource: str = "", *, how: End = End.END, namespace: str | None = None, user: str = "") -> int:
+        """End all watches, or those whose requests match; return how many they were."""
+        def cut() -> int:
+            streams = self._running().streams(Match(verb, resource, namespace, user=user))
+            for stream in streams:
+                stream.end(how)
+            return len(streams)
+        return self._do(cut)
+
+    def inject(self, fault: Fault, resource: str = "", *, namespace: str | None = None, user: str = "") -> Planned:
+        """Let a fault happen to the watches that are open now; later ones are left alone."""
+        def inject() -> Planned:
+            planned = self.faults.add(fault, where=lambda _: False)
+            for stream in self._running().streams(Match("watch", resource, namespace, user=user)):
+                stream.inject(planned)
+            return planned
+        return self._do(inject)
+
+    def backup(self) -> Backup:
+        return self._do(self.api.history.backup)
+
+    def restore(self, backup: Backup) -> None:
+        """Be as at the backup again; versions go back. All connections are broken, as by the restart that this takes."""
+        def restore() -> None:
+            port = self.port
+            self._running().stop_listening()
+            self.api.history.restore(backup)
+            self.api.objects.restored()
+            self.api.rbac.forget()
+            self.port = port
+            self.listen_again()
+        self._do(restore)
+
+    def stop_listening(self) -> None:
+        """Break all connections and refuse new ones, as a server that is down."""
+        self._do(self._running().stop_listening)
+
+    def listen_again(self, *, port: int | None = None) -> None:
+        """Accept connections again, at the same port or at another: servers do move."""
+        def listen() -> None:
+            listener = socket.create_server(("127.0.0.1", self.port if port is None else port))
+            self.port = listener.getsockname()[1]
+            self._running().listen(listener)
+        self._do(listen)
+
+    # ---- Inside.
+
+    def _running(self) -> Web:
+        if self._web is None:
+            raise RuntimeError("the embedded cluster does not run: use it in a `with` statement")
+        return self._web
+
+    def _do(self, call: Callable[[], T]) -> T:
+        """Call this where the server runs, and wait for it. Before it runs, and after, that is here."""
+        if self._loop is None or self._thread_id == threading.get_ident():
+            return call()
+
+        async def called() -> T:
+            return call()
+        return asyncio.run_coroutine_threadsafe(called(), self._loop).result()
+
+    def _post(self, call: Callable[[], None]) -> None:
+        self._do(call)
+
+    def _ask(self, method: str, path: str, body: object = None, *, content_type: str = "application/json") -> dict[str, Any]:
+        headers = {"authorization": f"Bearer {self.token}", "content-type": content_type, "accept": "application/json"}
+        answer = self.api.answer(Request(method, path, {}, headers, b"" if body is None else json.dumps(body).encode()))
+        assert isinstance(answer, Answer)
+        answered: dict[str, Any] = json.loads(answer.body)
+        if answer.code >= 400:
+            raise Problem(answer.code, answered["reason"], answered["message"], details=answered.get("details"))
+        return answered
+
+    def _create(self, obj: Mapping[str, Any], *, replace: bool = False) -> dict[str, Any]:
+        served = self._served(obj)
+        collection = self._collection(obj)
+        try:
+            made = self._ask("POST", collection, obj)
+        except Problem as problem:
+            if problem.reason != "AlreadyExists" or not replace:
+                raise
+            there = self._ask("GET", self._path(obj))
+            metadata = {**obj["metadata"], "resourceVersion": there["metadata"]["resourceVersion"]}
+            made = self._ask("PUT", self._path(obj), {**obj, "metadata": metadata})
+        if served.has_status and "status" in obj:
+            made = self._ask("PUT", f"{collection}/{made['metadata']['name']}/status", {**made, "status": obj["status"]})
+        return made
+
+    def _path(self, obj: Mapping[str, Any]) -> str:
+        name = (obj.get("metadata") or {}).get("name")
+        if not name:   # Without one, it would be the path of all of them: to be deleted, for instance.
+            raise ValueError(f"a {obj.get('kind')} is meant that has no name")
+        return f"{self._collection(obj)}/{name}"
+
+    def _collection(self, obj: Mapping[str, Any]) -> str:
+        served = self._served(obj)
+        root = f"/apis/{served.api_version}" if served.group else f"/api/{served.version}"
+        namespace = (obj.get("metadata") or {}).get("namespace") or "default"
+        return f"{root}{f'/namespaces/{namespace}' if served.namespaced else ''}/{served.plural}"
+
+    def _served(self, obj: Mapping[str, Any]) -> Served:
+        kind, api_version = obj.get("kind"), obj.get("apiVersion")
+        for served in self.api.kinds:
+            if served.kind == kind and api_version in (None, served.api_version):
+                return served
+        raise Problem(404, "NotFound", f'no matches for kind "{kind}" in version "{api_version}"')
+
+    def _keep_bookmarking(self, later: Later) -> None:
+        def again() -> None:
+            self.bookmark()
+            self._keep_bookmarking(later)
+        self._bookmarks = later(self._bookmarks_every, again)
+
+    def _uid(self) -> str:
+        return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
+
+    def _suffix(self) -> str:
+        return "".join(self._random.choices(LETTERS, k=5))
+
+    def _token(self) -> str:
+        return f"{self._random.getrandbits(160):040x}"

@@ -1,0 +1,58 @@
+"""Every fault that a server or a network can produce, as data: `cluster.faults.add(Refuse(429), verb="list")`."""
+from .contents import (
+    BigObjects,
+    EmptyPage,
+    EmptyVersion,
+    MalformedJSON,
+    NoMetadata,
+    TableInstead,
+    UnknownEventType,
+    WrongKind,
+)
+from .fault import End, Fault
+from .planning import Faults, Planned
+from .refusals import (
+    BadGateway,
+    ErrorEvent,
+    ExpiredToken,
+    Gone,
+    LeaderChanged,
+    NotServed,
+    NoWatchList,
+    Refuse,
+    TooLargeVersion,
+    TooManyRequests,
+    Unauthorized,
+)
+from .streams import (
+    BufferingProxy,
+    Delay,
+    Disconnect,
+    DropEvents,
+    DuplicateEvents,
+    EarlyBookmark,
+    EndlessLine,
+    EndStream,
+    GzipWatch,
+    IdleCut,
+    IgnoredInitialEvents,
+    IgnoredLimit,
+    Lag,
+    NoBookmarks,
+    NoEndBookmark,
+    OldVersionOnDelete,
+    RecreatedAsModified,
+    ReorderInitialEvents,
+    ReplayEvents,
+    Reset,
+    Silence,
+)
+
+__all__ = [
+    "BadGateway", "BigObjects", "BufferingProxy", "Delay", "Disconnect", "DropEvents", "DuplicateEvents", "EarlyBookmark",
+    "EmptyPage", "EmptyVersion", "End", "EndStream", "EndlessLine", "ErrorEvent", "ExpiredToken", "Fault", "Faults", "Gone",
+    "GzipWatch", "IdleCut", "IgnoredInitialEvents", "IgnoredLimit", "Lag", "LeaderChanged", "MalformedJSON", "NoBookmarks",
+    "NoEndBookmark", "NoMetadata", "NoWatchList", "NotServed", "OldVersionOnDelete", "Planned", "RecreatedAsModified",
+    "Refuse", "ReorderInitialEvents", "ReplayEvents", "Reset", "Silence", "TableInstead", "TooLargeVersion",
+    "TooManyRequests", "Unauthorized", "UnknownEventType", "WrongKind",
+]

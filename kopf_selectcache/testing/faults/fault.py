@@ -1,0 +1,147 @@
+"""What a fault is: data that says how a request, its answer or its watch are changed. Pure: the shell does the harm."""
+from __future__ import annotations
+
+import base64
+import enum
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from kopf_selectcache.testing.api.calls import Answer, Request
+from kopf_selectcache.testing.api.options import is_true
+
+
+class End(enum.Enum):
+    """How an answer or a stream ends."""
+
+    END = "in good order"
+    CLOSE = "the connection is closed, and the answer was not complete"
+    RESET = "the connection is reset: the client sees ECONNRESET"
+    SILENCE = "the connection stays, and not a byte comes until the fault is released"
+    ENDLESS = "bytes without a newline, for ever"
+
+
+Piece: TypeAlias = bytes | End
+"""Of a stream: a line, or a part of one, or its end."""
+
+Filter: TypeAlias = Callable[[list[Piece], bool], list[Piece]]
+"""What happens to the pieces of one stream, and whether the fault was released. It is called once before the first
+piece, and whenever there are more; it remembers how far the stream is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What goes wrong with a request. This one does nothing; each kind of fault changes one step."""
+
+    def concerns(self, request: Request) -> bool:
+        """Whether the request is one that this can go wrong with; others are not counted."""
+        del request
+        return True
+
+    def asked(self, request: Request) -> Request:
+        """Return what the server gets to see instead."""
+        return request
+
+    def instead(self, request: Request) -> Answer | None:
+        """Return what is answered without asking the server."""
+        del request
+        return None
+
+    def answered(self, request: Request, answer: Answer) -> Answer:
+        """Return what the client gets instead."""
+        del request
+        return answer
+
+    def written(self, body: bytes) -> tuple[bytes | None, End]:
+        """Return the part of the answer's body that is written (None: not even the head), and what comes then."""
+        return body, End.END
+
+    def filter(self) -> Filter | None:
+        """Return a fresh filter for the lines of one watch."""
+        return None
+
+    @property
+    def delay(self) -> float:
+        """For how many seconds the answer, or the start of a watch, is held back."""
+        return 0.0
+
+    @property
+    def idle(self) -> float | None:
+        """After how many seconds without a byte a watch is cut."""
+        return None
+
+    @property
+    def encoding(self) -> str:
+        """With what a watch is encoded, if the client accepts it."""
+        return ""
+
+    @property
+    def seen(self) -> int | None:
+        """The last version that the replica that answers has seen."""
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class WatchFault(Fault):
+    """What can go wrong with watches alone."""
+
+    def concerns(self, request: Request) -> bool:
+        return is_true(request.query.get("watch"))
+
+
+def dumped(body: object) -> bytes:
+    return json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def line_of(kind: str, body: object) -> bytes:
+    """Return a line of a watch."""
+    return dumped({"type": kind, "object": body}) + b"\n"
+
+
+def continue_token(version: int, start: str) -> str:
+    """Return a token by which a list goes on after this key, as servers write them: only they should read them."""
+    return base64.urlsafe_b64encode(dumped({"v": "meta.k8s.io/v1", "rv": version, "start": start})).rstrip(b"=").decode()
+
+
+def start_of(token: str) -> str:
+    """Return the key after which a token goes on."""
+    start: str = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))["start"]
+    return start
+
+
+def parsed(line: bytes) -> dict[str, Any] | None:
+    """Read a line or a body; None where another fault has made it no JSON object."""
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) else None
+
+
+def each_line(change: Callable[[bytes], list[Piece]]) -> Filter:
+    """Make a filter that changes line by line, and leaves the end as it is."""
+    def changed(pieces: list[Piece], released: bool) -> list[Piece]:   # noqa: FBT001 - The type is Filter's.
+        del released
+        return [new for piece in pieces for new in ([piece] if isinstance(piece, End) else change(piece))]
+    return changed
+
+
+def once_after(events: int, then: Callable[[], list[Piece]], *, goes_on: bool = False) -> Filter:
+    """Make a filter that lets so many lines pass, then says something; and the rest, if it goes on."""
+    left, said = events, False
+
+    def passed(pieces: list[Piece], released: bool) -> list[Piece]:   # noqa: FBT001
+        nonlocal left, said
+        del released
+        if said:
+            return pieces if goes_on else []
+        here = 0
+        while left and here < len(pieces):
+            left -= isinstance(pieces[here], bytes)
+            here += 1
+        if left:
+            return pieces
+        said = True
+        return [*pieces[:here], *then(), *(pieces[here:] if goes_on else [])]
+    return passed

@@ -1,0 +1,193 @@
+"""Faults that are answers: the server, or a proxy before it, says no. Knows what real servers say."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from kopf_selectcache.testing.api.calls import Answer, Request
+
+from .fault import End, Fault, Filter, Piece, WatchFault, continue_token, line_of, once_after, start_of
+
+REASONS: Mapping[int, str] = {
+    400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 405: "MethodNotAllowed", 406: "NotAcceptable",
+    408: "Timeout", 409: "Conflict", 410: "Expired", 413: "RequestEntityTooLarge", 415: "UnsupportedMediaType",
+    422: "Invalid", 429: "TooManyRequests", 500: "InternalError", 501: "NotImplemented", 503: "ServiceUnavailable",
+    504: "Timeout",
+}
+VERSION_EXPIRED = "too old resource version: 1 (2)"
+CONTINUE_EXPIRED = "The provided continue parameter is too old to display a consistent list result."
+START_ANEW = "You can start a new list without the continue parameter."
+GO_ON_ANYHOW = (
+    "You can start a new list without the continue parameter, or use the continue token in this response to retrieve the "
+    "remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were "
+    "created, modified, or deleted between the time the first chunk was returned and now may show up in the list.")
+NO_WATCH_LIST = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
+NO_MATCH = "resourceVersionMatch is forbidden for watch"
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse(Fault):
+    """The server refuses, with this code. Fields that are not given are as real servers fill them."""
+
+    code: int
+    reason: str | None = None
+    message: str | None = None
+    retry_after: int | None = field(default=None, kw_only=True)
+    """Told in the header `Retry-After`, and in `details.retryAfterSeconds`."""
+    in_header: bool = field(default=True, kw_only=True)
+    in_details: bool = field(default=True, kw_only=True)
+    details: Mapping[str, Any] | None = field(default=None, kw_only=True)
+    continuation: str = field(default="", kw_only=True)
+    """A fresh continue token, in the Status of a 410."""
+    http: int | None = field(default=None, kw_only=True)
+    """Another code on the wire than in the Status: 200, as some servers do it."""
+    body: bytes | None = field(default=None, kw_only=True)
+    """Something else than a Status: what proxies say, in HTML or in plain words."""
+
+    def instead(self, request: Request) -> Answer | None:
+        del request
+        headers = {"Retry-After": str(self.retry_after)} if self.retry_after is not None and self.in_header else {}
+        code = self.http if self.http is not None else self.code
+        if self.body is not None:
+            return Answer(code, self.body, "text/plain; charset=utf-8", headers)
+        answer = Answer.of(self.status(), code=code)
+        return replace(answer, body=answer.body + b"\n", headers=headers)
+
+    def status(self) -> dict[str, Any]:
+        """Return the Status that is answered."""
+        reason = REASONS.get(self.code, "") if self.reason is None else self.reason
+        details = dict(self.details or {})
+        if self.retry_after is not None and self.in_details:
+            details["retryAfterSeconds"] = self.retry_after
+        body: dict[str, Any] = {
+            "kind": "Status", "apiVersion": "v1", "metadata": {"continue": self.continuation} if self.continuation else {},
+            "status": "Failure", "message": reason if self.message is None else self.message, "reason": reason,
+        }
+        return body | ({"details": details} if details else {}) | {"code": self.code}
+
+
+@dataclass(frozen=True, slots=True)
+class _Worded(Fault):
+    """A refusal whose words are fixed."""
+
+    def instead(self, request: Request) -> Answer | None:
+        return self.refusal().instead(request)
+
+    def refusal(self) -> Refuse:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Gone(_Worded):
+    """410: the version is too old; at the start of a watch, or for a list. `http=200`: as a Status that looks like success."""
+
+    http: int | None = None
+
+    def refusal(self) -> Refuse:
+        return Refuse(410, "Expired", VERSION_EXPIRED, http=self.http)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiredToken(Fault):
+    """410 for pages after the first: the continue token is too old.
+
+    With `fresh`, the answer has a token to go on with, in what is there by then: an inconsistent list.
+    """
+
+    fresh: bool = False
+
+    def concerns(self, request: Request) -> bool:
+        return bool(request.query.get("continue"))
+
+    def instead(self, request: Request) -> Answer | None:
+        token = continue_token(-1, start_of(request.query["continue"])) if self.fresh else ""
+        words = GO_ON_ANYHOW if self.fresh else START_ANEW
+        return Refuse(410, "Expired", f"{CONTINUE_EXPIRED} {words}", continuation=token).instead(request)
+
+
+@dataclass(frozen=True, slots=True)
+class TooManyRequests(_Worded):
+    """429 with a Retry-After, as priority and fairness sends it: in plain words and with the header alone."""
+
+    retry_after: int = 1
+
+    def refusal(self) -> Refuse:
+        words = b"Too many requests, please try again later.\n"
+        return Refuse(429, retry_after=self.retry_after, body=words)
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderChanged(_Worded):
+    """500: etcd has just chosen another leader."""
+
+    def refusal(self) -> Refuse:
+        return Refuse(500, "", "etcdserver: leader changed")
+
+
+@dataclass(frozen=True, slots=True)
+class TooLargeVersion(_Worded):
+    """504: the server has not yet seen the version that is asked for."""
+
+    asked_version: int = 1_000_000
+    current: int = 1
+
+    def refusal(self) -> Refuse:
+        message = f"Timeout: Too large resource version: {self.asked_version}, current: {self.current}"
+        cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+        return Refuse(504, "Timeout", message, retry_after=1, details={"causes": [cause]})
+
+
+@dataclass(frozen=True, slots=True)
+class BadGateway(_Worded):
+    """502: a load balancer finds no server behind it. It speaks HTML."""
+
+    def refusal(self) -> Refuse:
+        return Refuse(502, body=b"<html><head><title>502 Bad Gateway</title></head></html>\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Unauthorized(_Worded):
+    """401: the token is not valid any more, as after a rotation."""
+
+    def refusal(self) -> Refuse:
+        return Refuse(401, "Unauthorized", "Unauthorized")
+
+
+@dataclass(frozen=True, slots=True)
+class NotServed(_Worded):
+    """404 in plain words: the resource is not there, as before its definition is, and after it has been deleted."""
+
+    def refusal(self) -> Refuse:
+        return Refuse(404, body=b"404 page not found\n")
+
+
+@dataclass(frozen=True, slots=True)
+class NoWatchList(Fault):
+    """422: an old server, or one with the feature off, knows no sendInitialEvents."""
+
+    before_1_27: bool = False
+    """As servers refuse that do not know the parameter at all: what they mind is resourceVersionMatch."""
+
+    def concerns(self, request: Request) -> bool:
+        return "resourceVersionMatch" in request.query if self.before_1_27 else "sendInitialEvents" in request.query
+
+    def instead(self, request: Request) -> Answer | None:
+        name, why = ("resourceVersionMatch", NO_MATCH) if self.before_1_27 else ("sendInitialEvents", NO_WATCH_LIST)
+        cause = {"reason": "FieldValueForbidden", "message": f"Forbidden: {why}", "field": name}
+        return Refuse(
+            422, "Invalid", f'ListOptions.meta.k8s.io "" is invalid: {name}: Forbidden: {why}',
+            details={"group": "meta.k8s.io", "kind": "ListOptions", "causes": [cause]}).instead(request)
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorEvent(WatchFault):
+    """In the stream, after so many events: an ERROR with this Status, and the end. `refusal` is any of `Refuse`."""
+
+    refusal: Refuse
+    after_events: int = field(default=0, kw_only=True)
+
+    def filter(self) -> Filter | None:
+        def said() -> list[Piece]:
+            return [line_of("ERROR", self.refusal.status()), End.END]
+        return once_after(self.after_events, said)

@@ -1,0 +1,411 @@
+"""Faults of what comes and what does not: streams that end, break, stall; events lost, doubled, reordered, late."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+from kopf_selectcache.testing.api.calls import Request
+from kopf_selectcache.testing.api.options import is_true
+
+from .fault import End, Fault, Filter, Piece, WatchFault, each_line, line_of, once_after, parsed
+
+END_OF_INITIAL_EVENTS = "k8s.io/initial-events-end"
+
+
+@dataclass(frozen=True, slots=True)
+class _Break(Fault):
+    """Breaks off: after so many events of a watch, or so many bytes of a watch or of an answer."""
+
+    after_events: int = 0
+    after_bytes: int | None = None
+    mid_line: bool = field(default=False, kw_only=True)
+    """Half of the next event comes, too."""
+
+    how: ClassVar[End]
+
+    def written(self, body: bytes) -> tuple[bytes | None, End]:
+        return (None if self.after_bytes is None else body[:self.after_bytes]), self.how
+
+    def filter(self) -> Filter | None:
+        if self.after_bytes is not None:
+            return _cut_bytes(self.after_bytes, self.how)
+        if self.mid_line:
+            return _cut_line(self.after_events, self.how)
+        return once_after(self.after_events, lambda: [self.how])
+
+
+@dataclass(frozen=True, slots=True)
+class EndStream(_Break):
+    """The server ends the stream of a watch in good order: cleanly, or in the middle of a line."""
+
+    how = End.END
+
+    def concerns(self, request: Request) -> bool:
+        return is_true(request.query.get("watch"))
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnect(_Break):
+    """The connection is closed before the answer is complete."""
+
+    how = End.CLOSE
+
+
+@dataclass(frozen=True, slots=True)
+class Reset(_Break):
+    """The connection is reset (RST), in the middle of a chunk where bytes have come."""
+
+    how = End.RESET
+
+
+@dataclass(frozen=True, slots=True)
+class Silence(Fault):
+    """Half-open: the connection stays, and after so many events or bytes nothing comes any more, until `release()`.
+
+    Of an answer: not even its head, unless a number of bytes is given. The request itself is done.
+    """
+
+    after_events: int = 0
+    after_bytes: int | None = None
+
+    def written(self, body: bytes) -> tuple[bytes | None, End]:
+        return (None if self.after_bytes is None else body[:self.after_bytes]), End.SILENCE
+
+    def filter(self) -> Filter | None:
+        return _held(self.after_events, self.after_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Delay(Fault):
+    """The answer, or the start of a watch, comes so many seconds late. To decide when it comes, use `Silence`."""
+
+    seconds: float
+
+    @property
+    def delay(self) -> float:
+        return self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class IdleCut(WatchFault):
+    """A proxy closes the connection of a watch after so many seconds without a byte."""
+
+    seconds: float
+
+    @property
+    def idle(self) -> float | None:
+        return self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class BufferingProxy(WatchFault):
+    """A proxy holds the bytes of a watch back until it has so many, or the stream ends, or `release()`."""
+
+    size: int = 64 * 1024
+
+    def filter(self) -> Filter | None:
+        held: list[Piece] = []
+
+        def buffered(pieces: list[Piece], released: bool) -> list[Piece]:   # noqa: FBT001
+            held.extend(pieces)
+            full = sum(len(piece) for piece in held if isinstance(piece, bytes)) >= self.size
+            if not (full or released or any(isinstance(piece, End) for piece in held)):
+                return []
+            out = held.copy()
+            held.clear()
+            return out
+        return buffered
+
+
+@dataclass(frozen=True, slots=True)
+class GzipWatch(WatchFault):
+    """A watch is compressed where the client accepts gzip: its events come late, many at once, or with its end."""
+
+    @property
+    def encoding(self) -> str:
+        return "gzip"
+
+
+@dataclass(frozen=True, slots=True)
+class EndlessLine(WatchFault):
+    """After so many events a line begins that never ends."""
+
+    after_events: int = 0
+
+    def filter(self) -> Filter | None:
+        start = b'{"type":"MODIFIED","object":{"metadata":{"name":"endless"},"data":{"a":"'
+        return once_after(self.after_events, lambda: [start, End.ENDLESS])
+
+
+@dataclass(frozen=True, slots=True)
+class Lag(Fault):
+    """A replica answers that has seen nothing after this version: lists and watches are stale until `release()`."""
+
+    version: int
+
+    @property
+    def seen(self) -> int | None:
+        return self.version
+
+
+@dataclass(frozen=True, slots=True)
+class DropEvents(WatchFault):
+    """Events are silently lost, of the types and names that are given: `count` of them, after `skip` that came."""
+
+    types: frozenset[str] = frozenset({"ADDED", "MODIFIED", "DELETED"})
+    names: frozenset[str] | None = None
+    skip: int = 0
+    count: int | None = None
+
+    def filter(self) -> Filter | None:
+        met = 0
+
+        def dropped(line: bytes) -> list[Piece]:
+            nonlocal met
+            event = parsed(line)
+            if event is None or event.get("type") not in self.types or (
+                    self.names is not None and _name_of(event) not in self.names):
+                return [line]
+            met += 1
+            return [] if met > self.skip and (self.count is None or met <= self.skip + self.count) else [line]
+        return each_line(dropped)
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicateEvents(WatchFault):
+    """Every event comes twice."""
+
+    def filter(self) -> Filter | None:
+        return each_line(lambda line: [line, line])
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayEvents(WatchFault):
+    """After so many events, all of them come once more, as they were."""
+
+    after_events: int = 1
+
+    def filter(self) -> Filter | None:
+        past: list[Piece] = []
+        replay = once_after(self.after_events, lambda: past[:self.after_events], goes_on=True)
+
+        def replayed(pieces: list[Piece], released: bool) -> list[Piece]:   # noqa: FBT001
+            if len(past) < self.after_events:
+                past.extend(piece for piece in pieces if isinstance(piece, bytes))
+            return replay(pieces, released)
+        return replayed
+
+
+@dataclass(frozen=True, slots=True)
+class ReorderInitialEvents(WatchFault):
+    """The initial events of a WatchList come in another order: backwards, unless one is given."""
+
+    order: Callable[[list[bytes]], list[bytes]] = lambda lines: lines[::-1]
+
+    def filter(self) -> Filter | None:
+        held: list[bytes] = []
+        over = False
+
+        def reordered(pieces: list[Piece], released: bool) -> list[Piece]:   # noqa: FBT001
+            nonlocal over
+            del released
+            out: list[Piece] = []
+            for piece in pieces:
+                if over:
+                    out.append(piece)
+                elif isinstance(piece, bytes) and not _ends_initial_events(piece):
+                    held.append(piece)
+                else:
+                    over = True
+                    out += [*self.order(held), piece]
+            return out
+        return reordered
+
+
+@dataclass(frozen=True, slots=True)
+class NoBookmarks(WatchFault):
+    """The server sends no bookmarks, ever, but the one that ends the initial events."""
+
+    def filter(self) -> Filter | None:
+        return each_line(lambda line: [] if _is_bookmark(line) and not _ends_initial_events(line) else [line])
+
+
+@dataclass(frozen=True, slots=True)
+class NoEndBookmark(WatchFault):
+    """The bookmark that ends the initial events never comes."""
+
+    def filter(self) -> Filter | None:
+        return each_line(lambda line: [] if _ends_initial_events(line) else [line])
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyBookmark(WatchFault):
+    """A plain bookmark comes among the initial events, after so many, with the version of the last one."""
+
+    after_events: int = 1
+
+    def filter(self) -> Filter | None:
+        last: dict[str, Any] = {}
+
+        def said() -> list[Piece]:
+            about: dict[str, Any] = {key: last[key] for key in ("kind", "apiVersion") if key in last}
+            version = last.get("metadata", {}).get("resourceVersion", "1")
+            return [line_of("BOOKMARK", {**about, "metadata": {"resourceVersion": version}})]
+        bookmarked = once_after(self.after_events, said, goes_on=True)
+
+        def followed(pieces: list[Piece], released: bool) -> list[Piece]:   # noqa: FBT001
+            for piece in pieces[:self.after_events]:
+                if isinstance(piece, bytes) and (event := parsed(piece)) is not None:
+                    last.clear()
+                    last.update(event["object"])
+            return bookmarked(pieces, released)
+        return followed
+
+
+@dataclass(frozen=True, slots=True)
+class OldVersionOnDelete(WatchFault):
+    """DELETED events carry a version before that of the deletion, as old servers sent them."""
+
+    def filter(self) -> Filter | None:
+        def aged(line: bytes) -> list[Piece]:
+            event = parsed(line)
+            if event is None or event.get("type") != "DELETED":
+                return [line]
+            metadata = event["object"]["metadata"]
+            metadata["resourceVersion"] = str(int(metadata["resourceVersion"]) - 1)
+            return [line_of("DELETED", event["object"])]
+        return each_line(aged)
+
+
+@dataclass(frozen=True, slots=True)
+class RecreatedAsModified(WatchFault):
+    """The deletion of an object and the creation of another of its name are seen as one MODIFIED, with another uid.
+
+    A DELETED event is therefore kept back until something else comes.
+    """
+
+    def filter(self) -> Filter | None:
+        deleted: dict[tuple[str, str], bytes] = {}
+
+        def merged(line: bytes) -> list[Piece]:
+            event = parsed(line)
+            if event is None or event.get("type") not in ("DELETED", "ADDED", "MODIFIED"):
+                return [line]
+            key = _key_of(event)
+            if event["type"] == "DELETED":
+                deleted[key] = line
+                return []
+            if deleted.pop(key, None) is not None and event["type"] == "ADDED":
+                return [line_of("MODIFIED", event["object"])]
+            held: list[Piece] = [*deleted.values(), line]
+            deleted.clear()
+            return held
+        return each_line(merged)
+
+
+@dataclass(frozen=True, slots=True)
+class IgnoredLimit(Fault):
+    """The server ignores `limit`, and answers all at once."""
+
+    def concerns(self, request: Request) -> bool:
+        return "limit" in request.query
+
+    def asked(self, request: Request) -> Request:
+        return replace(request, query={key: value for key, value in request.query.items() if key != "limit"})
+
+
+@dataclass(frozen=True, slots=True)
+class IgnoredInitialEvents(Fault):
+    """The server does as if it had not been asked for initial events: the events follow, and no end bookmark comes."""
+
+    def concerns(self, request: Request) -> bool:
+        return "sendInitialEvents" in request.query
+
+    def asked(self, request: Request) -> Request:
+        dropped = ("sendInitialEvents", "resourceVersionMatch")
+        return replace(request, query={key: value for key, value in request.query.items() if key not in dropped})
+
+    def filter(self) -> Filter | None:
+        return NoEndBookmark().filter()   # A server that does know them sends it to old clients, too.
+
+
+def _cut_bytes(count: int, how: End) -> Filter:
+    left = count
+
+    def cut(pieces: list[Piece], released: bool) -> list[Piece]:   # noqa: FBT001
+        nonlocal left
+        del released
+        out: list[Piece] = []
+        for piece in pieces:
+            if isinstance(piece, End):
+                return [*out, piece]
+            out.append(piece[:left])
+            left -= len(piece)
+            if left <= 0:
+                break
+        return [*out, how] if left <= 0 else out
+    return cut
+
+
+def _cut_line(events: int, how: End) -> Filter:
+    left = events
+
+    def cut(pieces: list[Piece], released: bool) -> list[Piece]:   # noqa: FBT001
+        nonlocal left
+        del released
+        out: list[Piece] = []
+        for piece in pieces:
+            if left == 0 and isinstance(piece, bytes):
+                return [*out, piece[:len(piece) // 2], how]
+            out.append(piece)
+            left -= 1
+        return out
+    return cut
+
+
+def _held(events: int, count: int | None) -> Filter:
+    """Let so many events, or bytes, pass; keep the rest until released."""
+    held: list[Piece] = []
+    left = events if count is None else count
+
+    def hold(pieces: list[Piece], released: bool) -> list[Piece]:   # noqa: FBT001
+        nonlocal left
+        out: list[Piece] = []
+        for piece in pieces:
+            size = len(piece) if count is not None and isinstance(piece, bytes) else 1
+            if left <= 0:
+                held.append(piece)
+            elif size <= left or isinstance(piece, End):
+                out.append(piece)
+            else:
+                out.append(piece[:left])
+                held.append(piece[left:])
+            left -= size
+        if released:
+            out += held
+            held.clear()
+            left = 1 << 62
+        return out
+    return hold
+
+
+def _is_bookmark(line: bytes) -> bool:
+    event = parsed(line)
+    return event is not None and event.get("type") == "BOOKMARK"
+
+
+def _ends_initial_events(line: bytes) -> bool:
+    event = parsed(line) if END_OF_INITIAL_EVENTS.encode() in line else None
+    if event is None or event.get("type") != "BOOKMARK":
+        return False
+    return END_OF_INITIAL_EVENTS in event["object"]["metadata"].get("annotations", {})
+
+
+def _name_of(event: dict[str, Any]) -> str:
+    return _key_of(event)[1]
+
+
+def _key_of(event: dict[str, Any]) -> tuple[str, str]:
+    metadata = event["object"].get("metadata", {})
+    return metadata.get("namespace", ""), metadata.get("name", "")

@@ -1,0 +1,156 @@
+"""What was asked of the embedded server: each request as it was understood, kept for tests to wait for and assert on.
+
+Keeps no body and no token: what is recorded may be printed.
+"""
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from .api import routing
+from .api.calls import Request
+from .api.problems import Problem
+
+KEPT = 10_000   # So many requests are remembered: enough for a test, and no leak in a server that runs for days.
+
+
+@dataclass(slots=True)
+class Asked:
+    """One request. Of one that is about no resource, such as `/apis`, the resource is empty."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    user: str
+    verb: str
+    group: str
+    resource: str
+    """The plural, with the subresource where there is one: `pods`, `pods/status`."""
+    namespace: str
+    name: str
+    code: int = 0
+    """0 until it is answered."""
+
+    @classmethod
+    def of(cls, request: Request, user: str) -> Asked:
+        try:
+            call = routing.read(request)
+        except Problem:
+            call = None   # It is not understood, which is what the server will answer.
+        if call is None:
+            return cls(request.method, request.path, request.query, user, request.method.lower(), "", "", "", "")
+        resource = f"{call.resource}/{call.subresource}" if call.subresource else call.resource
+        return cls(request.method, request.path, request.query, user, call.verb, call.group, resource, call.namespace, call.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Which requests are meant: those that are equal in all that is given."""
+
+    verb: str = ""
+    """As RBAC names it: `list`, `watch`, `get`, `create`, `update`, `patch`, `delete`, `deletecollection`."""
+    resource: str = ""
+    """`pods`, `pods/status`; with a group where the plural alone is not enough: `widgets.example.com`."""
+    namespace: str | None = None
+    """An empty one is a request across all namespaces, or for what has none."""
+    name: str = ""
+    user: str = ""
+    where: Callable[[Asked], bool] | None = field(default=None, kw_only=True)
+    """Whatever else there is to say: `lambda asked: "continue" in asked.query`."""
+
+    def matches(self, asked: Asked) -> bool:
+        return (
+            self.verb in ("", asked.verb)
+            and self.resource in ("", asked.resource, f"{asked.resource}.{asked.group}")
+            and self.namespace in (None, asked.namespace)
+            and self.name in ("", asked.name)
+            and self.user in ("", asked.user)
+            and (self.where is None or self.where(asked)))
+
+
+T = TypeVar("T")
+
+
+class Record(Generic[T]):
+    """What has happened, oldest first, and a way to wait for more: on any loop, or in any thread."""
+
+    def __init__(self) -> None:
+        self._entries: deque[T] = deque(maxlen=KEPT)
+        self._waiting: list[tuple[Callable[[], bool], concurrent.futures.Future[None]]] = []
+        self._lock = threading.Lock()
+
+    def __iter__(self) -> Iterator[T]:
+        with self._lock:
+            return iter(tuple(self._entries))
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __getitem__(self, index: int) -> T:
+        return self._entries[index]
+
+    def clear(self) -> None:
+        with self._lock:
+            self._entries.clear()
+
+    def add(self, entry: T) -> None:
+        with self._lock:
+            self._entries.append(entry)
+        self.stir()
+
+    def stir(self) -> None:
+        """Look again at what is waited for: an entry has changed."""
+        if not self._waiting:
+            return
+        with self._lock:
+            met = [pair for pair in self._waiting if pair[0]()]
+            self._waiting = [pair for pair in self._waiting if pair not in met and not pair[1].cancelled()]
+        for _, future in met:
+            if future.set_running_or_notify_cancel():
+                future.set_result(None)
+
+    def when(self, condition: Callable[[], bool]) -> concurrent.futures.Future[None]:
+        """Return what is done once the condition holds, now or after a later entry."""
+        future: concurrent.futures.Future[None] = concurrent.futures.Future()
+        with self._lock:
+            self._waiting.append((condition, future))
+        self.stir()
+        return future
+
+
+class Requests(Record[Asked]):
+    """The requests of one server, oldest first: the last ten thousand."""
+
+    def where(
+        self, verb: str = "", resource: str = "", *, namespace: str | None = None, name: str = "", user: str = "",
+        where: Callable[[Asked], bool] | None = None,
+    ) -> list[Asked]:
+        """Return those that are equal in all that is given."""
+        match = Match(verb, resource, namespace, name, user, where=where)
+        return [asked for asked in self if match.matches(asked)]
+
+    async def until(
+        self, verb: str = "", resource: str = "", *, times: int = 1, namespace: str | None = None, name: str = "",
+        user: str = "", where: Callable[[Asked], bool] | None = None,
+    ) -> list[Asked]:
+        """Wait until there were so many of them, each answered (a watch: opened); return them."""
+        match = Match(verb, resource, namespace, name, user, where=where)
+        await asyncio.wrap_future(self.when(lambda: len(self._answered(match)) >= times))
+        return self._answered(match)
+
+    def wait(
+        self, verb: str = "", resource: str = "", *, times: int = 1, namespace: str | None = None, name: str = "",
+        user: str = "", where: Callable[[Asked], bool] | None = None, timeout: float = 60,
+    ) -> list[Asked]:
+        """Do the same in a thread that has no loop; TimeoutError, if they do not come."""
+        match = Match(verb, resource, namespace, name, user, where=where)
+        self.when(lambda: len(self._answered(match)) >= times).result(timeout)
+        return self._answered(match)
+
+    def _answered(self, match: Match) -> list[Asked]:
+        return [asked for asked in tuple(self._entries) if asked.code and match.matches(asked)]

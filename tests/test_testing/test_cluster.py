@@ -1,0 +1,260 @@
+"""The embedded cluster: how it begins and ends, how clients get to it, and what tests can do to it without HTTP."""
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import socket
+import ssl
+import stat
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from kopf_selectcache.testing import EmbeddedCluster, Problem
+from tests.apiserver.client import ApiError, Client
+from tests.apiserver.cluster import Cluster
+
+from .serving import FOLLOWED, PODS, Served, pod, told
+
+
+@pytest.fixture
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(tls=False).in_thread() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def client(cluster: EmbeddedCluster) -> Iterator[Served]:
+    client = Served(cluster)
+    yield client
+    client.close()
+
+
+def left() -> tuple[int, int]:
+    """Give how many files (sockets are files) and threads this process has."""
+    return len(os.listdir("/proc/self/fd")), threading.active_count()   # noqa: PTH208
+
+
+class TestItsLife:
+    def test_it_runs_on_the_loop_of_the_test(self) -> None:
+        async def run() -> list[str]:
+            async with EmbeddedCluster() as cluster, aiohttp.ClientSession() as session:
+                cluster.create(pod("a"))
+                trust = ssl.create_default_context(cafile=str(cluster.ca_file))
+                headers = {"Authorization": f"Bearer {cluster.token}"}
+                async with session.get(cluster.url + PODS, headers=headers, ssl=trust) as response:
+                    listed = await response.json()
+                assert [asked.code for asked in await cluster.requests.until("list", "pods")] == [200]
+                return [item["metadata"]["name"] for item in listed["items"]]
+        assert asyncio.run(run()) == ["a"]
+
+    def test_it_leaves_nothing_behind(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+        with EmbeddedCluster().in_thread() as warm:   # What the first one imports stays.
+            assert warm.url
+        gc.collect()   # Other tests may have left something to collect.
+        before = left()
+        with EmbeddedCluster().in_thread() as cluster:
+            client = Client(cluster.url, ca_file=cluster.ca_file, token=cluster.token)
+            client.request("GET", PODS)
+            with client.watch(PODS, query=FOLLOWED), socket.create_connection(("127.0.0.1", cluster.port)):
+                cluster.requests.wait("watch", "pods")
+            client.close()
+        gc.collect()
+        assert left() == before
+        assert list(tmp_path.iterdir()) == []
+
+    def test_it_leaves_no_task_behind(self) -> None:
+        async def run() -> None:
+            async with EmbeddedCluster() as cluster:
+                # Neither of them will ever say a word: one has not even begun with TLS.
+                _, silent = await asyncio.open_connection("127.0.0.1", cluster.port)
+                trust = ssl.create_default_context(cafile=str(cluster.ca_file))
+                _, idle = await asyncio.open_connection("127.0.0.1", cluster.port, ssl=trust)
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+            for writer in (silent, idle):
+                writer.transport.abort()
+            await asyncio.sleep(0)
+        asyncio.run(run())
+
+    def test_it_ends_with_open_watches(self) -> None:
+        with EmbeddedCluster(tls=False).in_thread() as cluster:
+            client = Served(cluster)
+            watch = client.watch(PODS, query=FOLLOWED)
+        with pytest.raises(ConnectionError):
+            next(watch)
+        watch.close()
+        client.close()
+
+    def test_what_a_test_raises_comes_through(self) -> None:
+        with pytest.raises(ZeroDivisionError), EmbeddedCluster(tls=False).in_thread():
+            raise ZeroDivisionError
+
+    def test_a_port_that_is_taken_is_told(self) -> None:
+        with EmbeddedCluster(tls=False).in_thread() as cluster:   # noqa: SIM117 - One is in the way of the other.
+            with pytest.raises(OSError, match="in use"), EmbeddedCluster(tls=False, port=cluster.port).in_thread():
+                pass
+
+    def test_what_needs_it_to_run_says_so(self) -> None:
+        cluster = EmbeddedCluster()
+        with pytest.raises(RuntimeError, match="does not run"):
+            cluster.stop_listening()
+        with pytest.raises(RuntimeError, match="there is no authority"):
+            cluster.ca_file.exists()
+
+    def test_it_can_be_filled_before_it_runs(self) -> None:
+        cluster = EmbeddedCluster(tls=False)
+        cluster.create(pod("a"))
+        with cluster.in_thread():
+            client = Served(cluster)
+            assert client.names() == ["a"]
+            client.close()
+
+
+class TestHowToGetThere:
+    def test_the_client_of_real_servers_works_unchanged(self) -> None:
+        with EmbeddedCluster().in_thread() as cluster:
+            client = Cluster(cluster.url, ca_file=cluster.ca_file, token=cluster.token)
+            namespace = client.namespace()
+            user = client.user()
+            pods = f"/api/v1/namespaces/{namespace}/pods"
+            grant = client.grant(user, [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}], namespace)
+            assert client.request("GET", pods, token=user.token)["items"] == []
+            client.withdraw(grant)
+            with pytest.raises(ApiError, match="403"):
+                client.request("GET", pods, token=user.token)
+            client.revoke(user.token)
+            client.create_crd("example.com", "v1", "Widget", "widgets")
+            client.close()
+
+    def test_a_kubeconfig_is_complete_and_nobody_elses_to_read(self, tmp_path: Path) -> None:
+        with EmbeddedCluster().in_thread() as cluster:
+            other = cluster.user("other")
+            path = cluster.kubeconfig(tmp_path / "config", token=other, namespace="ns")
+            config = json.loads(path.read_text())
+            assert config["clusters"][0]["cluster"]["server"] == cluster.url
+            assert config["users"][0]["user"] == {"token": other}
+            assert config["contexts"][0]["context"]["namespace"] == "ns"
+            assert "certificate-authority-data" in config["clusters"][0]["cluster"]
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert list(tmp_path.iterdir()) == [path]
+
+    def test_without_tls_a_kubeconfig_names_no_authority(self, cluster: EmbeddedCluster, tmp_path: Path) -> None:
+        config = json.loads(cluster.kubeconfig(tmp_path / "config").read_text())
+        assert config["clusters"][0]["cluster"] == {"server": cluster.url}
+
+    def test_a_client_that_does_not_trust_the_authority_is_no_trouble(self) -> None:
+        with EmbeddedCluster().in_thread() as cluster:
+            with socket.create_connection(("127.0.0.1", cluster.port)) as plain:
+                plain.sendall(b"GET / HTTP/1.1\r\n\r\n")
+                while plain.recv(1024):
+                    pass
+            client = Client(cluster.url, ca_file=cluster.ca_file, token=cluster.token)
+            assert client.request("GET", "/version")["major"] == "1"
+            client.close()
+
+
+class TestObjects:
+    def test_objects_are_created_with_their_status(self, cluster: EmbeddedCluster, client: Served) -> None:
+        made, = cluster.create({**pod("a"), "status": {"phase": "Running"}})
+        assert made["status"]["phase"] == "Running"
+        assert client.names(fieldSelector="status.phase=Running") == ["a"]
+
+    def test_the_status_of_a_generated_name_is_written_too(self, cluster: EmbeddedCluster) -> None:
+        obj = pod("")
+        obj["metadata"] = {"generateName": "a-"}
+        made, = cluster.create({**obj, "status": {"phase": "Running"}})
+        assert made["metadata"]["name"].startswith("a-")
+        assert made["status"]["phase"] == "Running"
+
+    def test_an_object_is_patched_and_deleted(self, cluster: EmbeddedCluster, client: Served) -> None:
+        cluster.create(pod("a"))
+        assert cluster.patch(pod("a"), {"metadata": {"labels": {"app": "web"}}})["metadata"]["labels"] == {"app": "web"}
+        assert cluster.patch(pod("a"), {"status": {"phase": "Failed"}}, subresource="status")["status"]["phase"] == "Failed"
+        assert cluster.get(pod("a"))["status"]["phase"] == "Failed"
+        cluster.delete(pod("a"))
+        assert client.names() == []
+
+    def test_a_refusal_is_raised(self, cluster: EmbeddedCluster) -> None:
+        with pytest.raises(Problem, match='pods "a" not found') as caught:
+            cluster.get(pod("a"))
+        assert (caught.value.code, caught.value.reason) == (404, "NotFound")
+        with pytest.raises(Problem, match='no matches for kind "Widget"'):
+            cluster.create({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"}})
+
+    def test_all_objects_are_never_meant_by_an_object_without_a_name(self, cluster: EmbeddedCluster, client: Served) -> None:
+        cluster.create(pod("a"))
+        with pytest.raises(ValueError, match="a Pod is meant that has no name"):
+            cluster.delete({"apiVersion": "v1", "kind": "Pod"})
+        assert client.names() == ["a"]
+
+    def test_watches_see_what_is_done_without_http(self, cluster: EmbeddedCluster, client: Served) -> None:
+        with client.watch(PODS, query=FOLLOWED) as watch:
+            cluster.create(pod("a"))
+            assert told(watch, 1) == [("ADDED", "a")]
+
+    def test_manifests_are_applied_namespaces_first_and_again(self, cluster: EmbeddedCluster) -> None:
+        text = """
+        {apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: prod}, data: {color: red}}
+        ---
+        {apiVersion: v1, kind: Namespace, metadata: {name: prod}}
+        """
+        cluster.apply(text)
+        again = cluster.apply(text.replace("red", "blue"))
+        assert again[1]["data"] == {"color": "blue"}
+
+    def test_a_folder_of_manifests_is_applied(self, cluster: EmbeddedCluster, tmp_path: Path) -> None:
+        (tmp_path / "a.json").write_text(json.dumps(pod("a")))
+        (tmp_path / "b.yaml").write_text(json.dumps(pod("b")))
+        assert [made["metadata"]["name"] for made in cluster.apply(tmp_path)] == ["a", "b"]
+
+    def test_a_user_may_what_the_rules_say_and_can_be_locked_out(self, cluster: EmbeddedCluster) -> None:
+        cluster.namespace("team")
+        token = cluster.user("ann", [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}], namespace="team")
+        client = Served(cluster, token=token)
+        assert client.request("GET", "/api/v1/namespaces/team/pods")["items"] == []
+        assert client.refused(PODS).status == 403
+        assert {asked.user for asked in cluster.requests} == {"ann"}
+        cluster.revoke(token)
+        assert client.refused(PODS).status == 401
+        client.close()
+
+
+class TestWhatHappensToServers:
+    def test_what_is_compacted_is_gone(self, cluster: EmbeddedCluster, client: Served) -> None:
+        before = cluster.version
+        cluster.create(pod("a"))
+        assert cluster.compact() == cluster.version
+        with client.watch(PODS, query={"resourceVersion": before, **FOLLOWED}) as watch:
+            assert next(watch)["object"]["code"] == 410
+
+    def test_bookmarks_come_when_they_are_asked_for(self, cluster: EmbeddedCluster, client: Served) -> None:
+        with client.watch(PODS, query={"resourceVersion": cluster.version, "allowWatchBookmarks": True, **FOLLOWED}) as watch:
+            cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "other"}})
+            cluster.requests.wait("watch", "pods")
+            cluster.bookmark()
+            event = next(watch)
+        assert (event["type"], event["object"]["metadata"]["resourceVersion"]) == ("BOOKMARK", str(cluster.version))
+
+    def test_bookmarks_come_by_themselves(self) -> None:
+        with EmbeddedCluster(tls=False, bookmarks_every=0.01).in_thread() as cluster:
+            client = Served(cluster)
+            with client.watch(PODS, query={"resourceVersion": cluster.version, "allowWatchBookmarks": True, **FOLLOWED}) as watch:
+                assert [next(watch)["type"] for _ in range(2)] == ["BOOKMARK", "BOOKMARK"]
+            client.close()
+
+    def test_a_restored_cluster_serves_the_resources_that_were_defined_at_the_backup(self, cluster: EmbeddedCluster) -> None:
+        client = Cluster(cluster.url, ca_file=Path("no-tls"), token=cluster.token)
+        backup = cluster.backup()
+        client.create_crd("example.com", "v1", "Widget", "widgets")
+        cluster.restore(backup)
+        client.close()
+        with pytest.raises(ApiError, match="404"):
+            client.request("GET", "/apis/example.com/v1/widgets")
+        client.close()
+

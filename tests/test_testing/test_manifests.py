@@ -1,0 +1,87 @@
+"""Manifests: what is read of them, in which order it can be created, and what is said of those that are none."""
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kopf_selectcache.testing.manifests import ManifestError, files_in, in_order, read_file, read_text
+
+
+def test_a_file_has_several_documents_and_empty_ones_are_none(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text("---\nkind: A\n---\n# nothing\n---\nkind: B\n")
+    assert list(read_file(file)) == [{"kind": "A"}, {"kind": "B"}]
+
+
+@pytest.mark.parametrize("between", ["", "\n", "\n---\n"])
+def test_a_json_file_has_several_documents_too(tmp_path: Path, between: str) -> None:
+    file = tmp_path / "a.json"
+    file.write_text(between.join(['{"kind": "A"}', '{"kind": "B"}']) + "\n")
+    assert list(read_file(file)) == [{"kind": "A"}, {"kind": "B"}]
+
+
+def test_lists_are_taken_apart() -> None:
+    text = '{"kind": "List", "apiVersion": "v1", "items": [{"kind": "A"}, {"kind": "List", "items": [{"kind": "B"}]}]}'
+    assert list(read_text(text)) == [{"kind": "A"}, {"kind": "B"}]
+
+
+def test_items_of_an_answer_are_of_the_kind_of_their_list() -> None:
+    text = '{"kind": "PodList", "apiVersion": "v1", "items": [{"metadata": {"name": "a"}}]}'
+    assert list(read_text(text)) == [{"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a"}}]
+
+
+def test_what_looks_like_a_time_stays_text() -> None:
+    assert list(read_text("{kind: A, since: 2020-01-01, at: 2020-01-01T00:00:00Z}")) == [
+        {"kind": "A", "since": "2020-01-01", "at": "2020-01-01T00:00:00Z"}]
+
+
+def test_a_text_may_be_indented() -> None:
+    assert list(read_text("\n    kind: A\n    ---\n    kind: B\n")) == [{"kind": "A"}, {"kind": "B"}]
+
+
+def test_namespaces_and_definitions_come_first() -> None:
+    objects = [{"kind": kind} for kind in ("Pod", "CustomResourceDefinition", "ConfigMap", "Namespace")]
+    assert [obj["kind"] for obj in in_order(objects)] == ["Namespace", "CustomResourceDefinition", "Pod", "ConfigMap"]
+
+
+def test_a_folder_is_searched_for_manifests(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    for name in ("b.yaml", "a.yml", "README.md", "sub/c.json"):
+        (tmp_path / name).touch()
+    assert [file.name for file in files_in(tmp_path)] == ["a.yml", "b.yaml", "c.json"]
+
+
+def test_what_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ManifestError, match=r"there is no .*nowhere"):
+        files_in(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("{kind: A}\n---\n{kind: [", r"document 2 of .*a\.yaml cannot be read"),
+    ("just text", r"document 1 of .*a\.yaml is no object of Kubernetes: it has no kind"),
+    ("{metadata: {name: a}}", "it has no kind"),
+    ("{kind: List, items: [1]}", "it has no kind"),
+])
+def test_what_is_no_manifest_is_told_with_its_place(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text(text)
+    with pytest.raises(ManifestError, match=message):
+        list(read_file(file))
+
+
+def test_broken_json_is_told_with_its_place(tmp_path: Path) -> None:
+    file = tmp_path / "a.json"
+    file.write_text('{"kind": "A"}{"kind": ')
+    with pytest.raises(ManifestError, match=r"document 2 of .*a\.json cannot be read"):
+        list(read_file(file))
+
+
+def test_it_is_told_how_much_was_read(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text("---\n".join(json.dumps({"kind": "A", "text": "x" * 1000}) + "\n" for _ in range(100)))
+    sizes: list[int] = []
+    list(read_file(file, told=sizes.append))
+    assert sum(sizes) == file.stat().st_size
+    assert len(sizes) > 2

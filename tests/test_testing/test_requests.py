@@ -1,0 +1,89 @@
+"""What was asked: how each request is understood, and how to wait for it."""
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kopf_selectcache.testing.api.calls import Request
+from kopf_selectcache.testing.requests import KEPT, Asked, Match, Requests
+
+
+def asked(path: str, *, code: int = 200) -> Asked:
+    made = Asked.of(Request("GET", path), "admin")
+    made.code = code
+    return made
+
+
+@pytest.mark.parametrize(("method", "path", "query", "verb", "group", "resource", "namespace", "name"), [
+    ("GET", "/api/v1/pods", {}, "list", "", "pods", "", ""),
+    ("GET", "/api/v1/namespaces/ns/pods", {"watch": "true"}, "watch", "", "pods", "ns", ""),
+    ("GET", "/apis/batch/v1/namespaces/ns/jobs/a", {}, "get", "batch", "jobs", "ns", "a"),
+    ("PUT", "/api/v1/namespaces/ns/pods/a/status", {}, "update", "", "pods/status", "ns", "a"),
+    ("DELETE", "/api/v1/namespaces/ns/pods", {}, "deletecollection", "", "pods", "ns", ""),
+    ("GET", "/apis", {}, "get", "", "", "", ""),
+])
+def test_a_request_is_understood_as_rights_see_it(
+        method: str, path: str, query: dict[str, str], verb: str, group: str, resource: str, namespace: str, name: str) -> None:
+    seen = Asked.of(Request(method, path, query), "admin")
+    assert (seen.verb, seen.group, seen.resource, seen.namespace, seen.name) == (verb, group, resource, namespace, name)
+
+
+def test_requests_are_found_by_what_they_are() -> None:
+    requests = Requests()
+    for path in ("/api/v1/pods", "/apis/batch/v1/jobs", "/api/v1/namespaces/ns/pods"):
+        requests.add(asked(path))
+    assert len(requests.where("list")) == 3
+    assert [found.path for found in requests.where(resource="jobs.batch")] == ["/apis/batch/v1/jobs"]
+    assert [found.path for found in requests.where("list", "pods", namespace="")] == ["/api/v1/pods"]
+    assert requests.where(user="somebody") == []
+
+
+def test_only_so_many_are_remembered() -> None:
+    requests = Requests()
+    for _ in range(KEPT + 1):
+        requests.add(asked("/api"))
+    assert len(requests) == KEPT
+
+
+def test_a_request_is_waited_for_until_it_is_answered() -> None:
+    async def run() -> int:
+        requests = Requests()
+        waiting = asyncio.create_task(requests.until("list", "pods"))
+        late = asked("/api/v1/pods", code=0)
+        requests.add(late)
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        late.code = 429
+        requests.stir()
+        return (await waiting)[0].code
+    assert asyncio.run(run()) == 429
+
+
+def test_who_waits_no_more_is_forgotten() -> None:
+    async def run() -> None:
+        requests = Requests()
+        waiting = asyncio.create_task(requests.until("list"))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        requests.add(asked("/api/v1/pods"))
+        assert await requests.until("list")
+    asyncio.run(run())
+
+
+def test_waiting_in_a_thread_has_an_end() -> None:
+    requests = Requests()
+    with pytest.raises(TimeoutError):
+        requests.wait("list", timeout=0)
+    requests.add(asked("/api/v1/pods"))
+    assert requests.wait("list")[0].code == 200
+
+
+def test_what_is_recorded_may_be_printed() -> None:
+    made = Asked.of(Request("POST", "/api/v1/secrets", {}, {"authorization": "Bearer hidden"}, b"hidden"), "admin")
+    assert "hidden" not in repr(made)
+
+
+def test_a_match_that_says_nothing_matches_all() -> None:
+    assert Match().matches(asked("/api"))
