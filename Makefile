@@ -10,8 +10,10 @@ endif
 VENV := .venv/$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
+CLIENTS := .venv/clients-$(notdir $(VENV))
+WITH_CLIENTS := $(CLIENTS)/.installed
 
-.PHONY: help env test test-real test-all lint test-quick servers field-labels dist clean
+.PHONY: help env demo test test-real test-clients test-all lint test-quick servers field-labels dist clean
 
 help:  ## Show what can be made.
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -24,12 +26,24 @@ $(INSTALLED): setup.cfg pyproject.toml
 	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[test,lint]'
 	touch $@
 
-test: $(INSTALLED)  ## Run the default suite; the core must be covered to the last branch.
-	$(PY) -m pytest --cov --cov-report= $(ARGS)
-	$(if $(ARGS),@true || ,)$(PY) -m coverage report --include='kopf_selectcache/core/*,kopf_selectcache/selector.py' --fail-under=100
+demo: $(INSTALLED)  ## Show what it does, within a minute and without a cluster.
+	@$(PY) examples/demo/demo.py $(ARGS)
+
+test: $(INSTALLED)  ## Run the default suite; the core and its shell must be covered to the last branch.
+	$(PY) -m coverage run -m pytest $(ARGS)
+	$(if $(ARGS),@true || ,)$(PY) -m coverage report --include='kopf_selectcache/core/*,kopf_selectcache/selector.py,kopf_selectcache/transport.py,kopf_selectcache/discovery.py,kopf_selectcache/runner.py,kopf_selectcache/fetching.py' --fail-under=100
 
 test-real: $(INSTALLED)  ## Run the suite against the real kube-apiserver (needs Go, or KUBEBUILDER_ASSETS).
 	$(PY) -m pytest -m real -rs $(ARGS)
+
+$(WITH_CLIENTS): setup.cfg pyproject.toml
+	$(PYTHON) -m venv $(CLIENTS)
+	$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=24'
+	$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[clients]'
+	touch $@
+
+test-clients: $(WITH_CLIENTS)  ## Run other clients of Kubernetes against the embedded API server and the real one.
+	$(CLIENTS)/bin/python -m pytest -m clients -rs $(or $(ARGS),tests/clients)
 
 test-all: test  ## Run the default suite on every CPython >= 3.11 of this machine; coverage is measured on the first.
 	@for python in $$(tests/pythons); do \
