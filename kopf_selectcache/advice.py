@@ -15,8 +15,9 @@ import kopf
 from . import _kopf
 from .core.fields import find, parse_key
 from .core.selectors import FieldTerm
+from .feed import Feed
 from .keys import text_of
-from .runner import Feed, Runtime
+from .runner import Runtime
 from .selector import Selector
 from .settings import SelectCacheSettings
 

@@ -7,7 +7,7 @@ from .core.record import Record
 from .core.resources import Resource
 from .core.wire import Reader
 from .discovery import NotServed
-from .errors import NotDeclared
+from .errors import NotDeclared, NotSynced
 from .fetching import questions
 from .keys import likely
 from .runner import Runtime
@@ -19,7 +19,7 @@ async def resource_of(runtime: Runtime, kind: Key) -> Resource:
     """Return what the key means, declared or not."""
     try:
         declared = runtime.feed(kind).resource
-    except NotDeclared:
+    except (NotDeclared, NotSynced):
         declared = None
     question = f"the question what {kind!r} is"
     try:

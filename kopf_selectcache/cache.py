@@ -36,11 +36,12 @@ from .core.record import Record
 from .core.store import Change
 from .errors import NotDeclared, NotFound, NotSynced, OutsideFilter, ReadError, Stale, StateError
 from .explaining import Explanation
+from .feed import Feed
 from .fetching import questions
 from .keys import AnyKey, key_of
 from .matching import Field, Label, Match, Namespaces, Obj, Objects, SortBy, Where, paths_of, present
 from .overlay import View
-from .runner import Feed, Runtime
+from .runner import Runtime
 from .selector import Selector
 from .wording import Many, One, Unmatchable, absent, in_vain, not_awaited, not_held
 

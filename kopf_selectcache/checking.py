@@ -10,11 +10,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from .core.problems import BadField
-from .errors import DeclarationError, NotDeclared, ReadError
+from .errors import DeclarationError, NotDeclared, NotSynced, ReadError
+from .feed import Feed
 from .keys import AnyKey, checked_key, key_of
 from .matching import DROPPED, Field, Label, Match, Namespaces, SortBy, Where, path_of, paths_of
 from .overlay import View
-from .runner import Feed, Runtime
+from .runner import Runtime
 from .selector import Selector
 from .verdict import Verdict
 from .wording import Many, One, misplaced, mistyped, not_kept, nowhere, outside, stale, unmatchable, unsynced
@@ -43,7 +44,7 @@ def feed_of(runtime: Runtime, kind: AnyKey) -> Feed:
         key = key_of(kind)
         try:
             return runtime.feed(key)
-        except NotDeclared:
+        except (NotDeclared, NotSynced):
             checked_key(key)
             raise
 

@@ -56,7 +56,7 @@ class Shared(Generic[_T]):
     """Work that several may wait for. It is given up when none of them does any more."""
 
     def __init__(self, work: Coroutine[Any, Any, _T]) -> None:
-        self._task = asyncio.create_task(work)
+        self._task = asyncio.create_task(_outcome(work))
         self._waiting = 0
 
     async def result(self) -> _T:
@@ -64,11 +64,14 @@ class Shared(Generic[_T]):
         self._waiting += 1
         try:
             await asyncio.wait([self._task])   # If this caller is cancelled, the work is not: others wait for it.
-            return self._task.result()
+            outcome = self._task.result()
         finally:
             self._waiting -= 1
             if not self._waiting:
                 self._task.cancel()
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome[0]
 
     @property
     def given_up(self) -> bool:
@@ -78,6 +81,14 @@ class Shared(Generic[_T]):
     async def over(self) -> None:
         """Wait until it is done, or given up."""
         await asyncio.wait([self._task])
+
+
+async def _outcome(work: Coroutine[Any, Any, _T]) -> tuple[_T] | Exception:
+    """Return an error rather than raise it: the task may outlive who waits, and Kopf ends with the errors of what is left."""
+    try:
+        return (await work,)
+    except Exception as error:   # noqa: BLE001  # Whoever waits raises it.
+        return error
 
 
 class Fetches:

@@ -36,6 +36,9 @@ _WRAPPERS = "__selectcache_wrappers__"   # In the attributes of a function: what
 _ORIGINAL = "__selectcache__"       # In those of such a wrapper: the function.
 _KINDS = "__selectcache_kinds__"    # And the kinds that it waits for.
 
+_VALUES = ("labels", "annotations", "value", "old", "new")
+"""What handlers are given values in, or functions of values."""
+
 
 @overload
 def with_cache(fn: Callable[..., _R], /) -> Callable[..., _R]: ...
@@ -288,6 +291,12 @@ def _id_of(fn: _Function) -> str:
         return type(fn).__qualname__
 
 
+def _given(handler: _kopf.ResourceHandler, argument: str) -> Collection[object]:
+    """Return what a handler was given to compare values with, by label or key, or at all."""
+    value = getattr(handler, argument, None)
+    return list(value.values()) if isinstance(value, Mapping) else [value]
+
+
 def check_handlers(registry: _kopf.OperatorRegistry, declared: SelectCacheSettings) -> None:
     """Refuse handlers that could only go wrong later, and then for each object."""
     for handler in (*watching_handlers(registry), *registry._webhooks.get_all_handlers()):   # noqa: SLF001
@@ -300,6 +309,11 @@ def check_handlers(registry: _kopf.OperatorRegistry, declared: SelectCacheSettin
                     f"{handler} waits for the cache of {text_of(kind)}, and none is declared",
                     remedy=f"Declare it: settings.selectcache.selectors[{kind!r}] = ...; or take it out of with_cache(kinds=...)",
                 )
+        if argument := next((each for each in _VALUES if any(map(_is_wrapper, _given(handler, each)))), None):
+            raise DeclarationError(
+                f"{handler}: a function in its {argument}= reads a cache, and Kopf calls it once, perhaps before there is one",
+                remedy="Read in when=, which is asked again once the caches are synced",
+            )
         if _is_wrapper(handler.when) and not _is_wrapper(handler.fn):
             raise DeclarationError(
                 f"{handler}: its when= reads a cache, and itself it does not wait for one",

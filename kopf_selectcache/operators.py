@@ -22,9 +22,10 @@ from .advice import advise
 from .blocking import Waits
 from .core.fields import Key, find
 from .errors import DeclarationError, NotDeclared, NotSynced
+from .feed import Feed
 from .keys import text_of
 from .observe import Collector
-from .runner import Feed, Runtime
+from .runner import Runtime
 from .selector import Selector
 from .settings import SelectCacheSettings, settings_of
 from .transport import KopfTransport
@@ -149,7 +150,7 @@ class Operator:
     async def _feed(self, kind: Key) -> Feed:
         try:
             return self.runtime.feed(kind)
-        except NotDeclared:
+        except (NotDeclared, NotSynced):
             # A name of a custom resource may mean one that the cluster has not been asked about yet.
             for feed in self.runtime.feeds.values():
                 if feed.resource is None:

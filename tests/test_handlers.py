@@ -368,6 +368,18 @@ def test_a_when_that_is_combined_by_kopf_is_refused_at_startup(combine: Any, reg
 # ---- Decorating and direct calls.
 
 
+@pytest.mark.parametrize(("argument", "options"), [
+    ("labels", lambda fn: {"labels": {"app": fn}}), ("annotations", lambda fn: {"annotations": {"app": fn}}),
+    ("value", lambda fn: {"field": "spec.x", "value": fn}), ("old", lambda fn: {"field": "spec.x", "old": fn}),
+])
+def test_a_callback_on_a_value_that_reads_a_cache_is_refused_at_startup(argument: str, options: Any, registry: kopf.OperatorRegistry) -> None:
+    """It would answer True before the caches are synced, and unlike `when=` nobody could ask it again."""
+    decorator = kopf.on.update if argument == "old" else kopf.on.create
+    decorator("pods", registry=registry, id="h", **options(with_cache(lambda **_: False)))(with_cache(lambda **_: None))
+    with pytest.raises(DeclarationError, match=f"a function in its {argument}= reads a cache.* Read in when="):
+        started(registry, declaring(pods=""))
+
+
 def test_a_call_with_a_cache_is_a_call_of_the_plain_function() -> None:
     @with_cache
     def count(cache: list[int], **_: Any) -> int:

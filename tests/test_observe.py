@@ -84,8 +84,8 @@ def test_no_read_is_lost_where_several_threads_count() -> None:
 
     def read() -> None:
         together.wait()
-        for _ in range(20_000):
-            counts.read("get", "served")
+        for n in range(5_000):
+            counts.read("get", str(n))   # The first of each is where most can come between.
     sys.setswitchinterval(1e-6)
     try:
         with ThreadPoolExecutor(8) as pool:
@@ -93,4 +93,4 @@ def test_no_read_is_lost_where_several_threads_count() -> None:
                 done.result()
     finally:
         sys.setswitchinterval(interval)
-    assert counts.reads == {("get", "served"): 160_000}
+    assert set(counts.reads.values()) == {8}

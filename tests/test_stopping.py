@@ -9,11 +9,13 @@ from typing import Any
 
 import kopf
 import pytest
+from kopf._core.intents import causes
 
 from kopf_selectcache import ReadError, Selector
 from kopf_selectcache.handlers import with_cache
 from tests.kopf_operators import (
     Cluster,
+    activity,
     called,
     changing,
     cycles,
@@ -144,6 +146,24 @@ def test_a_cancelled_handler_ends_though_it_waits(registry: kopf.OperatorRegistr
     run(main())
 
 
+def test_a_cancelled_probe_ends_though_it_waits(registry: kopf.OperatorRegistry) -> None:
+    waiting = Waiting()
+    kopf.on.probe(registry=registry, id="waits")(with_cache(waiting))
+
+    async def main() -> None:
+        settings = declaring(pods="")
+        async with launched(settings, Cluster(pod())) as operator:
+            await operator.gate(None, None)
+            task = asyncio.create_task(called(only(registry._activities), activity(causes.Activity.PROBE, settings)))
+            await waiting.waits()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+    run(main())
+    assert [error.what for error in waiting.errors] == [
+        "the wait for the cache was ended: the operator, or its handler, is being stopped"]
+
+
 def test_threads_that_a_handler_has_started_are_let_go_with_the_operator(registry: kopf.OperatorRegistry) -> None:
     """Kopf knows nothing of them; the process would wait for them at its end."""
     waiting = Waiting()
@@ -153,7 +173,7 @@ def test_threads_that_a_handler_has_started_are_let_go_with_the_operator(registr
     @with_cache
     async def start(cache: Any, **_: Any) -> None:
         def run() -> None:
-            with pytest.raises(ReadError, match="the operator ends"):
+            with pytest.raises(ReadError, match=r"was ended: the operator ends\. "):
                 waiting(cache)
             ended.set()
         threading.Thread(target=run, daemon=True).start()

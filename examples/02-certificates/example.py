@@ -1,26 +1,55 @@
 """Keeps a Secret with a certificate for each Certificate, under the name that the user chose."""
+import aiohttp
 import kopf
+import trustme
 
 import kopf_selectcache as selectcache
 
-MANAGED = {"example.com/managed-by": "certificates"}
+MANAGED = {"example.com/managed-by": "issuer"}
+
+
+@kopf.on.login()
+def login(settings: kopf.OperatorSettings, memo, **_):
+    memo.cluster = kopf.login_with_service_account(settings=settings) or kopf.login_with_kubeconfig(settings=settings)
+    return memo.cluster
 
 
 @kopf.on.startup()
-def configure(settings: kopf.OperatorSettings, **_):
+def configure(settings: kopf.OperatorSettings, memo, **_):
     select = selectcache.settings_of(settings).selectors
     select["v1/secrets"] = selectcache.Selector(label=MANAGED)
+    memo.authority = trustme.CA()   # To throw away: a real one outlives the operator.
 
 
 @kopf.on.create("example.com", "v1", "certificates")
 @kopf.on.update("example.com", "v1", "certificates")
 @selectcache.with_cache
-async def issue(cache: selectcache.Cache, spec, namespace, patch, **_):
+async def issue(cache: selectcache.Cache, spec, namespace, patch, memo, **_):
     # Ours, or somebody else's, or none: the cache knows ours, and the server is asked only about the others.
     secret = await cache.fetch("secrets", spec["secretName"], namespace, default=None)
     if secret is None:
-        patch.status["state"] = "Issuing"
+        await create(memo.cluster, namespace, secret_for(spec, memo.authority))
+        patch.status["state"] = "Issued"
     elif all(secret["metadata"].get("labels", {}).get(key) == value for key, value in MANAGED.items()):
         patch.status["state"] = "Issued"
     else:
         patch.status["state"] = "Refused: the secret is somebody else's"
+
+
+def secret_for(spec, authority):
+    issued = authority.issue_cert(spec["host"])
+    return {
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
+        "metadata": {"name": spec["secretName"], "labels": MANAGED},
+        "stringData": {"tls.key": issued.private_key_pem.bytes().decode(), "tls.crt": issued.cert_chain_pems[0].bytes().decode()},
+    }
+
+
+async def create(cluster: kopf.ConnectionInfo, namespace, secret):
+    # If somebody was faster, the server says 409, and Kopf calls the handler again: then the secret is there.
+    async with (
+        aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=cluster.as_ssl_context()), headers=cluster.as_http_headers()) as session,
+        session.post(f"{cluster.server}/api/v1/namespaces/{namespace}/secrets", json=secret) as response,
+    ):
+        response.raise_for_status()

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -13,7 +14,7 @@ from kopf_selectcache.fetching import Fetches, Pace
 from kopf_selectcache.resolving import REMEMBERED, Kinds
 from kopf_selectcache.transport import Unreachable
 
-from .world import World, pod, run
+from .world import PODS, Server, World, pod, run
 
 DB = pod("db-1", app="db")
 DB_PATH = "/api/v1/namespaces/ns/pods/db-1"
@@ -167,6 +168,26 @@ def test_requests_are_paced_all_handlers_together() -> None:
     run(main)
 
 
+def test_requests_that_come_at_once_are_paced_as_well() -> None:
+    async def main(world: World) -> None:
+        sent: list[float] = []
+
+        class Noting(Server):
+            async def get(self, path: str, query: Mapping[str, str], *, accept: str = "json") -> bytes:
+                assert accept == "json", f"{path} {query}"
+                sent.append(world.time)
+                return b""
+
+        async def sleep(seconds: float) -> None:
+            due = world.time + seconds
+            await asyncio.sleep(0)   # Others may begin to sleep meanwhile.
+            world.time = max(world.time, due)
+        world.fetches = Fetches(Noting(), per_second=2.0, clock=lambda: world.time, sleep=sleep)
+        await asyncio.gather(*(world.fetches.get(path, {}) for path in "abcdef"))
+        assert sent == [0.0, 0.0, 0.5, 1.0, 1.5, 2.0]
+    run(main)
+
+
 async def many(world: World) -> list[asyncio.Task[bytes]]:
     """Ask for so much that most of it must wait, and wait until it does."""
     waiting = asyncio.Event()
@@ -281,4 +302,23 @@ def test_who_gives_up_on_a_key_takes_nobody_along() -> None:
         await settle()
         world.server.going.set()
         assert str(await other) == "things.g4.io"
+    run(main)
+
+
+# ---- Left behind.
+
+
+def test_a_request_that_is_refused_leaves_no_task_with_an_error() -> None:
+    """Kopf raises the errors of the tasks that are left when the operator ends, such as those of a fetch for a timer."""
+    async def main(world: World) -> None:
+        world.resources["pods"] = PODS
+        world.server.going.clear()
+        reader = asyncio.create_task(world.cache().fetch("pods", "nope", "ns", default=None))
+        await settle()
+        left = asyncio.all_tasks() - {reader, asyncio.current_task()}
+        assert left
+        world.server.going.set()
+        assert await reader is None
+        await asyncio.wait(left)
+        assert [task.exception() for task in left if not task.cancelled()] == [None] * len(left)
     run(main)
