@@ -1,0 +1,52 @@
+"""Gives tests of clients the API servers of tests/conformance/, a custom resource, and kubeconfigs.
+
+Tests of clients that are no part of the environment are not collected: `make test-clients` has an environment with all.
+"""
+import gc
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.apiserver.cluster import Cluster
+from tests.conformance.places import fresh_group
+
+from .world import SCHEMA, World
+
+FOLDER = Path(__file__).parent
+PACKAGES = ("kubernetes", "kubernetes_asyncio", "pykube", "kr8s", "lightkube")
+collect_ignore = [f"test_{package}.py" for package in PACKAGES if importlib.util.find_spec(package) is None]
+
+
+@pytest.hookimpl(tryfirst=True)   # Before pytest deselects by markers.
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path in {FOLDER / f"test_{package}.py" for package in PACKAGES}:
+            item.add_marker(pytest.mark.clients)
+            # Some leave connections to the garbage collector.
+            for kind in ("ResourceWarning", "pytest.PytestUnraisableExceptionWarning"):
+                item.add_marker(pytest.mark.filterwarnings(f"ignore::{kind}"))
+
+
+@pytest.fixture(autouse=True)
+def _collected() -> Iterator[None]:
+    """Collect what a client leaves behind in the test that knows of it, and not in another."""
+    yield
+    gc.collect()
+
+
+@pytest.fixture(scope="session")
+def group(api: Cluster) -> str:
+    """The API group of the widgets, which have selectable colours and a status."""
+    name = fresh_group("clients")
+    api.create_crd(name, "v1", "Widget", "widgets", schema=SCHEMA, selectable_fields=[".spec.color"], status=True, short_names=["wd"])
+    return name
+
+
+@pytest.fixture
+def world(api: Cluster, group: str, tmp_path: Path) -> Iterator[World]:
+    """A fresh namespace, what a client needs to get there, and a client of our own for what others do there meanwhile."""
+    world = World(api, api.namespace(prefix="clients"), group, tmp_path)
+    yield world
+    world.clean_up()

@@ -1,0 +1,429 @@
+"""Kopf itself: operators on the embedded API server do what they do on the real one.
+
+Each runs in a thread of its own, as `kopf run`; its handlers tell the test what they were called for. What comes of it is
+read from the server.
+"""
+import queue
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import kopf
+import pytest
+from kopf.testing import KopfRunner
+
+from kopf_selectcache.testing import EmbeddedCluster
+from tests.apiserver.client import ApiError
+from tests.apiserver.cluster import Cluster
+from tests.apiserver.waiting import wait_until
+from tests.conformance.places import fresh_group
+
+from .world import SCHEMA, World
+
+FINALIZER = "kopf.zalando.org/KopfFinalizerMarker"
+HANDLED = "kopf.zalando.org/last-handled-configuration"
+PEERINGS = (("KopfPeering", "kopfpeerings", True), ("ClusterKopfPeering", "clusterkopfpeerings", False))
+
+# A runner leaves the sockets of its loop to the garbage collector. (See conftest.py.)
+pytestmark = [pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"), pytest.mark.filterwarnings("ignore::ResourceWarning")]
+
+
+@pytest.fixture
+def world(api: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """A world with widgets of its own: operators with -A must not see those of other tests. Kopf finds it."""
+    group = fresh_group("kopf")
+    api.create_crd(group, "v1", "Widget", "widgets", schema=SCHEMA, selectable_fields=[".spec.color"], status=True)
+    world = World(api, api.namespace(prefix="kopf"), group, tmp_path)
+    monkeypatch.setenv("KUBECONFIG", str(world.kubeconfig()))   # A registry looks for it when it is made.
+    yield world
+    world.clean_up()
+
+
+@pytest.fixture
+def widgets(world: World) -> str:
+    """What handlers are for."""
+    return f"widgets.{world.group}"
+
+
+class Told:
+    """What handlers tell, in order."""
+
+    def __init__(self) -> None:
+        self._queue: queue.Queue[Any] = queue.Queue()
+
+    def __call__(self, *words: Any) -> None:
+        self._queue.put(words[0] if len(words) == 1 else words)
+
+    def next(self) -> Any:
+        return self._queue.get(timeout=60)
+
+    @property
+    def is_empty(self) -> bool:
+        return self._queue.empty()
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+Run = Callable[..., KopfRunner]
+
+
+@pytest.fixture
+def run(world: World, registry: kopf.OperatorRegistry) -> Run:
+    """Run an operator for the `with` block: of the registry's handlers, in the world's namespace, unless told otherwise."""
+    empty = world.folder / "operator.py"
+    empty.write_text("")
+
+    def runner(*options: str, registry: kopf.OperatorRegistry = registry, settings: kopf.OperatorSettings | None = None) -> KopfRunner:
+        where = [] if {"-A", "-n"} & {*options} else ["-n", world.namespace]
+        return KopfRunner(["run", *where, *(options or ["--standalone"]), str(empty)], registry=registry, settings=settings, timeout=60)
+
+    return runner
+
+
+def meta(world: World, name: str = "w") -> Any:
+    return world.get("Widget", name)["metadata"]
+
+
+def gone(world: World, name: str = "w") -> bool:
+    return name not in world.names("Widget")
+
+
+def settled(world: World, name: str = "w") -> bool:
+    """Whether Kopf has written what it writes after the last handler."""
+    return HANDLED in meta(world, name).get("annotations", {})
+
+
+def event_messages(world: World, name: str = "w") -> list[str]:
+    listed = world.api.request("GET", f"/api/v1/namespaces/{world.namespace}/events", query={"fieldSelector": f"involvedObject.name={name}"})
+    return [item["message"] for item in listed["items"]]
+
+
+@pytest.mark.parametrize("everywhere", [False, True], ids=["one namespace", "all namespaces"])
+def test_an_object_is_followed_from_creation_to_deletion(world: World, widgets: str, run: Run, told: Told, *, everywhere: bool) -> None:
+    @kopf.on.create(widgets, id="created")
+    def created(spec: Any, body: Any, **_: Any) -> Any:
+        kopf.info(body, reason="Painted", message=f"It is {spec['color']}.")
+        told("created", spec["color"])
+        return {"color": spec["color"]}
+
+    @kopf.on.update(widgets)
+    def updated(diff: Any, **_: Any) -> None:
+        told("updated", [tuple(item) for item in diff])
+
+    @kopf.on.field(widgets, field="spec.color")
+    def painted(old: Any, new: Any, **_: Any) -> None:
+        told("painted", old, new)
+
+    @kopf.on.delete(widgets)
+    def deleted(name: str, **_: Any) -> None:
+        told("deleted", name)
+
+    with run("--standalone", *(["-A"] if everywhere else [])):
+        world.create(world.widget("w"))
+        assert {told.next(), told.next()} == {("created", "red"), ("painted", None, "red")}
+        wait_until(lambda: settled(world), "Kopf has noted what it has handled")
+        assert meta(world)["finalizers"] == [FINALIZER]
+        assert world.get("Widget", "w")["status"]["created"] == {"color": "red"}
+        wait_until(lambda: event_messages(world) == ["It is red."], "the event is posted")
+
+        world.patch("Widget", "w", {"spec": {"color": "blue"}})
+        change = ("change", ("spec", "color"), "red", "blue")
+        words = [told.next(), told.next()]
+        assert ("updated", [change]) in words
+        assert ("painted", "red", "blue") in words
+
+        world.delete("Widget", "w")
+        assert told.next() == ("deleted", "w")
+        wait_until(lambda: gone(world), "the object has gone with its finalizer")
+    assert told.is_empty
+
+
+def test_changes_that_handlers_make_are_written(world: World, widgets: str, run: Run) -> None:
+    @kopf.on.create(widgets)
+    def created(patch: kopf.Patch, **_: Any) -> None:
+        patch.metadata.labels["made-by"] = "kopf"
+        patch.metadata.annotations["example.com/note"] = "x"
+        patch.spec["size"] = 2
+        patch.status["phase"] = "Made"
+
+    with run():
+        world.create(world.widget("w"))
+        wait_until(lambda: settled(world) and "phase" in world.get("Widget", "w").get("status", {}), "it is handled, in two writes")
+        widget = world.get("Widget", "w")
+    assert (widget["spec"], widget["status"]["phase"]) == ({"color": "red", "size": 2}, "Made")
+    assert (widget["metadata"]["labels"], widget["metadata"]["annotations"]["example.com/note"]) == ({"made-by": "kopf"}, "x")
+    assert widget["metadata"].get("finalizers") is None   # Nothing of it must be done before the object goes.
+
+
+def test_a_handler_is_tried_again_and_its_progress_kept_meanwhile(world: World, widgets: str, run: Run, told: Told) -> None:
+    settings = kopf.OperatorSettings()
+    settings.posting.loggers = True
+
+    @kopf.on.create(widgets, id="created")
+    def created(retry: int, **_: Any) -> None:
+        told(retry)
+        if retry < 2:
+            raise kopf.TemporaryError("not yet", delay=0.1)
+
+    with run(settings=settings):
+        world.create(world.widget("w"))
+        assert [told.next() for _ in range(3)] == [0, 1, 2]
+        wait_until(lambda: settled(world), "it is handled")
+        wait_until(lambda: any("not yet" in message for message in event_messages(world)), "the log line is posted as an event")
+    assert [key for key in meta(world)["annotations"] if "created" in key] == []
+
+
+def test_events_of_built_in_kinds_come_as_they_happen(world: World, run: Run, told: Told) -> None:
+    world.create(world.config_map("a"))
+
+    @kopf.on.event("v1", "configmaps")
+    def seen(type: str | None, name: str, **_: Any) -> None:  # noqa: A002 - Kopf's word.
+        told(type, name)
+
+    with run():
+        assert told.next() == (None, "a")
+        world.create(world.config_map("b"))
+        assert told.next() == ("ADDED", "b")
+        world.relabel("ConfigMap", "a", app="web")
+        assert told.next() == ("MODIFIED", "a")
+        world.delete("ConfigMap", "a")
+        assert told.next() == ("DELETED", "a")
+
+
+def test_a_timer_runs_until_its_object_goes(world: World, widgets: str, run: Run, told: Told) -> None:
+    @kopf.timer(widgets, interval=0.05)
+    def tick(patch: kopf.Patch, status: Any, **_: Any) -> None:
+        patch.status["ticks"] = status.get("ticks", 0) + 1
+        told("tick")
+
+    with run():
+        world.create(world.widget("w"))
+        wait_until(lambda: world.get("Widget", "w").get("status", {}).get("ticks", 0) >= 3, "the clock has ticked")
+        assert meta(world)["finalizers"] == [FINALIZER]
+        world.delete("Widget", "w")
+        wait_until(lambda: gone(world), "the object has gone with its timer")
+
+
+def test_a_daemon_runs_until_its_object_goes_and_holds_it_so_long(world: World, widgets: str, run: Run, told: Told) -> None:
+    @kopf.daemon(widgets)
+    async def serve(stopped: Any, name: str, **_: Any) -> None:
+        told("began", name)
+        try:
+            await stopped.wait()
+        finally:
+            told("ended", name, gone(world))
+
+    with run():
+        world.create(world.widget("w"))
+        assert told.next() == ("began", "w")
+        wait_until(lambda: meta(world).get("finalizers") == [FINALIZER], "the object is held")
+        world.delete("Widget", "w")
+        assert told.next() == ("ended", "w", False)
+        wait_until(lambda: gone(world), "the object has gone with its daemon")
+
+
+def test_an_index_holds_what_there_is_and_what_comes(world: World, widgets: str, run: Run, told: Told) -> None:
+    world.create(world.config_map("a", app="web"), world.config_map("b", app="db"))
+
+    @kopf.index("configmaps", id="by_app")
+    def by_app(name: str, labels: Any, **_: Any) -> Any:
+        return {labels.get("app"): name}
+
+    @kopf.on.event(widgets)
+    def seen(**kwargs: Any) -> None:
+        told(sorted(kwargs["by_app"].get("web", [])))
+
+    @kopf.on.event("configmaps")
+    def indexed(name: str, **_: Any) -> None:
+        told(name)
+
+    with run():
+        assert {told.next(), told.next()} == {"a", "b"}
+        world.create(world.widget("w"))
+        assert told.next() == ["a"]
+        world.relabel("ConfigMap", "b", app="web")
+        assert told.next() == "b"
+        world.relabel("Widget", "w", look="again")
+        assert told.next() == ["a", "b"]
+
+
+def test_an_operator_goes_on_after_a_restart_where_it_was(world: World, widgets: str, run: Run, told: Told) -> None:
+    @kopf.on.create(widgets)
+    @kopf.on.resume(widgets)
+    @kopf.on.update(widgets)
+    def handled(reason: str, name: str, **_: Any) -> None:
+        told(reason, name)
+
+    with run():
+        world.create(world.widget("w"), world.widget("x"))
+        assert {told.next(), told.next()} == {("create", "w"), ("create", "x")}
+        wait_until(lambda: settled(world) and settled(world, "x"), "they are handled")
+    world.patch("Widget", "x", {"spec": {"size": 2}})
+    world.create(world.widget("y"))
+    with run():
+        assert {told.next() for _ in range(3)} == {("resume", "w"), ("update", "x"), ("create", "y")}
+
+
+def test_namespaces_that_match_a_pattern_are_served_as_they_come(world: World, widgets: str, run: Run, told: Told) -> None:
+    @kopf.on.create(widgets)
+    def created(namespace: str | None, **_: Any) -> None:
+        told(namespace)
+
+    with run("--standalone", "-n", f"{world.namespace}*"):
+        world.create(world.widget("w"))
+        assert told.next() == world.namespace
+        other = World(world.api, world.api.namespace(prefix=world.namespace), world.group, world.folder)
+        world.api.request("POST", f"/apis/{world.group}/v1/namespaces/{world.api.namespace(prefix='other')}/widgets", body={
+            **world.widget("w"), "metadata": {"name": "w"}})
+        other.create(other.widget("w"))
+        assert told.next() == other.namespace
+
+
+def test_a_kind_that_is_defined_later_is_served_as_it_comes(world: World, run: Run, told: Told) -> None:
+    group = fresh_group("later")
+
+    @kopf.on.create(group, "v1", "gadgets")
+    def created(name: str, **_: Any) -> None:
+        told(name)
+
+    with run("--standalone", "-A"):
+        world.api.create_crd(group, "v1", "Gadget", "gadgets")
+        world.api.request("POST", f"/apis/{group}/v1/namespaces/{world.namespace}/gadgets", body={
+            "apiVersion": f"{group}/v1", "kind": "Gadget", "metadata": {"name": "g"}})
+        assert told.next() == "g"
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["pages", "initial events"])
+def test_an_operator_gets_all_that_there_is_and_no_more_than_it_selects(
+    world: World, widgets: str, run: Run, told: Told, *, streaming: bool,
+) -> None:
+    world.create(*(world.widget(f"w{number}", app="web") for number in range(5)), world.widget("x", app="db"))
+    settings = kopf.OperatorSettings()
+    settings.watching.chunk_size = 2
+    settings.watching.initial_streaming = streaming
+    settings.watching.label_selectors[(world.group, "v1", "widgets")] = "app=web"
+
+    @kopf.on.event(widgets)
+    def seen(type: str | None, name: str, **_: Any) -> None:  # noqa: A002
+        told(type, name)
+
+    with run(settings=settings):
+        found = [told.next() for _ in range(5)]
+        assert sorted(name for _, name in found) == [f"w{number}" for number in range(5)]
+        world.relabel("Widget", "x", app="web")
+        assert told.next() == ("ADDED", "x")
+        world.relabel("Widget", "x", app="db")
+        assert told.next() == ("DELETED", "x")
+
+
+@pytest.mark.parametrize("everywhere", [False, True], ids=["KopfPeering", "ClusterKopfPeering"])
+def test_of_two_operators_the_one_of_less_priority_pauses(
+    world: World, widgets: str, run: Run, told: Told, caplog: pytest.LogCaptureFixture, *, everywhere: bool,
+) -> None:
+    for kind, plural, namespaced in PEERINGS:
+        with suppress(ApiError):   # It may have been defined before.
+            world.api.create_crd("kopf.dev", "v1", kind, plural, namespaced=namespaced)
+    name = world.namespace
+    path = "/apis/kopf.dev/v1/clusterkopfpeerings" if everywhere else f"/apis/kopf.dev/v1/namespaces/{name}/kopfpeerings"
+    kind = "ClusterKopfPeering" if everywhere else "KopfPeering"
+    world.api.request("POST", path, body={"apiVersion": "kopf.dev/v1", "kind": kind, "metadata": {"name": name}})
+
+    def peers() -> set[int]:
+        return {peer["priority"] for peer in world.api.request("GET", f"{path}/{name}").get("status", {}).values() if peer}
+
+    def operator(priority: int) -> KopfRunner:
+        registry = type(kopf.get_default_registry())()
+
+        @kopf.on.create(widgets, registry=registry)
+        def created(name: str, **_: Any) -> None:
+            told(priority, name)
+
+        return run("--priority", f"{priority}", "--peering", name, *(["-A"] if everywhere else []), registry=registry)
+
+    with operator(1):
+        world.create(world.widget("a"))
+        assert told.next() == (1, "a")
+        wait_until(lambda: settled(world, "a"), "it is handled")
+        with operator(100):
+            wait_until(lambda: peers() == {1, 100}, "both are there")
+            wait_until(lambda: "Pausing operations" in caplog.text, "one has seen the other")
+            world.create(world.widget("b"))
+            assert told.next() == (100, "b")
+            wait_until(lambda: settled(world, "b"), "it is handled")
+        wait_until(lambda: peers() == {1}, "one has gone")
+        world.create(world.widget("c"))
+        assert told.next() == (1, "c")
+    assert told.is_empty
+
+
+# ---- What only the embedded server shows.
+
+
+@pytest.fixture
+def defined(cluster: EmbeddedCluster) -> EmbeddedCluster:
+    """A cluster of the test's own, which has widgets."""
+    cluster.create({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "widgets.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced", "names": {"kind": "Widget", "plural": "widgets"},
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": SCHEMA}}]}})
+    return cluster
+
+
+def widget(name: str) -> dict[str, Any]:
+    return {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name}, "spec": {"color": "red"}}
+
+
+@pytest.mark.parametrize("options", [["-A"], ["-n", "default"]], ids=" ".join)
+def test_nothing_that_kopf_asks_for_is_missing(defined: EmbeddedCluster, tmp_path: Path, told: Told, options: list[str]) -> None:
+    @kopf.on.create("widgets")
+    def created(name: str, body: Any, **_: Any) -> None:
+        kopf.info(body, reason="Made")
+        told(name)
+
+    @kopf.on.delete("widgets")
+    def deleted(**_: Any) -> None:
+        pass
+
+    (tmp_path / "empty.py").write_text("")
+    with KopfRunner(["run", "--standalone", *options, str(tmp_path / "empty.py")], timeout=60) as runner:
+        defined.create(widget("w"))
+        assert told.next() == "w"
+        defined.requests.wait("create", "events")
+        defined.delete(widget("w"))
+        defined.requests.wait("watch", "widgets", namespace="default" if "-n" in options else "")
+        wait_until(lambda: not _listed(defined, "widgets"), "it has gone")
+    assert runner.exit_code == 0
+    assert {asked.code for asked in defined.requests} <= {200, 201}
+
+
+@pytest.mark.parametrize("forgotten", [False, True], ids=["cut off", "cut off, and what it has missed forgotten"])
+def test_an_operator_that_is_cut_off_goes_on(defined: EmbeddedCluster, tmp_path: Path, told: Told, *, forgotten: bool) -> None:
+    @kopf.on.create("widgets")
+    def created(name: str, **_: Any) -> None:
+        told(name)
+
+    (tmp_path / "empty.py").write_text("")
+    with KopfRunner(["run", "--standalone", "-A", str(tmp_path / "empty.py")], timeout=60):
+        defined.create(widget("a"))
+        assert told.next() == "a"
+        defined.requests.wait("watch", "widgets")
+        if forgotten:
+            defined.create(widget("b"))
+            assert told.next() == "b"
+            defined.stop_listening()
+            defined.create(widget("c"))
+            defined.compact()
+            defined.listen_again()
+        else:
+            assert defined.cut() > 0
+            defined.create(widget("c"))
+        assert told.next() == "c"
+
+
+def _listed(cluster: EmbeddedCluster, plural: str) -> list[Any]:
+    return cluster.api.history.keys(("example.com", plural))

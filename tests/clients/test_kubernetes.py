@@ -1,0 +1,239 @@
+"""The official client, `kubernetes`: typed objects, custom objects, its dynamic client, its watch and its informer."""
+import queue
+from collections.abc import Iterator
+from typing import Any
+
+import kubernetes
+import kubernetes.dynamic.exceptions
+import pytest
+from kubernetes.client import ApiException
+from kubernetes.informer import SharedInformer
+
+from .world import World
+
+
+@pytest.fixture
+def client(world: World) -> Iterator[Any]:
+    configuration = kubernetes.client.Configuration()
+    kubernetes.config.load_kube_config(str(world.kubeconfig()), client_configuration=configuration)
+    with kubernetes.client.ApiClient(configuration) as client:
+        yield client
+
+
+@pytest.fixture
+def core(client: Any) -> Any:
+    return kubernetes.client.CoreV1Api(client)
+
+
+@pytest.fixture
+def custom(client: Any) -> Any:
+    return kubernetes.client.CustomObjectsApi(client)
+
+
+@pytest.fixture
+def widgets(client: Any, world: World) -> Any:
+    """The widgets, as the dynamic client has discovered them."""
+    return kubernetes.dynamic.DynamicClient(client).resources.get(api_version=f"{world.group}/v1", kind="Widget")
+
+
+def names(listed: Any) -> list[str]:
+    return [item["metadata"]["name"] if isinstance(item, dict) else item.metadata.name for item in
+            (listed["items"] if isinstance(listed, dict) else listed.items)]
+
+
+def test_objects_are_created_read_and_listed_by_selectors_and_pages(core: Any, world: World) -> None:
+    for name, app in (("a", "web"), ("b", "db"), ("c", "web")):
+        metadata = kubernetes.client.V1ObjectMeta(name=name, labels={"app": app})
+        made = core.create_namespaced_config_map(world.namespace, kubernetes.client.V1ConfigMap(metadata=metadata, data={"is": name}))
+        assert made.metadata.uid
+    assert core.read_namespaced_config_map("a", world.namespace).data == {"is": "a"}
+    assert names(core.list_namespaced_config_map(world.namespace, label_selector="app=web")) == ["a", "c"]
+    assert names(core.list_namespaced_config_map(world.namespace, field_selector="metadata.name!=a", label_selector="app")) == ["b", "c"]
+    first = core.list_namespaced_config_map(world.namespace, limit=2)
+    rest = core.list_namespaced_config_map(world.namespace, limit=2, _continue=first.metadata._continue)
+    assert (names(first), first.metadata.remaining_item_count, names(rest)) == (["a", "b"], 1, ["c"])
+
+
+def test_built_in_kinds_are_what_the_models_want_them_to_be(client: Any, core: Any, world: World) -> None:
+    job = {"metadata": {"name": "job"}, "spec": {"template": {"spec": {
+        "restartPolicy": "Never", "containers": [{"name": "main", "image": "none"}]}}}}
+    kubernetes.client.BatchV1Api(client).create_namespaced_job(world.namespace, job)
+    pod = {"metadata": {"generateName": "pod-"}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
+    made = core.create_namespaced_pod(world.namespace, pod)
+    assert core.read_namespaced_pod(made.metadata.name, world.namespace).status.phase == "Pending"
+    assert names(core.list_pod_for_all_namespaces(field_selector=f"metadata.name={made.metadata.name}")) == [made.metadata.name]
+    assert kubernetes.client.BatchV1Api(client).read_namespaced_job("job", world.namespace).metadata.generation == 1
+    assert world.namespace in names(core.list_namespace())
+    assert kubernetes.client.VersionApi(client).get_code().minor == "36"
+    definition = kubernetes.client.ApiextensionsV1Api(client).read_custom_resource_definition(f"widgets.{world.group}")
+    assert "Established" in {condition.type for condition in definition.status.conditions}
+
+
+def test_custom_objects_are_created_read_and_listed_by_selectors_and_pages(custom: Any, world: World) -> None:
+    where = (world.group, "v1", world.namespace, "widgets")
+    for name, color in (("a", "red"), ("b", "blue"), ("c", "red")):
+        custom.create_namespaced_custom_object(*where, world.widget(name, color=color, tier=color[0]))
+    assert custom.get_namespaced_custom_object(*where, "b")["spec"] == {"color": "blue", "size": 1}
+    assert names(custom.list_namespaced_custom_object(*where, field_selector="spec.color=red")) == ["a", "c"]
+    assert names(custom.list_namespaced_custom_object(*where, label_selector="tier in (b)")) == ["b"]
+    first = custom.list_namespaced_custom_object(*where, limit=2)
+    rest = custom.list_namespaced_custom_object(*where, limit=2, _continue=first["metadata"]["continue"])
+    assert (names(first), names(rest)) == (["a", "b"], ["c"])
+
+
+def test_a_watch_sees_what_happens_and_resumes_where_it_was(core: Any, world: World) -> None:
+    world.create(world.config_map("a", app="web"))
+    version = core.list_namespaced_config_map(world.namespace).metadata.resource_version
+    watch = kubernetes.watch.Watch()
+    events = watch.stream(core.list_namespaced_config_map, world.namespace, label_selector="app=web", resource_version=version)
+    world.create(world.config_map("b", app="web"), world.config_map("c", app="db"))
+    event = next(events)
+    assert (event["type"], event["object"].metadata.name) == ("ADDED", "b")
+    world.relabel("ConfigMap", "b", app="db")   # While it is open.
+    event = next(events)
+    assert (event["type"], event["object"].metadata.labels) == ("DELETED", {"app": "web"})
+    world.relabel("ConfigMap", "a", more="yes")
+    events.close()
+    again = kubernetes.watch.Watch().stream(
+        core.list_namespaced_config_map, world.namespace, label_selector="app=web", resource_version=event["object"].metadata.resource_version)
+    event = next(again)
+    assert (event["type"], event["object"].metadata.name) == ("MODIFIED", "a")
+    again.close()
+
+
+def test_a_watch_without_a_version_begins_with_what_there_is(widgets: Any, world: World) -> None:
+    world.create(world.widget("a"), world.widget("b", color="blue"))
+    events = widgets.watch(namespace=world.namespace, field_selector="spec.color=red", timeout=600)
+    assert next(events)["object"].metadata.name == "a"
+    world.patch("Widget", "b", {"spec": {"color": "red"}})
+    event = next(events)
+    assert (event["type"], event["object"].metadata.name) == ("ADDED", "b")
+    events.close()
+
+
+def test_a_watch_can_ask_for_initial_events_and_their_end(widgets: Any, world: World) -> None:
+    world.create(world.widget("a"))
+    events = widgets.watch(
+        namespace=world.namespace, send_initial_events=True, resource_version_match="NotOlderThan", allow_watch_bookmarks=True, timeout=600)
+    assert [next(events)["type"] for _ in range(2)] == ["ADDED", "BOOKMARK"]
+    events.close()
+
+
+def test_an_informer_keeps_up(core: Any, world: World) -> None:
+    world.create(world.config_map("a"))
+    seen: queue.Queue[tuple[str, str]] = queue.Queue()
+    informer = SharedInformer(core.list_namespaced_config_map, namespace=world.namespace)
+    for kind in ("ADDED", "MODIFIED", "DELETED"):
+        informer.add_event_handler(kind, lambda obj, kind=kind: seen.put((kind, obj.metadata.name)))
+    informer.start()
+    try:
+        assert seen.get(timeout=60) == ("ADDED", "a")
+        world.create(world.config_map("b"))
+        assert seen.get(timeout=60) == ("ADDED", "b")
+        world.relabel("ConfigMap", "a", more="yes")
+        assert seen.get(timeout=60) == ("MODIFIED", "a")
+        world.delete("ConfigMap", "a")
+        assert seen.get(timeout=60) == ("DELETED", "a")
+        assert informer.cache.list_keys() == [f"{world.namespace}/b"]
+    finally:
+        informer.stop()
+
+
+def test_objects_are_patched(core: Any, widgets: Any, world: World) -> None:
+    world.create(world.config_map("a", app="web", tier="gold"), world.widget("w"))
+    core.patch_namespaced_config_map("a", world.namespace, {"metadata": {"labels": {"tier": None}}})   # A strategic merge patch.
+    core.patch_namespaced_config_map("a", world.namespace, [{"op": "add", "path": "/data/more", "value": "x"}])   # A JSON patch.
+    assert world.get("ConfigMap", "a")["metadata"]["labels"] == {"app": "web"}
+    assert world.get("ConfigMap", "a")["data"] == {"name": "a", "more": "x"}
+    patched = widgets.patch({"spec": {"size": 2}}, name="w", namespace=world.namespace, content_type="application/merge-patch+json")
+    assert patched.spec.to_dict() == {"color": "red", "size": 2}
+    with pytest.raises(kubernetes.dynamic.exceptions.DynamicApiError) as caught:   # Its default; custom resources have no strategy.
+        widgets.patch({"spec": {"size": 3}}, name="w", namespace=world.namespace)
+    assert caught.value.status == 415
+
+
+def test_a_strategic_patch_merges_containers_by_name(core: Any, world: World) -> None:
+    core.create_namespaced_pod(world.namespace, {"metadata": {"name": "p"}, "spec": {"containers": [
+        {"name": "main", "image": "a"}, {"name": "side", "image": "b"}]}})
+    patched = core.patch_namespaced_pod("p", world.namespace, {"spec": {"containers": [{"name": "side", "image": "c"}]}})
+    assert [(one.name, one.image) for one in patched.spec.containers] == [("main", "a"), ("side", "c")]
+
+
+def test_an_update_of_what_has_changed_is_a_conflict(core: Any, widgets: Any, world: World) -> None:
+    world.create(world.config_map("a"), world.widget("w"))
+    read, widget = core.read_namespaced_config_map("a", world.namespace), widgets.get(name="w", namespace=world.namespace)
+    world.relabel("ConfigMap", "a", more="yes")
+    world.relabel("Widget", "w", more="yes")
+    read.data = {"name": "b"}
+    with pytest.raises(ApiException) as caught:
+        core.replace_namespaced_config_map("a", world.namespace, read)
+    assert (caught.value.status, caught.value.reason) == (409, "Conflict")
+    with pytest.raises(kubernetes.dynamic.exceptions.ConflictError):
+        widgets.replace(widget)
+    read.metadata.resource_version = None
+    assert core.replace_namespaced_config_map("a", world.namespace, read).data == {"name": "b"}
+
+
+def test_the_status_is_written_apart(custom: Any, world: World) -> None:
+    where = (world.group, "v1", world.namespace, "widgets", "w")
+    world.create(world.widget("w"))
+    patched = custom.patch_namespaced_custom_object_status(*where, {"status": {"ready": True}, "spec": {"color": "blue"}})
+    assert (patched["status"], patched["spec"]["color"], patched["metadata"]["generation"]) == ({"ready": True}, "red", 1)
+    patched = custom.patch_namespaced_custom_object(*where, {"status": {"ready": False}, "spec": {"color": "blue"}})
+    assert (patched["status"], patched["spec"]["color"], patched["metadata"]["generation"]) == ({"ready": True}, "blue", 2)
+    assert custom.get_namespaced_custom_object_status(*where)["status"] == {"ready": True}
+
+
+def test_what_has_finalizers_goes_when_they_have_gone(custom: Any, world: World) -> None:
+    where = (world.group, "v1", world.namespace, "widgets", "w")
+    world.create(world.widget("w", finalizers=["example.com/hold"]))
+    custom.delete_namespaced_custom_object(*where)
+    assert custom.get_namespaced_custom_object(*where)["metadata"]["deletionTimestamp"]
+    custom.patch_namespaced_custom_object(*where, {"metadata": {"finalizers": []}})
+    with pytest.raises(ApiException) as caught:
+        custom.get_namespaced_custom_object(*where)
+    assert caught.value.status == 404
+
+
+def test_a_selection_is_deleted_at_once(core: Any, custom: Any, world: World) -> None:
+    world.create(world.config_map("a", app="web"), world.config_map("b", app="db"), world.widget("w"))
+    core.delete_collection_namespaced_config_map(world.namespace, label_selector="app=web")
+    custom.delete_collection_namespaced_custom_object(world.group, "v1", world.namespace, "widgets")
+    assert "a" not in world.names("ConfigMap")
+    assert "b" in world.names("ConfigMap")
+    assert world.names("Widget") == []
+
+
+def test_refusals_are_the_clients_own_errors(core: Any, widgets: Any, world: World) -> None:
+    world.create(world.config_map("a"))
+    with pytest.raises(ApiException) as caught:
+        core.read_namespaced_config_map("nope", world.namespace)
+    assert (caught.value.status, caught.value.reason) == (404, "Not Found")
+    with pytest.raises(ApiException) as caught:
+        core.create_namespaced_config_map(world.namespace, world.config_map("a"))
+    assert (caught.value.status, caught.value.reason) == (409, "Conflict")
+    with pytest.raises(kubernetes.dynamic.exceptions.NotFoundError):
+        widgets.get(name="nope", namespace=world.namespace)
+    with pytest.raises(kubernetes.dynamic.exceptions.UnprocessibleEntityError):
+        widgets.create({"metadata": {"name": "w"}, "spec": {"color": 5}, "kind": "Widget", "apiVersion": f"{world.group}/v1"},
+                       namespace=world.namespace)
+
+
+def test_who_may_not_is_told_so(world: World) -> None:
+    configuration = kubernetes.client.Configuration()
+    kubernetes.config.load_kube_config(str(world.kubeconfig_of_nobody()), client_configuration=configuration)
+    with kubernetes.client.ApiClient(configuration) as client:
+        with pytest.raises(ApiException) as caught:
+            kubernetes.client.CoreV1Api(client).list_namespaced_config_map(world.namespace)
+        assert (caught.value.status, caught.value.reason) == (403, "Forbidden")
+        review = kubernetes.client.V1SelfSubjectAccessReview(spec=kubernetes.client.V1SelfSubjectAccessReviewSpec(
+            resource_attributes=kubernetes.client.V1ResourceAttributes(verb="list", resource="configmaps", namespace=world.namespace)))
+        assert kubernetes.client.AuthorizationV1Api(client).create_self_subject_access_review(review).status.allowed is False
+
+
+def test_what_a_definition_serves_is_discovered(client: Any, world: World) -> None:
+    resources = kubernetes.dynamic.DynamicClient(client).resources
+    widgets = resources.get(group=world.group, kind="Widget")
+    assert (widgets.name, widgets.namespaced, widgets.short_names) == ("widgets", True, ["wd"])
+    with pytest.raises(kubernetes.dynamic.exceptions.ResourceNotFoundError):
+        resources.get(group=world.group, kind="Gadget")

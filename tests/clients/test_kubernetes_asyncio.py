@@ -1,0 +1,217 @@
+"""`kubernetes_asyncio`: typed objects, custom objects, its dynamic client and its watch, on an event loop."""
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import kubernetes_asyncio
+import kubernetes_asyncio.dynamic
+import pytest
+from kubernetes_asyncio.client import ApiException
+
+from .world import World
+
+
+@asynccontextmanager
+async def connected(kubeconfig: Path) -> AsyncIterator[Any]:
+    configuration = kubernetes_asyncio.client.Configuration()
+    await kubernetes_asyncio.config.load_kube_config(str(kubeconfig), client_configuration=configuration)
+    async with kubernetes_asyncio.client.ApiClient(configuration) as client:
+        yield client
+
+
+def run(world: World, test: Callable[[Any], Awaitable[None]]) -> None:
+    """Run a test with a client of the admin, on a loop of its own."""
+    async def main() -> None:
+        async with connected(world.kubeconfig()) as client, asyncio.timeout(120):
+            await test(client)
+    asyncio.run(main())
+
+
+def core_of(client: Any) -> Any:
+    return kubernetes_asyncio.client.CoreV1Api(client)
+
+
+def custom_of(client: Any) -> Any:
+    return kubernetes_asyncio.client.CustomObjectsApi(client)
+
+
+async def discovered(client: Any, world: World) -> Any:
+    dynamic = await kubernetes_asyncio.dynamic.DynamicClient(client)
+    return await dynamic.resources.get(api_version=f"{world.group}/v1", kind="Widget")
+
+
+def names(listed: Any) -> list[str]:
+    return [item["metadata"]["name"] if isinstance(item, dict) else item.metadata.name for item in
+            (listed["items"] if isinstance(listed, dict) else listed.items)]
+
+
+def test_objects_are_created_read_and_listed_by_selectors_and_pages(world: World) -> None:
+    async def test(client: Any) -> None:
+        core = core_of(client)
+        for name, app in (("a", "web"), ("b", "db"), ("c", "web")):
+            metadata = kubernetes_asyncio.client.V1ObjectMeta(name=name, labels={"app": app})
+            await core.create_namespaced_config_map(
+                world.namespace, kubernetes_asyncio.client.V1ConfigMap(metadata=metadata, data={"is": name}))
+        assert (await core.read_namespaced_config_map("a", world.namespace)).data == {"is": "a"}
+        assert names(await core.list_namespaced_config_map(world.namespace, label_selector="app=web")) == ["a", "c"]
+        assert names(await core.list_namespaced_config_map(world.namespace, field_selector="metadata.name=b")) == ["b"]
+        first = await core.list_namespaced_config_map(world.namespace, limit=2)
+        rest = await core.list_namespaced_config_map(world.namespace, limit=2, _continue=first.metadata._continue)
+        assert (names(first), first.metadata.remaining_item_count, names(rest)) == (["a", "b"], 1, ["c"])
+    run(world, test)
+
+
+def test_custom_objects_are_created_read_and_listed_by_selectors_and_pages(world: World) -> None:
+    async def test(client: Any) -> None:
+        custom = custom_of(client)
+        where = (world.group, "v1", world.namespace, "widgets")
+        for name, color in (("a", "red"), ("b", "blue"), ("c", "red")):
+            await custom.create_namespaced_custom_object(*where, world.widget(name, color=color, tier=color[0]))
+        assert (await custom.get_namespaced_custom_object(*where, "b"))["spec"] == {"color": "blue", "size": 1}
+        assert names(await custom.list_namespaced_custom_object(*where, field_selector="spec.color=red")) == ["a", "c"]
+        assert names(await custom.list_namespaced_custom_object(*where, label_selector="tier in (b)")) == ["b"]
+        first = await custom.list_namespaced_custom_object(*where, limit=2)
+        rest = await custom.list_namespaced_custom_object(*where, limit=2, _continue=first["metadata"]["continue"])
+        assert (names(first), names(rest)) == (["a", "b"], ["c"])
+    run(world, test)
+
+
+def test_a_watch_sees_what_happens_and_resumes_where_it_was(world: World) -> None:
+    world.create(world.config_map("a", app="web"))
+
+    async def test(client: Any) -> None:
+        core = core_of(client)
+        version = (await core.list_namespaced_config_map(world.namespace)).metadata.resource_version
+        options = {"label_selector": "app=web", "timeout_seconds": 600}
+        async with kubernetes_asyncio.watch.Watch() as watch:
+            events = watch.stream(core.list_namespaced_config_map, world.namespace, resource_version=version, **options)
+            await asyncio.to_thread(world.create, world.config_map("b", app="web"), world.config_map("c", app="db"))
+            event = await anext(events)
+            assert (event["type"], event["object"].metadata.name) == ("ADDED", "b")
+            await asyncio.to_thread(world.relabel, "ConfigMap", "b", app="db")   # While it is open.
+            event = await anext(events)
+            assert (event["type"], event["object"].metadata.labels) == ("DELETED", {"app": "web"})
+        await asyncio.to_thread(world.relabel, "ConfigMap", "a", more="yes")
+        async with kubernetes_asyncio.watch.Watch() as watch:
+            event = await anext(watch.stream(
+                core.list_namespaced_config_map, world.namespace, resource_version=event["object"].metadata.resource_version, **options))
+            assert (event["type"], event["object"].metadata.name) == ("MODIFIED", "a")
+    run(world, test)
+
+
+def test_a_watch_without_a_version_begins_with_what_there_is(world: World) -> None:
+    world.create(world.widget("a"), world.widget("b", color="blue"))
+
+    async def test(client: Any) -> None:
+        widgets = await discovered(client, world)
+        events = widgets.watch(namespace=world.namespace, field_selector="spec.color=red", timeout=600)
+        assert (await anext(events))["object"].metadata.name == "a"
+        await asyncio.to_thread(world.patch, "Widget", "b", {"spec": {"color": "red"}})
+        event = await anext(events)
+        assert (event["type"], event["object"].metadata.name) == ("ADDED", "b")
+        await events.aclose()
+    run(world, test)
+
+
+def test_objects_are_patched(world: World) -> None:
+    world.create(world.config_map("a", app="web", tier="gold"), world.widget("w"))
+
+    async def test(client: Any) -> None:
+        core = core_of(client)
+        # A strategic merge patch by default; a JSON patch where the body is a list.
+        await core.patch_namespaced_config_map("a", world.namespace, {"metadata": {"labels": {"tier": None}}})
+        await core.patch_namespaced_config_map("a", world.namespace, [{"op": "add", "path": "/data/more", "value": "x"}])
+        patched = await core.read_namespaced_config_map("a", world.namespace)
+        assert (patched.metadata.labels, patched.data) == ({"app": "web"}, {"name": "a", "more": "x"})
+        where = (world.group, "v1", world.namespace, "widgets", "w")
+        widget = await custom_of(client).patch_namespaced_custom_object(*where, {"spec": {"size": 2}}, _content_type="application/merge-patch+json")
+        assert widget["spec"] == {"color": "red", "size": 2}
+        widget = await custom_of(client).patch_namespaced_custom_object(*where, [{"op": "replace", "path": "/spec/size", "value": 3}])
+        assert widget["spec"] == {"color": "red", "size": 3}
+    run(world, test)
+
+
+def test_an_update_of_what_has_changed_is_a_conflict(world: World) -> None:
+    world.create(world.config_map("a"), world.widget("w"))
+
+    async def test(client: Any) -> None:
+        core, custom, where = core_of(client), custom_of(client), (world.group, "v1", world.namespace, "widgets", "w")
+        read = await core.read_namespaced_config_map("a", world.namespace)
+        widget = await custom.get_namespaced_custom_object(*where)
+        await asyncio.to_thread(world.relabel, "ConfigMap", "a", more="yes")
+        await asyncio.to_thread(world.relabel, "Widget", "w", more="yes")
+        with pytest.raises(ApiException) as caught:
+            await core.replace_namespaced_config_map("a", world.namespace, read)
+        assert (caught.value.status, caught.value.reason) == (409, "Conflict")
+        with pytest.raises(ApiException) as caught:
+            await custom.replace_namespaced_custom_object(*where, widget)
+        assert caught.value.status == 409
+        read.metadata.resource_version, read.data = None, {"is": "b"}
+        assert (await core.replace_namespaced_config_map("a", world.namespace, read)).data == {"is": "b"}
+    run(world, test)
+
+
+def test_the_status_is_written_apart(world: World) -> None:
+    world.create(world.widget("w"))
+
+    async def test(client: Any) -> None:
+        where = (world.group, "v1", world.namespace, "widgets", "w")
+        custom, options = custom_of(client), {"_content_type": "application/merge-patch+json"}
+        patched = await custom.patch_namespaced_custom_object_status(*where, {"status": {"ready": True}, "spec": {"color": "blue"}}, **options)
+        assert (patched["status"], patched["spec"]["color"]) == ({"ready": True}, "red")
+        patched = await custom.patch_namespaced_custom_object(*where, {"status": {"ready": False}, "spec": {"color": "blue"}}, **options)
+        assert (patched["status"], patched["spec"]["color"], patched["metadata"]["generation"]) == ({"ready": True}, "blue", 2)
+    run(world, test)
+
+
+def test_what_has_finalizers_goes_when_they_have_gone(world: World) -> None:
+    world.create(world.widget("w", finalizers=["example.com/hold"]))
+
+    async def test(client: Any) -> None:
+        widgets = await discovered(client, world)
+        await widgets.delete(name="w", namespace=world.namespace)
+        held = await widgets.get(name="w", namespace=world.namespace)
+        assert held.metadata.deletionTimestamp
+        await widgets.patch({"metadata": {"finalizers": None}}, name="w", namespace=world.namespace, content_type="application/merge-patch+json")
+        # Its dynamic client raises nothing, but shows the Status.
+        gone = await widgets.get(name="w", namespace=world.namespace)
+        assert (gone.kind, gone.code, gone.reason) == ("Status", 404, "NotFound")
+    run(world, test)
+
+
+def test_a_selection_is_deleted_at_once(world: World) -> None:
+    world.create(world.config_map("a", app="web"), world.config_map("b", app="db"), world.widget("w"))
+
+    async def test(client: Any) -> None:
+        await core_of(client).delete_collection_namespaced_config_map(world.namespace, label_selector="app=web")
+        await custom_of(client).delete_collection_namespaced_custom_object(world.group, "v1", world.namespace, "widgets")
+    run(world, test)
+    assert world.names("ConfigMap") == ["b"]
+    assert world.names("Widget") == []
+
+
+def test_refusals_are_the_clients_own_errors(world: World) -> None:
+    world.create(world.config_map("a"))
+    kubeconfig = world.kubeconfig_of_nobody()
+
+    async def test(client: Any) -> None:
+        with pytest.raises(ApiException) as caught:
+            await core_of(client).read_namespaced_config_map("nope", world.namespace)
+        assert (caught.value.status, caught.value.reason) == (404, "Not Found")
+        with pytest.raises(ApiException) as caught:
+            await core_of(client).create_namespaced_config_map(world.namespace, world.config_map("a"))
+        assert (caught.value.status, caught.value.reason) == (409, "Conflict")
+        async with connected(kubeconfig) as nobody:
+            with pytest.raises(ApiException) as caught:
+                await core_of(nobody).list_namespaced_config_map(world.namespace)
+            assert (caught.value.status, caught.value.reason) == (403, "Forbidden")
+    run(world, test)
+
+
+def test_what_a_definition_serves_is_discovered(world: World) -> None:
+    async def test(client: Any) -> None:
+        widgets = await discovered(client, world)
+        assert (widgets.name, widgets.namespaced, "patch" in widgets.verbs) == ("widgets", True, True)
+    run(world, test)

@@ -1,0 +1,172 @@
+"""`lightkube`: its models of built-in kinds, and generic resources made from definitions."""
+import copy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import lightkube
+import lightkube.generic_resource
+import pytest
+from lightkube import ApiError
+from lightkube.models.core_v1 import Container, PodSpec
+from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.resources.apiextensions_v1 import CustomResourceDefinition
+from lightkube.resources.core_v1 import ConfigMap, Pod
+from lightkube.types import PatchType
+
+from .world import World
+
+
+def connected(kubeconfig: Path) -> Any:
+    return lightkube.Client(config=lightkube.KubeConfig.from_file(kubeconfig))
+
+
+@pytest.fixture
+def client(world: World) -> Iterator[Any]:
+    with connected(world.kubeconfig()) as client:
+        yield client
+
+
+@pytest.fixture
+def widget_class(client: Any, world: World) -> Any:
+    """The class of widgets, as the client makes it from their definition."""
+    lightkube.generic_resource.create_resources_from_crd(client.get(CustomResourceDefinition, f"widgets.{world.group}"))
+    return lightkube.generic_resource.get_generic_resource(f"{world.group}/v1", "Widget")
+
+
+def names(listed: Any) -> list[str]:
+    return [one.metadata.name for one in listed]
+
+
+def test_objects_are_created_read_and_listed_by_selectors_and_pages(client: Any, world: World) -> None:
+    for name, app in (("a", "web"), ("b", "db"), ("c", "web")):
+        client.create(ConfigMap(metadata=ObjectMeta(name=name, labels={"app": app}), data={"is": name}))
+    assert client.get(ConfigMap, "a").data == {"is": "a"}
+    assert names(client.list(ConfigMap, labels={"app": "web"})) == ["a", "c"]
+    assert names(client.list(ConfigMap, labels={"app": ("web", "db")}, fields={"metadata.name": "b"})) == ["b"]
+    assert names(client.list(ConfigMap, namespace="*", fields={"metadata.namespace": world.namespace})) == ["a", "b", "c"]
+    listed = client.list(ConfigMap, chunk_size=2)
+    assert names(listed) == ["a", "b", "c"]
+    assert int(listed.resourceVersion) > 0
+
+
+def test_custom_objects_are_created_read_and_listed_by_selectors(client: Any, widget_class: Any, world: World) -> None:
+    for name, color in (("a", "red"), ("b", "blue"), ("c", "red")):
+        client.create(widget_class.from_dict(world.widget(name, color=color)))
+    assert client.get(widget_class, "b").spec == {"color": "blue", "size": 1}
+    assert names(client.list(widget_class, fields={"spec.color": "red"})) == ["a", "c"]
+    assert names(client.list(widget_class, fields={"spec.color": "red"}, chunk_size=1)) == ["a", "c"]
+
+
+def test_a_watch_sees_what_happens_and_resumes_where_it_was(client: Any, world: World) -> None:
+    world.create(world.config_map("a", app="web"))
+    events = client.watch(ConfigMap, labels={"app": "web"}, resource_version=world.version("ConfigMap"))
+    world.create(world.config_map("b", app="web"), world.config_map("c", app="db"))
+    kind, obj = next(events)
+    assert (kind, obj.metadata.name) == ("ADDED", "b")
+    world.relabel("ConfigMap", "b", app="db")   # While it is open.
+    kind, obj = next(events)
+    assert (kind, obj.metadata.labels) == ("DELETED", {"app": "web"})
+    events.close()
+    world.relabel("ConfigMap", "a", more="yes")
+    again = client.watch(ConfigMap, labels={"app": "web"}, resource_version=obj.metadata.resourceVersion)
+    kind, obj = next(again)
+    assert (kind, obj.metadata.name) == ("MODIFIED", "a")
+    again.close()
+
+
+def test_a_watch_that_the_server_ends_goes_on_where_it_was(client: Any, widget_class: Any, world: World) -> None:
+    world.create(world.widget("a"))
+    events = client.watch(widget_class, server_timeout=1)
+    assert next(events)[1].metadata.name == "a"
+    world.create(world.widget("b"))
+    assert next(events)[1].metadata.name == "b"
+    world.patch("Widget", "b", {"spec": {"size": 2}})
+    kind, obj = next(events)
+    assert (kind, obj.metadata.name) == ("MODIFIED", "b")
+    events.close()
+
+
+def test_an_object_is_waited_for(client: Any, widget_class: Any, world: World) -> None:
+    world.create(world.widget("w"))
+    client.patch(widget_class.Status, "w", {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, patch_type=PatchType.MERGE)
+    assert client.wait(widget_class, "w", for_conditions=["Ready"]).metadata.name == "w"
+
+
+def test_objects_are_patched(client: Any, widget_class: Any, world: World) -> None:
+    world.create(world.config_map("a", app="web", tier="gold"), world.widget("w"))
+    client.create(Pod(metadata=ObjectMeta(name="p"), spec=PodSpec(containers=[
+        Container(name="main", image="a"), Container(name="side", image="b")])))
+    pod = client.patch(Pod, "p", {"spec": {"containers": [{"name": "side", "image": "c"}]}})   # A strategic merge patch.
+    assert [(one.name, one.image) for one in pod.spec.containers] == [("main", "a"), ("side", "c")]
+    assert client.set(ConfigMap, "a", labels={"tier": None}).metadata.labels == {"app": "web"}
+    changed = client.patch(ConfigMap, "a", [{"op": "test", "path": "/data/name", "value": "a"}, {"op": "remove", "path": "/data/name"}],
+                           patch_type=PatchType.JSON)
+    assert not changed.data
+    assert client.patch(widget_class, "w", {"spec": {"size": 2}}, patch_type=PatchType.MERGE).spec == {"color": "red", "size": 2}
+
+
+def test_an_update_of_what_has_changed_is_a_conflict(client: Any, widget_class: Any, world: World) -> None:
+    world.create(world.config_map("a"), world.widget("w"))
+    read, widget = client.get(ConfigMap, "a"), client.get(widget_class, "w")
+    world.relabel("ConfigMap", "a", more="yes")
+    world.relabel("Widget", "w", more="yes")
+    for stale in (read, widget):
+        with pytest.raises(ApiError) as caught:
+            client.replace(stale)
+        assert (caught.value.status.code, caught.value.status.reason) == (409, "Conflict")
+    read.metadata.resourceVersion, read.data = None, {"is": "b"}
+    assert client.replace(read).data == {"is": "b"}
+
+
+def test_the_status_is_written_apart(client: Any, widget_class: Any, world: World) -> None:
+    world.create(world.widget("w"))
+    widget = client.get(widget_class, "w").to_dict()
+    changed = client.replace(widget_class.Status.from_dict({**widget, "status": {"ready": True}, "spec": {"color": "blue"}}), "w")
+    assert (changed.status, changed.spec["color"], changed.metadata.generation) == ({"ready": True}, "red", 1)
+    new = copy.deepcopy(changed.to_dict()) | {"status": {"ready": False}, "spec": {"color": "blue"}}
+    changed = client.replace(widget_class.from_dict(new))
+    assert (changed.status, changed.spec["color"], changed.metadata.generation) == ({"ready": True}, "blue", 2)
+    assert client.get(widget_class.Status, "w").status == {"ready": True}
+
+
+def test_what_has_finalizers_goes_when_they_have_gone(client: Any, widget_class: Any, world: World) -> None:
+    world.create(world.widget("w", finalizers=["example.com/hold"]))
+    client.delete(widget_class, "w", cascade=lightkube.types.CascadeType.BACKGROUND)
+    assert client.get(widget_class, "w").metadata.deletionTimestamp
+    client.patch(widget_class, "w", {"metadata": {"finalizers": []}}, patch_type=PatchType.MERGE)
+    with pytest.raises(ApiError) as caught:
+        client.get(widget_class, "w")
+    assert caught.value.status.code == 404
+
+
+def test_all_of_a_namespace_are_deleted_at_once(client: Any, widget_class: Any, world: World) -> None:
+    world.create(world.config_map("a"), world.widget("w"), world.widget("x"))
+    client.deletecollection(widget_class)
+    client.deletecollection(ConfigMap)
+    assert (world.names("ConfigMap"), world.names("Widget")) == ([], [])
+
+
+def test_a_dry_run_changes_nothing(client: Any, world: World) -> None:
+    made = client.create(ConfigMap(metadata=ObjectMeta(name="a")), dry_run=True)
+    assert (made.metadata.name, world.names("ConfigMap")) == ("a", [])
+
+
+def test_refusals_are_the_clients_own_errors(client: Any, world: World) -> None:
+    world.create(world.config_map("a"))
+    with pytest.raises(ApiError, match='configmaps "nope" not found') as caught:
+        client.get(ConfigMap, "nope")
+    assert (caught.value.status.code, caught.value.status.reason, caught.value.status.details.name) == (404, "NotFound", "nope")
+    with pytest.raises(ApiError) as caught:
+        client.create(ConfigMap(metadata=ObjectMeta(name="a")))
+    assert (caught.value.status.code, caught.value.status.reason) == (409, "AlreadyExists")
+    with connected(world.kubeconfig_of_nobody()) as nobody, pytest.raises(ApiError) as caught:
+        names(nobody.list(ConfigMap))
+    assert (caught.value.status.code, caught.value.status.reason) == (403, "Forbidden")
+
+
+def test_what_a_definition_serves_is_discovered(client: Any, world: World) -> None:
+    lightkube.generic_resource.load_in_cluster_generic_resources(client)
+    widget_class = lightkube.generic_resource.get_generic_resource(f"{world.group}/v1", "Widget")
+    assert widget_class is not None
+    assert names(client.list(widget_class)) == []
