@@ -9,7 +9,7 @@ import pytest
 
 from tests.apiserver import build
 from tests.apiserver.build import PACKAGES, AssetsError, NoServer
-from tests.real.conftest import without_server
+from tests.conftest import without_server
 
 TOOLCHAIN = ("go1.26.1", "linux", "amd64")
 # Answers `go env` as a toolchain of that version, and builds files that say which package they are from.

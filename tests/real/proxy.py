@@ -39,6 +39,9 @@ class Proxy:
     upstream: Client
     faults: list[Fault] = field(default_factory=list)
     url: str = ""
+    held: Condition | None = None
+    waiting: int = 0
+    """How many requests are held."""
 
     def __enter__(self) -> Self:
         started = threading.Event()
@@ -53,6 +56,14 @@ class Proxy:
         self._thread.join()
         gc.collect()   # What is left of connections is told here, and not in a test that has nothing to do with it.
 
+    def hold(self, condition: Condition) -> None:
+        """Keep all requests that meet the condition, and pass them on when they are released."""
+        self.held = condition
+
+    def release(self) -> None:
+        self.held = None
+        self._loop.call_soon_threadsafe(self._released.set)
+
     def say_in_streams(self, condition: Condition, event: dict[str, Any]) -> int:
         """Write an event into every open watch that meets the condition; give how many there were."""
         async def say() -> int:
@@ -65,7 +76,7 @@ class Proxy:
         return asyncio.run_coroutine_threadsafe(say(), self._loop).result(timeout=60)
 
     async def _run(self, started: threading.Event) -> None:
-        self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
+        self._loop, self._over, self._released = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
         application = web.Application()
         application.router.add_route("*", "/{path:.*}", self._pass_on)
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
@@ -84,6 +95,9 @@ class Proxy:
             if fault.hits < fault.times and fault.condition(request):
                 fault.hits += 1
                 return web.json_response(status(fault.code, "Expired" if fault.code == 410 else "Fault"), status=fault.code)
+        if self.held is not None and self.held(request):
+            self.waiting += 1
+            await self._released.wait()
         headers = {name: value for name, value in request.headers.items() if name.lower() not in ("host", "accept-encoding")}
         connector = aiohttp.TCPConnector(ssl=_trusting(self.upstream))
         async with aiohttp.ClientSession(connector=connector, auto_decompress=False) as session, session.request(
@@ -96,8 +110,11 @@ class Proxy:
                 self._streams.append(stream)
                 async for chunk in answer.content.iter_any():
                     await response.write(chunk)
-            except ConnectionError:
-                pass   # The operator has gone, and with it whoever would read the rest.
+            except (ConnectionError, aiohttp.ClientError):
+                # The operator has gone, and with it whoever would read the rest; or the server, in the middle of its answer.
+                response.force_close()
+                if request.transport is not None:
+                    request.transport.abort()
             finally:
                 if stream in self._streams:
                     self._streams.remove(stream)

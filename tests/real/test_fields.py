@@ -22,7 +22,7 @@ from kopf_selectcache.core.values import ALWAYS_EMPTY
 from tests.apiserver.build import MODULE, Go, NoServer, flags_of
 from tests.apiserver.client import ApiError
 from tests.apiserver.server import ApiServer
-from tests.real.conftest import without_server
+from tests.conftest import without_server
 
 EVERY_LABEL = sorted({label for kind in BUILT_IN for label in kind.fields})
 NONSENSE = [

@@ -3,35 +3,58 @@ import gc
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import aiohttp
 import kopf
 import pytest
 from kopf.testing import KopfRunner
 
 import kopf_selectcache as selectcache
-from tests.apiserver.server import ApiServer
+from kopf_selectcache import transport
+from tests.apiserver.cluster import Cluster
 from tests.apiserver.waiting import wait_until
 from tests.real.test_skeleton import create, pod
 
-# aiohttp closes TLS connections a moment later than their session, and Kopf ends the loop before: sockets of all clients of
-# an operator, Kopf's own included, are left to the garbage collector. In a process of its own nobody would see it.
+# aiohttp closes TLS connections a moment later than their session, and Kopf ends the loop before: sockets of Kopf's own clients
+# are left to the garbage collector. Ours are counted instead: see `namespace`.
 pytestmark = [pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"), pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 
 @pytest.fixture
-def namespace(real_api: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A namespace with a pod of each kind, and a ConfigMap that makes the operators answer; threads must end."""
-    namespace = real_api.namespace()
-    create(real_api, namespace, pod("web-1", app="web"), pod("db-1", app="db"))
-    real_api.request("POST", f"/api/v1/namespaces/{namespace}/configmaps", body={"metadata": {"name": "ask", "labels": {"ask": "yes"}}})
-    monkeypatch.setenv("KUBECONFIG", str(real_api.kubeconfig(tmp_path / "kubeconfig")))
+def namespace(api: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A namespace with a pod of each kind, and a ConfigMap that makes the operators answer; threads and sessions must end."""
+    namespace = api.namespace()
+    create(api, namespace, pod("web-1", app="web"), pod("db-1", app="db"))
+    api.request("POST", f"/api/v1/namespaces/{namespace}/configmaps", body={"metadata": {"name": "ask", "labels": {"ask": "yes"}}})
+    monkeypatch.setenv("KUBECONFIG", str(api.kubeconfig(tmp_path / "kubeconfig")))
     before = set(threading.enumerate())
+    opened = _recorded(monkeypatch)
     yield namespace
+    assert len(opened) == 4   # Of each of two operators a session and its connector.
+    assert [one for one in opened if not one.closed] == []
     # Kopf keeps the threads of its executor, in which it runs sync handlers and logins.
     wait_until(
         lambda: not [thread for thread in set(threading.enumerate()) - before if not thread.name.startswith("ThreadPoolExecutor")],
         "all threads of the operators to end")
     gc.collect()   # Here, where it is expected.
+
+
+def _recorded(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Have all sessions and connectors that our transport opens from now on put down."""
+    opened: list[Any] = []
+
+    def session(*args: Any, **kwargs: Any) -> aiohttp.ClientSession:
+        opened.append(aiohttp.ClientSession(*args, **kwargs))
+        return opened[-1]  # type: ignore[no-any-return]
+
+    def connector(*args: Any, **kwargs: Any) -> aiohttp.TCPConnector:
+        opened.append(aiohttp.TCPConnector(*args, **kwargs))
+        return opened[-1]  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(transport, "aiohttp", SimpleNamespace(**{**vars(aiohttp), "ClientSession": session, "TCPConnector": connector}))
+    return opened
 
 
 def operator(registry: kopf.OperatorRegistry, namespace: str, app: str, answers: Path) -> None:

@@ -1,0 +1,35 @@
+"""Gives each test here a namespace on the API server that it is to hold on, and keeps it from what is not its own."""
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from kopf_selectcache.testing import EmbeddedCluster
+from tests.apiserver.cluster import Cluster
+
+from .places import Place, fresh_place
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "needs(what): more of a cluster than a namespace that the test makes: not with --api=kubeconfig.")
+
+
+@pytest.hookimpl(tryfirst=True)   # Before any fixture does what the test may not do.
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.config.getoption("--api") == "kubeconfig" and (mark := item.get_closest_marker("needs")):
+        pytest.skip(f"it needs {mark.args[0]}, and is to stay within namespaces of its own")
+
+
+@pytest.fixture
+def bookmark(server: str, request: pytest.FixtureRequest) -> Callable[[], None]:
+    """See to it that bookmarks are sent: the embedded server does it on demand, others once a minute."""
+    if server != "embedded":
+        return lambda: None
+    cluster: EmbeddedCluster = request.getfixturevalue("embedded")
+    return cluster.bookmark
+
+
+@pytest.fixture
+def place(api: Cluster) -> Iterator[Place]:
+    """A fresh namespace."""
+    with fresh_place(api) as place:
+        yield place

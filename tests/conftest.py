@@ -1,0 +1,123 @@
+"""Says which API servers there are, and gives them to tests: `--api`, the real one built, the embedded one started.
+
+Tests that need the real one are marked `real`: they run where that is asked for, and never in the default run.
+"""
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from kopf_selectcache.testing import EmbeddedCluster
+from tests.apiserver.build import AssetsError, NoServer, find_assets
+from tests.apiserver.cluster import Cluster
+from tests.apiserver.server import ApiServer
+from tests.conformance.kubeconfig import from_environment
+
+OUTCOME = pytest.StashKey[Path | NoServer | AssetsError]()
+SERVERS = {"embedded": pytest.param("embedded"), "real": pytest.param("real", marks=pytest.mark.real)}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--api", choices=["embedded", "real", "kubeconfig"],
+        help="Run what holds on any API server on this one alone: the embedded one, the real one of the tests, or (of "
+             "tests/conformance/) the cluster of $KUBECONFIG, where they make namespaces of their own. "
+             "Without it: on the embedded one, and with `-m real` on the real one.")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "server" in metafunc.fixturenames:
+        only = metafunc.config.getoption("--api")
+        metafunc.parametrize("server", [only] if only else list(SERVERS.values()), indirect=True, scope="session")
+
+
+def without_server(reason: str, environ: Mapping[str, str] = os.environ) -> NoReturn:
+    """Skip where a developer has no server; fail in CI, where that would go unnoticed for ever."""
+    if environ.get("CI") == "true":
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build here what must be built: it takes longer than any test may, and its progress is to be seen."""
+    if session.config.option.collectonly or not any(map(_is_real, session.items)):
+        return
+    capture = session.config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        try:
+            session.config.stash[OUTCOME] = find_assets()
+        except (NoServer, AssetsError) as outcome:
+            session.config.stash[OUTCOME] = outcome
+
+
+def _is_real(item: pytest.Item) -> bool:
+    return item.get_closest_marker("real") is not None or item.config.getoption("--api") == "real"
+
+
+@pytest.fixture(scope="session")
+def assets(pytestconfig: pytest.Config) -> Path:
+    """The folder with kube-apiserver, etcd and kubectl."""
+    match pytestconfig.stash[OUTCOME]:
+        case NoServer() as outcome:
+            without_server(str(outcome))
+        case AssetsError() as outcome:
+            raise outcome
+        case folder:
+            return folder
+
+
+@pytest.fixture(scope="session")
+def server(request: pytest.FixtureRequest) -> str:
+    """Which API server it is: `embedded`, `real` or `kubeconfig`."""
+    name: str = request.param
+    return name
+
+
+@pytest.fixture(scope="session")
+def api(server: str, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A client of the server, as its admin. All tests share it: use fresh namespaces and groups, expire nothing."""
+    if server == "real":
+        yield request.getfixturevalue("real_api")
+    elif server == "kubeconfig":
+        with from_environment() as cluster:
+            yield cluster
+    else:
+        with closing(client_of(request.getfixturevalue("embedded"))) as cluster:
+            yield cluster
+
+
+@pytest.fixture(scope="session")
+def embedded() -> Iterator[EmbeddedCluster]:
+    """The embedded server that all tests share."""
+    with EmbeddedCluster().in_thread() as cluster:
+        yield cluster
+
+
+def client_of(embedded: EmbeddedCluster) -> Cluster:
+    return Cluster(embedded.url, ca_file=embedded.ca_file, token=embedded.token)
+
+
+@pytest.fixture(scope="session")
+def real_api(assets: Path) -> Iterator[ApiServer]:
+    """The API server that all tests share: use fresh namespaces, restart nothing, expire nothing."""
+    with ApiServer(assets=assets) as server:
+        yield server
+
+
+@pytest.fixture
+def start_api(assets: Path) -> Iterator[Callable[..., ApiServer]]:
+    """Start servers of the test's own, with the parameters of ApiServer; they end with the test."""
+    servers: list[ApiServer] = []
+
+    def start(*, feature_gates: Mapping[str, bool] | None = None, flags: Mapping[str, str] | None = None) -> ApiServer:
+        servers.append(ApiServer(feature_gates=feature_gates, flags=flags, assets=assets))
+        return servers[-1]
+
+    try:
+        yield start
+    finally:
+        for server in servers:
+            server.stop()
