@@ -31,7 +31,7 @@ demo: $(INSTALLED)  ## Show what it does, within a minute and without a cluster.
 
 test: $(INSTALLED)  ## Run the default suite; the core and its shell must be covered to the last branch.
 	$(PY) -m coverage run -m pytest $(ARGS)
-	$(if $(ARGS),@true || ,)$(PY) -m coverage report --include='kopf_selectcache/core/*,kopf_selectcache/selector.py,kopf_selectcache/transport.py,kopf_selectcache/discovery.py,kopf_selectcache/runner.py,kopf_selectcache/fetching.py' --fail-under=100
+	$(if $(ARGS),@true || ,)$(PY) -m coverage report --include='kopf_selectcache/core/*,kopf_selectcache/selector.py,kopf_selectcache/transport.py,kopf_selectcache/discovery.py,kopf_selectcache/runner.py,kopf_selectcache/feed.py,kopf_selectcache/health.py,kopf_selectcache/queries.py,kopf_selectcache/fetching.py' --fail-under=100
 
 test-real: $(INSTALLED)  ## Run the suite against the real kube-apiserver (needs Go, or KUBEBUILDER_ASSETS).
 	$(PY) -m pytest -m real -rs $(ARGS)

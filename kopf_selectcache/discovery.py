@@ -79,7 +79,7 @@ async def _resource(server: Server, prefix: str, version: str, listed: Mapping[s
         crd = await _get(server, f"{CRDS}/{plural}.{group}")
     except Refused:
         # Not allowed to look, or served by an aggregated server: its fields are the server's secret.
-        unknown = Kind.unknown(group, kind, plural, namespaced=namespaced)
+        unknown = Kind.unknown(group, kind, plural, namespaced=namespaced, names=_names(listed))
         return Resource(unknown, version, fields_known=False)
     custom = Kind.custom(crd, version)
     if (custom.group, custom.kind, custom.plural) != (group, kind, plural):
@@ -93,7 +93,7 @@ def _names(resource: Mapping[str, Any]) -> set[str]:
     if not plural or not kind or "/" in plural:
         return set()
     shorts = [short for short in _list(resource.get("shortNames")) if isinstance(short, str)]
-    return {plural, _text(resource, "singularName"), kind, kind.lower(), *shorts}
+    return {plural, kind, kind.lower(), *filter(None, (_text(resource, "singularName"), *shorts))}
 
 
 async def _get(server: Server, path: str) -> dict[str, Any]:

@@ -79,6 +79,10 @@ class KopfTransport:
             offered = cast("AsyncGenerator[_Offer, None]", self._vault.extended(_Connection, "selectcache"))
             async with aclosing(offered) as credentials:
                 async for key, info, connection in credentials:
+                    if connection.closed:
+                        # The login's own session, which somebody has closed: only another login gives another one.
+                        await self._vault.invalidate(key, info, exc=Unreachable("the session of the login was closed"))
+                        continue
                     async with connection.used() as session:
                         try:
                             # A redirected request would take its token along.
@@ -112,12 +116,20 @@ class _Connection:
             return
         if not isinstance(info, _kopf.ConnectionInfo):
             raise Unreachable(f"the login gave credentials of an unknown type, {type(info).__name__}")
-        self._own = self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=info.as_ssl_context()),
-            headers={**info.as_http_headers(), "User-Agent": "kopf-selectcache"},
-            proxy=info.proxy_url,
-            trust_env=info.trust_env,
-        )
+        try:
+            ssl, headers = info.as_ssl_context(), {**info.as_http_headers(), "User-Agent": "kopf-selectcache"}
+        except (OSError, ValueError, TypeError) as error:   # No file, no certificate, no text, as the libraries say it.
+            why = type(error).__name__   # Whatever they say may quote the credentials.
+        else:
+            self._own = self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, ssl=ssl), headers=headers, proxy=info.proxy_url, trust_env=info.trust_env)
+            return
+        raise Unreachable(f"the credentials of the login cannot be used: {why}")
+
+    @property
+    def closed(self) -> bool:
+        """Whether a session that the user gave was closed by somebody."""
+        return self._own is None and self._session.closed
 
     @asynccontextmanager
     async def used(self) -> AsyncIterator[aiohttp.ClientSession]:
@@ -144,8 +156,8 @@ class _Connection:
 
 _Offer: TypeAlias = tuple[_kopf.VaultKey, _kopf.KubeContext, _Connection]
 
-# aiohttp says RuntimeError of a session that was closed since the vault handed it out.
-_BROKEN = (aiohttp.ClientError, asyncio.TimeoutError, OSError, RuntimeError)
+# aiohttp says RuntimeError of a session that was closed since the vault handed it out, and ValueError of what it cannot send.
+_BROKEN = (aiohttp.ClientError, asyncio.TimeoutError, OSError, RuntimeError, ValueError)
 
 
 def _named(error: Exception) -> str:

@@ -166,6 +166,7 @@ def test_a_group_whose_own_server_is_down_hides_no_other() -> None:
 def test_where_the_definition_may_not_be_read_the_fields_are_not_known(code: int) -> None:
     found = resolved("wa", **{CRD: refused(code)})
     assert (str(found), found.kind.namespaced, found.fields_known, found.domains) == ("webapps.example.com", True, False, None)
+    assert found.kind.names == {"webapps", "webapp", "WebApp", "wa"}, "the server itself has said what it may be called"
 
 
 # ---- Garbage.

@@ -10,7 +10,8 @@ import pytest
 from kopf_selectcache import Forbidden, Missing, NotDeclared, NotSynced, Rejected, Selector
 from kopf_selectcache.core.protocol import PATIENCE
 from kopf_selectcache.core.store import Change
-from kopf_selectcache.runner import LIVED, Health
+from kopf_selectcache.feed import LIVED
+from kopf_selectcache.health import Health
 from tests.test_faults.server import (
     PODS,
     Answer,
@@ -18,6 +19,7 @@ from tests.test_faults.server import (
     Server,
     Then,
     answer,
+    bookmark,
     error,
     event,
     held,
@@ -100,7 +102,7 @@ def test_each_change_of_health_is_logged_once(told: Callable[[], list[str]]) -> 
         cut = [asyncio.Event() for _ in range(2)]
         watches = [
             streamed(cut[0], error(500, "InternalError")), *[refused(500, "InternalError")] * 2,
-            streamed(cut[1], error(403, "Forbidden", message="no")), *[refused(403, message="no")] * 3, streamed()]
+            streamed(bookmark("101"), cut[1], error(403, "Forbidden", message="no")), *[refused(403, message="no")] * 7, streamed()]
         async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
             await world.synced()
             assert told() == ["INFO: The cache of pods holds 1 objects with label='app=web'."]
@@ -111,9 +113,10 @@ def test_each_change_of_health_is_logged_once(told: Callable[[], list[str]]) -> 
                 "WARNING: pods: the server answers 500 InternalError. It is asked again.",
                 "INFO: The cache of pods follows the server again."]
             cut[1].set()
-            await world.watched(8)
-            await until(lambda: world.feed.synced)
+            await world.watched(12)
+            await world.synced()
             assert told() == [
+                "WARNING: pods: the operator may not watch them: no. It is asked again: a server that has just started says so to everybody.",
                 "WARNING: pods: the operator may not watch them: no. Grant it the verbs list and watch: apiGroups: [''], resources: ['pods'].",
                 "INFO: The cache of pods holds 1 objects with label='app=web'."]
     run(main())
@@ -156,13 +159,13 @@ def test_changes_are_told_to_listeners_until_they_end_it() -> None:
 def test_listeners_are_told_when_the_cache_cannot_be_kept_any_more() -> None:
     async def main() -> None:
         revoked = asyncio.Event()
-        watches = [streamed(revoked, error(403)), refused(403)]
+        watches = [streamed(revoked, error(403)), *[refused(403)] * 7]
         async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
             await world.holds("a@90")
             seen: list[Change | None] = []
             world.feed.subscribe(seen.append)
             revoked.set()
-            await world.watched(3)
+            await world.watched(9)
             assert seen == [None], "once"
     run(main())
 
@@ -333,8 +336,10 @@ def test_a_feed_is_found_by_every_name_of_its_kind() -> None:
             async with operating(server, selectors={"pods": "app=web", **WEB}) as world:
                 feed = world.runtime.feed
                 assert feed("po") is feed(("v1", "pods")) is feed("pods"), "known before the cluster is asked"
-                with pytest.raises(NotDeclared):
-                    feed("WebApp")
+                for name in ("WebApp", "example.com/v1/webapps"):
+                    with pytest.raises(NotSynced, match=rf"what {name} means is not known yet.* such as 'webapps.example.com'"):
+                        feed(name)
+                assert feed(("example.com", "webapps")) is feed("webapps.example.com"), "another way to write the same"
                 await until(lambda: feed("webapps.example.com").synced)
                 assert feed("WebApp") is feed("example.com/v1/webapps") is feed("webapps.example.com")
                 for other in ("webapps.nowhere.org", "example.com/v2/webapps", "secrets"):

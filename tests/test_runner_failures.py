@@ -11,7 +11,8 @@ import kopf
 import pytest
 from kopf._cogs.structs.credentials import Vault
 
-from kopf_selectcache.runner import Health, Runtime
+from kopf_selectcache.health import Health
+from kopf_selectcache.runner import Runtime
 from kopf_selectcache.settings import SelectCacheSettings
 from kopf_selectcache.transport import KopfTransport
 from tests.test_faults.server import (

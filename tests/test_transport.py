@@ -300,15 +300,65 @@ def test_a_session_of_the_user_is_used_and_not_closed() -> None:
     run(main())
 
 
-def test_a_session_that_the_user_has_closed_is_unreachable() -> None:
+def test_a_session_that_the_user_has_closed_costs_a_login() -> None:
     async def main() -> None:
-        async with (
-            Server() as server, aiohttp.ClientSession() as session,
-            connected(AiohttpSession(aiohttp_session=session, server=server.url)) as transport,
-        ):
+        async with Server(lists=[answer(b"{}")]) as server, aiohttp.ClientSession() as session:
+            vault = Vault({"login": AiohttpSession(aiohttp_session=session, server=server.url)})
             await session.close()
-            with pytest.raises(Unreachable, match="RuntimeError"):
+            async with logging_in(vault, login(server)):
+                assert await KopfTransport(vault).get(PODS, {}) == b"{}"
+            await vault.close()
+    run(main())
+
+
+def test_a_session_that_is_closed_and_no_login_replaces_is_unreachable() -> None:
+    async def main() -> None:
+        async with Server() as server, aiohttp.ClientSession() as session:
+            vault = Vault({"login": AiohttpSession(aiohttp_session=session, server=server.url)})
+            await session.close()
+            async with logging_in(vault, None):
+                for verb in ("get", "watch"):
+                    with pytest.raises(Unreachable, match="every login failed"):
+                        await ask(KopfTransport(vault), verb)
+    run(main())
+
+
+UNUSABLE: dict[str, dict[str, Any]] = {
+    "no base64": {"ca_data": "canary"}, "no certificate": {"ca_data": base64.b64encode(CANARY).decode()},
+    "no such file": {"ca_path": "/nowhere/canary"},
+}
+
+
+@pytest.mark.parametrize("verb", ["get", "watch"])
+@pytest.mark.parametrize("unusable", UNUSABLE)
+def test_credentials_that_cannot_be_used_are_told_without_being_quoted(unusable: str, verb: str) -> None:
+    async def main() -> None:
+        async with Server() as server, connected(login(server, **UNUSABLE[unusable])) as transport:
+            for _ in range(2):
+                with pytest.raises(Unreachable, match=r"the credentials of the login cannot be used: [A-Z][A-Za-z]+$") as caught:
+                    await ask(transport, verb)
+                assert caught.value.__cause__ is None
+                assert caught.value.__context__ is None, "nor in a traceback"
+    run(main())
+
+
+def test_a_token_that_no_header_can_have_is_unreachable_and_not_quoted() -> None:
+    async def main() -> None:
+        async with Server() as server, connected(login(server, token="canary\nX-Evil: yes")) as transport:   # noqa: S106
+            with pytest.raises(Unreachable, match=r"^ValueError$"):
                 await transport.get(PODS, {})
+            assert server.headers == []
+    run(main())
+
+
+def test_a_proxy_that_refuses_is_told_without_its_password() -> None:
+    async def main() -> None:
+        async with Server(lists=[]) as proxy:
+            given = kopf.ConnectionInfo(server="https://kubernetes.invalid", proxy_url=proxy.url.replace("//", "//user:canary@"))
+            async with connected(given) as transport:
+                with pytest.raises(Unreachable) as caught:
+                    await transport.get(PODS, {})
+                assert "canary" not in str(caught.value)
     run(main())
 
 

@@ -10,7 +10,7 @@ what is not where it belongs, or not of its type, counts as absent.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -78,9 +78,11 @@ class Kind:
         return {label: found.value(obj) for label, found in self.fields.items()}
 
     @classmethod
-    def unknown(cls, group: str, kind: str, plural: str, *, namespaced: bool | None = None) -> Kind:
-        """Make a kind of which only that is known which is true of every kind."""
-        return cls(group, kind, plural, namespaced, _METADATA[namespaced], names=frozenset({kind, plural}))
+    def unknown(
+        cls, group: str, kind: str, plural: str, *, namespaced: bool | None = None, names: Collection[str] = (),
+    ) -> Kind:
+        """Make a kind of which only that is known which is true of every kind, and what else it is called, perhaps."""
+        return cls(group, kind, plural, namespaced, _METADATA[namespaced], names=frozenset({kind, plural, *names}))
 
     @classmethod
     def custom(cls, crd: Mapping[str, Any], version: str) -> Kind:

@@ -224,6 +224,8 @@ class Listing:
 @dataclass(frozen=True, slots=True)
 class Filling:
     known: Known
+    opened: bool = False
+    """Whether the server has accepted the watch. It may be busy, or a login may take long, until it does."""
     marks: int = 0
     """How many bookmarks have come that were not the end of the initial state."""
 
@@ -284,17 +286,19 @@ def step(state: State, input_: Input) -> Step:
             return _ask_for_all(known)
         case Listing(), Page():
             return _page(state, input_)
-        case (Filling() | Watching()), Opened():
+        case Filling(), Opened():
+            return Step(replace(state, opened=True), (Told(None),))
+        case Watching(), Opened():
             return Step(state, (Told(None),))
         case Filling(known), Event(type_, record):
             # The order of the versions means nothing here, and a deletion only that it is over before it is shown.
             return Step(state, (Leave(record) if type_ == "DELETED" else Put(record),))
-        case Filling(known, marks), Bookmark(version, complete):
+        case Filling(known, _, marks), Bookmark(version, complete):
             if complete:   # The stream goes on, as the watch.
                 done = _complete(known, version, exact=not known.floor or known.beyond)
                 return Step(done.state, (*done.effects, Told(None))) if isinstance(done.state, Watching) else done
             if marks + 1 < PATIENCE:
-                return Step(Filling(known, marks + 1))
+                return Step(replace(state, marks=marks + 1))
             # Bookmarks come about once a minute: the end of the initial state will not come any more.
             return _lost(state, Silent())
         case Watching(known, version), Event(type_, record):
@@ -391,8 +395,10 @@ def _lost(state: Listing | Filling | Watching, why: Lost | Silent) -> Step:
     lived, garbled = isinstance(why, Lost) and why.lived, isinstance(why, Lost) and why.garbled
     known = state.known.failed()
     if isinstance(state, Filling):
-        if lived or isinstance(why, Silent):
+        if lived or (isinstance(why, Silent) and state.opened):
             known = replace(known, streaming=False)   # There was time enough for the end of the initial state.
+        elif isinstance(why, Silent):
+            known = replace(known, failures=max(known.failures, PATIENCE))   # Pages, this once: whatever it was, it has taken long.
         return _wait(known, (Abandon(), Close()), why)
     # A server that was restored from a backup answers a version that it has yet to reach with silence.
     mute = known.marked and not state.heard and (lived or isinstance(why, Silent))

@@ -116,6 +116,9 @@ class _Line(msgspec.Struct):
     object: msgspec.Raw = msgspec.Raw(b"null")
 
 
+MOST_SAID = 1000
+"""How many characters of what a server says are taken in: people read them, in logs, errors and the probe."""
+
 _START = 64 * 1024
 """So much of an endless line is searched for the object's name."""
 
@@ -144,10 +147,16 @@ def read_refusal(code: int, data: bytes, *, retry_after: str | None = None) -> R
 
 def _refusal(answer: _Answer) -> Refusal:
     return Refusal(
-        answer.code, answer.reason, answer.message,
+        answer.code, _said(answer.reason), _said(answer.message),
         answer.details.retry_after if answer.details is not None else None,
         answer.metadata.token if answer.metadata is not None else "",
     )
+
+
+def _said(text: str) -> str:
+    """Return what a server says as one line, of which there is an end."""
+    line = " ".join("".join(each if each.isprintable() else " " for each in text[:2 * MOST_SAID]).split())
+    return line if len(line) <= MOST_SAID and len(text) <= 2 * MOST_SAID else f"{line[:MOST_SAID]}…"
 
 
 @dataclass(frozen=True, slots=True)

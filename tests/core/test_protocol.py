@@ -136,6 +136,15 @@ def test_8_where_initial_streams_are_refused_pages_are_asked_for_and_that_is_rem
     assert client.fail(GONE) == (Begin(), List(not_older_than="101"))
 
 
+def test_an_initial_stream_that_is_not_even_accepted_is_no_proof_against_streams_but_pages_are_asked_for_this_once() -> None:
+    client = Client(Start(), streaming=True)
+    asked, = client.on(Silent(), Due())[1:]
+    assert asked == List()
+    assert client.state.known.streaming
+    client.on(page("100", A), Opened(), Bookmark("101"), GONE)
+    assert client.on(Due()) == (Begin(), Watch("101", initial=True))
+
+
 @pytest.mark.parametrize("end", [Silent(), LIVED])
 def test_8_where_the_end_marker_does_not_come_in_time_pages_are_asked_for_and_that_is_remembered(end: Input) -> None:
     client = filling()

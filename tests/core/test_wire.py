@@ -13,7 +13,7 @@ from kopf_selectcache.core.fields import find
 from kopf_selectcache.core.problems import BadText, Garbled
 from kopf_selectcache.core.record import Record
 from kopf_selectcache.core.resources import Resource
-from kopf_selectcache.core.wire import Bookmark, Event, Lines, Message, Page, Reader, Refusal, read_refusal
+from kopf_selectcache.core.wire import MOST_SAID, Bookmark, Event, Lines, Message, Page, Reader, Refusal, read_refusal
 
 PODS = Reader("v1", "Pod")
 JOBS = Reader("batch/v1", "Job")
@@ -434,3 +434,18 @@ def test_a_name_leads_to_no_other_object(name: str) -> None:
     if name:
         with pytest.raises(BadText):
             Resource(pods, "v1").path(name)
+
+
+def test_what_a_server_says_is_one_line_for_people_to_read() -> None:
+    said = {"kind": "Status", "code": 403, "reason": "For\nbidden", "message": "first\r\n  second\x1b[31m\u2028third"}
+    assert PODS.rest(dump(said)) == Refusal(403, "For bidden", "first second [31m third")
+
+
+@pytest.mark.parametrize("length", [MOST_SAID + 1, 2 * MOST_SAID, 2_000_000])
+def test_what_a_server_says_has_an_end(length: int) -> None:
+    said = {"kind": "Status", "code": 500, "reason": "M" * length, "message": "M" * length}
+    for refusal in (PODS.rest(dump(said)), PODS.line(dump({"type": "ERROR", "object": said})), read_refusal(500, dump(said))):
+        assert refusal == Refusal(500, "M" * MOST_SAID + "…", "M" * MOST_SAID + "…")
+    short = said | {"reason": "", "message": "M" * MOST_SAID}
+    assert PODS.rest(dump(short)) == Refusal(500, "", "M" * MOST_SAID)
+    assert PODS.rest(dump(said | {"reason": "", "message": " " * length})) in (Refusal(500), Refusal(500, "", "…"))

@@ -12,7 +12,8 @@ import kopf
 from kopf._cogs.structs.credentials import Vault
 
 from kopf_selectcache.cache import Cache
-from kopf_selectcache.runner import Feed, Runtime
+from kopf_selectcache.feed import Feed
+from kopf_selectcache.runner import Runtime
 from kopf_selectcache.selector import Selector
 from kopf_selectcache.settings import SelectCacheSettings
 from kopf_selectcache.transport import KopfTransport

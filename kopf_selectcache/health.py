@@ -1,0 +1,206 @@
+"""How one cache is doing: what is in the way, since when, in which words. Logs each change once; it must decide no request."""
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Protocol
+
+from .core.fields import Kind
+from .core.protocol import Lost, Silent
+from .core.store import Store
+from .core.wire import Refusal
+from .errors import Forbidden, Missing, Rejected, Stalled, StateError
+from .selector import Selector
+
+TOLERATED = 15.0
+"""
+So many seconds may pass until a cache that was synced, and is in trouble, is called stale, or forbidden.
+
+Servers end every watch after a while, and restart. One that starts refuses everybody until it has read who has which rights.
+"""
+
+SEVERAL = 3
+"""So many answers make certain what one does not: that a right is missing, or that what comes will never make sense."""
+
+
+class Health(Enum):
+    """How the cache of one kind is doing."""
+
+    SYNCING = "syncing"
+    """Its first complete list has not come yet, or is not followed yet."""
+    SYNCED = "synced"
+    """It holds what the server had, and follows."""
+    STALE = "stale"
+    """It holds what the server had, and has not been able to follow for a while. It is read as before: `age` tells how old it is."""
+    STALLED = "stalled"
+    """Its first complete list has not come for so long that nobody should wait for it. It is asked for all the same."""
+    FORBIDDEN = "forbidden"
+    """A right is missing."""
+    MISSING = "missing"
+    """The cluster does not serve the kind."""
+    REJECTED = "rejected"
+    """The cluster refuses the selector, or what is declared contradicts what the cluster serves."""
+
+
+_UNREADABLE: Mapping[Health, type[StateError]] = {
+    Health.STALLED: Stalled, Health.FORBIDDEN: Forbidden, Health.MISSING: Missing, Health.REJECTED: Rejected,
+}
+
+
+class Subject(Protocol):
+    """Whose health it is: a feed."""
+
+    @property
+    def kind(self) -> Kind | None: ...
+    @property
+    def filter(self) -> Selector: ...
+    @property
+    def store(self) -> Store: ...
+
+
+class Condition:
+    """The health of one cache, with its reason."""
+
+    def __init__(
+        self, subject: Subject, *, sync_timeout: float, clock: Callable[[], float], logger: logging.Logger,
+        unreadable: Callable[[], None],
+    ) -> None:
+        self.trouble = ""
+        """What is in the way, as a sentence without its full stop; empty if nothing is."""
+        self.remedy = ""
+        """The one thing to change."""
+        self._subject = subject
+        self._sync_timeout = sync_timeout
+        self._clock = clock   # Asked for the health, it must answer in any thread.
+        self._logger = logger
+        self._unreadable = unreadable   # Called whenever reads begin to raise.
+        self._health = Health.SYNCING
+        self._headline = ""   # The trouble without what the server said, which may be other words each time.
+        self._began = clock()
+        self._stale_at: float | None = None
+        self._denied: float | None = None
+        self._denials = 0
+        self._garbled = 0
+        self._settled = asyncio.Event()
+
+    @property
+    def health(self) -> Health:
+        """How it is now: time alone makes a cache in trouble stale."""
+        stale_at = self._stale_at
+        if self._health is Health.SYNCED and stale_at is not None and self._clock() >= stale_at:
+            return Health.STALE
+        return self._health
+
+    def error(self) -> StateError | None:
+        """Return the error that reads must raise, since the cache cannot be kept; None if it can be."""
+        error = _UNREADABLE.get(self._health)
+        return error(self.trouble, remedy=self.remedy) if error is not None else None
+
+    async def settled(self) -> None:
+        """Wait until the cache is synced, or has said why it is not."""
+        await self._settled.wait()
+
+    # ---- What is told.
+
+    def well(self) -> None:
+        """All is well: the server accepts what it is asked."""
+        self._denied, self._denials, self._garbled = None, 0, 0
+        if self._subject.store.version:
+            self._tell(Health.SYNCED)
+        elif self._health is not Health.STALLED:   # That was asked before as well, and came to nothing.
+            self._tell(Health.SYNCING)
+
+    def troubled(self, trouble: Refusal | Lost | Silent, *, verb: str) -> None:
+        """Take in what has gone wrong with a request, which was to `get` what the cluster serves, or to list or watch."""
+        garbled = isinstance(trouble, Lost) and trouble.garbled
+        self._garbled = self._garbled + 1 if garbled else 0
+        subject = self._subject
+        match trouble:
+            case Refusal(403):
+                self._forbidden(trouble.message, verb)
+            case Refusal(404):
+                self.missing(f"{subject}: the cluster does not serve them", "Install their definition")
+            case Refusal(400) | Refusal(422):
+                self._tell(
+                    Health.REJECTED, f"{subject}: the server refuses the filter {subject.filter}",
+                    "Declare a selector that the server supports for this kind", said=trouble.message)
+            case Refusal(405):
+                self._tell(Health.REJECTED, f"{subject}: the server does not let anybody {verb} them",
+                           "Do not declare them, but ask the server: await cache.fetch(...)")
+            case Lost(lived=True):
+                pass   # Servers end every watch after a while.
+            case Refusal():
+                self._hindered(f"{subject}: the server answers {trouble.code} {trouble.reason}".rstrip(), "It is asked again")
+            case Lost(why):
+                self._hindered(f"{subject}: {why}", "The server is asked again")
+            case _:   # Silent.
+                self._hindered(f"{subject}: the server has fallen silent", "It is asked again")
+
+    def missing(self, what: str, remedy: str) -> None:
+        """The cluster does not serve the kind."""
+        self._tell(Health.MISSING, what, remedy)
+
+    def rejected(self, what: str, remedy: str) -> None:
+        """The cluster being what it is, the declaration makes no sense."""
+        self._tell(Health.REJECTED, what, remedy)
+
+    def mistaken(self, error: Exception) -> None:
+        """We have made a mistake."""
+        self._hindered(f"{self._subject}: a mistake of kopf_selectcache itself, {type(error).__name__}",
+                       "Report it, with the traceback in the operator's log")
+
+    def _forbidden(self, message: str, verb: str) -> None:
+        subject = self._subject
+        where = f" in the namespace {subject.filter.namespaces[0]}" if subject.filter.namespaces else ""
+        if verb == "get":
+            what, remedy = f"{subject}: the operator may not ask what the cluster serves", "Bind it to the ClusterRole system:discovery"
+        else:
+            kind = subject.kind
+            rule = f"apiGroups: [{kind.group!r}], resources: [{kind.plural!r}]" if kind is not None else f"the resource {subject}"
+            what, remedy = f"{subject}: the operator may not {verb} them{where}", f"Grant it the verbs list and watch{where}: {rule}"
+        now = self._clock()
+        self._denied = now if self._denied is None else self._denied
+        self._denials += 1
+        if self._health is Health.SYNCED and (self._denials < SEVERAL or now - self._denied < TOLERATED):
+            self._tell(Health.SYNCED, what, "It is asked again: a server that has just started says so to everybody", said=message, stale_at=now)
+        else:
+            self._tell(Health.FORBIDDEN, what, remedy, said=message)
+
+    def _hindered(self, what: str, remedy: str) -> None:
+        """Something is wrong that may pass by itself."""
+        if self._health is Health.SYNCED:
+            since = self._clock() + TOLERATED
+            self._tell(Health.SYNCED, what, remedy, stale_at=since if self._stale_at is None else self._stale_at)
+        elif self._health is Health.STALLED:
+            self._tell(Health.STALLED, what, remedy)
+        elif self._health is Health.SYNCING:
+            complete, now = bool(self._subject.store.version), self._clock()
+            if now - self._began < self._sync_timeout and (complete or self._garbled < SEVERAL):
+                self._tell(Health.SYNCING, what, remedy)
+            elif complete:   # A complete list is as good as it was; it is only not followed.
+                self._tell(Health.SYNCED, what, remedy, stale_at=now)
+            else:
+                self._tell(Health.STALLED, what, f"{remedy}; meanwhile, await cache.fetch(...) and cache.fetch_list(...) ask it directly")
+        # Else what only a person can help with still stands: nobody has said otherwise.
+
+    def _tell(self, health: Health, what: str = "", remedy: str = "", *, said: str = "", stale_at: float | None = None) -> None:
+        """Take a change in, and log it once."""
+        before, headline = self._health, self._headline
+        self._health, self._headline, self._stale_at = health, what, stale_at
+        self.trouble, self.remedy = f"{what}: {said}" if said else what, remedy
+        if health is Health.SYNCING and before is not health:
+            self._began = self._clock()
+        if health is not before and health in _UNREADABLE:
+            self._unreadable()
+        if health is not Health.SYNCING:
+            self._settled.set()
+        # Where only a person can help, that has to know what is wrong now; other trouble comes in many forms.
+        news = health is not before or (what != headline if health in (Health.FORBIDDEN, Health.REJECTED) else not headline)
+        if what and news:
+            self._logger.warning("%s. %s.", self.trouble, remedy)
+        elif health is Health.SYNCED and before is not health:
+            self._logger.info("The cache of %s holds %d objects with %s.", self._subject, len(self._subject.store.records()[0]), self._subject.filter)
+        elif headline and not what:
+            self._logger.info("The cache of %s follows the server again.", self._subject)
