@@ -1,18 +1,38 @@
 """`make demo` as a newcomer runs it, only smaller: it shows what it promises, ends by itself, and at once if told to."""
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from tests.conftest import without_server
+
 ROOT = Path(__file__).parent.parent
 SMALL = ["--pods", "60", "--runs", "10"]
 
 
-def demo(tmp_path: Path) -> subprocess.Popen[str]:
+def demo(tmp_path: Path, *arguments: str, root: Path = ROOT) -> subprocess.Popen[str]:
+    """Start it in a folder of its own, and the system's folder for what is temporary in another."""
+    work, temporary = tmp_path / "work", tmp_path / "temporary"
+    work.mkdir()
+    temporary.mkdir()
     return subprocess.Popen(
-        [sys.executable, ROOT / "examples/demo/demo.py", *SMALL], cwd=ROOT, text=True, start_new_session=True,
-        env={**os.environ, "TMPDIR": str(tmp_path)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        [sys.executable, root / "examples/demo/demo.py", *(arguments or SMALL)], cwd=work, text=True, start_new_session=True,
+        env={**os.environ, "TMPDIR": str(temporary)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def until(process: subprocess.Popen[str], text: str) -> str:
+    """Read up to the line that has this in it; return all that was read."""
+    assert process.stdout is not None
+    shown = ""
+    while text not in shown:
+        line = process.stdout.readline()
+        assert line, f"{text!r} has not come in:\n{shown}"
+        shown += line
+    return shown
 
 
 def is_of(process: Path, folder: Path) -> bool:
@@ -20,6 +40,12 @@ def is_of(process: Path, folder: Path) -> bool:
         return str(folder).encode() in process.joinpath("environ").read_bytes()
     except OSError:
         return False
+
+
+def assert_nothing_is_left(tmp_path: Path) -> None:
+    assert not list((tmp_path / "work").iterdir())
+    assert not list((tmp_path / "temporary").iterdir())
+    assert not [entry.name for entry in Path("/proc").glob("[0-9]*") if is_of(entry, tmp_path)]
 
 
 def test_the_demo_shows_what_it_promises_and_ends_by_itself(tmp_path: Path) -> None:
@@ -32,6 +58,7 @@ def test_the_demo_shows_what_it_promises_and_ends_by_itself(tmp_path: Path) -> N
         "pods received: 100%, 20 of 20",
         "held:              30 objects",
         "everything:        90 objects",
+        "MB in memory",
         ", Running",
         "OutsideFilter: pods ",
         "await cache.fetch(",
@@ -39,25 +66,83 @@ def test_the_demo_shows_what_it_promises_and_ends_by_itself(tmp_path: Path) -> N
         "its label is taken away",
         "is not held: it is absent, or present without example.com/run-id",
         "failed for good",
-        "python -m kopf_selectcache serve --kubeconfig",
+        "make demo ARGS=--stay",
     )
     at = 0
     for text in promised:
         at = shown.find(text, at)
         assert at >= 0, f"{text!r} is missing, or not in its place, in:\n{shown}"
-    assert not list(tmp_path.iterdir())
+    assert_nothing_is_left(tmp_path)
 
 
-def test_the_demo_ends_at_ctrl_c_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_the_smallest_demo_shows_it_as_well(tmp_path: Path) -> None:
+    with demo(tmp_path, "--pods", "1", "--runs", "1") as process:
+        shown, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, shown
+    assert "failed for good" in shown
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "some", "1000001"])
+def test_a_number_that_makes_no_demo_is_refused(tmp_path: Path, number: str) -> None:
+    with demo(tmp_path, f"--pods={number}") as process:
+        shown, _ = process.communicate(timeout=120)
+    assert process.returncode == 2
+    assert "is no number from 1 to 1000000" in shown
+
+
+@pytest.mark.parametrize("moment", ["--- 0.", "--- 1.", "jobs received", "--- 3."])
+def test_the_demo_ends_at_ctrl_c_and_leaves_nothing_behind(tmp_path: Path, moment: str) -> None:
     with demo(tmp_path) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if "kopf run" in line:
-                break
+        until(process, moment)
         process.send_signal(signal.SIGINT)
         shown, _ = process.communicate(timeout=120)
     assert process.returncode == 0, shown
     assert shown.rstrip().endswith("Ended.")
     assert "Traceback" not in shown
-    assert not list(tmp_path.iterdir())
-    assert not [entry.name for entry in Path("/proc").glob("[0-9]*") if is_of(entry, tmp_path)]
+    assert_nothing_is_left(tmp_path)
+
+
+def test_the_demo_ends_when_nobody_reads_it_any_more(tmp_path: Path) -> None:
+    with demo(tmp_path) as process:
+        shown = until(process, "--- 1.")
+        assert process.stdout is not None
+        process.stdout.close()   # As `| head` does.
+        process.wait(120)
+    assert "Traceback" not in shown
+    assert_nothing_is_left(tmp_path)
+
+
+def test_an_operator_that_dies_at_its_start_is_told_with_its_log(tmp_path: Path) -> None:
+    root = tmp_path / "broken"
+    shutil.copytree(ROOT / "examples", root / "examples")
+    (root / "examples/01-job-observer/example.py").write_text("raise SystemExit('no such luck')\n")
+    with demo(tmp_path, root=root) as process:
+        shown, _ = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert "The operator has ended" in shown
+    assert "no such luck" in shown
+    assert "Traceback" not in shown
+
+
+def test_the_demo_stays_and_what_it_says_to_go_on_by_hand_works(tmp_path: Path) -> None:
+    if shutil.which("kubectl") is None:
+        without_server("there is no kubectl on PATH")
+    with demo(tmp_path, *SMALL, "--stay") as process:
+        shown = until(process, "--- 7.") + until(process, "-m kopf run")
+        commands = [line.strip() for line in shown.partition("--- 7.")[2].splitlines()[1:]]
+        *by_hand, operator = commands
+        assert [line.split()[0] for line in by_hand] == ["export", "kubectl", "kubectl", "kubectl"]
+        subprocess.run(["bash", "-ec", "\n".join(by_hand)], cwd=tmp_path / "work", check=True, timeout=120)
+        until(process, "run hello: failed for good")
+        own = subprocess.Popen(
+            ["bash", "-c", f"{by_hand[0]}\nexec {operator}"], cwd=tmp_path / "work", text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        with own:
+            until(own, "run hello: failed for good")
+            own.terminate()
+            own.communicate(timeout=120)
+        process.send_signal(signal.SIGINT)
+        shown, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, shown
+    assert shown.rstrip().endswith("Ended.")
+    assert_nothing_is_left(tmp_path)

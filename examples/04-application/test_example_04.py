@@ -1,6 +1,6 @@
 """How to test an operator: a handler alone, in milliseconds, and the whole operator against a cluster, in a second.
 
-The fixtures come with the package (`pip install kopf_selectcache[testing]`); no cluster is needed.
+The fixtures come with the package (`pip install 'kopf_selectcache[testing]'`); no cluster is needed.
 """
 import asyncio
 import runpy
@@ -59,5 +59,4 @@ def test_the_operator_writes_the_status(cluster):
     label = {"example.com/app": "shop"}
     cluster.create(pod("shop-1", uid=shop["metadata"]["uid"], ready=True, **label))
     with kopf.testing.KopfRunner(["run", "--standalone", "-A", str(OPERATOR)]):
-        cluster.requests.wait("patch", "applications")
-    assert cluster.get(SHOP)["status"] == {"configured": False, "ready": "1/1"}
+        cluster.wait_for(SHOP, lambda now: now.get("status") == {"configured": False, "ready": "1/1"})

@@ -46,14 +46,14 @@ async def reads(cache, namespace, job, pod, run, **_):
     yield f"   -> {cache.count('pods', label=RUN):,}"
 
 
-async def outside(cache, namespace, other, **_):
-    yield f"cache.get('pods', '{other}', '{namespace}')"
+async def outside(cache, other, elsewhere, **_):
+    yield f"cache.get('pods', '{other}', '{elsewhere}')"
     try:
-        cache.get("pods", other, namespace)
+        cache.get("pods", other, elsewhere)
     except selectcache.OutsideFilter as error:
         yield f"   -> OutsideFilter: {error}"
-    yield f"await cache.fetch('pods', '{other}', '{namespace}')"
-    yield f"   -> {(await cache.fetch('pods', other, namespace))['metadata']['name']}, from the server"
+    yield f"await cache.fetch('pods', '{other}', '{elsewhere}')"
+    yield f"   -> {(await cache.fetch('pods', other, elsewhere))['metadata']['name']}, from the server"
 
 
 async def left(cache, namespace, pod, **_):

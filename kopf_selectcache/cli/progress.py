@@ -1,6 +1,7 @@
 """A bar that shows how far long work is: redrawn in a terminal, a line now and then elsewhere, nothing for short work."""
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self, TextIO
@@ -8,6 +9,7 @@ from typing import Self, TextIO
 SOON = 1.0   # Seconds: what is done by then needs no bar.
 REDRAWN, TOLD = 0.1, 5.0   # Seconds between two looks of the bar: in a terminal, and where each is a line.
 WIDTH = 30
+USUAL = 80   # Columns.
 
 
 class Progress:
@@ -49,8 +51,19 @@ class Progress:
         part = min(self._done / self._total, 1.0) if self._total else 1.0
         text = f"{self._word} {part:4.0%}, {self._done:,} of {self._total:,}"
         if self._file.isatty():
-            filled = round(WIDTH * part)
-            self._file.write(f"\r[{'#' * filled}{'.' * (WIDTH - filled)}] {text}")
+            columns = _columns(self._file) - 1   # In the last one, some terminals begin a new line.
+            width = min(WIDTH, columns - len(text) - len("[] "))
+            filled = round(width * part)
+            bar = f"[{'#' * filled}{'.' * (width - filled)}] " if width > 0 else ""
+            self._file.write(f"\r{bar}{text}"[:columns + 1])
         else:
             self._file.write(f"{text}\n")
         self._file.flush()
+
+
+def _columns(file: TextIO) -> int:
+    """Return how wide the terminal is. One that does not tell is taken for a usual one."""
+    try:
+        return os.get_terminal_size(file.fileno()).columns or USUAL
+    except OSError:
+        return USUAL

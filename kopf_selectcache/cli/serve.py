@@ -22,10 +22,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kubeconfig", type=Path, required=True, metavar="FILE",
         help="where to write the admin's kubeconfig once the server is ready; it is removed in the end")
-    parser.add_argument("--port", type=int, default=0, help="the port of 127.0.0.1 to listen on (default: a free one)")
+    parser.add_argument("--port", type=_port, default=0, help="the port of 127.0.0.1 to listen on (default: a free one)")
     parser.add_argument(
         "--load", type=Path, action="append", default=[], metavar="DIR",
         help="create the objects of these manifests (YAML or JSON; a folder or a file) first; can be given several times")
+
+
+def _port(text: str) -> int:
+    if not (text.isdecimal() and int(text) < 65536):
+        raise argparse.ArgumentTypeError(f"{text!r} is no port: 0 to 65535")
+    return int(text)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -61,22 +67,22 @@ async def serve(
                 for obj in objects:
                     try:
                         cluster.create(obj)
-                    except Problem as problem:
+                    except (Problem, TypeError) as problem:   # YAML can hold what JSON cannot: `!!binary`.
                         name = (obj.get("metadata") or {}).get("name")
-                        return _failed(f"{obj.get('kind')} {name!r} cannot be created: {problem.message}")
+                        return _failed(f"{obj.get('kind')} {name!r} cannot be created: {problem}")
                     progress.step()
                     await asyncio.sleep(0)   # Requests are answered meanwhile, and signals heard.
                     if over.is_set():
                         break
             if over.is_set():
                 return 0
-            cluster.kubeconfig(kubeconfig)
+            written = cluster.kubeconfig(kubeconfig).read_bytes()
             try:
                 output.write(_told(cluster.url, kubeconfig, len(objects)))
                 output.flush()
                 await over.wait()
             finally:
-                kubeconfig.unlink(missing_ok=True)   # noqa: ASYNC240 - One system call.
+                _remove(kubeconfig, written)
     except ManifestError as error:
         return _failed(str(error))
     except OSError as error:
@@ -113,6 +119,15 @@ def _told(url: str, kubeconfig: Path, count: int) -> str:
         f"  kubectl --kubeconfig {file} get namespaces\n"
         f"  KUBECONFIG={file} kopf run -A operator.py\n"
         "Ctrl-C ends it.\n")
+
+
+def _remove(kubeconfig: Path, written: bytes) -> None:
+    """Remove what was written, unless it is that of another server since."""
+    try:
+        if kubeconfig.read_bytes() == written:
+            kubeconfig.unlink()
+    except FileNotFoundError:
+        pass   # Somebody was faster.
 
 
 def _is_ours(kubeconfig: Path) -> bool:

@@ -4,13 +4,15 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
-import trustme
-
 HOSTS = ("127.0.0.1", "localhost", "::1", "kubernetes.default.svc")
 
 
 def authority(ca_file: Path) -> ssl.SSLContext:
     """Make a new authority, write its certificate (no key), and return the context of a server that it trusts."""
+    try:
+        import trustme  # noqa: PLC0415  # It is in an extra; what needs no TLS works without it.
+    except ImportError:
+        raise ImportError("a cluster with TLS needs trustme: pip install 'kopf_selectcache[testing]'") from None
     ca = trustme.CA()
     ca.cert_pem.write_to_path(ca_file)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -16,7 +16,7 @@ import tempfile
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -39,6 +39,13 @@ NAME = "embedded"   # Of the cluster, the user and the context in a kubeconfig.
 MERGE_PATCH = "application/merge-patch+json"
 
 T = TypeVar("T")
+
+
+def _plain(part: object) -> dict[str, Any]:
+    """Let JSON be made of what is no dict but reads like one, such as the body that Kopf hands to handlers."""
+    if isinstance(part, Mapping):
+        return dict(part)
+    raise TypeError(f"an object has {part!r} in it, a {type(part).__name__}, which no JSON is made of")
 
 
 def _utc_now() -> dt.datetime:
@@ -74,6 +81,7 @@ class EmbeddedCluster:
         self._thread_id: int | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._bookmarks: Timer | None = None
+        self._alone = threading.RLock()   # Where no loop runs, several threads may come at once.
 
     # ---- Its life.
 
@@ -82,13 +90,13 @@ class EmbeddedCluster:
         self._thread_id = threading.get_ident()
         later = self._later or self._loop.call_later
         context: ssl.SSLContext | None = None
-        if self._tls:
-            self._folder = tempfile.TemporaryDirectory(prefix="embedded-cluster-")
-            context = authority(self.ca_file)
-        self._web = Web(self.api, self.faults, self.requests, later=later, spread=self._random.random, tls=context)
         try:
+            if self._tls:
+                self._folder = tempfile.TemporaryDirectory(prefix="embedded-cluster-")
+                context = authority(self.ca_file)
+            self._web = Web(self.api, self.faults, self.requests, later=later, spread=self._random.random, tls=context)
             self.listen_again()
-        except OSError:
+        except BaseException:
             self._clean_up()
             raise
         self._keep_bookmarking(later)
@@ -125,11 +133,12 @@ class EmbeddedCluster:
 
         thread = threading.Thread(target=body, name="embedded-cluster")
         thread.start()
-        started.wait()
         try:
+            started.wait()
             if not failures:
                 yield self
         finally:
+            started.wait()   # Whoever was interrupted while it started must not leave it behind.
             if over and self._loop is not None:
                 self._loop.call_soon_threadsafe(over[0].set)
             thread.join()
@@ -191,21 +200,77 @@ class EmbeddedCluster:
     def patch(self, obj: Mapping[str, Any], changes: Mapping[str, Any], *, subresource: str = "") -> dict[str, Any]:
         """Merge changes into an object, or into a subresource such as its `status`."""
         path = self._path(obj) + (f"/{subresource}" if subresource else "")
-        return self._do(lambda: self._ask("PATCH", path, changes, content_type=MERGE_PATCH))
+        return self._do(lambda: self._ask("PATCH", path, changes))
 
     def delete(self, *objects: Mapping[str, Any]) -> None:
         """Delete objects. Those with finalizers go when these have been removed."""
         self._do(lambda: [self._ask("DELETE", self._path(obj)) for obj in objects])
 
     def apply(self, source: str | Path) -> list[dict[str, Any]]:
-        """Create the objects of a YAML text, or of a file or folder of manifests; replace those that there are."""
+        """Create the objects of a YAML text, or of a file or folder of manifests; merge them into those that there are.
+
+        So what the server and its clients have added stays. Other than with `kubectl apply`, so does what a manifest has
+        not got any more.
+        """
         read: list[dict[str, Any]] = []
         if isinstance(source, str):
             read += manifests.read_text(source)
         else:
             for file in manifests.files_in(source):
                 read += manifests.read_file(file)
-        return self._do(lambda: [self._create(obj, replace=True) for obj in manifests.in_order(read)])
+        return self._do(lambda: [self._create(obj, merge=True) for obj in manifests.in_order(read)])
+
+    async def until(self, obj: Mapping[str, Any], predicate: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+        """Wait until an object, given by its kind and name, is there and satisfies the predicate; return it as it is then.
+
+            await cluster.until(pod, lambda now: now['status']['phase'] == 'Running')
+
+        It is looked at now, and after each change in the cluster: what it was for a moment may be missed.
+        """
+        loop, changed = asyncio.get_running_loop(), asyncio.Event()
+
+        def wake(_: object) -> None:
+            with suppress(RuntimeError):   # The loop is closed: nobody waits any more.
+                loop.call_soon_threadsafe(changed.set)
+
+        forget = self._do(lambda: self.api.history.subscribe(wake))
+        try:
+            while True:
+                changed.clear()
+                try:
+                    now = self.get(obj)
+                except Problem as problem:
+                    if problem.code != 404:
+                        raise
+                else:
+                    if predicate(now):
+                        return now
+                await changed.wait()
+        finally:
+            self._do(forget)
+
+    def wait_for(
+        self, obj: Mapping[str, Any], predicate: Callable[[dict[str, Any]], object], *, timeout: float = 60,
+    ) -> dict[str, Any]:
+        """Do the same in a thread that has no loop; TimeoutError, if it does not come so far.
+
+            cluster.wait_for(shop, lambda now: now.get('status') == {'ready': '1/1'})
+        """
+        async def waited() -> dict[str, Any]:
+            async with asyncio.timeout(timeout):
+                return await self.until(obj, predicate)
+
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            pass
+        else:
+            raise RuntimeError("this would stop the loop that runs in this thread: write await cluster.until(...)")
+        try:
+            return asyncio.run(waited())
+        except TimeoutError as error:
+            name = (obj.get("metadata") or {}).get("name")
+            raise TimeoutError(f"{obj.get('kind')} {name!r} has not become what is waited for within {timeout:g} seconds") from error
 
     def namespace(self, name: str, **labels: str) -> str:
         """Create a namespace; return its name."""
@@ -213,18 +278,22 @@ class EmbeddedCluster:
         return name
 
     def user(self, name: str, rules: Sequence[Mapping[str, Sequence[str]]] = (), *, namespace: str = "") -> str:
-        """Make a user with these rights (rules as in a Role), in one namespace or in all; return their token."""
+        """Make a user with these rights (rules as in a Role), in one namespace or in all; return their token.
+
+        Of a user who is there already it is one more token, and the rules replace those of that namespace, or of all.
+        """
         token = self._token()
         self._do(lambda: self.api.users.add(token, User(name, ("system:authenticated",))))
         if rules:
             kind = "Role" if namespace else "ClusterRole"
             metadata = {"name": f"user-{name}", "namespace": namespace} if namespace else {"name": f"user-{name}"}
             group = "rbac.authorization.k8s.io"
-            self.create(
+            made = (
                 {"apiVersion": f"{group}/v1", "kind": kind, "metadata": metadata, "rules": [dict(rule) for rule in rules]},
                 {"apiVersion": f"{group}/v1", "kind": f"{kind}Binding", "metadata": metadata,
                  "roleRef": {"apiGroup": group, "kind": kind, "name": metadata["name"]},
                  "subjects": [{"apiGroup": group, "kind": "User", "name": name}]})
+            self._do(lambda: [self._create(obj, merge=True) for obj in made])
         return token
 
     def revoke(self, token: str) -> None:
@@ -303,7 +372,10 @@ class EmbeddedCluster:
 
     def _do(self, call: Callable[[], T]) -> T:
         """Call this where the server runs, and wait for it. Before it runs, and after, that is here."""
-        if self._loop is None or self._thread_id == threading.get_ident():
+        if self._loop is None:
+            with self._alone:
+                return call()
+        if self._thread_id == threading.get_ident():
             return call()
 
         async def called() -> T:
@@ -313,26 +385,26 @@ class EmbeddedCluster:
     def _post(self, call: Callable[[], None]) -> None:
         self._do(call)
 
-    def _ask(self, method: str, path: str, body: object = None, *, content_type: str = "application/json") -> dict[str, Any]:
+    def _ask(self, method: str, path: str, body: object = None) -> dict[str, Any]:
+        content_type = MERGE_PATCH if method == "PATCH" else "application/json"
         headers = {"authorization": f"Bearer {self.token}", "content-type": content_type, "accept": "application/json"}
-        answer = self.api.answer(Request(method, path, {}, headers, b"" if body is None else json.dumps(body).encode()))
+        sent = b"" if body is None else json.dumps(body, default=_plain).encode()
+        answer = self.api.answer(Request(method, path, {}, headers, sent))
         assert isinstance(answer, Answer)
         answered: dict[str, Any] = json.loads(answer.body)
         if answer.code >= 400:
-            raise Problem(answer.code, answered["reason"], answered["message"], details=answered.get("details"))
+            raise Problem(answer.code, answered.get("reason", ""), answered["message"], details=answered.get("details"))
         return answered
 
-    def _create(self, obj: Mapping[str, Any], *, replace: bool = False) -> dict[str, Any]:
+    def _create(self, obj: Mapping[str, Any], *, merge: bool = False) -> dict[str, Any]:
         served = self._served(obj)
         collection = self._collection(obj)
         try:
             made = self._ask("POST", collection, obj)
         except Problem as problem:
-            if problem.reason != "AlreadyExists" or not replace:
+            if problem.reason != "AlreadyExists" or not merge:
                 raise
-            there = self._ask("GET", self._path(obj))
-            metadata = {**obj["metadata"], "resourceVersion": there["metadata"]["resourceVersion"]}
-            made = self._ask("PUT", self._path(obj), {**obj, "metadata": metadata})
+            made = self._ask("PATCH", self._path(obj), obj)
         if served.has_status and "status" in obj:
             made = self._ask("PUT", f"{collection}/{made['metadata']['name']}/status", {**made, "status": obj["status"]})
         return made

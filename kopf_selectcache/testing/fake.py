@@ -8,31 +8,46 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Coroutine, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, suppress
+from typing import Any, TypeVar, cast
+
+import kopf
 
 from kopf_selectcache.blocking import Blocking
 from kopf_selectcache.cache import Cache
 from kopf_selectcache.checking import running_loop
-from kopf_selectcache.core.fields import Key, parse_key
-from kopf_selectcache.core.protocol import Idle, Input, Known, List, Opened, Start, State, Wait, Watch, step
+from kopf_selectcache.core.fields import Key
+from kopf_selectcache.core.protocol import (
+    PATIENCE,
+    Due,
+    Idle,
+    Input,
+    Known,
+    List,
+    Lost,
+    Opened,
+    Start,
+    State,
+    Wait,
+    Watch,
+    step,
+)
+from kopf_selectcache.core.store import Change
 from kopf_selectcache.core.wire import Reader, read_refusal
 from kopf_selectcache.discovery import NotServed, resolve
-from kopf_selectcache.errors import Missing, ReadError
+from kopf_selectcache.errors import DeclarationError, Missing, ReadError
+from kopf_selectcache.feed import Claims, Feed
 from kopf_selectcache.fetching import Fetches
+from kopf_selectcache.keys import text_of
 from kopf_selectcache.resolving import Kinds
-from kopf_selectcache.runner import Feed, Runtime
+from kopf_selectcache.runner import Runtime
 from kopf_selectcache.selector import Selector
 from kopf_selectcache.settings import SelectCacheSettings, settings_of
 from kopf_selectcache.testing.api.calls import Answer, Request
 from kopf_selectcache.testing.api.watching import Watch as Stream
-from kopf_selectcache.testing.cluster import EmbeddedCluster
+from kopf_selectcache.testing.offline import OfflineCluster
 from kopf_selectcache.transport import JSON, Refused
-
-if TYPE_CHECKING:
-    import kopf
 
 _T = TypeVar("_T")
 Obj = Mapping[str, Any]
@@ -46,21 +61,21 @@ class FakeCache(Cache):
         cache.get('pods', 'db-1', 'shop')       # OutsideFilter, as in production
         await cache.fetch('pods', 'db-1', 'shop')   # asks the server; here: the objects
 
-    Instead of the selectors, give the settings that your startup handler has configured. `cluster` has all objects, and
-    changes them: `cache.cluster.create(...)`, `.patch(...)`, `.delete(...)`; the cache follows before the call returns.
-    What needs defining, namespaces and custom resources, is defined where it is missing.
+    Instead of the selectors, give the settings that your startup handler has configured; `namespaces` are those of
+    `kopf run -n`. The objects keep the uid and the times that they are given with. `cluster` has all of them, and changes
+    them, in any thread: `cache.cluster.create(...)`, `.patch(...)`, `.delete(...)`; the cache follows before the call
+    returns. What needs defining, namespaces and custom resources, is defined where it is missing.
     """
 
     def __init__(
         self, objects: Iterable[Obj] = (), selectors: Mapping[Any, Any] | kopf.OperatorSettings | None = None, *,
-        own: Obj | None = None, deleted: bool = False,
+        namespaces: Collection[str] | None = None, own: Obj | None = None, deleted: bool = False,
     ) -> None:
         settings = _declared(selectors)
-        self.cluster = EmbeddedCluster(random=random.Random(0), tls=False)   # noqa: S311  # The same uids each time.
-        for obj in objects:
-            _provide(self.cluster, obj, settings.selectors)
-            self.cluster.create(obj)
-        super().__init__(cast("Runtime", _Runtime(settings, self.cluster)), own=own, deleted=deleted)
+        within = _confinement(namespaces, settings.selectors)
+        self.cluster = OfflineCluster()
+        self.cluster.fill(objects, settings.selectors)
+        super().__init__(cast("Runtime", _Runtime(settings, self.cluster, within)), own=own, deleted=deleted)
         self.blocking = _Blocking(self._of_sync(), self._runtime.loop)
 
 
@@ -70,10 +85,16 @@ class _Runtime:
     feed = Runtime.feed
     resolve = Runtime.resolve
 
-    def __init__(self, settings: SelectCacheSettings, cluster: EmbeddedCluster) -> None:
+    def __init__(self, settings: SelectCacheSettings, cluster: OfflineCluster, namespaces: tuple[str, ...] | None) -> None:
         self.settings = settings
         self.transport = _InProcess(cluster)
-        self.feeds = {key: _Feed(key, declared, settings, self.transport) for key, declared in settings.selectors.items()}
+        claims: Claims = {}
+        self.feeds = {
+            key: _Feed(key, declared, settings, self.transport, namespaces=namespaces, claims=claims)
+            for key, declared in settings.selectors.items()
+        }
+        for feed in self.feeds.values():
+            cluster.follow(feed.follow)
         self.fetches = Fetches(self.transport, per_second=float("inf"))
         self.kinds = Kinds(self.fetches)
 
@@ -84,51 +105,93 @@ class _Runtime:
 
 
 class _Feed(Feed):
-    """Follows the embedded API without a task: each change is taken in within the call that made it."""
+    """Follows the embedded API without a task: what has changed is taken in within the call that changed it."""
 
-    def __init__(self, key: Key, declared: Selector, settings: SelectCacheSettings, transport: _InProcess) -> None:
+    def __init__(
+        self, key: Key, declared: Selector, settings: SelectCacheSettings, transport: _InProcess, *,
+        namespaces: tuple[str, ...] | None, claims: Claims,
+    ) -> None:
         super().__init__(
-            key, declared, settings=settings, transport=transport, namespaces=None, chance=lambda: 0.5,
-            logger=logging.getLogger(__name__))
+            key, declared, settings=settings, transport=transport, namespaces=namespaces, chance=lambda: 0.5,
+            logger=logging.getLogger(__name__), claims=claims)
+        self._served = transport
+        self._stream: Stream | None = None
+        self._state: State = Idle(Known())
         try:
-            self.resource = _at_once(resolve(transport, key))
+            self._begin()
         except NotServed as error:
             raise Missing(
                 f"{error}, and no object tells what it is",
                 remedy="Give the fake cache its CustomResourceDefinition, among the objects") from None
-        self.filter = self._confined(self.resource)
-        self._served = transport
-        self._reader = Reader(self.resource.api_version, self.resource.kind.kind)
-        self._state: State = Idle(Known(streaming=False))
+        if self._stream is None:
+            raise self.unreadable() or ReadError(self.trouble, remedy=self.remedy)
+
+    def follow(self) -> None:
+        """Take in what has happened since; where the watch has ended, look what is served now."""
+        if self._stream is None:
+            try:
+                self._begin()
+            except NotServed as error:
+                self._condition.missing(str(error), "Create its definition")
+            return
+        stream = self._stream
+        for line in stream.lines():
+            self._take(self._reader.line(line.rstrip(b"\n")))
+        if stream.ended and stream is self._stream:
+            self._take(Lost("the watch ended", lived=True))
+
+    def subscribe(self, listener: Callable[[Change | None], None]) -> Callable[[], None]:
+        """Call the listener on the loop where it is now, in whichever thread the change is made."""
+        loop = running_loop()
+
+        def told(change: Change | None) -> None:
+            if loop is None or loop is running_loop():
+                listener(change)
+            else:
+                with suppress(RuntimeError):   # The loop is closed: nobody waits any more.
+                    loop.call_soon_threadsafe(listener, change)
+        return super().subscribe(told)
+
+    def _begin(self) -> None:
+        resource = _at_once(resolve(self._served, self._key))
+        self._claim(resource)
+        self.resource, self.filter = resource, self._confined(resource)
+        self._reader = Reader(resource.api_version, resource.kind.kind)
+        self._state = Idle(Known())
         self._take(Start())
 
     def _take(self, input_: Input) -> None:
         """Run the protocol until it waits for the next event."""
-        assert self.resource is not None, "found before the protocol starts"
         stepped = step(self._state, input_)
         self._state = stepped.state
         match self._carried_out(stepped.effects):
             case List() as command:
+                assert self.resource is not None, "found before the protocol starts"
                 for answer in _all(self._inputs(command, self.resource, self._reader)):
                     self._take(answer)
             case Watch(version):
-                self._follow_stream(self._served.stream(
-                    self.resource.path(*self.filter.namespaces or ()), self._query() | {"resourceVersion": version}))
+                self._open(version)
+            case Wait(failures) if failures < PATIENCE and self.unreadable() is None:
+                self._take(Due())   # Nothing gets better here by waiting.
             case Wait():
-                raise self.unreadable() or ReadError(self.trouble, remedy=self.remedy)
+                self._stream = None
 
-    def _follow_stream(self, stream: Stream) -> None:
-        def take() -> None:
-            for line in stream.lines():
-                self._take(self._reader.line(line.rstrip(b"\n")))
-        self._take(Opened())
-        stream.on_ready(take)
+    def _open(self, version: str) -> None:
+        assert self.resource is not None, "found before the protocol starts"
+        path = self.resource.path(self.filter.namespaces[0] if self.filter.namespaces is not None else None)
+        try:
+            self._stream = self._served.stream(path, self._query() | {"resourceVersion": version})
+        except Refused as refused:
+            self._take(refused.refusal)
+        else:
+            self._take(Opened())
+            self.follow()
 
 
 class _InProcess:
     """A transport without sockets."""
 
-    def __init__(self, cluster: EmbeddedCluster) -> None:
+    def __init__(self, cluster: OfflineCluster) -> None:
         self._cluster = cluster
 
     async def get(self, path: str, query: Mapping[str, str], *, accept: str = JSON) -> bytes:
@@ -140,7 +203,8 @@ class _InProcess:
 
     def stream(self, path: str, query: Mapping[str, str]) -> Stream:
         answer = self._ask(path, {**query, "watch": "true"}, JSON)
-        assert isinstance(answer, Stream), answer
+        if isinstance(answer, Answer):
+            raise Refused(read_refusal(answer.code, answer.body))
         return answer
 
     def watch(self, path: str, query: Mapping[str, str]) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
@@ -148,7 +212,7 @@ class _InProcess:
 
     def _ask(self, path: str, query: Mapping[str, str], accept: str) -> Answer | Stream:
         headers = {"authorization": f"Bearer {self._cluster.token}", "accept": accept}
-        return self._cluster.api.answer(Request("GET", path, query, headers))
+        return self._cluster.answer(Request("GET", path, query, headers))
 
 
 class _Blocking(Blocking):
@@ -181,39 +245,24 @@ def _all(generator: AsyncGenerator[_T, None]) -> Iterator[_T]:
             return
 
 
-# ---- What is declared, and what must be there before an object can be.
-
-
 def _declared(selectors: Mapping[Any, Any] | kopf.OperatorSettings | None) -> SelectCacheSettings:
-    if selectors is not None and not isinstance(selectors, Mapping):
+    if isinstance(selectors, kopf.OperatorSettings):
         return settings_of(selectors)
+    if selectors is not None and not isinstance(selectors, Mapping):
+        raise TypeError(
+            "FakeCache takes the filters as a dict, such as {'v1/pods': 'app=web'}, or the operator's settings, "
+            f"and was given a {type(selectors).__name__}")
     settings = SelectCacheSettings()
-    for key, declared in (selectors or {}).items():
-        settings.selectors[key] = declared
+    settings.selectors.update(selectors or {})
     return settings
 
 
-def _provide(cluster: EmbeddedCluster, obj: Obj, keys: Iterable[Key]) -> None:
-    """Define an object's kind and namespace, where they are missing."""
-    namespace = obj.get("metadata", {}).get("namespace")
-    if not any(served.kind == obj.get("kind") and served.api_version == obj.get("apiVersion") for served in cluster.api.kinds):
-        cluster.create(_definition(obj, keys))
-    if namespace and not any(key[1] == namespace for key in cluster.api.history.keys(("", "namespaces"))):
-        cluster.namespace(namespace)
-
-
-def _definition(obj: Obj, keys: Iterable[Key]) -> dict[str, Any]:
-    """Make the definition of a custom resource from one of its objects; its plural is what a declaration calls it."""
-    kind = str(obj["kind"])
-    group, _, version = str(obj["apiVersion"]).rpartition("/")
-    guessed = f"{kind.lower()}s"
-    names = {name for _, _, name in map(parse_key, keys)}
-    plural = next((name for name in names if name.startswith(kind.lower()[:-1]) and name not in (kind, kind.lower())), guessed)
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": f"{plural}.{group}"},
-        "spec": {
-            "group": group, "scope": "Namespaced" if obj["metadata"].get("namespace") else "Cluster",
-            "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
-            "versions": [{"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
-        }}
+def _confinement(namespaces: Collection[str] | None, selectors: Mapping[Key, Selector]) -> tuple[str, ...] | None:
+    if namespaces is None:
+        return None
+    exact = Selector(namespaces=namespaces).namespaces
+    if exact is not None and len(exact) > 1 and (open_ones := [key for key, each in selectors.items() if each.namespaces is None]):
+        raise DeclarationError(
+            f"the operator watches several namespaces, and those to cache {text_of(open_ones[0])} in are not known",
+            remedy=f"Declare one: settings.selectcache.selectors[{open_ones[0]!r}] = Selector(..., namespaces=['...'])")
+    return exact

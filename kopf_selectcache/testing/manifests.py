@@ -103,6 +103,8 @@ def _json_documents(file: BinaryIO | _Counted) -> Iterator[Any]:
 def _single(document: object, where: str) -> Iterator[dict[str, Any]]:
     if not isinstance(document, dict) or not isinstance(document.get("kind"), str):
         raise ManifestError(f"{where} is no object of Kubernetes: it has no kind")
+    if not isinstance(document.get("metadata") or {}, dict):
+        raise ManifestError(f"{where} is no object of Kubernetes: its metadata are no mapping")
     if document["kind"].endswith("List") and isinstance(document.get("items"), list):
         for item in document["items"]:
             yield from _single(_inherited(document, item), where)

@@ -81,7 +81,7 @@ class Record(Generic[T]):
 
     def __init__(self) -> None:
         self._entries: deque[T] = deque(maxlen=KEPT)
-        self._waiting: list[tuple[Callable[[], bool], concurrent.futures.Future[None]]] = []
+        self._waiting: dict[concurrent.futures.Future[None], Callable[[], bool]] = {}
         self._lock = threading.Lock()
 
     def __iter__(self) -> Iterator[T]:
@@ -105,22 +105,42 @@ class Record(Generic[T]):
 
     def stir(self) -> None:
         """Look again at what is waited for: an entry has changed."""
-        if not self._waiting:
-            return
         with self._lock:
-            met = [pair for pair in self._waiting if pair[0]()]
-            self._waiting = [pair for pair in self._waiting if pair not in met and not pair[1].cancelled()]
-        for _, future in met:
-            if future.set_running_or_notify_cancel():
-                future.set_result(None)
+            waiting = list(self._waiting.items())
+        for future, condition in waiting:
+            # Not under the lock: conditions are the tests' own, and may look at the entries.
+            try:
+                problem = None
+                is_met = condition()
+            except Exception as error:   # noqa: BLE001 - It is the waiting test's, not the server's that runs this.
+                problem, is_met = error, True
+            if is_met and self._forget(future) and future.set_running_or_notify_cancel():
+                if problem is None:
+                    future.set_result(None)
+                else:
+                    future.set_exception(problem)
 
     def when(self, condition: Callable[[], bool]) -> concurrent.futures.Future[None]:
-        """Return what is done once the condition holds, now or after a later entry."""
+        """Return what is done once the condition holds, now or after a later entry; it has the error of a condition."""
         future: concurrent.futures.Future[None] = concurrent.futures.Future()
         with self._lock:
-            self._waiting.append((condition, future))
+            self._waiting[future] = condition
+        future.add_done_callback(self._forget)
         self.stir()
         return future
+
+    def wait_for(self, condition: Callable[[], bool], *, timeout: float) -> None:
+        """Wait, in a thread that has no loop, until the condition holds; TimeoutError, if it does not."""
+        future = self.when(condition)
+        try:
+            future.result(timeout)
+        finally:
+            future.cancel()   # Nobody waits any more.
+
+    def _forget(self, future: concurrent.futures.Future[None]) -> bool:
+        """Look no more whether this is met; say whether it was still waited for."""
+        with self._lock:
+            return self._waiting.pop(future, None) is not None
 
 
 class Requests(Record[Asked]):
@@ -149,8 +169,8 @@ class Requests(Record[Asked]):
     ) -> list[Asked]:
         """Do the same in a thread that has no loop; TimeoutError, if they do not come."""
         match = Match(verb, resource, namespace, name, user, where=where)
-        self.when(lambda: len(self._answered(match)) >= times).result(timeout)
+        self.wait_for(lambda: len(self._answered(match)) >= times, timeout=timeout)
         return self._answered(match)
 
     def _answered(self, match: Match) -> list[Asked]:
-        return [asked for asked in tuple(self._entries) if asked.code and match.matches(asked)]
+        return [asked for asked in self if asked.code and match.matches(asked)]

@@ -81,3 +81,12 @@ class RawRequest:
 
 def lines_in(data: bytes) -> list[dict[str, Any]]:
     return [json.loads(line) for line in data.splitlines() if line.startswith(b'{"type"')]
+
+
+def unchunked(body: bytes) -> bytes:
+    parts = []
+    while body:
+        size, _, body = body.partition(b"\r\n")
+        parts.append(body[:int(size, 16)])
+        body = body[int(size, 16) + 2:]
+    return b"".join(parts)

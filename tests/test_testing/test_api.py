@@ -73,6 +73,20 @@ def test_it_says_which_version_it_does_as(api: Asked) -> None:
     assert (version["major"], version["minor"], version["gitVersion"]) == ("1", "36", "v1.36.3")
 
 
+def test_its_root_lists_what_can_be_asked_for(api: Asked) -> None:
+    api.define()
+    paths = api.get("/")["paths"]
+    assert {"/api/v1", "/apis/apps/v1", "/apis/example.com", "/apis/example.com/v1", "/healthz", "/version"} <= set(paths)
+    assert paths == sorted(paths)
+
+
+@pytest.mark.parametrize("path", ["/api", "/apis/apps/v1", MAPS, f"{MAPS}/a", f"{MAPS}/none"])
+def test_what_it_answers_is_a_line(api: Asked, path: str) -> None:
+    api.create("a")
+    body = api.ask("GET", path).body
+    assert (body[-2:], body.count(b"\n")) == (b"}\n", 1)
+
+
 def test_it_can_be_discovered(api: Asked) -> None:
     api.define()
     assert "example.com" in [group["name"] for group in api.get("/apis")["groups"]]
@@ -111,7 +125,7 @@ def test_methods_without_sense_are_not_allowed(api: Asked, method: str, path: st
 
 
 @pytest.mark.parametrize("path", [
-    f"{PODS}/a/log", f"{PODS}/a/exec", f"{PODS}/a/eviction", "/apis/apps/v1/namespaces/default/deployments/a/scale",
+    f"{PODS}/a/log", f"{PODS}/a/exec", f"{PODS}/a/eviction", "/api/v1/namespaces/default/replicationcontrollers/a/scale",
     "/api/v1/watch/pods",
 ])
 def test_what_only_a_cluster_has_is_said_to_be_missing(api: Asked, path: str) -> None:

@@ -38,9 +38,15 @@ def cells(kind: str, obj: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(("kind", "obj", "expected"), [
     ("pods", {"spec": {"containers": [{}, {}], "nodeName": "n"}, "status": {"phase": "Running", "containerStatuses": [
         {"ready": True, "restartCount": 2}, {"restartCount": 1, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]}},
-     {"Ready": "1/2", "Status": "CrashLoopBackOff", "Restarts": "3", "IP": "<none>", "Node": "n"}),
+     {"Ready": "1/2", "Status": "CrashLoopBackOff", "Restarts": "3", "IP": "<none>", "Node": "n",
+      "Nominated Node": "<none>", "Readiness Gates": "<none>"}),
     ("pods", {"metadata": {"deletionTimestamp": "x"}, "spec": {"containers": [{}]}, "status": {"phase": "Pending"}},
-     {"Ready": "0/1", "Status": "Terminating", "Restarts": "0", "IP": "<none>", "Node": "<none>"}),
+     {"Ready": "0/1", "Status": "Terminating", "Restarts": "0", "IP": "<none>", "Node": "<none>",
+      "Nominated Node": "<none>", "Readiness Gates": "<none>"}),
+    ("pods", {"spec": {"readinessGates": [{"conditionType": "a"}, {"conditionType": "b"}], "containers": [{}]},
+              "status": {"phase": "Pending", "nominatedNodeName": "n", "conditions": [{"type": "a", "status": "True"}]}},
+     {"Ready": "0/1", "Status": "Pending", "Restarts": "0", "IP": "<none>", "Node": "<none>",
+      "Nominated Node": "n", "Readiness Gates": "1/2"}),
     ("configmaps", {"data": {"a": "b"}, "binaryData": {"c": "d"}}, {"Data": 2}),
     ("secrets", {}, {"Data": 0}),
     ("deployments", {"spec": {"replicas": 3}, "status": {"readyReplicas": 1}}, {"Ready": "1/3", "Up-to-date": 0, "Available": 0}),

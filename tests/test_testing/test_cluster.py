@@ -8,11 +8,15 @@ import os
 import socket
 import ssl
 import stat
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, cast
 
 import aiohttp
+import kopf
 import pytest
 
 from kopf_selectcache.testing import EmbeddedCluster, Problem
@@ -20,6 +24,17 @@ from tests.apiserver.client import ApiError, Client
 from tests.apiserver.cluster import Cluster
 
 from .serving import FOLLOWED, PODS, Served, pod, told
+
+
+class _Timer:
+    """A timer that never fires."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self.call = call
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
 
 
 @pytest.fixture
@@ -68,6 +83,33 @@ class TestItsLife:
         gc.collect()
         assert left() == before
         assert list(tmp_path.iterdir()) == []
+
+    def test_without_the_extra_it_says_what_to_install_and_leaves_nothing_behind(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+        monkeypatch.setitem(sys.modules, "trustme", None)
+        with pytest.raises(ImportError, match=r"pip install 'kopf_selectcache\[testing\]'"), EmbeddedCluster().in_thread():
+            pass
+        assert list(tmp_path.iterdir()) == []
+
+    def test_it_sends_no_bookmarks_when_it_is_over(self) -> None:
+        timers: list[_Timer] = []
+
+        def later(_: float, call: Callable[[], None]) -> _Timer:
+            timers.append(_Timer(call))
+            return timers[-1]
+
+        with EmbeddedCluster(tls=False, later=later).in_thread():
+            pending = [timer for timer in timers if not timer.cancelled]
+        assert pending
+        assert all(timer.cancelled for timer in timers)
+
+    def test_many_threads_may_write_before_it_runs(self) -> None:
+        cluster = EmbeddedCluster(tls=False)
+        with ThreadPoolExecutor(4) as pool:
+            made = list(pool.map(lambda number: cluster.create(pod(f"a-{number}")), range(200)))
+        assert len({each["metadata"]["resourceVersion"] for each, in made}) == 200
 
     def test_it_leaves_no_task_behind(self) -> None:
         async def run() -> None:
@@ -208,6 +250,27 @@ class TestObjects:
         again = cluster.apply(text.replace("red", "blue"))
         assert again[1]["data"] == {"color": "blue"}
 
+    def test_what_is_applied_again_keeps_what_others_have_added(self, cluster: EmbeddedCluster) -> None:
+        text = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, labels: {app: web}}, data: {color: red}}"
+        made, = cluster.apply(text)
+        cluster.patch(made, {"metadata": {"finalizers": ["example.com/kept"], "labels": {"seen": "yes"}}})
+        again, = cluster.apply(text.replace("red", "blue"))
+        assert again["metadata"]["finalizers"] == ["example.com/kept"]
+        assert again["metadata"]["labels"] == {"app": "web", "seen": "yes"}
+        assert again["data"] == {"color": "blue"}
+
+    def test_a_refusal_that_has_no_reason_is_raised_as_any_other(self, cluster: EmbeddedCluster) -> None:
+        saved = {**pod("a"), "metadata": {"name": "a", "resourceVersion": "7"}}
+        with pytest.raises(Problem, match="resourceVersion should not be set on objects to be created") as caught:
+            cluster.create(saved)
+        assert (caught.value.code, caught.value.reason) == (500, "")
+
+    def test_the_body_that_kopf_hands_to_handlers_is_an_object(self, cluster: EmbeddedCluster) -> None:
+        made, = cluster.create(kopf.Body(cast("Any", {**pod("a"), "status": {"phase": "Running"}})))
+        assert made["status"]["phase"] == "Running"
+        with pytest.raises(TypeError, match=r"an object has .* in it, a set, which no JSON is made of"):
+            cluster.create({**pod("b"), "spec": {"containers": {1}}})
+
     def test_a_folder_of_manifests_is_applied(self, cluster: EmbeddedCluster, tmp_path: Path) -> None:
         (tmp_path / "a.json").write_text(json.dumps(pod("a")))
         (tmp_path / "b.yaml").write_text(json.dumps(pod("b")))
@@ -223,6 +286,60 @@ class TestObjects:
         cluster.revoke(token)
         assert client.refused(PODS).status == 401
         client.close()
+
+
+    def test_a_user_who_is_there_gets_one_more_token_and_other_rules(self, cluster: EmbeddedCluster) -> None:
+        first = cluster.user("ann", [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}])
+        second = cluster.user("ann", [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]}])
+        for token in (first, second):
+            client = Served(cluster, token=token)
+            assert client.request("GET", "/api/v1/namespaces/default/secrets")["items"] == []
+            assert client.refused(PODS).status == 403
+            client.close()
+
+
+class TestWaiting:
+    def test_it_is_over_when_the_object_has_become_what_is_waited_for(self, cluster: EmbeddedCluster) -> None:
+        # Each look is followed by a change: it takes one to be looked at again.
+        changes: Iterator[Callable[[], object]] = iter([
+            lambda: cluster.patch(pod("a"), {"metadata": {"labels": {"app": "other"}}}),
+            lambda: cluster.patch(pod("a"), {"status": {"phase": "Running"}}, subresource="status"),
+        ])
+
+        def is_running(now: dict[str, Any]) -> bool:
+            if now["status"]["phase"] != "Running":
+                next(changes)()
+            return bool(now["status"]["phase"] == "Running")
+
+        cluster.create(pod("a"))
+        assert cluster.wait_for(pod("a"), is_running)["metadata"]["labels"] == {"app": "other"}
+
+    def test_an_object_that_is_not_there_yet_is_waited_for(self) -> None:
+        async def run() -> None:
+            async with EmbeddedCluster(tls=False) as cluster, asyncio.timeout(60):
+                waiting = asyncio.create_task(cluster.until(pod("a"), lambda _: True))
+                await asyncio.sleep(0)
+                assert not waiting.done()
+                cluster.create(pod("a"))
+                assert (await waiting)["metadata"]["name"] == "a"
+        asyncio.run(run())
+
+    def test_what_does_not_come_is_told(self, cluster: EmbeddedCluster) -> None:
+        with pytest.raises(TimeoutError, match=r"Pod 'a' has not become what is waited for within 0\.01 seconds"):
+            cluster.wait_for(pod("a"), lambda _: True, timeout=0.01)
+
+    def test_a_mistake_in_the_predicate_is_raised_where_it_was_made(self, cluster: EmbeddedCluster) -> None:
+        cluster.create(pod("a"))
+        with pytest.raises(KeyError, match="nope"):
+            cluster.wait_for(pod("a"), lambda now: now["nope"])
+        cluster.create(pod("b"))   # Nobody is told of changes who does not wait any more.
+
+    def test_a_loop_is_not_stopped(self) -> None:
+        async def run() -> None:
+            async with EmbeddedCluster(tls=False) as cluster:
+                with pytest.raises(RuntimeError, match=r"await cluster\.until"):
+                    cluster.wait_for(pod("a"), lambda _: True)
+        asyncio.run(run())
 
 
 class TestWhatHappensToServers:

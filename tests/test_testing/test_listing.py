@@ -98,6 +98,9 @@ def test_fields_that_a_kind_has_not_got_are_refused(api: Asked, path: str, selec
     ("a,", "found '', expected: identifier after ','"),
     ("a in", "unable to parse requirement: found '' expected: '('"),
     ("a notin b", "unable to parse requirement: found 'b' expected: '('"),
+    ("a in (", "unable to parse requirement: found '', expected: ',', ')' or identifier"),
+    ("a notin ((", "unable to parse requirement: found '(', expected: ',', ')' or identifier"),
+    ("a in (b,", "unable to parse requirement: found '', expected: ',', or identifier"),
     ("a in (b", "unable to parse requirement: found '', expected: ',' or ')'"),
     ("a>x", """unable to parse requirement: values[0]: Invalid value: "x": for 'Gt', 'Lt' operators, the value must be an integer"""),
     ("/a", 'unable to parse requirement: <nil>: Invalid value: "/a": prefix part must be non-empty'),
@@ -307,8 +310,15 @@ def test_what_is_no_number_is_refused(api: Asked, query: dict[str, str], message
 def test_a_replica_lists_what_it_has_seen(api: Asked) -> None:
     version = api.create("a")
     api.create("b")
-    listed = api.get(MAPS, seen=version)
+    listed = api.get(MAPS, query={"resourceVersion": "0"}, seen=version)
     assert (names(listed), listed["metadata"]) == (["a"], {"resourceVersion": str(version)})
+
+
+def test_a_replica_asks_for_what_is_there_now_where_no_version_is_given(api: Asked) -> None:
+    version = api.create("a")
+    later = api.create("b")
+    listed = api.get(MAPS, seen=version)
+    assert (names(listed), listed["metadata"]) == (["a", "b"], {"resourceVersion": str(later)})
 
 
 def test_a_replica_has_not_got_what_it_has_not_seen(api: Asked) -> None:
@@ -316,3 +326,55 @@ def test_a_replica_has_not_got_what_it_has_not_seen(api: Asked) -> None:
     later = api.create("b")
     status = api.refused("GET", MAPS, query={"resourceVersion": later}, seen=version)
     assert (status["code"], status["message"]) == (504, f"Timeout: Too large resource version: {later}, current: {version}")
+
+
+# ---- What is no number, and what is no token.
+
+
+@pytest.mark.parametrize("text", ["1_0", " 1", "\uff11", "", "+", "--1", "1.0", "0x10", "1e3"])
+@pytest.mark.parametrize("option", ["limit", "timeoutSeconds"])
+def test_numbers_are_read_as_go_reads_them(api: Asked, option: str, text: str) -> None:
+    status = api.refused("GET", MAPS, query={option: text})
+    assert (status["code"], status["message"]) == (400, f'strconv.ParseInt: parsing "{text}": invalid syntax')
+
+
+def test_a_number_may_have_a_sign_and_zeros(api: Asked) -> None:
+    api.create("a", "b")
+    assert names(api.get(MAPS, query={"limit": "+01"})) == ["a"]
+    assert names(api.get(MAPS, query={"limit": "-1"})) == ["a", "b"]
+
+
+@pytest.mark.parametrize("digits", ["9" * 20, "1" * 5000])
+def test_a_number_is_too_large_however_many_digits_it_has(api: Asked, digits: str) -> None:
+    for option, start in (("limit", "strconv.ParseInt"), ("resourceVersion", "invalid resource version: resourceVersion: Invalid value")):
+        status = api.refused("GET", MAPS, query={option: digits})
+        assert status["code"] == 400
+        assert status["message"].startswith(start)
+        assert status["message"].endswith(f'parsing "{digits}": value out of range')
+
+
+@pytest.mark.parametrize(("text", "why"), [
+    ('{"v":"meta.k8s.io/v1","rv":Infinity,"start":"a"}', ""),
+    ('{"v":"meta.k8s.io/v1","rv":1.5,"start":"a"}', "json: cannot unmarshal number 1.5 into Go struct field continueToken.rv of type int64"),
+    ('{"v":"meta.k8s.io/v1","rv":"5","start":"a"}', "json: cannot unmarshal string into Go struct field continueToken.rv of type int64"),
+    ('{"v":"meta.k8s.io/v1","rv":true,"start":"a"}', "json: cannot unmarshal bool into Go struct field continueToken.rv of type int64"),
+    ('{"v":5,"rv":5,"start":"a"}', "json: cannot unmarshal number into Go struct field continueToken.v of type string"),
+    ("[]", "json: cannot unmarshal array into Go value of type storage.continueToken"),
+    ("null", "server does not recognize this encoded version "),
+    ('{"v":"meta.k8s.io/v1","start":"a"}', "incorrect encoded start resourceVersion (version meta.k8s.io/v1)"),
+    ('{"v":"meta.k8s.io/v1","rv":5}', "encoded start key empty (version meta.k8s.io/v1)"),
+])
+def test_what_is_no_token_is_refused_with_the_reason(api: Asked, text: str, why: str) -> None:
+    sent = base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+    status = api.refused("GET", MAPS, query={"continue": sent})
+    assert status["code"] == 400
+    assert status["message"].startswith("invalid continue token: continue key is not valid: ")
+    assert status["message"].endswith(why)
+
+
+@pytest.mark.parametrize(("path", "expected"), [(MAPS, ["b", "a"]), (ALL_MAPS, ["b", "a", "b"])])
+def test_a_token_from_before_all_begins_with_the_first(api: Asked, path: str, expected: list[str]) -> None:
+    api.create("other", path="/api/v1/namespaces")
+    api.create("b", "a")
+    version = api.create("b", path="/api/v1/namespaces/other/configmaps")
+    assert names(api.get(path, query={"continue": token(version, "\0")})) == sorted(expected[:2]) + expected[2:]

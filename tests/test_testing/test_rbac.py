@@ -168,14 +168,14 @@ def test_rights_go_back_with_the_history(world: World) -> None:
 
 
 @pytest.mark.parametrize("role", [
-    {"rules": "all"}, {"rules": ["all"]}, {"rules": [{"verbs": "*", "apiGroups": [None], "resources": {}}]},
-    {"aggregationRule": {"clusterRoleSelectors": ["all"]}}, {"aggregationRule": "all", "rules": None},
+    {"rules": None}, {"rules": [{"verbs": "*", "apiGroups": [None], "resources": {}}]},
+    {"aggregationRule": {"clusterRoleSelectors": ["all"]}}, {"aggregationRule": {"clusterRoleSelectors": "all"}},
 ])
 def test_what_is_misshapen_gives_no_rights_and_harms_no_others(world: World, role: dict[str, Any]) -> None:
     world.create(GROUP, "clusterroles", "bad", **role)
-    world.create(GROUP, "clusterrolebindings", "bad", subjects=["joe", {"kind": "User", "name": "joe"}],
+    world.create(GROUP, "clusterrolebindings", "bad", subjects=[{"kind": "User"}, {"kind": "User", "name": "joe"}],
                  roleRef={"apiGroup": GROUP, "kind": "ClusterRole", "name": "bad"})
-    world.create(GROUP, "clusterrolebindings", "worse", subjects="joe", roleRef="all")
+    world.create(GROUP, "clusterrolebindings", "worse", subjects=[{"name": ["joe"]}], roleRef={"kind": {}})
     assert not world.rbac.allows(JOE, call())
     world.grant("g", [READING])
     assert world.rbac.allows(JOE, call())

@@ -80,6 +80,34 @@ def test_waiting_in_a_thread_has_an_end() -> None:
     assert requests.wait("list")[0].code == 200
 
 
+def test_an_error_of_a_condition_is_told_to_who_waits_and_not_to_the_server() -> None:
+    async def run() -> None:
+        requests = Requests()
+        wrong = asyncio.create_task(requests.until(where=lambda asked: asked.query["no such"] == "x"))
+        right = asyncio.create_task(requests.until("list"))
+        await asyncio.sleep(0)
+        requests.add(asked("/api/v1/pods"))
+        with pytest.raises(KeyError, match="no such"):
+            await wrong
+        assert len(await right) == 1
+    asyncio.run(run())
+
+
+def test_a_condition_may_look_at_all_requests() -> None:
+    requests = Requests()
+    requests.add(asked("/api/v1/pods"))
+    assert requests.wait("list", where=lambda _: len(list(requests)) == 1, timeout=60)
+
+
+def test_what_nobody_waits_for_any_more_is_not_looked_at() -> None:
+    requests = Requests()
+    looked: list[Asked] = []
+    with pytest.raises(TimeoutError):
+        requests.wait(times=2, where=lambda asked: not looked.append(asked), timeout=0)   # type: ignore[func-returns-value]
+    requests.add(asked("/api/v1/pods"))
+    assert looked == []
+
+
 def test_what_is_recorded_may_be_printed() -> None:
     made = Asked.of(Request("POST", "/api/v1/secrets", {}, {"authorization": "Bearer hidden"}, b"hidden"), "admin")
     assert "hidden" not in repr(made)

@@ -104,6 +104,22 @@ def test_it_replaces_a_kubeconfig_that_an_earlier_server_left(serve: Serve, tmp_
     wait_until(lambda: kubeconfig.exists() and kubeconfig.read_text() != old, "the second server is ready")
 
 
+def test_it_leaves_the_kubeconfig_of_another_server_alone(serve: Serve, tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "config"
+    first = serve()
+    ready(first, kubeconfig)
+    old = kubeconfig.read_text()
+    second = serve()
+    wait_until(lambda: kubeconfig.exists() and kubeconfig.read_text() != old, "the second server is ready")
+    new = kubeconfig.read_text()
+    first.send_signal(signal.SIGTERM)
+    assert first.wait(timeout=60) == 0
+    assert kubeconfig.read_text() == new
+    second.send_signal(signal.SIGTERM)
+    assert second.wait(timeout=60) == 0
+    assert not kubeconfig.exists()
+
+
 def test_it_does_not_overwrite_somebodys_kubeconfig(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kubeconfig = tmp_path / "config"
     kubeconfig.write_text("current-context: production\n")
@@ -117,6 +133,8 @@ def test_it_does_not_overwrite_somebodys_kubeconfig(tmp_path: Path, capsys: pyte
     ("{kind: ConfigMap, apiVersion: v1, metadata: {name: a, namespace: nowhere}}", 'namespaces "nowhere" not found'),
     ("{kind: [", "document 1 of"),
     ("{kind: ConfigMap, apiVersion: v1}", "ConfigMap None cannot be created"),
+    ("{kind: ConfigMap, apiVersion: v1, metadata: [1]}", "its metadata are no mapping"),
+    ("{kind: Secret, apiVersion: v1, metadata: {name: a}, data: {a: !!binary aGk=}}", "Secret 'a' cannot be created: "),
 ])
 def test_what_cannot_be_loaded_ends_it_with_the_reason(
         tmp_path: Path, capsys: pytest.CaptureFixture[str], manifest: str, message: str) -> None:
@@ -131,6 +149,14 @@ def test_a_folder_that_is_not_there_is_told(tmp_path: Path, capsys: pytest.Captu
     assert "there is no folder" in capsys.readouterr().err
     assert main(["serve", "--kubeconfig", str(tmp_path / "config"), "--load", str(tmp_path / "nowhere")]) == 1
     assert "there is no" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("port", ["99999", "-1", "x", ""])
+def test_what_is_no_port_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str], port: str) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["serve", "--kubeconfig", str(tmp_path / "config"), f"--port={port}"])
+    assert caught.value.code == 2
+    assert "is no port: 0 to 65535" in capsys.readouterr().err
 
 
 def test_a_missing_argument_is_told(capsys: pytest.CaptureFixture[str]) -> None:

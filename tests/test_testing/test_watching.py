@@ -287,6 +287,30 @@ def test_a_watch_can_be_ended_with_an_error(api: Asked) -> None:
     assert ([event["type"] for event in events(watch)], watch.ended) == (["ERROR"], True)
 
 
+def test_one_who_follows_badly_harms_no_later_watch(api: Asked) -> None:
+    bad = api.watch(MAPS)
+
+    def broken() -> None:
+        bad.on_ready(lambda: None)
+        raise RuntimeError("of the test")
+    bad.on_ready(broken)
+    with pytest.raises(RuntimeError, match="of the test"):
+        api.create("a")
+    api.create("b")
+    api.delete("a")
+    assert [event["object"]["metadata"]["name"] for event in events(api.watch(MAPS))] == ["b"]
+
+
+def test_a_watch_of_a_client_that_does_not_read_ends_before_it_takes_all_memory(api: Asked) -> None:
+    api.create("a")
+    slow, quick = api.watch(MAPS), api.watch(MAPS)
+    for number in range(40):
+        api.ask("PATCH", f"{MAPS}/a", {"data": {"number": str(number), "big": "x" * 1_000_000}})
+        quick.lines()
+    assert (slow.ended, quick.ended) == (True, False)
+    assert sum(map(len, slow.lines())) < 35_000_000
+
+
 def test_the_time_that_a_client_wants_to_watch_is_told(api: Asked) -> None:
     assert api.watch(MAPS, timeoutSeconds="5").timeout == 5
     assert api.watch(MAPS).timeout is None

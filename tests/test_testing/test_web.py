@@ -4,7 +4,6 @@ from __future__ import annotations
 import gzip
 import json
 import logging
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,19 +12,6 @@ from kopf_selectcache.testing import EmbeddedCluster
 from tests.apiserver.client import ApiError
 
 from .serving import PODS, RawRequest, Served, pod
-
-
-@pytest.fixture
-def cluster() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(tls=False).in_thread() as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def client(cluster: EmbeddedCluster) -> Iterator[Served]:
-    client = Served(cluster)
-    yield client
-    client.close()
 
 
 def answer(cluster: EmbeddedCluster, **headers: str) -> tuple[bytes, bytes]:

@@ -1,37 +1,27 @@
 """An embedded API's parts, for tests of one of them: a clock that stands still, and names that count."""
-import datetime as dt
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kopf_selectcache.testing.api import standard
-from kopf_selectcache.testing.api.history import History, Stored
-from kopf_selectcache.testing.api.kinds import Kinds
-from kopf_selectcache.testing.api.objects import Objects
+from kopf_selectcache.testing.api.history import Stored
 from kopf_selectcache.testing.api.rbac import GROUP, Rbac
 from kopf_selectcache.testing.api.users import Users
+
+from .writing import Parts
 
 Rules = Sequence[Mapping[str, Sequence[str]]]
 
 
-class World:
+class World(Parts):
     """History, kinds, objects, users and rights, wired as in a server; with the steps that tests begin with."""
 
     def __init__(self) -> None:
-        self.time = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
-        counter = itertools.count(1)
-        self.history = History()
-        self.kinds = Kinds()
-        self.objects = Objects(
-            self.history, self.kinds, now=self.now, new_uid=lambda: f"uid-{next(counter)}", suffix=lambda: "abcde")
+        super().__init__()
         self.users = Users(
             self.objects, self.kinds, admin_token="admin-token", now=self.now,   # noqa: S106
-            new_token=lambda: f"secret-{next(counter)}")
+            new_token=lambda: f"secret-{next(self.counter)}")
         self.rbac = Rbac(self.objects, self.kinds)
         standard.create(self.objects, self.kinds)
-
-    def now(self) -> dt.datetime:
-        return self.time
 
     def create(self, group: str, plural: str, name: str, namespace: str = "", **body: Any) -> Stored:
         """Create an object; its namespace is made, if it is not there."""

@@ -14,16 +14,23 @@ DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 POD = {"containers": [{"name": "c", "image": "i"}]}
 
 
-class Store:
-    """Objects in one namespace, `default`; kinds are named as in error messages: `pods`, `jobs.batch`."""
+class Parts:
+    """History, kinds and objects, wired as in a server."""
 
     def __init__(self) -> None:
         self.time = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
-        counter = itertools.count(1)
+        self.counter = itertools.count(1)
         self.history = History()
         self.kinds = Kinds()
         self.objects = Objects(
-            self.history, self.kinds, now=lambda: self.time, new_uid=lambda: f"uid-{next(counter)}", suffix=lambda: "abcde")
+            self.history, self.kinds, now=self.now, new_uid=lambda: f"uid-{next(self.counter)}", suffix=lambda: "abcde")
+
+    def now(self) -> dt.datetime:
+        return self.time
+
+
+class Store(Parts):
+    """Objects in one namespace, `default`; kinds are named as in error messages: `pods`, `jobs.batch`."""
 
     def kind(self, name: str, version: str = "") -> Served:
         found = [served for served in self.kinds if served.qualified == name and version in ("", served.version)]

@@ -40,8 +40,8 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, body: object, *, code: int = 200, content_type: str = JSON) -> Answer:
-        return cls(code, json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode(), content_type)
+    def of(cls, body: object, *, code: int = 200, content_type: str = JSON, end: bytes = b"\n") -> Answer:
+        return cls(code, json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode(errors="replace") + end, content_type)
 
 
 @dataclass(frozen=True, slots=True)

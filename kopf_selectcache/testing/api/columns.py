@@ -90,6 +90,13 @@ def _or_none(name: str, path: str, *, wide: bool = False) -> Column:
     return Column(name, path, wide=wide, cell=lambda obj: _at(obj, *keys) or NONE)
 
 
+def _readiness_gates(obj: _Object) -> str:
+    """How many of the conditions that a pod waits for are true."""
+    wanted = [gate.get("conditionType") for gate in _items(obj, "spec", "readinessGates")]
+    true = {item.get("type") for item in _items(obj, "status", "conditions") if item.get("status") == "True"}
+    return f"{sum(kind in true for kind in wanted)}/{len(wanted)}" if wanted else NONE
+
+
 def _job_status(obj: _Object) -> str:
     if _at(obj, "metadata", "deletionTimestamp"):
         return "Terminating"
@@ -147,7 +154,7 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
         NAME, Column("Ready", ".status.containerStatuses", cell=_pod_ready), Column("Status", ".status.phase", cell=_pod_status),
         Column("Restarts", ".status.containerStatuses", cell=_pod_restarts), AGE,
         _or_none("IP", ".status.podIP", wide=True), _or_none("Node", ".spec.nodeName", wide=True),
-        _or_none("Nominated Node", ".status.nominatedNodeName", wide=True), _or_none("Readiness Gates", ".spec.readinessGates", wide=True),
+        _or_none("Nominated Node", ".status.nominatedNodeName", wide=True), Column("Readiness Gates", ".spec.readinessGates", wide=True, cell=_readiness_gates),
     ),
     "replicasets": (
         NAME, Column("Desired", ".spec.replicas", "integer", cell=_wanted), _replicas("status", "replicas"),

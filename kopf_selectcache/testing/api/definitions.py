@@ -4,7 +4,8 @@ A real cluster takes a moment for that, by controllers; here, the write itself d
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
     from .objects import Objects
 
 TABLE: Table = ("apiextensions.k8s.io", "customresourcedefinitions")
+_COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
+_VERSION = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+_VERSION_NAME = (
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end "
+    "with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is "
+    "'[a-z]([-a-z0-9]*[a-z0-9])?')")
 FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 
 
@@ -68,7 +75,12 @@ class Definitions:
     def problems_of(self, served: Served, new: Mapping[str, Any]) -> list[Cause]:
         if served.schema is not None:
             return schemas.problems_of(served.schema, new)
-        return list(_wrong(new)) if served.table == TABLE else []
+        if served.table != TABLE:
+            return []
+        found = _wrong(new)
+        if not found:
+            _read(new)   # What could not be served would fail here, before it is kept.
+        return found
 
     def problems_of_change(self, served: Served, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Cause]:
         if served.table != TABLE:
@@ -185,12 +197,12 @@ def _read(body: Mapping[str, Any]) -> list[Served]:
     for version in spec["versions"]:
         if not version.get("served"):
             continue
-        schema = part(part(version, "schema"), "openAPIV3Schema")
+        schema = schemas.without_nulls(part(part(version, "schema"), "openAPIV3Schema"))
         found.append(Served(
             spec["group"], version["name"], names["plural"], names["singular"], names["kind"], spec["scope"] == "Namespaced",
             Kind.custom(body, version["name"]),
             short_names=tuple(names.get("shortNames") or ()), categories=tuple(names.get("categories") or ()),
-            has_status="status" in (version.get("subresources") or {}), has_generation=True,
+            has_status=part(version, "subresources").get("status") is not None, has_generation=True,
             columns=_columns(version), table=(spec["group"], names["plural"]), custom=True, unconditional=False,
             schema={**schema, "x-kubernetes-preserve-unknown-fields": True} if spec.get("preserveUnknownFields") else schema,
         ))
@@ -202,7 +214,7 @@ def _columns(version: Mapping[str, Any]) -> tuple[Column, ...]:
     if not printed:
         return columns.DEFAULT
     return (columns.NAME, *(
-        Column(item["name"], item["jsonPath"], item.get("type", "string"), wide=bool(item.get("priority"))) for item in printed))
+        Column(item["name"], item["jsonPath"], item["type"], wide=bool(item.get("priority"))) for item in printed))
 
 
 def _fill(new: dict[str, Any]) -> None:
@@ -212,7 +224,7 @@ def _fill(new: dict[str, Any]) -> None:
     if isinstance(kind, str) and kind:
         names.setdefault("singular", kind.lower())
         names.setdefault("listKind", f"{kind}List")
-    versions = [item for item in spec.get("versions") or () if isinstance(item, Mapping)]
+    versions = [item or {} for item in spec.get("versions") or ()]
     new["spec"] = {**spec, "names": names, "conversion": spec.get("conversion") or {"strategy": "None"}, "versions": versions}
     status = part(new, "status")
     stored = [item.get("name") for item in versions if item.get("storage")]
@@ -240,18 +252,39 @@ def _wrong(new: Mapping[str, Any]) -> list[Cause]:
         where = f"spec.versions[{index}]"
         if not isinstance(part(version, "schema").get("openAPIV3Schema"), Mapping):
             found.append(cause("FieldValueRequired", "Required value", f"{where}.schema.openAPIV3Schema"))
+        if not _VERSION.fullmatch(version.get("name") or ""):
+            found.append(invalid_value(f"{where}.name", version.get("name") or "", _VERSION_NAME))
+        if found:
             continue
         # With a single version, the server tells it as if it stood at the top.
         where = "spec" if len(versions) == 1 else where
+        schema = schemas.without_nulls(version["schema"]["openAPIV3Schema"])
         for at, item in enumerate(version.get("selectableFields") or ()):
-            if not schemas.has(version["schema"]["openAPIV3Schema"], item.get("jsonPath", "")):
+            path = part({"": item}, "").get("jsonPath") or ""
+            if not schemas.has(schema, path):
                 why = "is an invalid path: does not refer to a valid field"
-                found.append(invalid_value(f"{where}.selectableFields[{at}].jsonPath", item.get("jsonPath", ""), why))
+                found.append(invalid_value(f"{where}.selectableFields[{at}].jsonPath", path, why))
+        for at, item in enumerate(version.get("additionalPrinterColumns") or ()):
+            found += _wrong_column(item or {}, f"{where}.additionalPrinterColumns[{at}]")
     if sum(bool(version.get("storage")) for version in versions) != 1:
         found.append(invalid_value("spec.versions", len(versions), "must have exactly one version marked as storage version"))
     found += (cause("FieldValueRequired", "Required value", f"spec.names.{key}")
               for key in ("plural", "singular", "kind", "listKind") if not names.get(key))
     return found
+
+
+def _wrong_column(column: Mapping[str, Any], where: str) -> Iterator[Cause]:
+    wanted = f"must be one of {','.join(_COLUMN_TYPES)}"
+    if not column.get("name"):
+        yield cause("FieldValueRequired", "Required value", f"{where}.name")
+    if not column.get("type"):
+        yield cause("FieldValueRequired", f"Required value: {wanted}", f"{where}.type")
+    elif column["type"] not in _COLUMN_TYPES:
+        yield invalid_value(f"{where}.type", column["type"], wanted)
+    if not column.get("jsonPath"):
+        yield cause("FieldValueRequired", "Required value", f"{where}.JSONPath")
+    elif not column["jsonPath"].startswith("."):
+        yield invalid_value(f"{where}.JSONPath", column["jsonPath"], "must be a simple json path starting with .")
 
 
 def _condition(kind: str, reason: str, message: str, time: str) -> dict[str, str]:

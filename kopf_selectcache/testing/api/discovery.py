@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from . import scales
 from .calls import JSON, Answer
 from .kinds import Kinds, Served
 from .problems import no_such_path, not_acceptable
@@ -75,11 +76,23 @@ def _resources(served: Served) -> Iterator[Resource]:
         "verbs": verbs, "shortNames": list(served.short_names), "categories": list(served.categories),
     }
     yield {key: value for key, value in whole.items() if value != []}
+    if served.table in scales.TABLES:
+        yield {"name": f"{served.plural}/{scales.SUBRESOURCE}", "singularName": "", "namespaced": True, "group": "autoscaling",
+               "version": "v1", "kind": scales.KIND, "verbs": ["get", "patch", "update"]}
     if served.has_status:
         yield {"name": f"{served.plural}/status", "singularName": "", "namespaced": served.namespaced, "kind": served.kind,
                "verbs": ["get", "patch", "update"]}
     if served.table == ("", "serviceaccounts"):
         yield TOKEN
+
+
+def paths(kinds: Kinds) -> list[str]:
+    """Return what can be asked for, as the server lists it at its root."""
+    found = {"/api", "/api/v1", "/apis", "/apis/", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"}
+    for group, versions in _tree(kinds).items():
+        if group:
+            found |= {f"/apis/{group}", *(f"/apis/{group}/{version}" for version in versions)}
+    return sorted(found)
 
 
 def _listed(accept: str, group: str, version: str, kinds: Kinds) -> Answer:

@@ -19,6 +19,8 @@ Key: TypeAlias = tuple[str, str]
 """Namespace (empty where there is none) and name."""
 
 KEPT = 100_000   # So many changes are remembered, unless they are compacted before: some minutes of a very busy cluster.
+KEPT_BYTES = 24 * 1024 * 1024   # No more of old versions, which are in memory for nothing else,
+KEPT_AT_LEAST = 1_000   # unless they are of the last changes: nobody is to miss those, however big they are.
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +51,17 @@ class Change(NamedTuple):
 class History:
     """The store of one cluster. Every write has a version of its own, higher than all before."""
 
-    def __init__(self, *, version: int = 1, kept: int = KEPT) -> None:
+    def __init__(self, *, version: int = 1, kept: int = KEPT, kept_bytes: int = KEPT_BYTES, kept_at_least: int = KEPT_AT_LEAST) -> None:
         self.version = version
         self.horizon = version
         """Of this version and later ones everything is known; of earlier ones nothing, as after etcd's compaction."""
         self._objects: dict[Table, dict[Key, Stored]] = {}
         self._order: dict[Table, list[Key]] = {}
         self._log: deque[Change] = deque()
+        self._log_bytes = 0
         self._kept = kept
+        self._kept_bytes = kept_bytes
+        self._kept_at_least = kept_at_least
         self._listeners: list[Callable[[Change], None]] = []
 
     # ---- Reading.
@@ -127,8 +132,11 @@ class History:
     def _happened(self, change: Change) -> None:
         self.version = change.version
         self._log.append(change)
-        if len(self._log) > self._kept:
-            self.horizon = self._log.popleft().version
+        self._log_bytes += _weight(change)
+        while len(self._log) > self._kept or (self._log_bytes > self._kept_bytes and len(self._log) > self._kept_at_least):
+            forgotten = self._log.popleft()
+            self._log_bytes -= _weight(forgotten)
+            self.horizon = forgotten.version
         for listener in tuple(self._listeners):
             listener(change)
 
@@ -141,8 +149,7 @@ class History:
 
     def compact(self) -> int:
         """Forget all history up to now, as etcd does every few minutes; return the version of now."""
-        self._log.clear()
-        self.horizon = self.version
+        self._forget()
         return self.version
 
     def backup(self) -> Backup:
@@ -150,10 +157,15 @@ class History:
 
     def restore(self, backup: Backup) -> None:
         """Be as at the backup again: versions go back, and no watch is told. Whoever watches must be cut off first."""
-        self.version = self.horizon = backup.version
-        self._log.clear()
+        self.version = backup.version
+        self._forget()
         self._objects = {table: dict(objects) for table, objects in backup.objects.items()}
         self._order = {table: sorted(objects, key=_place) for table, objects in self._objects.items()}
+
+    def _forget(self) -> None:
+        self._log.clear()
+        self._log_bytes = 0
+        self.horizon = self.version
 
 
 class Backup(NamedTuple):
@@ -166,6 +178,11 @@ class Backup(NamedTuple):
 def at_version(stored: Stored, version: int, data: bytes) -> Stored:
     """Return the object as of another version, with the bytes that say so."""
     return replace(stored, version=version, data=data)
+
+
+def _weight(change: Change) -> int:
+    """Return how many bytes of versions that are no more are kept for this change."""
+    return sum(len(stored.data) for stored in (change.before, change.gone) if stored is not None)
 
 
 def _place(key: Key) -> str:

@@ -6,6 +6,7 @@ import binascii
 import json
 from typing import NamedTuple
 
+from . import reading, shapes
 from .history import History, Key, Stored
 from .kinds import Served
 from .options import EXACT, ListOptions
@@ -13,7 +14,7 @@ from .problems import Problem, bad_request, expired, too_large
 from .selecting import Selection
 
 _VERSION = "meta.k8s.io/v1"
-_AS_IT_IS_NOW = -1   # A token's version, where the list's own is forgotten.
+_AS_IT_IS_NOW = -1   # A token's version, where the list's own is forgotten: any that is negative.
 _TOO_OLD = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list without the "
     "continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing "
@@ -37,7 +38,7 @@ def page(
 
     Expired (410), where the version that is asked for is forgotten; Timeout (504), where it is not there yet.
     """
-    current = history.version if seen is None else min(seen, history.version)
+    current = history.version if seen is None or options.is_consistent else min(seen, history.version)
     # A list of one name is about one object, where it is clear which.
     name = selection.name if not options.token and (selection.namespace or not served.namespaced) else ""
     after = None
@@ -45,7 +46,7 @@ def page(
         if options.version not in ("", "0"):
             raise bad_request("specifying resource version is not allowed when using continue")
         version, after = _read_token(options.token, served, selection)
-        version = current if version == _AS_IT_IS_NOW else version
+        version = current if version < 0 else version
         exact = True
     else:
         version = options.number()
@@ -88,10 +89,13 @@ def _token(version: int, start: str) -> str:
 
 def _read_token(token: str, served: Served, selection: Selection) -> tuple[int, Key]:
     try:
-        read = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-        word, version, start = read["v"], int(read["rv"]), str(read["start"])
-    except (binascii.Error, ValueError, KeyError, TypeError) as error:
+        read = reading.decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+    except (binascii.Error, ValueError) as error:
         raise _no_token(f"{error}") from None
+    if why := shapes.misfit(read, shapes.TOKEN, "storage.continueToken"):
+        raise _no_token(why)
+    said = read or {}
+    word, version, start = said.get("v") or "", said.get("rv") or 0, said.get("start") or ""
     if word != _VERSION:
         raise _no_token(f"server does not recognize this encoded version {word}")
     if version == 0:
@@ -101,8 +105,8 @@ def _read_token(token: str, served: Served, selection: Selection) -> tuple[int, 
     path = start.removeprefix("/").removesuffix("\0")
     if selection.namespace or not served.namespaced:
         return version, (selection.namespace, path)
-    namespace, slash, name = path.partition("/")
-    return version, (namespace, name) if slash else (f"{namespace}\0", "")
+    namespace, _, name = path.partition("/")
+    return version, (namespace, name)
 
 
 def _no_token(why: str) -> Problem:

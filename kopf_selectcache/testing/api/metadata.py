@@ -10,8 +10,9 @@ from typing import Any, TypeAlias
 
 from kopf_selectcache.core.values import is_dns_label, is_dns_subdomain, is_label_key, is_label_value, is_object_name
 
+from . import shapes
 from .kinds import Served
-from .problems import Problem, bad_request
+from .problems import Problem
 
 # What is kept, in the server's order: `with_version` counts on the version before all that users write freely.
 _ORDER = (
@@ -26,9 +27,6 @@ _OWNER = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion
 _STANDARD_FINALIZERS = frozenset({"orphan", "foregroundDeletion", "kubernetes"})
 _PATH_NAMES = frozenset({"roles", "rolebindings", "clusterroles", "clusterrolebindings"})
 _GENERATED = 58   # Go's limit of 63 without the five letters.
-
-# As Go's decoder names what it cannot read.
-JSON_TYPES: Mapping[type, str] = {bool: "bool", str: "string", int: "number", float: "number", list: "array"}
 
 Cause: TypeAlias = Mapping[str, str]
 
@@ -116,10 +114,8 @@ def _list(served: Served, key: str, value: object) -> list[Any]:
 
 
 def _unreadable(served: Served, value: object, where: str, wanted: str) -> Problem:
-    what = JSON_TYPES.get(type(value), "object")
-    return bad_request(
-        f'{served.kind} in version "{served.version}" cannot be handled as a {served.kind}: '
-        f"json: cannot unmarshal {what} into Go struct field {where} of type {wanted}")
+    return shapes.unhandled(
+        served, f"json: cannot unmarshal {shapes.json_type(value)} into Go struct field {where} of type {wanted}")
 
 
 def in_order(metadata: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,11 +11,12 @@ from typing import Any
 
 import msgspec
 
-from . import builtin, deletion, events, metadata, patches, strategies
+from . import builtin, deletion, events, metadata, options, patches, schemas, shapes, strategies
 from .definitions import Definitions
 from .history import History, Key, Stored
 from .kinds import Kinds, Served
 from .problems import CHANGED, Problem, already_exists, bad_request, conflict, invalid, not_found
+from .shapes import Unknown, ignore
 
 NAMESPACES = ("", "namespaces")
 FIRST_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
@@ -64,8 +65,11 @@ class Objects:
 
     # ---- Writing.
 
-    def create(self, served: Served, namespace: str, body: Mapping[str, Any], *, dry_run: bool = False) -> Stored:
-        new = self._readable(served, body)
+    def create(
+        self, served: Served, namespace: str, body: Mapping[str, Any], *, dry_run: bool = False, unknown: Unknown = ignore,
+    ) -> Stored:
+        """Create an object. What is unknown in it is dropped, once `unknown` was told."""
+        new = self._readable(served, body, unknown)
         said = metadata.read(served, new)
         _fill_namespace(served, said, namespace)
         name = said.get("name", "")
@@ -99,9 +103,9 @@ class Objects:
 
     def update(
         self, served: Served, namespace: str, name: str, body: Mapping[str, Any], *,
-        subresource: str = "", dry_run: bool = False,
+        subresource: str = "", dry_run: bool = False, unknown: Unknown = ignore,
     ) -> Stored:
-        new = self._readable(served, body)
+        new = self._readable(served, body, unknown)
         said = metadata.read(served, new)
         _check_name(said, name)
         _fill_namespace(served, said, namespace)
@@ -124,7 +128,7 @@ class Objects:
 
     def patch(
         self, served: Served, namespace: str, name: str, patch: bytes, content_type: str, *,
-        subresource: str = "", dry_run: bool = False,
+        subresource: str = "", dry_run: bool = False, unknown: Unknown = ignore,
     ) -> Stored:
         apply = patches.read(patch, content_type, served)
         old = self.get(served, namespace, name)
@@ -132,7 +136,7 @@ class Objects:
         shown = events.to_regarding(before) if served.group == events.GROUP else before
         patched = apply({"kind": served.kind, "apiVersion": served.api_version, **shown})
         try:
-            new = self._readable(served, patched)
+            new = self._readable(served, patched, unknown)
             said = metadata.read(served, new)
         except Problem as problem:
             # What the patch makes of the object cannot be read: that is told as a fault of the patch.
@@ -193,12 +197,21 @@ class Objects:
 
     # ---- The steps of a write.
 
-    def _readable(self, served: Served, body: Mapping[str, Any]) -> dict[str, Any]:
+    def _readable(self, served: Served, body: Mapping[str, Any], unknown: Unknown) -> dict[str, Any]:
         """Return a copy that may be changed, without kind and apiVersion, with the metadata first."""
         new = {"metadata": None, **body}
         kind, api_version = new.pop("kind", None), new.pop("apiVersion", None)
+        if why := shapes.misfit({"kind": kind, "apiVersion": api_version}, shapes.TYPE, ""):
+            raise bad_request(f"couldn't get version/kind; json parse error: {why}")
         self._require_kind(served, kind or "", api_version or "", new)
-        strategies.require_types(served, new)
+        paths = shapes.unknown_metadata(new)
+        if served.custom:
+            paths += sorted(path for path, _, _ in schemas.unknown(served.schema or {}, new))
+        else:
+            shapes.require(served, new)
+            paths += shapes.drop_unknown(served, new)
+        unknown(served, paths)
+        strategies.read_data(served, new)
         if served.group == events.GROUP:
             new = {"metadata": None, **events.to_involved(new)}
         return new
@@ -238,9 +251,11 @@ class Objects:
     def _require_version(self, served: Served, old: Stored, version: str) -> None:
         if version == "0":
             return
-        if not version.isdecimal():
-            raise Problem(500, "", f'strconv.ParseUint: parsing "{version}": invalid syntax')
-        if int(version) != old.version:
+        try:
+            number = options.unsigned(version)
+        except ValueError as error:
+            raise Problem(500, "", str(error)) from None
+        if number != old.version:
             raise conflict(served.plural, old.key[1], CHANGED, group=served.group)
 
     def _problems_of(self, served: Served, new: Mapping[str, Any]) -> list[metadata.Cause]:

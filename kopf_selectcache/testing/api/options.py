@@ -8,6 +8,7 @@ from .problems import Problem, bad_request, invalid
 
 EXACT, NOT_OLDER = "Exact", "NotOlderThan"
 _LARGEST = 2**64 - 1
+_DIGITS = 21   # One more than the largest has.
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +24,20 @@ class ListOptions:
     initial: bool | None = None
     """`sendInitialEvents`, or what stands for it in a watch that names no version."""
 
+    @property
+    def is_consistent(self) -> bool:
+        """Whether an answer must be of now, or of an exact version, which the store itself gives: no replica may lag behind then."""
+        return bool(not self.version or self.token or self.match == EXACT or (self.limit and self.version != "0" and not self.match))
+
     def number(self) -> int:
         """Return the version that is asked for; 0 where any or the latest will do."""
         text = self.version or "0"
-        if not (text.isascii() and text.isdecimal()) or int(text) > _LARGEST:
-            why = "invalid syntax" if not (text.isascii() and text.isdecimal()) else "value out of range"
-            message = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": {why}'
-            # Where nobody foresaw it, the server answers as if it were at fault itself.
-            raise bad_request(f"invalid resource version: {message}") if not self.watch else Problem(500, "", message)
-        return int(text)
+        try:
+            return unsigned(text)
+        except ValueError as error:
+            message = f'resourceVersion: Invalid value: "{text}": {error}'
+        # Where nobody foresaw it, the server answers as if it were at fault itself.
+        raise bad_request(f"invalid resource version: {message}") if not self.watch else Problem(500, "", message)
 
 
 def read(query: Mapping[str, str], *, watch: bool) -> ListOptions:
@@ -50,7 +56,7 @@ def read(query: Mapping[str, str], *, watch: bool) -> ListOptions:
     if watch and options.initial is None and not options.match and options.version in ("", "0"):
         # As the server completes a watch of old: so it has a bookmark at the end of its initial events, too.
         options = ListOptions(
-            watch=True, version=options.version, match=NOT_OLDER, token=options.token, timeout=options.timeout,
+            watch=True, version="0", match=NOT_OLDER, token=options.token, timeout=options.timeout,
             bookmarks=options.bookmarks, initial=True)
     causes = [
         {"reason": reason, "message": message, "field": field}
@@ -62,14 +68,32 @@ def read(query: Mapping[str, str], *, watch: bool) -> ListOptions:
 
 
 def integer(text: str) -> int:
-    """Read an integer of a query."""
-    try:
-        number = int(text)
-    except ValueError:
-        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
+    """Read an integer of a query; 400, if it is none."""
+    digits = text[1:] if text.startswith(("+", "-")) else text
+    if not _is_number(digits):
+        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
+    number = -_magnitude(digits) if text.startswith("-") else _magnitude(digits)
     if not -2**63 <= number < 2**63:
         raise bad_request(f'strconv.ParseInt: parsing "{text}": value out of range')
     return number
+
+
+def unsigned(text: str) -> int:
+    """Read the number of a version; ValueError, in the server's words, if it is none."""
+    if not _is_number(text):
+        raise ValueError(f'strconv.ParseUint: parsing "{text}": invalid syntax')
+    if _magnitude(text) > _LARGEST:
+        raise ValueError(f'strconv.ParseUint: parsing "{text}": value out of range')
+    return _magnitude(text)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal()
+
+
+def _magnitude(digits: str) -> int:
+    """Return the number; of one that has more digits than any that is allowed, its first ones, which Python can read."""
+    return int(digits.lstrip("0")[:_DIGITS] or "0")
 
 
 def is_true(text: str | None) -> bool:

@@ -7,9 +7,9 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from . import strategic
+from . import reading, shapes, strategic
 from .kinds import Served
-from .metadata import JSON_TYPES, cause
+from .metadata import cause
 from .problems import Problem, bad_request, not_implemented
 
 MERGE = "application/merge-patch+json"
@@ -29,11 +29,10 @@ def read(patch: bytes, content_type: str, served: Served) -> Apply:
         raise not_implemented("server-side apply")
     if kind not in (MERGE, JSON) and (kind != STRATEGIC or served.custom):
         raise _unsupported(served)
-    value = _decode(patch)
+    value = _decode(patch, prefix="" if kind == STRATEGIC else _PREFIX)
     if kind == JSON:
-        if not isinstance(value, list) or not all(isinstance(step, dict) for step in value):
-            raise _undecodable(value, "[]handlers.jsonPatchOp")
-        return lambda obj: _apply_steps(obj, value)
+        steps = _steps(value)
+        return lambda obj: _apply_steps(obj, steps)
     if not isinstance(value, dict):
         raise _undecodable(value, "map[string]interface {}", prefix="" if kind == STRATEGIC else _PREFIX)
     if kind == MERGE:
@@ -41,16 +40,24 @@ def read(patch: bytes, content_type: str, served: Served) -> Apply:
     return lambda obj: strategic.merged(obj, value)
 
 
-def _decode(patch: bytes) -> Any:
+def _decode(patch: bytes, *, prefix: str) -> Any:
     try:
-        return msgspec.json.decode(patch)
-    except msgspec.DecodeError as error:
-        raise bad_request(f"error decoding patch: {error}") from None
+        return reading.decode(patch)
+    except reading.Unreadable as error:
+        raise bad_request(f"{prefix}{error}") from None
 
 
 def _undecodable(value: object, wanted: str, *, prefix: str = _PREFIX) -> Problem:
-    what = JSON_TYPES.get(type(value), "object")
-    return bad_request(f"{prefix}json: cannot unmarshal {what} into Go value of type {wanted}")
+    return bad_request(f"{prefix}json: cannot unmarshal {shapes.json_type(value)} into Go value of type {wanted}")
+
+
+def _steps(value: object) -> list[dict[str, Any]]:
+    if not isinstance(value, list):
+        raise _undecodable(value, "[]handlers.jsonPatchOp")
+    for step in value:
+        if why := shapes.misfit(step, shapes.JSON_PATCH_STEP, "handlers.jsonPatchOp"):
+            raise bad_request(f"{_PREFIX}{why}")
+    return value
 
 
 def _unsupported(served: Served) -> Problem:
@@ -101,9 +108,9 @@ def _apply_steps(obj: dict[str, Any], steps: list[dict[str, Any]]) -> dict[str, 
     for step in steps:
         try:
             result = _apply(result, step)
-        except (LookupError, TypeError, ValueError):
+        except (LookupError, TypeError, ValueError, RecursionError):
             raise _rejected() from None
-    if not isinstance(result, dict):
+    if not isinstance(result, dict) or reading.is_too_deep(result):
         raise _rejected()
     return result
 
@@ -135,14 +142,16 @@ def _apply(obj: Any, step: Mapping[str, Any]) -> Any:
             raise ValueError(step["op"])
 
 
-def _keys(pointer: str) -> list[str]:
-    if pointer and not pointer.startswith("/"):
+def _keys(pointer: str | None) -> list[str]:
+    if pointer is None or (pointer and not pointer.startswith("/")):
         raise ValueError(pointer)
     return [key.replace("~1", "/").replace("~0", "~") for key in pointer.split("/")[1:]]
 
 
 def _index(key: str, end: int) -> int:
     """Read an index, which may count from the end with a minus sign, as the server's library does."""
+    if not (key.isascii() and key.removeprefix("-").isdecimal()):
+        raise ValueError(key)
     index = int(key)
     if not -end <= index < end:
         raise IndexError(key)

@@ -1,4 +1,4 @@
-"""The answers that are no success, as the API server words them: a Status. Tells nothing that a Secret holds."""
+"""The answers that are no success, as the API server words them: a Status. It may quote what was sent, as the server does."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence

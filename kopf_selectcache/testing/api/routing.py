@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from . import scales
 from .calls import Call, Request
 from .history import Table
 from .kinds import Kinds, Served
@@ -22,9 +23,6 @@ _SUBRESOURCES: Mapping[Table, frozenset[str]] = {
         "attach", "binding", "ephemeralcontainers", "eviction", "exec", "log", "portforward", "proxy", "resize"}),
     ("", "replicationcontrollers"): frozenset({"scale"}),
     ("", "services"): frozenset({"proxy"}),
-    ("apps", "deployments"): frozenset({"scale"}),
-    ("apps", "replicasets"): frozenset({"scale"}),
-    ("apps", "statefulsets"): frozenset({"scale"}),
 }
 NAMESPACES: Table = ("", "namespaces")
 
@@ -73,7 +71,7 @@ def find(call: Call, kinds: Kinds) -> Served:
 
 def _check_subresource(call: Call, served: Served) -> None:
     word = call.subresource.partition("/")[0]
-    if call.subresource == "status" and served.has_status:
+    if (call.subresource == "status" and served.has_status) or (call.subresource == "scale" and served.table in scales.TABLES):
         if call.verb not in ("get", "update", "patch"):
             raise method_not_allowed()
     elif word in _SUBRESOURCES.get(served.table, ()) or (served.custom and word == "scale"):

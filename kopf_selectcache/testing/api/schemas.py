@@ -21,52 +21,60 @@ _INT_OR_STRING = "x-kubernetes-int-or-string"
 _OWN = frozenset({"apiVersion", "kind", "metadata"})
 
 
+def without_nulls(schema: Any) -> Any:
+    """Return a schema as the server reads it: what is null is not there."""
+    if isinstance(schema, dict):
+        return {key: without_nulls(value) for key, value in schema.items() if value is not None}
+    return schema
+
+
 def prune(schema: Mapping[str, Any], obj: dict[str, Any]) -> None:
     """Drop the fields that the schema does not have, of the whole object."""
-    _prune(schema, obj, own=True)
+    for _, home, key in unknown(schema, obj):
+        del home[key]
 
 
-def _prune(schema: Mapping[str, Any], value: Any, *, own: bool = False) -> None:
+def unknown(schema: Mapping[str, Any], obj: dict[str, Any]) -> list[tuple[str, dict[str, Any], str]]:
+    """Return the fields that the schema does not have, of the whole object: the path of each, where it stands, its key."""
+    return list(_unknown(schema, obj, "", own=True))
+
+
+def _unknown(schema: Mapping[str, Any], value: Any, path: str, *, own: bool = False) -> Iterator[tuple[str, dict[str, Any], str]]:
     own = own or schema.get(_EMBEDDED) is True
+    for key, item, inner in _parts(schema, value):
+        where = f"{path}[{key}]" if isinstance(key, int) else f"{path}.{key}" if path else key
+        if own and key in _OWN:
+            continue
+        if inner is not None:
+            yield from _unknown(inner, item, where)
+        elif isinstance(key, str) and schema.get(_PRESERVES) is not True and schema.get("additionalProperties") is not True:
+            yield where, value, key
+
+
+def _parts(schema: Mapping[str, Any], value: Any) -> Iterator[tuple[int | str, Any, Mapping[str, Any] | None]]:
+    """Iterate over what a list or an object holds: its index or key, the value, and its schema, if there is one."""
     if isinstance(value, list):
         items = schema.get("items")
-        for item in value:
-            if isinstance(items, Mapping):
-                _prune(items, item)
+        for index, item in enumerate(value):
+            yield index, item, items if isinstance(items, Mapping) else None
     elif isinstance(value, dict):
         known = schema.get("properties") or {}
         rest = schema.get("additionalProperties")
-        keeps = schema.get(_PRESERVES) is True or rest is True
-        for key in list(value):
-            if own and key in _OWN:
-                continue
-            if key in known:
-                _prune(known[key], value[key])
-            elif isinstance(rest, Mapping):
-                _prune(rest, value[key])
-            elif not keeps:
-                del value[key]
+        for key, item in list(value.items()):
+            yield key, item, known.get(key, rest if isinstance(rest, Mapping) else None)
 
 
 def fill(schema: Mapping[str, Any], value: Any) -> None:
     """Fill in defaults, and drop each null that its field does not allow."""
-    if isinstance(value, list):
-        items = schema.get("items")
-        for item in value:
-            if isinstance(items, Mapping):
-                fill(items, item)
-    elif isinstance(value, dict):
-        known = schema.get("properties") or {}
-        for key, inner in known.items():
+    if isinstance(value, dict):
+        for key, inner in (schema.get("properties") or {}).items():
             if key in value and value[key] is None and not inner.get("nullable"):
                 del value[key]
             if key not in value and "default" in inner:
                 value[key] = copy.deepcopy(inner["default"])
-            if key in value:
-                fill(inner, value[key])
-        if isinstance(rest := schema.get("additionalProperties"), Mapping):
-            for key in value.keys() - known.keys():
-                fill(rest, value[key])
+    for _, item, inner in _parts(schema, value):
+        if inner is not None:
+            fill(inner, item)
 
 
 def has(schema: Mapping[str, Any], path: str) -> bool:
@@ -144,8 +152,16 @@ def _of_string(schema: Mapping[str, Any], value: str, where: str) -> Iterator[Ca
     if len(value) < schema.get("minLength", 0):
         yield _invalid(where, value, f"in body should be at least {schema['minLength']} chars long")
     pattern = schema.get("pattern")
-    if pattern and not re.search(pattern, value):
+    if pattern and not _matches(pattern, value):
         yield _invalid(where, value, f"in body should match '{pattern}'")
+
+
+def _matches(pattern: str, value: str) -> bool:
+    """Whether a text has what a pattern looks for. Go knows some patterns that Python does not: they match everything."""
+    try:
+        return re.search(pattern, value) is not None
+    except re.error:
+        return True
 
 
 def _of_number(schema: Mapping[str, Any], value: float, where: str) -> Iterator[Cause]:

@@ -2,18 +2,31 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from . import discovery, forms, openapi, options, protobuf, reviews, routing, selecting, standard
+from . import (
+    discovery,
+    forms,
+    openapi,
+    options,
+    protobuf,
+    reading,
+    reviews,
+    routing,
+    scales,
+    selecting,
+    shapes,
+    standard,
+)
 from .calls import JSON, Answer, Call, Request, User
 from .forms import View
 from .history import History, Stored
 from .impersonation import Impersonation
-from .kinds import Kinds
+from .kinds import Kinds, Served
 from .listing import page
 from .objects import Objects
 from .options import ListOptions
@@ -32,7 +45,10 @@ VERSION = {
 """What it does as: clients decide by it what they can ask for."""
 _HEALTH = frozenset({"healthz", "livez", "readyz"})
 _CHECKS = frozenset({"", "ping", "log", "etcd"})
-_JUDGING = ("", "Ignore", "Strict", "Warn")   # Of fields that a kind has not got. All are ignored.
+_JUDGING = ("", "Ignore", "Strict", "Warn")   # Of fields that a kind has not got.
+_WRITING = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}
+# As Go's decoder tells of what it looks for first.
+_TYPE = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
 _NOWHERE = Answer(404, b"404 page not found\n", TEXT)
 _DELETING: Mapping[str, Callable[[str], object]] = {
     "propagationPolicy": str, "gracePeriodSeconds": options.integer, "orphanDependents": options.is_true}
@@ -80,6 +96,8 @@ class Api:
         if not self._has_group(call):
             return _NOWHERE
         served = routing.find(call, self.kinds)
+        if call.subresource == scales.SUBRESOURCE:
+            return self._scale(call, served, request)
         form = forms.accepted(
             request.headers.get("accept", ""), included=request.query.get("includeObject", ""), watch=call.verb == "watch")
         return self._resource(call, View(served, form, self._now), request, seen)
@@ -95,7 +113,9 @@ class Api:
         accept = request.headers.get("accept", "")
         found: Answer | None
         if request.path.strip("/") == "version":
-            found = Answer.of(VERSION)
+            found = Answer.of(VERSION, end=b"")
+        elif request.path == "/":
+            found = Answer.of({"paths": discovery.paths(self.kinds)})
         else:
             found = discovery.answer(request.path, accept, self.kinds) or openapi.answer(request.path, accept, self.kinds)
         if found is None:
@@ -132,27 +152,49 @@ class Api:
                 return self._delete_many(call, view, request)
             case "delete":
                 return self._delete(call, view, request)
-            case "create":
-                body = _body(request, served.kind)
-                return _shown(view, self.objects.create(
-                    served, call.namespace, body, dry_run=_is_dry(call, "CreateOptions")), code=201)
-            case "update":
-                body = _body(request, served.kind)
-                is_there = self.history.get(served.table, (call.namespace, call.name)) is not None
-                return _shown(view, self.objects.update(
-                    served, call.namespace, call.name, body, subresource=call.subresource,
-                    dry_run=_is_dry(call, "UpdateOptions")), code=200 if is_there else 201)
             case _:
-                return _shown(view, self.objects.patch(
+                return self._write(call, view, request)
+
+    def _write(self, call: Call, view: View, request: Request) -> Answer:
+        served = view.served
+        dry_run = _is_dry(call, _WRITING[call.verb])
+        judging = _Judging(call.options.get("fieldValidation", ""))
+        match call.verb:
+            case "create":
+                stored = self.objects.create(
+                    served, call.namespace, _body(request, served.kind), dry_run=dry_run, unknown=judging.judge)
+                return judging.warned(_shown(view, stored, code=201))
+            case "update":
+                is_there = self.history.get(served.table, (call.namespace, call.name)) is not None
+                stored = self.objects.update(
+                    served, call.namespace, call.name, _body(request, served.kind), subresource=call.subresource,
+                    dry_run=dry_run, unknown=judging.judge)
+                return judging.warned(_shown(view, stored, code=200 if is_there else 201))
+            case _:
+                stored = self.objects.patch(
                     served, call.namespace, call.name, request.body, request.headers.get("content-type", ""),
-                    subresource=call.subresource, dry_run=_is_dry(call, "PatchOptions")))
+                    subresource=call.subresource, dry_run=dry_run, unknown=judging.judge)
+                return judging.warned(_shown(view, stored))
+
+    def _scale(self, call: Call, served: Served, request: Request) -> Answer:
+        """Read or change the number of replicas, in the form that is the same for all kinds that have one."""
+        old = self.objects.get(served, call.namespace, call.name)
+        if call.verb == "get":
+            return Answer.of(scales.shown(old))
+        if call.verb == "update":
+            sent = _body(request, scales.KIND)
+        else:
+            sent = scales.patched(served, old, request.body, request.headers.get("content-type", ""))
+        body = scales.changed(served, old, sent)
+        dry_run = _is_dry(call, _WRITING[call.verb])
+        return Answer.of(scales.shown(self.objects.update(served, call.namespace, call.name, body, dry_run=dry_run)))
 
     def _many(self, call: Call, view: View, seen: int | None) -> Answer | Watch:
         asked = options.read(call.options, watch=call.verb == "watch")
         selection = selecting.read(view.served, call.namespace, call.options)
         if asked.watch:
             return Watch(self.watches, view, selection, asked, seen=seen)
-        return Answer(200, view.many(page(self.history, view.served, selection, asked, seen=seen)))
+        return _json(200, view.many(page(self.history, view.served, selection, asked, seen=seen)))
 
     def _require_seen(self, call: Call) -> None:
         """Refuse to read an object as of a version that is not there yet."""
@@ -177,11 +219,29 @@ class Api:
         dry_run = _is_dry(call, "DeleteOptions", wish)
         asked = options.read(call.options, watch=False)
         listed = page(self.history, served, selecting.read(served, call.namespace, call.options), asked)
-        answer = Answer(200, view.many(listed))   # First: it may be refused.
+        answer = _json(200, view.many(listed))   # First: it may be refused.
         if not dry_run:
             keys = {stored.key for stored in listed.items}
             self.objects.delete_collection(served, call.namespace, lambda stored: stored.key in keys, wish)
         return answer
+
+
+class _Judging:
+    """What is done about fields that a kind has not got: as the request says it, or else a warning."""
+
+    def __init__(self, judging: str) -> None:
+        self._judging = judging
+        self._warnings: list[str] = []
+
+    def judge(self, served: Served, paths: Sequence[str]) -> None:
+        if self._judging == "Strict":
+            shapes.refuse(served, paths)
+        elif self._judging != "Ignore":
+            self._warnings += (f"299 - {msgspec.json.encode(shapes.told(path)).decode()}" for path in paths)
+
+    def warned(self, answer: Answer) -> Answer:
+        """Return the answer with the warnings, in the header that kubectl shows."""
+        return replace(answer, headers={**answer.headers, "Warning": ", ".join(self._warnings)}) if self._warnings else answer
 
 
 def refusal(problem: Problem) -> Answer:
@@ -192,23 +252,31 @@ def refusal(problem: Problem) -> Answer:
 
 
 def _shown(view: View, stored: Stored, *, code: int = 200) -> Answer:
-    return Answer(code, view.one(stored))
+    return _json(code, view.one(stored))
+
+
+def _json(code: int, body: bytes) -> Answer:
+    return Answer(code, body + b"\n")
 
 
 def _body(request: Request, kind: str) -> Mapping[str, Any]:
     """Read an object that is sent; 400, if it is none, and 415, if it is not JSON."""
     if (sent := _sent_as_protobuf(request)) is not None:
         return sent
-    unreadable = f"the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error"
     try:
-        body = msgspec.json.decode(request.body)
-    except msgspec.DecodeError as error:
-        raise bad_request(f"{unreadable}: {error}") from None
-    if body is None:
-        return {}
-    if not isinstance(body, dict):
-        raise bad_request(f"{unreadable}: not an object")
-    return body
+        return _typed(request.body)
+    except reading.Unreadable as error:
+        raise bad_request(
+            f"the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: "
+            f"{error} ({reading.summary(request.body)})") from None
+
+
+def _typed(data: bytes) -> dict[str, Any]:
+    """Read an object whose kind and apiVersion, if it has them, are texts."""
+    body = reading.decode(data)
+    if why := shapes.misfit(body, shapes.TYPE, _TYPE):
+        raise reading.Unreadable(why)
+    return dict(body or {})
 
 
 def _sent_as_protobuf(request: Request) -> dict[str, Any] | None:
@@ -224,25 +292,25 @@ def _sent_as_protobuf(request: Request) -> dict[str, Any] | None:
 def _deleting(request: Request) -> dict[str, Any]:
     """Read how to delete: from the body, where there is one, and otherwise from the query."""
     if request.body:
-        body: Any = _sent_as_protobuf(request)
+        body = _sent_as_protobuf(request)
         try:
-            body = msgspec.json.decode(request.body) if body is None else body
-        except msgspec.DecodeError as error:
+            body = _typed(request.body) if body is None else body
+        except reading.Unreadable as error:
             raise bad_request(f"couldn't get version/kind; json parse error: {error}") from None
-        if body is None:
-            return {}
-        kind = body.get("kind", "DeleteOptions") if isinstance(body, dict) else ""
+        kind = body.get("kind") or "DeleteOptions"
         if kind != "DeleteOptions":
             raise bad_request(f'no kind "{kind}" is registered for version "v1" in scheme "pkg/runtime/scheme.go:111"')
-        return dict(body)
+        if why := shapes.misfit(body, shapes.DELETE_OPTIONS, "v1.DeleteOptions"):
+            raise bad_request(why)
+        return body
     query = request.query
-    found = {key: read(query[key]) for key, read in _DELETING.items() if query.get(key)}
+    found = {key: read(query[key]) for key, read in _DELETING.items() if key in query}
     return found | ({"dryRun": [query["dryRun"]]} if query.get("dryRun") else {})
 
 
 def _is_dry(call: Call, kind: str, wish: Mapping[str, Any] | None = None) -> bool:
     """Read whether nothing is to be kept; 422, if that or how to judge unknown fields is not clear."""
-    asked = list((wish or {}).get("dryRun") or ()) or [text for text in [call.options.get("dryRun", "")] if text]
+    asked = [text or "" for text in (wish or {}).get("dryRun") or ()] or [text for text in [call.options.get("dryRun", "")] if text]
     faults = [_unsupported("dryRun", asked, "All")] if any(text != "All" for text in asked) else []
     judging = call.options.get("fieldValidation", "")
     if kind != "DeleteOptions" and judging not in _JUDGING:

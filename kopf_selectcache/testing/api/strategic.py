@@ -33,8 +33,8 @@ def merged(obj: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
 
 def _key_of(path: tuple[str, ...]) -> str:
     """Return the key by which the objects of the list at this path are told apart; empty: the list is replaced."""
-    if path[-1] == "ports" and path[-2] in _CONTAINERS:
-        return "containerPort"
+    if path[-1] == "ports" and (len(path) == 1 or path[-2] in _CONTAINERS):
+        return "containerPort" if len(path) > 1 else ""
     return _KEYS.get(path[-1], "")
 
 

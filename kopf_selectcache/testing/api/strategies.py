@@ -8,10 +8,9 @@ import base64
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from . import events
+from . import events, shapes
 from .kinds import Served
-from .metadata import JSON_TYPES, Cause, cause, forbidden, invalid_value
-from .problems import bad_request
+from .metadata import Cause, cause, forbidden, invalid_value
 
 Body: TypeAlias = dict[str, Any]
 
@@ -24,6 +23,8 @@ _POD_FIELDS = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)")
+# Kinds without a status that have a spec whatever is sent.
+_ALWAYS_SPEC = frozenset({"leases", "limitranges", "networkpolicies"})
 # What the server writes as the status of a new object, whatever was sent.
 _FIRST_STATUS: Mapping[str, Mapping[str, Any]] = {
     "pods": {"phase": "Pending", "qosClass": "BestEffort"},
@@ -46,32 +47,20 @@ def part(body: Mapping[str, Any], key: str) -> dict[str, Any]:
     return dict(value) if isinstance(value, Mapping) else {}
 
 
-def require_types(served: Served, body: Body) -> None:
-    """Refuse (400) what operators get wrong most: numbers in the data of ConfigMaps, plain texts in that of Secrets."""
+def read_data(served: Served, body: Body) -> None:
+    """Read the data of ConfigMaps and Secrets: nulls as nothing, and of Secrets as base64, else 400."""
     if served.table not in {("", "configmaps"), ("", "secrets")}:
         return
-    for key in ("data", "stringData"):
+    for key in ("data", "stringData", "binaryData"):
         pairs = body.get(key)
-        if pairs is not None and not isinstance(pairs, Mapping):
-            what = JSON_TYPES.get(type(pairs), "object")
-            wanted = "map[string][]uint8" if served.plural == "secrets" and key == "data" else "map[string]string"
-            raise bad_request(
-                f'{served.kind} in version "{served.version}" cannot be handled as a {served.kind}: '
-                f"json: cannot unmarshal {what} into Go struct field {served.kind}.{key} of type {wanted}")
-        if pairs is not None and not pairs:
-            del body[key]   # The server keeps nothing that is empty.
-        if isinstance(pairs, Mapping) and None in pairs.values():
+        if not pairs:
+            body.pop(key, None)   # The server keeps nothing that is empty.
+        elif None in pairs.values():
             body[key] = pairs = {name: "" if value is None else value for name, value in pairs.items()}
-        for value in pairs.values() if isinstance(pairs, Mapping) else ():
-            why = ""
-            if not isinstance(value, str):
-                what = JSON_TYPES.get(type(value), "object")
-                wanted = "[]uint8" if served.plural == "secrets" and key == "data" else "string"
-                why = f"json: cannot unmarshal {what} into Go struct field {served.kind}.{key} of type {wanted}"
-            elif served.plural == "secrets" and key == "data" and (at := _not_base64(value)) is not None:
-                why = f"illegal base64 data at input byte {at}"
-            if why:
-                raise bad_request(f'{served.kind} in version "{served.version}" cannot be handled as a {served.kind}: {why}')
+        if pairs and shapes.fields_of(served)[key] == "map[string][]uint8":
+            for value in pairs.values():
+                if (at := _not_base64(value)) is not None:
+                    raise shapes.unhandled(served, f"illegal base64 data at input byte {at}")
 
 
 def _not_base64(text: str) -> int | None:
@@ -88,6 +77,7 @@ def _not_base64(text: str) -> int | None:
 
 def before_create(served: Served, body: Body) -> None:
     """Make of what was sent what is kept. The metadata are there, with the uid."""
+    _fill_spec(served, body)
     # A Node's status is what the kubelet says when it registers.
     if served.has_status and served.plural != "nodes":
         body.pop("status", None)
@@ -98,6 +88,7 @@ def before_create(served: Served, body: Body) -> None:
 
 
 def before_update(served: Served, body: Body) -> None:
+    _fill_spec(served, body)
     if served.table == ("", "secrets"):
         _secret(body)
     elif served.table == ("", "namespaces"):
@@ -187,6 +178,13 @@ def _fixed(pod: Mapping[str, Any]) -> dict[str, Any]:
     return spec
 
 
+def _fill_spec(served: Served, body: Body) -> None:
+    """Show a spec that holds nothing, where the server's own types have no way to leave it out."""
+    may_not = served.custom or served.table == ("apiextensions.k8s.io", "customresourcedefinitions")
+    if not may_not and (served.has_status or served.plural in _ALWAYS_SPEC):
+        body.setdefault("spec", {})
+
+
 # ---- Kinds -----------------------------------------------------------------------------------------------------------
 
 
@@ -201,6 +199,13 @@ def _namespace_label(body: Body) -> None:
     metadata = body["metadata"]
     if "name" in metadata:
         metadata["labels"] = {**metadata.get("labels", {}), "kubernetes.io/metadata.name": metadata["name"]}
+
+
+def _node(body: Body) -> None:
+    names = ("machineID", "systemUUID", "bootID", "kernelVersion", "osImage", "containerRuntimeVersion", "kubeletVersion",
+             "kubeProxyVersion", "operatingSystem", "architecture")
+    info = {"daemonEndpoints": {"kubeletEndpoint": {"Port": 0}}, "nodeInfo": dict.fromkeys(names, "")}
+    body["status"] = {**info, **part(body, "status")}
 
 
 def _secret(body: Body) -> None:
@@ -223,7 +228,7 @@ def _job(body: Body) -> None:
     labelled = part(template, "metadata")
     labels = part(labelled, "labels")
     if spec.get("manualSelector") is not True:
-        uid, name = metadata["uid"], metadata["name"]
+        uid, name = metadata["uid"], metadata.get("name", "")
         labels |= {"batch.kubernetes.io/controller-uid": uid, "batch.kubernetes.io/job-name": name,
                    "controller-uid": uid, "job-name": name}
         spec.setdefault("selector", {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}})
@@ -232,7 +237,7 @@ def _job(body: Body) -> None:
 
 
 def _replication_controller(body: Body) -> None:
-    if labels := part(part(part(body.get("spec") or {}, "template"), "metadata"), "labels"):
+    if labels := part(part(part(part(body, "spec"), "template"), "metadata"), "labels"):
         body["metadata"].setdefault("labels", labels)
 
 
@@ -244,9 +249,9 @@ def _protected(by: str) -> Callable[[Body], None]:
     return protect
 
 
-
 _CREATED: Mapping[tuple[str, str], Callable[[Body], None]] = {
     ("", "namespaces"): _namespace,
+    ("", "nodes"): _node,
     ("", "secrets"): _secret,
     ("", "services"): _service,
     ("", "replicationcontrollers"): _replication_controller,

@@ -10,6 +10,12 @@ from typing import Any
 from .kinds import Column, Served
 
 UNKNOWN = "<unknown>"
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "y": 365 * 86400}
+# Up to how many seconds an age is told in a unit, and in a smaller one besides.
+_AGES = (
+    (120, "s", ""), (10 * 60, "m", "s"), (3 * 3600, "m", ""), (8 * 3600, "h", "m"), (48 * 3600, "h", ""),
+    (8 * 86400, "d", "h"), (730 * 86400, "d", ""), (8 * 365 * 86400, "y", "d"),
+)
 _STEP = re.compile(r"""\.?(?:
     \[\?\(\s*@\.(?P<key>[^=\s]+)\s*==\s*(?P<quote>["'])(?P<value>.*?)(?P=quote)\s*\)\] |
     \[(?P<index>-?\d+)\] | \[(?P<all>\*)\] | \[(?P<quoted>'[^']*'|"[^"]*")\] |
@@ -100,26 +106,7 @@ def age(text: Any, *, now: dt.datetime) -> str:
     if seconds < -1:
         return "<invalid>"
     seconds = max(seconds, 0)
-    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
-    years = days // 365
-    if seconds < 120:
-        return f"{seconds}s"
-    if minutes < 10:
-        return _two(minutes, "m", seconds % 60, "s")
-    if minutes < 180:
-        return f"{minutes}m"
-    if hours < 8:
-        return _two(hours, "h", minutes % 60, "m")
-    if hours < 48:
-        return f"{hours}h"
-    if days < 8:
-        return _two(days, "d", hours % 24, "h")
-    if days < 730:
-        return f"{days}d"
-    if years < 8:
-        return _two(years, "y", days % 365, "d")
-    return f"{years}y"
-
-
-def _two(first: int, unit: str, second: int, smaller: str) -> str:
-    return f"{first}{unit}{second}{smaller}" if second else f"{first}{unit}"
+    unit, smaller = next(((unit, smaller) for limit, unit, smaller in _AGES if seconds < limit), ("y", ""))
+    count, rest = divmod(seconds, _SECONDS[unit])
+    more = rest // _SECONDS[smaller] if smaller else 0
+    return f"{count}{unit}{more}{smaller}" if more else f"{count}{unit}"

@@ -14,6 +14,8 @@ from .options import ListOptions
 from .problems import Problem, too_large
 from .selecting import Selection
 
+HELD = 32 * 1024 * 1024   # So many bytes wait for a client that does not read; then its watch ends.
+
 
 class Watch:
     """Followed by the shell: it takes the lines that are ready, writes them, and waits to be woken.
@@ -35,6 +37,7 @@ class Watch:
         self._bookmarks = options.bookmarks
         self._seen = seen
         self._ready: list[bytes] = []
+        self._held = 0
         self._wake: Callable[[], None] | None = None
         self._is_first = True
         number = options.number()
@@ -54,6 +57,7 @@ class Watch:
     def lines(self) -> list[bytes]:
         """Take what is ready: whole lines of JSON."""
         ready, self._ready = self._ready, []
+        self._held = 0
         return ready
 
     def on_ready(self, wake: Callable[[], None]) -> None:
@@ -110,7 +114,8 @@ class Watch:
             return asked or current
         if asked > current:
             raise too_large(asked, current)
-        listed = page(history, self.view.served, self._selection, ListOptions(), seen=self._seen)
+        listed = page(
+            history, self.view.served, self._selection, ListOptions(version="0"), seen=self._seen if options.version else None)
         self._ready = [self._line("ADDED", stored) for stored in listed.items]
         if self._bookmarks:
             self._ready.append(self.view.bookmark(listed.version, ends_initial=True, first=self._take_first()))
@@ -139,6 +144,9 @@ class Watch:
 
     def _send(self, line: bytes) -> None:
         self._ready.append(line)
+        self._held += len(line)
+        if self._held > HELD:
+            self.close()   # As the real server ends the watch of a client that is too slow: without a word.
         self._notify()
 
     def _notify(self) -> None:
@@ -191,6 +199,8 @@ class Watches:
 
     def _changed(self, change: Change) -> None:
         self._shared = {}
-        for watch in tuple(self._open.get(change.table, ())):
-            watch.see(change)
-        self._shared = None
+        try:
+            for watch in tuple(self._open.get(change.table, ())):
+                watch.see(change)
+        finally:
+            self._shared = None   # Lines of this change, which are those of no other one.

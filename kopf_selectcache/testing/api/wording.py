@@ -69,6 +69,13 @@ def _wrong_value(before: str, found: str) -> str:
     return f'{_INVALID}values[0][{key[1] if key else ""}]: Invalid value: "{found}": {why}'
 
 
+def _in_values(before: str) -> str:
+    """What Go's parser waits for between the brackets of `in ()`."""
+    if before.endswith("("):
+        return "',', ')' or identifier"
+    return "',', or identifier" if before.endswith(",") else "',' or ')'"
+
+
 # What our parser says, and how Go's says it.
 _LABELS: Mapping[str, Callable[[str, str], str]] = {
     "expected a label key after !": lambda _, found: f"{_INVALID}found '{found}', expected: identifier",
@@ -80,6 +87,6 @@ _LABELS: Mapping[str, Callable[[str, str], str]] = {
     "is not a label value": _wrong_value,
     "expected a value": lambda _, found: f"{_INVALID}found '{found}', expected: identifier",
     "expected '(' before the values": lambda _, found: f"{_INVALID}found '{found}' expected: '('",
-    "expected ',' or ')'": lambda _, found: f"{_INVALID}found '{found}', expected: ',' or ')'",
+    "expected ',' or ')'": lambda before, found: f"{_INVALID}found '{found}', expected: {_in_values(before)}",
     "expected ',' or the end": lambda _, found: f"found '{found}', expected: ',' or 'end of string'",
 }

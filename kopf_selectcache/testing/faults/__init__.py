@@ -21,7 +21,6 @@ from .refusals import (
     NoWatchList,
     Refuse,
     TooLargeVersion,
-    TooManyRequests,
     Unauthorized,
 )
 from .streams import (
@@ -54,5 +53,5 @@ __all__ = [
     "GzipWatch", "IdleCut", "IgnoredInitialEvents", "IgnoredLimit", "Lag", "LeaderChanged", "MalformedJSON", "NoBookmarks",
     "NoEndBookmark", "NoMetadata", "NoWatchList", "NotServed", "OldVersionOnDelete", "Planned", "RecreatedAsModified",
     "Refuse", "ReorderInitialEvents", "ReplayEvents", "Reset", "Silence", "TableInstead", "TooLargeVersion",
-    "TooManyRequests", "Unauthorized", "UnknownEventType", "WrongKind",
+    "Unauthorized", "UnknownEventType", "WrongKind",
 ]

@@ -35,7 +35,7 @@ class _Spoiled(Fault):
             changed = self.spoiled_list(body | {"items": [self._chosen(item) for item in body["items"]]})
         else:
             changed = self._chosen(body)
-        return answer if changed == body else replace(answer, body=dumped(changed))
+        return answer if changed == body else replace(answer, body=dumped(changed) + b"\n")
 
     def filter(self) -> Filter | None:
         def changed(line: bytes) -> list[Piece]:
@@ -151,7 +151,7 @@ class EmptyPage(Fault):
         if body is None or "items" not in body:
             return answer
         token = request.query.get("continue") or continue_token(int(body["metadata"]["resourceVersion"]), "\0")
-        return replace(answer, body=dumped(_with_metadata(body, {"continue": token}) | {"items": []}))
+        return replace(answer, body=dumped(_with_metadata(body, {"continue": token}) | {"items": []}) + b"\n")
 
 
 def _with_metadata(obj: Object, changes: Mapping[str, Any]) -> Object:

@@ -39,7 +39,7 @@ class Planned:
 
     def wait(self, times: int = 1, *, timeout: float = 60) -> Asked:
         """Do the same in a thread that has no loop; TimeoutError, if it does not happen."""
-        self.hits.when(lambda: len(self.hits) >= times).result(timeout)
+        self.hits.wait_for(lambda: len(self.hits) >= times, timeout=timeout)
         return self.hits[-1]
 
     def release(self) -> None:

@@ -22,13 +22,18 @@ GO_ON_ANYHOW = (
     "You can start a new list without the continue parameter, or use the continue token in this response to retrieve the "
     "remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were "
     "created, modified, or deleted between the time the first chunk was returned and now may show up in the list.")
+TOO_MANY = b"Too many requests, please try again later.\n"
 NO_WATCH_LIST = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
 NO_MATCH = "resourceVersionMatch is forbidden for watch"
 
 
 @dataclass(frozen=True, slots=True)
 class Refuse(Fault):
-    """The server refuses, with this code. Fields that are not given are as real servers fill them."""
+    """The server refuses, with this code. Fields that are not given are as real servers fill them.
+
+    So `Refuse(429)` comes in plain words and with a Retry-After, as priority and fairness sends it; where a reason, a
+    message or details are given, it comes as a Status.
+    """
 
     code: int
     reason: str | None = None
@@ -47,12 +52,14 @@ class Refuse(Fault):
 
     def instead(self, request: Request) -> Answer | None:
         del request
-        headers = {"Retry-After": str(self.retry_after)} if self.retry_after is not None and self.in_header else {}
+        body, after = self.body, self.retry_after
+        if self.code == 429 and (body, self.reason, self.message, self.details) == (None, None, None, None):
+            body, after = TOO_MANY, 1 if after is None else after
+        headers = {"Retry-After": str(after)} if after is not None and self.in_header else {}
         code = self.http if self.http is not None else self.code
-        if self.body is not None:
-            return Answer(code, self.body, "text/plain; charset=utf-8", headers)
-        answer = Answer.of(self.status(), code=code)
-        return replace(answer, body=answer.body + b"\n", headers=headers)
+        if body is not None:
+            return Answer(code, body, "text/plain; charset=utf-8", headers)
+        return replace(Answer.of(self.status(), code=code), headers=headers)
 
     def status(self) -> dict[str, Any]:
         """Return the Status that is answered."""
@@ -104,17 +111,6 @@ class ExpiredToken(Fault):
         token = continue_token(-1, start_of(request.query["continue"])) if self.fresh else ""
         words = GO_ON_ANYHOW if self.fresh else START_ANEW
         return Refuse(410, "Expired", f"{CONTINUE_EXPIRED} {words}", continuation=token).instead(request)
-
-
-@dataclass(frozen=True, slots=True)
-class TooManyRequests(_Worded):
-    """429 with a Retry-After, as priority and fairness sends it: in plain words and with the header alone."""
-
-    retry_after: int = 1
-
-    def refusal(self) -> Refuse:
-        words = b"Too many requests, please try again later.\n"
-        return Refuse(429, retry_after=self.retry_after, body=words)
 
 
 @dataclass(frozen=True, slots=True)

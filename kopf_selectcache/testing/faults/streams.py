@@ -140,7 +140,11 @@ class EndlessLine(WatchFault):
 
 @dataclass(frozen=True, slots=True)
 class Lag(Fault):
-    """A replica answers that has seen nothing after this version: lists and watches are stale until `release()`."""
+    """A replica answers that has seen nothing after this version: lists and watches are stale until `release()`.
+
+    Not so what must be of now, for which a real one asks etcd, or waits: lists without a resourceVersion, and those of
+    a version that is to be matched exactly, and the initial events of a watch that asks for them without a version.
+    """
 
     version: int
 

@@ -1,0 +1,116 @@
+"""The demo's operator: `kopf run` of examples/01 in a process of its own, which must not outlive the demo."""
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections import deque
+from contextlib import contextmanager
+from pathlib import Path
+
+HERE = Path(__file__).parent
+OPERATOR = HERE.parent / "01-job-observer" / "example.py"
+STEP = "demo.example.com/step"
+PATIENCE = 60   # Seconds to wait for what the operator does next: it is there to end what hangs.
+
+
+class Operator:
+    """`kopf run` of examples/01, with handlers beside it that answer questions."""
+
+    def __init__(self, cluster, folder):
+        self._cluster = cluster
+        self._asked = 0
+        self._lines = queue.Queue()
+        self._log = deque(maxlen=40)
+        kubeconfig = cluster.kubeconfig(folder / "kubeconfig")
+        self.process = subprocess.Popen(  # noqa: S603  # The command is ours.
+            [sys.executable, "-m", "kopf", "run", "--standalone", "-A", str(OPERATOR), str(HERE / "showing.py")],
+            env={**os.environ, "KUBECONFIG": str(kubeconfig)}, cwd=folder, text=True, start_new_session=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        try:
+            self.process.wait(30)
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):
+            self.process.kill()
+            self.process.wait()
+        self._reader.join()
+        self.process.stdout.close()
+
+    def _read(self):
+        for line in self.process.stdout:
+            self._log.append(line.rstrip())
+            self._lines.put(line.rstrip())
+        self._lines.put(None)
+
+    def wait(self, verb, resource, *, times=1, where):
+        """Wait until it has asked the server for this."""
+        for _ in range(PATIENCE):
+            try:
+                self._cluster.requests.wait(verb, resource, times=times, where=where, timeout=1)
+            except TimeoutError:
+                if self.process.poll() is not None:
+                    break
+            else:
+                return
+        self._give_up()
+
+    def ask(self, step, **data):
+        """Have a step shown by a handler, and yield its lines."""
+        self._asked += 1
+        self._cluster.create({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"step-{self._asked}", "labels": {STEP: step}},
+            "data": {"step": step, **data}})
+        while (line := self.line()) != "demo: .":
+            if line.startswith("demo: "):
+                yield line.removeprefix("demo: ")
+
+    def until(self, text):
+        """Return the next line of the log in which this is said."""
+        while text not in (line := self.line()):
+            pass
+        return line
+
+    def line(self, *, within=PATIENCE):
+        """Return the next line of the log."""
+        try:
+            line = self._lines.get(timeout=within)
+        except queue.Empty:
+            line = None
+        if line is None:
+            self._give_up()
+        return line
+
+    def memory(self):
+        """Return how many bytes the process has in memory; None where the system does not tell."""
+        try:
+            status = Path(f"/proc/{self.process.pid}/status").read_text()
+        except OSError:
+            return None
+        return next((int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmRSS:")), None)
+
+    def _give_up(self):
+        if self.process.poll() is not None:
+            self._reader.join()
+        raise SystemExit("The operator has ended, or fallen silent. It said:\n  " + "\n  ".join(self._log))
+
+
+@contextmanager
+def held_back():
+    """Let Ctrl-C wait for the end of this: what is begun in here must be known to whoever ends it."""
+    came = []
+    before = {number: signal.signal(number, lambda *_: came.append(True)) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if came:
+        raise KeyboardInterrupt
