@@ -189,7 +189,7 @@ def test_a_compacted_history_costs_one_relist_and_nothing_half_made_is_seen(stag
         create(api, namespace, pod("young", app="web"))
         stage.forget()
         proxy.release()
-        wait_until(lambda: names_read(operator)[-1] == "stays,young", "the new pair")
+        wait_until(lambda: names_read(operator)[-1] == "stays,young", "the new pair", deadline=180)
         assert list(dict.fromkeys(names_read(operator))) == ["old,stays", "stays,young"]
         assert operator.ask("dict(cache._runtime.feed('pods').counts.relists)").value == {"410": 1}
 
