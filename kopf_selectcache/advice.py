@@ -16,6 +16,7 @@ from . import _kopf
 from .core.fields import find, parse_key
 from .core.selectors import FieldTerm
 from .feed import Feed
+from .health import Health
 from .keys import text_of
 from .runner import Runtime
 from .selector import Selector
@@ -50,7 +51,7 @@ async def advise(
     """Say which kinds Kopf watches in full beside their caches, of each when it is known what it is."""
     async def advise_on(feed: Feed, selector: Selector) -> None:
         await feed.settled()
-        if feed.resource is None or registry is None:
+        if feed.resource is None or registry is None or feed.health is Health.REJECTED:   # Kopf would end of what is refused.
             return
         kind = feed.resource.kind
         resource = _resource(kind.group, feed.resource.version, kind.plural, kind.kind, kind.names)
@@ -140,6 +141,9 @@ def _harm(
         return "its key leaves the group or version open: write it like 'example.com/v1/webapps'"
     if any(map(_is_kopfs_own, resources)):
         return "Kopf needs all of them for itself"
+    unknown = [term.label for term in selector.terms if not built_in and term.label not in ("metadata.name", "metadata.namespace")]
+    if unknown:
+        return f"whether the cluster can select by {unknown[0]} is not known yet, and Kopf would end if it cannot; once it is, the log has the line to add"
     # An operator that is started again with the same settings finds its own.
     if any(narrowed(settings, resource) and not _narrowed_to(settings, resource, selector) for resource in resources):
         return "settings.watching has a selector for them already, and that is kept"

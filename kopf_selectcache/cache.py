@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from copy import copy
 from functools import wraps
 from inspect import signature
-from typing import Any, Final, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast, overload
 
 from .asking import ask_many, ask_one, resource_of
 from .blocking import Blocking, Waits
@@ -34,7 +34,7 @@ from .checking import (
 )
 from .core.record import Record
 from .core.store import Change
-from .errors import NotDeclared, NotFound, NotSynced, OutsideFilter, ReadError, Stale, StateError
+from .errors import NotDeclared, NotFound, NotSynced, OutsideFilter, ReadError, Stale, StateError, shown
 from .explaining import Explanation
 from .feed import Feed
 from .fetching import questions
@@ -43,7 +43,7 @@ from .matching import Field, Label, Match, Namespaces, Obj, Objects, SortBy, Whe
 from .overlay import View
 from .runner import Runtime
 from .selector import Selector
-from .wording import Many, One, Unmatchable, absent, in_vain, not_awaited, not_held
+from .wording import Many, One, Unmatchable, absent, in_vain, no_such_read, not_awaited, not_held
 
 _M = TypeVar("_M", bound=Callable[..., Any])
 _D = TypeVar("_D")
@@ -96,6 +96,13 @@ class Cache:
     @property
     def _sync(self) -> bool:
         return self._for_sync or running_loop() is not self._runtime.loop
+
+    if not TYPE_CHECKING:   # Checkers know better what is not there.
+        def __getattr__(self, name: str) -> NoReturn:
+            raise AttributeError(name if name.startswith("_") else no_such_read(name, [each for each in dir(self) if not each.startswith("_")]))
+
+        def __getitem__(self, kind: object) -> NoReturn:
+            raise ReadError(f"cache[{shown(kind)}] is no read", remedy=f"Write cache.list({shown(kind)}, ...), or one of its other methods")
 
     # ---- One object.
 

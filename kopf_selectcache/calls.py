@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
@@ -61,7 +61,22 @@ def written(called: str, signature: inspect.Signature, args: tuple[object, ...],
     return f"{called}({', '.join([*shown, *(f'{name}={_shown(name, value)}' for name, value in kwargs.items())])})"
 
 
+_OTHERS = {"ns": "namespace", "selector": "label"}
+"""What users of other clients write for arguments, in which no letters are alike."""
+
+
+def _instead(name: str, value: object, free: Collection[str]) -> tuple[str, object] | None:
+    """Return the argument that is certainly meant by an unknown one, and its value, where the value is to be another."""
+    if f"{name}s" in free and isinstance(value, str):
+        return f"{name}s", [value]
+    if name in ("name", "names") and "field" in free and not {"name", "names"} & set(free) and isinstance(value, str):
+        return "field", f"metadata.name={value}"
+    return (_OTHERS[name], value) if _OTHERS.get(name) in free else None
+
+
 def _shown(name: str, value: object) -> str:
+    if value is None or (isinstance(value, list) and name != "default" and len(value) < 10 and all(isinstance(each, str) for each in value)):
+        return clipped(repr(value), 100)
     return repr(clipped(value, 100)) if isinstance(value, str) and name != "default" else "..."
 
 
@@ -75,15 +90,22 @@ def _misfit(
     by_name = [name for name, each in taken.items() if each.kind is not each.POSITIONAL_ONLY]
     bare = called.removeprefix("await ")
     if unknown := [name for name in kwargs if name not in by_name]:
-        meant = near(unknown[0], [name for name in by_name if name not in kwargs])
+        free = [name for name in by_name if name not in kwargs]
+        instead = _instead(unknown[0], kwargs[unknown[0]], free)
+        meant = instead[0] if instead is not None else near(unknown[0], free)
         what = f"{bare}() knows no {clipped(unknown[0], 100)}="
         if meant is None:
             return what, f"It takes {', '.join(by_name)}"
-        mended = {meant if name == unknown[0] else name: value for name, value in kwargs.items()}
+        given_as = {meant: instead[1] if instead is not None else kwargs[unknown[0]]}
+        mended = {**{name: value for name, value in kwargs.items() if name != unknown[0]}, **given_as}
         return what, f"Did you mean {meant}=? Write: {written(called, signature, args, mended)}"
     if len(given) > len(by_position):
         what = f"{bare}() was given {len(given)} arguments by position, and takes {', '.join(by_position)} so"
         named = [f"{name}=..." for name in by_name if name not in by_position]
+        if named and len(given) == len(by_position) + 1:
+            is_label = "label=..." in named and isinstance(given[-1], str) and not given[-1].replace("-", "").isalnum()
+            last = {"label" if is_label else named[0].removesuffix("=..."): given[-1]}
+            return what, f"Write: {written(called, signature, args[:-1], last | dict(kwargs))}"
         return what, f"Name the others: {called}({', '.join([*by_position, *named])})" if named else f"Write: {called}({by_position[0]})"
     if twice := [name for name in by_position[:len(given)] if name in kwargs]:
         return f"{bare}() was given {twice[0]} twice, by position and by name", "Leave one of them out"

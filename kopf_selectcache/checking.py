@@ -5,20 +5,24 @@ Mistakes in a read are read errors: as declaration errors they would be permanen
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
 from .core.problems import BadField
-from .errors import DeclarationError, NotDeclared, NotSynced, ReadError
+from .errors import DeclarationError, NotDeclared, NotSynced, ReadError, clipped
 from .feed import Feed
 from .keys import AnyKey, checked_key, key_of
-from .matching import DROPPED, Field, Label, Match, Namespaces, SortBy, Where, path_of, paths_of
+from .matching import DROPPED, Field, Label, Match, Namespaces, Path, SortBy, Where, path_of, paths_of
 from .overlay import View
 from .runner import Runtime
 from .selector import Selector
+from .slips import fields_as_labels, unlikely_where, wrong_path, wrong_value
 from .verdict import Verdict
 from .wording import Many, One, misplaced, mistyped, not_kept, nowhere, outside, stale, unmatchable, unsynced
+
+_logger = logging.getLogger("kopf_selectcache")
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
@@ -90,10 +94,17 @@ def checked_one(one: One) -> One:
 
 def checked_many(many: Many, where: Where | None = None, sort_by: SortBy | None = None, limit: int | None = None) -> Many:
     """Raise ReadError if what is asked for, or how it is wanted, makes no sense."""
+    if callable(where):
+        raise ReadError(f"{many.bare()}: where is a function", remedy=f"Write: [each for each in {many.call()} if ...]")
     if where is not None and not (isinstance(where, Mapping) and all(map(_is_path, where))):
         raise mistyped(many.bare(), "where", where, "a dict of values by path, such as {'spec.nodeName': 'node01'}")
     if sort_by is not None and not callable(sort_by) and not _is_path(sort_by):
         raise mistyped(many.bare(), "sort_by", sort_by, "a path such as 'metadata.creationTimestamp', or a function")
+    for path, value in (where or {}).items():
+        if wrong := wrong_path(path) or wrong_value(path, value, many.resource.kind):
+            raise ReadError(f"{many.bare()}: where={{{_path(path)}: ...}} leads nowhere: {wrong[0]}", remedy=wrong[1])
+    if isinstance(sort_by, (str, tuple)):
+        _refuse_order(many, sort_by)
     if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
         raise mistyped(many.bare(), "limit", limit, "a number of objects")
     if many.request.namespaces is not None and many.resource.kind.namespaced is False:
@@ -104,6 +115,20 @@ def checked_many(many: Many, where: Where | None = None, sort_by: SortBy | None 
     if any(path[:2] == DROPPED for path in paths):
         raise not_kept(many)
     return many
+
+
+def _refuse_order(many: Many, path: Path) -> None:
+    """Raise ReadError if nothing can be sorted by this."""
+    if isinstance(path, str) and path.startswith("-"):
+        raise ReadError(
+            f"{many.bare()}: sort_by={_path(path)} is no path: there is no descending order",
+            remedy=f"Write sort_by={_path(path[1:])}, and turn the answer round: [...][::-1]")
+    if wrong := wrong_path(path):
+        raise ReadError(f"{many.bare()}: sort_by={_path(path)} sorts nothing: {wrong[0]}", remedy=wrong[1])
+
+
+def _path(path: Path) -> str:
+    return clipped(repr(path), 200)
 
 
 def _is_path(given: object) -> bool:
@@ -130,7 +155,13 @@ def checked_predicate(predicate: Callable[..., object], timeout: object, call: s
 
 
 def match_of(many: Many, where: Where | None, view: View) -> Match:
-    """Return what an object must be like to be a part of the answer."""
+    """Return what an object must be like to be a part of the answer. What can hardly be meant is logged, once."""
+    said = {**fields_as_labels(many.request, many.resource.kind)}
+    said |= {str(path): advice for path, value in (where or {}).items() if (advice := unlikely_where(path, value))}
+    for what, advice in said.items():
+        if what not in view.comparisons.told:
+            view.comparisons.told.add(what)
+            _logger.warning("A read, %s: %s.", many.bare(), advice)
     try:
         return Match.of(many.request, where, view.resource, view.filter)
     except BadField as problem:

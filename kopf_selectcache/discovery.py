@@ -33,7 +33,10 @@ async def resolve(server: Server, key: Key) -> Resource:
         # As with kubectl, a built-in kind wins over custom ones of the same name; and one group is asked, not all.
         group = known.group
     broken: Refused | None = None
+    others: list[str] = []
     for prefix, versions in await _groups(server, group):
+        if version is not None and version not in versions and group is not None:
+            others = versions
         for served in versions if version is None else [version] if version in versions else []:
             try:
                 listed = await _get(server, f"{prefix}/{served}")
@@ -46,7 +49,8 @@ async def resolve(server: Server, key: Key) -> Resource:
                     return await _resource(server, prefix, served, resource)
     if broken is not None:
         raise broken
-    raise NotServed(f"the cluster serves no {key if isinstance(key, str) else '/'.join(key)}")
+    instead = f", and of {group} only {', '.join(others)}" if others else ""
+    raise NotServed(f"the cluster serves no {key if isinstance(key, str) else '/'.join(key)}{instead}")
 
 
 async def _groups(server: Server, group: str | None) -> list[tuple[str, list[str]]]:

@@ -45,6 +45,7 @@ from .core.wire import Bookmark, Event, Lines, Reader, Refusal
 from .discovery import NotServed, resolve
 from .errors import ConflictingSelectors, NotSelectable, StateError
 from .health import Condition, Health
+from .keys import likely
 from .observe import Counts
 from .queries import listing, selecting, watching
 from .selector import Comparisons, Selector
@@ -168,7 +169,8 @@ class Feed:
                 self.resource = resource
                 self.filter = self._confined(resource)
             except NotServed as error:
-                self._condition.missing(str(error), "Install its definition, or correct the key; it is looked for again and again")
+                meant = f"Did you mean {meant!r}? If not, install" if (meant := likely(self._key)) is not None else "Install"
+                self._condition.missing(str(error), f"{meant} its definition, or correct the key; it is looked for again and again")
             except (ConflictingSelectors, NotSelectable) as error:
                 self._condition.rejected(error.what, error.remedy)
             except Refused as error:

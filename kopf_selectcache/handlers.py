@@ -297,6 +297,22 @@ def _given(handler: _kopf.ResourceHandler, argument: str) -> Collection[object]:
     return list(value.values()) if isinstance(value, Mapping) else [value]
 
 
+def _refuse_missing_cache(handler: str, fn: _Function, indices: Collection[str]) -> None:
+    """Raise DeclarationError for a handler that Kopf could not call: it takes a cache, and none is passed."""
+    wrapped = _is_wrapper(fn)
+    with suppress(TypeError, ValueError):
+        # Another decorator may pass it: what that takes itself is what counts.
+        for name, each in inspect.signature(getattr(fn, _ORIGINAL, fn), follow_wrapped=False).parameters.items():
+            if each.default is not each.empty or each.kind in (each.VAR_KEYWORD, each.VAR_POSITIONAL) or name in indices:
+                continue
+            if name in ("cache", "caches") and not wrapped:
+                raise DeclarationError(
+                    f"{handler} takes a {name}, and Kopf has none to pass",
+                    remedy="Put @selectcache.with_cache above the function, below the decorators of Kopf; its argument is cache")
+            if name == "caches":
+                raise DeclarationError(f"{handler} takes caches, and with_cache passes cache", remedy="Rename the argument to cache")
+
+
 def check_handlers(registry: _kopf.OperatorRegistry, declared: SelectCacheSettings) -> None:
     """Refuse handlers that could only go wrong later, and then for each object."""
     for handler in (*watching_handlers(registry), *registry._webhooks.get_all_handlers()):   # noqa: SLF001
@@ -324,3 +340,7 @@ def check_handlers(registry: _kopf.OperatorRegistry, declared: SelectCacheSettin
                 f"{handler}: its when= combines a function that is decorated with @with_cache with others",
                 remedy="Decorate one function that calls the others: before the cache is synced it must answer True as a whole",
             )
+    indices = {str(handler.id) for handler in registry._indexing.get_all_handlers()}   # noqa: SLF001
+    later = [each for each in registry._activities.get_all_handlers() if each.activity in (_kopf.Activity.PROBE, _kopf.Activity.CLEANUP)]   # noqa: SLF001
+    for taking in (*watching_handlers(registry), *registry._webhooks.get_all_handlers(), *later):   # noqa: SLF001
+        _refuse_missing_cache(str(taking), taking.fn, indices)

@@ -159,7 +159,9 @@ class Condition:
         else:
             kind = subject.kind
             rule = f"apiGroups: [{kind.group!r}], resources: [{kind.plural!r}]" if kind is not None else f"the resource {subject}"
-            what, remedy = f"{subject}: the operator may not {verb} them{where}", f"Grant it the verbs list and watch{where}: {rule}"
+            anywhere = " in a ClusterRole" if not where and kind is not None and kind.namespaced else ""
+            what, remedy = f"{subject}: the operator may not {verb} them{where}", f"Grant it the verbs list and watch{where or anywhere}: {rule}"
+            remedy += "; or, for one namespace alone, run it with -n" if anywhere else ""
         now = self._clock()
         self._denied = now if self._denied is None else self._denied
         self._denials += 1
@@ -201,6 +203,7 @@ class Condition:
         if what and news:
             self._logger.warning("%s. %s.", self.trouble, remedy)
         elif health is Health.SYNCED and before is not health:
-            self._logger.info("The cache of %s holds %d objects with %s.", self._subject, len(self._subject.store.records()[0]), self._subject.filter)
+            held = len(self._subject.store.records()[0])
+            self._logger.info("The cache of %s holds %d %s with %s.", self._subject, held, "object" if held == 1 else "objects", self._subject.filter)
         elif headline and not what:
             self._logger.info("The cache of %s follows the server again.", self._subject)

@@ -54,7 +54,8 @@ class Runtime:
             raise NotSynced(
                 f"what {text_of(key)} means is not known yet: the cluster has not said what {text_of(unknown[0])} is",
                 remedy=f"Wait for it: await cache.wait_synced(); or name the kind as it is declared, such as {unknown[0]!r}")
-        found = [declared for declared, answer in meant.items() if answer]
+        found = [declared for declared, answer in meant.items() if answer] or [
+            declared for declared, feed in self.feeds.items() if feed.kind is None and find(key) is None and _alike(asked, parse_key(declared))]
         if len(found) > 1:
             raise ReadError(
                 f"{text_of(key)} may be any of {', '.join(map(text_of, found))}",
@@ -92,3 +93,10 @@ def _means(key: Key, declared: Key, feed: Feed) -> bool | None:
         return False
     # Declared without a version, a built-in kind is read in the one that the cluster prefers.
     return True if kind.versions == (version,) or not waiting else None
+
+
+def _alike(asked: tuple[str | None, str | None, str], declared: tuple[str | None, str | None, str]) -> bool:
+    """Whether a key says no other than one that is not served: which error is raised must not depend on the spelling."""
+    (*_, name), (*_, called) = asked, declared
+    within = all(None in pair or pair[0] == pair[1] for pair in zip(asked[:2], declared[:2], strict=True))
+    return within and name.lower().removesuffix("s") == called.lower().removesuffix("s")

@@ -286,6 +286,8 @@ class Comparisons:
     def __init__(self, *, remembered: int = 1024) -> None:
         self.covers = lru_cache(remembered)(_covers)
         self.excludes = lru_cache(remembered)(_excludes)
+        self.told: set[str] = set()
+        """What the log was told of already: which labels look like fields, and which paths lead nowhere."""
 
 
 def _covers(declared: Selector | AnyOf, request: Selector, kind: Kind | None) -> Verdict:

@@ -4,19 +4,24 @@ Errors are declaration errors, so that a mistake in a startup handler ends `kopf
 """
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypeAlias
 
 from .calls import near
-from .core.fields import Key, find
+from .core.fields import Key, find, parse_key
+from .core.values import is_dns_subdomain
 from .errors import BadSelector, ConflictingSelectors, DeclarationError, clipped, shown, shown_with_type
 from .keys import AnyKey, checked_key, key_of, text_of
 from .selector import AnyOf, Branches, Selector
+from .slips import fields_as_labels
 
 if TYPE_CHECKING:
     import kopf
+
+_logger = logging.getLogger("kopf_selectcache")
 
 Declared: TypeAlias = str | Mapping[str, str | Collection[str]] | Branches | Sequence[Selector | str]
 """What a kind's filter can be written as: a label selector as text or as a dict, a Selector, or a list of one."""
@@ -48,10 +53,12 @@ class Selectors(MutableMapping[Key, Selector]):
         with _named(key):
             filter_ = _one_selector(key, value)
             filter_.require_satisfiable(kind=kind)
+        for said in fields_as_labels(filter_, kind).values():
+            _logger.warning("The filter of %s: %s.", text_of(key), said)
         for other in self._filters:
-            if other != key and kind is not None and find(other) is kind:
+            if other != key and (find(other) is kind if kind is not None else parse_key(other) == parse_key(key)):
                 raise ConflictingSelectors(
-                    f"{text_of(key)} and {text_of(other)} are both {kind.plural}, which are declared already",
+                    f"{text_of(key)} and {text_of(other)} are both {kind.plural if kind is not None else parse_key(key)[2]}, which are declared already",
                     remedy="Declare each kind once",
                 )
         if self._uses and self._filters.get(key) != filter_:
@@ -111,6 +118,15 @@ class Selectors(MutableMapping[Key, Selector]):
                 remedy="Write settings.selectcache.selectors |= {'v1/pods': 'app=web', ...}",
             )
 
+        def __iadd__(self, _: object) -> NoReturn:
+            raise DeclarationError(
+                "settings.selectcache.selectors += ... adds nothing", remedy="Write settings.selectcache.selectors |= {'v1/pods': 'app=web', ...}")
+
+    @property
+    def used(self) -> bool:
+        """Whether an operator runs with these filters."""
+        return self._uses > 0
+
     @contextmanager
     def in_use(self) -> Iterator[None]:
         """Refuse changes meanwhile, rather than take them without effect; what is declared may be declared again."""
@@ -160,13 +176,19 @@ class SelectCacheSettings:
     """
 
     sync_timeout: float = 120.0
-    """How long, in seconds, `cache.wait_synced()` waits by default. Decorated handlers wait without end, and cost nothing."""
+    """
+    How long, in seconds, `cache.wait_synced()` waits by default, and a first complete list may fail to come.
+
+    A cache that fails for longer is `stalled`: its reads raise `Stalled`, until the list comes. Decorated handlers wait until
+    then, and cost nothing.
+    """
 
     admission_timeout: float = 5.0
     """
     How long, in seconds, an admission handler waits for the caches that it reads, before the request is turned down.
 
-    Keep it below the webhook's own timeout (10 seconds, unless its configuration says otherwise).
+    Keep it below the webhook's own timeout (10 seconds, unless its configuration says otherwise). It alone may be changed
+    while the operator runs.
     """
 
     idle_timeout: float = 70.0
@@ -190,7 +212,7 @@ class SelectCacheSettings:
     Kopf watches the objects of its handlers on its own, all of them. True adds the filter to Kopf's
     `settings.watching.label_selectors` and `field_selectors`: handlers then see only objects within the filter. Kinds
     with daemons, timers or deletion handlers are left alone, with a warning: Kopf would lose track of an object that
-    leaves.
+    leaves. So are custom resources selected by a field of theirs: Kopf would end if the cluster cannot select by it.
     """
 
     if not TYPE_CHECKING:   # As above.
@@ -200,6 +222,10 @@ class SelectCacheSettings:
                 raise _no_option(name)
             if complaint := check(value):
                 raise DeclarationError(f"settings.selectcache.{name} is {shown(value)}, {complaint[0]}", remedy=complaint[1])
+            if name in vars(self) and vars(self)[name] != value and name != "admission_timeout" and self.selectors.used:
+                raise DeclarationError(
+                    f"settings.selectcache.{name} is changed after the operator has started",
+                    remedy="Assign it in a startup handler (@kopf.on.startup)")
             # The constructor assigns everything once: only what differs from the default was meant.
             if name in vars(self) or value != next(option.default for option in fields(self) if option.name == name):
                 vars(self).setdefault("_assigned", set()).add(name)
@@ -230,6 +256,11 @@ def settings_of(settings: kopf.OperatorSettings) -> SelectCacheSettings:
         selectcache.settings_of(settings).selectors['v1/pods'] = 'app=web'
     """
     found = getattr(settings, "selectcache", None)
+    if isinstance(settings, type) or not hasattr(settings, "selectcache"):
+        raise DeclarationError(
+            f"settings_of() was given {f'the class {settings.__name__}' if isinstance(settings, type) else shown(settings)}",
+            remedy="Give it the settings that a startup handler is given: settings_of(settings)",
+        )
     if not isinstance(found, SelectCacheSettings):
         raise DeclarationError(
             f"settings.selectcache is {shown(found)}", remedy="Leave it as it is, and assign its attributes, such as its selectors",
@@ -297,6 +328,12 @@ _CHECKS: Mapping[str, Callable[[object], _Complaint]] = {
 # ---- Checks of declarations.
 
 
+_DNS = frozenset({
+    "pods", "services", "nodes", "namespaces", "configmaps", "secrets", "serviceaccounts", "persistentvolumes",
+    "persistentvolumeclaims", "deployments", "replicasets", "statefulsets", "daemonsets", "jobs", "cronjobs", "ingresses",
+})
+"""Kinds whose objects are named like hosts. Of others the rules differ: roles may be called `system:node`."""
+
 _ARGUMENTS = frozenset({"label", "field", "names", "namespaces"})
 """What a Selector takes: a dict with such keys was meant to be one, and is no label selector."""
 
@@ -321,6 +358,8 @@ def _one_selector(key: Key, value: object) -> Selector:
             f"the filter of {text_of(key)} is {shown(value)}, and a dict is a label selector",
             remedy=f"Write Selector({arguments}); or, if those are the keys of labels, Selector(label={{...}})",
         )
+    if isinstance(value, Mapping) and not value:
+        raise BadSelector(f"the filter of {text_of(key)} is {{}}, and selects by nothing", remedy="Write Selector() to select all objects")
     if isinstance(value, (str, Mapping)):
         return Selector(value)
     if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray)):
@@ -336,6 +375,10 @@ def _one_selector(key: Key, value: object) -> Selector:
             remedy="Assign one Selector; alternatives for one label are one requirement: 'app in (web,db)'",
         )
     selector, = value.branches
+    kind = find(key)
+    for name in selector.names or ():
+        if kind is not None and kind.plural in _DNS and not is_dns_subdomain(name):
+            raise ConflictingSelectors(f"{kind.plural} cannot be called {name!r}", remedy="Correct it: lower-case letters, digits, '-' and '.'")
     for listed, what, remedy in (
         (selector.namespaces, "namespaces", "Assign one of them, or none for those that the operator itself watches"),
         (selector.names, "names", "Assign one of them, or select by a label that they share"),

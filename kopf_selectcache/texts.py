@@ -4,7 +4,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeVar
+from enum import Enum
+from typing import Any, TypeVar
 
 from .core.problems import BadText
 from .core.selectors import (
@@ -15,7 +16,7 @@ from .core.selectors import (
     parse_fields,
     parse_labels,
 )
-from .core.values import parse_int
+from .core.values import MAX_INT, parse_int
 from .errors import BadSelector, clipped, shown
 
 _Parsed = TypeVar("_Parsed")
@@ -41,8 +42,19 @@ def _parsed(sort: str, text: str, example: str, parse: Callable[[str], _Parsed])
         mended = _mended(text, problem, parse)
         raise BadSelector(
             f"{sort} selector {excerpt!r}, column {problem.column}: {clipped(problem.reason, 300)}",
-            remedy=f"Write it like {example}" if mended is None else f"Write {mended!r}", text=problem.text, column=problem.column,
+            remedy=_unlike(sort, text) or f"Write it like {example}" if mended is None else f"Write {mended!r}", text=problem.text, column=problem.column,
         ) from None
+
+
+def _unlike(sort: str, text: str) -> str | None:
+    """Say what selectors do not have, if that is what the text wants."""
+    if "||" in text or " or " in text.lower():
+        return "Requirements cannot be alternatives; the values of one label can: 'app in (web,db)'"
+    if sort == "field":
+        return "Fields know only = and !=, with one value: 'metadata.name=web-1,status.phase!=Failed'"
+    if "*" in text or "~" in text or " like " in text.lower():
+        return "There are no wildcards: name the values, 'app in (web-1,web-2)', or give the objects a label that they share"
+    return None
 
 
 def _mended(text: str, problem: BadText, parse: Callable[[str], object]) -> str | None:
@@ -53,7 +65,7 @@ def _mended(text: str, problem: BadText, parse: Callable[[str], object]) -> str 
     for slip, right in _SLIPS:
         mended = mended.replace(slip, right)
     mended = ",".join(filter(None, map(str.strip, mended.split(","))))
-    for tried in (_bounded(mended), _listed(text, problem), mended):
+    for tried in (_bounded(mended), _listed(text, problem), mended, _apart(text, problem, parse)):
         with suppress(BadText):
             if tried is not None and tried != text and parse(tried):
                 return tried
@@ -78,12 +90,37 @@ def _listed(text: str, problem: BadText) -> str | None:
     """Put the parentheses around the one word of `app in web`, and `in` before those of `app=(web,db)`."""
     at = problem.column - 1
     if "expected '('" in problem.reason:
-        word = text[at:].partition(",")[0].strip()
+        word, *others = text[at:].split(",")
+        while others and _is_word(others[0]):   # `app in web,db` has more values than requirements.
+            word = f"{word},{others.pop(0)}"
+        word = word.rstrip()
         return f"{text[:at]}({word}){text[at:].removeprefix(word)}" if word else None
     before = text[:at].rstrip()
     if text[at:at + 1] == "(" and before.endswith("="):
         negated = before.endswith("!=")
         return f"{before.rstrip('=!').rstrip()} {'notin' if negated else 'in'} {text[at:]}"
+    return None
+
+
+def _is_word(text: str) -> bool:
+    return text.strip() != "" and text.strip().replace("-", "").replace(".", "").replace("_", "").isalnum()
+
+
+def _apart(text: str, problem: BadText, parse: Callable[[str], object]) -> str | None:
+    """Put commas between the requirements of `app=web tier=gold`, and write `not app` as `!app`."""
+    for _ in range(20):
+        at = problem.column - 1
+        before = text[:at].rstrip()
+        if before.endswith("not") and before[:-3].rstrip(" ")[-1:] in ("", ","):
+            text = f"{before[:-3]}!{text[at:]}"
+        elif problem.reason.startswith("expected ',' or the end"):
+            text = f"{before},{text[at:]}"
+        else:
+            return None
+        try:
+            return text if parse(text) else None
+        except BadText as other:
+            problem = other
     return None
 
 
@@ -95,9 +132,28 @@ def _from_dict(sort: str, given: object, example: str, make: Callable[[], _Parse
         return make()
     except BadText as problem:
         raise BadSelector(
-            f"{sort} selector: {clipped(problem.reason, 500)}", remedy=f"Write it like {example}",
+            f"{sort} selector: {clipped(problem.reason, 500)}", remedy=_for_value(sort, given) or f"Write it like {example}",
             text=problem.text, column=problem.column,
         ) from None
+
+
+def _for_value(sort: str, given: Mapping[Any, object]) -> str | None:
+    """Say what to write for the first value that is none."""
+    if "matchLabels" in given or "matchExpressions" in given:
+        return "Write its labels alone, {'app': 'web'}, and its expressions as text: 'app in (web,db),!legacy'"
+    for key, value in given.items():
+        if sort == "field" and isinstance(value, (list, tuple, set, frozenset)):
+            return f"Fields know only = and !=, with one value: {{{key!r}: '...'}}"
+        if sort == "field" or not isinstance(key, str):
+            continue
+        mark = getattr(value, "name", None) if isinstance(value, Enum) else None   # As in the filters of Kopf's handlers.
+        if mark == "PRESENT":
+            return f"Write {key!r} as text: it must be there"
+        if value is None or mark == "ABSENT":
+            return f"Write {'!' + key!r} as text: it must not be there"
+        if isinstance(value, (bool, int)) and abs(value) <= MAX_INT:
+            return f"Write the text {str(value).lower()!r}: labels have no other values"
+    return None
 
 
 def _want_text(name: str, given: object) -> None:

@@ -1,8 +1,11 @@
 """The words of read errors: what was asked, what the filter is, and what to write instead. Makes errors, raises none."""
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
+from .calls import near
+from .core.fields import find
 from .core.regions import MAX_BOXES, field_dimension
 from .core.resources import Resource
 from .core.wire import Refusal
@@ -185,6 +188,9 @@ def outside(many: Many, verdict: Verdict) -> OutsideFilter:
 
 def misplaced(one: One) -> ReadError | None:
     """Say that the namespace is missing, or that there can be none."""
+    if one.resource.kind.namespaced is True and one.namespace is None and one.name.count("/") == 1:
+        namespace, _, name = one.name.partition("/")
+        return ReadError(f"{one.call()} has the namespace in the name", remedy=f"Write: {one._replace(name=name, namespace=namespace).call()}")
     if one.resource.kind.namespaced is True and one.namespace is None:
         return ReadError(
             f"{one.resource} are namespaced, and {one.call()} names no namespace",
@@ -204,6 +210,16 @@ def nowhere(asked: One | Many, instead: One | Many) -> ReadError:
 def mistyped(call: str, argument: str, given: object, wanted: str) -> ReadError:
     """Say that an argument is of a type that makes no sense."""
     return ReadError(f"{call}: {argument} is {shown_with_type(given)}", remedy=f"Give {wanted}")
+
+
+def no_such_read(name: str, reads: Iterable[str]) -> str:
+    """Say what there is instead of a read that there is not."""
+    if name in ("create", "patch", "update", "replace", "delete", "apply"):
+        return f"cache.{name}: caches are read only. Write objects with a client of your own"
+    if find(name) is not None:
+        return f"cache.{name} is no read. Write cache.list({name!r}, ...), or one of its other methods"
+    meant = near(name, reads)
+    return f"cache.{name} is no read. {f'Did you mean cache.{meant}? ' if meant else ''}There are {', '.join(sorted(reads))}"
 
 
 def not_awaited(method: str, call: str, *, sync: bool) -> ReadError:

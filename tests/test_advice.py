@@ -8,6 +8,7 @@ import kopf
 import pytest
 
 from kopf_selectcache import Selector, _kopf
+from kopf_selectcache.health import Health
 from kopf_selectcache.settings import settings_of
 from tests.kopf_operators import (
     Cluster,
@@ -75,6 +76,21 @@ def test_a_kind_that_never_settles_silences_no_advice_on_others(registry: kopf.O
     assert "Kopf itself watches pods" in caplog.text
 
 
+def test_what_the_cluster_refuses_is_never_advised(registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture) -> None:
+    kopf.on.event("pods", registry=registry)(lambda **_: None)
+
+    async def main() -> None:
+        cluster = Cluster()
+        cluster.refused["/api/v1/pods"] = 400
+        async with launched(declaring(pods="app=web"), cluster, registry=registry) as operator:
+            await operator.gate(None, None)
+            await cycles()
+            assert operator.runtime.feed("pods").health is Health.REJECTED
+    with caplog.at_level(logging.WARNING, "kopf_selectcache"):
+        run(main())
+    assert "Kopf itself watches" not in caplog.text
+
+
 @pytest.mark.parametrize(("key", "resource"), [
     ("pods", _kopf.Resource("", "v1", "pods")), ("example.com/v1/webapps", _kopf.Resource("example.com", "v1", "webapps")),
 ])
@@ -93,15 +109,17 @@ def test_handlers_are_narrowed_on_request(key: str, resource: _kopf.Resource, re
     ("pods", lambda r: kopf.on.delete("v1", "pods", id="x", registry=r)(lambda **_: None), "for x"),
     ("pods", lambda r: kopf.daemon(category="all", id="c", registry=r)(lambda **_: None), "for c"),
     ("example.com/v1/webapps", lambda r: kopf.daemon("WebApp.example.com", id="w", registry=r)(lambda **_: None), "for w"),
+    (("example.com/v1/webapps", Selector("app=web", field="spec.mode=x")), lambda _: None, "can select by spec.mode is not known yet, and Kopf would end"),
     ("example.com/webapps", lambda _: None, "group or version open: write it like"),
     ("namespaces", lambda _: None, "Kopf needs all of them for itself"),
     ("kopf.dev/v1/kopfpeerings", lambda _: None, "Kopf needs all of them for itself"),
 ])
-def test_narrowing_is_refused_where_kopf_would_lose_track(
-    key: str, register: Any, why: str, registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture,
+def test_narrowing_is_refused_where_it_would_harm(
+    key: Any, register: Any, why: str, registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture,
 ) -> None:
     register(registry)
-    settings = declaring(**{key: "app=web"})
+    key, selector = key if isinstance(key, tuple) else (key, "app=web")
+    settings = declaring(**{key: selector})
     settings_of(settings).narrow_handlers = True
     started(registry, settings)
     assert f"what Kopf watches of {key} is not narrowed" in caplog.text

@@ -25,7 +25,7 @@ class Handlers:
     (lambda: WITH_CACHE(["pods", "nodes"]), "Write @selectcache.with_cache(kinds=['pods', 'nodes'])"),
     (lambda: WITH_CACHE(property(lambda _: None)), "with_cache cannot decorate a property. Decorate a function"),
     (lambda: WITH_CACHE(kind=["pods"]), "with_cache() knows no kind=. Did you mean kinds=?"),
-    (lambda: WITH_CACHE(Handlers.create, ["pods"]), "2 arguments by position, and takes fn so. Name the others: with_cache(fn, kinds=...)"),
+    (lambda: WITH_CACHE(Handlers.create, ["pods"]), "2 arguments by position, and takes fn so. Write: with_cache(..., kinds=['pods'])"),
     (lambda: WITH_CACHE(kinds=["v1/pods/status"]), "names a subresource, status: objects are cached as a whole. Write 'v1/pods'"),
     (lambda: WITH_CACHE(kinds=[5]), "the key 5 names no kind"),
 ])
@@ -58,6 +58,73 @@ def _default_registry() -> Iterator[None]:
 def test_it_stands_below_every_decorator_of_kopf(decorator: Callable[..., Any]) -> None:
     with pytest.raises(DeclarationError, match=r"is registered with Kopf already.* below the decorators of Kopf, next to the function"):
         with_cache(decorator()(lambda **_: None))
+
+
+def _takes_cache(cache: Any, **_: Any) -> Any:
+    return cache
+
+
+def _takes_caches(*, caches: Any, **_: Any) -> Any:
+    return caches
+
+
+def _wrapped(cache: Any, **_: Any) -> Any:
+    return cache
+
+
+def _wrapped_with_caches(caches: Any, **_: Any) -> Any:
+    return caches
+
+
+def _may_take_cache(cache: Any = None, **_: Any) -> Any:
+    return cache
+
+
+def _takes_index(index: Any, **_: Any) -> Any:
+    return index
+
+
+def _wraps_and_passes(fn: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(fn)
+    def call(**kwargs: Any) -> Any:
+        return fn(cache=5, **kwargs)
+    return call
+
+
+@pytest.mark.parametrize("decorator", [
+    lambda registry: kopf.on.create("pods", id="h", registry=registry), lambda registry: kopf.on.validate("pods", id="h", registry=registry),
+    lambda registry: kopf.index("pods", id="h", registry=registry), lambda registry: kopf.on.probe(id="h", registry=registry),
+])
+@pytest.mark.parametrize(("fn", "words"), [
+    (_takes_cache, "takes a cache, and Kopf has none to pass. Put @selectcache.with_cache above the function"),
+    (_takes_caches, "takes a caches, and Kopf has none to pass. Put @selectcache.with_cache above"),
+    (with_cache(_wrapped_with_caches), "takes caches, and with_cache passes cache. Rename the argument to cache"),
+])
+def test_a_handler_that_takes_a_cache_and_gets_none_is_refused_at_the_start(
+    decorator: Callable[..., Any], fn: Callable[..., Any], words: str,
+) -> None:
+    registry = kopf.OperatorRegistry()
+    decorator(registry)(fn)
+    with pytest.raises(DeclarationError, match="'h' " + re.escape(words)):
+        started(registry, declaring(pods=""))
+
+
+@pytest.mark.parametrize("fn", [
+    with_cache(_wrapped), _may_take_cache, _takes_index, lambda **_: None,
+    functools.partial(_takes_cache, cache=5), _wraps_and_passes(_takes_cache), functools.partial(with_cache(_wrapped)),
+    print,
+])
+def test_a_handler_that_can_be_called_is_taken(fn: Callable[..., Any]) -> None:
+    registry = kopf.OperatorRegistry()
+    kopf.on.create("pods", id="h", registry=registry)(fn)
+    started(registry, declaring(pods=""))
+
+
+def test_an_index_may_be_named_cache() -> None:
+    registry = kopf.OperatorRegistry()
+    kopf.index("pods", id="cache", registry=registry)(lambda **_: None)
+    kopf.on.create("pods", id="h", registry=registry)(_takes_cache)   # type: ignore[arg-type]  # Kopf's types know of no indices.
+    started(registry, declaring(pods=""))
 
 
 def test_where_it_stands_above_in_a_registry_of_its_own_the_start_ends_with_it() -> None:

@@ -142,7 +142,13 @@ def test_the_version_of_the_key_counts() -> None:
 def test_what_the_cluster_does_not_serve_is_said_so(key: Key) -> None:
     with pytest.raises(NotServed) as caught:
         resolved(key)
-    assert str(caught.value) == f"the cluster serves no {key if isinstance(key, str) else '/'.join(key)}"
+    assert str(caught.value).partition(",")[0] == f"the cluster serves no {key if isinstance(key, str) else '/'.join(key)}"
+
+
+@pytest.mark.parametrize("key", ["example.com/v2/webapps", "webapps.v2.example.com"])
+def test_a_version_that_is_not_served_is_told_with_those_that_are(key: str) -> None:
+    with pytest.raises(NotServed, match=r"the cluster serves no .*, and of example[.]com only v1, v1beta1$"):
+        resolved(key)
 
 
 def test_a_refusal_of_a_group_that_is_asked_for_is_passed_on() -> None:

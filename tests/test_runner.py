@@ -105,7 +105,7 @@ def test_each_change_of_health_is_logged_once(told: Callable[[], list[str]]) -> 
             streamed(bookmark("101"), cut[1], error(403, "Forbidden", message="no")), *[refused(403, message="no")] * 7, streamed()]
         async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
             await world.synced()
-            assert told() == ["INFO: The cache of pods holds 1 objects with label='app=web'."]
+            assert told() == ["INFO: The cache of pods holds 1 object with label='app=web'."]
             cut[0].set()
             await world.watched(4)
             await world.synced()
@@ -117,8 +117,8 @@ def test_each_change_of_health_is_logged_once(told: Callable[[], list[str]]) -> 
             await world.synced()
             assert told() == [
                 "WARNING: pods: the operator may not watch them: no. It is asked again: a server that has just started says so to everybody.",
-                "WARNING: pods: the operator may not watch them: no. Grant it the verbs list and watch: apiGroups: [''], resources: ['pods'].",
-                "INFO: The cache of pods holds 1 objects with label='app=web'."]
+                "WARNING: pods: the operator may not watch them: no. Grant it the verbs list and watch in a ClusterRole: apiGroups: [''], resources: ['pods']; or, for one namespace alone, run it with -n.",
+                "INFO: The cache of pods holds 1 object with label='app=web'."]
     run(main())
 
 
@@ -226,6 +226,17 @@ def test_a_kind_that_is_not_served_is_looked_for_slowly_and_said_once(told: Call
                 serving(server, "v1")
                 await until(lambda: feed.synced)
                 assert [line.split(":")[0] for line in told()] == ["WARNING", "INFO"]
+    run(main())
+
+
+def test_a_kind_that_is_not_served_and_hardly_meant_is_told_with_the_one_that_is() -> None:
+    async def main() -> None:
+        async with Server() as server:
+            server.scripts = {"/api/v1": Script([answer({"resources": []})] * 9), "/apis": Script([answer({"groups": []})] * 9)}
+            async with operating(server, selectors={"podz": "app=web"}) as world:
+                feed, = world.runtime.feeds.values()
+                await until(lambda: feed.health is Health.MISSING)
+                assert feed.remedy.startswith("Did you mean 'pods'? If not, install its definition")
     run(main())
 
 

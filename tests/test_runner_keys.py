@@ -5,7 +5,7 @@ import asyncio
 
 import pytest
 
-from kopf_selectcache import NotDeclared, NotFound, NotSynced, ReadError, Rejected, Selector
+from kopf_selectcache import Missing, NotDeclared, NotFound, NotSynced, ReadError, Rejected, Selector
 from kopf_selectcache.core.fields import Key
 from kopf_selectcache.health import Health
 from kopf_selectcache.observe import Collector
@@ -109,8 +109,25 @@ def test_a_kind_that_the_cluster_does_not_have_leaves_no_name_open() -> None:
                 await known(world, "webapps.example.com")
                 await until(lambda: world.runtime.feeds["things.nowhere.org"].health is Health.MISSING)
                 assert meant(world.runtime, "WebApp") == "webapps.example.com"
-                assert meant(world.runtime, "Thing") is NotDeclared
+                assert meant(world.runtime, "other") is meant(world.runtime, "things.example.com") is NotDeclared
                 assert await world.cache.fetch("webapp", "x", "shop", default="absent") == "absent"
+    run(main())
+
+
+def test_how_the_name_of_a_kind_that_is_not_served_is_spelt_does_not_decide_the_error() -> None:
+    async def main() -> None:
+        async with Server() as server:
+            serve(server, "example.com", "v1")
+            async with operating(server, selectors={"acme.io/v1/widgets": "", "webapps.example.com": "", "webapps.acme.io": ""}) as world:
+                await known(world, "webapps.example.com")
+                await until(lambda: all(world.runtime.feeds[key].health is Health.MISSING for key in ("acme.io/v1/widgets", "webapps.acme.io")))
+                for key in ("acme.io/v1/widgets", "widgets", "widget", "Widget", "widgets.acme.io", "acme.io/widgets", ("acme.io", "widgets")):
+                    with pytest.raises(Missing):
+                        world.cache.held(key)
+                for key in ("acme.io/v2/widgets", "widgets.example.com", "gadgets"):
+                    with pytest.raises(NotDeclared):
+                        world.cache.held(key)
+                assert meant(world.runtime, "webapps") == "webapps.example.com", "what is served comes first"
     run(main())
 
 

@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
+import kopf
 import pytest
 
 from kopf_selectcache import (
@@ -45,6 +46,10 @@ def test_a_selector_reads_back_as_it_can_be_written(selector: object, text: str)
 WRONG: Any = 5
 LABELS: Any = LabelSelector.parse("a")
 TEXT: Any = "app=web"
+PRESENT: Any = kopf.PRESENT
+ABSENT: Any = kopf.ABSENT
+NONE: Any = None
+TRUE: Any = True
 
 
 @pytest.mark.parametrize(("make", "words"), [
@@ -75,14 +80,34 @@ TEXT: Any = "app=web"
     (lambda: Selector(labels="app=web"), ["Selector() knows no labels=", "Did you mean label=? Write: Selector(label='app=web')"]),   # type: ignore[call-arg]
     (lambda: Selector("a", fields="b=c"), ["Selector() knows no fields=", "Write: Selector('a', field='b=c')"]),   # type: ignore[call-arg]
     (lambda: Selector(kind="pods"), ["Selector() knows no kind=", "It takes label, field, names, namespaces"]),   # type: ignore[call-arg]
-    (lambda: Selector("a", "b=c"), ["2 arguments by position", "Selector(label, field=..., names=..., namespaces=...)"]),   # type: ignore[call-arg]
+    (lambda: Selector("a", "b=c"), ["2 arguments by position", "Write: Selector('a', field='b=c')"]),   # type: ignore[call-arg]
     (lambda: Selector("app>=5"), ["Write 'app>4'"]),
     (lambda: Selector("app <= 5,tier"), ["Write 'app<6,tier'"]),
     (lambda: Selector("app not in (a,b)"), ["Write 'app notin (a,b)'"]),
     (lambda: Selector("app=web,"), ["Write 'app=web'"]),
     (lambda: Selector("app: web"), ["Write 'app=web'"]),
     (lambda: Selector("app=web && tier=gold"), ["Write 'app=web,tier=gold'"]),
-    (lambda: Selector("app in web,tier"), ["Write 'app in (web),tier'"]),
+    (lambda: Selector("app in web,tier"), ["Write 'app in (web,tier)'"]),
+    (lambda: Selector("app in web,tier=gold"), ["Write 'app in (web),tier=gold'"]),
+    (lambda: Selector("app in web-1,db"), ["Write 'app in (web-1,db)'"]),
+    (lambda: Selector("not app"), ["Write '!app'"]),
+    (lambda: Selector("x,not app,y"), ["Write 'x,!app,y'"]),
+    (lambda: Selector("app=web tier=gold legacy"), ["Write 'app=web,tier=gold,legacy'"]),
+    (lambda: Selector("app!=web || x"), ["Requirements cannot be alternatives; the values of one label can: 'app in (web,db)'"]),
+    (lambda: Selector("app=web or app=db"), ["Requirements cannot be alternatives"]),
+    (lambda: Selector("app=we*"), ["There are no wildcards: name the values"]),
+    (lambda: Selector("app like we*"), ["There are no wildcards: name the values"]),
+    (lambda: Selector(name="a"), ["Selector() knows no name=", "Write: Selector(names=['a'])"]),   # type: ignore[call-arg]
+    (lambda: Selector(namespace="a"), ["Write: Selector(namespaces=['a'])"]),   # type: ignore[call-arg]
+    (lambda: Selector({"app": PRESENT}), ["Write 'app' as text"]),
+    (lambda: Selector({"app": ABSENT}), ["Write '!app' as text"]),
+    (lambda: Selector({"app": NONE}), ["Write '!app' as text"]),
+    (lambda: Selector({"app": TRUE}), ["Write the text 'true'"]),
+    (lambda: Selector({"app": WRONG}), ["Write the text '5'"]),
+    (lambda: Selector({"app": 10**5000}), ["an integer that is too large", "Write it like {'app'"]),   # type: ignore[dict-item]
+    (lambda: Selector({"matchLabels": {"app": "web"}}), ["Write its labels alone, {'app': 'web'}"]),
+    (lambda: Selector(field={"status.phase": ["Running"]}), ["Fields know only = and !=, with one value: {'status.phase': '...'}"]),   # type: ignore[dict-item]
+    (lambda: Selector(field="status.phase in (Running)"), ["Fields know only = and !=, with one value"]),
     (lambda: Selector("app!=(web,db)"), ["Write 'app notin (web,db)'"]),
     (lambda: Selector("app=(web,db)"), ["Write 'app in (web,db)'"]),
     (lambda: Selector("app in"), ["Write it like 'app=web"]),

@@ -80,7 +80,7 @@ def test_values_are_texts_dicts_and_selectors_also_in_a_list_of_one(value: Any) 
     ("pods", ARGUMENTS, BadSelector, "the filter of pods is a dict, and a dict is a label selector. Write Selector(label=..., namespaces=...)"),
     ("pods", "app in", BadSelector, "the filter of pods: label selector 'app in', column 7"),
     ("pods", {"app": "a b"}, BadSelector, "the filter of pods: label selector: app: 'a b' is not a label value"),
-    ("pods", {}, BadSelector, "the filter of pods: label={} selects by nothing"),
+    ("pods", {}, BadSelector, "the filter of pods is {}, and selects by nothing. Write Selector() to select all objects"),
     ("pods", NUMBER, BadSelector, "the filter of pods is 5, of the type int"),
     ("pods", NOTHING, BadSelector, "is None"),
     ("pods", BYTES, BadSelector, "is a bytes. Assign the text"),
@@ -94,6 +94,7 @@ def test_values_are_texts_dicts_and_selectors_also_in_a_list_of_one(value: Any) 
     ("example.com/v1/webapps", "a=b,!a", ConflictingSelectors, "can never select"),
     ("pods", [Selector("a"), Selector("b")], DeclarationError, "has 2 alternatives, which is not supported yet. Assign one Selector"),
     (("v1", "pods"), Selector(namespaces=["a", "b"]), DeclarationError, "the filter of v1/pods has 2 namespaces, which is not supported"),
+    ("pods", Selector(names=["A_B"]), ConflictingSelectors, "pods cannot be called 'A_B'. Correct it: lower-case letters, digits, '-' and '.'"),
     ("pods", Selector(names=["a", "b"]), DeclarationError, "has 2 names, which is not supported yet"),
 ])
 def test_a_filter_that_cannot_be_meant_is_refused_where_it_is_assigned(key: Any, value: Any, error: type[Exception], words: str) -> None:
@@ -102,6 +103,14 @@ def test_a_filter_that_cannot_be_meant_is_refused_where_it_is_assigned(key: Any,
         selectors[key] = value
     assert isinstance(caught.value, kopf.PermanentError), "it ends `kopf run` at once"
     assert not selectors
+
+
+def test_a_name_that_some_kinds_can_have_is_taken_for_those() -> None:
+    selectors = Selectors()
+    selectors["clusterroles"] = Selector(names=["system:Node_x"])
+    selectors["example.com/v1/webapps"] = Selector(names=["A_B"])
+    selectors["pods"] = Selector(names=["web-1.x"])
+    assert len(selectors) == 3
 
 
 def test_fields_of_custom_resources_are_for_the_cluster_to_judge() -> None:
@@ -201,6 +210,27 @@ def test_settings_replaced_by_something_else_are_told_of() -> None:
         settings_of(settings)
 
 
+@pytest.mark.parametrize(("given", "words"), [
+    (None, "settings_of() was given None. Give it the settings that a startup handler is given"),
+    (kopf.OperatorSettings().watching, "settings_of() was given a WatchingSettings. Give it the settings"),
+    (kopf.OperatorSettings, "settings_of() was given the class OperatorSettings. Give it the settings"),
+])
+def test_what_is_not_the_settings_of_an_operator_has_no_declarations(given: Any, words: str) -> None:
+    with pytest.raises(DeclarationError, match=re.escape(words)):
+        settings_of(given)
+
+
+def test_options_cannot_be_changed_without_effect_once_the_operator_has_started() -> None:
+    settings = SelectCacheSettings(page_limit=100)
+    with settings.selectors.in_use():
+        settings.page_limit = 100
+        settings.admission_timeout = 3
+        with pytest.raises(DeclarationError, match=r"settings[.]selectcache[.]page_limit is changed after the operator has started"):
+            settings.page_limit = 200
+        assert settings.with_defaults(idle_timeout=5).idle_timeout == 5
+    settings.page_limit = 200
+
+
 def test_a_misspelt_option_is_refused_when_it_is_read_as_well() -> None:
     settings = SelectCacheSettings()
     with pytest.raises(DeclarationError, match=r"has no option 'selector'\. Did you mean selectors\?"):
@@ -228,6 +258,7 @@ WAYS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "setdefault without a filter": (lambda settings: settings.selectors.setdefault("pods"), "the filter of pods is None"),
     "setdefault of no kind": (lambda settings: settings.selectors.setdefault("v2/pods", "a"), "Write 'v1/pods'"),
     "|": (lambda settings: settings.selectors | {"pods": "app=web"}, "Write settings.selectcache.selectors |= {"),
+    "+=": (lambda settings: settings.selectors.__iadd__({"pods": "app=web"}), "Write settings.selectcache.selectors |= {"),
     "an attribute": (lambda settings: setattr(settings.selectors, "pods", "app=web"), "Write settings.selectcache.selectors['pods'] = 'app=web'"),
     "an item of the settings": (lambda settings: settings.__setitem__("pods", "a"), "Write settings.selectcache.selectors['pods'] = ..."),
     "an assignment": (lambda settings: setattr(settings, "selectors", {"pods": "app=web"}), "Assign its items, selectors['v1/pods'] = 'app=web'"),

@@ -10,10 +10,13 @@ NODE = os.environ["NODE_NAME"]
 
 @kopf.on.startup()
 def configure(settings: kopf.OperatorSettings, **_):
-    selected = selectcache.settings_of(settings)
-    selected.narrow_handlers = True
-    selected.selectors["v1/nodes"] = selectcache.Selector(names=[NODE])
-    selected.selectors["example.com/v1/volumes"] = selectcache.Selector("example.com/driver=disk", field={"spec.node": NODE})
+    mine = selectcache.Selector("example.com/driver=disk", field={"spec.node": NODE})
+    select = selectcache.settings_of(settings).selectors
+    select["v1/nodes"] = selectcache.Selector(names=[NODE])
+    select["example.com/v1/volumes"] = mine
+    # Kopf watches for its handlers what they are about, beside the cache: let it be no more than that.
+    settings.watching.label_selectors["example.com", "v1", "volumes"] = str(mine.label)
+    settings.watching.field_selectors["example.com", "v1", "volumes"] = str(mine.field)
 
 
 @kopf.on.event("example.com", "v1", "volumes")

@@ -13,15 +13,6 @@ from kopf_selectcache.testing import FakeCache
 
 OPERATOR = Path(__file__).with_name("example.py")
 SHOP = {"apiVersion": "example.com/v1", "kind": "Application", "metadata": {"name": "shop", "namespace": "default", "uid": "1"}}
-DEFINITION = {
-    "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "applications.example.com"},
-    "spec": {
-        "group": "example.com", "scope": "Namespaced", "names": {"kind": "Application", "plural": "applications"},
-        "versions": [{
-            "name": "v1", "served": True, "storage": True,
-            "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}}],
-    },
-}
 
 
 def pod(name, *, uid, ready, **labels):
@@ -54,7 +45,7 @@ def test_a_handler_counts_the_pods_that_it_can_see(operator):
 
 
 def test_the_operator_writes_the_status(cluster):
-    cluster.create(DEFINITION)
+    cluster.apply(OPERATOR.with_name("crd.yaml"))
     shop, = cluster.create(SHOP)
     label = {"example.com/app": "shop"}
     cluster.create(pod("shop-1", uid=shop["metadata"]["uid"], ready=True, **label))

@@ -1,11 +1,16 @@
-"""The five operators of examples/, each under `kopf run`, on the real API server and the embedded one, doing what its README says."""
+"""The five operators of examples/, each under `kopf run`, on the real API server and the embedded one, doing what its README says.
+
+They work with the very manifests that lie beside them, so that nobody who follows a README meets what was never tried.
+"""
 import ast
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from tests.apiserver.client import ApiError
 from tests.apiserver.cluster import Cluster
 from tests.apiserver.waiting import wait_until
 from tests.real.operators import Operator
@@ -13,7 +18,7 @@ from tests.real.stages import EmbeddedStage, RealStage
 from tests.real.test_skeleton import create, pod
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-LOOSE = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 Start = Callable[..., Operator]
 
@@ -22,22 +27,54 @@ Start = Callable[..., Operator]
 def cluster(server: str, request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """A server with the custom resources of all examples."""
     with EmbeddedStage() if server == "embedded" else RealStage(request.getfixturevalue("assets")) as stage:
-        for kind in ("Certificate", "Application", "Request"):
-            stage.api.create_crd("example.com", "v1", kind, f"{kind.lower()}s", schema=LOOSE)
-        stage.api.create_crd(
-            "example.com", "v1", "Volume", "volumes", selectable_fields=[".spec.node"],
-            schema={"type": "object", "properties": {"spec": {"type": "object", "properties": {"node": {"type": "string"}}}}},
-        )
+        for file in sorted(EXAMPLES.glob("*/crd.yaml")):
+            define(stage.api, file)
         yield stage.api
+
+
+def define(cluster: Cluster, file: Path) -> None:
+    for definition in yaml.safe_load_all(file.read_text()):
+        cluster.request("POST", DEFINITIONS, query={"fieldValidation": "Strict"}, body=definition)
+        spec = definition["spec"]
+
+        def is_served(path: str = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}") -> bool:
+            try:
+                cluster.request("GET", path)
+            except ApiError as error:
+                if error.status in {404, 429, 503}:
+                    return False
+                raise
+            return True
+
+        wait_until(is_served, f"{definition['metadata']['name']} is served")
+
+
+def load(cluster: Cluster, example: str, file: str, namespace: str = "default") -> dict[str, str]:
+    """Create the objects of a manifest, with their status as `serve --load` does; give their paths, by kind and name.
+
+    Those that name no namespace are created in the given one, as by `kubectl apply -n`.
+    """
+    paths = {}
+    for obj in yaml.safe_load_all((EXAMPLES / example / file).read_text()):
+        root = f"/apis/{obj['apiVersion']}" if "/" in obj["apiVersion"] else f"/api/{obj['apiVersion']}"
+        served = next(each for each in cluster.request("GET", root)["resources"] if each["kind"] == obj["kind"] and "/" not in each["name"])
+        within = f"/namespaces/{obj['metadata'].get('namespace', namespace)}" if served["namespaced"] else ""
+        cluster.request("POST", f"{root}{within}/{served['name']}", query={"fieldValidation": "Strict"}, body=obj)
+        path = f"{root}{within}/{served['name']}/{obj['metadata']['name']}"
+        if "status" in obj:
+            cluster.request("PATCH", f"{path}/status", body={"status": obj["status"]})
+        paths[f"{obj['kind']} {obj['metadata']['name']}"] = path
+    return paths
 
 
 @pytest.fixture
 def start(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
     started: list[Operator] = []
 
-    def run(example: str, namespace: str, env: Mapping[str, str] | None = None) -> Operator:
+    def run(example: str, namespace: str, env: Mapping[str, str] | None = None, *, options: Sequence[str] = ()) -> Operator:
         source = (EXAMPLES / example / "example.py").read_text()
-        started.append(Operator(tmp_path / "operator", cluster, source, namespaces=[namespace], env=env, asked=False))
+        started.append(Operator(
+            tmp_path / "operator", cluster, source, namespaces=[namespace], options=options, env=env, asked=False))
         return started[-1]
 
     try:
@@ -51,9 +88,19 @@ def start(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
             operator.stop()
 
 
-def said(operator: Operator, text: str) -> None:
+def said(cluster: Cluster, operator: Operator, text: str, *, touching: str = "") -> None:
+    """Wait until the operator says so. Touch an object for that, again and again: the cache may be behind Kopf's own watch."""
+    touched = 0
+
+    def is_said() -> bool:
+        nonlocal touched
+        if touching:
+            touched += 1
+            cluster.request("PATCH", touching, body={"metadata": {"annotations": {"touched": str(touched)}}})
+        return text in operator.log or operator.ended
+
     try:
-        wait_until(lambda: text in operator.log or operator.ended, f"the operator to say {text!r}", deadline=60)
+        wait_until(is_said, f"the operator to say {text!r}", deadline=60)
     except TimeoutError as error:
         error.add_note(operator.log)
         raise
@@ -69,25 +116,13 @@ def custom(cluster: Cluster, namespace: str, plural: str, name: str, **body: Any
 
 def test_01_a_failed_run_is_explained_and_a_retried_one_is_told_apart(cluster: Cluster, start: Start) -> None:
     namespace = cluster.namespace()
+    paths = load(cluster, "01-job-observer", "sample.yaml", namespace)
     operator = start("01-job-observer", namespace)
-    jobs = f"/apis/batch/v1/namespaces/{namespace}/jobs"
-    run = {"example.com/run-id": "7"}
-
-    def job(name: str, **status: Any) -> None:
-        template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "none"}]}}
-        cluster.request("POST", jobs, body={"metadata": {"name": name, "labels": run}, "spec": {"template": template}})
-        cluster.request("PATCH", f"{jobs}/{name}/status", body={"status": {"startTime": "2026-01-01T00:00:00Z", **status}})
-
-    create(cluster, namespace, pod("first-x", **run, **{"job-name": "first"}))
-    ended = {"name": "main", "image": "none", "imageID": "", "ready": False, "restartCount": 0,
-             "state": {"terminated": {"exitCode": 3}}}
-    cluster.request("PATCH", f"/api/v1/namespaces/{namespace}/pods/first-x/status", body={"status": {"containerStatuses": [ended]}})
-    job("first", failed=1)
-    said(operator, "run 7: first-x ended with 3")
-    said(operator, "run 7: failed for good")
-    job("second", active=1)
-    cluster.request("PATCH", f"{jobs}/first", body={"metadata": {"annotations": {"touched": "yes"}}})
-    said(operator, "run 7: retried by another job")
+    said(cluster, operator, "run 7: first-x ended with 3")
+    said(cluster, operator, "run 7: failed for good")
+    paths |= load(cluster, "01-job-observer", "retry.yaml", namespace)
+    cluster.request("PATCH", f"{paths['Job second']}/status", body={"status": {"startTime": "2026-01-01T00:00:00Z", "active": 1}})
+    said(cluster, operator, "run 7: retried by another job", touching=paths["Job first"])
 
 
 def test_02_a_secret_is_created_if_it_is_missing_and_that_of_somebody_else_is_left_alone(cluster: Cluster, start: Start) -> None:
@@ -95,64 +130,65 @@ def test_02_a_secret_is_created_if_it_is_missing_and_that_of_somebody_else_is_le
     secrets = f"/api/v1/namespaces/{namespace}/secrets"
     ours = {"example.com/managed-by": "issuer"}
     cluster.request("POST", secrets, body={"metadata": {"name": "ours", "labels": ours}})
-    cluster.request("POST", secrets, body={"metadata": {"name": "theirs"}})
+    paths = load(cluster, "02-certificates", "sample.yaml", namespace)
     before = {name: cluster.request("GET", f"{secrets}/{name}") for name in ("ours", "theirs")}
     start("02-certificates", namespace)
 
-    def certify(name: str, secret: str, state: str) -> None:
-        path = custom(cluster, namespace, "certificates", name, spec={"secretName": secret, "host": f"{name}.example.com"})
-        wait_until(lambda: cluster.request("GET", path).get("status", {}).get("state") == state, f"{name} to be {state}")
+    def certified(path: str, state: str) -> None:
+        wait_until(lambda: cluster.request("GET", path).get("status", {}).get("state") == state, f"{path} to be {state}")
 
-    certify("ours", "ours", "Issued")
-    certify("theirs", "theirs", "Refused: the secret is somebody else's")
-    certify("new", "new", "Issued")
-    new = cluster.request("GET", f"{secrets}/new")
+    def certify(name: str, secret: str) -> str:
+        return custom(cluster, namespace, "certificates", name, spec={"secretName": secret, "host": f"{name}.example.com"})
+
+    certified(paths["Certificate shop"], "Issued")
+    certified(paths["Certificate clash"], "Refused: the secret is somebody else's")
+    new = cluster.request("GET", f"{secrets}/shop-tls")
     assert (new["type"], new["metadata"]["labels"]) == ("kubernetes.io/tls", ours)
-    certify("again", "new", "Issued")
-    assert cluster.request("GET", f"{secrets}/new") == new, "nothing is created that exists"
+    certified(certify("ours", "ours"), "Issued")
+    certified(certify("again", "shop-tls"), "Issued")
+    assert cluster.request("GET", f"{secrets}/shop-tls") == new, "nothing is created that exists"
     assert {name: cluster.request("GET", f"{secrets}/{name}") for name in before} == before
 
 
 def test_03_an_agent_holds_its_own_node_and_volumes(cluster: Cluster, start: Start) -> None:
     namespace = cluster.namespace()
-    for node in ("node01", "node02"):
-        cluster.request("POST", "/api/v1/nodes", body={"metadata": {"name": node}})
-    driver = {"labels": {"example.com/driver": "disk"}}
-    custom(cluster, namespace, "volumes", "mine", metadata=driver, spec={"node": "node01"})
-    custom(cluster, namespace, "volumes", "not-mine", metadata=driver, spec={"node": "node02"})
+    node = load(cluster, "03-node-agent", "node.yaml")["Node node01"]
+    volumes = load(cluster, "03-node-agent", "sample.yaml", namespace)
     operator = start("03-node-agent", namespace, {"NODE_NAME": "node01"})
-    said(operator, "mine is attached; node01 has 1 volumes")
-    cluster.request("PATCH", "/api/v1/nodes/node01", body={"spec": {"unschedulable": True}})
-    custom(cluster, namespace, "volumes", "later", metadata=driver, spec={"node": "node01"})
-    said(operator, "later waits: node01 is being emptied")
-    assert "not-mine" not in operator.log
+    said(cluster, operator, "disk-1 is attached; node01 has 1 volumes")
+    cluster.request("PATCH", node, body={"spec": {"unschedulable": True}})
+    said(cluster, operator, "disk-1 waits: node01 is being emptied", touching=volumes["Volume disk-1"])
+    assert "disk-2" not in operator.log
+    assert "tape-1" not in operator.log
 
 
 def test_04_an_application_counts_its_own_pods(cluster: Cluster, start: Start) -> None:
     namespace = cluster.namespace()
-    path = custom(cluster, namespace, "applications", "shop")
-    uid = cluster.request("GET", path)["metadata"]["uid"]
-    owned = {"ownerReferences": [{"apiVersion": "example.com/v1", "kind": "Application", "name": "shop", "uid": uid}]}
-    for name, owner in {"shop-1": owned, "shop-2": owned, "other": {}}.items():
-        body = pod(name, **{"example.com/app": "shop"})
-        body["metadata"] |= owner
-        create(cluster, namespace, body)
-    cluster.request("PATCH", f"/api/v1/namespaces/{namespace}/pods/shop-1/status",
-                body={"status": {"conditions": [{"type": "Ready", "status": "True"}]}})
-    cluster.request("POST", f"/api/v1/namespaces/{namespace}/configmaps", body={"metadata": {"name": "shop"}})
+    paths = load(cluster, "04-application", "sample.yaml", namespace)
+    shop = paths["Application shop"]
     start("04-application", namespace)
-    wait_until(lambda: cluster.request("GET", path).get("status") == {"configured": True, "ready": "1/2"}, "the status to be right")
+
+    def shown(**status: object) -> None:
+        wait_until(lambda: cluster.request("GET", shop).get("status") == status, f"the status to be {status}")
+
+    shown(configured=True, ready="0/0")
+    owner = {"apiVersion": "example.com/v1", "kind": "Application", "name": "shop", "uid": cluster.request("GET", shop)["metadata"]["uid"]}
+    other = pod("shop-2", **{"example.com/app": "shop"})
+    other["metadata"]["ownerReferences"] = [owner]
+    create(cluster, namespace, other)
+    cluster.request("PATCH", paths["Pod shop-1"], body={"metadata": {"ownerReferences": [owner]}})
+    cluster.request("PATCH", f"{paths['Pod shop-1']}/status", body={"status": {"conditions": [{"type": "Ready", "status": "True"}]}})
+    shown(configured=True, ready="1/2")
 
 
 def test_05_a_tenant_is_served_from_what_it_marked(cluster: Cluster, start: Start) -> None:
-    namespace = cluster.namespace()
-    configs = f"/api/v1/namespaces/{namespace}/configmaps"
-    cluster.request("POST", configs, body={"metadata": {"name": "price", "labels": {"example.com/tenant": "yes"}}, "data": {"value": "7"}})
-    cluster.request("POST", configs, body={"metadata": {"name": "secret-price"}, "data": {"value": "6"}})
-    start("05-tenants", namespace, {"TENANT_NAMESPACE": namespace})
-    for about, answer in {"price": "7", "secret-price": "nothing is known of it"}.items():
-        path = custom(cluster, namespace, "requests", about, spec={"about": about})
-        wait_until(lambda: cluster.request("GET", path).get("status", {}).get("answer") == answer, f"{about} to be answered")  # noqa: B023
+    load(cluster, "05-tenants", "sample.yaml")
+    start("05-tenants", "shop", {"TENANT_NAMESPACE": "shop"}, options=["-A"])
+    for where, answer in {
+        "shop/requests/price": "7", "shop/requests/cost": "nothing is known of it", "office/requests/price": "not served here, but in shop",
+    }.items():
+        path = f"/apis/example.com/v1/namespaces/{where}"
+        wait_until(lambda: cluster.request("GET", path).get("status", {}).get("answer") == answer, f"{where} to be answered")  # noqa: B023
 
 
 EACH = pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*/example.py")), ids=lambda file: file.parent.name)

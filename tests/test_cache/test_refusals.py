@@ -34,6 +34,11 @@ Read = Callable[[Cache], Any]
 @pytest.mark.parametrize(("read", "message"), [
     (lambda cache: cache.get("pods", "x"),
      "pods are namespaced, and cache.get('pods', 'x') names no namespace. Name it: cache.get('pods', 'x', namespace)"),
+    (lambda cache: cache.get("pods", "shop/web-1"),
+     "cache.get('pods', 'shop/web-1') has the namespace in the name. Write: cache.get('pods', 'web-1', 'shop')"),
+    (lambda cache: cache.list("pods", where=lambda pod: pod["x"]),
+     "cache.list('pods', ...): where is a function. Write: [each for each in cache.list('pods') if ...]"),
+    (lambda cache: cache["pods"], "cache['pods'] is no read. Write cache.list('pods', ...), or one of its other methods"),
     (lambda cache: cache.get("nodes", "x", "ns"),
      "nodes are cluster-scoped, and cache.get('nodes', 'x', 'ns') names a namespace. Leave it out: cache.get('nodes', 'x')"),
     (lambda cache: cache.held("nodes", namespace="ns"),
@@ -62,15 +67,24 @@ def test_mistakes_are_read_errors_with_a_remedy(read: Read, message: str) -> Non
     (lambda cache: cache.list("pods", labels="app=web"),
      "cache.list() knows no labels=. Did you mean label=? Write: cache.list('pods', label='app=web')"),
     (lambda cache: cache.held("pods", namespaces=["a"], label="app=web"),
-     "cache.held() knows no namespaces=. Did you mean namespace=? Write: cache.held('pods', namespace=..., label='app=web')"),
+     "cache.held() knows no namespaces=. Did you mean namespace=? Write: cache.held('pods', label='app=web', namespace=['a'])"),
     (lambda cache: cache.count("pods", selector="app=web"),
-     "cache.count() knows no selector=. It takes kind, namespace, label, field, names, where"),
+     "cache.count() knows no selector=. Did you mean label=? Write: cache.count('pods', label='app=web')"),
     (lambda cache: cache.list("pods", "ns"),
-     ("cache.list() was given 2 arguments by position, and takes kind so. "
+     "cache.list() was given 2 arguments by position, and takes kind so. Write: cache.list('pods', namespace='ns')"),
+    (lambda cache: cache.list("pods", "app=web"), "cache.list() was given 2 arguments by position, and takes kind so. Write: cache.list('pods', label='app=web')"),
+    (lambda cache: cache.list("pods", "ns", "app=web"),
+     ("cache.list() was given 3 arguments by position, and takes kind so. "
       "Name the others: cache.list(kind, namespace=..., label=..., field=..., names=..., where=..., sort_by=..., limit=..., max_age=...)")),
+    (lambda cache: cache.list("pods", name="web-1"), "cache.list() knows no name=. Did you mean names=? Write: cache.list('pods', names=['web-1'])"),
+    (lambda cache: cache.blocking.wait_for("pods", lambda _: True, name="web-1"),
+     "cache.blocking.wait_for() knows no name=. Did you mean field=? Write: cache.blocking.wait_for('pods', ..., field='metadata.name=web-1')"),
+    (lambda cache: cache.get("pods", "x", ns="shop"), "cache.get() knows no ns=. Did you mean namespace=? Write: cache.get('pods', 'x', namespace='shop')"),
     (lambda cache: cache.get("pods"), "cache.get() was not given name. Write: cache.get(kind, name)"),
     (lambda cache: cache.get("pods", "x", name="x"), "cache.get() was given name twice, by position and by name. Leave one of them out"),
-    (lambda cache: cache.get("pods", "x", "ns", None), "cache.get() was given 4 arguments by position"),
+    (lambda cache: cache.get("pods", "x", "ns", None),
+     "cache.get() was given 4 arguments by position, and takes kind, name, namespace so. Write: cache.get('pods', 'x', 'ns', default=None)"),
+    (lambda cache: cache.get("pods", "x", ns="shop", default=["canary"]), "cache.get() knows no ns=. Did you mean namespace=? Write: cache.get('pods', 'x', default=..., n"),
     (lambda cache: cache.exists(), "cache.exists() was not given kind and name"),
     (lambda cache: cache.owned("pods", {"metadata": {"uid": "u"}}),
      "cache.owned(body, kind): the owner is 'pods', of the type str. Give the body of an object"),
@@ -101,6 +115,21 @@ def test_calls_that_fit_no_read_are_told_what_to_write(read: Read, message: str)
     world.declare("app=web").hold(WEB)
     with pytest.raises(ReadError) as info:
         read(world.cache())
+    assert str(info.value).startswith(message)
+
+
+@pytest.mark.parametrize(("name", "message"), [
+    ("exist", "cache.exist is no read. Did you mean cache.exists? There are age, blocking, count,"),
+    ("find", "cache.find is no read. There are age, blocking, count,"),
+    ("pods", "cache.pods is no read. Write cache.list('pods', ...), or one of its other methods"),
+    ("create", "cache.create: caches are read only. Write objects with a client of your own"),
+    ("patch", "cache.patch: caches are read only"),
+])
+def test_what_is_no_read_is_told_with_what_there_is(name: str, message: str) -> None:
+    cache = reading("app=web", WEB)
+    assert not hasattr(cache, name)
+    with pytest.raises(AttributeError) as info:
+        getattr(cache, name)
     assert str(info.value).startswith(message)
 
 

@@ -37,7 +37,7 @@ def test_21_a_right_that_is_revoked_is_named_within_seconds_and_the_watch_goes_o
                 world.names()
             assert str(caught.value) == (
                 f"pods: the operator may not watch them: {DENIED}. "
-                "Grant it the verbs list and watch: apiGroups: [''], resources: ['pods']")
+                "Grant it the verbs list and watch in a ClusterRole: apiGroups: [''], resources: ['pods']; or, for one namespace alone, run it with -n")
             granted.set()
             await until(lambda: world.feed.synced)
             await world.holds("a@90", "b@105")

@@ -1,0 +1,67 @@
+"""What the pages of docs/ promise to have: no option is missing, and no default is out of date. What they show, doctest runs."""
+import ast
+import inspect
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import MISSING, fields
+from operator import attrgetter
+from pathlib import Path
+
+from kopf_selectcache.settings import SelectCacheSettings
+from kopf_selectcache.testing import EmbeddedCluster, FakeCache, Requests
+
+DOCS = Path(__file__).parents[1] / "docs"
+LINK = re.compile(r"\]\((?!https?:)([^)#=]+)\)")
+
+
+def test_each_option_has_its_section_with_its_default() -> None:
+    sections = re.findall(r"^## `(\w+)` = (.+)$", (DOCS / "settings.md").read_text(), flags=re.MULTILINE)
+    shown = [(name, "nothing" if default == "nothing" else ast.literal_eval(default)) for name, default in sections]
+    options = [(option.name, "nothing" if option.default is MISSING else option.default) for option in fields(SelectCacheSettings)]
+    assert shown == options
+
+
+def test_links_lead_somewhere() -> None:
+    root = DOCS.parent
+    pages = [root / "README.md", *DOCS.rglob("*.md"), *root.glob("examples/*/README.md")]
+    broken = [f"{page.relative_to(root)}: {link}" for page in pages for link in LINK.findall(page.read_text())
+              if not (page.parent / link).exists()]
+    assert broken == []
+
+
+def test_the_test_kit_is_called_as_is_said() -> None:
+    text = (DOCS / "testing.md").read_text()
+    shown = [line for block in re.findall(r"^```text\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL) for line in block.splitlines()]
+    calls = {call: attrgetter(call.removeprefix("requests."))(Requests if call.startswith("requests.") else EmbeddedCluster)
+             for call in (line.partition("(")[0].removeprefix("cluster.") for line in shown) if call != "FakeCache"}
+    expected = [f"cluster.{call}{bare(method)}" for call, method in calls.items()]
+    assert [line for line in shown if line.startswith("cluster.")] == expected
+    assert [line for line in shown if not line.startswith("cluster.")] == [f"FakeCache{bare(FakeCache.__init__)}"]
+
+
+def bare(function: Callable[..., object]) -> str:
+    """A signature as it is called, without types."""
+    signature = inspect.signature(function)
+    parameters = [each.replace(annotation=each.empty) for name, each in signature.parameters.items() if name != "self"]
+    return str(signature.replace(parameters=parameters, return_annotation=signature.empty))
+
+
+def test_the_tests_of_testing_md_pass(tmp_path: Path) -> None:
+    text = (DOCS / "testing.md").read_text()
+    operator, *tests = [each for each in re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL) if ">>>" not in each]
+    definition = (DOCS.parent / "examples/04-application/crd.yaml").read_text()
+    (tmp_path / "crd.yaml").write_text(definition.replace("Application", "WebApp").replace("application", "webapp"))
+    (tmp_path / "my_operator.py").write_text(operator)
+    (tmp_path / "test_my_operator.py").write_text("\n".join(tests))
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    ran = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ran.returncode, f"{text.count('def test_')} passed" in ran.stdout) == (0, True), ran.stdout
+
+
+def test_examples_name_manifests_that_there_are() -> None:
+    named = {page.parent / file: page for page in DOCS.parent.glob("examples/0*/README.md")
+             for file in re.findall(r"(?:--load|apply -f) (\S+\.yaml)", page.read_text())}
+    assert [str(file) for file in named if not file.exists()] == []
+    assert set(DOCS.parent.glob("examples/0*/*.yaml")) == named.keys()
