@@ -24,12 +24,13 @@ if TYPE_CHECKING:
 def registry() -> Iterator[kopf.OperatorRegistry]:
     """A fresh registry, where handlers are registered that a test defines or loads; the one before comes back after it."""
     import kopf  # noqa: PLC0415  # Whoever does not use the fixture does not pay for it.
+    from kopf._core.intents.registries import SmartOperatorRegistry  # noqa: PLC0415  # The one that logs in by itself.
 
     before = kopf.get_default_registry()
     with pytest.MonkeyPatch.context() as patch:
         # A registry finds out when it is made how to log in. Later there will be a cluster, if the test asks for one.
         patch.setenv("KUBECONFIG", "of the cluster")
-        fresh = type(before)()
+        fresh = SmartOperatorRegistry()
     kopf.set_default_registry(fresh)
     try:
         yield fresh
