@@ -16,6 +16,7 @@ import tempfile
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -378,9 +379,17 @@ class EmbeddedCluster:
         if self._thread_id == threading.get_ident():
             return call()
 
-        async def called() -> T:
-            return call()
-        return asyncio.run_coroutine_threadsafe(called(), self._loop).result()
+        answered: Future[T] = Future()
+
+        def called() -> None:
+            try:
+                answered.set_result(call())
+            except BaseException as error:   # noqa: BLE001 - It is raised in the thread that waits for it.
+                answered.set_exception(error)
+
+        # No coroutine: whoever is interrupted right here would leave it behind, never awaited.
+        self._loop.call_soon_threadsafe(called)
+        return answered.result()
 
     def _post(self, call: Callable[[], None]) -> None:
         self._do(call)
