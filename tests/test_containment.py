@@ -17,9 +17,6 @@ import pytest
 from kopf_selectcache import Answer, AnyOf, FieldSelector, LabelSelector, Selector
 from kopf_selectcache.core.regions import overlap, uncovered
 
-# Hundreds of thousands of comparisons of code that the other tests cover: tracing them would triple the time.
-pytestmark = pytest.mark.no_cover
-
 PAIRS = 200_000
 """So many pairs at the least, exhaustive and sampled together."""
 
