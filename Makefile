@@ -31,10 +31,13 @@ demo: $(INSTALLED)  ## Show what it does, within a minute and without a cluster.
 
 # With brute force, and with Go: several times as long where coverage is measured, which needs neither.
 COMPARISONS := tests/test_containment.py tests/oracle
+# A process for each processor, but for no more than make sense here. What ARGS ask for runs in one, to be seen and debugged.
+PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=worksteal
+SUITE = $(or $(ARGS),$(PARALLEL) $(addprefix --ignore=,$(COMPARISONS)))
 
 test: $(INSTALLED)  ## Run the default suite; the core and its shell must be covered to the last branch.
-	$(PY) -m coverage run -m pytest $(or $(ARGS),$(addprefix --ignore=,$(COMPARISONS)))
-	$(if $(ARGS),@true || ,)$(PY) -m pytest $(COMPARISONS)
+	$(PY) -m pytest --cov --cov-report= $(SUITE)
+	$(if $(ARGS),@true || ,)$(PY) -m pytest $(PARALLEL) $(COMPARISONS)
 	$(if $(ARGS),@true || ,)$(PY) -m coverage report --include='kopf_selectcache/core/*,kopf_selectcache/selector.py,kopf_selectcache/transport.py,kopf_selectcache/discovery.py,kopf_selectcache/runner.py,kopf_selectcache/feed.py,kopf_selectcache/health.py,kopf_selectcache/queries.py,kopf_selectcache/fetching.py' --fail-under=100
 
 test-real: $(INSTALLED)  ## Run the suite against the real kube-apiserver (needs Go, or KUBEBUILDER_ASSETS).
@@ -49,14 +52,14 @@ $(WITH_CLIENTS): setup.cfg pyproject.toml
 test-clients: $(WITH_CLIENTS)  ## Run other clients of Kubernetes against the embedded API server and the real one.
 	$(CLIENTS)/bin/python -m pytest -m clients -rs $(or $(ARGS),tests/clients)
 
-test-all: test  ## Run the default suite on every CPython >= 3.11 of this machine; coverage is measured on the first.
+test-all: test  ## Run the default suite on every CPython >= 3.11 of this machine; coverage and comparisons on the first.
 	@for python in $$(tests/pythons); do \
 		[ "$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])')" = $(notdir $(VENV)) ] && continue; \
 		echo "== $$python"; $(MAKE) --no-print-directory env PYTHON=$$python || exit 1; \
 		$(MAKE) --no-print-directory test-quick PYTHON=$$python || exit 1; done
 
 test-quick: $(INSTALLED)
-	$(PY) -m pytest $(ARGS)
+	$(PY) -m pytest $(SUITE)
 
 servers: $(INSTALLED)  ## Build the real API server into your cache folder, unless it is there.
 	$(PY) -m tests.apiserver.build
@@ -75,4 +78,4 @@ dist: $(INSTALLED)  ## Build the wheel and the sdist into dist/.
 	@ls dist
 
 clean:  ## Remove what was made here (not the servers kept in the user's cache folder).
-	rm -rf .venv build dist *.egg-info .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf .venv build dist *.egg-info .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

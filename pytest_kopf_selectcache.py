@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 def registry() -> Iterator[kopf.OperatorRegistry]:
     """A fresh registry, where handlers are registered that a test defines or loads; the one before comes back after it."""
     import kopf  # noqa: PLC0415  # Whoever does not use the fixture does not pay for it.
-    from kopf._core.intents.registries import SmartOperatorRegistry  # noqa: PLC0415  # The one that logs in by itself.
+
+    from kopf_selectcache._kopf import SmartOperatorRegistry  # noqa: PLC0415  # As above.
 
     before = kopf.get_default_registry()
     with pytest.MonkeyPatch.context() as patch:
@@ -39,7 +40,9 @@ def registry() -> Iterator[kopf.OperatorRegistry]:
 
 
 @pytest.fixture
-def cluster(registry: kopf.OperatorRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddedCluster]:   # noqa: ARG001
+def cluster(
+    registry: kopf.OperatorRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,   # noqa: ARG001  # It is to be there.
+) -> Iterator[EmbeddedCluster]:
     """A fresh cluster, which Kopf and other clients find by `$KUBECONFIG`, and a fresh registry.
 
         def test_my_operator(cluster):

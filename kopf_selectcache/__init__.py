@@ -2,6 +2,7 @@
 from . import plugin as _plugin  # noqa: F401  # Adds settings.selectcache, and the hooks of every operator.
 from .cache import Cache
 from .core.fields import Kind
+from .declarations import Cached
 from .errors import (
     BadSelector,
     ConflictingSelectors,
@@ -36,6 +37,7 @@ __all__ = [
     "AnyOf",
     "BadSelector",
     "Cache",
+    "Cached",
     "ConflictingSelectors",
     "DeclarationError",
     "Explanation",

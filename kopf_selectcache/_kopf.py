@@ -20,7 +20,7 @@ from kopf._core.intents.handlers import (
     ResourceHandler,
     SpawningHandler,
 )
-from kopf._core.intents.registries import ActivityRegistry, OperatorRegistry, get_callable_id
+from kopf._core.intents.registries import ActivityRegistry, OperatorRegistry, SmartOperatorRegistry, get_callable_id
 from kopf._core.intents.stoppers import DaemonStopper
 from kopf.cli import run as run_command
 
@@ -43,6 +43,7 @@ __all__ = [
     "ResourceCause",      # Has the object that the handler is called for.
     "ResourceHandler",    # Any handler of objects: it has a selector, and `when=`.
     "Selector",           # What a handler was decorated with: asked whether it means a kind.
+    "SmartOperatorRegistry",   # For the fixture `registry`: what Kopf's default registry is, which logs in by itself.
     "SpawningHandler",    # A daemon or timer: narrowing would leave it behind.
     "Vault",              # Kopf's credentials, with re-login when they fail.
     "VaultKey",           # By which credentials are given back as failed.

@@ -13,21 +13,22 @@ from collections.abc import Iterable, Iterator
 import kopf
 
 from . import _kopf
-from .core.fields import find, parse_key
+from .core.fields import Key, find, parse_key
 from .core.selectors import FieldTerm
 from .feed import Feed
 from .health import Health
 from .keys import text_of
 from .runner import Runtime
-from .selector import Selector
+from .selector import Branches, Selector
 from .settings import SelectCacheSettings
+from .texts import FieldSelector
 
 _logger = logging.getLogger("kopf_selectcache")
 
 
 def watching_handlers(registry: _kopf.OperatorRegistry) -> Iterator[_kopf.ResourceHandler]:
     """Yield all handlers for which Kopf watches objects; those of admission are called by the server."""
-    for handlers in (registry._indexing, registry._watching, registry._spawning, registry._changing):   # noqa: SLF001
+    for handlers in (registry._indexing, registry._watching, registry._spawning, registry._changing):   # noqa: SLF001  # In _kopf's contract test.
         yield from handlers.get_all_handlers()
 
 
@@ -37,7 +38,7 @@ def narrowed(settings: kopf.OperatorSettings, resource: _kopf.Resource) -> bool:
     return any(watching.label_selectors.collect(resource)) or any(watching.field_selectors.collect(resource))
 
 
-def _narrowed_to(settings: kopf.OperatorSettings, resource: _kopf.Resource, selector: Selector) -> bool:
+def _narrowed_to(settings: kopf.OperatorSettings, resource: _kopf.Resource, selector: Branches) -> bool:
     """Whether Kopf watches the resource under this very selector."""
     texts = _selects(selector)
     return all(
@@ -49,19 +50,32 @@ async def advise(
     settings: kopf.OperatorSettings, registry: _kopf.OperatorRegistry | None, declared: SelectCacheSettings, runtime: Runtime,
 ) -> None:
     """Say which kinds Kopf watches in full beside their caches, of each when it is known what it is."""
-    async def advise_on(feed: Feed, selector: Selector) -> None:
+    async def advise_on(key: Key, feed: Feed, filter_: Branches) -> None:
         await feed.settled()
         if feed.resource is None or registry is None or feed.health is Health.REJECTED:   # Kopf would end of what is refused.
             return
         kind = feed.resource.kind
         resource = _resource(kind.group, feed.resource.version, kind.plural, kind.kind, kind.names)
-        if lines := _missing_lines(settings, registry, resource, selector):
+        if not _is_one_watch(filter_):
+            if not narrowed(settings, resource) and _would_narrow(registry, resource):
+                _logger.warning(
+                    "Kopf itself watches %s for the operator's handlers, all of them, beside the cache of those with %s. "
+                    "Kopf has one watch for them: if the handlers need no others, give settings.watching a selector that has all of these",
+                    feed, feed.filter)
+            return
+        selector, = filter_.branches
+        part = _certain(selector, built_in=find(key) is not None)
+        halfway = declared.narrow_handlers and part.terms != selector.terms and _narrowed_to(settings, resource, part)
+        if narrowed(settings, resource) and not halfway:
+            return
+        if lines := _lines(registry, resource, selector):
             _logger.warning(
-                "Kopf itself watches %s for the operator's handlers, all of them, beside the cache of those with %s. "
-                "If the handlers need no others, add to a startup handler: %s", feed, feed.filter, lines)
+                "Kopf itself watches %s for the operator's handlers, %s, beside the cache of those with %s. "
+                "If the handlers need no others, add to a startup handler: %s",
+                feed, f"all with {part}" if halfway else "all of them", feed.filter, lines)
 
     # A kind that never settles must not silence what there is to say about others.
-    await asyncio.gather(*(advise_on(feed, declared.selectors[key]) for key, feed in runtime.feeds.items()))
+    await asyncio.gather(*(advise_on(key, feed, declared.selectors[key]) for key, feed in runtime.feeds.items()))
 
 
 def _resource(group: str, version: str, plural: str, kind: str | None, names: Iterable[str]) -> _kopf.Resource:
@@ -81,8 +95,11 @@ def _loses_track(handler: _kopf.ResourceHandler) -> bool:
         isinstance(handler, _kopf.ChangingHandler) and bool(handler.requires_finalizer))
 
 
-def _selects(selector: Selector) -> dict[str, str]:
-    """Return a filter as Kopf's settings take it: by the name of the setting, the text."""
+def _selects(filter_: Branches) -> dict[str, str]:
+    """Return a filter as Kopf's settings take it: by the name of the setting, the text; nothing if they cannot."""
+    if not _is_one_watch(filter_):
+        return {}
+    selector, = filter_.branches
     terms = [
         *selector.terms,
         *(FieldTerm("metadata.name", name, equal=True) for name in selector.names or ()),
@@ -92,18 +109,34 @@ def _selects(selector: Selector) -> dict[str, str]:
     return {setting: text for setting, text in texts.items() if text}
 
 
+def _certain(selector: Selector, *, built_in: bool) -> Selector:
+    """Return the part of a filter that every cluster accepts: Kopf would end of a field that it cannot select by."""
+    terms = tuple(term for term in selector.terms if built_in or term.label in ("metadata.name", "metadata.namespace"))
+    return Selector(
+        selector.label, field=FieldSelector(terms) if terms else None, names=selector.names, namespaces=selector.namespaces)
+
+
+def _is_one_watch(filter_: Branches) -> bool:
+    """Whether one watch under one selector brings all of it, and nothing else."""
+    return len(filter_.branches) == 1 and all(
+        listed is None or len(listed) == 1 for listed in (filter_.branches[0].names, filter_.branches[0].namespaces))
+
+
 def _is_kopfs_own(resource: _kopf.Resource) -> bool:
     """Whether Kopf needs all objects of the kind for itself: those selectors hold there, too."""
     return (
         resource.plural in ("namespaces", "customresourcedefinitions") or resource.group in ("kopf.dev", "zalando.org"))
 
 
-def _missing_lines(
-    settings: kopf.OperatorSettings, registry: _kopf.OperatorRegistry, resource: _kopf.Resource, selector: Selector,
-) -> str:
-    """Return the lines that would narrow what Kopf watches to this filter; nothing if there is no need, or it would harm."""
+def _would_narrow(registry: _kopf.OperatorRegistry, resource: _kopf.Resource) -> bool:
+    """Whether Kopf watches the resource for handlers that would do with a part of it, as far as can be seen."""
     handlers = [handler for handler in watching_handlers(registry) if _means(handler.selector, resource)]
-    if not handlers or narrowed(settings, resource) or _is_kopfs_own(resource) or any(map(_loses_track, handlers)):
+    return bool(handlers) and not _is_kopfs_own(resource) and not any(map(_loses_track, handlers))
+
+
+def _lines(registry: _kopf.OperatorRegistry, resource: _kopf.Resource, selector: Branches) -> str:
+    """Return the lines that would narrow what Kopf watches to this filter; nothing if there is no need, or it would harm."""
+    if not _would_narrow(registry, resource):
         return ""
     key = (resource.group, resource.version, resource.plural)
     return "; ".join(
@@ -114,7 +147,7 @@ def narrow(
     settings: kopf.OperatorSettings, registry: _kopf.OperatorRegistry | None, declared: SelectCacheSettings,
 ) -> None:
     """Narrow what Kopf watches to the filters, before it begins to; so what a key means must be known without asking."""
-    for key, selector in declared.selectors.items():
+    for key, filter_ in declared.selectors.items():
         kind = find(key)
         group, version, name = parse_key(key)
         resources: list[_kopf.Resource] = []
@@ -122,17 +155,29 @@ def narrow(
             resources = [_resource(kind.group, each, kind.plural, kind.kind, kind.names) for each in kind.versions]
         elif group is not None and version is not None:
             resources = [_resource(group, version, name, None, ())]
-        if problem := _harm(settings, registry, resources, selector, built_in=kind is not None):
+        if not _is_one_watch(filter_):
+            _logger.warning("narrow_handlers: what Kopf watches of %s is not narrowed: its filter takes several watches, and Kopf has one.", text_of(key))
+            continue
+        selector, = filter_.branches
+        part = _certain(selector, built_in=kind is not None)
+        if problem := _harm(settings, registry, resources, (selector, part), built_in=kind is not None):
             _logger.warning("narrow_handlers: what Kopf watches of %s is not narrowed: %s.", text_of(key), problem)
             continue
+        if all(_narrowed_to(settings, resource, selector) for resource in resources):
+            continue
         for resource in resources:
-            for setting, text in _selects(selector).items():
+            for setting, text in _selects(part).items():
                 getattr(settings.watching, setting)[resource.group, resource.version, resource.plural] = text
+        if unknown := [term.label for term in selector.terms if term not in part.terms]:
+            _logger.warning(
+                "narrow_handlers: what Kopf watches of %s is %s: whether the cluster can select by %s is not known yet, "
+                "and Kopf would end if it cannot; once it is, the log has the lines to add.",
+                text_of(key), f"narrowed to {part}, and no further" if _selects(part) else "not narrowed", unknown[0])
 
 
 def _harm(
     settings: kopf.OperatorSettings, registry: _kopf.OperatorRegistry | None, resources: list[_kopf.Resource],
-    selector: Selector, *, built_in: bool,
+    ours: tuple[Selector, ...], *, built_in: bool,
 ) -> str:
     """Say what would go wrong if these resources were narrowed; nothing if all is well."""
     if registry is None:
@@ -141,11 +186,8 @@ def _harm(
         return "its key leaves the group or version open: write it like 'example.com/v1/webapps'"
     if any(map(_is_kopfs_own, resources)):
         return "Kopf needs all of them for itself"
-    unknown = [term.label for term in selector.terms if not built_in and term.label not in ("metadata.name", "metadata.namespace")]
-    if unknown:
-        return f"whether the cluster can select by {unknown[0]} is not known yet, and Kopf would end if it cannot; once it is, the log has the line to add"
     # An operator that is started again with the same settings finds its own.
-    if any(narrowed(settings, resource) and not _narrowed_to(settings, resource, selector) for resource in resources):
+    if any(narrowed(settings, each) and not any(_narrowed_to(settings, each, own) for own in ours) for each in resources):
         return "settings.watching has a selector for them already, and that is kept"
     # Of a custom resource it is not known whether its key has the plural: all handlers of its group may be meant.
     groups = set() if built_in else {None, *(resource.group for resource in resources)}

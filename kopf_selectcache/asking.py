@@ -1,17 +1,21 @@
 """The server's answers to reads that the cache cannot answer, or the read errors that say why there is none."""
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+
 from .core.fields import Key
 from .core.problems import Garbled
 from .core.record import Record
 from .core.resources import Resource
 from .core.wire import Reader
 from .discovery import NotServed
-from .errors import NotDeclared, NotSynced
+from .errors import NotDeclared, NotFound, NotSynced
 from .fetching import questions
 from .keys import likely
 from .runner import Runtime
-from .transport import Refused, Unreachable
+from .transport import JSON, METADATA, Refused, Unreachable
 from .wording import Many, One, gone, not_served, refused, unanswered
 
 
@@ -34,10 +38,27 @@ async def resource_of(runtime: Runtime, kind: Key) -> Resource:
 
 async def ask_one(runtime: Runtime, one: One) -> Record:
     """Ask for one object."""
+    return await _asked(runtime, one, JSON, _reader(one.resource).record)
+
+
+async def ask_uid(runtime: Runtime, one: One) -> str | None:
+    """Ask which object has the name, by its metadata alone; None if there is none."""
+    with suppress(NotFound):
+        return (await _asked(runtime, one, METADATA, partial(_metadata, one.resource))).uid
+    return None
+
+
+def _metadata(resource: Resource, answer: bytes) -> Record:
+    with suppress(Garbled):
+        return Reader("meta.k8s.io/v1", "PartialObjectMetadata").record(answer)
+    return _reader(resource).record(answer)   # An aggregated server need not know how to send less.
+
+
+async def _asked(runtime: Runtime, one: One, accept: str, read: Callable[[bytes], Record]) -> Record:
     request = one.request   # What is no name must not become a part of a path.
     path = one.resource.path(*request.namespaces or (None,), *request.names or ())
     try:
-        return _reader(one.resource).record(await runtime.fetches.get(path, {}))
+        return read(await runtime.fetches.get(path, {}, accept=accept))
     except Refused as error:
         # Where the kind itself is not served, a server answers 404 without that reason.
         if (error.refusal.code, error.refusal.reason) == (404, "NotFound"):

@@ -83,7 +83,7 @@ class Waits:
         with self._lock:
             self._answers.discard(answer)
         if self._within is not None:
-            self._within._discard(answer)   # noqa: SLF001
+            self._within._discard(answer)   # noqa: SLF001  # Of the same class.
 
 
 def _begin(work: Callable[[], Coroutine[Any, Any, _T]], answer: Future[_T], loop: asyncio.AbstractEventLoop) -> None:
@@ -142,6 +142,17 @@ class Blocking:
         return self._run("fetch", lambda: self._cache.fetch(kind, name, namespace, max_age=max_age, **default))
 
     @_read
+    def gone(
+        self, kind: AnyKey, name: str, namespace: str | None = None, *, uid: str | None = None, max_age: float | None = None,
+    ) -> bool:
+        """Return whether an object that departed is really deleted: `cache.gone` for sync handlers.
+
+            if cache.blocking.gone('jobs', name, namespace, uid=uid):
+                release(uid)
+        """
+        return self._run("gone", lambda: self._cache.gone(kind, name, namespace, uid=uid, max_age=max_age))
+
+    @_read
     def fetch_list(
         self, kind: AnyKey, *, namespace: Namespaces = None, label: Label = None, field: Field = None,
         names: Collection[str] | None = None, where: Where | None = None, sort_by: SortBy | None = None,
@@ -179,7 +190,7 @@ class Blocking:
         def __getattr__(self, name: str) -> NoReturn:
             """Say where the reads are that wait for nothing."""
             if name.startswith("_") or not hasattr(type(self._cache), name):
-                raise AttributeError(f"cache.blocking has no {name!r}, only fetch, fetch_list, wait_synced and wait_for")
+                raise AttributeError(f"cache.blocking has no {name!r}, only fetch, fetch_list, gone, wait_synced and wait_for")
             raise _NoSuchRead(
                 f"cache.blocking has no {name!r}: it does not wait, in sync handlers neither", remedy=f"Write: cache.{name}(...)")
 

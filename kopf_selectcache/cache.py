@@ -6,35 +6,48 @@ the tests: `list` is complete or an error, `held` is the part that is held, `get
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from copy import copy
 from functools import wraps
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast, overload
 
-from .asking import ask_many, ask_one, resource_of
+from .asking import ask_many, ask_one, ask_uid, resource_of
 from .blocking import Blocking, Waits
 from .calls import taught, written
 from .checking import (
+    Counted,
+    NoDeclaration,
     checked_many,
     checked_one,
     checked_predicate,
+    checked_uid,
     feed_of,
     match_of,
     must_be_covered,
     must_be_fresh,
     must_overlap,
-    no_declaration,
-    not_readable,
     owner_of,
+    readable,
+    records_of,
     request_of,
+    request_of_one,
     running_loop,
     verdict_of,
 )
 from .core.record import Record
 from .core.store import Change
-from .errors import NotDeclared, NotFound, NotSynced, OutsideFilter, ReadError, Stale, StateError, shown
+from .errors import (
+    NotDeclared,
+    NotFound,
+    NotSynced,
+    OutsideFilter,
+    ReadError,
+    Stale,
+    StateError,
+    shown,
+)
 from .explaining import Explanation
 from .feed import Feed
 from .fetching import questions
@@ -42,7 +55,7 @@ from .keys import AnyKey, key_of
 from .matching import Field, Label, Match, Namespaces, Obj, Objects, SortBy, Where, paths_of, present
 from .overlay import View
 from .runner import Runtime
-from .selector import Selector
+from .selector import AnyOf, Selector
 from .wording import Many, One, Unmatchable, absent, in_vain, no_such_read, not_awaited, not_held
 
 _M = TypeVar("_M", bound=Callable[..., Any])
@@ -74,15 +87,18 @@ class Cache:
     """The caches of one operator, as one handler sees them. Reads are safe in any thread; those to await, on its loop.
 
     `own` is the body that the handler was called with: reads show that object at least as new. `deleted` says that it
-    was called with its deletion. `waits` has what its threads wait for, for those who must end them.
+    was called with its deletion. `departed` is the uid of what the handler has reason to believe gone: whether it is, the
+    cache may not know yet. `waits` has what its threads wait for, for those who must end them.
     """
 
     def __init__(
-        self, runtime: Runtime, *, own: Mapping[str, Any] | None = None, deleted: bool = False, waits: Waits | None = None,
+        self, runtime: Runtime, *, own: Mapping[str, Any] | None = None, deleted: bool = False, departed: str | None = None,
+        waits: Waits | None = None,
     ) -> None:
         self._runtime = runtime
         self._own = own
         self._deleted = deleted
+        self._departed = departed
         self._for_sync = False
         self.blocking = Blocking(self._of_sync(), runtime.loop, waits)
         """The reads that wait, for sync handlers."""
@@ -124,7 +140,7 @@ class Cache:
         The default stands for what is proved absent, never for what is merely not held.
         """
         try:
-            with self._reading("get", kind, max_age) as view:
+            with self._reading("get", kind, max_age, name=name, namespace=namespace) as view:
                 return self._one(One("get", kind, view.resource, name, namespace, self._sync), view).decode()
         except NotFound:
             if default is _RAISE:
@@ -139,7 +155,7 @@ class Cache:
                 raise kopf.TemporaryError('no CA yet')
         """
         try:
-            with self._reading("exists", kind, max_age) as view:
+            with self._reading("exists", kind, max_age, name=name, namespace=namespace) as view:
                 self._one(One("exists", kind, view.resource, name, namespace, self._sync), view)
         except NotFound:
             return False
@@ -163,15 +179,39 @@ class Cache:
         The kind need not be declared. Nothing is remembered: what is not held is asked for each time.
         """
         try:
-            with suppress(*_NOT_HERE), self._reading("fetch", kind, max_age) as view:
+            with suppress(*_NOT_HERE), self._reading("fetch", kind, max_age, name=name, namespace=namespace) as view:
                 return self._one(One("fetch", kind, view.resource, name, namespace, self._sync), view).decode()
             one = checked_one(One("fetch", kind, await resource_of(self._runtime, key_of(kind)), name, namespace, self._sync))
-            with no_declaration():
+            with NoDeclaration():
                 return (await ask_one(self._runtime, one)).decode()
         except NotFound:
             if default is _RAISE:
                 raise
             return default
+
+    @_waiting
+    async def gone(
+        self, kind: AnyKey, name: str, namespace: str | None = None, *, uid: str | None = None, max_age: float | None = None,
+    ) -> bool:
+        """Return whether an object that departed is really deleted: True, or False if it merely left the filter.
+
+            if await cache.gone('jobs', name, namespace, uid=uid):
+                release(uid)
+
+        What is not held with this uid is asked for, of the server, by its metadata alone; nothing is remembered. Another
+        object of the name, with another uid, does not count; without a uid, whichever has the name does. An object that
+        is being deleted, with a deletionTimestamp, still exists. The kind need not be declared.
+        """
+        checked_uid(uid, "cache.gone()")
+        with suppress(NotFound, *_NOT_HERE), self._reading("gone", kind, max_age, name=name, namespace=namespace) as view:
+            held = self._one(One("gone", kind, view.resource, name, namespace, self._sync), view).uid
+            if uid in (None, held) and held != self._departed:
+                return False
+        # What is absent here may have come since: only the server knows of an object that the reader knows from elsewhere.
+        one = checked_one(One("gone", kind, await resource_of(self._runtime, key_of(kind)), name, namespace, self._sync))
+        with NoDeclaration():
+            found = await ask_uid(self._runtime, one)
+        return found is None or uid not in (None, found)
 
     # ---- Several objects.
 
@@ -190,10 +230,7 @@ class Cache:
         it never makes a read complete. The order is unspecified without `sort_by`.
         """
         request = request_of(namespace, label, field, names)
-        with self._reading("list", kind, max_age) as view:
-            many = checked_many(Many("list", kind, view.resource, request, self._sync), where, sort_by, limit)
-            must_be_covered(many, view)
-            return present(match_of(many, where, view).objects(_records(view, request)), sort_by=sort_by, limit=limit)
+        return self._selected("list", kind, request, must_be_covered, where, sort_by, limit, max_age)
 
     @_read
     def held(
@@ -208,10 +245,7 @@ class Cache:
         There may be others that match, outside the filter: where that matters, `list` is the read.
         """
         request = request_of(namespace, label, field, names)
-        with self._reading("held", kind, max_age) as view:
-            many = checked_many(Many("held", kind, view.resource, request, self._sync), where, sort_by, limit)
-            must_overlap(many, view)
-            return present(match_of(many, where, view).objects(_records(view, request)), sort_by=sort_by, limit=limit)
+        return self._selected("held", kind, request, must_overlap, where, sort_by, limit, max_age)
 
     @_read
     def owned(self, owner: Mapping[str, Any], kind: AnyKey, *, max_age: float | None = None) -> Objects:
@@ -227,7 +261,7 @@ class Cache:
             within = [namespace] if namespace and view.resource.kind.namespaced else None
             many = Many("owned", kind, view.resource, Selector(namespaces=within), self._sync)
             must_overlap(many, view)
-            return [record.decode() for record in _records(view, many.request) if uid in record.owners]
+            return [record.decode() for record in records_of(view, many.request) if uid in record.owners]
 
     @_read
     def count(
@@ -239,10 +273,10 @@ class Cache:
             replicas = cache.count('pods', namespace=namespace, label={'app': name})
         """
         request = request_of(namespace, label, field, names)
-        with self._reading("count", kind, max_age) as view:
+        with self._reading("count", kind, max_age, request=request) as view:
             many = checked_many(Many("count", kind, view.resource, request, self._sync), where)
             must_be_covered(many, view)
-            return match_of(many, where, view).count(_records(view, request))
+            return match_of(many, where, view).count(records_of(view, request))
 
     @_waiting
     async def fetch_list(
@@ -257,10 +291,8 @@ class Cache:
         The kind need not be declared. Nothing is remembered.
         """
         request = request_of(namespace, label, field, names)
-        with suppress(*_NOT_HERE), self._reading("fetch_list", kind, max_age) as view:
-            many = checked_many(Many("fetch_list", kind, view.resource, request, self._sync), where, sort_by, limit)
-            must_be_covered(many, view)
-            return present(match_of(many, where, view).objects(_records(view, request)), sort_by=sort_by, limit=limit)
+        with suppress(*_NOT_HERE):
+            return self._selected("fetch_list", kind, request, must_be_covered, where, sort_by, limit, max_age)
         many = checked_many(Many("fetch_list", kind, await resource_of(self._runtime, key_of(kind)), request, self._sync), where, sort_by, limit)
         records = await ask_many(self._runtime, many, enough=limit if where is None and sort_by is None else None)
         return present(Match(where=paths_of(where)).objects(records), sort_by=sort_by, limit=limit)
@@ -280,8 +312,8 @@ class Cache:
             return age
 
     @_read
-    def scope(self, kind: AnyKey) -> Selector:
-        """Return what is covered: its `namespaces`, `names`, `label` and `field`; None is all of them.
+    def scope(self, kind: AnyKey) -> Selector | AnyOf:
+        """Return what is covered: the `branches`, each with its `namespaces`, `names`, `label` and `field`; None is all of them.
 
             print(cache.scope('pods'))    # label='app=web', namespaces=['shop']
         """
@@ -297,11 +329,11 @@ class Cache:
             print(cache.explain('pods', label='app in (web,db)'))
         """
         request = request_of(namespace, label, field, names)
-        with self._reading("explain", kind) as view:
+        with self._reading("explain", kind, request=request) as view:
             many = checked_many(Many("list", kind, view.resource, request, self._sync), where)
             return Explanation(
                 verdict=verdict_of(request, view),
-                looks_at=len(_records(view, request)),
+                looks_at=len(records_of(view, request)),
                 decodes=match_of(many, where, view).decodes,
                 asks=tuple(
                     f"{path}?{'&'.join(f'{key}={value}' for key, value in query.items())}".removesuffix("?")
@@ -324,8 +356,7 @@ class Cache:
         except TimeoutError:
             pass   # Which of them it was, and why, is said below.
         for feed in feeds:
-            if error := not_readable(feed, after=timeout, sync=self._sync):
-                raise error
+            readable(feed, after=timeout, sync=self._sync)
 
     @_waiting
     async def wait_for(
@@ -343,52 +374,64 @@ class Cache:
         feed = feed_of(self._runtime, kind)
         seen: set[tuple[str, str]] = set()
         waiting = asyncio.timeout(timeout)
-        with _counted(feed, "wait_for"):
+        with Counted(feed, "wait_for"):
             try:
                 async with waiting:
                     await feed.settled()
-                    with _told_by(feed) as told, no_declaration():
-                        view = self._view(feed)
+                    with _told_by(feed) as told:
+                        view = self._view(feed, request)
                         many = checked_many(Many("wait_for", kind, view.resource, request, self._sync))
                         must_overlap(many, view)
                         match = match_of(many, None, view)
-                        candidates = match.objects(_records(view, request))
+                        candidates = match.objects(records_of(view, request))
                         while True:
                             for obj in candidates:
                                 seen.add((obj["metadata"].get("namespace", ""), obj["metadata"]["name"]))
                                 if predicate(obj):
                                     return obj
                             change = await told.get()
-                            if error := not_readable(feed, sync=self._sync):
-                                raise error
+                            readable(feed, request, sync=self._sync)
                             came = view.newest(change.after) if change is not None and change.after is not None else None
                             candidates = match.objects([came] if came is not None else [])
             except TimeoutError:
                 if not waiting.expired():
                     raise   # It is the predicate's own.
-                if error := not_readable(feed, after=timeout, sync=self._sync):
-                    raise error from None
-                asked = Many("wait_for", kind, self._view(feed).resource, request, self._sync)
-                raise TimeoutError(in_vain(asked, feed.filter, predicate, timeout, len(seen))) from None
+            readable(feed, request, after=timeout, sync=self._sync)
+            asked = Many("wait_for", kind, self._view(feed, request).resource, request, self._sync)
+            raise TimeoutError(in_vain(asked, feed.filter, predicate, timeout, len(seen)))
 
     # ---- Below, what the reads have in common.
 
     @contextmanager
-    def _reading(self, verb: str, kind: AnyKey, max_age: float | None = None) -> Iterator[View]:
-        """Enter a read of one kind: it must be readable, and fresh enough; what comes of it is counted."""
+    def _reading(
+        self, verb: str, kind: AnyKey, max_age: float | None = None, *, request: Selector | None = None, name: object = None,
+        namespace: object = None,
+    ) -> Iterator[View]:
+        """Enter a read of one kind, by request or name: what it needs must be readable, and fresh enough. It is counted."""
         feed = feed_of(self._runtime, kind)
-        with _counted(feed, verb), no_declaration():
-            view = self._view(feed)
-            must_be_fresh(feed, max_age, f"cache.{verb}()")
+        with Counted(feed, verb):
+            if request is None and name is not None and feed.parted:
+                request = request_of_one(name, namespace)
+            view = self._view(feed, request)
+            must_be_fresh(feed, request, max_age, f"cache.{verb}()")
             yield view
 
-    def _view(self, feed: Feed) -> View:
-        """Return the kind as this handler sees it; raise why it cannot be read, if it cannot."""
-        error = not_readable(feed, sync=self._sync)
-        if error is not None:
-            raise error
+    def _view(self, feed: Feed, request: Selector | None) -> View:
+        """Return the kind as this handler sees it; raise why what the request needs cannot be read, if it cannot."""
+        part = readable(feed, request, sync=self._sync)
         assert feed.resource is not None, f"{feed.key} is synced, and nobody knows of what"
-        return View(feed.resource, feed.filter, feed.store, feed.comparisons, self._own, self._deleted)
+        return View(
+            feed.resource, feed.filter, feed.store, feed.comparisons, self._own, self._deleted, part.version if feed.parted else "")
+
+    def _selected(
+        self, verb: str, kind: AnyKey, request: Selector, must: Callable[[Many, View], None],
+        where: Where | None, sort_by: SortBy | None, limit: int | None, max_age: float | None,
+    ) -> Objects:
+        """Return the held objects that match, if the filter has to the request what it must have."""
+        with self._reading(verb, kind, max_age, request=request) as view:
+            many = checked_many(Many(verb, kind, view.resource, request, self._sync), where, sort_by, limit)
+            must(many, view)
+            return present(match_of(many, where, view).objects(records_of(view, request)), sort_by=sort_by, limit=limit)
 
     def _one(self, one: One, view: View) -> Record:
         """Return what is held, which needs no verdict; or raise why nothing is."""
@@ -400,19 +443,6 @@ class Cache:
 
 
 @contextmanager
-def _counted(feed: Feed, verb: str) -> Iterator[None]:
-    """Count a read with what comes of it: of an error its name, if it is one of ours."""
-    outcome = "served"
-    try:
-        yield
-    except BaseException as error:
-        outcome = type(error).__name__ if isinstance(error, (ReadError, TimeoutError, asyncio.CancelledError)) else "failed"
-        raise
-    finally:
-        feed.counts.read(verb, outcome)
-
-
-@contextmanager
 def _told_by(feed: Feed) -> Iterator[asyncio.Queue[Change | None]]:
     """Queue what changes meanwhile, and None when reads must raise."""
     told: asyncio.Queue[Change | None] = asyncio.Queue()
@@ -421,9 +451,3 @@ def _told_by(feed: Feed) -> Iterator[asyncio.Queue[Change | None]]:
         yield told
     finally:
         unsubscribe()
-
-
-def _records(view: View, request: Selector) -> Sequence[Record]:
-    """Return what must be looked at: one namespace, or all."""
-    within = request.namespaces
-    return view.records(within[0] if within is not None and len(within) == 1 else None)

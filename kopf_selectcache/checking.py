@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from .core.problems import BadField
+from .core.record import Record
 from .errors import DeclarationError, NotDeclared, NotSynced, ReadError, clipped
-from .feed import Feed
+from .feed import Feed, Part
 from .keys import AnyKey, checked_key, key_of
 from .matching import DROPPED, Field, Label, Match, Namespaces, Path, SortBy, Where, path_of, paths_of
 from .overlay import View
@@ -33,18 +34,38 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-@contextmanager
-def no_declaration() -> Iterator[None]:
-    """Turn declaration errors into read errors."""
-    try:
-        yield
-    except DeclarationError as error:
-        raise ReadError(error.what, remedy=error.remedy) from error
+class NoDeclaration:
+    """Turns declaration errors into read errors. Each read enters it more than once: a generator would cost thrice as much."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, DeclarationError):
+            raise ReadError(error.what, remedy=error.remedy) from error
+
+
+class Counted(NoDeclaration):
+    """Counts a read with what comes of it: of an error its name, if it is one of ours."""
+
+    def __init__(self, feed: Feed, verb: str) -> None:
+        self._feed = feed
+        self._verb = verb
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            outcome = "served"
+        elif isinstance(error, (ReadError, TimeoutError, asyncio.CancelledError)):
+            outcome = type(error).__name__
+        else:
+            outcome = ReadError.__name__ if isinstance(error, DeclarationError) else "failed"
+        self._feed.counts.read(self._verb, outcome)
+        super().__exit__(kind, error, trace)
 
 
 def feed_of(runtime: Runtime, kind: AnyKey) -> Feed:
     """Return the feed of the kind; raise ReadError for what can be none, and NotDeclared for others."""
-    with no_declaration():
+    with NoDeclaration():
         key = key_of(kind)
         try:
             return runtime.feed(key)
@@ -53,22 +74,23 @@ def feed_of(runtime: Runtime, kind: AnyKey) -> Feed:
             raise
 
 
-def not_readable(feed: Feed, *, after: float | None = None, sync: bool = False) -> ReadError | None:
-    """Return why the feed cannot be read, if it cannot."""
-    if error := feed.unreadable():
-        return error
-    if feed.resource is None or not feed.store.version:
-        return unsynced(feed.key, feed.trouble, feed.remedy, after=after, sync=sync)
-    return None
+def readable(feed: Feed, request: Selector | None = None, *, after: float | None = None, sync: bool = False) -> Part:
+    """Return what of the feed the request needs, or all of it; raise why that cannot be read, if it cannot."""
+    part = feed.part(request)
+    if part.error is not None:
+        raise part.error
+    if feed.resource is None or not part.version:
+        raise unsynced(feed.key, part.trouble, part.remedy, after=after, sync=sync)
+    return part
 
 
-def must_be_fresh(feed: Feed, max_age: float | None, call: str) -> None:
+def must_be_fresh(feed: Feed, request: Selector | None, max_age: float | None, call: str) -> None:
     """Raise Stale if what is held was confirmed longer ago than the reader allows."""
     if max_age is None:
         return
     if not isinstance(max_age, (int, float)) or isinstance(max_age, bool) or not max_age >= 0:
         raise mistyped(call, "max_age", max_age, "a number of seconds")
-    age = feed.age()
+    age = feed.age(request)
     if age is None or age > max_age:
         raise stale(feed.resource, age, max_age)
 
@@ -78,8 +100,15 @@ def must_be_fresh(feed: Feed, max_age: float | None, call: str) -> None:
 
 def request_of(namespace: Namespaces, label: Label, field: Field, names: Collection[str] | None) -> Selector:
     """Return what is asked for, as a selector."""
-    with no_declaration():
+    with NoDeclaration():
         return Selector(label, field=field, names=names, namespaces=[namespace] if isinstance(namespace, str) else namespace)
+
+
+def request_of_one(name: object, namespace: object) -> Selector | None:
+    """Return what a read of one object asks for, as a selector; None if it makes no sense, which is said later."""
+    with suppress(DeclarationError):
+        return Selector(names=[name], namespaces=[namespace] if namespace is not None else None)   # type: ignore[list-item]  # It is checked.
+    return None
 
 
 def checked_one(one: One) -> One:
@@ -146,6 +175,12 @@ def owner_of(owner: object, call: str) -> tuple[str, str | None]:
     return uid, namespace if isinstance(namespace, str) else None
 
 
+def checked_uid(uid: object, call: str) -> None:
+    """Raise ReadError if this cannot be the uid of an object."""
+    if uid is not None and (not isinstance(uid, str) or not uid):
+        raise mistyped(call, "uid", uid, "the metadata.uid of an object, or leave it out: then any object of the name counts")
+
+
 def checked_predicate(predicate: Callable[..., object], timeout: object, call: str) -> None:
     """Raise ReadError if this is nothing to wait with."""
     if not callable(predicate):
@@ -159,13 +194,18 @@ def match_of(many: Many, where: Where | None, view: View) -> Match:
     said = {**fields_as_labels(many.request, many.resource.kind)}
     said |= {str(path): advice for path, value in (where or {}).items() if (advice := unlikely_where(path, value))}
     for what, advice in said.items():
-        if what not in view.comparisons.told:
-            view.comparisons.told.add(what)
+        if view.comparisons.untold(what):
             _logger.warning("A read, %s: %s.", many.bare(), advice)
     try:
         return Match.of(many.request, where, view.resource, view.filter)
     except BadField as problem:
         raise unmatchable(many, problem.label) from None
+
+
+def records_of(view: View, request: Selector) -> Sequence[Record]:
+    """Return what must be looked at: one namespace, or all."""
+    within = request.namespaces
+    return view.records(within[0] if within is not None and len(within) == 1 else None)
 
 
 # ---- Whether the filter holds it.

@@ -18,10 +18,10 @@ from .core.resources import Resource
 from .core.wire import Page, Reader, Refusal
 from .selector import Selector
 from .texts import FieldSelector
-from .transport import Refused, Transport
+from .transport import JSON, Refused, Transport
 
 Query: TypeAlias = Mapping[str, str]
-_Key: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
+_Key: TypeAlias = tuple[str, tuple[tuple[str, str], ...], str]
 _T = TypeVar("_T")
 
 EXPIRED = 410
@@ -106,12 +106,12 @@ class Fetches:
         self._unsent: dict[_Key, Shared[bytes]] = {}
         self._sent: dict[_Key, Shared[bytes]] = {}
 
-    async def get(self, path: str, query: Query) -> bytes:
+    async def get(self, path: str, query: Query, *, accept: str = JSON) -> bytes:
         """Return the answer of the server, given to a request that is sent after this call; raise Refused or Unreachable."""
-        key = path, tuple(sorted(query.items()))
+        key = path, tuple(sorted(query.items())), accept
         request = self._unsent.get(key)
         if request is None:
-            request = self._unsent[key] = Shared(self._answer(key, path, query))
+            request = self._unsent[key] = Shared(self._answer(key, query))
         try:
             return await request.result()
         finally:
@@ -149,7 +149,7 @@ class Fetches:
                 raise Garbled("the pages of a list lead nowhere")
             token, version = page.token, page.version
 
-    async def _answer(self, key: _Key, path: str, query: Query) -> bytes:
+    async def _answer(self, key: _Key, query: Query) -> bytes:
         request = self._unsent[key]
         try:
             if (before := self._sent.get(key)) is not None:
@@ -160,7 +160,8 @@ class Fetches:
                 self._pace.take(now=self._clock())
             del self._unsent[key]
             self._sent[key] = request
-            return await self._transport.get(path, query)
+            path, _, accept = key
+            return await self._transport.get(path, query, accept=accept)
         finally:
             self._forget(key, request)
 

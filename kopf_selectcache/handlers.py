@@ -85,7 +85,7 @@ def _decorated(fn: Any, *, kinds: Kinds) -> Any:
     if _is_wrapper(fn):
         raise DeclarationError(f"{_id_of(fn)} is decorated with with_cache twice", remedy="Decorate it once")
     registry = kopf.get_default_registry()
-    registered = (*registry._activities.get_all_handlers(), *watching_handlers(registry), *registry._webhooks.get_all_handlers())   # noqa: SLF001
+    registered = (*registry._activities.get_all_handlers(), *watching_handlers(registry), *registry._webhooks.get_all_handlers())   # noqa: SLF001  # In _kopf's contract test.
     if any(handler.fn is fn for handler in registered):
         raise _above_kopf(_id_of(fn))
     # One wrapper for one function: Kopf calls a function that is registered twice only once for each event.
@@ -261,9 +261,10 @@ def _laid_over(
     `deleted` is None where Kopf does not tell. What it watches under a selector may then have left, which comes as a
     deletion, with the labels of before and the version of after. Neither that it is gone nor that it matches is true.
     """
+    departed = None if deleted is False else (body.get("metadata") or {}).get("uid")
     if deleted is not False and resource is not None and narrowed(operator.settings, resource):
-        return Cache(operator.runtime, waits=waits)
-    return Cache(operator.runtime, own=body, deleted=bool(deleted), waits=waits)
+        return Cache(operator.runtime, departed=departed, waits=waits)
+    return Cache(operator.runtime, own=body, deleted=bool(deleted), departed=departed, waits=waits)
 
 
 def _is_wrapper(fn: object) -> bool:
@@ -315,7 +316,7 @@ def _refuse_missing_cache(handler: str, fn: _Function, indices: Collection[str])
 
 def check_handlers(registry: _kopf.OperatorRegistry, declared: SelectCacheSettings) -> None:
     """Refuse handlers that could only go wrong later, and then for each object."""
-    for handler in (*watching_handlers(registry), *registry._webhooks.get_all_handlers()):   # noqa: SLF001
+    for handler in (*watching_handlers(registry), *registry._webhooks.get_all_handlers()):   # noqa: SLF001  # In _kopf's contract test.
         # In a registry that is not the default one, it could not be seen when the function was decorated.
         if any(made_of == id(handler.fn) for made_of, _ in getattr(handler.fn, _WRAPPERS, ())):
             raise _above_kopf(str(handler))
@@ -340,7 +341,7 @@ def check_handlers(registry: _kopf.OperatorRegistry, declared: SelectCacheSettin
                 f"{handler}: its when= combines a function that is decorated with @with_cache with others",
                 remedy="Decorate one function that calls the others: before the cache is synced it must answer True as a whole",
             )
-    indices = {str(handler.id) for handler in registry._indexing.get_all_handlers()}   # noqa: SLF001
-    later = [each for each in registry._activities.get_all_handlers() if each.activity in (_kopf.Activity.PROBE, _kopf.Activity.CLEANUP)]   # noqa: SLF001
-    for taking in (*watching_handlers(registry), *registry._webhooks.get_all_handlers(), *later):   # noqa: SLF001
+    indices = {str(handler.id) for handler in registry._indexing.get_all_handlers()}   # noqa: SLF001  # In _kopf's contract test.
+    later = [each for each in registry._activities.get_all_handlers() if each.activity in (_kopf.Activity.PROBE, _kopf.Activity.CLEANUP)]   # noqa: SLF001  # In _kopf's contract test.
+    for taking in (*watching_handlers(registry), *registry._webhooks.get_all_handlers(), *later):   # noqa: SLF001  # In _kopf's contract test.
         _refuse_missing_cache(str(taking), taking.fn, indices)

@@ -9,10 +9,9 @@ from typing import Protocol
 
 from .core.fields import Kind
 from .core.protocol import Lost, Silent
-from .core.store import Store
 from .core.wire import Refusal
 from .errors import Forbidden, Missing, Rejected, Stalled, StateError
-from .selector import Selector
+from .selector import Branches, Selector
 
 TOLERATED = 15.0
 """
@@ -49,19 +48,25 @@ _UNREADABLE: Mapping[Health, type[StateError]] = {
 }
 
 
+_GRAVITY = (Health.SYNCED, Health.STALE, Health.SYNCING, Health.STALLED, Health.MISSING, Health.FORBIDDEN, Health.REJECTED)
+"""The worst comes last."""
+
+
 class Subject(Protocol):
-    """Whose health it is: a feed."""
+    """Whose health it is: what a list and watch keeps, or a cache of which it is not known yet what it is."""
 
     @property
     def kind(self) -> Kind | None: ...
     @property
-    def filter(self) -> Selector: ...
+    def filter(self) -> Branches: ...
     @property
-    def store(self) -> Store: ...
+    def version(self) -> str: ...
+    def held(self) -> int:
+        """Return how many objects are held."""
 
 
 class Condition:
-    """The health of one cache, with its reason."""
+    """The health of one cache, or one branch of it, with its reason."""
 
     def __init__(
         self, subject: Subject, *, sync_timeout: float, clock: Callable[[], float], logger: logging.Logger,
@@ -71,7 +76,8 @@ class Condition:
         """What is in the way, as a sentence without its full stop; empty if nothing is."""
         self.remedy = ""
         """The one thing to change."""
-        self._subject = subject
+        self.subject = subject
+        """Told of by name: whoever takes the work on."""
         self._sync_timeout = sync_timeout
         self._clock = clock   # Asked for the health, it must answer in any thread.
         self._logger = logger
@@ -93,10 +99,20 @@ class Condition:
             return Health.STALE
         return self._health
 
+    @property
+    def gravity(self) -> int:
+        """How bad it is, compared with other conditions."""
+        return _GRAVITY.index(self.health)
+
     def error(self) -> StateError | None:
         """Return the error that reads must raise, since the cache cannot be kept; None if it can be."""
         error = _UNREADABLE.get(self._health)
         return error(self.trouble, remedy=self.remedy) if error is not None else None
+
+    @property
+    def has_settled(self) -> bool:
+        """Whether it has been synced, or has said why it is not."""
+        return self._settled.is_set()
 
     async def settled(self) -> None:
         """Wait until the cache is synced, or has said why it is not."""
@@ -107,7 +123,7 @@ class Condition:
     def well(self) -> None:
         """All is well: the server accepts what it is asked."""
         self._denied, self._denials, self._garbled = None, 0, 0
-        if self._subject.store.version:
+        if self.subject.version:
             self._tell(Health.SYNCED)
         elif self._health is not Health.STALLED:   # That was asked before as well, and came to nothing.
             self._tell(Health.SYNCING)
@@ -116,7 +132,7 @@ class Condition:
         """Take in what has gone wrong with a request, which was to `get` what the cluster serves, or to list or watch."""
         garbled = isinstance(trouble, Lost) and trouble.garbled
         self._garbled = self._garbled + 1 if garbled else 0
-        subject = self._subject
+        subject = self.subject
         match trouble:
             case Refusal(403):
                 self._forbidden(trouble.message, verb)
@@ -148,17 +164,20 @@ class Condition:
 
     def mistaken(self, error: Exception) -> None:
         """We have made a mistake."""
-        self._hindered(f"{self._subject}: a mistake of kopf_selectcache itself, {type(error).__name__}",
+        self._hindered(f"{self.subject}: a mistake of kopf_selectcache itself, {type(error).__name__}",
                        "Report it, with the traceback in the operator's log")
 
     def _forbidden(self, message: str, verb: str) -> None:
-        subject = self._subject
-        where = f" in the namespace {subject.filter.namespaces[0]}" if subject.filter.namespaces else ""
+        subject = self.subject
+        spaces, names = (subject.filter.namespaces, subject.filter.names) if isinstance(subject.filter, Selector) else (None, None)
+        where = f" in the namespace {spaces[0]}" if spaces else ""
         if verb == "get":
             what, remedy = f"{subject}: the operator may not ask what the cluster serves", "Bind it to the ClusterRole system:discovery"
         else:
             kind = subject.kind
             rule = f"apiGroups: [{kind.group!r}], resources: [{kind.plural!r}]" if kind is not None else f"the resource {subject}"
+            if names is not None and len(names) == 1:   # The server allows a list and a watch of that name.
+                rule += f", resourceNames: {list(names)!r}"
             anywhere = " in a ClusterRole" if not where and kind is not None and kind.namespaced else ""
             what, remedy = f"{subject}: the operator may not {verb} them{where}", f"Grant it the verbs list and watch{where or anywhere}: {rule}"
             remedy += "; or, for one namespace alone, run it with -n" if anywhere else ""
@@ -178,7 +197,7 @@ class Condition:
         elif self._health is Health.STALLED:
             self._tell(Health.STALLED, what, remedy)
         elif self._health is Health.SYNCING:
-            complete, now = bool(self._subject.store.version), self._clock()
+            complete, now = bool(self.subject.version), self._clock()
             if now - self._began < self._sync_timeout and (complete or self._garbled < SEVERAL):
                 self._tell(Health.SYNCING, what, remedy)
             elif complete:   # A complete list is as good as it was; it is only not followed.
@@ -203,7 +222,7 @@ class Condition:
         if what and news:
             self._logger.warning("%s. %s.", self.trouble, remedy)
         elif health is Health.SYNCED and before is not health:
-            held = len(self._subject.store.records()[0])
-            self._logger.info("The cache of %s holds %d %s with %s.", self._subject, held, "object" if held == 1 else "objects", self._subject.filter)
+            held = self.subject.held()
+            self._logger.info("The cache of %s holds %d %s with %s.", self.subject, held, "object" if held == 1 else "objects", self.subject.filter)
         elif headline and not what:
-            self._logger.info("The cache of %s follows the server again.", self._subject)
+            self._logger.info("The cache of %s follows the server again.", self.subject)

@@ -45,9 +45,10 @@ class Observed(Protocol):
     """What is asked of a feed."""
 
     resource: Resource | None
-    store: Store
     counts: Counts
 
+    @property
+    def store(self) -> Store: ...
     @property
     def synced(self) -> bool: ...
     def age(self) -> float | None: ...

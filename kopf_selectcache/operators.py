@@ -215,8 +215,8 @@ def launch(
 def namespaces_of(settings: kopf.OperatorSettings, declared: SelectCacheSettings) -> tuple[str, ...] | None:
     """Return the namespaces that the operator watches, or None for all; raise DeclarationError if it cannot be known."""
     undecided = [
-        key for key, selector in declared.selectors.items()
-        if selector.namespaces is None and ((kind := find(key)) is None or kind.namespaced is not False)
+        key for key, filter_ in declared.selectors.items()
+        if any(branch.namespaces is None for branch in filter_.branches) and ((kind := find(key)) is None or kind.namespaced is not False)
     ]
     context = click.get_current_context(silent=True)
     if context is not None and context.command is _kopf.run_command:
@@ -225,9 +225,9 @@ def namespaces_of(settings: kopf.OperatorSettings, declared: SelectCacheSettings
         if not patterns or not undecided:
             return None
         exact = tuple(sorted(_kopf.select_specific_namespaces(patterns)))
-        if len(exact) == len(patterns) == 1:
+        if len(exact) == len(patterns):
             return Selector(namespaces=exact).namespaces
-        why = "-n is given several times" if len(exact) == len(patterns) else "-n is given a pattern"
+        why = "-n is given a pattern"
     elif settings.peering.clusterwide or not undecided:
         return None
     else:

@@ -113,7 +113,7 @@ def install() -> None:
     """
     if "selectcache" in vars(kopf.OperatorSettings):
         return
-    kopf.OperatorSettings.selectcache = _Declarations()   # type: ignore[attr-defined]
+    kopf.OperatorSettings.selectcache = _Declarations()   # type: ignore[attr-defined]  # It is added, as said above.
     iter_handlers, init = _kopf.ActivityRegistry.iter_handlers, _kopf.OperatorRegistry.__init__
 
     @wraps(iter_handlers)
@@ -128,8 +128,8 @@ def install() -> None:
         init(self, *args, **kwargs)
         vars(self._activities)[_OWNER] = weakref.ref(self)
 
-    _kopf.ActivityRegistry.iter_handlers = iter_with_hooks   # type: ignore[method-assign]
-    _kopf.OperatorRegistry.__init__ = init_with_owner   # type: ignore[method-assign]
+    _kopf.ActivityRegistry.iter_handlers = iter_with_hooks   # type: ignore[method-assign]  # Extended, as said above.
+    _kopf.OperatorRegistry.__init__ = init_with_owner   # type: ignore[method-assign]  # As well.
 
 
 install()

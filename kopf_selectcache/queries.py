@@ -1,26 +1,7 @@
-"""What a cache asks a server for, as the queries of its requests: the filter, and the command of the protocol. Asks nothing."""
+"""What a cache asks a server for, as the queries of its requests: the command of the protocol. Asks nothing."""
 from __future__ import annotations
 
 from .core.protocol import List, Watch
-from .selector import Selector
-from .texts import FieldSelector
-
-
-def selecting(selector: Selector) -> dict[str, str]:
-    """Return a filter as a query; its namespace is a part of the path.
-
-    >>> selecting(Selector('app=web', names=['web-1'], namespaces=['shop']))
-    {'labelSelector': 'app=web', 'fieldSelector': 'metadata.name=web-1'}
-    """
-    query = {}
-    if selector.label is not None and selector.requirements:
-        query["labelSelector"] = str(selector.label)
-    fields = [str(term) for term in selector.terms]
-    if selector.names is not None:
-        fields.append(str(FieldSelector.from_dict({"metadata.name": selector.names[0]})))
-    if fields:
-        query["fieldSelector"] = ",".join(fields)
-    return query
 
 
 def listing(command: List, limit: int) -> dict[str, str]:

@@ -16,6 +16,21 @@ from .keys import not_declared, text_of
 from .resolving import Kinds
 from .settings import SelectCacheSettings
 from .transport import Transport
+from .world import World
+
+
+class Found:
+    """Which feeds were found for which names, while what that depends on stays as it is. Reads ask in any thread."""
+
+    def __init__(self) -> None:
+        self._by: tuple[list[Resource | Health], dict[Key, Feed]] = [], {}
+
+    def by(self, known: list[Resource | Health]) -> dict[Key, Feed]:
+        """Return what was found while of each feed just this was known: its resource, or how it is doing without."""
+        by = self._by
+        if by[0] != known:
+            by = self._by = known, {}
+        return by[1]
 
 
 class Runtime:
@@ -30,14 +45,14 @@ class Runtime:
         self.transport = transport
         self.loop = asyncio.get_running_loop()
         claims: Claims = {}
+        world = World(settings, transport, logger, chance, clock, sleep)
         self.feeds: Mapping[Key, Feed] = {
-            key: Feed(
-                key, declared, settings=settings, transport=transport, namespaces=namespaces, chance=chance, logger=logger,
-                clock=clock, sleep=sleep, claims=claims)
-            for key, declared in settings.selectors.items()
+            key: Feed(key, settings.selectors.cached(key), world=world, namespaces=namespaces, claims=claims)
+            for key in settings.selectors
         }
         self.fetches = Fetches(transport, per_second=settings.fetch_per_second, clock=clock, sleep=sleep)
         self.kinds = Kinds(self.fetches, clock=clock)
+        self._found = Found()
 
     def feed(self, key: Key) -> Feed:
         """Return the feed of this kind, by whichever of its names.
@@ -46,9 +61,17 @@ class Runtime:
         custom resource. Nothing is answered that would be answered otherwise once it is known what each key means:
         until then, NotSynced is raised.
         """
-        asked = parse_key(key)
-        if exact := self.feeds.get(key) or next((feed for declared, feed in self.feeds.items() if parse_key(declared) == asked), None):
+        if (exact := self.feeds.get(key)) is not None:
             return exact
+        known = self._found.by([feed.resource or feed.health for feed in self.feeds.values()])
+        if (found := known.get(key)) is None:
+            found = known[key] = self._named(key)
+        return found
+
+    def _named(self, key: Key) -> Feed:
+        asked = parse_key(key)
+        if same := next((feed for declared, feed in self.feeds.items() if parse_key(declared) == asked), None):
+            return same
         meant = {declared: _means(key, declared, feed) for declared, feed in self.feeds.items()}
         if unknown := [declared for declared, answer in meant.items() if answer is None]:
             raise NotSynced(

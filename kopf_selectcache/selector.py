@@ -286,8 +286,20 @@ class Comparisons:
     def __init__(self, *, remembered: int = 1024) -> None:
         self.covers = lru_cache(remembered)(_covers)
         self.excludes = lru_cache(remembered)(_excludes)
-        self.told: set[str] = set()
-        """What the log was told of already: which labels look like fields, and which paths lead nowhere."""
+        self._remembered = remembered
+        self._told: set[str] = set()
+
+    def untold(self, what: str) -> bool:
+        """Whether the log was not told of this yet: a label that looks like a field, a path that leads nowhere.
+
+        What is told of may have the name of an object in it, and those never end: of very many, all are forgotten.
+        """
+        if what in self._told:
+            return False
+        if len(self._told) >= self._remembered:
+            self._told.clear()
+        self._told.add(what)
+        return True
 
 
 def _covers(declared: Selector | AnyOf, request: Selector, kind: Kind | None) -> Verdict:

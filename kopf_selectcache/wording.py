@@ -105,7 +105,7 @@ def _one_or_list(values: tuple[str, ...]) -> str | list[str]:
 
 
 def _method(verb: str, sync: bool) -> str:   # noqa: FBT001  # One of two ways to write the same.
-    if not verb.startswith(("fetch", "wait")):
+    if not verb.startswith(("fetch", "gone", "wait")):
         return f"cache.{verb}"
     return f"cache.blocking.{verb}" if sync else f"await cache.{verb}"
 

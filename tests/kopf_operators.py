@@ -220,7 +220,7 @@ def context(settings: kopf.OperatorSettings) -> Any:
 def _common(body: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "logger": logging.getLogger("tests.handler"), "indices": OperatorIndexers().indices, "memo": Memo(),
-        "resource": PODS, "patch": patches.Patch(), "body": bodies.Body(body),   # type: ignore[arg-type]
+        "resource": PODS, "patch": patches.Patch(), "body": bodies.Body(body),   # type: ignore[arg-type]  # Any mapping is a body, and any object a memo.
     }
 
 
@@ -258,7 +258,7 @@ def admission(body: Mapping[str, Any] | None = None) -> causes.WebhookCause:
 
 def activity(which: causes.Activity, settings: kopf.OperatorSettings) -> causes.ActivityCause:
     return causes.ActivityCause(
-        logger=logging.getLogger("tests.activity"), indices=OperatorIndexers().indices, memo=Memo(),   # type: ignore[arg-type]
+        logger=logging.getLogger("tests.activity"), indices=OperatorIndexers().indices, memo=Memo(),   # type: ignore[arg-type]  # Any mapping is a body, and any object a memo.
         activity=which, settings=settings)
 
 
@@ -274,8 +274,8 @@ async def processed(registry: kopf.OperatorRegistry, type_: Any, body: dict[str,
     """Let Kopf take in an event of its own stream, with all that it makes of it."""
     await process_resource_event(
         lifecycle=kopf.lifecycles.all_at_once, registry=registry, settings=settings_var.get(), resource=PODS,
-        indexers=OperatorIndexers(), memories=ResourceMemories(), memobase=Memo(),   # type: ignore[arg-type]
-        event_queue=asyncio.Queue(), raw_event={"type": type_, "object": body})   # type: ignore[typeddict-item]
+        indexers=OperatorIndexers(), memories=ResourceMemories(), memobase=Memo(),   # type: ignore[arg-type]  # Any mapping is a body, and any object a memo.
+        event_queue=asyncio.Queue(), raw_event={"type": type_, "object": body})   # type: ignore[typeddict-item]  # Of an event, all that there is.
 
 
 def only(handlers_: Any) -> Any:
@@ -299,7 +299,7 @@ async def operating(
     options = {"clusterwide": True, "standalone": True} | options
     async with cluster.served() as info:
         if logs_in:
-            kopf.on.login(registry=registry)(lambda **_: info)   # type: ignore[arg-type, return-value, unused-ignore]
+            kopf.on.login(registry=registry)(lambda **_: info)   # type: ignore[arg-type, return-value, unused-ignore]  # A login is handed over as it is.
         operator = asyncio.create_task(kopf.operator(
             registry=registry, settings=settings, vault=Vault({} if logs_in else {"login": info}), stop_flag=stop, **options))
         try:

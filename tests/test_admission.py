@@ -33,7 +33,7 @@ async def reviewed(registry: kopf.OperatorRegistry, body: dict[str, Any], operat
         "resource": {"group": "", "version": "v1", "resource": "pods"},
     }
     response: Any = await serve_admission_request(
-        {"request": request}, settings=settings_var.get(), memories=ResourceMemories(), memobase=Memo(),   # type: ignore[arg-type, typeddict-item]
+        {"request": request}, settings=settings_var.get(), memories=ResourceMemories(), memobase=Memo(),   # type: ignore[arg-type, typeddict-item]  # Of a review, what Kopf looks at.
         registry=registry, insights=Insights(webhook_resources={PODS}), indices=OperatorIndexers().indices)
     answer: dict[str, Any] = response["response"]
     return answer
@@ -81,7 +81,7 @@ def test_the_handlers_of_a_request_share_its_time_limit(registry: kopf.OperatorR
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-def test_not_even_what_a_handler_calls_reads_the_object_that_is_not_stored_yet(is_async: bool, registry: kopf.OperatorRegistry) -> None:  # noqa: FBT001
+def test_not_even_what_a_handler_calls_reads_the_object_that_is_not_stored_yet(is_async: bool, registry: kopf.OperatorRegistry) -> None:
     seen: list[list[str]] = []
 
     @with_cache

@@ -109,7 +109,7 @@ def test_handlers_are_narrowed_on_request(key: str, resource: _kopf.Resource, re
     ("pods", lambda r: kopf.on.delete("v1", "pods", id="x", registry=r)(lambda **_: None), "for x"),
     ("pods", lambda r: kopf.daemon(category="all", id="c", registry=r)(lambda **_: None), "for c"),
     ("example.com/v1/webapps", lambda r: kopf.daemon("WebApp.example.com", id="w", registry=r)(lambda **_: None), "for w"),
-    (("example.com/v1/webapps", Selector("app=web", field="spec.mode=x")), lambda _: None, "can select by spec.mode is not known yet, and Kopf would end"),
+    (("example.com/v1/webapps", Selector(field="spec.mode=x")), lambda _: None, "can select by spec.mode is not known yet, and Kopf would end"),
     ("example.com/webapps", lambda _: None, "group or version open: write it like"),
     ("namespaces", lambda _: None, "Kopf needs all of them for itself"),
     ("kopf.dev/v1/kopfpeerings", lambda _: None, "Kopf needs all of them for itself"),
@@ -127,6 +127,42 @@ def test_narrowing_is_refused_where_it_would_harm(
     assert not settings.watching.label_selectors
 
 
+WEBAPPS = _kopf.Resource("example.com", "v1", "webapps")
+
+
+def collected(settings: kopf.OperatorSettings, resource: _kopf.Resource) -> list[str]:
+    watching = settings.watching
+    return [str(each) for mapping in (watching.label_selectors, watching.field_selectors) for each in mapping.collect(resource)]
+
+
+def test_of_a_custom_resource_all_but_its_own_fields_narrows_handlers(registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture) -> None:
+    settings = declaring(**{"example.com/v1/webapps": Selector("app=web", field="spec.mode=x", namespaces=["shop"])})
+    settings_of(settings).narrow_handlers = True
+    for _ in range(2):   # As of an operator that is started again.
+        caplog.clear()
+        started(registry, settings)
+        assert collected(settings, WEBAPPS) == ["app=web", "metadata.namespace=shop"]
+        assert (
+            "what Kopf watches of example.com/v1/webapps is narrowed to label='app=web', namespaces=['shop'], and no further: "
+            "whether the cluster can select by spec.mode is not known yet, and Kopf would end if it cannot") in caplog.text
+
+
+def test_the_lines_for_fields_of_a_custom_resource_come_once_it_is_known_and_are_all_that_is_left_to_do(
+    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture,
+) -> None:
+    kopf.on.event("webapps", registry=registry)(lambda **_: None)
+    settings = declaring(**{"example.com/v1/webapps": Selector("app=web", field="spec.mode=x")})
+    settings_of(settings).narrow_handlers = True
+    started(registry, settings)
+    told = advice(registry, settings, caplog)[-1]
+    assert "Kopf itself watches webapps.example.com for the operator's handlers, all with label='app=web', beside" in told
+    exec(told.partition("add to a startup handler: ")[2], {"settings": settings})   # noqa: S102  # It is meant to be pasted.
+    assert collected(settings, WEBAPPS) == ["app=web", "spec.mode=x"]
+    caplog.clear()
+    started(registry, settings)
+    assert advice(registry, settings, caplog) == []
+
+
 @pytest.mark.parametrize("setting", ["label_selectors", "field_selectors"])
 def test_a_selector_of_the_users_own_is_kept(setting: str, registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture) -> None:
     settings = declaring(pods=Selector("app=web", field="status.phase=Running"))
@@ -134,9 +170,7 @@ def test_a_selector_of_the_users_own_is_kept(setting: str, registry: kopf.Operat
     getattr(settings.watching, setting)["pods"] = "x=y"
     started(registry, settings)
     assert "what Kopf watches of pods is not narrowed: settings.watching has a selector for them already" in caplog.text
-    resource = _kopf.Resource("", "v1", "pods")
-    collected = [*settings.watching.label_selectors.collect(resource), *settings.watching.field_selectors.collect(resource)]
-    assert list(map(str, collected)) == ["x=y"]
+    assert collected(settings, _kopf.Resource("", "v1", "pods")) == ["x=y"]
 
 
 def test_an_operator_that_is_started_again_finds_its_own_selectors_and_says_nothing(

@@ -67,7 +67,7 @@ def test_every_operator_asks_iter_handlers_of_its_registry_for_activities(names:
     assert isinstance(registry._activities, names.ActivityRegistry), ADVICE
     assert parameters(names.ActivityRegistry.iter_handlers)[:2] == ["self", "activity"], ADVICE
 
-    class Extended(names.ActivityRegistry):   # type: ignore[misc]
+    class Extended(names.ActivityRegistry):   # type: ignore[misc]  # The class is given as Any.
         def iter_handlers(self, activity: Any) -> Any:
             yield made(names, "ours", activity, lambda **_: "called")
 
@@ -112,6 +112,13 @@ def test_a_registry_knows_its_parts_and_makes_them_in_its_constructor(names: Any
     assert [isinstance(one, names.SpawningHandler) for one in registry._spawning.get_all_handlers()] == [True], ADVICE
     assert [bool(one.requires_finalizer) for one in registry._changing.get_all_handlers()] == [True, False], ADVICE
     assert all(isinstance(one, names.ChangingHandler) for one in registry._changing.get_all_handlers()), ADVICE
+
+
+def test_the_default_registry_finds_out_when_it_is_made_how_to_log_in(names: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", "of a cluster that is still to come")
+    registry = names.SmartOperatorRegistry()
+    assert isinstance(registry, names.OperatorRegistry), ADVICE
+    assert {one.activity for one in registry._activities.get_all_handlers()} == {names.Activity.AUTHENTICATION}, ADVICE
 
 
 def test_selectors_of_handlers_are_asked_about_a_resource(names: Any) -> None:
@@ -189,7 +196,7 @@ def test_wrapped_functions_decide_by_what_they_wrap_whether_they_are_async_and_t
     def wrapper(**_: Any) -> None:
         pass
 
-    wrapper.__wrapped__ = stands_for   # type: ignore[attr-defined]
+    wrapper.__wrapped__ = stands_for   # type: ignore[attr-defined]  # As functools.wraps does.
     assert names.is_async_fn(wrapper), ADVICE
     assert names.is_async_fn(functools.partial(wrapper, param=1)), ADVICE
     assert names.get_callable_id(wrapper) == stands_for.__qualname__, ADVICE
@@ -295,7 +302,7 @@ def test_an_empty_login_raises_login_error(names: Any) -> None:
 
 
 def test_credentials_say_what_a_session_needs(names: Any) -> None:
-    info = names.ConnectionInfo(server="https://x", token="t", proxy_url="http://p", trust_env=True)   # noqa: S106
+    info = names.ConnectionInfo(server="https://x", token="t", proxy_url="http://p", trust_env=True)
     assert info.as_http_headers() == {"Authorization": "Bearer t"}, ADVICE
     assert (info.proxy_url, info.trust_env, info.as_ssl_context().check_hostname) == ("http://p", True, True), ADVICE
     assert issubclass(names.AiohttpSession, names.KubeContext), ADVICE

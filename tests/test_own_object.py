@@ -144,6 +144,24 @@ def test_what_leaves_a_selector_of_kopfs_is_neither_gone_nor_there_but_as_the_st
     assert seen_in_event(settings(), "DELETED", left) == {"web-1": "5", "web-2": "5"}
 
 
+@pytest.mark.parametrize("settings", [NARROWED[0], IN_FULL[0]])
+def test_whether_what_departed_is_gone_the_server_is_asked_while_the_stream_still_has_it(settings: Callable[[], kopf.OperatorSettings]) -> None:
+    registry, answers = kopf.OperatorRegistry(), []
+
+    @kopf.on.event("pods", registry=registry)
+    @with_cache
+    async def event(cache: Any, name: str, namespace: str, uid: str, **_: Any) -> None:
+        answers.append(await cache.gone("pods", name, namespace, uid=uid))
+
+    async def main() -> None:
+        async with launched(settings(), Cluster(pod("web-1", app="web"))) as operator:
+            await operator.gate(None, None)
+            await processed(registry, "MODIFIED", pod("web-1", version=20, app="web"))
+            await processed(registry, "DELETED", pod("web-1", version=30, app="web"))
+    run(main())
+    assert answers == [False, True]
+
+
 @pytest.mark.parametrize("settings", IN_FULL)
 def test_a_deletion_counts_where_kopf_watches_all(settings: Callable[[], kopf.OperatorSettings]) -> None:
     assert seen_in_event(settings(), "DELETED", pod("web-1", version=20, app="web")) == {"web-2": "5"}
@@ -176,7 +194,7 @@ def test_when_of_changes_and_daemons_is_asked_about_deletions_too(settings: Any,
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-def test_a_daemon_reads_its_own_object_as_it_is_by_then(is_async: bool, registry: kopf.OperatorRegistry) -> None:  # noqa: FBT001
+def test_a_daemon_reads_its_own_object_as_it_is_by_then(is_async: bool, registry: kopf.OperatorRegistry) -> None:
     """Kopf replaces what its body shows, also while it runs in a thread."""
     cause = spawned(pod("web-1", version=20))
 
@@ -206,4 +224,21 @@ def test_daemons_and_timers_of_what_may_have_left_read_the_stream(decorator: Any
         async with launched(narrowed_by_label(), Cluster(pod("web-1", app="web"))) as operator:
             await operator.gate(None, None)
             assert await called(only(registry._spawning), spawned(pod("web-1", version=20, app="web"))) == {"web-1": "5"}
+    run(main())
+
+
+@pytest.mark.parametrize("settings", [NARROWED[0], IN_FULL[0]])
+def test_whether_the_object_of_a_daemon_is_gone_the_server_is_asked(
+    settings: Callable[[], kopf.OperatorSettings], registry: kopf.OperatorRegistry,
+) -> None:
+    """A daemon outlives its object, and nobody tells it."""
+    async def is_gone(cache: Any, name: str, namespace: str, uid: str, **_: Any) -> object:
+        return await cache.gone("pods", name, namespace, uid=uid)
+
+    kopf.daemon("pods", registry=registry)(with_cache(is_gone))
+
+    async def main() -> None:
+        async with launched(settings(), Cluster(pod("web-1", app="web"))) as operator:
+            await operator.gate(None, None)
+            assert await called(only(registry._spawning), spawned(pod("web-1", version=20, app="web")))
     run(main())

@@ -113,7 +113,7 @@ def test_an_operator_runs_probes_and_ends_clean(registry: kopf.OperatorRegistry)
 
 
 @pytest.mark.parametrize("logs_in", [True, False])
-def test_declarations_of_startup_handlers_that_are_tried_again_count(logs_in: bool, registry: kopf.OperatorRegistry) -> None:  # noqa: FBT001
+def test_declarations_of_startup_handlers_that_are_tried_again_count(logs_in: bool, registry: kopf.OperatorRegistry) -> None:
     async def main() -> None:
         events: asyncio.Queue[Any] = asyncio.Queue()
 
@@ -180,7 +180,7 @@ def test_an_operator_that_fails_to_start_leaves_nothing_behind(registry: kopf.Op
         before = asyncio.all_tasks()
         async with operating(registry, Cluster(), settings=settings) as operator:
             await asyncio.wait({operator})
-            assert "enough" in str(operator.exception().__cause__)   # type: ignore[union-attr]
+            assert "enough" in str(operator.exception().__cause__)   # type: ignore[union-attr]  # It has failed.
             assert operator_of(settings) is None
         assert asyncio.all_tasks() == before
     run(main())

@@ -10,8 +10,8 @@ import pytest
 from kopf_selectcache import Forbidden, Missing, NotDeclared, NotSynced, Rejected, Selector
 from kopf_selectcache.core.protocol import PATIENCE
 from kopf_selectcache.core.store import Change
-from kopf_selectcache.feed import LIVED
 from kopf_selectcache.health import Health
+from kopf_selectcache.listwatch import LIVED
 from tests.test_faults.server import (
     PODS,
     Answer,

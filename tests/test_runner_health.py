@@ -343,7 +343,7 @@ def test_the_wait_begins_anew_once_a_missing_right_is_granted() -> None:
 def test_mistakes_of_ours_are_not_waited_for_either(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         async with Server(lists=[LISTED]) as server, operating(server, sync_timeout=60.0) as world:
-            world.feed._transport = None   # type: ignore[assignment]  # A mistake that is made each time.
+            world.feed._declared = None   # type: ignore[assignment]  # A mistake that is made each time.
             await world.feed.settled()
             assert health(world) is Health.STALLED
             assert "AttributeError" in world.feed.trouble

@@ -9,7 +9,7 @@ from kopf_selectcache import Missing, NotDeclared, NotFound, NotSynced, ReadErro
 from kopf_selectcache.core.fields import Key
 from kopf_selectcache.health import Health
 from kopf_selectcache.observe import Collector
-from kopf_selectcache.runner import Runtime
+from kopf_selectcache.runner import Found, Runtime
 from tests.test_faults.server import Answer, Script, Server, answer, error, held, listed, pod, refused, streamed
 from tests.test_faults.world import World, operating, run, until
 
@@ -158,6 +158,20 @@ def test_the_version_of_a_key_is_that_of_the_objects() -> None:
     run(main())
 
 
+def test_what_a_name_means_is_remembered_until_the_cluster_says_more() -> None:
+    async def main() -> None:
+        async with Server() as server:
+            serve(server, "example.com", "v1")
+            async with operating(server, selectors={"webapps.example.com": ""}) as world:
+                await known(world, "webapps.example.com")
+                feed, found = world.runtime.feed("webapp"), Found()
+                assert feed.resource is not None
+                found.by([feed.resource, Health.SYNCING])["webapp"] = feed
+                assert found.by([feed.resource, Health.SYNCING]) == {"webapp": feed}
+                assert found.by([feed.resource, Health.MISSING]) == {}
+    run(main())
+
+
 # ---- One kind, declared twice.
 
 
@@ -190,6 +204,7 @@ def test_a_kind_that_moves_to_another_version_takes_its_place_along() -> None:
             old.watches[:] = [refused(410)]
             async with operating(server, selectors={"webapps.example.com": ""}) as world:
                 await until(lambda: world.runtime.feed("webapps.example.com").health is Health.MISSING)
+                assert meant(world.runtime, "example.com/v1beta1/webapps") == "webapps.example.com"
                 serve(server, "example.com", "v1")
                 await known(world, "webapps.example.com")
                 assert meant(world.runtime, "example.com/v1/webapps") == "webapps.example.com"

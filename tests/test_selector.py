@@ -21,6 +21,7 @@ from kopf_selectcache import (
     _kopf,
 )
 from kopf_selectcache.core.fields import Kind, find
+from kopf_selectcache.selector import Comparisons
 
 
 @pytest.mark.parametrize(("selector", "text"), [
@@ -76,11 +77,11 @@ TRUE: Any = True
     (lambda: AnyOf(TEXT), ["takes a list, not 'app=web'", "AnyOf(['app=web', ...])"]),
     (lambda: AnyOf(WRONG), ["takes a list, not 5"]),
     (lambda: AnyOf({"app": "web"}), ["takes a list, not a dict"]),
-    (lambda: AnyOf(Selector("a"), Selector("b")), ["2 arguments by position", "AnyOf([Selector(...), ...])"]),   # type: ignore[call-arg, arg-type]
-    (lambda: Selector(labels="app=web"), ["Selector() knows no labels=", "Did you mean label=? Write: Selector(label='app=web')"]),   # type: ignore[call-arg]
-    (lambda: Selector("a", fields="b=c"), ["Selector() knows no fields=", "Write: Selector('a', field='b=c')"]),   # type: ignore[call-arg]
-    (lambda: Selector(kind="pods"), ["Selector() knows no kind=", "It takes label, field, names, namespaces"]),   # type: ignore[call-arg]
-    (lambda: Selector("a", "b=c"), ["2 arguments by position", "Write: Selector('a', field='b=c')"]),   # type: ignore[call-arg]
+    (lambda: AnyOf(Selector("a"), Selector("b")), ["2 arguments by position", "AnyOf([Selector(...), ...])"]),   # type: ignore[call-arg, arg-type]  # A mistake.
+    (lambda: Selector(labels="app=web"), ["Selector() knows no labels=", "Did you mean label=? Write: Selector(label='app=web')"]),   # type: ignore[call-arg]  # A mistake.
+    (lambda: Selector("a", fields="b=c"), ["Selector() knows no fields=", "Write: Selector('a', field='b=c')"]),   # type: ignore[call-arg]  # A mistake.
+    (lambda: Selector(kind="pods"), ["Selector() knows no kind=", "It takes label, field, names, namespaces"]),   # type: ignore[call-arg]  # A mistake.
+    (lambda: Selector("a", "b=c"), ["2 arguments by position", "Write: Selector('a', field='b=c')"]),   # type: ignore[call-arg]  # A mistake.
     (lambda: Selector("app>=5"), ["Write 'app>4'"]),
     (lambda: Selector("app <= 5,tier"), ["Write 'app<6,tier'"]),
     (lambda: Selector("app not in (a,b)"), ["Write 'app notin (a,b)'"]),
@@ -97,16 +98,16 @@ TRUE: Any = True
     (lambda: Selector("app=web or app=db"), ["Requirements cannot be alternatives"]),
     (lambda: Selector("app=we*"), ["There are no wildcards: name the values"]),
     (lambda: Selector("app like we*"), ["There are no wildcards: name the values"]),
-    (lambda: Selector(name="a"), ["Selector() knows no name=", "Write: Selector(names=['a'])"]),   # type: ignore[call-arg]
-    (lambda: Selector(namespace="a"), ["Write: Selector(namespaces=['a'])"]),   # type: ignore[call-arg]
+    (lambda: Selector(name="a"), ["Selector() knows no name=", "Write: Selector(names=['a'])"]),   # type: ignore[call-arg]  # A mistake.
+    (lambda: Selector(namespace="a"), ["Write: Selector(namespaces=['a'])"]),   # type: ignore[call-arg]  # A mistake.
     (lambda: Selector({"app": PRESENT}), ["Write 'app' as text"]),
     (lambda: Selector({"app": ABSENT}), ["Write '!app' as text"]),
     (lambda: Selector({"app": NONE}), ["Write '!app' as text"]),
     (lambda: Selector({"app": TRUE}), ["Write the text 'true'"]),
     (lambda: Selector({"app": WRONG}), ["Write the text '5'"]),
-    (lambda: Selector({"app": 10**5000}), ["an integer that is too large", "Write it like {'app'"]),   # type: ignore[dict-item]
+    (lambda: Selector({"app": 10**5000}), ["an integer that is too large", "Write it like {'app'"]),   # type: ignore[dict-item]  # A mistake.
     (lambda: Selector({"matchLabels": {"app": "web"}}), ["Write its labels alone, {'app': 'web'}"]),
-    (lambda: Selector(field={"status.phase": ["Running"]}), ["Fields know only = and !=, with one value: {'status.phase': '...'}"]),   # type: ignore[dict-item]
+    (lambda: Selector(field={"status.phase": ["Running"]}), ["Fields know only = and !=, with one value: {'status.phase': '...'}"]),   # type: ignore[dict-item]  # A mistake.
     (lambda: Selector(field="status.phase in (Running)"), ["Fields know only = and !=, with one value"]),
     (lambda: Selector("app!=(web,db)"), ["Write 'app notin (web,db)'"]),
     (lambda: Selector("app=(web,db)"), ["Write 'app in (web,db)'"]),
@@ -119,11 +120,11 @@ TRUE: Any = True
     (lambda: Selector(field={"spec.nodeName": "\0"}), ["field selector: spec.nodeName: a NUL character"]),
     (lambda: LabelSelector.from_dict(WRONG), ["label selector 5 is no dict"]),
     (lambda: Selector().covers(TEXT), ["covers() was given 'app=web', which is no selector", "Write covers(Selector('app=web'))"]),
-    (lambda: Selector(label=Selector("a")), ["label= is a Selector. Give text, a dict, or a LabelSelector"]),   # type: ignore[arg-type]
-    (lambda: Selector("a").covers(Selector("b"), kinds="pods"), ["covers() knows no kinds=. Did you mean kind=?"]),   # type: ignore[call-arg]
+    (lambda: Selector(label=Selector("a")), ["label= is a Selector. Give text, a dict, or a LabelSelector"]),   # type: ignore[arg-type]  # A mistake.
+    (lambda: Selector("a").covers(Selector("b"), kinds="pods"), ["covers() knows no kinds=. Did you mean kind=?"]),   # type: ignore[call-arg]  # A mistake.
     (lambda: Selector().disjoint(WRONG), ["disjoint() was given 5, which is no selector"]),
     (lambda: AnyOf([Selector()] * 1_001), ["1,001 selectors, more than 1,000"]),
-    (lambda: AnyOf(Selector("a")), ["AnyOf() takes a list", "Write AnyOf([Selector(...), ...])"]),   # type: ignore[arg-type]
+    (lambda: AnyOf(Selector("a")), ["AnyOf() takes a list", "Write AnyOf([Selector(...), ...])"]),   # type: ignore[arg-type]  # A mistake.
     (lambda: Selector(",".join(f"a!=v{number}" for number in range(1_001))), ["1,001 requirements, more than 1,000"]),
     (lambda: Selector(names=["web-*"]), ["'web-*', which cannot be a name"]),
     (lambda: Selector(names=["x" * 254]), ["which cannot be a name"]),
@@ -225,6 +226,14 @@ def test_what_is_worked_out_once_is_kept_with_the_selector_for_each_kind() -> No
     assert declared.box(pods) is declared.box(pods)
     assert declared.box(pods) != declared.box(nodes)
     assert declared.box(None) is declared.box(None)
+
+
+def test_what_the_log_is_told_of_is_remembered_but_never_without_end() -> None:
+    comparisons = Comparisons(remembered=3)
+    assert [comparisons.untold(what) for what in ("a", "b", "a", "c", "b")] == [True, True, False, True, False]
+    assert comparisons.untold("d")
+    assert comparisons.untold("a"), "of more than it remembers, all are told again"
+    assert not comparisons.untold("d")
 
 
 @pytest.mark.parametrize(("selector", "kind", "words"), [

@@ -20,7 +20,10 @@ from kopf_selectcache import (
     UnknownKind,
 )
 from kopf_selectcache import plugin as _plugin  # noqa: F401  # Adds settings.selectcache.
-from kopf_selectcache.settings import SelectCacheSettings, Selectors, settings_of
+from kopf_selectcache.declarations import Selectors
+from kopf_selectcache.settings import SelectCacheSettings, settings_of
+
+NAMES = [f"n{number}" for number in range(21)]
 
 # What mypy would not let through.
 NUMBER: Any = 5
@@ -85,17 +88,19 @@ def test_values_are_texts_dicts_and_selectors_also_in_a_list_of_one(value: Any) 
     ("pods", NOTHING, BadSelector, "is None"),
     ("pods", BYTES, BadSelector, "is a bytes. Assign the text"),
     ("pods", [NUMBER], BadSelector, "takes selectors, not 5"),
-    ("pods", ["app=web", "app=db"], DeclarationError, "has 2 alternatives, which is not supported yet"),
     ("pods", [], BadSelector, "selects nothing"),
     ("pods", "app=web,app=db", ConflictingSelectors, "can never select an object: nothing can satisfy app=web and app=db"),
     ("nodes", Selector(namespaces=["shop"]), ConflictingSelectors, "nodes are cluster-scoped, and have no namespace"),
     ("pods", Selector(field="spec.hostNetwork=yes"), ConflictingSelectors, "can never select"),
     ("pods", Selector(field="spec.image=x"), NotSelectable, "Pod cannot be selected by the field 'spec.image'"),
     ("example.com/v1/webapps", "a=b,!a", ConflictingSelectors, "can never select"),
-    ("pods", [Selector("a"), Selector("b")], DeclarationError, "has 2 alternatives, which is not supported yet. Assign one Selector"),
-    (("v1", "pods"), Selector(namespaces=["a", "b"]), DeclarationError, "the filter of v1/pods has 2 namespaces, which is not supported"),
+    (("v1", "pods"), Selector(names=NAMES), DeclarationError, (
+        "the filter of v1/pods: it takes 21 lists and watches, for 21 names, and 20 are the most. Select by a label that the objects share; "
+        "or let the names share one watch, Cached(..., share_watches=True), which takes the right to list and watch all objects of the namespace")),
+    ("webapps.example.com", Selector(namespaces=NAMES), DeclarationError,
+     "takes 21 lists and watches, for 21 namespaces, and 20 are the most. Drop the namespaces, and select by a label in all of them"),
+    ("pods", Selector("app=web", namespaces=["shop"], names=["A_B", "x"]), ConflictingSelectors, "pods cannot be called 'A_B'"),
     ("pods", Selector(names=["A_B"]), ConflictingSelectors, "pods cannot be called 'A_B'. Correct it: lower-case letters, digits, '-' and '.'"),
-    ("pods", Selector(names=["a", "b"]), DeclarationError, "has 2 names, which is not supported yet"),
 ])
 def test_a_filter_that_cannot_be_meant_is_refused_where_it_is_assigned(key: Any, value: Any, error: type[Exception], words: str) -> None:
     selectors = Selectors()
@@ -197,7 +202,7 @@ def test_what_is_assigned_comes_before_the_defaults_of_kopf() -> None:
 def test_each_operator_has_its_settings_and_a_copy_shares_the_declarations() -> None:
     settings = kopf.OperatorSettings()
     mine = settings_of(settings)
-    assert mine is settings_of(settings) is settings.selectcache   # type: ignore[attr-defined]
+    assert mine is settings_of(settings) is settings.selectcache   # type: ignore[attr-defined]  # Added to Kopf's settings.
     assert settings_of(copy.copy(settings)) is mine
     assert settings_of(kopf.OperatorSettings()) is not mine
     assert settings_of(dataclasses.replace(settings)) is not mine, "it knows Kopf's own fields alone: declare after it"
@@ -234,7 +239,7 @@ def test_options_cannot_be_changed_without_effect_once_the_operator_has_started(
 def test_a_misspelt_option_is_refused_when_it_is_read_as_well() -> None:
     settings = SelectCacheSettings()
     with pytest.raises(DeclarationError, match=r"has no option 'selector'\. Did you mean selectors\?"):
-        settings.selector["v1/pods"] = "app=web"   # type: ignore[attr-defined]
+        settings.selector["v1/pods"] = "app=web"   # type: ignore[attr-defined]  # A mistake.
     assert not hasattr(settings, "_nothing")
     assert copy.copy(settings).selectors is settings.selectors
 
@@ -275,10 +280,10 @@ def test_ways_that_lead_nowhere_end_the_operator_and_say_what_to_write(write: Ca
 
 def test_a_declaration_of_any_size_is_told_of_in_a_few_lines() -> None:
     long = ",".join(f"v{number}" for number in range(9_000))
-    for value in (f"app in ({long}),!app", f"app in ({long}", {"app": "x" * 60_000}, Selector(f"app in ({long})", names=["a", "b"]), [long]):
+    for value in (f"app in ({long}),!app", f"app in ({long}", {"app": "x" * 60_000}, [long]):
         with pytest.raises(DeclarationError) as info:
             Selectors()["pods"] = value
         assert len(str(info.value)) < 4_500
     with pytest.raises(DeclarationError) as info:
-        SelectCacheSettings().page_limit = "x" * 60_000   # type: ignore[assignment]
+        SelectCacheSettings().page_limit = "x" * 60_000   # type: ignore[assignment]  # A mistake.
     assert len(str(info.value)) < 1_000

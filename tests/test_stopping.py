@@ -88,21 +88,24 @@ def test_an_operator_ends_though_a_sync_handler_waits_for_ever(wait: Callable[[A
         "the wait for the cache was ended: the operator, or its handler, is being stopped. Let the handler end"]
 
 
+async def stopped(waiting: Waiting, registry: kopf.OperatorRegistry) -> Any:
+    """Stop a daemon once it waits, and give what it returns."""
+    async with launched(declaring(pods=""), Cluster(pod())):
+        cause = spawned()
+        task = asyncio.create_task(called(only(registry._spawning), cause))
+        await waiting.waits()
+        cause.stopper.set()
+        return await task
+
+
 @pytest.mark.parametrize("decorator", [kopf.daemon, kopf.timer])
 def test_a_daemon_that_is_stopped_ends_though_it_waits(decorator: Any, registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture) -> None:
     waiting = Waiting()
     more = {"interval": 1} if decorator is kopf.timer else {}
     decorator("pods", registry=registry, id="waits", **more)(with_cache(waiting))
 
-    async def main() -> None:
-        async with launched(declaring(pods=""), Cluster(pod())):
-            cause = spawned()
-            task = asyncio.create_task(called(only(registry._spawning), cause))
-            await waiting.waits()
-            cause.stopper.set()
-            assert await task is None, "it was told to, and that is no failure"
     with caplog.at_level(logging.WARNING):
-        run(main())
+        assert run(stopped(waiting, registry)) is None, "it was told to, and that is no failure"
     assert [error.what for error in waiting.errors] == ["the wait for the cache was ended: its daemon is being stopped"]
     assert not caplog.records
 
@@ -114,15 +117,7 @@ def test_a_stopped_daemon_does_not_begin_to_wait(registry: kopf.OperatorRegistry
                 cache.blocking.wait_for("pods", lambda _: False)
     waiting = Waiting(waits_again)
     kopf.daemon("pods", registry=registry, id="waits")(with_cache(waiting))
-
-    async def main() -> None:
-        async with launched(declaring(pods=""), Cluster(pod())):
-            cause = spawned()
-            task = asyncio.create_task(called(only(registry._spawning), cause))
-            await waiting.waits()
-            cause.stopper.set()
-            await task
-    run(main())
+    run(stopped(waiting, registry))
 
 
 def test_a_cancelled_handler_ends_though_it_waits(registry: kopf.OperatorRegistry) -> None:

@@ -45,7 +45,7 @@ def login(server: Server, **options: Any) -> kopf.ConnectionInfo:
 
 def test_an_answer_is_returned_whole_as_bytes_and_asked_for_with_the_operators_credentials() -> None:
     async def main() -> None:
-        async with Server(lists=[answer(b'{"a":1}')]) as server, connected(login(server, token="secret")) as transport:   # noqa: S106
+        async with Server(lists=[answer(b'{"a":1}')]) as server, connected(login(server, token="secret")) as transport:
             assert await transport.get(PODS, {"limit": "5", "labelSelector": "app in (web,db),x=1&2"}) == b'{"a":1}'
             assert server.pods.listed == [{"limit": "5", "labelSelector": "app in (web,db),x=1&2"}]
             headers, = server.headers
@@ -148,7 +148,7 @@ def test_a_refusal_whose_body_breaks_off_is_one_still() -> None:
 @pytest.mark.parametrize("code", [301, 302, 307, 308])
 def test_redirects_are_not_followed_since_the_token_would_be_taken_along(code: int) -> None:
     async def main() -> None:
-        async with Server() as elsewhere, Server() as server, connected(login(server, token="secret")) as transport:   # noqa: S106
+        async with Server() as elsewhere, Server() as server, connected(login(server, token="secret")) as transport:
             server.pods.lists += [answer(b"", code=code, headers={"Location": f"{elsewhere.url}{PODS}"})]
             with pytest.raises(Refused) as caught:
                 await transport.get(PODS, {})
@@ -253,8 +253,8 @@ def test_what_goes_wrong_with_whoever_reads_a_watch_is_not_taken_for_trouble_of_
 def test_credentials_that_are_not_accepted_are_given_back_and_the_request_goes_on_with_new_ones() -> None:
     async def main() -> None:
         async with Server(lists=[answer(b"{}")]) as server:
-            server.token = "new"   # noqa: S105
-            old, new = login(server, token="old"), login(server, token="new")   # noqa: S106
+            server.token = "new"
+            old, new = login(server, token="old"), login(server, token="new")
             vault = Vault({"login": old})
             async with logging_in(vault, new):
                 assert await KopfTransport(vault).get(PODS, {}) == b"{}"
@@ -267,8 +267,8 @@ def test_credentials_that_are_not_accepted_are_given_back_and_the_request_goes_o
 def test_when_every_login_has_failed_the_server_is_unreachable() -> None:
     async def main() -> None:
         async with Server() as server:
-            server.token = "none has it"   # noqa: S105
-            vault = Vault({"login": login(server, token="old")})   # noqa: S106
+            server.token = "none has it"
+            vault = Vault({"login": login(server, token="old")})
             async with logging_in(vault, None):
                 with pytest.raises(Unreachable, match="every login failed"):
                     await KopfTransport(vault).get(PODS, {})
@@ -344,7 +344,7 @@ def test_credentials_that_cannot_be_used_are_told_without_being_quoted(unusable:
 
 def test_a_token_that_no_header_can_have_is_unreachable_and_not_quoted() -> None:
     async def main() -> None:
-        async with Server() as server, connected(login(server, token="canary\nX-Evil: yes")) as transport:   # noqa: S106
+        async with Server() as server, connected(login(server, token="canary\nX-Evil: yes")) as transport:
             with pytest.raises(Unreachable, match=r"^ValueError$"):
                 await transport.get(PODS, {})
             assert server.headers == []

@@ -26,7 +26,7 @@ async def show(cache: selectcache.Cache, type, labels, body, **_):
     if type != "DELETED":
         for line in [line async for line in SHOWN[labels[STEP]](cache, **body["data"])]:
             print(f"demo: {line}", flush=True)  # noqa: T201  # The demo is at the other end.
-        print("demo: .", flush=True)  # noqa: T201
+        print("demo: .", flush=True)  # noqa: T201  # As above.
 
 
 async def held(cache, **_):

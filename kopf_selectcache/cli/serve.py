@@ -94,7 +94,7 @@ async def _read(
     paths: list[Path], *, over: asyncio.Event, errors: TextIO, clock: Callable[[], float],
 ) -> list[dict[str, Any]]:
     """Read all manifests, in the order in which they can be created."""
-    from kopf_selectcache.testing import manifests  # noqa: PLC0415
+    from kopf_selectcache.testing import manifests  # noqa: PLC0415 - As above.
 
     files = [file for path in paths for file in manifests.files_in(path)]
     objects = []
@@ -132,7 +132,7 @@ def _remove(kubeconfig: Path, written: bytes) -> None:
 
 def _is_ours(kubeconfig: Path) -> bool:
     """Whether the file was written by an earlier server, which can be replaced."""
-    from kopf_selectcache.testing.cluster import NAME as CONTEXT  # noqa: PLC0415
+    from kopf_selectcache.testing.cluster import NAME as CONTEXT  # noqa: PLC0415 - As above.
 
     try:
         config = json.loads(kubeconfig.read_bytes())

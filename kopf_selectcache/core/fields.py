@@ -10,10 +10,10 @@ what is not where it belongs, or not of its type, counts as absent.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 from ._fieldlabels import KINDS
 from .problems import BadField
@@ -30,9 +30,19 @@ from .values import (
     Domain,
 )
 
-Extractor = Callable[[Mapping[str, Any]], str]
+Paths: TypeAlias = tuple[tuple[str, ...], ...]
 Key: TypeAlias = str | tuple[str, ...]
 """How users name a kind: `'pods'`, `'jobs.batch'`, `'batch/v1/jobs'`, `('batch', 'v1', 'jobs')`, ..."""
+
+
+class Extractor(Protocol):
+    """Reads the value of one field label off an object."""
+
+    @property
+    def paths(self) -> Paths:
+        """Where it looks: nothing else of the object makes a difference."""
+
+    def __call__(self, obj: Mapping[str, Any], /) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +204,7 @@ def _at(obj: object, path: tuple[str, ...]) -> Any:
 class _String:
     """The first of the paths that leads to a string which is not empty, or the server's default."""
 
-    paths: tuple[tuple[str, ...], ...]
+    paths: Paths
     default: str = ""
 
     def __call__(self, obj: Mapping[str, Any]) -> str:
@@ -205,20 +215,20 @@ class _String:
 class _Bool:
     """Of a Go bool: an absent one is false."""
 
-    path: tuple[str, ...]
+    paths: Paths
 
     def __call__(self, obj: Mapping[str, Any]) -> str:
-        return "true" if _at(obj, self.path) is True else "false"
+        return "true" if _at(obj, self.paths[0]) is True else "false"
 
 
 @dataclass(frozen=True, slots=True)
 class _Int:
     """Of a Go integer: an absent one is zero."""
 
-    path: tuple[str, ...]
+    paths: Paths
 
     def __call__(self, obj: Mapping[str, Any]) -> str:
-        value = _at(obj, self.path)
+        value = _at(obj, self.paths[0])
         return str(value) if isinstance(value, int) and not isinstance(value, bool) else "0"
 
 
@@ -226,10 +236,10 @@ class _Int:
 class _Custom:
     """Of a custom resource: printed by the type it has in JSON, and empty if it is absent or null."""
 
-    path: tuple[str, ...]
+    paths: Paths
 
     def __call__(self, obj: Mapping[str, Any]) -> str:
-        match _at(obj, self.path):
+        match _at(obj, self.paths[0]):
             case bool(value):
                 return str(value).lower()
             case str(value) | int(value):
@@ -238,14 +248,22 @@ class _Custom:
                 return ""
 
 
-def _nothing(_: Mapping[str, Any]) -> str:
-    return ""
+class _Nothing:
+    paths: ClassVar[Paths] = ()
+
+    def __call__(self, _: Mapping[str, Any]) -> str:
+        return ""
 
 
-def _pod_ip(obj: Mapping[str, Any]) -> str:
+class _PodIP:
     """The address in the old singular place wins, as in the server: kubelets once wrote it alone."""
-    addresses = _list(_at(obj, ("status", "podIPs")))
-    return _text(_at(obj, ("status", "podIP"))) or _text(_mapping(addresses[0]).get("ip") if addresses else None)
+
+    paths: ClassVar[Paths] = (("status", "podIP"), ("status", "podIPs"))
+
+    def __call__(self, obj: Mapping[str, Any]) -> str:
+        one, several = (_at(obj, path) for path in self.paths)
+        addresses = _list(several)
+        return _text(one) or _text(_mapping(addresses[0]).get("ip") if addresses else None)
 
 
 # ---- The table -------------------------------------------------------------------------------------------------------
@@ -257,11 +275,11 @@ def _string(*paths: str, default: str = "") -> tuple[Domain, Extractor]:
 
 
 def _bool(path: str) -> tuple[Domain, Extractor]:
-    return BOOLEAN, _Bool(tuple(path.split(".")))
+    return BOOLEAN, _Bool((tuple(path.split(".")),))
 
 
 def _int(path: str) -> tuple[Domain, Extractor]:
-    return INTEGER, _Int(tuple(path.split(".")))
+    return INTEGER, _Int((tuple(path.split(".")),))
 
 
 # The kinds with field labels of their own. All versions of one kind have the same ones and show them at the same place.
@@ -290,7 +308,7 @@ _EXTRACTORS: Mapping[tuple[str, str], Mapping[str, tuple[Domain, Extractor]]] = 
         "spec.serviceAccountName": _string("spec.serviceAccountName", "spec.serviceAccount"),
         "status.nominatedNodeName": _string("status.nominatedNodeName"),
         "status.phase": _string("status.phase"),
-        "status.podIP": (ANYTHING, _pod_ip),
+        "status.podIP": (ANYTHING, _PodIP()),
     },
     ("", "ReplicationController"): {"status.replicas": _int("status.replicas")},
     ("", "Secret"): {"type": _string("type", default="Opaque")},
@@ -326,7 +344,7 @@ _EXTRACTORS: Mapping[tuple[str, str], Mapping[str, tuple[Domain, Extractor]]] = 
 
 _NAME = Field("metadata.name", NAME, "metadata.name", _String((("metadata", "name"),)))
 _IN_NAMESPACE = Field("metadata.namespace", NAMESPACE, "metadata.namespace", _String((("metadata", "namespace"),)))
-_IN_NONE = Field("metadata.namespace", NO_NAMESPACE, "metadata.namespace", _nothing)
+_IN_NONE = Field("metadata.namespace", NO_NAMESPACE, "metadata.namespace", _Nothing())
 _IN_SOME_OR_NONE = Field("metadata.namespace", NAMESPACE_OR_NONE, "metadata.namespace", _IN_NAMESPACE.value)
 
 
@@ -357,7 +375,7 @@ def _built_in() -> Iterator[Kind]:
                 domain, value = own[first[what]]
                 fields.append(Field(label, domain, first[what], value))
             else:
-                fields.append(Field(label, ALWAYS_EMPTY, label, _nothing))
+                fields.append(Field(label, ALWAYS_EMPTY, label, _Nothing()))
         names = frozenset({kind, kind.lower(), plural, *shorts})
         yield Kind(group, kind, plural, namespaced, _by_label(*fields), versions, names)
 
@@ -384,7 +402,7 @@ def _selectable(path: str, schema: Mapping[str, Any]) -> Field:
         schema = _mapping(_mapping(schema.get("properties")).get(key, schema.get("additionalProperties")))
     # An enum is no reason to believe that there is nothing else: objects stored before it was written stay as they are.
     domain = _TYPES.get(_text(schema.get("type")), _TEXT)
-    return Field(label, domain, label, _Custom(keys))
+    return Field(label, domain, label, _Custom((keys,)))
 
 
 BUILT_IN: tuple[Kind, ...] = tuple(_built_in())

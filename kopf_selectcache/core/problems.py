@@ -3,6 +3,8 @@
     Problem
     ├── BadText        selector text (or a part given as text) that Kubernetes would refuse
     ├── BadField       a field label that the kind's objects cannot be selected by
+    ├── BadPath        a path that cannot be kept or dropped
+    ├── BadTransform   what a transform made of an object is not that object any more
     ├── TooManyBoxes   a question about regions that would cost more than its bound
     └── Garbled        bytes from a server that are not what its API promises
 """
@@ -36,6 +38,22 @@ class BadField(Problem):
 
     def __str__(self) -> str:
         return f"{self.kind} cannot be selected by {self.label!r}, only by {', '.join(self.selectable)}"
+
+
+class BadPath(Problem):
+    """A path that cannot be kept or dropped, and why."""
+
+    def __init__(self, path: tuple[str, ...], reason: str) -> None:
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{'.'.join(self.path)!r} {self.reason}"
+
+
+class BadTransform(Problem):
+    """What a transform made of an object is not that object any more. Says what it did, quoting no values."""
 
 
 class TooManyBoxes(Problem):

@@ -25,6 +25,8 @@ class Record:
     owners: tuple[str, ...]
     """The uids of the objects that own it."""
     data: bytes = field(repr=False)   # It may be a Secret.
+    fields: bytes = field(default=b"", repr=False)
+    """The values of those field labels that can not be read off `data`, since their paths were dropped; empty if there are none."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -34,6 +36,11 @@ class Record:
         """Return the object, made anew for this call, with its apiVersion and kind."""
         decoded: dict[str, Any] = msgspec.json.decode(self.data)
         return decoded
+
+    def lost(self) -> dict[str, str]:
+        """Return the values of those field labels that can not be read off what is kept."""
+        values: dict[str, str] = msgspec.json.decode(self.fields) if self.fields else {}
+        return values
 
 
 def is_newer(version: str, than: str) -> bool:

@@ -1,18 +1,21 @@
 """Bytes of the list/watch API -> pages, events and refusals. Reads an object's metadata; leaves the rest as bytes.
 
 Nothing that a server sends is trusted: what is not of the promised shape is a `Garbled` problem, never a guess. An
-object stays the bytes that it came as, except for `metadata.managedFields`, which is cut out without decoding the rest.
+object stays the bytes that it came as, except for what is dropped (`core.projection`): that is cut out without decoding the rest.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from .problems import Garbled
+from .fields import Extractor
+from .problems import BadTransform, Garbled
+from .projection import ALL, Projection
 from .record import Record
+from .resources import Resource
 
 END_OF_INITIAL_EVENTS = "k8s.io/initial-events-end"
 """The annotation of the one bookmark after which a WatchList's initial state is complete."""
@@ -165,6 +168,15 @@ class Reader:
 
     api_version: str
     kind: str
+    projection: Projection = ALL
+    fields: Mapping[str, Extractor] = field(default_factory=dict)
+    """The field labels whose values the projection would lose: they are read off the object as it came."""
+
+    @classmethod
+    def of(cls, resource: Resource, projection: Projection) -> Reader:
+        """Return the reader of a resource of which this much is kept."""
+        return cls(resource.api_version, resource.kind.kind, projection, {
+            label: each.value for label, each in resource.kind.fields.items() if not all(map(projection.exact, each.value.paths))})
 
     def page(self, data: bytes) -> Page | Refusal:
         """Read the answer to a list: a page of it, or the Status that some servers send instead, even with code 200."""
@@ -221,25 +233,46 @@ class Reader:
             raise Garbled(f"an object of {found.api_version[:100]!r} came instead of {self.api_version}")
         if metadata is None or not metadata.name or not metadata.version or not metadata.uid:
             raise Garbled(f"an object of kind {self.kind}{_named(metadata)} came without a name, uid or resourceVersion")
-        plain = self._plain(bytes(data), found)
+        kept, fields = self._kept(bytes(data), found)
         # The decoder looks only at what it is asked for; readers ask for all of it.
-        if not _is_text(plain) or not _has_sane_numbers(plain):
+        if not _is_text(kept) or not _has_sane_numbers(kept):
             raise Garbled(f"an object of kind {self.kind}{_named(metadata)} came that is no UTF-8, or has numbers beyond all bounds")
         return Record(
             metadata.namespace, metadata.name, metadata.uid, metadata.version, metadata.labels or {},
-            tuple(owner.uid for owner in metadata.owners or ()), plain,
+            tuple(owner.uid for owner in metadata.owners or ()), kept, fields,
         )
 
-    def _plain(self, data: bytes, found: _Object) -> bytes:
-        """Say what the object is, and cut its `managedFields` out, often a third of it. The rest is copied unread."""
-        if found.kind and found.api_version and b'"managedFields"' not in data:
-            return data
-        parts = _decode(data, dict[str, msgspec.Raw], f"an object of kind {self.kind}")
-        metadata = _decode(parts["metadata"], dict[str, msgspec.Raw], f"the metadata of a {self.kind}")
-        metadata.pop("managedFields", None)
-        # The order in which the server itself writes them, so that an object is the same bytes in lists and in watches.
-        said = {"kind": self.kind, "apiVersion": self.api_version, "metadata": metadata}
-        return msgspec.json.encode({**said, **{key: part for key, part in parts.items() if key not in said}})
+    def _kept(self, data: bytes, found: _Object) -> tuple[bytes, bytes]:
+        """Return what is kept of an object, which says what it is, and the field labels' values that are not to be found in that.
+
+        What is kept as a whole is copied unread.
+        """
+        untouched = not self.projection.partial and b'"managedFields"' not in data
+        if untouched and found.kind and found.api_version:
+            return data, b""
+        try:
+            parts = _OBJECT.decode(data)
+            # The order in which the server itself writes them, so that an object is the same bytes in lists and in watches.
+            said = {"kind": self.kind, "apiVersion": self.api_version, "metadata": parts["metadata"]}
+            members = {**said, **parts, **said}
+            kept = msgspec.json.encode(members if untouched else self.projection.cut(members))
+            if self.projection.transform is not None:
+                kept = self.projection.transformed(kept)
+            return kept, self._values(parts) if self.fields else b""
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            why = f"an object of kind {self.kind}{_named(found.metadata)} is not what the API promises: {error}"
+        except BadTransform as problem:
+            why = f"the transform of {self.kind}{_named(found.metadata)} {problem}"
+        raise Garbled(why)
+
+    def _values(self, parts: Mapping[str, msgspec.Raw]) -> bytes:
+        """Read the field labels' values off those parts of an object in which they are."""
+        looked_at = {path[0] for extractor in self.fields.values() for path in extractor.paths}
+        obj = {key: msgspec.json.decode(part) for key, part in parts.items() if key in looked_at}
+        return msgspec.json.encode({label: extractor(obj) for label, extractor in self.fields.items()})
+
+
+_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def _named(metadata: _Metadata | None) -> str:

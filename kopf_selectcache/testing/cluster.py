@@ -23,9 +23,9 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from . import manifests
-from .api.calls import Answer, Request, User
+from .admin import Admin, rights
+from .api.calls import User
 from .api.history import Backup
-from .api.kinds import Served
 from .api.problems import Problem
 from .api.server import Api
 from .certificates import authority
@@ -37,16 +37,14 @@ from .web import Web
 
 LETTERS = "bcdfghjklmnpqrstvwxz2456789"   # Of generated names: none that make words.
 NAME = "embedded"   # Of the cluster, the user and the context in a kubeconfig.
-MERGE_PATCH = "application/merge-patch+json"
 
 T = TypeVar("T")
 
 
-def _plain(part: object) -> dict[str, Any]:
-    """Let JSON be made of what is no dict but reads like one, such as the body that Kopf hands to handlers."""
-    if isinstance(part, Mapping):
-        return dict(part)
-    raise TypeError(f"an object has {part!r} in it, a {type(part).__name__}, which no JSON is made of")
+def _checked(port: int) -> int:
+    if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65535:
+        raise ValueError(f"port={port!r} is no port: 0 (a free one) to 65535")
+    return port
 
 
 def _utc_now() -> dt.datetime:
@@ -62,7 +60,7 @@ class EmbeddedCluster:
 
     def __init__(
         self, *, port: int = 0, tls: bool = True, bookmarks_every: float = 60, faults: Iterable[Fault] = (),
-        now: Callable[[], dt.datetime] = _utc_now, random: random.Random = random.SystemRandom(),   # noqa: B008
+        now: Callable[[], dt.datetime] = _utc_now, random: random.Random = random.SystemRandom(),   # noqa: B008  # It has no state.
         later: Later | None = None,
     ) -> None:
         self._random = random
@@ -70,10 +68,11 @@ class EmbeddedCluster:
         """Of the admin."""
         self.requests = Requests()
         """What was asked over HTTP."""
-        self.faults = Faults(faults, post=self._post)
+        self.faults = Faults(faults, post=self._do)
         """What goes wrong."""
         self.api = Api(now=now, new_uid=self._uid, suffix=self._suffix, admin_token=self.token)
-        self.port = port
+        self._admin = Admin(self.api, token=self.token)
+        self.port = _checked(port)
         self._tls = tls
         self._bookmarks_every = bookmarks_every
         self._later = later
@@ -110,6 +109,11 @@ class EmbeddedCluster:
             await self._running().close()
         finally:
             self._clean_up()
+        for broken in self.faults.broken:
+            if error is None:
+                raise broken
+            if broken is not error:
+                error.add_note(repr(broken))
 
     @contextmanager
     def in_thread(self) -> Iterator[Self]:
@@ -132,17 +136,24 @@ class EmbeddedCluster:
             finally:
                 started.set()
 
+        def end() -> None:
+            started.wait()   # Whoever was interrupted while it started must not leave it behind.
+            if over and self._loop is not None:
+                self._loop.call_soon_threadsafe(over[0].set)
+            thread.join()
+
         thread = threading.Thread(target=body, name="embedded-cluster")
         thread.start()
         try:
             started.wait()
             if not failures:
                 yield self
-        finally:
-            started.wait()   # Whoever was interrupted while it started must not leave it behind.
-            if over and self._loop is not None:
-                self._loop.call_soon_threadsafe(over[0].set)
-            thread.join()
+        except BaseException as error:
+            end()
+            if failures and failures[0] is not error:
+                error.add_note(repr(failures[0]))
+            raise
+        end()
         if failures:
             raise failures[0]
 
@@ -181,7 +192,7 @@ class EmbeddedCluster:
         }, indent=2)
         # Whoever waits for the file must not see half of it, nor anybody else its token.
         new = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:   # noqa: PTH123
+        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:   # noqa: PTH123  # A Path opens no descriptor.
             file.write(text)
         return new.replace(path)
 
@@ -192,20 +203,20 @@ class EmbeddedCluster:
 
         Of a namespaced one that names no namespace it is `default`.
         """
-        return self._do(lambda: [self._create(obj) for obj in objects])
+        return self._do(lambda: [self._admin.create(obj) for obj in objects])
 
     def get(self, obj: Mapping[str, Any]) -> dict[str, Any]:
         """Return what the server has of an object, given by its kind and name (and namespace)."""
-        return self._do(lambda: self._ask("GET", self._path(obj)))
+        return self._do(lambda: self._admin.ask("GET", self._admin.path(obj)))
 
     def patch(self, obj: Mapping[str, Any], changes: Mapping[str, Any], *, subresource: str = "") -> dict[str, Any]:
         """Merge changes into an object, or into a subresource such as its `status`."""
-        path = self._path(obj) + (f"/{subresource}" if subresource else "")
-        return self._do(lambda: self._ask("PATCH", path, changes))
+        part = f"/{subresource}" if subresource else ""
+        return self._do(lambda: self._admin.ask("PATCH", self._admin.path(obj) + part, changes))
 
     def delete(self, *objects: Mapping[str, Any]) -> None:
         """Delete objects. Those with finalizers go when these have been removed."""
-        self._do(lambda: [self._ask("DELETE", self._path(obj)) for obj in objects])
+        self._do(lambda: [self._admin.ask("DELETE", self._admin.path(obj)) for obj in objects])
 
     def apply(self, source: str | Path) -> list[dict[str, Any]]:
         """Create the objects of a YAML text, or of a file or folder of manifests; merge them into those that there are.
@@ -219,7 +230,7 @@ class EmbeddedCluster:
         else:
             for file in manifests.files_in(source):
                 read += manifests.read_file(file)
-        return self._do(lambda: [self._create(obj, merge=True) for obj in manifests.in_order(read)])
+        return self._do(lambda: [self._admin.create(obj, merge=True) for obj in manifests.in_order(read)])
 
     async def until(self, obj: Mapping[str, Any], predicate: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
         """Wait until an object, given by its kind and name, is there and satisfies the predicate; return it as it is then.
@@ -286,15 +297,7 @@ class EmbeddedCluster:
         token = self._token()
         self._do(lambda: self.api.users.add(token, User(name, ("system:authenticated",))))
         if rules:
-            kind = "Role" if namespace else "ClusterRole"
-            metadata = {"name": f"user-{name}", "namespace": namespace} if namespace else {"name": f"user-{name}"}
-            group = "rbac.authorization.k8s.io"
-            made = (
-                {"apiVersion": f"{group}/v1", "kind": kind, "metadata": metadata, "rules": [dict(rule) for rule in rules]},
-                {"apiVersion": f"{group}/v1", "kind": f"{kind}Binding", "metadata": metadata,
-                 "roleRef": {"apiGroup": group, "kind": kind, "name": metadata["name"]},
-                 "subjects": [{"apiGroup": group, "kind": "User", "name": name}]})
-            self._do(lambda: [self._create(obj, merge=True) for obj in made])
+            self._do(lambda: [self._admin.create(obj, merge=True) for obj in rights(name, rules, namespace=namespace)])
         return token
 
     def revoke(self, token: str) -> None:
@@ -359,7 +362,12 @@ class EmbeddedCluster:
     def listen_again(self, *, port: int | None = None) -> None:
         """Accept connections again, at the same port or at another: servers do move."""
         def listen() -> None:
-            listener = socket.create_server(("127.0.0.1", self.port if port is None else port))
+            wanted = self.port if port is None else _checked(port)
+            try:
+                listener = socket.create_server(("127.0.0.1", wanted))
+            except OSError as error:
+                reason = os.strerror(error.errno) if error.errno else str(error)
+                raise OSError(error.errno, f"port {wanted} of 127.0.0.1 cannot be listened on: {reason}") from None
             self.port = listener.getsockname()[1]
             self._running().listen(listener)
         self._do(listen)
@@ -390,52 +398,6 @@ class EmbeddedCluster:
         # No coroutine: whoever is interrupted right here would leave it behind, never awaited.
         self._loop.call_soon_threadsafe(called)
         return answered.result()
-
-    def _post(self, call: Callable[[], None]) -> None:
-        self._do(call)
-
-    def _ask(self, method: str, path: str, body: object = None) -> dict[str, Any]:
-        content_type = MERGE_PATCH if method == "PATCH" else "application/json"
-        headers = {"authorization": f"Bearer {self.token}", "content-type": content_type, "accept": "application/json"}
-        sent = b"" if body is None else json.dumps(body, default=_plain).encode()
-        answer = self.api.answer(Request(method, path, {}, headers, sent))
-        assert isinstance(answer, Answer)
-        answered: dict[str, Any] = json.loads(answer.body)
-        if answer.code >= 400:
-            raise Problem(answer.code, answered.get("reason", ""), answered["message"], details=answered.get("details"))
-        return answered
-
-    def _create(self, obj: Mapping[str, Any], *, merge: bool = False) -> dict[str, Any]:
-        served = self._served(obj)
-        collection = self._collection(obj)
-        try:
-            made = self._ask("POST", collection, obj)
-        except Problem as problem:
-            if problem.reason != "AlreadyExists" or not merge:
-                raise
-            made = self._ask("PATCH", self._path(obj), obj)
-        if served.has_status and "status" in obj:
-            made = self._ask("PUT", f"{collection}/{made['metadata']['name']}/status", {**made, "status": obj["status"]})
-        return made
-
-    def _path(self, obj: Mapping[str, Any]) -> str:
-        name = (obj.get("metadata") or {}).get("name")
-        if not name:   # Without one, it would be the path of all of them: to be deleted, for instance.
-            raise ValueError(f"a {obj.get('kind')} is meant that has no name")
-        return f"{self._collection(obj)}/{name}"
-
-    def _collection(self, obj: Mapping[str, Any]) -> str:
-        served = self._served(obj)
-        root = f"/apis/{served.api_version}" if served.group else f"/api/{served.version}"
-        namespace = (obj.get("metadata") or {}).get("namespace") or "default"
-        return f"{root}{f'/namespaces/{namespace}' if served.namespaced else ''}/{served.plural}"
-
-    def _served(self, obj: Mapping[str, Any]) -> Served:
-        kind, api_version = obj.get("kind"), obj.get("apiVersion")
-        for served in self.api.kinds:
-            if served.kind == kind and api_version in (None, served.api_version):
-                return served
-        raise Problem(404, "NotFound", f'no matches for kind "{kind}" in version "{api_version}"')
 
     def _keep_bookmarking(self, later: Later) -> None:
         def again() -> None:

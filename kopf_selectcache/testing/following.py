@@ -92,6 +92,7 @@ class Stream:
                     packed = packer.compress(block) if packer is not None else block
                     if packed:
                         await response.write(packed)
+                        await asyncio.sleep(0)   # In between, it is heard that the client has gone.
                 while end is End.ENDLESS:
                     await response.write(ENDLESS)
                     await asyncio.sleep(0)

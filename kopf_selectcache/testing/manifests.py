@@ -15,7 +15,7 @@ SUFFIXES = frozenset({".yaml", ".yml", ".json"})
 _FASTEST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)   # Ten times as fast, where it was built.
 
 
-class _Loader(_FASTEST):   # type: ignore[misc]
+class _Loader(_FASTEST):   # type: ignore[misc]  # Which of the two it is, is known when it runs.
     """Reads YAML as Kubernetes does, by way of JSON: what looks like a time stays text."""
 
 

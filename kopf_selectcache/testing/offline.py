@@ -54,7 +54,7 @@ class OfflineCluster(EmbeddedCluster):
             if namespace and namespace not in homes:
                 homes.add(self.namespace(namespace))
         ordered = needed_first(given)
-        made = [self._create(_creatable(obj), merge=True) for obj in ordered]
+        made = [self._admin.create(_creatable(obj), merge=True) for obj in ordered]
         for obj, there in zip(ordered, made, strict=True):
             self._restore(obj, there)
 
@@ -74,7 +74,7 @@ class OfflineCluster(EmbeddedCluster):
         kept = {key: obj["metadata"][key] for key in _KEPT if obj["metadata"].get(key) is not None}
         state = {"status": obj["status"]} if obj["kind"] == "Namespace" and "status" in obj else {}
         if kept or state:
-            served = self._served(obj)
+            served = self._admin.served(obj)
             stored = self.api.objects.get(served, made["metadata"].get("namespace", ""), made["metadata"]["name"])
             body = {**msgspec.json.decode(stored.data, type=dict[str, Any]), **state}
             self.api.objects.replace(served, stored, {**body, "metadata": in_order({**body["metadata"], **kept})})

@@ -17,6 +17,8 @@ from .api.calls import Request
 from .api.problems import Problem
 
 KEPT = 10_000   # So many requests are remembered: enough for a test, and no leak in a server that runs for days.
+LAST = 5   # So many are told to who has waited in vain.
+TOLD = ("labelSelector", "fieldSelector", "resourceVersion", "limit")   # Of a query; a continue token never is.
 
 
 @dataclass(slots=True)
@@ -35,6 +37,11 @@ class Asked:
     name: str
     code: int = 0
     """0 until it is answered."""
+
+    def __str__(self) -> str:
+        query = "&".join(f"{key}={self.query[key]}" for key in TOLD if key in self.query)
+        answer = self.code or "not answered yet"
+        return f"{self.verb} {self.path}{f'?{query}' if query else ''}, of {self.user or 'nobody'}: {answer}"
 
     @classmethod
     def of(cls, request: Request, user: str) -> Asked:
@@ -70,7 +77,27 @@ class Match:
             and self.namespace in (None, asked.namespace)
             and self.name in ("", asked.name)
             and self.user in ("", asked.user)
-            and (self.where is None or self.where(asked)))
+            and (self.where is None or self._holds(self.where, asked)))
+
+    def __str__(self) -> str:
+        wanted = {"namespace": self.namespace, "name": self.name or None, "user": self.user or None}
+        text = " ".join(word for word in (self.verb, self.resource) if word) or "any request"
+        text += "".join(f", {key}={value!r}" for key, value in wanted.items() if value is not None)
+        return text + (f", where={named(self.where)}" if self.where is not None else "")
+
+    def _holds(self, where: Callable[[Asked], bool], asked: Asked) -> bool:
+        try:
+            return where(asked)
+        except Exception as error:
+            error.add_note(f"raised by where={named(where)}, about {asked.verb} {asked.path}")
+            raise
+
+
+def named(function: Callable[..., object]) -> str:
+    """Return how a function is called, and where it stands."""
+    name = getattr(function, "__qualname__", None) or repr(function)
+    code = getattr(function, "__code__", None)
+    return f"{name} ({code.co_filename}:{code.co_firstlineno})" if code is not None else name
 
 
 T = TypeVar("T")
@@ -129,11 +156,15 @@ class Record(Generic[T]):
         self.stir()
         return future
 
-    def wait_for(self, condition: Callable[[], bool], *, timeout: float) -> None:
-        """Wait, in a thread that has no loop, until the condition holds; TimeoutError, if it does not."""
+    def wait_for(self, condition: Callable[[], bool], *, timeout: float, in_vain: Callable[[], str]) -> None:
+        """Wait, in a thread that has no loop, until the condition holds; TimeoutError with these words, if it does not."""
         future = self.when(condition)
         try:
             future.result(timeout)
+        except TimeoutError:
+            if not future.cancel():
+                return future.result()   # It is over, after all; or the error is one of the condition.
+            raise TimeoutError(f"within {timeout:g} seconds {in_vain()}") from None
         finally:
             future.cancel()   # Nobody waits any more.
 
@@ -169,8 +200,16 @@ class Requests(Record[Asked]):
     ) -> list[Asked]:
         """Do the same in a thread that has no loop; TimeoutError, if they do not come."""
         match = Match(verb, resource, namespace, name, user, where=where)
-        self.wait_for(lambda: len(self._answered(match)) >= times, timeout=timeout)
+        self.wait_for(
+            lambda: len(self._answered(match)) >= times, timeout=timeout, in_vain=lambda: self._in_vain(match, times))
         return self._answered(match)
+
+    def _in_vain(self, match: Match, times: int) -> str:
+        last = tuple(self)[-LAST:]
+        came = "".join(f"\n  {asked}" for asked in last)
+        return (
+            f"{len(self._answered(match))} of {times} such requests have been answered: {match}; "
+            + (f"the last of all that came:{came}" if last else "nothing at all was asked"))
 
     def _answered(self, match: Match) -> list[Asked]:
         return [asked for asked in self if asked.code and match.matches(asked)]

@@ -17,7 +17,7 @@ from .api.problems import Problem
 from .api.server import Api
 from .api.watching import Watch
 from .faults.fault import End
-from .faults.planning import Faults, Planned
+from .faults.planning import BrokenFault, Faults, Planned
 from .following import Later, Stream
 from .requests import Asked, Match, Requests
 from .wire import BLOCK, MAX_BODY, MAX_HEAD, accepts_gzip, break_off, raw_request, read_request, zipped
@@ -106,13 +106,27 @@ class Web:
 
     async def _handle(self, raw: web.BaseRequest) -> web.StreamResponse:
         try:
+            return await self._handled(raw)
+        except ConnectionError:
+            pass   # The client has gone in the middle of its answer, as clients may.
+        except BrokenFault:
+            logger.exception("A watch is broken off")
+            break_off(raw, b"", End.CLOSE)
+        return web.Response()   # Nobody gets it.
+
+    async def _handled(self, raw: web.BaseRequest) -> web.StreamResponse:
+        try:
             request = await read_request(raw)
         except web.HTTPRequestEntityTooLarge:
             problem = Problem(413, "RequestEntityTooLarge", f"Request entity too large: limit is {MAX_BODY}")
             return web.Response(status=413, body=Answer.of(problem.status()).body, content_type="application/json")
         asked = Asked.of(request, self._user_of(request))
         self._requests.add(asked)
-        planned = self._faults.meeting(asked, request)
+        try:
+            planned = self._faults.meeting(asked, request)
+        except BrokenFault as broken:
+            logger.exception("The embedded API server cannot answer %s %s", request.method, request.path)
+            return await self._respond(raw, Answer.of(Problem(500, "InternalError", str(broken)).status(), code=500), [], asked)
         answer = self._answer(request, planned)
         if isinstance(answer, Watch):
             return await self._follow(raw, answer, planned, asked)
@@ -179,6 +193,7 @@ class Web:
         # Written at once, it would be copied three times: by aiohttp, by TLS and by the socket.
         for start in range(0, len(body), BLOCK):
             await response.write(body[start:start + BLOCK])
+            await asyncio.sleep(0)   # In between, it is heard that the client has gone.
         return response
 
     async def _interrupted(

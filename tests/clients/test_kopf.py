@@ -308,7 +308,7 @@ def test_an_operator_gets_all_that_there_is_and_no_more_than_it_selects(
     settings.watching.label_selectors[(world.group, "v1", "widgets")] = "app=web"
 
     @kopf.on.event(widgets)
-    def seen(type: str | None, name: str, **_: Any) -> None:  # noqa: A002
+    def seen(type: str | None, name: str, **_: Any) -> None:  # noqa: A002 - Kopf's word.
         told(type, name)
 
     with run(settings=settings):

@@ -43,7 +43,7 @@ def test_some_kinds_are_shown_a_last_time(place: Place, plural: str) -> None:
     ({}, {}, True), ({}, {"gracePeriodSeconds": 0}, True), ({}, {"gracePeriodSeconds": 5}, True),
     ({"nodeName": "n"}, {}, False), ({"nodeName": "n"}, {"gracePeriodSeconds": 5}, False), ({"nodeName": "n"}, {"gracePeriodSeconds": 0}, True),
 ], ids=str)
-def test_a_pod_on_a_node_waits_for_it(place: Place, spec: dict[str, str], query: dict[str, int], gone: bool) -> None:   # noqa: FBT001
+def test_a_pod_on_a_node_waits_for_it(place: Place, spec: dict[str, str], query: dict[str, int], gone: bool) -> None:
     pods = place.of("pods")
     pods.create("a", spec={**POD["spec"], **spec})
     answer = pods.delete("a", query=query)
@@ -59,7 +59,7 @@ def test_a_pod_on_a_node_waits_for_it(place: Place, spec: dict[str, str], query:
 
 @pytest.mark.parametrize("key", ["uid", "resourceVersion"])
 @pytest.mark.parametrize("fits", [True, False])
-def test_preconditions_must_hold(place: Place, key: str, fits: bool) -> None:   # noqa: FBT001
+def test_preconditions_must_hold(place: Place, key: str, fits: bool) -> None:
     metadata = place.create("a")["metadata"]
     body = {"preconditions": {key: metadata[key] if fits else "1"}}
     if fits:

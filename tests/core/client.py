@@ -27,7 +27,7 @@ CUT, GARBLED, LIVED = Lost("cut"), Lost("no JSON", garbled=True), Lost("end", li
 def seen(type_: str, version: str, name: str = "a") -> Event:
     record = Record("shop", name, f"uid-{name}", version, {}, (), b"{}")
     assert type_ in ("ADDED", "MODIFIED", "DELETED")
-    return Event(type_, record)   # type: ignore[arg-type]
+    return Event(type_, record)   # type: ignore[arg-type]  # See the line above.
 
 
 def page(version: str, *records: Record, then: str = "") -> Page:

@@ -31,7 +31,7 @@ from .client import GARBLED, GONE, A, B, Client, more, page, watching
 
 def test_6_a_list_whose_token_expired_starts_again_from_its_first_page() -> None:
     client = Client(Start(), page("100", A, then="more"))
-    assert client.on(Refusal(410, "Expired", token="fresh"))[0] == Abandon()   # noqa: S106
+    assert client.on(Refusal(410, "Expired", token="fresh"))[0] == Abandon()
     assert client.on(Due()) == (Begin(), List())
 
 
@@ -71,7 +71,7 @@ def test_6_a_state_that_is_forgotten_is_so_in_lists_alone() -> None:
 @pytest.mark.parametrize("trouble", [Refusal(401), Refusal(429), Refusal(500), Refusal(503), Lost("cut"), GARBLED, Silent()])
 def test_17_a_page_that_fails_is_asked_for_again_beside_those_that_have_come(trouble: Input) -> None:
     client = Client(Start(), page("100", A, then="1"), page("100", then="2"))
-    assert client.on(trouble) == (Close(), Told(trouble), Wait(0))   # type: ignore[arg-type]
+    assert client.on(trouble) == (Close(), Told(trouble), Wait(0))   # type: ignore[arg-type]  # All of these are told.
     assert client.on(Due()) == (more("2"),)
     assert client.on(trouble)[-1] == Wait(1)
     assert client.on(Due(), page("100", then="3")) == (more("3"),)
@@ -83,7 +83,7 @@ def test_17_a_page_that_fails_is_asked_for_again_beside_those_that_have_come(tro
 def test_17_a_page_that_keeps_failing_ends_its_list(trouble: Input) -> None:
     client = Client(Start(), page("100", A, then="more"))
     assert client.fail(trouble, PATIENCE) == (more("more"),)
-    assert client.on(trouble) == (Abandon(), Close(), Told(trouble), Wait(0))   # type: ignore[arg-type]
+    assert client.on(trouble) == (Abandon(), Close(), Told(trouble), Wait(0))   # type: ignore[arg-type]  # All of these are told.
     assert client.on(Due()) == (Begin(), List())
     assert client.on(page("100", A, then="more"), trouble)[-1] == Wait(1), "a server in trouble is spared in all it is asked"
 

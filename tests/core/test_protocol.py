@@ -316,7 +316,7 @@ def test_21_a_missing_right_is_told_at_once_and_tried_slowly_and_the_version_is_
 
 @pytest.mark.parametrize("code", [403, 404])
 @pytest.mark.parametrize("streaming", [False, True])
-def test_21_a_right_or_a_kind_that_is_missing_from_the_start_is_tried_slowly(code: int, streaming: bool) -> None:   # noqa: FBT001
+def test_21_a_right_or_a_kind_that_is_missing_from_the_start_is_tried_slowly(code: int, streaming: bool) -> None:
     client = Client(Start(), streaming=streaming)
     assert client.on(Refusal(code)) == (Abandon(), Close(), Told(Refusal(code)), Wait(0, slow=True))
     assert client.state.known.streaming is streaming

@@ -45,7 +45,7 @@ def test_the_table_speaks_of_every_state_and_every_input_and_of_nothing_else() -
 
 STATES: tuple[State, ...] = (
     Idle(Known()), Listing(Known(), exact=True), Filling(Known()), Watching(Known(), "100"), Waiting(Known()), Waiting(Known(), "100"),
-    Waiting(Known(), paused=Listing(Known(), exact=True, token="more")))   # noqa: S106
+    Waiting(Known(), paused=Listing(Known(), exact=True, token="more")))
 INPUTS: tuple[Input, ...] = (Start(), page("1"), Opened(), Event("ADDED", A), Bookmark("1"), GONE, CUT, Silent(), Due())
 
 

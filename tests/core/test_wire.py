@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache.core.fields import find
-from kopf_selectcache.core.problems import BadText, Garbled
+from kopf_selectcache.core.problems import Garbled
 from kopf_selectcache.core.record import Record
-from kopf_selectcache.core.resources import Resource
 from kopf_selectcache.core.wire import MOST_SAID, Bookmark, Event, Lines, Message, Page, Reader, Refusal, read_refusal
 
 PODS = Reader("v1", "Pod")
@@ -242,7 +240,7 @@ def test_an_event_has_its_type_and_its_object(type_: str) -> None:
     ({}, False), ({"annotations": None}, False), ({"annotations": {}}, False),
     ({"annotations": {"k8s.io/initial-events-end": "true"}}, True), ({"annotations": {"k8s.io/initial-events-end": "false"}}, False),
 ])
-def test_only_a_bookmark_with_the_end_marker_ends_the_initial_state(annotations: dict[str, Any], complete: bool) -> None:  # noqa: FBT001
+def test_only_a_bookmark_with_the_end_marker_ends_the_initial_state(annotations: dict[str, Any], complete: bool) -> None:
     bookmark = {"kind": "Pod", "apiVersion": "v1", "metadata": {"resourceVersion": "12", "creationTimestamp": None, **annotations}}
     assert PODS.line(event("BOOKMARK", bookmark)) == Bookmark("12", complete=complete)
 
@@ -256,7 +254,7 @@ def test_a_bookmark_without_a_version_is_refused(object_: Any) -> None:
     ({"code": 410, "reason": "Expired", "message": "too old resource version"}, Refusal(410, "Expired", "too old resource version")),
     ({"code": 500, "reason": "InternalError", "message": "etcd leader changed"}, Refusal(500, "InternalError", "etcd leader changed")),
     ({"code": 429, "details": {"retryAfterSeconds": 7}}, Refusal(429, retry_after=7.0)),
-    ({"code": 410, "metadata": {"continue": "fresh"}, "details": None}, Refusal(410, token="fresh")),  # noqa: S106
+    ({"code": 410, "metadata": {"continue": "fresh"}, "details": None}, Refusal(410, token="fresh")),
     ({}, Refusal(0)),
 ])
 def test_an_error_in_the_stream_is_a_refusal(status: dict[str, Any], refusal: Refusal) -> None:
@@ -303,6 +301,21 @@ def test_a_refusal_by_a_proxy_is_its_code(data: bytes) -> None:
 ])
 def test_the_header_says_how_long_to_wait_and_where_it_does_not_the_status(header: str | None, seconds: float) -> None:
     assert read_refusal(429, dump({"details": {"retryAfterSeconds": 4}}), retry_after=header).retry_after == seconds
+
+
+def test_what_a_server_says_is_one_line_for_people_to_read() -> None:
+    said = {"kind": "Status", "code": 403, "reason": "For\nbidden", "message": "first\r\n  second\x1b[31m\u2028third"}
+    assert PODS.rest(dump(said)) == Refusal(403, "For bidden", "first second [31m third")
+
+
+@pytest.mark.parametrize("length", [MOST_SAID + 1, 2 * MOST_SAID, 2_000_000])
+def test_what_a_server_says_has_an_end(length: int) -> None:
+    said = {"kind": "Status", "code": 500, "reason": "M" * length, "message": "M" * length}
+    for refusal in (PODS.rest(dump(said)), PODS.line(dump({"type": "ERROR", "object": said})), read_refusal(500, dump(said))):
+        assert refusal == Refusal(500, "M" * MOST_SAID + "…", "M" * MOST_SAID + "…")
+    short = said | {"reason": "", "message": "M" * MOST_SAID}
+    assert PODS.rest(dump(short)) == Refusal(500, "", "M" * MOST_SAID)
+    assert PODS.rest(dump(said | {"reason": "", "message": " " * length})) in (Refusal(500), Refusal(500, "", "…"))
 
 
 # ---- Nothing that an object holds is told.
@@ -407,45 +420,3 @@ def test_the_work_is_linear_in_the_bytes_however_small_the_chunks() -> None:
         assert lines._parts == [b"abc"] * count
     assert list(lines.feed(b"\n")) == [b"abc" * 999]
     assert lines._parts == [b""]
-
-
-# ---- Paths.
-
-
-def test_a_path_leads_to_all_objects_to_those_of_a_namespace_or_to_one() -> None:
-    pods, jobs = find("pods"), find("jobs")
-    assert pods is not None
-    assert jobs is not None
-    assert Resource(pods, "v1").path() == "/api/v1/pods"
-    assert Resource(pods, "v1").path("", "x") == "/api/v1/pods/x"
-    assert Resource(jobs, "v1").path("shop", "a b?c#d") == "/apis/batch/v1/namespaces/shop/jobs/a%20b%3Fc%23d"
-    assert (str(Resource(pods, "v1")), str(Resource(jobs, "v1"))) == ("pods", "jobs.batch")
-    assert (Resource(pods, "v1").api_version, Resource(jobs, "v1").api_version) == ("v1", "batch/v1")
-    assert Resource(pods, "v1").domains is pods
-    assert Resource(pods, "v1", fields_known=False).domains is None
-
-
-@pytest.mark.parametrize("name", ["", ".", "..", "web-1/log", "../../bank/secrets/x", "%2e%2e", "a%2Fb"])
-def test_a_name_leads_to_no_other_object(name: str) -> None:
-    pods = find("pods")
-    assert pods is not None
-    with pytest.raises(BadText, match="no object can have this name"):
-        Resource(pods, "v1").path("shop", name)
-    if name:
-        with pytest.raises(BadText):
-            Resource(pods, "v1").path(name)
-
-
-def test_what_a_server_says_is_one_line_for_people_to_read() -> None:
-    said = {"kind": "Status", "code": 403, "reason": "For\nbidden", "message": "first\r\n  second\x1b[31m\u2028third"}
-    assert PODS.rest(dump(said)) == Refusal(403, "For bidden", "first second [31m third")
-
-
-@pytest.mark.parametrize("length", [MOST_SAID + 1, 2 * MOST_SAID, 2_000_000])
-def test_what_a_server_says_has_an_end(length: int) -> None:
-    said = {"kind": "Status", "code": 500, "reason": "M" * length, "message": "M" * length}
-    for refusal in (PODS.rest(dump(said)), PODS.line(dump({"type": "ERROR", "object": said})), read_refusal(500, dump(said))):
-        assert refusal == Refusal(500, "M" * MOST_SAID + "…", "M" * MOST_SAID + "…")
-    short = said | {"reason": "", "message": "M" * MOST_SAID}
-    assert PODS.rest(dump(short)) == Refusal(500, "", "M" * MOST_SAID)
-    assert PODS.rest(dump(said | {"reason": "", "message": " " * length})) in (Refusal(500), Refusal(500, "", "…"))

@@ -84,11 +84,13 @@ class Proxy:
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
         self.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        started.set()
-        await self._over.wait()
+        # One session for all: it waits for its connections to be closed, which nothing does for a single one.
+        connector = aiohttp.TCPConnector(ssl=_trusting(self.upstream), limit=0)
+        forever = aiohttp.ClientTimeout(total=None)
+        async with aiohttp.ClientSession(connector=connector, auto_decompress=False, timeout=forever) as self._session:
+            started.set()
+            await self._over.wait()
         await runner.cleanup()
-        # aiohttp closes TLS connections a moment later than their session, and offers nothing to wait for.
-        await asyncio.sleep(0.25)
 
     async def _pass_on(self, request: web.Request) -> web.StreamResponse:
         for fault in self.faults:
@@ -99,10 +101,8 @@ class Proxy:
             self.waiting += 1
             await self._released.wait()
         headers = {name: value for name, value in request.headers.items() if name.lower() not in ("host", "accept-encoding")}
-        connector = aiohttp.TCPConnector(ssl=_trusting(self.upstream))
-        async with aiohttp.ClientSession(connector=connector, auto_decompress=False) as session, session.request(
-                request.method, self.upstream.url + request.path_qs, headers=headers, data=await request.read() or None,
-                timeout=aiohttp.ClientTimeout(total=None)) as answer:
+        async with self._session.request(
+                request.method, self.upstream.url + request.path_qs, headers=headers, data=await request.read() or None) as answer:
             response = web.StreamResponse(status=answer.status, headers={"Content-Type": answer.headers.get("Content-Type", "")})
             stream = (request, response)
             try:
@@ -113,8 +113,9 @@ class Proxy:
             except (ConnectionError, aiohttp.ClientError):
                 # The operator has gone, and with it whoever would read the rest; or the server, in the middle of its answer.
                 response.force_close()
-                if request.transport is not None:
-                    request.transport.abort()
+                for transport in (request.transport, answer.connection and answer.connection.transport):
+                    if transport is not None:
+                        transport.abort()
             finally:
                 if stream in self._streams:
                     self._streams.remove(stream)

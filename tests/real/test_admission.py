@@ -20,9 +20,6 @@ from tests.real.operators import Operator
 from tests.real.proxy import Fault, Proxy
 from tests.real.test_skeleton import create, pod
 
-# The proxy runs in this process, and a connection that a fault cuts may be left to the garbage collector.
-pytestmark = [pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"), pytest.mark.filterwarnings("ignore::ResourceWarning")]
-
 ADMITTING = """
 import inspect, json, os, pathlib, threading
 import kopf

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
 import urllib3
 
 from tests.apiserver.client import ApiError
@@ -17,9 +16,6 @@ from tests.apiserver.waiting import wait_until
 from tests.real.operators import Operator
 from tests.real.proxy import Fault, Proxy
 from tests.real.test_skeleton import create, pod
-
-# The proxy runs in this process, and a connection that a fault cuts may be left to the garbage collector.
-pytestmark = [pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"), pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 BEGIN = """
 import collections, functools, pathlib

@@ -40,20 +40,10 @@ async def read_all_along(cache, stopped, **_):
             await asyncio.sleep(0.005)
 """
 
-# aiohttp closes the connections of the proxy, which runs in this process, a moment later than it ends their sessions. What the
-# operators leave is not looked at here: they are processes of their own.
-behind_a_proxy = [pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"), pytest.mark.filterwarnings("ignore::ResourceWarning")]
-
-
-def with_proxy(test: Callable[..., None]) -> Callable[..., None]:
-    for mark in behind_a_proxy:
-        test = mark(test)
-    return test
-
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Run]:
-    """Start operators that end with the test; when it fails, their logs are shown."""
+    """Start operators that end with the test, or with a `with` block; when it fails, their logs are shown."""
     running: list[Operator] = []
 
     def start(cluster: Cluster, source: str, *, namespaces: Sequence[str], **options: Any) -> Operator:
@@ -169,16 +159,14 @@ def test_a_pod_that_is_relabelled_leaves_and_returns(web: Operator, api: Cluster
     web.until(get, "web-1")
 
 
-@with_proxy
 @pytest.mark.parametrize("initial", ["pages", "stream"])
 def test_a_compacted_history_costs_one_relist_and_nothing_half_made_is_seen(stage: Stage, run: Run, initial: str) -> None:
     """Two pods change places while nobody can watch: a reader sees the old pair, then the new pair, and nothing else."""
     api = stage.api
     namespace = api.namespace()
     create(api, namespace, pod("old", app="web"), pod("stays", app="web"))
-    with Proxy(api) as proxy:
-        source = WEB + f"    settings.selectcache.initial = {initial!r}\n    settings.selectcache.page_limit = 1\n" + READER
-        operator = run(api, source, namespaces=[namespace], server=proxy.url)
+    source = WEB + f"    settings.selectcache.initial = {initial!r}\n    settings.selectcache.page_limit = 1\n" + READER
+    with Proxy(api) as proxy, run(api, source, namespaces=[namespace], server=proxy.url) as operator:
         read_by(api, namespace)
         wait_until(lambda: reads(operator), "the reader to read")
         proxy.hold(lambda request: request.path.endswith("/pods"))
@@ -293,16 +281,14 @@ def login(**_):
     assert fresh.token not in operator.log
 
 
-@with_proxy
 def test_faults_that_end_plain_kopf_cost_us_a_request(stage: Stage, run: Run) -> None:
     """A 410 on the second page, and an error of 500 in a watch: the cache syncs and goes on."""
     api = stage.api
     namespace = api.namespace()
     create(api, namespace, pod("web-1", app="web"), pod("web-2", app="web"), pod("web-3", app="web"))
-    with Proxy(api) as proxy:
-        page_two = Fault(lambda request: request.path.endswith("/pods") and "continue" in request.query, 410)
-        proxy.faults.append(page_two)
-        operator = run(api, WEB + "    settings.selectcache.page_limit = 2\n", namespaces=[namespace], server=proxy.url)
+    page_two = Fault(lambda request: request.path.endswith("/pods") and "continue" in request.query, 410)
+    source = WEB + "    settings.selectcache.page_limit = 2\n"
+    with Proxy(api, faults=[page_two]) as proxy, run(api, source, namespaces=[namespace], server=proxy.url) as operator:
         names = "sorted(pod['metadata']['name'] for pod in cache.held('pods'))"
         operator.until(names, ["web-1", "web-2", "web-3"])
         assert page_two.hits == 1
@@ -313,7 +299,6 @@ def test_faults_that_end_plain_kopf_cost_us_a_request(stage: Stage, run: Run) ->
         assert not operator.ended
 
 
-@with_proxy
 @pytest.mark.parametrize("fault", ["410 on page 2", "500 in the stream"])
 def test_the_same_faults_on_plain_kopf(stage: Stage, run: Run, fault: str) -> None:
     """What Kopf 1.45 does with its own watch, recorded here so that we notice when it changes: the operator ends."""

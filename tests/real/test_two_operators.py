@@ -46,12 +46,14 @@ def _recorded(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     opened: list[Any] = []
 
     def session(*args: Any, **kwargs: Any) -> aiohttp.ClientSession:
-        opened.append(aiohttp.ClientSession(*args, **kwargs))
-        return opened[-1]  # type: ignore[no-any-return]
+        made = aiohttp.ClientSession(*args, **kwargs)
+        opened.append(made)
+        return made
 
     def connector(*args: Any, **kwargs: Any) -> aiohttp.TCPConnector:
-        opened.append(aiohttp.TCPConnector(*args, **kwargs))
-        return opened[-1]  # type: ignore[no-any-return]
+        made = aiohttp.TCPConnector(*args, **kwargs)
+        opened.append(made)
+        return made
 
     monkeypatch.setattr(transport, "aiohttp", SimpleNamespace(**{**vars(aiohttp), "ClientSession": session, "TCPConnector": connector}))
     return opened

@@ -343,6 +343,7 @@ def test_a_list_of_what_makes_no_sense() -> None:
 ASKED: list[tuple[str, Callable[[Any], Any]]] = [
     ("fetch('pods', 'x', 'ns')", lambda cache: cache.fetch("pods", "x", "ns")),
     ("fetch_list('pods', label='app=web')", lambda cache: cache.fetch_list("pods", label="app=web")),
+    ("gone('pods', 'x', 'ns', uid='u')", lambda cache: cache.gone("pods", "x", "ns", uid="u")),
     ("wait_synced()", lambda cache: cache.wait_synced()),
     ("wait_for('pods', ..., timeout=...)", lambda cache: cache.wait_for("pods", bool, timeout=1)),
 ]

@@ -12,7 +12,7 @@ from kopf_selectcache import NotFound
 from kopf_selectcache.discovery import NotServed
 from kopf_selectcache.fetching import Fetches, Pace
 from kopf_selectcache.resolving import REMEMBERED, Kinds
-from kopf_selectcache.transport import Unreachable
+from kopf_selectcache.transport import JSON, Unreachable
 
 from .world import PODS, Server, World, pod, run
 
@@ -173,8 +173,8 @@ def test_requests_that_come_at_once_are_paced_as_well() -> None:
         sent: list[float] = []
 
         class Noting(Server):
-            async def get(self, path: str, query: Mapping[str, str], *, accept: str = "json") -> bytes:
-                assert accept == "json", f"{path} {query}"
+            async def get(self, path: str, query: Mapping[str, str], *, accept: str = JSON) -> bytes:
+                assert accept == JSON, f"{path} {query}"
                 sent.append(world.time)
                 return b""
 

@@ -58,7 +58,7 @@ def test_list_is_complete_or_an_error(label: str | None, expected: set[str] | Re
         assert web().count("pods", label=label) == len(expected)
     else:
         for read in (web().list, web().count):
-            error = outside(lambda read=read: read("pods", label=label))   # type: ignore[misc]
+            error = outside(lambda read=read: read("pods", label=label))   # type: ignore[misc]  # Mypy infers no lambda with a default.
             assert error.reason is expected
             assert error.witness is not None
 
@@ -329,6 +329,7 @@ def test_age_is_that_of_the_last_word_of_the_server() -> None:
 
 def test_the_scope_is_the_filter() -> None:
     scope = reading(Selector("app=web", namespaces=["a"])).scope("pods")
+    assert isinstance(scope, Selector)
     assert (scope.namespaces, scope.names, str(scope.label), scope.field) == (("a",), None, "app=web", None)
     assert str(scope) == "label='app=web', namespaces=['a']"
 

@@ -11,7 +11,7 @@ import pytest
 from kopf_selectcache import LabelSelector, ReadError, Selector
 from kopf_selectcache.core.fields import Kind
 from kopf_selectcache.core.resources import Resource
-from kopf_selectcache.settings import Selectors
+from kopf_selectcache.declarations import Selectors
 
 from .world import pod, reading
 

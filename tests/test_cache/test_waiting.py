@@ -223,7 +223,7 @@ def test_what_cannot_be_waited_with_is_refused_at_once() -> None:
         with pytest.raises(ReadError, match=r"the predicate is 'ready', of the type str\. Give a function of an object"):
             await world.cache().wait_for("pods", wrong)
         with pytest.raises(ReadError, match=r"timeout is '60', of the type str\. Give a number of seconds"):
-            await world.cache().wait_for("pods", ready, timeout="60")   # type: ignore[arg-type]
+            await world.cache().wait_for("pods", ready, timeout="60")   # type: ignore[arg-type]  # A mistake.
     run(main)
 
 
@@ -267,6 +267,8 @@ def test_threads_wait_for_the_loop_to_do_the_work() -> None:
         def handler() -> None:
             assert blocking.fetch("pods", "db-1", "ns") == db
             assert blocking.fetch("pods", "nope", "ns", default=None) is None
+            assert blocking.gone("pods", "nope", "ns")
+            assert not blocking.gone("pods", "db-1", "ns", uid=db["metadata"]["uid"])
             assert blocking.fetch_list("pods", label="app in (web,db)", sort_by="metadata.name", limit=1) == [db]
             blocking.wait_synced()
             assert blocking.wait_for("pods", ready, namespace="ns", timeout=60)["metadata"]["name"] == "web-1"

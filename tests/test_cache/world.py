@@ -15,6 +15,7 @@ from kopf_selectcache.core.resources import Resource
 from kopf_selectcache.core.store import Change, Store
 from kopf_selectcache.core.wire import Reader, Refusal
 from kopf_selectcache.errors import StateError
+from kopf_selectcache.feed import Part
 from kopf_selectcache.fetching import Fetches
 from kopf_selectcache.keys import not_declared
 from kopf_selectcache.observe import Counts
@@ -96,11 +97,13 @@ class FakeFeed:
             for listener in tuple(self.listeners):
                 listener(change)
 
-    def age(self) -> float | None:
+    parted = False
+
+    def age(self, _: Selector | None = None) -> float | None:
         return 1.5
 
-    def unreadable(self) -> StateError | None:
-        return self.error
+    def part(self, _: Selector | None = None) -> Part:
+        return Part(self.error, self.store.version, self.trouble, self.remedy)
 
     async def settled(self) -> None:
         await self.settling.wait()
@@ -121,6 +124,7 @@ class Server:
     def __init__(self) -> None:
         self.answers: dict[str, list[Obj | Exception]] = {}
         self.asked: list[tuple[str, dict[str, str]]] = []
+        self.accepted: list[str] = []
         self.going = asyncio.Event()
         self.going.set()
 
@@ -129,7 +133,7 @@ class Server:
         self.answers[path] = [Refused(answer) if isinstance(answer, Refusal) else answer for answer in answers]
 
     async def get(self, path: str, query: Mapping[str, str], *, accept: str = "application/json") -> bytes:
-        assert accept
+        self.accepted.append(accept)
         self.asked.append((path, dict(query)))
         await self.going.wait()
         answers = self.answers.get(path, [Refused(Refusal(404, "NotFound"))])
@@ -177,8 +181,10 @@ class World:
             raise found
         return found
 
-    def cache(self, *, own: Mapping[str, Any] | None = None, deleted: bool = False, waits: Waits | None = None) -> Cache:
-        return Cache(cast("Runtime", self), own=own, deleted=deleted, waits=waits)
+    def cache(
+        self, *, own: Mapping[str, Any] | None = None, deleted: bool = False, departed: str | None = None, waits: Waits | None = None,
+    ) -> Cache:
+        return Cache(cast("Runtime", self), own=own, deleted=deleted, departed=departed, waits=waits)
 
 
 def reading(declared: Branches | str, *objects: Obj, resource: Resource = PODS, key: str = "pods") -> Cache:

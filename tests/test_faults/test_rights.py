@@ -104,12 +104,12 @@ def test_22_a_token_that_was_rotated_costs_a_login_and_no_list() -> None:
         expired = asyncio.Event()
         watches = [streamed(expired, error(500)), streamed(event("ADDED", pod("b", "105")))]
         async with Server(lists=[LISTED], watches=watches) as server:
-            server.token = "old"   # noqa: S105
+            server.token = "old"
             old, new = (kopf.ConnectionInfo(server=server.url, token=token) for token in ("old", "new"))
             vault = Vault({"login": old})
             async with logging_in(vault, new), operating(server, vault=vault) as world:
                 await world.holds("a@90")
-                server.token = "new"   # noqa: S105
+                server.token = "new"
                 expired.set()
                 await world.holds("a@90", "b@105")
                 assert [query["resourceVersion"] for query in server.pods.watched] == ["100", "100"]
@@ -161,15 +161,15 @@ def test_22_logins_that_fail_are_told_and_what_is_held_is_served() -> None:
     async def main() -> None:
         expired = asyncio.Event()
         async with Server(lists=[LISTED], watches=[streamed(expired, error(500))]) as server:
-            server.token = "old"   # noqa: S105
-            vault = Vault({"login": kopf.ConnectionInfo(server=server.url, token="old")})   # noqa: S106
+            server.token = "old"
+            vault = Vault({"login": kopf.ConnectionInfo(server=server.url, token="old")})
             async with logging_in(vault, None), operating(server, vault=vault) as world:
                 await world.synced()
-                server.token = "new"   # noqa: S105
+                server.token = "new"
                 expired.set()
                 await until(lambda: world.feed.counts.failures["lost"])
                 assert world.names() == ["a@90"]
-                await vault.populate({"login": kopf.ConnectionInfo(server=server.url, token="new")})   # noqa: S106
+                await vault.populate({"login": kopf.ConnectionInfo(server=server.url, token="new")})
                 await world.synced()
                 assert len(server.pods.listed) == 1
     run(main())

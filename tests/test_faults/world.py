@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -100,20 +100,34 @@ async def operating(
     namespaces: tuple[str, ...] | None = None, request_timeout: float = 60.0, **options: Any,
 ) -> AsyncIterator[World]:
     """Keep caches in front of the server, for the code within the block; afterwards nothing of them is left."""
+    vault = Vault({"login": kopf.ConnectionInfo(server=server.url)}) if vault is None else vault
+    async with keeping(
+        vault, selectors or {"pods": "app=web"}, namespaces=namespaces, request_timeout=request_timeout,
+        servers=[server], **options,
+    ) as (runtime, time):
+        yield World(server, runtime, time, vault)
+
+
+@asynccontextmanager
+async def keeping(
+    vault: Vault, selectors: Mapping[Any, Any], *, namespaces: tuple[str, ...] | None = None, request_timeout: float = 60.0,
+    servers: Collection[Server] = (), **options: Any,
+) -> AsyncIterator[tuple[Runtime, Time]]:
+    """Keep caches with these credentials; afterwards nothing is left but what was there before, and servers."""
     declared = SelectCacheSettings(request_timeout=request_timeout, **options)
-    declared.selectors.update(selectors or {"pods": "app=web"})
-    vault, time = Vault({"login": kopf.ConnectionInfo(server=server.url)}) if vault is None else vault, Time()
+    declared.selectors.update(selectors)
+    time = Time()
     runtime = Runtime(
         declared, KopfTransport(vault, request_timeout=request_timeout), namespaces=namespaces, chance=lambda: 1.0,
         logger=logging.getLogger("kopf_selectcache"), clock=time.clock, sleep=time.sleep)
     before = asyncio.all_tasks()
     task = asyncio.create_task(runtime.run())
     try:
-        yield World(server, runtime, time, vault)
+        yield runtime, time
     finally:
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
         assert task.cancelled(), "the runtime ended before it was told to"
         await vault.close()
-        await nothing_left(before, server)
+        await nothing_left(before, *servers)

@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
@@ -52,16 +54,30 @@ class RawRequest:
 
     def __init__(self, cluster: EmbeddedCluster, path: str = PODS, *, headers: dict[str, str] | None = None, **query: object) -> None:
         self.socket = socket.create_connection(("127.0.0.1", cluster.port), timeout=60)
+        if cluster.url.startswith("https"):
+            trust = ssl.create_default_context(cafile=str(cluster.ca_file))
+            self.socket = trust.wrap_socket(self.socket, server_hostname="127.0.0.1")
+        self.data = b""
+        self._token = cluster.token
+        self.send(path, headers=headers, **query)
+
+    def send(self, path: str, *, headers: dict[str, str] | None = None, **query: object) -> None:
+        """Send a request, the first one or one more."""
         words = {key: str(value).lower() if isinstance(value, bool) else value for key, value in query.items()}
-        lines = [f"GET {path}?{urlencode(words)} HTTP/1.1", "Host: localhost", f"Authorization: Bearer {cluster.token}"]
+        lines = [f"GET {path}?{urlencode(words)} HTTP/1.1", "Host: localhost", f"Authorization: Bearer {self._token}"]
         lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
         self.socket.sendall("\r\n".join([*lines, "", ""]).encode())
-        self.data = b""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def reset(self) -> None:
+        """Go away without reading what has come, and without a word."""
+        # To linger for no time is what makes the kernel send an RST.
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.socket.close()
 
     def until(self, end: bytes) -> bytes:

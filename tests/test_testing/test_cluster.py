@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import json
 import os
@@ -10,6 +11,7 @@ import ssl
 import stat
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -37,22 +39,9 @@ class _Timer:
         self.cancelled = True
 
 
-@pytest.fixture
-def cluster() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(tls=False).in_thread() as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def client(cluster: EmbeddedCluster) -> Iterator[Served]:
-    client = Served(cluster)
-    yield client
-    client.close()
-
-
 def left() -> tuple[int, int]:
     """Give how many files (sockets are files) and threads this process has."""
-    return len(os.listdir("/proc/self/fd")), threading.active_count()   # noqa: PTH208
+    return len(os.listdir("/proc/self/fd")), threading.active_count()   # noqa: PTH208  # Names alone: a Path made of each would say no more.
 
 
 class TestItsLife:
@@ -137,10 +126,35 @@ class TestItsLife:
         with pytest.raises(ZeroDivisionError), EmbeddedCluster(tls=False).in_thread():
             raise ZeroDivisionError
 
-    def test_a_port_that_is_taken_is_told(self) -> None:
-        with EmbeddedCluster(tls=False).in_thread() as cluster:   # noqa: SIM117 - One is in the way of the other.
-            with pytest.raises(OSError, match="in use"), EmbeddedCluster(tls=False, port=cluster.port).in_thread():
-                pass
+    def test_a_port_that_is_taken_is_told(self, cluster: EmbeddedCluster) -> None:
+        message = f"port {cluster.port} of 127.0.0.1 cannot be listened on: Address already in use"
+        with pytest.raises(OSError, match=message) as caught, EmbeddedCluster(tls=False, port=cluster.port).in_thread():
+            pass
+        assert caught.value.errno == errno.EADDRINUSE
+
+    @pytest.mark.parametrize("port", [65536, -1, True, "8080"])
+    def test_what_is_no_port_is_told_at_once(self, port: Any) -> None:
+        message = f"port={port!r} is no port: 0 \\(a free one\\) to 65535"
+        with pytest.raises(ValueError, match=message):
+            EmbeddedCluster(port=port)
+        with EmbeddedCluster(tls=False).in_thread() as cluster:
+            cluster.stop_listening()
+            with pytest.raises(ValueError, match=message):
+                cluster.listen_again(port=port)
+
+    def test_a_call_from_another_thread_that_is_interrupted_leaves_nothing_unfinished(
+        self, cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder,
+    ) -> None:
+        def interrupted(*_: object, **__: object) -> None:
+            raise KeyboardInterrupt
+
+        warnings.simplefilter("always")   # As an error, nobody would hear of it: nothing can be raised while garbage goes.
+        with monkeypatch.context() as patch:
+            patch.setattr(cluster._loop, "call_soon_threadsafe", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                cluster.get(pod("a"))
+        gc.collect()
+        assert [str(warning.message) for warning in recwarn] == []
 
     def test_what_needs_it_to_run_says_so(self) -> None:
         cluster = EmbeddedCluster()

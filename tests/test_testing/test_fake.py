@@ -9,7 +9,6 @@ import pytest
 
 from kopf_selectcache import (
     ConflictingSelectors,
-    DeclarationError,
     Missing,
     NotDeclared,
     NotFound,
@@ -229,8 +228,13 @@ def test_filters_are_confined_to_the_namespaces_of_the_operator() -> None:
     assert names(cache.held("pods")) == ["web-1", "web-3"]
     with pytest.raises(OutsideFilter):
         cache.get("pods", "web-2", "other")
-    with pytest.raises(DeclarationError, match="watches several namespaces"):
-        FakeCache([], {"pods": "app=web"}, namespaces=["shop", "other"])
+    both = FakeCache([pod("web-1", app="web"), pod("web-2", "other", app="web")], {"pods": "app=web"}, namespaces=["shop", "other"])
+    both.cluster.namespace("third")
+    both.cluster.create(pod("web-3", app="web"), pod("web-4", "third", app="web"))
+    assert names(both.held("pods")) == ["web-1", "web-2", "web-3"]
+    assert both.count("pods", namespace="other", label="app=web") == 1
+    with pytest.raises(OutsideFilter):
+        both.count("pods", namespace="third", label="app=web")
 
 
 def test_a_declared_namespace_confines_what_is_followed() -> None:

@@ -68,7 +68,7 @@ class TestConnections:
 
     @pytest.mark.parametrize(("fault", "breaks"), [(Reset(after_bytes=10), True), (Disconnect(after_bytes=10), False)])
     def test_an_answer_breaks_off_after_so_many_bytes(
-            self, cluster: EmbeddedCluster, fault: Reset, breaks: bool) -> None:   # noqa: FBT001
+            self, cluster: EmbeddedCluster, fault: Reset, breaks: bool) -> None:
         cluster.faults.add(fault)
         with RawRequest(cluster) as request:
             try:

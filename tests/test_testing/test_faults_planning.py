@@ -2,11 +2,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
-from kopf_selectcache.testing import EmbeddedCluster
+from kopf_selectcache.testing import Asked, EmbeddedCluster
 from kopf_selectcache.testing.faults import (
+    BrokenFault,
     BufferingProxy,
     DropEvents,
     DuplicateEvents,
@@ -25,6 +27,7 @@ from kopf_selectcache.testing.faults import (
     NoEndBookmark,
     NoWatchList,
     OldVersionOnDelete,
+    Planned,
     RecreatedAsModified,
     Refuse,
     ReorderInitialEvents,
@@ -33,7 +36,7 @@ from kopf_selectcache.testing.faults import (
 )
 from tests.apiserver.client import ApiError
 
-from .serving import FOLLOWED, PODS, Served, pod, told
+from .serving import FOLLOWED, INITIAL, PODS, Served, pod, told
 
 
 class TestWhomItHappensTo:
@@ -49,8 +52,8 @@ class TestWhomItHappensTo:
         ({"name": "a"}, False),
     ])
     def test_it_happens_where_all_that_is_given_is_equal(
-            self, cluster: EmbeddedCluster, client: Served, match: dict[str, str], hit: bool) -> None:   # noqa: FBT001
-        fault = cluster.faults.add(Refuse(503), **match)   # type: ignore[arg-type]
+            self, cluster: EmbeddedCluster, client: Served, match: dict[str, str], hit: bool) -> None:
+        fault = cluster.faults.add(Refuse(503), **match)   # type: ignore[arg-type]  # One of several types, by the key.
         assert status_of(client) == (503 if hit else 200)
         assert len(fault.hits) == hit
 
@@ -117,8 +120,8 @@ class TestWhomItHappensTo:
         assert asyncio.run(wait()) == PODS
 
     def test_to_wait_in_a_thread_ends_with_an_error_where_it_never_happens(self, cluster: EmbeddedCluster) -> None:
-        with pytest.raises(TimeoutError):
-            cluster.faults.add(Refuse(503)).wait(timeout=0)
+        with pytest.raises(TimeoutError, match=r"Refuse \(list pods\) has happened 0 of 1 times; 0 requests came"):
+            cluster.faults.add(Refuse(503), verb="list", resource="pods").wait(timeout=0)
 
     def test_a_fault_can_be_injected_into_the_watches_that_are_open(self, cluster: EmbeddedCluster, client: Served) -> None:
         with client.watch(PODS, query=FOLLOWED) as watch:
@@ -128,6 +131,60 @@ class TestWhomItHappensTo:
         with client.watch(PODS, query=FOLLOWED) as later:
             cluster.create(pod("a"))
             assert told(later, 1) == [("ADDED", "a")]
+
+
+def is_canary(asked: Asked) -> bool:
+    return asked.query["labelSelector"] == "canary"
+
+
+def backwards(lines: list[bytes]) -> list[bytes]:
+    return sorted(lines, key=lambda line: line["name"])   # type: ignore[call-overload]  # A mistake.
+
+
+def run_into_a_mistake(then: Callable[[Planned, ApiError], object]) -> None:
+    with EmbeddedCluster(tls=False).in_thread() as cluster:
+        fault = cluster.faults.add(Refuse(503), verb="list", where=is_canary)
+        client = Served(cluster)
+        refusal = client.refused()
+        client.close()
+        assert cluster.requests[-1].code == 500
+        then(fault, refusal)
+
+
+class TestMistakesOfTheTestItself:
+    WORDS = r"Refuse \(list, where=is_canary \(.*\)\) has raised KeyError\('labelSelector'\), about list /api/v1/"
+
+    def test_an_error_of_a_condition_is_told_to_the_client_in_the_log_and_when_the_cluster_ends(
+            self, caplog: pytest.LogCaptureFixture) -> None:
+        refusals: list[ApiError] = []
+        with pytest.raises(BrokenFault, match=self.WORDS) as caught:
+            run_into_a_mistake(lambda _, refusal: refusals.append(refusal))
+        assert [refusal.body["message"] for refusal in refusals] == [str(caught.value)]
+        assert isinstance(caught.value.__cause__, KeyError)
+        assert "return asked.query" in caplog.text
+
+    def test_who_waits_for_the_fault_is_told_at_once(self) -> None:
+        with pytest.raises(BrokenFault, match=self.WORDS):
+            run_into_a_mistake(lambda fault, _: fault.wait())
+
+    def test_it_is_told_beside_what_else_goes_wrong(self) -> None:
+        with pytest.raises(ZeroDivisionError) as caught:
+            run_into_a_mistake(lambda *_: 1 / 0)
+        assert [note.partition("(")[0] for note in caught.value.__notes__] == ["BrokenFault"]
+
+    def test_an_error_in_a_fault_breaks_the_watch_off(self, caplog: pytest.LogCaptureFixture) -> None:
+        def watch() -> None:
+            with EmbeddedCluster(tls=False).in_thread() as cluster:
+                cluster.create(pod("a"))
+                cluster.faults.add(ReorderInitialEvents(backwards))
+                client = Served(cluster)
+                with client.watch(PODS, query=INITIAL) as watch, pytest.raises(ConnectionError):
+                    next(watch)
+                client.close()
+
+        with pytest.raises(BrokenFault, match="ReorderInitialEvents"):
+            watch()
+        assert "backwards" in caplog.text
 
 
 def status_of(client: Served) -> int:

@@ -9,8 +9,8 @@ from kopf_selectcache.testing.api.calls import Request
 from kopf_selectcache.testing.requests import KEPT, Asked, Match, Requests
 
 
-def asked(path: str, *, code: int = 200) -> Asked:
-    made = Asked.of(Request("GET", path), "admin")
+def asked(path: str, *, code: int = 200, **query: str) -> Asked:
+    made = Asked.of(Request("GET", path, query), "admin")
     made.code = code
     return made
 
@@ -74,10 +74,39 @@ def test_who_waits_no_more_is_forgotten() -> None:
 
 def test_waiting_in_a_thread_has_an_end() -> None:
     requests = Requests()
-    with pytest.raises(TimeoutError):
+    with pytest.raises(TimeoutError, match="0 of 1 such requests have been answered: list; nothing at all was asked"):
         requests.wait("list", timeout=0)
     requests.add(asked("/api/v1/pods"))
     assert requests.wait("list")[0].code == 200
+
+
+def test_who_waits_in_vain_is_told_what_for_and_what_came_instead() -> None:
+    requests = Requests()
+    for number in range(5):
+        requests.add(asked(f"/api/v1/namespaces/other/pods/a-{number}"))
+    requests.add(asked("/api/v1/namespaces/shop/pods", code=0, labelSelector="app=web", **{"continue": "hidden"}))
+    with pytest.raises(TimeoutError) as caught:
+        requests.wait("list", "pods", namespace="shop", times=2, where=is_canary, timeout=0)
+    meant = f"list pods, namespace='shop', where=is_canary ({__file__}:{is_canary.__code__.co_firstlineno})"
+    assert str(caught.value).splitlines() == [
+        f"within 0 seconds 0 of 2 such requests have been answered: {meant}; the last of all that came:",
+        *(f"  get /api/v1/namespaces/other/pods/a-{number}, of admin: 200" for number in range(1, 5)),
+        "  list /api/v1/namespaces/shop/pods?labelSelector=app=web, of admin: not answered yet",
+    ]
+
+
+def is_canary(asked: Asked) -> bool:
+    return asked.query.get("labelSelector") == "canary"
+
+
+def test_a_timeout_that_the_condition_raises_is_its_own() -> None:
+    def late(_: Asked) -> bool:
+        raise TimeoutError("of its own")
+
+    requests = Requests()
+    requests.add(asked("/api/v1/pods"))
+    with pytest.raises(TimeoutError, match=r"^of its own\nraised by where="):
+        requests.wait(where=late)
 
 
 def test_an_error_of_a_condition_is_told_to_who_waits_and_not_to_the_server() -> None:
@@ -87,8 +116,9 @@ def test_an_error_of_a_condition_is_told_to_who_waits_and_not_to_the_server() ->
         right = asyncio.create_task(requests.until("list"))
         await asyncio.sleep(0)
         requests.add(asked("/api/v1/pods"))
-        with pytest.raises(KeyError, match="no such"):
+        with pytest.raises(KeyError, match="no such") as caught:
             await wrong
+        assert caught.value.__notes__[0].startswith(f"raised by where={test_an_error_of_a_condition_is_told_to_who_waits_and_not_to_the_server.__qualname__}")
         assert len(await right) == 1
     asyncio.run(run())
 
@@ -102,8 +132,13 @@ def test_a_condition_may_look_at_all_requests() -> None:
 def test_what_nobody_waits_for_any_more_is_not_looked_at() -> None:
     requests = Requests()
     looked: list[Asked] = []
+
+    def look(asked: Asked) -> bool:
+        looked.append(asked)
+        return True
+
     with pytest.raises(TimeoutError):
-        requests.wait(times=2, where=lambda asked: not looked.append(asked), timeout=0)   # type: ignore[func-returns-value]
+        requests.wait(times=2, where=look, timeout=0)
     requests.add(asked("/api/v1/pods"))
     assert looked == []
 

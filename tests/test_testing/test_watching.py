@@ -151,28 +151,6 @@ def test_compaction_does_not_disturb_a_watch_that_is_there(api: Asked) -> None:
     assert [name for _, name, _ in told(watch)] == ["b", "c"]
 
 
-@pytest.mark.parametrize(("query", "messages"), [
-    ({"resourceVersion": "5", "resourceVersionMatch": "NotOlderThan"},
-     ["Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"]),
-    ({"resourceVersion": "5", "resourceVersionMatch": "Exact"},
-     ["Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-      'Unsupported value: "Exact": supported values: "NotOlderThan"']),
-    ({"sendInitialEvents": "true"},
-     ["Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"]),
-    ({"continue": "x"}, ["Forbidden: resourceVersionMatch is forbidden when continue is provided"]),
-])
-def test_options_without_sense_are_invalid(api: Asked, query: dict[str, str], messages: list[str]) -> None:
-    status = api.refused("GET", MAPS, query={"watch": "true", **query})
-    assert (status["code"], status["reason"]) == (422, "Invalid")
-    assert [cause["message"] for cause in status["details"]["causes"]] == messages
-
-
-def test_a_version_that_is_no_number_is_the_servers_own_fault(api: Asked) -> None:
-    status = api.refused("GET", MAPS, query={"watch": "true", "resourceVersion": "x"})
-    assert (status["code"], "reason" in status) == (500, False)
-    assert status["message"] == 'resourceVersion: Invalid value: "x": strconv.ParseUint: parsing "x": invalid syntax'
-
-
 # ---- Bookmarks.
 
 

@@ -18,7 +18,7 @@ class World(Parts):
     def __init__(self) -> None:
         super().__init__()
         self.users = Users(
-            self.objects, self.kinds, admin_token="admin-token", now=self.now,   # noqa: S106
+            self.objects, self.kinds, admin_token="admin-token", now=self.now,
             new_token=lambda: f"secret-{next(self.counter)}")
         self.rbac = Rbac(self.objects, self.kinds)
         standard.create(self.objects, self.kinds)

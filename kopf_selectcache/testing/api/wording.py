@@ -48,7 +48,7 @@ def _key_expected(before: str, found: str) -> str:
     return f"found '{found}', expected: {wanted}"
 
 
-def _wrong_key(before: str, found: str) -> str:   # noqa: ARG001
+def _wrong_key(before: str, found: str) -> str:   # noqa: ARG001  # As the others of the table below are called.
     prefix, slash, name = found.partition("/")
     if "/" in name:
         why = _FULL_KEY

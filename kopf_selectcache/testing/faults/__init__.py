@@ -10,7 +10,7 @@ from .contents import (
     WrongKind,
 )
 from .fault import End, Fault
-from .planning import Faults, Planned
+from .planning import BrokenFault, Faults, Planned
 from .refusals import (
     BadGateway,
     ErrorEvent,
@@ -48,7 +48,7 @@ from .streams import (
 )
 
 __all__ = [
-    "BadGateway", "BigObjects", "BufferingProxy", "Delay", "Disconnect", "DropEvents", "DuplicateEvents", "EarlyBookmark",
+    "BadGateway", "BigObjects", "BrokenFault", "BufferingProxy", "Delay", "Disconnect", "DropEvents", "DuplicateEvents", "EarlyBookmark",
     "EmptyPage", "EmptyVersion", "End", "EndStream", "EndlessLine", "ErrorEvent", "ExpiredToken", "Fault", "Faults", "Gone",
     "GzipWatch", "IdleCut", "IgnoredInitialEvents", "IgnoredLimit", "Lag", "LeaderChanged", "MalformedJSON", "NoBookmarks",
     "NoEndBookmark", "NoMetadata", "NoWatchList", "NotServed", "OldVersionOnDelete", "Planned", "RecreatedAsModified",

@@ -1,6 +1,7 @@
 """Faults of what stands in answers and events: broken JSON, the wrong things, things that are missing or too big."""
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,14 +14,15 @@ Object = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class _Spoiled(Fault):
+class _Spoiled(Fault, ABC):
     """Changes objects, wherever they come: as an answer, in a list, in an event."""
 
     names: frozenset[str] | None = field(default=None, kw_only=True)
     """Only the objects of these names."""
 
+    @abstractmethod
     def spoiled(self, obj: Object) -> Object:
-        raise NotImplementedError
+        """Return what comes instead of an object."""
 
     def spoiled_list(self, body: Object) -> Object:
         """Change what is said of the list as a whole."""

@@ -6,7 +6,7 @@ import enum
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from kopf_selectcache.testing.api.calls import Answer, Request
 from kopf_selectcache.testing.api.options import is_true
@@ -25,9 +25,12 @@ class End(enum.Enum):
 Piece: TypeAlias = bytes | End
 """Of a stream: a line, or a part of one, or its end."""
 
-Filter: TypeAlias = Callable[[list[Piece], bool], list[Piece]]
-"""What happens to the pieces of one stream, and whether the fault was released. It is called once before the first
-piece, and whenever there are more; it remembers how far the stream is."""
+
+class Filter(Protocol):
+    """What happens to the pieces of one stream. It remembers how far the stream is."""
+
+    def __call__(self, pieces: list[Piece], *, released: bool) -> list[Piece]:
+        """Return what comes of them; it is called once before the first, whenever there are more, and at the release."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +124,7 @@ def parsed(line: bytes) -> dict[str, Any] | None:
 
 def each_line(change: Callable[[bytes], list[Piece]]) -> Filter:
     """Make a filter that changes line by line, and leaves the end as it is."""
-    def changed(pieces: list[Piece], released: bool) -> list[Piece]:   # noqa: FBT001 - The type is Filter's.
-        del released
+    def changed(pieces: list[Piece], **_: bool) -> list[Piece]:
         return [new for piece in pieces for new in ([piece] if isinstance(piece, End) else change(piece))]
     return changed
 
@@ -131,9 +133,8 @@ def once_after(events: int, then: Callable[[], list[Piece]], *, goes_on: bool = 
     """Make a filter that lets so many lines pass, then says something; and the rest, if it goes on."""
     left, said = events, False
 
-    def passed(pieces: list[Piece], released: bool) -> list[Piece]:   # noqa: FBT001
+    def passed(pieces: list[Piece], **_: bool) -> list[Piece]:
         nonlocal left, said
-        del released
         if said:
             return pieces if goes_on else []
         here = 0

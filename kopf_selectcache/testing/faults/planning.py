@@ -14,10 +14,16 @@ Post: TypeAlias = Callable[[Callable[[], None]], None]
 """Calls this where the server runs."""
 
 
+class BrokenFault(Exception):
+    """Code of the test's own, such as `where=`, has raised. The request gets a 500; the test, this when the cluster ends."""
+
+
 class Planned:
     """A fault that waits for its requests. Until it is released, it happens to them."""
 
-    def __init__(self, fault: Fault, match: Match, *, nth: int = 1, times: int | None = None, post: Post) -> None:
+    def __init__(
+        self, fault: Fault, match: Match, *, nth: int = 1, times: int | None = None, post: Post, broken: list[BrokenFault],
+    ) -> None:
         self.fault = fault
         self.hits: Record[Asked] = Record()
         """The requests that it has happened to. What happens to the events of a watch counts once a watch."""
@@ -28,18 +34,20 @@ class Planned:
         self._met = 0
         self._post = post
         self._wakers: list[Callable[[], None]] = []
+        self._broke: BrokenFault | None = None
+        self._broken = broken
 
     def __repr__(self) -> str:
         return f"<{self.fault!r}, {len(self.hits)} hits{', released' if self.released else ''}>"
 
     async def hit(self, times: int = 1) -> Asked:
         """Wait until it has happened so often; return the request that it happened to last."""
-        await asyncio.wrap_future(self.hits.when(lambda: len(self.hits) >= times))
+        await asyncio.wrap_future(self.hits.when(lambda: self._happened(times)))
         return self.hits[-1]
 
     def wait(self, times: int = 1, *, timeout: float = 60) -> Asked:
         """Do the same in a thread that has no loop; TimeoutError, if it does not happen."""
-        self.hits.wait_for(lambda: len(self.hits) >= times, timeout=timeout)
+        self.hits.wait_for(lambda: self._happened(times), timeout=timeout, in_vain=lambda: self._in_vain(times))
         return self.hits[-1]
 
     def release(self) -> None:
@@ -48,7 +56,13 @@ class Planned:
 
     def meets(self, asked: Asked, request: Request) -> bool:
         """Count this request, and say whether the fault happens to it."""
-        if self.released or not self._match.matches(asked) or not self.fault.concerns(request):
+        if self.released:
+            return False
+        try:
+            is_meant = self._match.matches(asked) and self.fault.concerns(request)
+        except Exception as error:
+            raise self.breaks(error, asked) from error
+        if not is_meant:
             return False
         self._met += 1
         return self._first <= self._met <= self._last
@@ -57,6 +71,29 @@ class Planned:
         """Call this at the release; return what ends it."""
         self._wakers.append(wake)
         return lambda: self._wakers.remove(wake)
+
+    def breaks(self, error: Exception, asked: Asked) -> BrokenFault:
+        """Note that code of the test's own has raised: who waits is told, and the test when the cluster ends."""
+        broken = BrokenFault(f"{self._named()} has raised {error!r}, about {asked.verb} {asked.path}")
+        broken.__cause__ = error
+        if self._broke is None:
+            self._broke = broken
+            self._broken.append(broken)
+        self.hits.stir()
+        return broken
+
+    def _happened(self, times: int) -> bool:
+        if self._broke is not None:
+            raise self._broke
+        return len(self.hits) >= times
+
+    def _in_vain(self, times: int) -> str:
+        return (
+            f"{self._named()} has happened {len(self.hits)} of {times} times; "
+            f"{self._met} requests came that it can happen to")
+
+    def _named(self) -> str:
+        return f"{type(self.fault).__name__} ({self._match})"
 
     def _release(self) -> None:
         self.released = True
@@ -70,6 +107,8 @@ class Faults:
     def __init__(self, faults: Iterable[Fault] = (), *, post: Post = lambda call: call()) -> None:
         self._post = post
         self._planned: list[Planned] = []
+        self.broken: list[BrokenFault] = []
+        """Of each fault whose code has raised, the first time."""
         for fault in faults:
             self.add(fault)
 
@@ -84,7 +123,9 @@ class Faults:
 
         Faults that meet in one request happen in the order in which they were added.
         """
-        planned = Planned(fault, Match(verb, resource, namespace, name, user, where=where), nth=nth, times=times, post=self._post)
+        planned = Planned(
+            fault, Match(verb, resource, namespace, name, user, where=where), nth=nth, times=times, post=self._post,
+            broken=self.broken)
         self._planned.append(planned)
         return planned
 
@@ -115,7 +156,10 @@ class Stage:
         if self._filter is None:
             return pieces
         released = self._planned.released
-        out = self._filter(pieces, released)
+        try:
+            out = self._filter(pieces, released=released)
+        except Exception as error:
+            raise self._planned.breaks(error, self._asked) from error
         if released:
             self._filter = None
         elif out != pieces and not self._told:

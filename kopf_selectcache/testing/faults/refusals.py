@@ -1,6 +1,7 @@
 """Faults that are answers: the server, or a proxy before it, says no. Knows what real servers say."""
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -75,14 +76,15 @@ class Refuse(Fault):
 
 
 @dataclass(frozen=True, slots=True)
-class _Worded(Fault):
+class _Worded(Fault, ABC):
     """A refusal whose words are fixed."""
 
     def instead(self, request: Request) -> Answer | None:
         return self.refusal().instead(request)
 
+    @abstractmethod
     def refusal(self) -> Refuse:
-        raise NotImplementedError
+        """Return what it says."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,7 +107,7 @@ class BufferingProxy(WatchFault):
     def filter(self) -> Filter | None:
         held: list[Piece] = []
 
-        def buffered(pieces: list[Piece], released: bool) -> list[Piece]:   # noqa: FBT001
+        def buffered(pieces: list[Piece], *, released: bool) -> list[Piece]:
             held.extend(pieces)
             full = sum(len(piece) for piece in held if isinstance(piece, bytes)) >= self.size
             if not (full or released or any(isinstance(piece, End) for piece in held)):
@@ -194,10 +194,10 @@ class ReplayEvents(WatchFault):
         past: list[Piece] = []
         replay = once_after(self.after_events, lambda: past[:self.after_events], goes_on=True)
 
-        def replayed(pieces: list[Piece], released: bool) -> list[Piece]:   # noqa: FBT001
+        def replayed(pieces: list[Piece], *, released: bool) -> list[Piece]:
             if len(past) < self.after_events:
                 past.extend(piece for piece in pieces if isinstance(piece, bytes))
-            return replay(pieces, released)
+            return replay(pieces, released=released)
         return replayed
 
 
@@ -211,9 +211,8 @@ class ReorderInitialEvents(WatchFault):
         held: list[bytes] = []
         over = False
 
-        def reordered(pieces: list[Piece], released: bool) -> list[Piece]:   # noqa: FBT001
+        def reordered(pieces: list[Piece], **_: bool) -> list[Piece]:
             nonlocal over
-            del released
             out: list[Piece] = []
             for piece in pieces:
                 if over:
@@ -258,12 +257,12 @@ class EarlyBookmark(WatchFault):
             return [line_of("BOOKMARK", {**about, "metadata": {"resourceVersion": version}})]
         bookmarked = once_after(self.after_events, said, goes_on=True)
 
-        def followed(pieces: list[Piece], released: bool) -> list[Piece]:   # noqa: FBT001
+        def followed(pieces: list[Piece], *, released: bool) -> list[Piece]:
             for piece in pieces[:self.after_events]:
                 if isinstance(piece, bytes) and (event := parsed(piece)) is not None:
                     last.clear()
                     last.update(event["object"])
-            return bookmarked(pieces, released)
+            return bookmarked(pieces, released=released)
         return followed
 
 
@@ -337,9 +336,8 @@ class IgnoredInitialEvents(Fault):
 def _cut_bytes(count: int, how: End) -> Filter:
     left = count
 
-    def cut(pieces: list[Piece], released: bool) -> list[Piece]:   # noqa: FBT001
+    def cut(pieces: list[Piece], **_: bool) -> list[Piece]:
         nonlocal left
-        del released
         out: list[Piece] = []
         for piece in pieces:
             if isinstance(piece, End):
@@ -355,9 +353,8 @@ def _cut_bytes(count: int, how: End) -> Filter:
 def _cut_line(events: int, how: End) -> Filter:
     left = events
 
-    def cut(pieces: list[Piece], released: bool) -> list[Piece]:   # noqa: FBT001
+    def cut(pieces: list[Piece], **_: bool) -> list[Piece]:
         nonlocal left
-        del released
         out: list[Piece] = []
         for piece in pieces:
             if left == 0 and isinstance(piece, bytes):
@@ -373,7 +370,7 @@ def _held(events: int, count: int | None) -> Filter:
     held: list[Piece] = []
     left = events if count is None else count
 
-    def hold(pieces: list[Piece], released: bool) -> list[Piece]:   # noqa: FBT001
+    def hold(pieces: list[Piece], *, released: bool) -> list[Piece]:
         nonlocal left
         out: list[Piece] = []
         for piece in pieces:

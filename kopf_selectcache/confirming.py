@@ -1,0 +1,74 @@
+"""Asks the server about objects that no branch of a filter holds any more, and that a slower branch may be about to.
+
+Mostly the slower branch is just behind, and says so itself. Where it is not, one read of the object's metadata ends the
+doubt (contract 12): it must be a list, since only of a list it is known as of which version it is true. One request is
+under way at a time, however many objects are in doubt.
+"""
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+
+from .core.backoff import delay
+from .core.merging import Doubt, Merging
+from .core.problems import Garbled
+from .core.resources import Resource
+from .core.store import Change
+from .core.wire import Page, Reader
+from .planning import Stream
+from .transport import Refused, Unreachable
+from .world import World
+
+SOON = 1.0
+"""So many seconds are left to the other branches, to say it themselves."""
+
+METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
+_READER = Reader("meta.k8s.io/v1", "PartialObjectMetadata")
+
+
+class Confirming:
+    """Settles the doubts of one filter."""
+
+    def __init__(
+        self, merging: Merging, streams: Collection[Stream], resource: Resource, *, world: World,
+        notify: Callable[[Sequence[Change]], None],
+    ) -> None:
+        self._merging = merging
+        self._streams = streams
+        self._resource = resource
+        self._world = world
+        self._notify = notify
+        self._doubtful = asyncio.Event()
+
+    def look(self) -> None:
+        """See whether there is anything in doubt: to be called whenever a branch has taken something in."""
+        if self._merging.doubts:
+            self._doubtful.set()
+
+    async def run(self) -> None:
+        """Settle doubts until cancelled."""
+        while True:
+            await self._doubtful.wait()
+            self._doubtful.clear()
+            rounds = 0
+            while self._merging.doubts:
+                await self._world.sleep(delay(rounds, self._world.chance(), at_least=SOON))
+                rounds += 1
+                for doubt in self._merging.doubts:
+                    await self._settle(doubt)
+
+    async def _settle(self, doubt: Doubt) -> None:
+        query = {"fieldSelector": f"metadata.name={doubt.name}"}
+        if doubt.version:
+            query |= {"resourceVersion": doubt.version, "resourceVersionMatch": "NotOlderThan"}
+        try:
+            answer = _READER.page(await self._world.transport.get(self._resource.path(doubt.namespace), query, accept=METADATA))
+        except (Refused, Unreachable, Garbled):
+            return   # It is asked again after a while, as long as there is the doubt.
+        if not isinstance(answer, Page):
+            return
+        found = next((record for record in answer.records if record.name == doubt.name), None)
+        outside = found is not None and not any(stream.may_hold(found) for stream in self._streams)
+        uid = found.uid if found is not None else ""
+        self._notify(self._merging.confirmed(doubt, version=answer.version, uid=uid, outside=outside))

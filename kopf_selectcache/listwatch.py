@@ -1,0 +1,245 @@
+"""One list and watch of a cache, kept: carries out what the protocol commands, and feeds it what comes.
+
+Whatever goes wrong is waited for and tried again, and told in the health of this list and watch. What it takes in goes
+to its branch of the cache's objects; what that changed for readers, if anything, is passed on. It never awaits readers or handlers.
+"""
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, aclosing
+
+from .core.backoff import delay
+from .core.fields import Kind
+from .core.merging import Branch
+from .core.problems import Garbled
+from .core.protocol import (
+    Abandon,
+    Begin,
+    Commit,
+    Due,
+    Effect,
+    Idle,
+    Input,
+    Known,
+    Leave,
+    List,
+    Lost,
+    Opened,
+    Progress,
+    Put,
+    Silent,
+    Start,
+    State,
+    Told,
+    Wait,
+    Watch,
+    Watching,
+    step,
+)
+from .core.resources import Resource
+from .core.store import Change
+from .core.wire import Bookmark, Event, Lines, Reader, Refusal
+from .health import Condition
+from .observe import Counts
+from .planning import Stream
+from .queries import listing, watching
+from .selector import Selector
+from .transport import Refused, Unreachable
+from .world import World
+
+LIVED = 60.0
+"""A stream that was open for so many seconds was a good one, even if it had nothing to say."""
+
+
+class Listwatch:
+    """One list and watch: what it asks for, where what comes goes, and how it is doing."""
+
+    def __init__(
+        self, stream: Stream, branch: Branch, condition: Condition, resource: Resource, *, world: World, counts: Counts,
+        notify: Callable[[Sequence[Change]], None],
+    ) -> None:
+        self.stream = stream
+        self.branch = branch
+        self.condition = condition
+        self.resource = resource
+        self._world = world
+        self._counts = counts
+        self._notify = notify
+        self._why = "first"
+        self._asking = "list"
+        """The verb of the request that is under way."""
+        self._heard: float | None = None
+
+    def __str__(self) -> str:
+        return str(self.resource)
+
+    @property
+    def kind(self) -> Kind:
+        return self.resource.kind
+
+    @property
+    def filter(self) -> Selector:
+        return self.stream.selector
+
+    @property
+    def version(self) -> str:
+        return self.branch.version
+
+    def held(self) -> int:
+        return len(self.branch.view.records()[0])
+
+    def age(self) -> float | None:
+        """Return the seconds since the server last confirmed what is held; None before the first complete list."""
+        return None if self._heard is None or not self.version else self._world.clock() - self._heard
+
+    async def run(self) -> None:
+        """Follow the server until it does not serve the resource any more. A mistake of ours costs a relist."""
+        world = self._world
+        while True:
+            try:
+                await self._follow()
+            except Exception as error:
+                world.logger.exception("The cache of %s stumbled over a mistake of its own, and starts again.", self)
+                self.condition.mistaken(error)
+                await world.sleep(delay(6, world.chance()))
+            else:
+                return
+
+    async def _follow(self) -> None:
+        """Run the protocol: each input gives effects, the last of which may say where the next inputs come from.
+
+        Return when the cluster does not serve the resource any more: it may come back in another version.
+        """
+        reader = Reader(self.resource.api_version, self.resource.kind.kind)
+        state: State = Idle(Known(streaming=self._world.settings.initial == "stream"))
+        source = _just(Start())
+        missing = False
+        while True:
+            command = None
+            async with aclosing(source):
+                async for input_ in source:
+                    stepped = step(state, input_)
+                    state = stepped.state
+                    command = self._carried_out(stepped.effects)
+                    missing = missing or (isinstance(input_, Refusal) and input_.code == 404)
+                    if isinstance(state, Watching) and isinstance(input_, Bookmark) and input_.version == self.version:
+                        self._heard = self._world.clock()
+                    if command is not None:
+                        break
+            assert command is not None, f"nothing to do in {state}"
+            if missing and not isinstance(command, Wait):
+                return
+            source = self._waited(command) if isinstance(command, Wait) else self._inputs(command, reader)
+
+    def _carried_out(self, effects: tuple[Effect, ...]) -> List | Watch | Wait | None:
+        """Apply the deltas to the branch, and return the command that the next inputs come of, if there is one."""
+        command: List | Watch | Wait | None = None
+        for effect in effects:
+            changes: Sequence[Change] = ()
+            match effect:
+                case List() | Watch() | Wait():
+                    command = effect
+                case Begin():
+                    self.branch.begin()
+                case Put(record):
+                    changes = self.branch.put(record)
+                case Leave(record):
+                    changes = self.branch.leave(record)
+                case Commit(version, restored):
+                    if self.version:
+                        self._counts.relists[self._why] += 1
+                    self._heard = self._world.clock()
+                    changes = self.branch.commit(version, restored=restored)
+                    if restored:
+                        self._world.logger.warning("The server of %s went back to an older state; its cache started anew.", self)
+                case Abandon():
+                    self.branch.abandon()
+                case Progress(version):
+                    self._heard = self._world.clock()
+                    changes = self.branch.progress(version)
+                case Told(trouble):
+                    self._told(trouble)
+                case _:
+                    continue   # To close is what happens to every source when the next command comes.
+            self._notify(changes)
+        return command
+
+    async def _waited(self, command: Wait) -> AsyncGenerator[Input, None]:
+        # There is no hurry where only a person can help; while that is not certain, there is.
+        slow = command.slow and self.condition.error() is not None
+        await self._world.sleep(delay(command.failures, self._world.chance(), at_least=command.at_least, slow=slow))
+        yield Due()
+
+    async def _inputs(self, command: List | Watch, reader: Reader) -> AsyncGenerator[Input, None]:
+        self._asking = "list" if isinstance(command, List) else "watch"
+        clock = self._world.clock
+        asked, path, query = clock(), self.stream.path(self.resource), self.stream.query()
+        try:
+            if isinstance(command, List):
+                self._counts.lists += 1
+                yield reader.page(await self._world.transport.get(path, query | listing(command, self._world.settings.page_limit)))
+            else:
+                self._counts.watches += 1
+                async with aclosing(self._watched(path, query | watching(command), command, reader)) as messages:
+                    async for message in messages:
+                        yield message
+        except Refused as refused:
+            yield refused.refusal
+        except Unreachable as lost:
+            yield Lost(str(lost), lived=clock() - asked > LIVED)
+        except Garbled as garbled:
+            yield Lost(str(garbled), garbled=True)
+        except TimeoutError:
+            yield Silent()
+
+    async def _watched(self, path: str, query: dict[str, str], command: Watch, reader: Reader) -> AsyncGenerator[Input, None]:
+        """Read a watch to its end; raise Refused, Unreachable, Garbled, or TimeoutError if nothing comes any more."""
+        clock, settings = self._world.clock, self._world.settings
+        idle, lines, filling = settings.idle_timeout, Lines(), command.initial
+        async with AsyncExitStack() as stack:
+            # Servers accept a watch before they have anything to say.
+            async with asyncio.timeout(idle):
+                chunks = await stack.enter_async_context(self._world.transport.watch(path, query))
+            yield Opened()
+            opened = clock()
+            while (chunk := await _next(chunks, within=idle)) is not None:
+                for line in lines.feed(chunk):
+                    message = reader.line(line)
+                    self._counts.events += isinstance(message, Event)
+                    filling = filling and not (isinstance(message, Bookmark) and message.complete)
+                    yield message
+                if filling and clock() - opened > settings.request_timeout:
+                    # It may go on for ever without saying that the initial state is complete.
+                    raise TimeoutError
+                # A busy stream never has to wait for its next chunk, and would keep the loop to itself.
+                await asyncio.sleep(0)
+            yield reader.rest(lines.rest) or Lost("the watch ended", lived=clock() - opened > LIVED)
+
+    def _told(self, trouble: Refusal | Lost | Silent | None) -> None:
+        if trouble is None:
+            self.condition.well()
+            return
+        self._why = reason(trouble)
+        self._counts.failures[self._why] += 1
+        self.condition.troubled(trouble, verb=self._asking)
+
+
+def reason(trouble: Refusal | Lost | Silent) -> str:
+    """Name a trouble in a word, one of few: it becomes a label of metrics."""
+    match trouble:
+        case Refusal(code):
+            return str(code) if 100 <= code < 600 else "refused"
+        case Lost(garbled=True):
+            return "garbled"
+        case _:
+            return type(trouble).__name__.lower()
+
+
+async def _next(chunks: AsyncIterator[bytes], *, within: float) -> bytes | None:
+    async with asyncio.timeout(within):
+        return await anext(chunks, None)
+
+
+async def _just(input_: Input) -> AsyncGenerator[Input, None]:
+    yield input_

@@ -1,0 +1,87 @@
+"""The cluster's admin, who asks its API without HTTP: objects in, what the server has of them out. Waits for nothing."""
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from .api.calls import Answer, Request
+from .api.kinds import Served
+from .api.problems import Problem
+from .api.server import Api
+
+MERGE_PATCH = "application/merge-patch+json"
+RBAC = "rbac.authorization.k8s.io"
+
+
+class Admin:
+    """Acts on one API, where that runs. Raises `Problem` where the server refuses."""
+
+    def __init__(self, api: Api, *, token: str) -> None:
+        self._api = api
+        self._token = token
+
+    def ask(self, method: str, path: str, body: object = None) -> dict[str, Any]:
+        content_type = MERGE_PATCH if method == "PATCH" else "application/json"
+        headers = {"authorization": f"Bearer {self._token}", "content-type": content_type, "accept": "application/json"}
+        sent = b"" if body is None else json.dumps(body, default=_plain).encode()
+        answer = self._api.answer(Request(method, path, {}, headers, sent))
+        assert isinstance(answer, Answer), "only watches are something else"
+        answered: dict[str, Any] = json.loads(answer.body)
+        if answer.code >= 400:
+            raise Problem(answer.code, answered.get("reason", ""), answered["message"], details=answered.get("details"))
+        return answered
+
+    def create(self, obj: Mapping[str, Any], *, merge: bool = False) -> dict[str, Any]:
+        """Create an object with its status; or merge it into the one that is there, if that is allowed."""
+        served = self.served(obj)
+        collection = self._collection(obj)
+        try:
+            made = self.ask("POST", collection, obj)
+        except Problem as problem:
+            if problem.reason != "AlreadyExists" or not merge:
+                raise
+            made = self.ask("PATCH", self.path(obj), obj)
+        if served.has_status and "status" in obj:
+            made = self.ask("PUT", f"{collection}/{made['metadata']['name']}/status", {**made, "status": obj["status"]})
+        return made
+
+    def path(self, obj: Mapping[str, Any]) -> str:
+        """Return the path of an object, given by its kind and name."""
+        name = (obj.get("metadata") or {}).get("name")
+        if not name:   # Without one, it would be the path of all of them: to be deleted, for instance.
+            raise ValueError(f"a {obj.get('kind')} is meant that has no name")
+        return f"{self._collection(obj)}/{name}"
+
+    def served(self, obj: Mapping[str, Any]) -> Served:
+        """Return the resource that an object is one of."""
+        kind, api_version = obj.get("kind"), obj.get("apiVersion")
+        for served in self._api.kinds:
+            if served.kind == kind and api_version in (None, served.api_version):
+                return served
+        raise Problem(404, "NotFound", f'no matches for kind "{kind}" in version "{api_version}"')
+
+    def _collection(self, obj: Mapping[str, Any]) -> str:
+        served = self.served(obj)
+        root = f"/apis/{served.api_version}" if served.group else f"/api/{served.version}"
+        namespace = (obj.get("metadata") or {}).get("namespace") or "default"
+        return f"{root}{f'/namespaces/{namespace}' if served.namespaced else ''}/{served.plural}"
+
+
+def rights(user: str, rules: Sequence[Mapping[str, Sequence[str]]], *, namespace: str) -> Iterator[dict[str, Any]]:
+    """Yield the objects that give a user these rights: a role and its binding, of one namespace or (an empty one) of all."""
+    kind = "Role" if namespace else "ClusterRole"
+    metadata = {"name": f"user-{user}", "namespace": namespace} if namespace else {"name": f"user-{user}"}
+    yield {"apiVersion": f"{RBAC}/v1", "kind": kind, "metadata": metadata, "rules": [dict(rule) for rule in rules]}
+    yield {
+        "apiVersion": f"{RBAC}/v1", "kind": f"{kind}Binding", "metadata": metadata,
+        "roleRef": {"apiGroup": RBAC, "kind": kind, "name": metadata["name"]},
+        "subjects": [{"apiGroup": RBAC, "kind": "User", "name": user}],
+    }
+
+
+def _plain(part: object) -> dict[str, Any]:
+    """Let JSON be made of what is no dict but reads like one, such as the body that Kopf hands to handlers."""
+    if isinstance(part, Mapping):
+        return dict(part)
+    raise TypeError(f"an object has {part!r} in it, a {type(part).__name__}, which no JSON is made of")

@@ -1,0 +1,448 @@
+"""What is kept of an object: the paths that are named, its identity always, and the values of its field labels whatever is dropped."""
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kopf_selectcache.core.fields import BUILT_IN, Kind
+from kopf_selectcache.core.problems import BadPath, Garbled
+from kopf_selectcache.core.projection import ALL, IDENTITY, Keys, Path, Projection, at, keys_of
+from kopf_selectcache.core.record import Record
+from kopf_selectcache.core.resources import Resource
+from kopf_selectcache.core.wire import Reader
+
+CANARY = "canary-7f3a"
+LAST_APPLIED = ("metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration")
+METADATA: dict[str, Any] = {
+    "name": "web-1", "namespace": "shop", "uid": "u-1", "resourceVersion": "5", "generation": 2, "creationTimestamp": "2026-01-01T00:00:00Z",
+    "labels": {"app": "web"}, "ownerReferences": [{"uid": "o-1", "kind": "Job", "name": "run", "controller": True}],
+}
+POD: dict[str, Any] = {
+    "kind": "Pod", "apiVersion": "v1",
+    "metadata": METADATA | {"annotations": {LAST_APPLIED[-1]: "{}", "a": "b"}, "managedFields": [{"manager": "kubectl"}]},
+    "spec": {"nodeName": "n-1", "containers": [
+        {"name": "app", "env": [{"name": "TOKEN", "value": CANARY}], "ports": [{"containerPort": 80}]}, {"name": "proxy"}]},
+    "status": {"phase": "Running", "podIPs": [{"ip": "10.0.0.1"}]},
+}
+PODS = Resource(next(kind for kind in BUILT_IN if kind.plural == "pods"), "v1")
+
+
+def dump(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def recorded(projection: Projection, obj: Any = POD) -> Record:
+    return Reader.of(PODS, projection).record(dump(obj))
+
+
+def kept(obj: Any = POD, *, keep: list[Path] | None = None, drop: list[Path] | None = None) -> Any:
+    return recorded(Projection.of(keep=keep, drop=drop or ()), obj).decode()
+
+
+def without(obj: Any, *path: str) -> Any:
+    obj = copy.deepcopy(obj)
+    del at(obj, path[:-1])[path[-1]]
+    return obj
+
+
+PLAIN = without(POD, "metadata", "managedFields")
+IDENTITY_ALONE = {"kind": "Pod", "apiVersion": "v1", "metadata": METADATA}
+
+
+# ---- What is kept.
+
+
+def test_managed_fields_are_dropped_unless_something_else_is_said() -> None:
+    assert recorded(ALL).decode() == kept() == PLAIN
+
+
+def test_managed_fields_are_kept_by_name_alone() -> None:
+    assert kept(keep=["metadata"]) == {**IDENTITY_ALONE, "metadata": PLAIN["metadata"]}
+    assert kept(keep=["metadata", "metadata.managedFields"]) == {**IDENTITY_ALONE, "metadata": POD["metadata"]}
+    assert kept(keep=["metadata.managedFields.manager"])["metadata"] == METADATA | {"managedFields": [{"manager": "kubectl"}]}
+
+
+def test_what_is_dropped_is_gone_and_everything_else_stays() -> None:
+    assert kept(drop=["spec.nodeName"]) == without(PLAIN, "spec", "nodeName")
+    assert kept(drop=["status"]) == without(PLAIN, "status")
+
+
+def test_only_what_is_kept_and_the_identity_stay() -> None:
+    assert kept(keep=["spec.nodeName"]) == IDENTITY_ALONE | {"spec": {"nodeName": "n-1"}}
+    assert kept(keep=[]) == IDENTITY_ALONE
+
+
+def test_of_what_is_kept_a_part_may_be_dropped() -> None:
+    assert kept(keep=["spec"], drop=["spec.containers"]) == IDENTITY_ALONE | {"spec": {"nodeName": "n-1"}}
+
+
+def test_paths_lead_through_lists_to_each_item() -> None:
+    dropped = kept(drop=["spec.containers.env"])
+    assert dropped["spec"]["containers"] == [{"name": "app", "ports": [{"containerPort": 80}]}, {"name": "proxy"}]
+    chosen = kept(keep=["spec.containers.name", "spec.containers.ports.containerPort"])
+    assert chosen["spec"] == {"containers": [{"name": "app", "ports": [{"containerPort": 80}]}, {"name": "proxy"}]}
+
+
+def test_an_item_of_which_nothing_is_kept_keeps_its_place() -> None:
+    assert kept(keep=["spec.containers.env"])["spec"]["containers"] == [{"env": [{"name": "TOKEN", "value": CANARY}]}, {}]
+
+
+@pytest.mark.parametrize("nested", [[[{"b": 1, "c": 2}], {"b": 3}], [[[{"b": 1}]]]])
+def test_lists_within_lists_are_led_through_as_well(nested: Any) -> None:
+    assert '"b"' not in json.dumps(kept(POD | {"data": nested}, drop=["data.b"])["data"])
+
+
+@pytest.mark.parametrize("value", [None, 1, "text", True, [1, "text", None]])
+def test_a_path_that_leads_nowhere_drops_nothing_and_keeps_nothing(value: Any) -> None:
+    assert kept(POD | {"data": value}, drop=["data.b"]) == PLAIN | {"data": value}
+    assert kept(POD | {"data": value}, keep=["data.b"]) == IDENTITY_ALONE | ({"data": []} if isinstance(value, list) else {})
+
+
+def test_a_key_with_dots_is_written_in_a_tuple() -> None:
+    assert kept(drop=[LAST_APPLIED]) == without(PLAIN, *LAST_APPLIED)
+    assert kept(keep=[LAST_APPLIED])["metadata"] == METADATA | {"annotations": {LAST_APPLIED[-1]: "{}"}}
+
+
+@pytest.mark.parametrize("paths", [*itertools.permutations(["spec", "spec.nodeName", "spec.containers.env"])])
+def test_a_path_below_another_says_nothing_more_in_whichever_order(paths: tuple[str, ...]) -> None:
+    assert kept(drop=[*paths]) == kept(drop=["spec"])
+    assert kept(keep=[*paths]) == kept(keep=["spec"])
+    assert Projection.of(drop=paths) == Projection.of(drop=sorted(paths))
+
+
+def test_what_is_kept_as_a_whole_keeps_its_bytes() -> None:
+    odd = b'{ "float":1.50, "big":12345678901234567890123, "text":"\\u00e9\\n\xc3\xa9", "empty":{ } }'
+    data = b'{"kind":"Pod","apiVersion":"v1","metadata":' + dump(METADATA) + b',"spec":{"odd":' + odd + b',"no":1},"status":{}}'
+    for projection in (Projection.of(drop=["spec.no"]), Projection.of(keep=["spec.odd"])):
+        assert odd in Reader.of(PODS, projection).record(data).data
+
+
+def test_a_key_in_whichever_spelling_is_dropped() -> None:
+    data = dump(POD).replace(b'"env"', b'"\\u0065nv"')
+    assert CANARY.encode() not in Reader.of(PODS, Projection.of(drop=["spec.containers.env"])).record(data).data
+
+
+@pytest.mark.parametrize("projection", [Projection.of(drop=["spec"]), Projection.of(keep=["status"])])
+@pytest.mark.parametrize("said", [{}, {"kind": "Pod", "apiVersion": "v1"}])
+def test_a_projected_object_is_the_same_bytes_from_a_list_and_from_a_watch(projection: Projection, said: dict[str, str]) -> None:
+    bare = {key: value for key, value in POD.items() if key not in ("kind", "apiVersion")}
+    assert recorded(projection, said | bare).data == recorded(projection, POD).data
+
+
+@pytest.mark.parametrize("projection", [Projection.of(keep=[]), Projection.of(drop=["spec.nodeName"]), Projection.of(transform=lambda obj: obj)])
+def test_what_reads_select_by_is_what_it_was(projection: Projection) -> None:
+    was, became = recorded(ALL), recorded(projection)
+    assert (became.key, became.uid, became.version, became.labels, became.owners) == (was.key, was.uid, was.version, was.labels, was.owners)
+
+
+def test_an_object_that_only_its_dropped_part_made_unreadable_is_taken_in() -> None:
+    data = dump(POD).replace(b'"n-1"', b"1e999")
+    with pytest.raises(Garbled):
+        Reader.of(PODS, ALL).record(data)
+    assert Reader("v1", "Pod", Projection.of(drop=["spec"])).record(data).name == "web-1"
+
+
+@pytest.mark.parametrize("bad", [b'{"a":[[', b'{"a":{"\xff":1}}', b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"])
+@pytest.mark.parametrize("projection", [Projection.of(keep=["spec.a.b"]), Projection.of(drop=["spec.a.b"]), Projection.of(transform=lambda obj: obj)])
+def test_what_cannot_be_looked_into_is_refused_in_the_words_for_that(bad: bytes, projection: Projection) -> None:
+    data = b'{"kind":"Pod","apiVersion":"v1","metadata":' + dump(METADATA) + b',"spec":' + bad + b"}"
+    with pytest.raises(Garbled, match="of kind Pod"):
+        Reader("v1", "Pod", projection).record(data)
+
+
+# ---- What is no projection.
+
+
+@pytest.mark.parametrize("path", [*IDENTITY, ("metadata",), ("metadata", "labels", "app"), ("metadata", "ownerReferences", "controller")])
+@pytest.mark.parametrize("keep", [None, ["metadata", "kind", "apiVersion"]])
+def test_the_identity_cannot_be_dropped_nor_what_it_is_in_nor_a_part_of_it(path: Keys, keep: list[Path] | None) -> None:
+    with pytest.raises(BadPath, match="which is always kept") as info:
+        Projection.of(keep=keep, drop=[path])
+    assert info.value.path == path
+
+
+@pytest.mark.parametrize(("keep", "drop", "why"), [
+    (["spec.nodeName"], ["spec"], "would drop spec.nodeName, which is to be kept"),
+    (["spec"], ["spec"], "would drop spec, which is to be kept"),
+    (["spec"], ["status"], "is not kept in the first place"),
+    ([], ["status"], "is not kept in the first place"),
+    (None, [""], "has no key, or an empty one"),
+    (None, [()], "has no key, or an empty one"),
+    (["spec..nodeName"], [], "has no key, or an empty one"),
+])
+def test_paths_that_contradict_each_other_or_say_nothing_are_refused(keep: Any, drop: Any, why: str) -> None:
+    with pytest.raises(BadPath) as info:
+        Projection.of(keep=keep, drop=drop)
+    assert str(info.value).endswith(why)
+
+
+def test_equal_declarations_are_equal_and_different_ones_are_not() -> None:
+    assert Projection.of(drop=["a", "b.c"]) == Projection.of(drop=[("b", "c"), "a", "a"])
+    assert len({ALL, Projection.of(), Projection.of(keep=[]), Projection.of(drop=["a"]), Projection.of(transform=dict)}) == 4
+
+
+def test_it_is_shown_by_what_is_said() -> None:
+    assert repr(ALL) == "Projection()"
+    assert repr(Projection.of(keep=["a"], drop=["a.b"])) == "Projection(keep=(('a',),), drop=(('a', 'b'),))"
+
+
+# ---- What can be asked for.
+
+
+@pytest.mark.parametrize(("path", "dropped", "chosen"), [
+    ("spec", False, False), ("spec.nodeName", True, True), ("spec.nodeName.x", True, True), ("spec.containers", False, False),
+    ("spec.containers.env", False, False), ("spec.containers.env.name", False, False), ("spec.containers.name", True, False),
+    ("metadata", False, False), ("metadata.name", True, True), ("metadata.labels.app", True, True), ("metadata.annotations", True, False),
+    ("metadata.managedFields", False, False), ("status.phase", True, False), ("kind", True, True), ("kinds", True, False),
+])
+def test_what_is_not_kept_is_known_and_what_it_is_a_part_of_and_what_is_in_it(path: str, dropped: bool, chosen: bool) -> None:
+    assert Projection.of(drop=["spec.containers.env"]).kept(keys_of(path)) is dropped
+    assert Projection.of(keep=["spec.nodeName"]).kept(keys_of(path)) is chosen
+
+
+def test_all_is_kept_but_for_managed_fields() -> None:
+    assert ALL.kept(("spec",))
+    assert not ALL.kept(("metadata",))
+    assert not ALL.kept(())
+    assert not ALL.kept(("metadata", "managedFields", "manager"))
+
+
+def test_objects_are_partial_if_anything_but_managed_fields_may_be_missing() -> None:
+    assert not ALL.partial
+    assert all(each.partial for each in (Projection.of(keep=[]), Projection.of(drop=["spec"]), Projection.of(transform=dict)))
+
+
+def test_a_transform_leaves_but_the_identity_exact() -> None:
+    assert Projection.of(transform=dict).kept(("spec",))
+    assert not Projection.of(transform=dict).exact(("spec",))
+    assert Projection.of(transform=dict).exact(("metadata", "labels", "app"))
+    assert Projection.of(drop=["status"]).exact(("spec",))
+    assert not Projection.of(drop=["status"]).exact(("status", "phase"))
+
+
+# ---- Properties.
+
+
+KEYS = st.sampled_from(["a", "b", "c"])
+VALUES = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(-3, 3), st.text('ab{["\\', max_size=2)),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(KEYS, inner, max_size=3)), max_leaves=12)
+OBJECTS = st.dictionaries(KEYS, VALUES).map(lambda extra: IDENTITY_ALONE | extra)
+PATHS = st.lists(st.lists(KEYS, min_size=1, max_size=3).map(tuple), max_size=3)
+
+
+@st.composite
+def projections(draw: st.DrawFn) -> Projection:
+    keep, drop = draw(st.none() | PATHS), draw(PATHS)
+    if keep is not None:
+        drop = [path for path in drop if any(path[:len(each)] == each for each in keep) and path not in keep
+                and not any(each[:len(path)] == path for each in keep)]
+    return Projection.of(keep=keep, drop=drop)
+
+
+def leaves(value: Any, path: Keys = ()) -> Iterator[tuple[Keys, str]]:
+    """Yield each value that has none in it, with the keys that lead to it."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from leaves(inner, (*path, key))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from leaves(inner, path)
+    else:
+        yield path, repr(value)
+
+
+def begins(path: Keys, prefixes: tuple[Keys, ...]) -> bool:
+    return any(path[:len(each)] == each for each in prefixes)
+
+
+@given(OBJECTS, projections())
+def test_exactly_those_values_are_kept_whose_paths_are(obj: Any, projection: Projection) -> None:
+    named = projection.keep
+    expected = Counter(
+        leaf for leaf in leaves(obj)
+        if begins(leaf[0], IDENTITY) or ((named is None or begins(leaf[0], named)) and not begins(leaf[0], projection.drop)))
+    assert Counter(leaves(recorded(projection, obj).decode())) == expected
+
+
+@given(OBJECTS, projections(), st.lists(KEYS, max_size=4).map(tuple))
+def test_what_is_said_to_be_kept_is_what_it_was(obj: Any, projection: Projection, path: Keys) -> None:
+    if projection.kept(path):
+        assert at(recorded(projection, obj).decode(), path) == at(obj, path)
+
+
+@given(OBJECTS, projections())
+def test_a_projected_object_is_projected_to_itself(obj: Any, projection: Projection) -> None:
+    once = recorded(projection, obj)
+    assert recorded(projection, once.decode()).data == once.data
+
+
+# ---- Field labels: their values are known, whatever is dropped. All of them, with all that can be done to their paths.
+
+
+def sample(kind: Kind) -> dict[str, Any]:
+    """Make an object with something at each path that a field label of the kind looks at."""
+    obj: dict[str, Any] = {"kind": kind.kind, "apiVersion": api_version(kind), "metadata": dict(METADATA)}
+    if not kind.namespaced:
+        del obj["metadata"]["namespace"]
+    for each in kind.fields.values():
+        for path in each.value.paths:
+            if path[0] != "metadata":
+                inner = obj
+                for key in path[:-1]:
+                    inner = inner.setdefault(key, {})
+                inner[path[-1]] = something(path[-1])
+    return obj
+
+
+def something(key: str) -> Any:
+    return {"podIPs": [{"ip": "10.0.0.2"}], "hostNetwork": True, "unschedulable": True, "replicas": 3, "succeeded": 3}.get(key, f"some-{key.lower()}")
+
+
+def api_version(kind: Kind) -> str:
+    return f"{kind.group}/{kind.versions[0]}" if kind.group else kind.versions[0]
+
+
+def projections_of(path: Keys) -> Mapping[str, Projection]:
+    """Everything that can be done to a path."""
+    wiped: Callable[[Any], Any] = lambda obj: {key: obj[key] for key in ("kind", "apiVersion", "metadata")}  # noqa: E731
+    return {
+        "nothing": ALL, "kept": Projection.of(keep=[path]), "its parent kept": Projection.of(keep=[path[:1]]),
+        "dropped": Projection.of(drop=[path]), "its parent dropped": Projection.of(drop=[path[:1]]),
+        "its child dropped": Projection.of(drop=[(*path, "ip")]), "another kept": Projection.of(keep=["another"]),
+        "another dropped": Projection.of(drop=["another"]), "kept, its child dropped": Projection.of(keep=[path], drop=[(*path, "ip")]),
+        "wiped": Projection.of(transform=wiped),
+    }
+
+
+WITH_FIELDS = [kind for kind in BUILT_IN if any(path[0] != "metadata" for each in kind.fields.values() for path in each.value.paths)]
+CASES = [
+    (kind, path, what) for kind in WITH_FIELDS
+    for path in sorted({path for each in kind.fields.values() for path in each.value.paths if path[0] != "metadata"})
+    for what in projections_of(path)
+]
+
+
+def values_of(record: Record, kind: Kind) -> dict[str, str]:
+    return kind.values(record.decode()) | record.lost()
+
+
+@pytest.mark.parametrize(("kind", "path", "what"), CASES, ids=lambda each: ".".join(each) if isinstance(each, tuple) else getattr(each, "plural", each))
+def test_the_values_of_field_labels_are_those_of_the_object_as_it_came(kind: Kind, path: Keys, what: str) -> None:
+    obj = sample(kind)
+    reader = Reader.of(Resource(kind, kind.versions[0]), projections_of(path)[what])
+    for each in (obj, {key: obj[key] for key in ("kind", "apiVersion", "metadata")}):
+        assert values_of(reader.record(dump(each)), kind) == kind.values(each)
+
+
+@pytest.mark.parametrize("kind", WITH_FIELDS, ids=lambda kind: kind.plural)
+def test_nothing_but_its_paths_makes_a_difference_to_a_field_label(kind: Kind) -> None:
+    obj = sample(kind)
+    for label, each in kind.fields.items():
+        reader = Reader(api_version(kind), kind.kind, Projection.of(keep=each.value.paths))
+        assert each.value(reader.record(dump(obj)).decode()) == each.value(obj), label
+        if each.value.paths and each.value.paths[0][0] != "metadata":
+            gone = Reader(api_version(kind), kind.kind, Projection.of(drop=each.value.paths)).record(dump(obj)).decode()
+            assert each.value(gone) != each.value(obj), f"{label}: it looks elsewhere as well"
+
+
+def test_the_selectable_fields_of_custom_resources_are_known_as_well() -> None:
+    schema = {"properties": {"spec": {"properties": {"size": {"type": "integer"}, "color": {"type": "string"}}}}}
+    shops = Kind.custom({"spec": {"group": "example.com", "scope": "Namespaced", "names": {"kind": "Shop", "plural": "shops"}, "versions": [{
+        "name": "v1", "schema": {"openAPIV3Schema": schema}, "selectableFields": [{"jsonPath": ".spec.size"}, {"jsonPath": ".spec.color"}]}]}}, "v1")
+    obj = {"kind": "Shop", "apiVersion": "example.com/v1", "metadata": METADATA, "spec": {"size": 3, "color": "red"}}
+    record = Reader.of(Resource(shops, "v1"), Projection.of(drop=["spec.size"])).record(dump(obj))
+    assert record.lost() == {"spec.size": "3"}
+    assert values_of(record, shops) == shops.values(obj)
+
+
+def test_a_kind_of_which_no_field_is_dropped_holds_no_values_of_them() -> None:
+    assert recorded(ALL).fields == recorded(Projection.of(drop=["status.conditions"])).fields == b""
+    assert recorded(ALL).lost() == {}
+
+
+# ---- Transforms.
+
+
+def transformed(transform: Callable[[Any], Any], obj: Any = POD) -> Any:
+    return recorded(Projection.of(transform=transform), obj).decode()
+
+
+def test_what_a_transform_returns_is_stored() -> None:
+    assert transformed(lambda obj: {**obj, "spec": {"ports": (80, 443)}})["spec"] == {"ports": [80, 443]}
+
+
+def test_a_transform_is_called_with_what_is_kept_so_far() -> None:
+    seen: list[Any] = []
+
+    def look(obj: Any) -> Any:
+        seen.append(copy.deepcopy(obj))
+        obj["spec"].clear()
+        return obj
+    assert recorded(Projection.of(drop=["status"], transform=look)).decode() == without(PLAIN, "status") | {"spec": {}}
+    assert seen == [without(PLAIN, "status")]
+
+
+def test_a_transform_may_leave_numbers_of_any_length() -> None:
+    assert transformed(lambda obj: obj, POD | {"data": 10 ** 30})["data"] == 10 ** 30
+
+
+def stripped(obj: Any) -> Any:
+    del obj["metadata"]["labels"]
+    return obj
+
+
+def relabelled(obj: Any) -> Any:
+    obj["metadata"]["labels"]["app"] = CANARY
+    return obj
+
+
+def looped(obj: Any) -> Any:
+    obj["spec"]["loop"] = obj
+    return obj
+
+
+def raising(obj: Any) -> Any:
+    raise KeyError(obj["spec"]["containers"][0]["env"][0]["value"])
+
+
+WRONG: list[tuple[Callable[[Any], Any], str]] = [
+    (lambda _: None, "returned a NoneType, and no dict"),
+    (lambda obj: [obj], "returned a list, and no dict"),
+    (lambda _: {}, "changed apiVersion, which must stay as it is"),
+    (lambda obj: obj | {"kind": CANARY}, "changed kind, which must stay as it is"),
+    (lambda obj: obj | {"metadata": CANARY}, "changed metadata.name, which must stay as it is"),
+    *((lambda obj, key=key: obj | {"metadata": obj["metadata"] | {key: CANARY}}, f"changed metadata.{key}, which")
+      for _, key in (path for path in IDENTITY if path[0] == "metadata")),
+    (stripped, "changed metadata.labels, which must stay as it is"),
+    (relabelled, "changed metadata.labels, which must stay as it is"),
+    (lambda obj: obj | {"data": {CANARY}}, "returned a dict with something in it that is no JSON"),
+    (lambda obj: obj | {"data": float("nan")}, "returned a dict with something in it that is no JSON"),
+    (lambda obj: obj | {"data": "\ud800"}, "returned a dict with something in it that is no JSON"),
+    (looped, "returned a dict with something in it that is no JSON"),
+    (raising, "raised KeyError at test_projection.py:"),
+    (int, "raised TypeError"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "why"), WRONG)
+def test_a_transform_that_breaks_the_object_is_refused_with_what_it_did_and_without_values(wrong: Callable[[Any], Any], why: str) -> None:
+    with pytest.raises(Garbled, match="the transform of Pod, shop/web-1, ") as info:
+        transformed(wrong)
+    assert why in str(info.value)
+    assert CANARY not in "".join(traceback.format_exception(info.value)) + repr(info.value)
+    assert info.value.__context__ is None
+
+
+def test_a_number_beyond_all_bounds_is_refused_before_the_transform_sees_it() -> None:
+    with pytest.raises(Garbled):
+        Reader.of(PODS, Projection.of(transform=lambda obj: obj)).record(dump(POD).replace(b'"n-1"', b"1e999"))

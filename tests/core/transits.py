@@ -1,0 +1,300 @@
+"""One object on its way between the branches of a filter, as each branch's stream tells of it; and what must hold meanwhile.
+
+A history says in which branches the object is at each version of the server. Each branch tells of it in order, at a
+speed of its own, with bookmarks and relists between; reads of the server answer as of any version that they may. All
+orders in which that can come are walked through, none is drawn by lot.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise, product
+from typing import TypeAlias
+
+from kopf_selectcache.core.merging import Doubt, Keys, Merging
+from kopf_selectcache.core.record import Record
+from kopf_selectcache.core.store import Change
+
+FIRST = 8
+"""The version of a history's first state: its third has a digit more."""
+
+State: TypeAlias = str
+"""The branches that hold the object, such as `AB`; `-` if it exists outside of all, `x` if it does not exist."""
+History: TypeAlias = tuple[State, ...]
+Action: TypeAlias = tuple[str, int, int]
+
+
+class Violation(AssertionError):
+    """An invariant does not hold."""
+
+    def __init__(self, invariant: str, what: str) -> None:
+        super().__init__(f"{invariant}: {what}")
+        self.invariant = invariant
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What may happen in a walk, besides the events and bookmarks of each branch."""
+
+    relists: int = 0
+    reads: int = 0
+    decidable: bool = True
+    """Whether the metadata alone say that the object is outside of all branches. Fields do not."""
+    vague: bool = False
+    """Whether the server says of what has left the version that it had, as some do."""
+    late: bool = False
+    """Whether the last branch has not seen its first list yet."""
+    refused: bool = False
+    """Whether the last branch is refused, and says nothing until the end."""
+
+
+class World:
+    """A server with one object, and the branches as they hear of it."""
+
+    def __init__(self, history: History, branches: int, rules: Rules, merging: type[Merging] = Merging) -> None:
+        self.history, self.rules = history, rules
+        self.letters = "ABC"[:branches]
+        self.last = FIRST + len(history) - 1
+        self.uids: list[str] = []
+        for before, after in pairwise(("x", *history)):
+            number = len(set(self.uids))
+            self.uids.append(f"uid-{number + 1}" if before == "x" else self.uids[-1] if after != "x" else f"uid-{number}")
+        self.records = [Record("", "it", uid, str(FIRST + at), {}, (), b"") for at, uid in enumerate(self.uids)]
+        self.merging = merging([Keys()] * branches)
+        self.at = [FIRST] * branches
+        self.staging: list[tuple[int, bool] | None] = [None] * branches
+        self.relists, self.reads = rules.relists, rules.reads
+        self.abandoned = not rules.relists
+        self.known = FIRST
+        """The newest version of which the cache can have heard."""
+        self.model: Record | None = None
+        """What the changes that were told amount to."""
+        self.embedded, self.newest, self.version, self.lefts = 0, 0, 0, 0
+        for branch in range(branches):
+            if rules.late and branch == branches - 1:
+                self.at[branch] = 0
+            else:
+                self._list(branch, FIRST)
+                self._commit(branch, FIRST)
+
+    def holds(self, branch: int, version: int) -> bool:
+        return self.letters[branch] in self.history[version - FIRST]
+
+    def present(self, version: int) -> bool:
+        return self.history[version - FIRST] not in ("-", "x")
+
+    # ---- What can happen next.
+
+    def actions(self) -> list[Action]:
+        found: list[Action] = []
+        for branch in range(len(self.at)):
+            if not (self.rules.refused and branch == len(self.at) - 1):
+                found += self._actions_of(branch)
+        if self.reads:
+            for index, doubt in enumerate(self.merging.doubts):
+                # The first ones are what a server that lags may answer.
+                first = self.known if doubt.version == "" else max(int(doubt.version) - 2, FIRST)
+                found += [("read", index, version) for version in range(first, self.last + 1)]
+        return found
+
+    def _actions_of(self, branch: int) -> Iterator[Action]:
+        at, staged = self.at[branch], self.staging[branch]
+        if staged is not None:
+            version, put = staged
+            if not put and self.holds(branch, version):
+                yield "stage", branch, version
+            else:
+                yield "commit", branch, version
+            if not self.abandoned:
+                yield "abandon", branch, version
+            return
+        if at == 0 or self.relists:
+            yield from (("begin", branch, version) for version in range(max(at, FIRST), self.last + 1))
+        if at == 0:
+            return
+        told = next((version for version in range(at + 1, self.last + 1) if self._tells(branch, version)), None)
+        if told is not None:
+            yield "event", branch, told
+        until = self.last if told is None else told - 1
+        yield from (("mark", branch, version) for version in {at + 1, until} if at < version <= until)
+
+    def _tells(self, branch: int, version: int) -> bool:
+        return self.holds(branch, version) or self.holds(branch, version - 1)
+
+    # ---- What happens.
+
+    def do(self, action: Action) -> None:
+        what, branch, version = action
+        match what:
+            case "event":
+                self._event(branch, version)
+            case "mark":
+                self._reach(branch, version)
+            case "begin":
+                self.relists -= self.at[branch] > 0
+                self.merging.branches[branch].begin()
+                self.staging[branch] = version, False
+            case "stage":
+                self._put(branch, version)
+                self.staging[branch] = version, True
+            case "commit":
+                self._commit(branch, version)
+            case "abandon":
+                self.abandoned = True
+                self.merging.branches[branch].abandon()
+                self.staging[branch] = None
+            case "read":
+                self.reads -= 1
+                self._read(self.merging.doubts[branch], version)
+        self.check()
+
+    def _event(self, branch: int, version: int) -> None:
+        if self.holds(branch, version):
+            self._put(branch, version)
+        elif self.rules.vague:
+            self.known = max(self.known, version)
+            self.told(self.merging.branches[branch].leave(self._copy(version - 1)))
+            # The stream is past it, and says so with its next message alone.
+            self.at[branch] = version
+            return
+        else:
+            self.known = max(self.known, version)
+            was = self.records[version - 1 - FIRST]
+            self.at[branch] = version
+            self.told(self.merging.branches[branch].leave(Record("", "it", was.uid, str(version), {}, (), b"")))
+        self.check()
+        self._reach(branch, version)
+
+    def _copy(self, version: int) -> Record:
+        # Each stream brings bytes of its own.
+        record = self.records[version - FIRST]
+        return Record("", "it", record.uid, record.version, {}, (), b"")
+
+    def _put(self, branch: int, version: int) -> None:
+        if self.staging[branch] is None:
+            self.known = max(self.known, version)
+        self.told(self.merging.branches[branch].put(self._copy(version)))
+
+    def _reach(self, branch: int, version: int) -> None:
+        self.at[branch] = version
+        self.known = max(self.known, version)
+        self.told(self.merging.branches[branch].progress(str(version)))
+
+    def _list(self, branch: int, version: int) -> None:
+        self.merging.branches[branch].begin()
+        if self.holds(branch, version):
+            self.merging.branches[branch].put(self._copy(version))
+
+    def _commit(self, branch: int, version: int) -> None:
+        self.at[branch] = version
+        self.known = max(self.known, version)
+        self.staging[branch] = None
+        self.told(self.merging.branches[branch].commit(str(version)))
+
+    def _read(self, doubt: Doubt, version: int) -> None:
+        state, uid = self.history[version - FIRST], self.uids[version - FIRST]
+        if doubt.version == "" or version >= int(doubt.version):
+            self.known = max(self.known, version)
+        self.told(self.merging.confirmed(
+            doubt, version=str(version), uid="" if state == "x" else uid, outside=state == "-" and self.rules.decidable))
+
+    def finish(self) -> None:
+        """Let every branch hear all there is, and compare."""
+        for branch in range(len(self.at)):
+            if self.rules.refused and branch == len(self.at) - 1:
+                self._list(branch, self.last)
+                self._commit(branch, self.last)
+                self.check()
+        for branch in range(len(self.at)):
+            self._reach(branch, self.last + 1)
+            self.check()
+        wanted = self.records[-1] if self.present(self.last) else None
+        held, version = self.merging.store.get("", "it")
+        if version != str(self.last + 1):
+            raise Violation("I4", f"the version stays at {version}")
+        if (held and (held.uid, held.version)) != (wanted and (wanted.uid, wanted.version)):
+            raise Violation("I3", f"{held} is held, and {wanted} is there")
+        if self.merging.doubts:
+            raise Violation("I3", f"{self.merging.doubts} in the end")
+
+    # ---- What must hold.
+
+    def told(self, changes: list[Change]) -> None:
+        for change in changes:
+            one = change.before is None or change.after is None or change.before.uid == change.after.uid
+            if change.before is not self.model or change.before is change.after or not one:
+                raise Violation("I9", f"{change} is told after {self.model}")
+            self.model = change.after
+            self.lefts += change.after is None
+            self._observe(change.after)
+
+    def _observe(self, seen: Record | None) -> None:
+        """Find what is seen in what the server's history still has."""
+        if seen is not None:
+            version = int(seen.version)
+            if version < self.newest:
+                raise Violation("I1", f"version {version} after {self.newest}")
+            if version < FIRST + self.embedded or not self.present(version) or self.uids[version - FIRST] != seen.uid:
+                raise Violation("I2", f"{seen} cannot be seen after the state {self.embedded} of {self.history}")
+            self.newest, self.embedded = version, version - FIRST
+            return
+        absent = (at for at in range(self.embedded, len(self.history)) if not self.present(FIRST + at) or self._is_another(at))
+        found = next(absent, None)
+        if found is None or FIRST + found > self.known:
+            raise Violation("I8b", f"it is absent after the state {self.embedded} of {self.history}, at {self.known}")
+        self.embedded = found
+
+    def _is_another(self, at: int) -> bool:
+        return self.uids[at] != self.uids[self.embedded]
+
+    def check(self) -> None:
+        held, version = self.merging.store.get("", "it")
+        if held is not self.model:
+            raise Violation("I9", f"{held} is held, and what was told amounts to {self.model}")
+        if not all(self.at):
+            return
+        least = min(self.at)
+        if int(version or 0) > least or int(version or 0) < self.version:
+            raise Violation("I4", f"the version is {version}, after {self.version}, and {least} is the least of the branches'")
+        self.version = int(version or 0)
+        span = range(min(int(version or FIRST), self.last), min(self.known, self.last) + 1)
+        if held is not None and not any(self.present(at) and self.uids[at - FIRST] == held.uid for at in span):
+            raise Violation("I5", f"{held} is held at {version}, and gone since")
+        if held is None and all(self.present(at) for at in span):
+            raise Violation("I8b", f"it is absent at {version}, and was there all the time")
+
+
+def walks(
+    history: History, branches: int, rules: Rules, *, merging: type[Merging] = Merging, story: Callable[[str], None] = lambda _: None,
+) -> Iterator[World]:
+    """Walk through all orders of what can happen, and yield the world at the end of each."""
+    pending: list[list[Action]] = [[]]
+    while pending:
+        path = pending.pop()
+        try:
+            world = World(history, branches, rules, merging)
+            for action in path:
+                world.do(action)
+            while found := world.actions():
+                pending += [[*path, other] for other in found[1:]]
+                path = [*path, found[0]]
+                world.do(found[0])
+            world.finish()
+        except Violation:
+            story(f"{history}, {rules}: {path}")
+            raise
+        yield world
+
+
+def histories(alphabet: str | tuple[str, ...], length: int) -> Iterator[History]:
+    """Return all histories of this many states; of those that differ in the names of the branches alone, one."""
+    seen = set()
+    for states in product(alphabet, repeat=length):
+        if ("x", "x") in pairwise(states) or not any(state not in ("-", "x") for state in states):
+            continue
+        letters = dict.fromkeys(letter for state in states for letter in state if letter not in "-x")
+        names = {letter: "ABC"[index] for index, letter in enumerate(letters)}
+        plain = tuple("".join(sorted(names.get(letter, letter) for letter in state)) for state in states)
+        if plain not in seen:
+            seen.add(plain)
+            yield states

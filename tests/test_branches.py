@@ -1,0 +1,277 @@
+"""Several lists and watches keep one cache: what moves between them is never absent, and one that fails spoils no other."""
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import kopf
+import pytest
+from kopf._cogs.structs.credentials import Vault
+
+from kopf_selectcache import Cached, Forbidden, NotFound, NotSynced, OutsideFilter, Selector, Stale
+from kopf_selectcache.cache import Cache
+from kopf_selectcache.feed import Feed
+from kopf_selectcache.health import Health
+from kopf_selectcache.runner import Runtime
+from kopf_selectcache.testing import EmbeddedCluster, FakeCache
+from kopf_selectcache.testing.faults import Silence
+from kopf_selectcache.testing.requests import Asked
+from tests.test_faults.world import Time, keeping, run, until
+
+WATCHING = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch"]}
+EITHER = [Selector("app=web", namespaces=["shop"]), Selector("tier=gold", namespaces=["shop"])]
+BOTH = [Selector("app=web", namespaces=["shop"]), Selector(names=["ca"], namespaces=["infra"])]
+
+
+def secret(name: str, namespace: str = "shop", **labels: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": namespace, "labels": labels}}
+
+
+def named(objects: Sequence[Mapping[str, Any]]) -> list[str]:
+    return sorted(each["metadata"]["name"] for each in objects)
+
+
+def labelled(**labels: str | None) -> dict[str, Any]:
+    return {"metadata": {"labels": labels}}
+
+
+class World:
+    """An operator that caches secrets of an embedded cluster."""
+
+    def __init__(self, cluster: EmbeddedCluster, runtime: Runtime, time: Time) -> None:
+        self.cluster = cluster
+        self.time = time
+        self.cache = Cache(runtime)
+        self.feed: Feed = runtime.feed("secrets")
+
+    def watches(self) -> list[Asked]:
+        return [asked for asked in self.cluster.requests if asked.verb == "watch" and asked.resource == "secrets"]
+
+    def reads_of_metadata(self) -> int:
+        return sum(asked.verb == "list" and asked.query.get("fieldSelector") == "metadata.name=a" for asked in self.cluster.requests)
+
+
+@asynccontextmanager
+async def caching(
+    declared: Any, *objects: Mapping[str, Any], who: Callable[[EmbeddedCluster], str] = lambda cluster: cluster.token,
+    silent: str = "", held: str = "", **options: Any,
+) -> AsyncIterator[World]:
+    """Keep secrets of a cluster with these objects; the watch with `silent` in its selector, and lists of the namespace `held`, come only when released."""
+    cluster = EmbeddedCluster(tls=False)
+    with cluster.in_thread():
+        for namespace in ("shop", "infra"):
+            cluster.namespace(namespace)
+        cluster.create(*objects)
+        if silent:
+            cluster.faults.add(
+                Silence(), verb="watch", resource="secrets", where=lambda asked: silent in asked.query.get("labelSelector", ""))
+        if held:
+            cluster.faults.add(Silence(), verb="list", resource="secrets", namespace=held)
+        vault = Vault({"login": kopf.ConnectionInfo(server=cluster.url, token=who(cluster))})
+        async with keeping(vault, {"secrets": declared}, **options) as (runtime, time):
+            yield World(cluster, runtime, time)
+
+
+# ---- What is held.
+
+
+def test_an_object_is_held_while_any_selector_selects_it() -> None:
+    cache = FakeCache([secret("a", app="web"), secret("b", tier="gold"), secret("c", app="web", tier="gold"), secret("d")], {"secrets": EITHER})
+    assert named(cache.held("secrets")) == ["a", "b", "c"]
+    cache.cluster.patch(secret("c"), labelled(app=None))
+    cache.cluster.patch(secret("a"), labelled(app=None, tier="gold"))
+    assert named(cache.list("secrets", namespace="shop", label="tier=gold")) == ["a", "b", "c"]
+    cache.cluster.patch(secret("c"), labelled(tier=None))
+    cache.cluster.delete(secret("b"))
+    assert named(cache.held("secrets")) == ["a"]
+    with pytest.raises(OutsideFilter, match="absent, or present without app=web and without tier=gold"):
+        cache.get("secrets", "c", "shop")
+
+
+def test_several_names_and_namespaces_are_held_and_absent_ones_are_proved_absent() -> None:
+    declared = Selector(names=["ca", "tls"], namespaces=["shop", "infra"])
+    objects = [secret(name, namespace) for name in ("ca", "tls", "other") for namespace in ("shop", "infra")]
+    for asked in (declared, Cached(declared, share_watches=True)):
+        cache = FakeCache(objects, {"secrets": asked})
+        cache.cluster.delete(secret("tls", "infra"))
+        cache.cluster.patch(secret("other"), labelled(seen="yes"))
+        assert sorted((each["metadata"]["namespace"], each["metadata"]["name"]) for each in cache.list("secrets", names=["ca", "tls"], namespace=["shop", "infra"])) == [
+            ("infra", "ca"), ("shop", "ca"), ("shop", "tls")]
+        with pytest.raises(NotFound):
+            cache.get("secrets", "tls", "infra")
+        with pytest.raises(OutsideFilter):
+            cache.get("secrets", "other", "shop")
+
+
+# ---- How it is kept.
+
+
+def test_selectors_that_differ_in_one_label_share_one_watch() -> None:
+    async def main() -> None:
+        async with caching(["app=web", "app=db"], secret("a", app="web"), secret("b", app="db"), secret("c", app="x")) as world:
+            await world.cache.wait_synced()
+            assert named(world.cache.list("secrets", label="app in (web,db)")) == ["a", "b"]
+            await until(lambda: world.feed.synced)
+            assert [asked.query["labelSelector"] for asked in world.watches()] == ["app in (db,web)"]
+    run(main())
+
+
+def test_a_watch_for_each_name_needs_no_more_than_a_role_with_these_names() -> None:
+    async def main() -> None:
+        def who(cluster: EmbeddedCluster) -> str:
+            return cluster.user("reader", [{**WATCHING, "resourceNames": ["ca", "tls"]}], namespace="infra")
+
+        declared = Selector(names=["ca", "tls"], namespaces=["infra"])
+        async with caching(declared, secret("ca", "infra"), secret("key", "infra"), who=who) as world:
+            await world.cache.wait_synced()
+            assert named(world.cache.held("secrets")) == ["ca"]
+            with pytest.raises(NotFound):
+                world.cache.get("secrets", "tls", "infra")
+            world.cluster.create(secret("tls", "infra"))
+            await world.cache.wait_for("secrets", lambda _: True, namespace="infra", field="metadata.name=tls")
+            assert {asked.query["fieldSelector"] for asked in world.watches()} == {"metadata.name=ca", "metadata.name=tls"}
+    run(main())
+
+
+def test_names_that_share_a_watch_take_the_wider_right_and_keep_no_more() -> None:
+    async def main() -> None:
+        declared = Cached(Selector(names=["ca", "tls"], namespaces=["infra"]), share_watches=True)
+        async with caching(declared, secret("ca", "infra"), secret("key", "infra")) as world:
+            await world.cache.wait_synced()
+            await until(lambda: world.feed.synced)
+            assert [asked.query.get("fieldSelector") for asked in world.watches()] == [None]
+            assert named(world.cache.held("secrets")) == ["ca"]
+    run(main())
+
+
+def test_the_namespaces_of_the_operator_are_kept_one_by_one() -> None:
+    async def main() -> None:
+        def who(cluster: EmbeddedCluster) -> str:
+            cluster.user("reader", [WATCHING], namespace="infra")
+            return cluster.user("reader", [WATCHING], namespace="shop")
+
+        async with caching("", secret("a"), secret("b", "infra"), secret("c", "default"), who=who, namespaces=("infra", "shop")) as world:
+            await world.cache.wait_synced()
+            assert named(world.cache.list("secrets", namespace=["infra", "shop"])) == ["a", "b"]
+            with pytest.raises(OutsideFilter):
+                world.cache.list("secrets")
+    run(main())
+
+
+def test_a_selector_that_adds_nothing_is_told_of_and_not_kept(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with caching(["app", "app=web,tier"], secret("a", app="web")) as world:
+            await world.cache.wait_synced()
+            await until(lambda: world.feed.synced)
+            assert [asked.query["labelSelector"] for asked in world.watches()] == ["app"]
+    run(main())
+    assert "The filter of secrets: label='app=web,tier' selects nothing that the other selectors do not." in caplog.messages
+
+
+def test_too_many_lists_and_watches_for_the_namespaces_of_the_operator_are_a_rejected_filter() -> None:
+    async def main() -> None:
+        names = Selector(names=[f"n{number}" for number in range(11)])
+        async with caching(names, namespaces=("infra", "shop")) as world:
+            await world.feed.settled()
+            assert world.feed.health is Health.REJECTED
+            assert world.feed.trouble == "the filter of secrets: it takes 22 lists and watches, for 11 names, and 20 are the most"
+    run(main())
+
+
+# ---- What moves between branches.
+
+
+def test_an_object_that_moves_to_a_slower_branch_is_never_absent() -> None:
+    async def main() -> None:
+        async with caching(EITHER, secret("a", app="web"), silent="tier") as world:
+            await world.cache.wait_synced()
+            await until(lambda: world.feed.synced and len(world.watches()) == 2)
+            world.cluster.patch(secret("a"), labelled(app=None, tier="gold"))
+            await until(lambda: world.reads_of_metadata() >= 2)
+            assert world.cache.get("secrets", "a", "shop")["metadata"]["labels"] == {"app": "web"}, "as it was known last"
+            for fault in world.cluster.faults:
+                fault.release()
+            await until(lambda: world.cache.get("secrets", "a", "shop")["metadata"]["labels"] == {"tier": "gold"})
+    run(main())
+
+
+@pytest.mark.parametrize("leave", [
+    lambda cluster: cluster.patch(secret("a"), labelled(app=None)),
+    lambda cluster: cluster.delete(secret("a")),
+    lambda cluster: (cluster.delete(secret("a")), cluster.create(secret("a"))),
+], ids=["leaves the filter", "is deleted", "is deleted and made anew"])
+def test_what_is_gone_is_let_go_though_a_branch_says_nothing(leave: Callable[[EmbeddedCluster], object]) -> None:
+    async def main() -> None:
+        async with caching(EITHER, secret("a", app="web"), secret("b", app="web"), silent="tier") as world:
+            await world.cache.wait_synced()
+            await until(lambda: world.feed.synced and len(world.watches()) == 2)
+            leave(world.cluster)
+            await until(lambda: named(world.cache.held("secrets")) == ["b"])
+            assert world.reads_of_metadata() == 1
+            with pytest.raises(OutsideFilter):
+                world.cache.get("secrets", "a", "shop")
+    run(main())
+
+
+# ---- How each of them is doing.
+
+
+def test_a_right_that_one_watch_lacks_spoils_only_the_reads_that_need_it() -> None:
+    async def main() -> None:
+        def who(cluster: EmbeddedCluster) -> str:
+            return cluster.user("reader", [WATCHING], namespace="shop")
+
+        async with caching(BOTH, secret("a", app="web"), secret("ca", "infra"), who=who) as world:
+            await world.feed.settled()
+            assert named(world.cache.list("secrets", namespace="shop", label="app=web")) == ["a"]
+            assert world.cache.get("secrets", "a", "shop")["metadata"]["name"] == "a"
+            with pytest.raises(OutsideFilter):
+                world.cache.get("secrets", "b", "shop")
+            missing = "may not list them in the namespace infra: .*Grant it the verbs list and watch in the namespace infra: .*resourceNames: ..ca.."
+            for read in (
+                lambda: world.cache.get("secrets", "ca", "infra"), lambda: world.cache.held("secrets"),
+                lambda: world.cache.count("secrets", namespace="infra", names=["ca"]),
+            ):
+                with pytest.raises(Forbidden, match=missing):
+                    read()
+            assert world.feed.health is Health.FORBIDDEN
+            world.cluster.user("reader", [{**WATCHING, "resourceNames": ["ca"]}], namespace="infra")
+            await until(lambda: world.feed.synced)
+            assert named(world.cache.held("secrets")) == ["a", "ca"]
+    run(main())
+
+
+def test_what_is_complete_is_read_while_other_lists_are_still_awaited() -> None:
+    async def main() -> None:
+        async with caching(BOTH, secret("a", app="web"), secret("ca", "infra"), held="infra") as world:
+            await until(lambda: world.feed.part(Selector(namespaces=["shop"])).version)
+            assert world.cache.get("secrets", "a", "shop")["metadata"]["name"] == "a"
+            assert world.cache.explain("secrets", namespace="shop", label="app=web").verdict
+            for read in (lambda: world.cache.get("secrets", "ca", "infra"), lambda: world.cache.held("secrets"), lambda: world.cache.age("secrets")):
+                with pytest.raises(NotSynced):
+                    read()
+            for fault in world.cluster.faults:
+                fault.release()
+            await world.cache.wait_synced()
+            assert named(world.cache.held("secrets")) == ["a", "ca"]
+    run(main())
+
+
+def test_an_answer_is_as_old_as_what_it_needs() -> None:
+    async def main() -> None:
+        async with caching(BOTH, secret("a", app="web"), secret("ca", "infra"), silent="app") as world:
+            await world.cache.wait_synced()
+            await until(lambda: world.feed.synced and len(world.watches()) == 2)
+            world.time.now += 100.0
+            world.cluster.patch(secret("ca", "infra"), labelled(seen="yes"))
+            await until(lambda: world.cache.get("secrets", "ca", "infra")["metadata"].get("labels"))
+            assert world.cache.get("secrets", "ca", "infra", max_age=1.0)
+            with pytest.raises(Stale):
+                world.cache.get("secrets", "a", "shop", max_age=99.0)
+            with pytest.raises(Stale):
+                world.cache.held("secrets", max_age=99.0)
+            assert world.cache.age("secrets") == 100.0
+            newer, older = (world.feed.part(Selector(namespaces=[namespace])).version for namespace in ("infra", "shop"))
+            assert int(newer) > int(older) == int(world.feed.version)
+    run(main())
