@@ -1,5 +1,6 @@
 """Server-side filtered caches of Kubernetes objects for Kopf operators, with reads that never lie."""
 from . import plugin as _plugin  # noqa: F401  # Adds settings.selectcache, and the hooks of every operator.
+from .auditing import Audit
 from .cache import Cache
 from .core.fields import Kind
 from .declarations import Cached
@@ -35,6 +36,7 @@ from .verdict import Answer, Verdict, Witness
 __all__ = [
     "Answer",
     "AnyOf",
+    "Audit",
     "BadSelector",
     "Cache",
     "Cached",

@@ -5,13 +5,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
+from .auditing import Audit
 from .core.fields import Key
 from .core.problems import Garbled
+from .core.projection import ALL, Projection
 from .core.record import Record
 from .core.resources import Resource
 from .core.wire import Reader
 from .discovery import NotServed
 from .errors import NotDeclared, NotFound, NotSynced
+from .feed import Feed
 from .fetching import questions
 from .keys import likely
 from .runner import Runtime
@@ -36,9 +39,16 @@ async def resource_of(runtime: Runtime, kind: Key) -> Resource:
         raise unanswered(question, str(error)) from error
 
 
-async def ask_one(runtime: Runtime, one: One) -> Record:
+def projection_of(runtime: Runtime, kind: Key) -> Projection:
+    """Return what is kept of the kind: what the server answers has the same shape."""
+    with suppress(NotDeclared, NotSynced):
+        return runtime.feed(kind).projection
+    return ALL
+
+
+async def ask_one(runtime: Runtime, one: One, projection: Projection) -> Record:
     """Ask for one object."""
-    return await _asked(runtime, one, JSON, _reader(one.resource).record)
+    return await _asked(runtime, one, JSON, Reader.of(one.resource, projection).record)
 
 
 async def ask_uid(runtime: Runtime, one: One) -> str | None:
@@ -51,7 +61,7 @@ async def ask_uid(runtime: Runtime, one: One) -> str | None:
 def _metadata(resource: Resource, answer: bytes) -> Record:
     with suppress(Garbled):
         return Reader("meta.k8s.io/v1", "PartialObjectMetadata").record(answer)
-    return _reader(resource).record(answer)   # An aggregated server need not know how to send less.
+    return Reader.of(resource, ALL).record(answer)   # An aggregated server need not know how to send less.
 
 
 async def _asked(runtime: Runtime, one: One, accept: str, read: Callable[[bytes], Record]) -> Record:
@@ -68,7 +78,7 @@ async def _asked(runtime: Runtime, one: One, accept: str, read: Callable[[bytes]
         raise unanswered(one.call(), str(error)) from error
 
 
-async def ask_many(runtime: Runtime, many: Many, *, enough: int | None) -> list[Record]:
+async def ask_many(runtime: Runtime, many: Many, projection: Projection, *, enough: int | None) -> list[Record]:
     """Ask for all objects, or for at least so many of them."""
     records: list[Record] = []
     try:
@@ -77,7 +87,7 @@ async def ask_many(runtime: Runtime, many: Many, *, enough: int | None) -> list[
             if more is not None and more <= 0:
                 break
             records += await runtime.fetches.pages(
-                path, query, _reader(many.resource), page_limit=runtime.settings.page_limit, enough=more)
+                path, query, Reader.of(many.resource, projection), page_limit=runtime.settings.page_limit, enough=more)
     except Refused as error:
         raise refused(many, "list", error.refusal) from None
     except (Unreachable, Garbled) as error:
@@ -85,5 +95,11 @@ async def ask_many(runtime: Runtime, many: Many, *, enough: int | None) -> list[
     return records
 
 
-def _reader(resource: Resource) -> Reader:
-    return Reader(resource.api_version, resource.kind.kind)
+async def ask_audit(feed: Feed, many: Many) -> Audit:
+    """Ask for all names and versions of what the feed holds, and compare."""
+    try:
+        return await feed.audit()
+    except Refused as error:
+        raise refused(many, "list", error.refusal) from None
+    except (Unreachable, Garbled) as error:
+        raise unanswered(many.bare(), str(error)) from error

@@ -128,18 +128,22 @@ class Blocking:
         self._waits = waits if waits is not None else Waits()
 
     @overload
-    def fetch(self, kind: AnyKey, name: str, namespace: str | None = None, *, max_age: float | None = None) -> Obj: ...
+    def fetch(
+        self, kind: AnyKey, name: str, namespace: str | None = None, *, max_age: float | None = None, whole: bool = False,
+    ) -> Obj: ...
     @overload
     def fetch(
-        self, kind: AnyKey, name: str, namespace: str | None = None, *, default: _D, max_age: float | None = None,
+        self, kind: AnyKey, name: str, namespace: str | None = None, *, default: _D, max_age: float | None = None, whole: bool = False,
     ) -> Obj | _D: ...
     @_read
-    def fetch(self, kind: AnyKey, name: str, namespace: str | None = None, *, max_age: float | None = None, **default: Any) -> Any:
+    def fetch(
+        self, kind: AnyKey, name: str, namespace: str | None = None, *, max_age: float | None = None, whole: bool = False, **default: Any,
+    ) -> Any:
         """Return one object, from the cache or else from the server: `cache.fetch` for sync handlers.
 
             config = cache.blocking.fetch('configmaps', name, namespace, default=None)
         """
-        return self._run("fetch", lambda: self._cache.fetch(kind, name, namespace, max_age=max_age, **default))
+        return self._run("fetch", lambda: self._cache.fetch(kind, name, namespace, max_age=max_age, whole=whole, **default))
 
     @_read
     def gone(
@@ -156,7 +160,7 @@ class Blocking:
     def fetch_list(
         self, kind: AnyKey, *, namespace: Namespaces = None, label: Label = None, field: Field = None,
         names: Collection[str] | None = None, where: Where | None = None, sort_by: SortBy | None = None,
-        limit: int | None = None, max_age: float | None = None,
+        limit: int | None = None, max_age: float | None = None, whole: bool = False,
     ) -> Objects:
         """Return objects, from the cache or else from the server: `cache.fetch_list` for sync handlers.
 
@@ -164,7 +168,7 @@ class Blocking:
         """
         return self._run("fetch_list", lambda: self._cache.fetch_list(
             kind, namespace=namespace, label=label, field=field, names=names, where=where, sort_by=sort_by, limit=limit,
-            max_age=max_age))
+            max_age=max_age, whole=whole))
 
     @_read
     def wait_synced(self, timeout: float | None = None) -> None:

@@ -8,14 +8,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from copy import copy
-from functools import wraps
-from inspect import signature
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast, overload
+from typing import Any, Final, TypeVar, overload
 
-from .asking import ask_many, ask_one, ask_uid, resource_of
-from .blocking import Blocking, Waits
-from .calls import taught, written
+from .asking import ask_audit, ask_many, ask_one, ask_uid, projection_of, resource_of
+from .auditing import Audit
 from .checking import (
     Counted,
     NoDeclaration,
@@ -26,99 +22,47 @@ from .checking import (
     feed_of,
     match_of,
     must_be_covered,
-    must_be_fresh,
+    must_be_whole,
     must_overlap,
     owner_of,
     readable,
     records_of,
     request_of,
-    request_of_one,
-    running_loop,
     verdict_of,
 )
-from .core.record import Record
+from .core.projection import ALL
 from .core.store import Change
 from .errors import (
     NotDeclared,
     NotFound,
+    NotKept,
     NotSynced,
     OutsideFilter,
-    ReadError,
     Stale,
     StateError,
-    shown,
 )
 from .explaining import Explanation
 from .feed import Feed
 from .fetching import questions
 from .keys import AnyKey, key_of
 from .matching import Field, Label, Match, Namespaces, Obj, Objects, SortBy, Where, paths_of, present
-from .overlay import View
-from .runner import Runtime
+from .reading import Reading, read, waiting
 from .selector import AnyOf, Selector
-from .wording import Many, One, Unmatchable, absent, in_vain, no_such_read, not_awaited, not_held
+from .wording import Many, One, Unmatchable, in_vain
 
-_M = TypeVar("_M", bound=Callable[..., Any])
 _D = TypeVar("_D")
 _RAISE: Final = object()
 _NOT_HERE = (OutsideFilter, NotDeclared, NotSynced, Stale, StateError, Unmatchable)
 """What a read of the cache may say, and the server may know better."""
 
 
-def _read(method: _M) -> _M:
-    """Teach what the read takes, to those who write something else."""
-    return cast("_M", taught(ReadError, f"cache.{method.__name__}")(method))
-
-
-def _waiting(method: _M) -> _M:
-    """Refuse a read that is to be awaited where it is called: a sync handler would take the coroutine for the answer."""
-    parameters = signature(method)
-
-    @wraps(method)
-    def call(self: Cache, /, *args: Any, **kwargs: Any) -> Any:
-        if (here := running_loop()) is not self._runtime.loop:
-            instead = written(f"cache.blocking.{method.__name__}", parameters, (self, *args), kwargs)
-            raise not_awaited(method.__name__, instead, sync=here is None)
-        return method(self, *args, **kwargs)
-    return _read(cast("_M", call))
-
-
-class Cache:
+class Cache(Reading):
     """The caches of one operator, as one handler sees them. Reads are safe in any thread; those to await, on its loop.
 
     `own` is the body that the handler was called with: reads show that object at least as new. `deleted` says that it
     was called with its deletion. `departed` is the uid of what the handler has reason to believe gone: whether it is, the
     cache may not know yet. `waits` has what its threads wait for, for those who must end them.
     """
-
-    def __init__(
-        self, runtime: Runtime, *, own: Mapping[str, Any] | None = None, deleted: bool = False, departed: str | None = None,
-        waits: Waits | None = None,
-    ) -> None:
-        self._runtime = runtime
-        self._own = own
-        self._deleted = deleted
-        self._departed = departed
-        self._for_sync = False
-        self.blocking = Blocking(self._of_sync(), runtime.loop, waits)
-        """The reads that wait, for sync handlers."""
-
-    def _of_sync(self) -> Cache:
-        """Return this cache as it reads for sync handlers, on the loop: its errors say what those can write."""
-        other = copy(self)
-        other._for_sync = True   # noqa: SLF001  # A copy of this.
-        return other
-
-    @property
-    def _sync(self) -> bool:
-        return self._for_sync or running_loop() is not self._runtime.loop
-
-    if not TYPE_CHECKING:   # Checkers know better what is not there.
-        def __getattr__(self, name: str) -> NoReturn:
-            raise AttributeError(name if name.startswith("_") else no_such_read(name, [each for each in dir(self) if not each.startswith("_")]))
-
-        def __getitem__(self, kind: object) -> NoReturn:
-            raise ReadError(f"cache[{shown(kind)}] is no read", remedy=f"Write cache.list({shown(kind)}, ...), or one of its other methods")
 
     # ---- One object.
 
@@ -128,7 +72,7 @@ class Cache:
     def get(
         self, kind: AnyKey, name: str, namespace: str | None = None, *, default: _D, max_age: float | None = None,
     ) -> Obj | _D: ...
-    @_read
+    @read
     def get(
         self, kind: AnyKey, name: str, namespace: str | None = None, *, default: Any = _RAISE, max_age: float | None = None,
     ) -> Any:
@@ -147,7 +91,7 @@ class Cache:
                 raise
             return default
 
-    @_read
+    @read
     def exists(self, kind: AnyKey, name: str, namespace: str | None = None, *, max_age: float | None = None) -> bool:
         """Return True if the object is held, False if it is proved absent; raise what `get` raises otherwise.
 
@@ -162,34 +106,41 @@ class Cache:
         return True
 
     @overload
-    async def fetch(self, kind: AnyKey, name: str, namespace: str | None = None, *, max_age: float | None = None) -> Obj: ...
+    async def fetch(
+        self, kind: AnyKey, name: str, namespace: str | None = None, *, max_age: float | None = None, whole: bool = False,
+    ) -> Obj: ...
     @overload
     async def fetch(
-        self, kind: AnyKey, name: str, namespace: str | None = None, *, default: _D, max_age: float | None = None,
+        self, kind: AnyKey, name: str, namespace: str | None = None, *, default: _D, max_age: float | None = None, whole: bool = False,
     ) -> Obj | _D: ...
-    @_waiting
+    @waiting
     async def fetch(
         self, kind: AnyKey, name: str, namespace: str | None = None, *, default: Any = _RAISE, max_age: float | None = None,
+        whole: bool = False,
     ) -> Any:
         """Return one object, from the cache if it is held or proved absent there, and else from the server.
 
             if await cache.fetch('configmaps', name, namespace, default=None) is None:
                 create_config(name, namespace)
 
-        The kind need not be declared. Nothing is remembered: what is not held is asked for each time.
+        The kind need not be declared. Nothing is remembered: what is not held is asked for each time. Where `keep=`, `drop=`
+        or `transform=` is declared, the server's answer is cut as what is held is; with `whole=True` it is asked for all of it.
         """
         try:
-            with suppress(*_NOT_HERE), self._reading("fetch", kind, max_age, name=name, namespace=namespace) as view:
-                return self._one(One("fetch", kind, view.resource, name, namespace, self._sync), view).decode()
+            with suppress(*_NOT_HERE, NotKept), self._reading("fetch", kind, max_age, name=name, namespace=namespace) as view:
+                record = self._one(One("fetch", kind, view.resource, name, namespace, self._sync), view)
+                if whole:
+                    must_be_whole(view)
+                return record.decode()
             one = checked_one(One("fetch", kind, await resource_of(self._runtime, key_of(kind)), name, namespace, self._sync))
             with NoDeclaration():
-                return (await ask_one(self._runtime, one)).decode()
+                return (await ask_one(self._runtime, one, ALL if whole else projection_of(self._runtime, key_of(kind)))).decode()
         except NotFound:
             if default is _RAISE:
                 raise
             return default
 
-    @_waiting
+    @waiting
     async def gone(
         self, kind: AnyKey, name: str, namespace: str | None = None, *, uid: str | None = None, max_age: float | None = None,
     ) -> bool:
@@ -215,7 +166,7 @@ class Cache:
 
     # ---- Several objects.
 
-    @_read
+    @read
     def list(
         self, kind: AnyKey, *, namespace: Namespaces = None, label: Label = None, field: Field = None,
         names: Collection[str] | None = None, where: Where | None = None, sort_by: SortBy | None = None,
@@ -232,7 +183,7 @@ class Cache:
         request = request_of(namespace, label, field, names)
         return self._selected("list", kind, request, must_be_covered, where, sort_by, limit, max_age)
 
-    @_read
+    @read
     def held(
         self, kind: AnyKey, *, namespace: Namespaces = None, label: Label = None, field: Field = None,
         names: Collection[str] | None = None, where: Where | None = None, sort_by: SortBy | None = None,
@@ -247,7 +198,7 @@ class Cache:
         request = request_of(namespace, label, field, names)
         return self._selected("held", kind, request, must_overlap, where, sort_by, limit, max_age)
 
-    @_read
+    @read
     def owned(self, owner: Mapping[str, Any], kind: AnyKey, *, max_age: float | None = None) -> Objects:
         """Return those of the held objects that are owned by this one, by its uid.
 
@@ -263,7 +214,7 @@ class Cache:
             must_overlap(many, view)
             return [record.decode() for record in records_of(view, many.request) if uid in record.owners]
 
-    @_read
+    @read
     def count(
         self, kind: AnyKey, *, namespace: Namespaces = None, label: Label = None, field: Field = None,
         names: Collection[str] | None = None, where: Where | None = None, max_age: float | None = None,
@@ -274,32 +225,35 @@ class Cache:
         """
         request = request_of(namespace, label, field, names)
         with self._reading("count", kind, max_age, request=request) as view:
-            many = checked_many(Many("count", kind, view.resource, request, self._sync), where)
+            many = checked_many(Many("count", kind, view.resource, request, self._sync), where, projection=view.projection)
             must_be_covered(many, view)
             return match_of(many, where, view).count(records_of(view, request))
 
-    @_waiting
+    @waiting
     async def fetch_list(
         self, kind: AnyKey, *, namespace: Namespaces = None, label: Label = None, field: Field = None,
         names: Collection[str] | None = None, where: Where | None = None, sort_by: SortBy | None = None,
-        limit: int | None = None, max_age: float | None = None,
+        limit: int | None = None, max_age: float | None = None, whole: bool = False,
     ) -> Objects:
         """Return all objects that there are, from the cache if it holds them all, and else from the server.
 
             claims = await cache.fetch_list('persistentvolumeclaims', namespace=namespace)
 
-        The kind need not be declared. Nothing is remembered.
+        The kind need not be declared. Nothing is remembered. With `whole=True` the server is asked where only a part of
+        each object is kept.
         """
         request = request_of(namespace, label, field, names)
-        with suppress(*_NOT_HERE):
-            return self._selected("fetch_list", kind, request, must_be_covered, where, sort_by, limit, max_age)
-        many = checked_many(Many("fetch_list", kind, await resource_of(self._runtime, key_of(kind)), request, self._sync), where, sort_by, limit)
-        records = await ask_many(self._runtime, many, enough=limit if where is None and sort_by is None else None)
+        with suppress(*_NOT_HERE, *([NotKept] if whole else [])):
+            return self._selected("fetch_list", kind, request, must_be_covered, where, sort_by, limit, max_age, whole=whole)
+        many = Many("fetch_list", kind, await resource_of(self._runtime, key_of(kind)), request, self._sync)
+        projection = ALL if whole else projection_of(self._runtime, key_of(kind))
+        checked_many(many, where, sort_by, limit, projection=projection)
+        records = await ask_many(self._runtime, many, projection, enough=limit if where is None and sort_by is None else None)
         return present(Match(where=paths_of(where)).objects(records), sort_by=sort_by, limit=limit)
 
     # ---- How the cache is doing, and what it would do.
 
-    @_read
+    @read
     def age(self, kind: AnyKey) -> float:
         """Return how many seconds ago the server last confirmed what is held.
 
@@ -311,7 +265,7 @@ class Cache:
             assert age is not None, f"{kind!r} is synced, and was never heard of"
             return age
 
-    @_read
+    @read
     def scope(self, kind: AnyKey) -> Selector | AnyOf:
         """Return what is covered: the `branches`, each with its `namespaces`, `names`, `label` and `field`; None is all of them.
 
@@ -319,7 +273,7 @@ class Cache:
         """
         return feed_of(self._runtime, kind).filter
 
-    @_read
+    @read
     def explain(
         self, kind: AnyKey, *, namespace: Namespaces = None, label: Label = None, field: Field = None,
         names: Collection[str] | None = None, where: Where | None = None,
@@ -330,7 +284,7 @@ class Cache:
         """
         request = request_of(namespace, label, field, names)
         with self._reading("explain", kind, request=request) as view:
-            many = checked_many(Many("list", kind, view.resource, request, self._sync), where)
+            many = checked_many(Many("list", kind, view.resource, request, self._sync), where, projection=view.projection)
             return Explanation(
                 verdict=verdict_of(request, view),
                 looks_at=len(records_of(view, request)),
@@ -339,9 +293,23 @@ class Cache:
                     f"{path}?{'&'.join(f'{key}={value}' for key, value in query.items())}".removesuffix("?")
                     for path, query in questions(view.resource, request)
                 ),
+                partial=str(view.projection),
             )
 
-    @_waiting
+    @waiting
+    async def audit(self, kind: AnyKey) -> Audit:
+        """Compare all that is held with the server, now; what has drifted is told, and listed anew at once.
+
+            found = await cache.audit('pods')
+            if not found:
+                logger.warning('the cache of pods: %s', found)
+
+        It is done regularly without being asked for (`audit_interval` of the settings): a list of names and versions.
+        """
+        with self._reading("audit", kind) as view:
+            return await ask_audit(feed_of(self._runtime, kind), Many("audit", kind, view.resource, Selector(), self._sync))
+
+    @waiting
     async def wait_synced(self, timeout: float | None = None) -> None:   # noqa: ASYNC109  # Its end names a reason.
         """Wait until each declared kind is synced; raise why one is not. By default, for `sync_timeout` of the settings.
 
@@ -358,7 +326,7 @@ class Cache:
         for feed in feeds:
             readable(feed, after=timeout, sync=self._sync)
 
-    @_waiting
+    @waiting
     async def wait_for(
         self, kind: AnyKey, predicate: Callable[[Obj], object], *, namespace: Namespaces = None,
         label: Label = None, field: Field = None, timeout: float | None = None,   # noqa: ASYNC109  # It says what for.
@@ -399,47 +367,6 @@ class Cache:
             readable(feed, request, after=timeout, sync=self._sync)
             asked = Many("wait_for", kind, self._view(feed, request).resource, request, self._sync)
             raise TimeoutError(in_vain(asked, feed.filter, predicate, timeout, len(seen)))
-
-    # ---- Below, what the reads have in common.
-
-    @contextmanager
-    def _reading(
-        self, verb: str, kind: AnyKey, max_age: float | None = None, *, request: Selector | None = None, name: object = None,
-        namespace: object = None,
-    ) -> Iterator[View]:
-        """Enter a read of one kind, by request or name: what it needs must be readable, and fresh enough. It is counted."""
-        feed = feed_of(self._runtime, kind)
-        with Counted(feed, verb):
-            if request is None and name is not None and feed.parted:
-                request = request_of_one(name, namespace)
-            view = self._view(feed, request)
-            must_be_fresh(feed, request, max_age, f"cache.{verb}()")
-            yield view
-
-    def _view(self, feed: Feed, request: Selector | None) -> View:
-        """Return the kind as this handler sees it; raise why what the request needs cannot be read, if it cannot."""
-        part = readable(feed, request, sync=self._sync)
-        assert feed.resource is not None, f"{feed.key} is synced, and nobody knows of what"
-        return View(
-            feed.resource, feed.filter, feed.store, feed.comparisons, self._own, self._deleted, part.version if feed.parted else "")
-
-    def _selected(
-        self, verb: str, kind: AnyKey, request: Selector, must: Callable[[Many, View], None],
-        where: Where | None, sort_by: SortBy | None, limit: int | None, max_age: float | None,
-    ) -> Objects:
-        """Return the held objects that match, if the filter has to the request what it must have."""
-        with self._reading(verb, kind, max_age, request=request) as view:
-            many = checked_many(Many(verb, kind, view.resource, request, self._sync), where, sort_by, limit)
-            must(many, view)
-            return present(match_of(many, where, view).objects(records_of(view, request)), sort_by=sort_by, limit=limit)
-
-    def _one(self, one: One, view: View) -> Record:
-        """Return what is held, which needs no verdict; or raise why nothing is."""
-        record, version = view.get(checked_one(one).namespace or "", one.name)
-        if record is not None:
-            return record
-        verdict = view.filter.covers(one.request, kind=view.resource.domains)
-        raise absent(one, view.filter, version) if verdict else not_held(one, verdict)
 
 
 @contextmanager

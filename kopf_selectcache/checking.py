@@ -11,17 +11,18 @@ from contextlib import suppress
 from dataclasses import replace
 
 from .core.problems import BadField
+from .core.projection import ALL, Path, Projection, keys_of
 from .core.record import Record
 from .errors import DeclarationError, NotDeclared, NotSynced, ReadError, clipped
 from .feed import Feed, Part
 from .keys import AnyKey, checked_key, key_of
-from .matching import DROPPED, Field, Label, Match, Namespaces, Path, SortBy, Where, path_of, paths_of
+from .matching import Field, Label, Match, Namespaces, SortBy, Where, paths_of
 from .overlay import View
 from .runner import Runtime
 from .selector import Selector
 from .slips import fields_as_labels, unlikely_where, wrong_path, wrong_value
 from .verdict import Verdict
-from .wording import Many, One, misplaced, mistyped, not_kept, nowhere, outside, stale, unmatchable, unsynced
+from .wording import Many, One, misplaced, mistyped, not_kept, nowhere, outside, partial, stale, unmatchable, unsynced
 
 _logger = logging.getLogger("kopf_selectcache")
 
@@ -121,8 +122,10 @@ def checked_one(one: One) -> One:
     return one
 
 
-def checked_many(many: Many, where: Where | None = None, sort_by: SortBy | None = None, limit: int | None = None) -> Many:
-    """Raise ReadError if what is asked for, or how it is wanted, makes no sense."""
+def checked_many(
+    many: Many, where: Where | None = None, sort_by: SortBy | None = None, limit: int | None = None, *, projection: Projection = ALL,
+) -> Many:
+    """Raise ReadError if what is asked for, or how it is wanted, makes no sense, or is not kept."""
     if callable(where):
         raise ReadError(f"{many.bare()}: where is a function", remedy=f"Write: [each for each in {many.call()} if ...]")
     if where is not None and not (isinstance(where, Mapping) and all(map(_is_path, where))):
@@ -140,9 +143,10 @@ def checked_many(many: Many, where: Where | None = None, sort_by: SortBy | None 
         raise nowhere(many, many._replace(request=replace(many.request, namespaces=None)))
     paths = [path for path, _ in paths_of(where)]
     if sort_by is not None and not callable(sort_by):
-        paths.append(path_of(sort_by))
-    if any(path[:2] == DROPPED for path in paths):
-        raise not_kept(many)
+        paths.append(keys_of(sort_by))
+    for path in paths:
+        if not projection.kept(path):
+            raise not_kept(many, path, projection)
     return many
 
 
@@ -220,6 +224,12 @@ def must_be_covered(many: Many, view: View) -> None:
     """Raise OutsideFilter unless all that is asked for is held."""
     if not (verdict := verdict_of(many.request, view)):
         raise outside(many, verdict)
+
+
+def must_be_whole(view: View) -> None:
+    """Raise NotKept if only a part of each object is held."""
+    if view.projection.partial:
+        raise partial(view.resource)
 
 
 def must_overlap(many: Many, view: View) -> None:

@@ -14,17 +14,13 @@ from .core.merging import Doubt, Merging
 from .core.problems import Garbled
 from .core.resources import Resource
 from .core.store import Change
-from .core.wire import Page, Reader
+from .metadata import page_of_metadata
 from .planning import Stream
 from .transport import Refused, Unreachable
 from .world import World
 
 SOON = 1.0
 """So many seconds are left to the other branches, to say it themselves."""
-
-METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-
-_READER = Reader("meta.k8s.io/v1", "PartialObjectMetadata")
 
 
 class Confirming:
@@ -63,12 +59,10 @@ class Confirming:
         if doubt.version:
             query |= {"resourceVersion": doubt.version, "resourceVersionMatch": "NotOlderThan"}
         try:
-            answer = _READER.page(await self._world.transport.get(self._resource.path(doubt.namespace), query, accept=METADATA))
+            page = await page_of_metadata(self._world.transport, self._resource, self._resource.path(doubt.namespace), query)
         except (Refused, Unreachable, Garbled):
             return   # It is asked again after a while, as long as there is the doubt.
-        if not isinstance(answer, Page):
-            return
-        found = next((record for record in answer.records if record.name == doubt.name), None)
+        found = next((record for record in page.records if record.name == doubt.name), None)
         outside = found is not None and not any(stream.may_hold(found) for stream in self._streams)
         uid = found.uid if found is not None else ""
-        self._notify(self._merging.confirmed(doubt, version=answer.version, uid=uid, outside=outside))
+        self._notify(self._merging.confirmed(doubt, version=page.version, uid=uid, outside=outside))

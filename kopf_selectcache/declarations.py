@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeAlias
 
 from .core.fields import Key, Kind, find, parse_key
+from .core.projection import Path, Projection, Transform
 from .core.resources import Resource
 from .core.values import is_dns_subdomain
 from .errors import BadSelector, ConflictingSelectors, DeclarationError, clipped, shown, shown_with_type
+from .keeping import projection
 from .keys import AnyKey, checked_key, key_of, text_of
 from .planning import plan
 from .selector import AnyOf, Branches, Selector
@@ -36,6 +38,14 @@ class Cached:
     """
 
     filter: Selector | AnyOf
+    projection: Projection
+    """
+    What is kept of each object: its identity and `keep=`, or all but what is to `drop=`; and of that, what `transform=` makes.
+
+    The paths are lists of text with dots, `'spec.nodeName'`, or of tuples, where a key has a dot itself. They lead through
+    lists to each item. `metadata.managedFields` is dropped unless `keep=` names it. What is not kept cannot be read; objects
+    are selected as if all of it were there. A transform is given an object of its own and returns it, changed but for its identity.
+    """
     share_watches: bool
     """
     Whether the names of a Selector share one watch of their namespace, rather than have one each.
@@ -44,10 +54,14 @@ class Cached:
     named are kept. With a watch for each name, a Role with `resourceNames` is enough.
     """
 
-    def __init__(self, filter: Filter, *, share_watches: bool = False) -> None:   # noqa: A002  # Users write it by position.
+    def __init__(
+        self, filter: Filter, *,   # noqa: A002  # Users write it by position.
+        keep: Collection[Path] | None = None, drop: Collection[Path] = (), transform: Transform | None = None, share_watches: bool = False,
+    ) -> None:
         if not isinstance(share_watches, bool):
             raise DeclarationError(f"Cached(share_watches=...) is given {shown(share_watches)}", remedy="Give True or False")
         object.__setattr__(self, "filter", _filter_of(filter, "the filter of Cached()"))
+        object.__setattr__(self, "projection", projection(keep=keep, drop=drop, transform=transform))
         object.__setattr__(self, "share_watches", share_watches)
 
 

@@ -18,10 +18,14 @@ class Explanation:
     """Whether each that has the labels must be decoded to see if it matches, because of `field=` or `where=`."""
     asks: tuple[str, ...]
     """The requests that `fetch_list` would make, where the cache cannot answer."""
+    partial: str = ""
+    """By what only a part of each object is kept, as it is declared: `drop=['data']`. Empty if objects are whole but for `managedFields`."""
 
     def __str__(self) -> str:
         how = " and decodes those that fit so far" if self.decodes else ""
         lines = [str(self.verdict), f"The cache looks at {self.looks_at:,} held objects{how}."]
+        if self.partial:
+            lines.append(f"It keeps a part of each object, by {self.partial}: such a part must not be written back as the whole.")
         if not self.verdict:
             lines += [f"fetch_list asks the server: GET {path}." for path in self.asks]
         return "\n".join(lines)

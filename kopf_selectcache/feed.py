@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
+from .auditing import Audit, audited
 from .confirming import Confirming
 from .core.backoff import delay
 from .core.fields import Key, Kind, find
@@ -33,6 +35,9 @@ from .world import World
 
 Claims: TypeAlias = "dict[tuple[str, str], Feed]"
 """Which feed keeps which resource, by API version and plural: several keys may turn out to mean the same."""
+
+_BEYOND = "Too large resource version"
+"""What servers say to a version that they have yet to reach. Watches of it are accepted, and silent."""
 
 
 class Part(NamedTuple):
@@ -59,6 +64,8 @@ class Feed:
         """None until the cluster has been asked what the key means."""
         self.filter: Selector | AnyOf = declared.filter
         """As declared; once the resource is known, with the namespaces that the operator is confined to."""
+        self.projection = declared.projection
+        """What is kept of each object."""
         self.comparisons = Comparisons()
         self.counts = Counts()
         self._key = key
@@ -192,6 +199,8 @@ class Feed:
         tasks = [asyncio.create_task(each.run(), name=f"selectcache: {self.key}, {each.filter}") for each in self._listwatches]
         if self.parted:
             tasks.append(asyncio.create_task(self._confirming.run(), name=f"selectcache: {self.key}, what is in doubt"))
+        if self._world.settings.audit_interval:
+            tasks.append(asyncio.create_task(self._audit_regularly(), name=f"selectcache: {self.key}, audit"))
         self._resolving = False
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -202,6 +211,39 @@ class Feed:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    def resume(self) -> None:
+        """Open all watches anew: nobody knows which connections are still alive."""
+        for each in self._listwatches:
+            each.resume()
+
+    async def _audit_regularly(self) -> None:
+        world = self._world
+        while True:
+            await world.sleep(world.settings.audit_interval * (0.5 + world.chance()))
+            with suppress(Refused, Unreachable, Garbled):   # What is wrong, the lists and watches find as well.
+                await self.audit()
+
+    async def audit(self) -> Audit:
+        """Compare what is held with the server, and relist what has drifted; raise Refused, Unreachable or Garbled."""
+        resource, whole = self.resource, Audit()
+        for each in self._listwatches:
+            if resource is None or not each.version:
+                continue
+            self.counts.audits += 1
+            try:
+                found = await audited(each.stream, each.branch, resource, world=self._world)
+            except Refused as refused:
+                if _BEYOND in refused.refusal.message:
+                    each.relist("audit")   # Only a consistent list can tell whether the server lags or was restored.
+                raise
+            if not found:
+                self.counts.drift += found.drift
+                self._world.logger.warning(
+                    "The cache of %s with %s has drifted from the server: %s. It is listed anew.", self, each.filter, found)
+                each.relist("audit")
+            whole += found
+        return whole
 
     def _begin(self, planned: Plan) -> None:
         """Hold nothing yet, and be ready to keep what was planned."""
@@ -220,7 +262,9 @@ class Feed:
         self._kept_as = resource, planned
 
     def _listwatch(self, stream: Stream, branch: Branch, condition: Condition, resource: Resource) -> Listwatch:
-        return Listwatch(stream, branch, condition, resource, world=self._world, counts=self.counts, notify=self._taken_in)
+        return Listwatch(
+            stream, branch, condition, resource, world=self._world, counts=self.counts, notify=self._taken_in,
+            projection=self.projection)
 
     def _taken_in(self, changes: Sequence[Change]) -> None:
         for change in changes:

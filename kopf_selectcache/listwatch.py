@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing
+from dataclasses import replace
 
 from .core.backoff import delay
 from .core.fields import Kind
 from .core.merging import Branch
 from .core.problems import Garbled
+from .core.projection import Projection
 from .core.protocol import (
     Abandon,
     Begin,
@@ -33,6 +35,7 @@ from .core.protocol import (
     State,
     Told,
     Wait,
+    Waiting,
     Watch,
     Watching,
     step,
@@ -51,13 +54,16 @@ from .world import World
 LIVED = 60.0
 """A stream that was open for so many seconds was a good one, even if it had nothing to say."""
 
+UNMARKED = 4.0
+"""So many times as long may a server be silent that has never sent a bookmark."""
+
 
 class Listwatch:
     """One list and watch: what it asks for, where what comes goes, and how it is doing."""
 
     def __init__(
         self, stream: Stream, branch: Branch, condition: Condition, resource: Resource, *, world: World, counts: Counts,
-        notify: Callable[[Sequence[Change]], None],
+        notify: Callable[[Sequence[Change]], None], projection: Projection,
     ) -> None:
         self.stream = stream
         self.branch = branch
@@ -66,10 +72,14 @@ class Listwatch:
         self._world = world
         self._counts = counts
         self._notify = notify
+        self._reader = Reader.of(resource, projection)
         self._why = "first"
         self._asking = "list"
         """The verb of the request that is under way."""
         self._heard: float | None = None
+        self._state: State
+        self._running: asyncio.Timeout | None = None
+        self._relisting = False
 
     def __str__(self) -> str:
         return str(self.resource)
@@ -96,41 +106,66 @@ class Listwatch:
     async def run(self) -> None:
         """Follow the server until it does not serve the resource any more. A mistake of ours costs a relist."""
         world = self._world
+        state: State = Idle(Known(streaming=world.settings.initial == "stream"))
         while True:
             try:
-                await self._follow()
+                async with asyncio.timeout(None) as self._running:
+                    return await self._follow(state)
             except Exception as error:
+                if isinstance(error, TimeoutError) and self._running is not None and self._running.expired():
+                    state = self._interrupted
+                    continue
                 world.logger.exception("The cache of %s stumbled over a mistake of its own, and starts again.", self)
                 self.condition.mistaken(error)
                 await world.sleep(delay(6, world.chance()))
-            else:
-                return
+                state = Idle(Known(streaming=world.settings.initial == "stream"))
 
-    async def _follow(self) -> None:
+    def relist(self, why: str) -> None:
+        """List all objects anew, beside what is held."""
+        self._why = why
+        self._interrupt(relist=True)
+
+    def resume(self) -> None:
+        """Open the watch anew, if it is open: its connection may be dead."""
+        self._interrupt(relist=False)
+
+    def _interrupt(self, *, relist: bool) -> None:
+        self._relisting = self._relisting or relist
+        if self._running is not None and (relist or isinstance(self._state, Watching)):
+            self._running.reschedule(asyncio.get_running_loop().time())
+
+    @property
+    def _interrupted(self) -> State:
+        """The state to go on with: only the server's newest state will do for a relist."""
+        state, relisting, self._relisting = self._state, self._relisting, False
+        if relisting or not isinstance(state, Watching):
+            return Idle(replace(state.known, beyond=state.known.beyond or relisting))
+        return Waiting(state.known, resume=state.version)
+
+    async def _follow(self, state: State) -> None:
         """Run the protocol: each input gives effects, the last of which may say where the next inputs come from.
 
         Return when the cluster does not serve the resource any more: it may come back in another version.
         """
-        reader = Reader(self.resource.api_version, self.resource.kind.kind)
-        state: State = Idle(Known(streaming=self._world.settings.initial == "stream"))
-        source = _just(Start())
+        self._state = state
+        source = _just(Start() if isinstance(state, Idle) else Due())
         missing = False
         while True:
             command = None
             async with aclosing(source):
                 async for input_ in source:
-                    stepped = step(state, input_)
-                    state = stepped.state
+                    stepped = step(self._state, input_)
+                    self._state = stepped.state
                     command = self._carried_out(stepped.effects)
                     missing = missing or (isinstance(input_, Refusal) and input_.code == 404)
-                    if isinstance(state, Watching) and isinstance(input_, Bookmark) and input_.version == self.version:
+                    if isinstance(self._state, Watching) and isinstance(input_, Bookmark) and input_.version == self.version:
                         self._heard = self._world.clock()
                     if command is not None:
                         break
-            assert command is not None, f"nothing to do in {state}"
+            assert command is not None, f"nothing to do in {self._state}"
             if missing and not isinstance(command, Wait):
                 return
-            source = self._waited(command) if isinstance(command, Wait) else self._inputs(command, reader)
+            source = self._waited(command) if isinstance(command, Wait) else self._inputs(command)
 
     def _carried_out(self, effects: tuple[Effect, ...]) -> List | Watch | Wait | None:
         """Apply the deltas to the branch, and return the command that the next inputs come of, if there is one."""
@@ -171,17 +206,17 @@ class Listwatch:
         await self._world.sleep(delay(command.failures, self._world.chance(), at_least=command.at_least, slow=slow))
         yield Due()
 
-    async def _inputs(self, command: List | Watch, reader: Reader) -> AsyncGenerator[Input, None]:
+    async def _inputs(self, command: List | Watch) -> AsyncGenerator[Input, None]:
         self._asking = "list" if isinstance(command, List) else "watch"
         clock = self._world.clock
         asked, path, query = clock(), self.stream.path(self.resource), self.stream.query()
         try:
             if isinstance(command, List):
                 self._counts.lists += 1
-                yield reader.page(await self._world.transport.get(path, query | listing(command, self._world.settings.page_limit)))
+                yield self._reader.page(await self._world.transport.get(path, query | listing(command, self._world.settings.page_limit)))
             else:
                 self._counts.watches += 1
-                async with aclosing(self._watched(path, query | watching(command), command, reader)) as messages:
+                async with aclosing(self._watched(path, query | watching(command), command)) as messages:
                     async for message in messages:
                         yield message
         except Refused as refused:
@@ -193,19 +228,20 @@ class Listwatch:
         except TimeoutError:
             yield Silent()
 
-    async def _watched(self, path: str, query: dict[str, str], command: Watch, reader: Reader) -> AsyncGenerator[Input, None]:
+    async def _watched(self, path: str, query: dict[str, str], command: Watch) -> AsyncGenerator[Input, None]:
         """Read a watch to its end; raise Refused, Unreachable, Garbled, or TimeoutError if nothing comes any more."""
         clock, settings = self._world.clock, self._world.settings
         idle, lines, filling = settings.idle_timeout, Lines(), command.initial
+        patience = idle * UNMARKED   # Until there is a bookmark: this server may send none, and have nothing to say.
         async with AsyncExitStack() as stack:
             # Servers accept a watch before they have anything to say.
             async with asyncio.timeout(idle):
                 chunks = await stack.enter_async_context(self._world.transport.watch(path, query))
             yield Opened()
             opened = clock()
-            while (chunk := await _next(chunks, within=idle)) is not None:
+            while (chunk := await _next(chunks, within=idle if filling or self._state.known.marked else patience)) is not None:
                 for line in lines.feed(chunk):
-                    message = reader.line(line)
+                    message = self._reader.line(line)
                     self._counts.events += isinstance(message, Event)
                     filling = filling and not (isinstance(message, Bookmark) and message.complete)
                     yield message
@@ -214,7 +250,7 @@ class Listwatch:
                     raise TimeoutError
                 # A busy stream never has to wait for its next chunk, and would keep the loop to itself.
                 await asyncio.sleep(0)
-            yield reader.rest(lines.rest) or Lost("the watch ended", lived=clock() - opened > LIVED)
+            yield self._reader.rest(lines.rest) or Lost("the watch ended", lived=clock() - opened > LIVED)
 
     def _told(self, trouble: Refusal | Lost | Silent | None) -> None:
         if trouble is None:

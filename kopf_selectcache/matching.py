@@ -1,6 +1,7 @@
 """Which of the held objects a read means, and how it wants them: selected, post-filtered, sorted. Decides no verdict.
 
-Labels, names and namespaces are at hand in each record; only fields and paths need the object decoded.
+Labels, names and namespaces are at hand in each record; only fields and paths need the object decoded. Of fields whose
+paths were dropped, the record has the values.
 """
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from itertools import islice
 from typing import Any, TypeAlias
 
 from .core.fields import Field as Column
+from .core.projection import Path, at, keys_of
 from .core.record import Record
 from .core.resources import Resource
 from .core.selectors import FieldTerm, LabelRequirement
@@ -26,17 +28,11 @@ Field: TypeAlias = str | Mapping[str, str | bool | int] | FieldSelector | None
 Namespaces: TypeAlias = str | Collection[str] | None
 """What reads select by, as users write it."""
 
-Path: TypeAlias = str | tuple[str, ...]
-"""Keys with dots between them: `'spec.nodeName'`; or a tuple of keys, for those that have a dot themselves."""
-
 Where: TypeAlias = Mapping[Path, object]
 """Values by path, all of which an object must have; None where nothing must be."""
 
 SortBy: TypeAlias = Path | Callable[[Obj], Any]
 """A path, or a function that returns what to sort by."""
-
-DROPPED = ("metadata", "managedFields")
-"""The path of what is cut out of each object before it is stored."""
 
 _NAME, _NAMESPACE = "metadata.name", "metadata.namespace"
 
@@ -81,8 +77,10 @@ class Match:
 
     def objects(self, records: Iterable[Record]) -> Iterator[Obj]:
         """Yield the objects that match, each decoded once, when its turn comes."""
-        decoded = (record.decode() for record in self._by_record(records))
-        return filter(self._by_object, decoded) if self.decodes else decoded
+        chosen = self._by_record(records)
+        if not self.decodes:
+            return (record.decode() for record in chosen)
+        return (obj for record in chosen if self._by_object(record, obj := record.decode()))
 
     def _by_record(self, records: Iterable[Record]) -> Iterator[Record]:
         if self.names is not None:
@@ -99,9 +97,15 @@ class Match:
         known = {_NAME: record.name, _NAMESPACE: record.namespace}
         return all(term.matches(known) for term in self.metadata)
 
-    def _by_object(self, obj: Obj) -> bool:
-        return all(term.matches({term.label: field.value(obj)}) for term, field in self.terms) and all(
+    def _by_object(self, record: Record, obj: Obj) -> bool:
+        return all(term.matches({term.label: _value(field, record, obj)}) for term, field in self.terms) and all(
             at(obj, path) == value for path, value in self.where)
+
+
+def _value(field: Column, record: Record, obj: Obj) -> str:
+    """Return the value of a field label, where `obj` is what is kept of the object."""
+    lost = record.lost()
+    return lost[field.label] if field.label in lost else field.value(obj)
 
 
 def selects(declared: Branches, record: Record, resource: Resource) -> bool | None:
@@ -110,32 +114,20 @@ def selects(declared: Branches, record: Record, resource: Resource) -> bool | No
     if not labels <= resource.kind.fields.keys():
         return None
     obj = record.decode() if labels else {}
-    fields = {label: resource.kind.field(label).value(obj) for label in labels}
+    fields = {label: _value(resource.kind.field(label), record, obj) for label in labels}
     return declared.matches(name=record.name, namespace=record.namespace, labels=record.labels, fields=fields)
 
 
 def present(objects: Iterable[Obj], *, sort_by: SortBy | None, limit: int | None) -> Objects:
     """Sort, then cut. Without an order the first that come will do, and the others are never decoded."""
     if sort_by is not None:
-        objects = sorted(objects, key=sort_by if callable(sort_by) else _by_path(path_of(sort_by)))
+        objects = sorted(objects, key=sort_by if callable(sort_by) else _by_path(keys_of(sort_by)))
     return list(islice(objects, limit))
-
-
-def path_of(path: Path) -> tuple[str, ...]:
-    """Return a path as its keys."""
-    return tuple(path.split(".")) if isinstance(path, str) else path
 
 
 def paths_of(where: Where | None) -> tuple[tuple[tuple[str, ...], object], ...]:
     """Return the paths, as keys, with their values."""
-    return tuple((path_of(path), value) for path, value in (where or {}).items())
-
-
-def at(obj: object, path: tuple[str, ...]) -> Any:
-    """Return what is at the path, None if nothing is."""
-    for key in path:
-        obj = obj.get(key) if isinstance(obj, Mapping) else None
-    return obj
+    return tuple((keys_of(path), value) for path, value in (where or {}).items())
 
 
 def _labelled(records: Iterable[Record], requirement: LabelRequirement) -> Iterator[Record]:

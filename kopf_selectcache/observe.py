@@ -27,6 +27,10 @@ class Counts:
     """Streams asked for."""
     events: int = 0
     """Events taken in, bookmarks not counted."""
+    audits: int = 0
+    """Comparisons of all that is held with the server."""
+    drift: int = 0
+    """Objects that were found to be other than the server has them."""
     failures: Counter[str] = field(default_factory=Counter)
     """Requests that failed and streams that broke off, by what went wrong: a code, `lost`, `garbled`, or `silent`."""
     relists: Counter[str] = field(default_factory=Counter)
@@ -80,6 +84,8 @@ class Collector:
         counters = {
             name: CounterMetricFamily(prefix + name, text, labels=names) for name, text in {
                 "lists": "Pages asked for.", "watches": "Watches asked for.", "events": "Events taken in.",
+                "audits": "Comparisons of all that is held with the server.",
+                "drift": "Objects found by audits to be other than the server has them.",
             }.items()
         }
         failures = CounterMetricFamily(
@@ -92,7 +98,7 @@ class Collector:
             labels = [feed.resource.kind.group, feed.resource.version, feed.resource.kind.plural]
             records, _ = feed.store.records()
             gauges["objects"].add_metric(labels, len(records))
-            gauges["bytes"].add_metric(labels, sum(len(record.data) for record in records))
+            gauges["bytes"].add_metric(labels, sum(len(record.data) + len(record.fields) for record in records))
             gauges["synced"].add_metric(labels, feed.synced)
             if (age := feed.age()) is not None:
                 gauges["staleness_seconds"].add_metric(labels, age)

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from .core.problems import Garbled
+from .core.projection import ALL, Projection
 from .core.record import Record, is_older
 from .core.resources import Resource
 from .core.store import Store
@@ -51,6 +52,8 @@ class View:
     """Whether it was called with a deletion. The body then has the labels of before: they must not be matched."""
     version: str = ""
     """As of which answers are, where that is later than what the whole store is as of: some of its branches are not needed."""
+    projection: Projection = ALL
+    """What is kept of each object, the handler's own as well."""
 
     def get(self, namespace: str, name: str) -> tuple[Record | None, str]:
         """Return the object, if there is one, and the version as of which that is so."""
@@ -84,10 +87,12 @@ class View:
         """Return the own object, if it is of this kind, and newer than the stream's version."""
         if self.body is None:
             return None
-        return own_of(self.body, self.resource, self.filter, deleted=self.deleted, version=version)
+        return own_of(self.body, self.resource, self.filter, deleted=self.deleted, version=version, projection=self.projection)
 
 
-def own_of(body: Mapping[str, Any], resource: Resource, declared: Branches, *, deleted: bool, version: str) -> Own | None:
+def own_of(
+    body: Mapping[str, Any], resource: Resource, declared: Branches, *, deleted: bool, version: str, projection: Projection,
+) -> Own | None:
     """Read a handler's own object; None if it is of another kind, or not newer than this version of the stream."""
     # A daemon's body is a view of what is replaced under its hands as a whole, in a thread even while it is read.
     # Its shallow copy is a view of what it was.
@@ -98,7 +103,7 @@ def own_of(body: Mapping[str, Any], resource: Resource, declared: Branches, *, d
     if not isinstance(own, str) or not is_older(version, own):
         return None
     try:
-        record = Reader(resource.api_version, resource.kind.kind).record(msgspec.json.encode(dict(body)))
+        record = Reader.of(resource, projection).record(msgspec.json.encode(dict(body)))
     except Garbled:
         return None   # Made by hand, in a test perhaps: without a name or uid it is no object.
     selected = not deleted and selects(declared, record, resource)

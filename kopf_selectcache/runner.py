@@ -13,6 +13,7 @@ from .feed import Claims, Feed
 from .fetching import Fetches
 from .health import Health
 from .keys import not_declared, text_of
+from .pulse import Pulse
 from .resolving import Kinds
 from .settings import SelectCacheSettings
 from .transport import Transport
@@ -53,6 +54,7 @@ class Runtime:
         self.fetches = Fetches(transport, per_second=settings.fetch_per_second, clock=clock, sleep=sleep)
         self.kinds = Kinds(self.fetches, clock=clock)
         self._found = Found()
+        self.pulse = Pulse(self.after_gap, logger=logger)
 
     def feed(self, key: Key) -> Feed:
         """Return the feed of this kind, by whichever of its names.
@@ -91,9 +93,16 @@ class Runtime:
         """Return what a key means in this cluster, asking for each but once."""
         return await self.kinds.resolve(key)
 
+    def after_gap(self, seconds: float) -> None:
+        """Take note that the loop stood still for so long: no longer than a connection may be silent is no harm."""
+        if seconds >= self.settings.idle_timeout:
+            for feed in self.feeds.values():
+                feed.resume()
+
     async def run(self) -> None:
         """Keep all caches until cancelled."""
         async with asyncio.TaskGroup() as group:
+            group.create_task(self.pulse.run(), name="selectcache: pulse")
             for feed in self.feeds.values():
                 group.create_task(feed.run(), name=f"selectcache: {feed.key}")
 

@@ -82,6 +82,14 @@ class SelectCacheSettings:
     fetch_per_second: float = 20.0
     """How many requests a second `cache.fetch()`, `cache.fetch_list()` and `cache.gone()` may make at most, all handlers together."""
 
+    audit_interval: float = 3600.0
+    """
+    After how many seconds, about, each cache is compared with the server, by names and versions alone; 0 for never.
+
+    It finds what the server itself has lost of a watch: that is logged, counted, and listed anew. Each is spread from
+    half the time to one and a half, so that operators do not come all at once. `await cache.audit(kind)` does it now.
+    """
+
     narrow_handlers: bool = False
     """
     Whether to narrow what Kopf itself watches to the filter of the cache, where a kind has handlers as well.
@@ -168,6 +176,10 @@ def _number(least: float, most: float, unit: str) -> Callable[[object], _Complai
     return check
 
 
+def _or_zero(check: Callable[[object], _Complaint]) -> Callable[[object], _Complaint]:
+    return lambda value: None if value == 0 and not isinstance(value, bool) else check(value)
+
+
 def _integer(value: object) -> _Complaint:
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 100_000:
         return "no whole number from 1 to 100000", "Assign how many objects to list in one request, such as 500"
@@ -198,6 +210,7 @@ _CHECKS: Mapping[str, Callable[[object], _Complaint]] = {
     "admission_timeout": _SECONDS,
     "idle_timeout": _SECONDS,
     "request_timeout": _SECONDS,
+    "audit_interval": _or_zero(_number(60.0, 30 * _LONGEST, "seconds")),
     "fetch_per_second": _number(0.001, 10_000, "requests"),
     "narrow_handlers": _one_of(True, False),
 }

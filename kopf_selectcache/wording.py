@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from .calls import near
 from .core.fields import find
+from .core.projection import Keys, Projection, as_written
 from .core.regions import MAX_BOXES, field_dimension
 from .core.resources import Resource
 from .core.wire import Refusal
@@ -240,12 +241,23 @@ def in_vain(many: Many, declared: Selector | AnyOf, predicate: object, timeout: 
     )
 
 
-def not_kept(many: Many) -> NotKept:
-    """Say that a path is asked for that was dropped."""
-    return NotKept(
-        f"{many.call()} looks at metadata.managedFields, which is dropped before {many.resource} are stored",
-        remedy="Look at another path, or ask the server with a client of your own",
-    )
+def not_kept(many: Many, path: Keys, projection: Projection) -> NotKept:
+    """Say that a path is asked for that was dropped, and what to change."""
+    shown = as_written(path)
+    declared, dropped = f"settings.selectcache.selectors[{key_of(many.kind)!r}]", projection.dropping(path)
+    if dropped is None:
+        what, remedy = f"which is not among what is kept of {many.resource}", f"Add {shown!r} to keep= of {declared}"
+    else:
+        what = f"{'which' if len(dropped) <= len(path) else 'a part of which'} is dropped before {many.resource} are stored"
+        remedy = f"Take {as_written(dropped)!r} out of drop= of {declared}" if dropped in projection.drop else "Look at another path"
+    if projection.partial:
+        remedy += f"; or ask the server for whole objects: {many._replace(verb='fetch_list').bare()[:-1]}, whole=True)"
+    return NotKept(f"{many.bare()} looks at {_brief(shown)}, {what}", remedy=_brief(remedy))
+
+
+def partial(resource: Resource) -> NotKept:
+    """Say that whole objects are asked for where they are not kept."""
+    return NotKept(f"Only a part of {resource} is kept", remedy="Ask the server: cache.fetch(..., whole=True)")
 
 
 class Unmatchable(ReadError):

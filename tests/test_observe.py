@@ -45,6 +45,7 @@ def test_each_number_is_shown_under_group_version_and_resource() -> None:
     feed.store.put(Record("shop", "canary-name", "uid", "1", {"canary": "label"}, (), b'{"data":"canary"}'))
     feed.store.commit("1")
     feed.counts.lists, feed.counts.watches, feed.counts.events = 2, 3, 4
+    feed.counts.audits, feed.counts.drift = 8, 7
     feed.counts.relists["410"] += 1
     feed.counts.failures["garbled"] += 6
     feed.counts.reads["get", "OutsideFilter"] += 5
@@ -58,6 +59,8 @@ def test_each_number_is_shown_under_group_version_and_resource() -> None:
         f"kopf_selectcache_lists_total{{{labels}}} 2.0",
         f"kopf_selectcache_watches_total{{{labels}}} 3.0",
         f"kopf_selectcache_events_total{{{labels}}} 4.0",
+        f"kopf_selectcache_audits_total{{{labels}}} 8.0",
+        f"kopf_selectcache_drift_total{{{labels}}} 7.0",
         'kopf_selectcache_failures_total{group="batch",reason="garbled",resource="jobs",version="v1"} 6.0',
         'kopf_selectcache_relists_total{group="batch",reason="410",resource="jobs",version="v1"} 1.0',
         'kopf_selectcache_reads_total{group="batch",outcome="OutsideFilter",resource="jobs",verb="get",version="v1"} 5.0',

@@ -64,7 +64,7 @@ def test_a_mistake_of_ours_costs_a_list_and_is_told_and_ends_nothing(caplog: pyt
     async def main() -> None:
         async with Server(lists=[LISTED, listed("200", pod("b", "150"))], watches=[streamed(error(410))]) as server:
             vault, time = Vault({"login": kopf.ConnectionInfo(server=server.url)}), Time()
-            declared, transport = SelectCacheSettings(), Mistaken(vault)
+            declared, transport = SelectCacheSettings(audit_interval=0), Mistaken(vault)
             declared.selectors["pods"] = "app=web"
             runtime = Runtime(
                 declared, transport, namespaces=None, chance=lambda: 1.0, logger=logging.getLogger("kopf_selectcache"),
@@ -111,7 +111,7 @@ def test_a_stream_is_closed_before_anything_else_is_done() -> None:
             notes.append("waited")
 
         async with Server(lists=[LISTED], watches=[streamed(error(500))]) as server:
-            vault, declared = Vault({"login": kopf.ConnectionInfo(server=server.url)}), SelectCacheSettings()
+            vault, declared = Vault({"login": kopf.ConnectionInfo(server=server.url)}), SelectCacheSettings(audit_interval=0)
             declared.selectors["pods"] = "app=web"
             runtime = Runtime(
                 declared, Noted(vault, notes), namespaces=None, chance=lambda: 1.0, logger=logging.getLogger("kopf_selectcache"),

@@ -17,7 +17,7 @@ def login(settings: kopf.OperatorSettings, memo, **_):
 @kopf.on.startup()
 def configure(settings: kopf.OperatorSettings, memo, **_):
     select = selectcache.settings_of(settings).selectors
-    select["v1/secrets"] = selectcache.Selector(label=MANAGED)
+    select["v1/secrets"] = selectcache.Cached(MANAGED, drop=["data"])   # Which there are: no private key is held.
     memo.authority = trustme.CA()   # To throw away: a real one outlives the operator.
 
 

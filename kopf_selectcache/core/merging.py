@@ -196,6 +196,7 @@ class Merging:
         self._epoch = 0
         self._listed: set[Branch] = set()
         """Those whose last list another branch that could hold the same keys has not reached."""
+        self._outdated: list[Branch] = []
         self._left: dict[Key, _Left] = {}
         self._reads: dict[Key, _Read] = {}
         self._doubts: dict[Key, Doubt] = {}
@@ -212,10 +213,12 @@ class Merging:
 
         It is held back by a branch that was listed, until the others have reached the list: an object may have been in
         that branch meanwhile, and have come to one that has not heard of it yet, or be gone. And it is held back by what
-        is shown and has left at a version not told.
+        is shown and has left: at a version that another branch has yet to reach, or that was not told.
         """
         asked = tuple(branches)
         if not self._listed.isdisjoint(asked):
+            return self._shown.version
+        if self._left and len(asked) < len(self.branches):
             return self._shown.version
         versions = [*(branch.version for branch in asked), *islice(self._unclear.values(), 1)]
         if "" in versions:
@@ -245,13 +248,18 @@ class Merging:
         self._reads[key] = _Read(self._epoch, version, "" if outside else uid)
         return self._settled([key])
 
+    def take_outdated(self) -> list[Branch]:
+        """Return the branches that must be listed anew, since another one has found that the server was restored; once."""
+        outdated, self._outdated = self._outdated, []
+        return outdated
+
     # ---- What branches say.
 
     def put(self, branch: Branch, record: Record) -> list[Change]:
         if self._alone:
             return branch.view.put(record)
         shown = self._shown.held(record.key)
-        if shown is not None and (shown.uid, shown.version, shown.data) == (record.uid, record.version, record.data):
+        if shown is not None and (shown.uid, shown.version, shown.data, shown.fields) == (record.uid, record.version, record.data, record.fields):
             record = shown   # An object that is in several branches is held once.
         return self._settled([record.key], said=branch) if branch.view.put(record) else []
 
@@ -276,9 +284,12 @@ class Merging:
         branch.listed = version
         self._listed.add(branch)
         keys = dict.fromkeys(map(_key, changes))
-        anew: set[Key] = set()
+        anew = self._disproved(branch)
+        # A server may be restored under higher versions, too. Then the other branches hold what was lost, all of them.
+        bumped = bool(anew) and not restored
+        restored = restored or bumped
         if restored and branch.epoch == self._epoch:
-            anew = self._begin_epoch(version)
+            anew |= self._begin_epoch("0" if bumped else version, found_by=branch)
         if restored or branch.epoch < self._epoch:
             branch.epoch = self._epoch
             anew |= keys.keys()
@@ -296,9 +307,17 @@ class Merging:
             return []
         return self._settled(self._reach(branch, version), said=branch)
 
-    def _begin_epoch(self, version: str) -> set[Key]:
+    def _disproved(self, branch: Branch) -> set[Key]:
+        """Return the keys of which something newer is shown than the branch was listed with, although it is past that."""
+        listed = ((record, self._shown.held(record.key)) for record in branch.view.records()[0])
+        return {
+            record.key for record, shown in listed
+            if shown is not None and is_older(record.version, shown.version) and not is_newer(shown.version, branch.version)}
+
+    def _begin_epoch(self, version: str, *, found_by: Branch) -> set[Key]:
         """Take note that the server was restored, and is at this version; return what is shown although nobody holds it."""
         self._epoch += 1
+        self._outdated = [branch for branch in self.branches if branch is not found_by and branch.version]
         self._reads.clear()
         self._unclear.clear()
         orphans = {*self._left}

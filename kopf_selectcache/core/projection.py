@@ -34,6 +34,11 @@ def keys_of(path: Path) -> Keys:
     return tuple(path.split(".")) if isinstance(path, str) else path
 
 
+def as_written(keys: Keys) -> Path:
+    """Return the keys of a path as users write it."""
+    return keys if any("." in key for key in keys) else ".".join(keys)
+
+
 def at(obj: object, path: Keys) -> Any:
     """Return what is at the path, None if nothing is. It leads through no list."""
     for key in path:
@@ -114,6 +119,13 @@ class Projection:
         said = {"keep": self.keep, "drop": self.drop or None, "transform": self.transform}
         return f"Projection({', '.join(f'{name}={value!r}' for name, value in said.items() if value is not None)})"
 
+    def __str__(self) -> str:
+        """Write it as it is declared."""
+        said = [f"{name}={[as_written(path) for path in paths]}" for name, paths in (("keep", self.keep), ("drop", self.drop or None)) if paths is not None]
+        if self.transform is not None:
+            said.append(f"transform={getattr(self.transform, '__name__', type(self.transform).__name__)}")
+        return ", ".join(said)
+
     @property
     def partial(self) -> bool:
         """Whether objects lack what only the user knows of: written back, they would wipe it."""
@@ -125,6 +137,10 @@ class Projection:
         for key in path:
             tree = tree.part(key)
         return tree.whole
+
+    def dropping(self, path: Keys) -> Keys | None:
+        """Return what was said to be dropped at, in or around this path, if that is why it is not kept."""
+        return next((each for each in (*self.drop, MANAGED) if _related(path, each)), None)
 
     def exact(self, path: Keys) -> bool:
         """Whether what is at this path is what the server has: a transform may change all but the identity."""

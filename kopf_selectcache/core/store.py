@@ -130,7 +130,7 @@ def _departs(record: Record, held: Record | None) -> bool:
 
 def _identical(one: Record, two: Record) -> bool:
     # A server that was restored from a backup gives the same versions out again, for other contents.
-    return (one.uid, one.version, one.data) == (two.uid, two.version, two.data)
+    return (one.uid, one.version, one.data, one.fields) == (two.uid, two.version, two.data, two.fields)
 
 
 def _difference(before: Records, after: Records) -> Iterator[Change]:

@@ -28,7 +28,7 @@ from kopf_selectcache.core.protocol import (
 )
 from kopf_selectcache.core.resources import Resource
 from kopf_selectcache.core.store import Change
-from kopf_selectcache.core.wire import Reader, read_refusal
+from kopf_selectcache.core.wire import read_refusal
 from kopf_selectcache.declarations import Cached
 from kopf_selectcache.discovery import NotServed
 from kopf_selectcache.errors import Missing, ReadError
@@ -105,7 +105,8 @@ class OfflineFeed(Feed):
         super()._begin(planned)
 
     def _listwatch(self, stream: Stream, branch: Branch, condition: Condition, resource: Resource) -> Listwatch:
-        made = _Listwatch(stream, branch, condition, resource, world=self._world, counts=self.counts, notify=self._taken_in)
+        made = _Listwatch(
+            stream, branch, condition, resource, world=self._world, counts=self.counts, notify=self._taken_in, projection=self.projection)
         made.served = self._served
         self._lines.append(made)
         return made
@@ -124,7 +125,6 @@ class _Listwatch(Listwatch):
 
     def start(self) -> None:
         """List, and open the watch."""
-        self._reader = Reader(self.resource.api_version, self.resource.kind.kind)
         self._state = Idle(Known())
         self._take(Start())
 
@@ -150,7 +150,7 @@ class _Listwatch(Listwatch):
         self._state = stepped.state
         match self._carried_out(stepped.effects):
             case List() as command:
-                for answer in _all(self._inputs(command, self._reader)):
+                for answer in _all(self._inputs(command)):
                     self._take(answer)
             case Watch() as command:
                 self._open(command)

@@ -4,6 +4,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections import deque
+from dataclasses import replace
 from types import ModuleType
 
 import pytest
@@ -94,6 +95,14 @@ def test_an_object_that_moves_is_shown_all_the_time() -> None:
     assert (a.progress("11"), held(merging), merging.store.version) == ([], "1", "10")
     assert told(b.put(pod("11"))) == [("1", "11")]
     assert (b.progress("11"), held(merging), merging.store.version, merging.doubts) == ([], "11", "11", ())
+
+
+@pytest.mark.parametrize(("fields", "once"), [(b"", True), (b'{"status.phase":"Running"}', False)])
+def test_an_object_of_several_branches_is_held_once_unless_they_know_other_fields_of_it(fields: bytes, once: bool) -> None:
+    shown = pod("11")
+    _, _, b = two(shown)
+    b.put(replace(pod("11"), fields=fields))
+    assert (b.view.records()[0][0] is shown) is once
 
 
 def test_a_leave_is_shown_once_all_branches_have_reached_it() -> None:

@@ -195,6 +195,15 @@ def test_it_is_shown_by_what_is_said() -> None:
     assert repr(Projection.of(keep=["a"], drop=["a.b"])) == "Projection(keep=(('a',),), drop=(('a', 'b'),))"
 
 
+def test_it_is_written_as_it_is_declared() -> None:
+    class Strip:
+        def __call__(self, obj: dict[str, Any]) -> dict[str, Any]:
+            return obj
+    assert str(ALL) == ""
+    assert str(Projection.of(keep=["a", ("b", "c.d")], drop=["a.b"])) == "keep=['a', ('b', 'c.d')], drop=['a.b']"
+    assert [str(Projection.of(transform=each)) for each in (stripped, Strip())] == ["transform=stripped", "transform=Strip"]
+
+
 # ---- What can be asked for.
 
 
@@ -207,6 +216,14 @@ def test_it_is_shown_by_what_is_said() -> None:
 def test_what_is_not_kept_is_known_and_what_it_is_a_part_of_and_what_is_in_it(path: str, dropped: bool, chosen: bool) -> None:
     assert Projection.of(drop=["spec.containers.env"]).kept(keys_of(path)) is dropped
     assert Projection.of(keep=["spec.nodeName"]).kept(keys_of(path)) is chosen
+
+
+@pytest.mark.parametrize(("path", "why"), [
+    ("status.phase", "status"), ("status", "status"), ("spec", "spec.containers.env"), ("metadata", "metadata.managedFields"), ("spec.nodeName", None),
+])
+def test_what_was_said_to_be_dropped_is_told_where_a_path_is_not_kept(path: str, why: str | None) -> None:
+    dropping = Projection.of(drop=["status", "spec.containers.env"]).dropping(keys_of(path))
+    assert dropping == (keys_of(why) if why is not None else None)
 
 
 def test_all_is_kept_but_for_managed_fields() -> None:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -169,6 +170,16 @@ def test_a_restored_server_may_give_a_version_out_again_for_another_content() ->
     assert record is not None
     assert record.decode() == {"new": 1}
     assert version == "96"
+
+
+def test_a_restored_server_may_differ_in_nothing_but_what_was_dropped() -> None:
+    store = committed(replace(pod("a", "95"), fields=b'{"status.phase":"Failed"}'))
+    store.begin()
+    store.put(replace(pod("a", "95"), fields=b'{"status.phase":"Running"}'))
+    store.commit("96")
+    record, _ = store.get("shop", "a")
+    assert record is not None
+    assert record.lost() == {"status.phase": "Running"}
 
 
 def test_after_a_restoration_lower_versions_are_taken_in_again() -> None:

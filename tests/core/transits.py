@@ -266,13 +266,14 @@ class World:
 
 def walks(
     history: History, branches: int, rules: Rules, *, merging: type[Merging] = Merging, story: Callable[[str], None] = lambda _: None,
+    of: Callable[[History, int, Rules, type[Merging]], World] = World,
 ) -> Iterator[World]:
     """Walk through all orders of what can happen, and yield the world at the end of each."""
     pending: list[list[Action]] = [[]]
     while pending:
         path = pending.pop()
         try:
-            world = World(history, branches, rules, merging)
+            world = of(history, branches, rules, merging)
             for action in path:
                 world.do(action)
             while found := world.actions():

@@ -11,6 +11,7 @@ import msgspec
 from kopf_selectcache.blocking import Waits
 from kopf_selectcache.cache import Cache
 from kopf_selectcache.core.fields import Key, Kind, find
+from kopf_selectcache.core.projection import ALL, Projection
 from kopf_selectcache.core.resources import Resource
 from kopf_selectcache.core.store import Change, Store
 from kopf_selectcache.core.wire import Reader, Refusal
@@ -54,8 +55,9 @@ def node(name: str, **labels: str) -> Obj:
 class FakeFeed:
     """The cache of one kind, synced as of version 10 once it is told to hold something."""
 
-    def __init__(self, declared: Branches, resource: Resource | None, key: str) -> None:
+    def __init__(self, declared: Branches, resource: Resource | None, key: str, projection: Projection = ALL) -> None:
         self.key = key
+        self.projection = projection
         self.filter = declared
         self.resource = resource
         self.store = Store()
@@ -79,12 +81,12 @@ class FakeFeed:
 
     def put(self, obj: Obj) -> None:
         assert self.resource is not None
-        reader = Reader(self.resource.api_version, self.resource.kind.kind)
+        reader = Reader.of(self.resource, self.projection)
         self.tell(self.store.put(reader.record(msgspec.json.encode(obj))))
 
     def leave(self, obj: Obj) -> None:
         assert self.resource is not None
-        reader = Reader(self.resource.api_version, self.resource.kind.kind)
+        reader = Reader.of(self.resource, self.projection)
         self.tell(self.store.leave(reader.record(msgspec.json.encode(obj))))
 
     def fail(self, error: StateError | None) -> None:
@@ -164,9 +166,11 @@ class World:
         self.slept.append(seconds)
         self.time += seconds
 
-    def declare(self, declared: Branches | str = "", resource: Resource | None = PODS, key: str = "pods") -> FakeFeed:
+    def declare(
+        self, declared: Branches | str = "", resource: Resource | None = PODS, key: str = "pods", projection: Projection = ALL,
+    ) -> FakeFeed:
         declared = Selector(declared or None) if isinstance(declared, str) else declared
-        self.feeds[key] = FakeFeed(declared, resource, key)
+        self.feeds[key] = FakeFeed(declared, resource, key, projection)
         return self.feeds[key]
 
     def feed(self, key: Key) -> FakeFeed:
@@ -187,10 +191,12 @@ class World:
         return Cache(cast("Runtime", self), own=own, deleted=deleted, departed=departed, waits=waits)
 
 
-def reading(declared: Branches | str, *objects: Obj, resource: Resource = PODS, key: str = "pods") -> Cache:
+def reading(
+    declared: Branches | str, *objects: Obj, resource: Resource = PODS, key: str = "pods", projection: Projection = ALL,
+) -> Cache:
     """Make the cache of one kind that holds these objects."""
     world = World()
-    world.declare(declared, resource, key).hold(*objects)
+    world.declare(declared, resource, key, projection).hold(*objects)
     return world.cache()
 
 

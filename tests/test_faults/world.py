@@ -12,9 +12,9 @@ import kopf
 from kopf._cogs.structs.credentials import Vault
 
 from kopf_selectcache.cache import Cache
+from kopf_selectcache.declarations import Declared
 from kopf_selectcache.feed import Feed
 from kopf_selectcache.runner import Runtime
-from kopf_selectcache.selector import Selector
 from kopf_selectcache.settings import SelectCacheSettings
 from kopf_selectcache.transport import KopfTransport
 
@@ -96,7 +96,7 @@ class World:
 
 @asynccontextmanager
 async def operating(
-    server: Server, *, vault: Vault | None = None, selectors: dict[str, str | Selector] | None = None,
+    server: Server, *, vault: Vault | None = None, selectors: Mapping[str, Declared] | None = None,
     namespaces: tuple[str, ...] | None = None, request_timeout: float = 60.0, **options: Any,
 ) -> AsyncIterator[World]:
     """Keep caches in front of the server, for the code within the block; afterwards nothing of them is left."""
@@ -114,7 +114,8 @@ async def keeping(
     servers: Collection[Server] = (), **options: Any,
 ) -> AsyncIterator[tuple[Runtime, Time]]:
     """Keep caches with these credentials; afterwards nothing is left but what was there before, and servers."""
-    declared = SelectCacheSettings(request_timeout=request_timeout, **options)
+    # Time passes as fast as it is slept: audits would never end.
+    declared = SelectCacheSettings(request_timeout=request_timeout, **{"audit_interval": 0, **options})
     declared.selectors.update(selectors)
     time = Time()
     runtime = Runtime(

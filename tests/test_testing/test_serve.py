@@ -18,6 +18,7 @@ import pytest
 from kopf_selectcache.__main__ import main
 from kopf_selectcache.cli.progress import Progress
 from kopf_selectcache.cli.serve import serve as serve_until_told
+from kopf_selectcache.testing import EmbeddedCluster
 from tests.apiserver.client import Client
 from tests.apiserver.waiting import wait_until
 
@@ -95,11 +96,7 @@ def test_it_can_be_ended_while_it_loads(tmp_path: Path, phase: str) -> None:
 
 def test_it_replaces_a_kubeconfig_that_an_earlier_server_left(serve: Serve, tmp_path: Path) -> None:
     kubeconfig = tmp_path / "config"
-    first = serve()
-    ready(first, kubeconfig)
-    first.kill()
-    first.wait()
-    old = kubeconfig.read_text()
+    old = left_by_another_server(kubeconfig)
     serve()
     wait_until(lambda: kubeconfig.exists() and kubeconfig.read_text() != old, "the second server is ready")
 
@@ -108,16 +105,15 @@ def test_it_leaves_the_kubeconfig_of_another_server_alone(serve: Serve, tmp_path
     kubeconfig = tmp_path / "config"
     first = serve()
     ready(first, kubeconfig)
-    old = kubeconfig.read_text()
-    second = serve()
-    wait_until(lambda: kubeconfig.exists() and kubeconfig.read_text() != old, "the second server is ready")
-    new = kubeconfig.read_text()
+    new = left_by_another_server(kubeconfig)
     first.send_signal(signal.SIGTERM)
     assert first.wait(timeout=60) == 0
     assert kubeconfig.read_text() == new
-    second.send_signal(signal.SIGTERM)
-    assert second.wait(timeout=60) == 0
-    assert not kubeconfig.exists()
+
+
+def left_by_another_server(kubeconfig: Path) -> str:
+    with EmbeddedCluster().in_thread() as cluster:
+        return cluster.kubeconfig(kubeconfig).read_text()
 
 
 def test_it_does_not_overwrite_somebodys_kubeconfig(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,87 @@
+"""Compares what is held with what the server has: only so is it found what the server itself has lost of a watch.
+
+The list is asked for as of the very version that the branch is at, so that the two must be equal, and nothing has to be
+waited for. It has names, uids and versions alone. What to do about a difference is not decided here.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from .core.merging import Branch, Key
+from .core.problems import Garbled
+from .core.record import Record
+from .core.resources import Resource
+from .metadata import page_of_metadata
+from .planning import Stream
+from .world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What an audit has found; true if all is as the server has it.
+
+    >>> audit = Audit(objects=3, missing=(('shop', 'web-1'),))
+    >>> bool(audit), str(audit)
+    (False, '1 object is missing (shop/web-1)')
+    """
+
+    objects: int = 0
+    """How many objects the server has."""
+    missing: tuple[Key, ...] = ()
+    """What the server has and the cache has not, by namespace and name."""
+    extra: tuple[Key, ...] = ()
+    """What the cache has and the server has not."""
+    outdated: tuple[Key, ...] = ()
+    """What both have, with another uid or version."""
+
+    @property
+    def drift(self) -> int:
+        """How many objects are not as the server has them."""
+        return len(self.missing) + len(self.extra) + len(self.outdated)
+
+    def __bool__(self) -> bool:
+        return not self.drift
+
+    def __add__(self, other: Audit) -> Audit:
+        return Audit(
+            self.objects + other.objects, self.missing + other.missing, self.extra + other.extra, self.outdated + other.outdated)
+
+    def __str__(self) -> str:
+        found = [
+            f"{len(keys)} {'object is' if len(keys) == 1 else 'objects are'} {what} ({_named(keys)})"
+            for keys, what in ((self.missing, "missing"), (self.extra, "there no more"), (self.outdated, "outdated")) if keys]
+        return ", ".join(found) or f"all {self.objects} are as the server has them"
+
+
+async def audited(stream: Stream, branch: Branch, resource: Resource, *, world: World) -> Audit:
+    """Compare what one list and watch holds with the server; raise Refused, Unreachable or Garbled if it cannot be done."""
+    records, version = branch.view.records()
+    held = {record.key: record for record in records}
+    objects, missing, outdated = 0, list[Key](), list[Key]()
+    path, query = stream.path(resource), stream.query() | {"limit": str(world.settings.page_limit)}
+    asked = query | {"resourceVersion": version, "resourceVersionMatch": "Exact"}
+    while True:
+        page = await page_of_metadata(world.transport, resource, path, asked)
+        if page.version != version:
+            raise Garbled(f"a list of version {page.version[:100]!r} came instead of {version[:100]!r}")
+        for record in _within(stream, page.records):
+            objects += 1
+            mine = held.pop(record.key, None)
+            if mine is None:
+                missing.append(record.key)
+            elif (mine.uid, mine.version) != (record.uid, record.version):
+                outdated.append(record.key)
+        if not page.token or page.token == asked.get("continue"):
+            return Audit(objects, tuple(missing), tuple(held), tuple(outdated))
+        asked = query | {"continue": page.token}
+
+
+def _within(stream: Stream, records: Iterable[Record]) -> Iterable[Record]:
+    # Names that share a watch bring others as well.
+    return (record for record in records if stream.keys.have(record.key))
+
+
+def _named(keys: tuple[Key, ...]) -> str:
+    names = ["/".join(filter(None, key)) for key in keys[:3]]
+    return ", ".join([*names, *(["..."] if len(keys) > len(names) else [])])

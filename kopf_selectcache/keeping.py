@@ -1,0 +1,55 @@
+"""What operators declare to keep of each object: `keep=`, `drop=` and `transform=`, checked. Knows no kind, and stores nothing."""
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from inspect import iscoroutinefunction
+
+from .core.problems import BadPath
+from .core.projection import Path, Projection, Transform, as_written, keys_of
+from .errors import DeclarationError, shown, shown_with_type
+from .slips import unlikely_where, wrong_path
+
+_INDEX = re.compile(r"\[[^]]*\]")
+
+
+def projection(*, keep: Collection[Path] | None = None, drop: Collection[Path] = (), transform: Transform | None = None) -> Projection:
+    """Return what is kept; raise DeclarationError for paths that cannot be meant, and for what is no function.
+
+    >>> projection(drop=['data', ('metadata', 'annotations', 'example.com/notes')])
+    Projection(drop=(('data',), ('metadata', 'annotations', 'example.com/notes')))
+    >>> projection(drop=['metadata.name'])
+    Traceback (most recent call last):
+    kopf_selectcache.errors.DeclarationError: drop=['metadata.name'] would drop metadata.name, which is always kept. ...
+    """
+    if transform is not None and (not callable(transform) or iscoroutinefunction(transform)):
+        raise DeclarationError(
+            f"transform= is {'a coroutine function' if callable(transform) else shown_with_type(transform)}",
+            remedy="Give it a plain function that takes an object, as a dict, and returns what is to be kept of it")
+    chosen, dropped = None if keep is None else list(_paths("keep", keep)), list(_paths("drop", drop))
+    try:
+        return Projection.of(keep=chosen, drop=dropped, transform=transform)
+    except BadPath as problem:
+        name = "drop" if problem.path in map(keys_of, dropped) else "keep"
+        raise DeclarationError(f"{name}=[{as_written(problem.path)!r}] {problem.reason}", remedy=f"Take it out of {name}=") from None
+
+
+def _paths(name: str, given: object) -> Iterator[Path]:
+    if isinstance(given, str):
+        raise DeclarationError(f"{name}= is the text {shown(given)}", remedy=f"Write a list of paths: {name}=[{shown(given)}]")
+    if not isinstance(given, Collection) or isinstance(given, (Mapping, bytes, bytearray)):
+        raise DeclarationError(f"{name}= is {shown_with_type(given)}", remedy=f"Write a list of paths, such as {name}=['spec.nodeName']")
+    for path in given:
+        if not isinstance(path, str) and not (isinstance(path, tuple) and all(isinstance(key, str) for key in path)):
+            raise DeclarationError(
+                f"{name}= has {shown_with_type(path)}", remedy="Write paths as text with dots, or as tuples where a key has a dot itself")
+        if isinstance(path, str) and _INDEX.search(path):
+            raise DeclarationError(
+                f"{name}=[{shown(path)}] points into a list, and paths lead to all of its items", remedy=f"Write {_INDEX.sub('', path)!r}")
+        if wrong := wrong_path(path):
+            raise DeclarationError(f"{name}=[{shown(path)}]: {wrong[0]}", remedy=wrong[1])
+        if unlikely_where(path, None) is not None:
+            raise DeclarationError(
+                f"{name}=[{shown(path)}] has a slash, and each dot ends a key",
+                remedy="Write a tuple, a text for each key: ('metadata', 'annotations', 'example.com/key')")
+        yield path

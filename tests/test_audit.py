@@ -1,0 +1,150 @@
+"""What the server itself has lost of a watch is found by comparing, told, counted, and listed anew."""
+from __future__ import annotations
+
+import pytest
+
+from kopf_selectcache import Cached, Forbidden, NotSynced, Selector, Stalled, StateError
+from kopf_selectcache.testing import FakeCache
+from kopf_selectcache.testing.faults import DropEvents, Refuse
+from tests.secrets import World, caching, labelled, named, secret
+from tests.test_faults.world import run, until
+
+EITHER = [Selector("app=web", namespaces=["shop"]), Selector("tier=gold", namespaces=["infra"])]
+OBJECTS = [secret(name, app="web") for name in ("kept", "changed", "relabelled", "deleted", "recreated")]
+
+
+async def lose(world: World) -> None:
+    """Let things happen of which the watch says nothing, and nevertheless goes on."""
+    await world.cache.wait_synced()
+    await until(lambda: world.feed.synced and len(world.watches()) == 2)
+    world.cluster.faults.add(DropEvents(), verb="watch", resource="secrets", namespace="shop")
+    world.cluster.cut("watch", "secrets", namespace="shop")
+    await until(lambda: len(world.watches()) == 3)
+    cluster = world.cluster
+    cluster.patch(secret("changed"), labelled(seen="yes"))
+    cluster.patch(secret("relabelled"), labelled(app=None))
+    cluster.delete(secret("deleted"))
+    cluster.delete(secret("recreated"))
+    cluster.create(secret("recreated", app="web"), secret("created", app="web"), secret("other"))
+    world.cluster.faults.clear()
+    version = world.feed.version
+    cluster.bookmark()
+    await until(lambda: world.feed.version != version)
+
+
+def test_what_the_watch_has_lost_is_found_told_and_repaired(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with caching(EITHER, *OBJECTS, secret("gold", "infra", tier="gold")) as world:
+            await lose(world)
+            assert named(world.cache.held("secrets", namespace="shop")) == ["changed", "deleted", "kept", "recreated", "relabelled"]
+            found = await world.cache.audit("secrets")
+            assert not found
+            assert found.objects == 5
+            assert found.missing == (("shop", "created"),)
+            assert sorted(found.extra) == [("shop", "deleted"), ("shop", "relabelled")]
+            assert sorted(found.outdated) == [("shop", "changed"), ("shop", "recreated")]
+            await until(lambda: named(world.cache.held("secrets", namespace="shop")) == ["changed", "created", "kept", "recreated"])
+            await until(lambda: len(world.watches()) == 4)
+            assert await world.cache.audit("secrets")
+            assert (world.feed.counts.audits, world.feed.counts.drift, world.feed.counts.relists) == (4, 5, {"audit": 1})
+    run(main())
+    line, = [line for line in caplog.messages if "drifted" in line]
+    assert line.startswith("The cache of secrets with label='app=web', namespaces=['shop'] has drifted from the server: 1 object is missing (shop/created), 2 ")
+    assert line.endswith(". It is listed anew.")
+
+
+def test_it_is_done_again_and_again_without_being_asked_for() -> None:
+    async def main() -> None:
+        async with caching(EITHER, *OBJECTS, audit_interval=600.0) as world:
+            began = world.time.now
+            await until(lambda: world.feed.counts.audits >= 6)
+            assert world.time.now - began >= 3 * 600.0 * 0.5
+            assert set(world.time.slept) >= {900.0}
+            await lose(world)
+            await until(lambda: world.feed.counts.drift and named(world.cache.held("secrets")) == ["changed", "created", "kept", "recreated"])
+    run(main())
+
+
+def test_of_names_that_share_a_watch_only_the_named_are_compared() -> None:
+    async def main() -> None:
+        declared = Cached(Selector(names=["ca", "tls"], namespaces=["infra"]), share_watches=True)
+        async with caching(declared, secret("ca", "infra"), secret("key", "infra")) as world:
+            await world.cache.wait_synced()
+            found = await world.cache.audit("secrets")
+            assert found
+            assert found.objects == 1
+    run(main())
+
+
+@pytest.mark.parametrize("page_limit", [1, 2, 100])
+def test_the_server_is_asked_for_names_and_versions_page_by_page_as_of_what_is_held(page_limit: int) -> None:
+    async def main() -> None:
+        async with caching("app=web", *OBJECTS, page_limit=page_limit) as world:
+            await world.cache.wait_synced()
+            await until(lambda: world.feed.synced)
+            before, version = len(tuple(world.cluster.requests)), world.feed.version
+            world.cluster.create(secret("unheard", "infra"))
+            assert str(await world.cache.audit("secrets")) == "all 5 are as the server has them"
+            asked = [each for each in tuple(world.cluster.requests)[before:] if each.verb == "list"]
+            assert len(asked) == -(-5 // page_limit)
+            assert (asked[0].query["resourceVersion"], asked[0].query["resourceVersionMatch"]) == (version, "Exact")
+            assert all(each.query["labelSelector"] == "app=web" and each.query["limit"] == str(page_limit) for each in asked)
+    run(main())
+
+
+def test_an_audit_that_cannot_be_done_says_why_and_changes_nothing() -> None:
+    async def main() -> None:
+        async with caching(EITHER, *OBJECTS) as world:
+            await world.cache.wait_synced()
+            await until(lambda: world.feed.synced)
+            refused: list[tuple[int, type[StateError], str]] = [
+                (403, Forbidden, "The operator may not list secrets"), (410, Stalled, r"cache.audit\('secrets'"), (500, Stalled, r"cache.audit\('secrets'")]
+            for code, error, words in refused:
+                world.cluster.faults.add(Refuse(code), verb="list", resource="secrets", times=1)
+                with pytest.raises(error, match=words):
+                    await world.cache.audit("secrets")
+            assert len(world.cache.held("secrets")) == 5
+            assert world.feed.counts.drift == 0
+    run(main())
+
+
+def test_a_server_that_has_yet_to_reach_what_is_held_was_restored_and_is_listed_anew(caplog: pytest.LogCaptureFixture) -> None:
+    """The watch says nothing of it: it is silent, as it is on a server without bookmarks that has nothing to say."""
+    async def main() -> None:
+        async with caching("app=web", *OBJECTS) as world:
+            await world.cache.wait_synced()
+            backup = world.cluster.backup()
+            world.cluster.create(secret("lost", app="web"))
+            for seen in range(9):
+                world.cluster.patch(secret("changed"), labelled(seen=str(seen)))
+            await until(lambda: len(world.cache.held("secrets", label={"seen": "8"})) == 1)
+            world.cluster.restore(backup)
+            await until(lambda: len(world.watches()) == 2 and world.feed.synced)
+            with pytest.raises(Stalled, match="504 Timeout"):
+                await world.cache.audit("secrets")
+            await until(lambda: len(world.watches()) == 3)
+            assert named(world.cache.held("secrets")) == sorted(named(OBJECTS))
+            assert named(world.cache.held("secrets", label={"seen": "8"})) == []
+            assert await world.cache.audit("secrets")
+    run(main())
+    assert "The server of secrets went back to an older state; its cache started anew." in caplog.messages
+
+
+def test_before_it_is_synced_there_is_nothing_to_compare() -> None:
+    async def main() -> None:
+        async with caching(EITHER, *OBJECTS, held="infra") as world:
+            with pytest.raises(NotSynced):
+                await world.cache.audit("secrets")
+            for fault in world.cluster.faults:
+                fault.release()
+            await world.cache.wait_synced()
+    run(main())
+
+
+def test_a_fake_cache_can_be_audited_as_well() -> None:
+    async def main() -> None:
+        cache = FakeCache([secret("a", app="web"), secret("b")], {"secrets": "app=web"})
+        found = await cache.audit("secrets")
+        assert found
+        assert found.objects == 1
+    run(main())
