@@ -13,7 +13,7 @@ INSTALLED := $(VENV)/.installed
 CLIENTS := .venv/clients-$(notdir $(VENV))
 WITH_CLIENTS := $(CLIENTS)/.installed
 
-.PHONY: help env demo test test-real test-clients test-all lint test-quick servers field-labels dist clean
+.PHONY: help env demo test test-real test-clients comparison soak mutants test-all lint test-quick servers field-labels dist clean
 
 help:  ## Show what can be made.
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -33,6 +33,8 @@ demo: $(INSTALLED)  ## Show what it does, within a minute and without a cluster.
 COMPARISONS := tests/test_containment.py tests/oracle
 # A process for each processor, but for no more than make sense here. What ARGS ask for runs in one, to be seen and debugged.
 PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=worksteal
+# Each process has a real API server of its own; the tests of a file share it.
+TWO_SERVERS := --numprocesses=2 --dist=loadfile
 SUITE = $(or $(ARGS),$(PARALLEL) $(addprefix --ignore=,$(COMPARISONS)))
 
 test: $(INSTALLED)  ## Run the default suite; the core and its shell must be covered to the last branch.
@@ -41,7 +43,7 @@ test: $(INSTALLED)  ## Run the default suite; the core and its shell must be cov
 	$(if $(ARGS),@true || ,)$(PY) -m coverage report --include='kopf_selectcache/core/*,kopf_selectcache/selector.py,kopf_selectcache/transport.py,kopf_selectcache/discovery.py,kopf_selectcache/runner.py,kopf_selectcache/feed.py,kopf_selectcache/health.py,kopf_selectcache/queries.py,kopf_selectcache/fetching.py' --fail-under=100
 
 test-real: $(INSTALLED)  ## Run the suite against the real kube-apiserver (needs Go, or KUBEBUILDER_ASSETS).
-	$(PY) -m pytest -m real -rs $(ARGS)
+	$(PY) -m pytest -m real -rs $(or $(ARGS),$(TWO_SERVERS))
 
 $(WITH_CLIENTS): setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(CLIENTS)
@@ -50,7 +52,16 @@ $(WITH_CLIENTS): setup.cfg pyproject.toml
 	touch $@
 
 test-clients: $(WITH_CLIENTS)  ## Run other clients of Kubernetes against the embedded API server and the real one.
-	$(CLIENTS)/bin/python -m pytest -m clients -rs $(or $(ARGS),tests/clients)
+	$(CLIENTS)/bin/python -m pytest -m clients -rs $(or $(ARGS),$(TWO_SERVERS) tests/clients)
+
+comparison: $(WITH_CLIENTS)  ## Play the faults to our cache, Kopf's index and the Python informer; write docs/comparison.md.
+	$(CLIENTS)/bin/python -m bench.comparison $(ARGS)
+
+soak: $(INSTALLED)  ## Explore the core eight steps deep, simulate a million operations, play 10,000 faults over sockets: minutes to hours.
+	$(PY) -m pytest -m soak $(or $(ARGS),$(PARALLEL) tests/core tests/test_faults)
+
+mutants: $(INSTALLED)  ## Put each seeded bug into a copy of the package, and show which test catches it.
+	$(PY) -m tests.mutants $(ARGS)
 
 test-all: test  ## Run the default suite on every CPython >= 3.11 of this machine; coverage and comparisons on the first.
 	@for python in $$(tests/pythons); do \

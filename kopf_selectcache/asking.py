@@ -11,15 +11,15 @@ from .core.problems import Garbled
 from .core.projection import ALL, Projection
 from .core.record import Record
 from .core.resources import Resource
-from .core.wire import Reader
+from .core.wire import TRANSFORM, Reader
 from .discovery import NotServed
-from .errors import NotDeclared, NotFound, NotSynced
+from .errors import NotDeclared, NotFound, NotSynced, Stalled
 from .feed import Feed
 from .fetching import questions
 from .keys import likely
 from .runner import Runtime
 from .transport import JSON, METADATA, Refused, Unreachable
-from .wording import Many, One, gone, not_served, refused, unanswered
+from .wording import Many, One, gone, not_served, refused, unanswered, untransformed
 
 
 async def resource_of(runtime: Runtime, kind: Key) -> Resource:
@@ -75,7 +75,7 @@ async def _asked(runtime: Runtime, one: One, accept: str, read: Callable[[bytes]
             raise gone(one) from None
         raise refused(one, "get", error.refusal) from None
     except (Unreachable, Garbled) as error:
-        raise unanswered(one.call(), str(error)) from error
+        raise _senseless(one, error) from error
 
 
 async def ask_many(runtime: Runtime, many: Many, projection: Projection, *, enough: int | None) -> list[Record]:
@@ -91,8 +91,13 @@ async def ask_many(runtime: Runtime, many: Many, projection: Projection, *, enou
     except Refused as error:
         raise refused(many, "list", error.refusal) from None
     except (Unreachable, Garbled) as error:
-        raise unanswered(many.call(), str(error)) from error
+        raise _senseless(many, error) from error
     return records
+
+
+def _senseless(asked: One | Many, error: Unreachable | Garbled) -> Stalled:
+    why = str(error)
+    return untransformed(asked, why) if why.startswith(TRANSFORM) else unanswered(asked.call(), why)
 
 
 async def ask_audit(feed: Feed, many: Many) -> Audit:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .core.merging import Branch, Key
+from .core.branches import Branch, Key
 from .core.problems import Garbled
 from .core.record import Record
 from .core.resources import Resource

@@ -18,6 +18,7 @@ from .keys import AnyKey
 from .matching import Field, Label, Namespaces, Obj, Objects, SortBy, Where
 
 if TYPE_CHECKING:
+    from .auditing import Audit
     from .cache import Cache
 
 _M = TypeVar("_M", bound=Callable[..., Any])
@@ -171,6 +172,14 @@ class Blocking:
             max_age=max_age, whole=whole))
 
     @_read
+    def audit(self, kind: AnyKey) -> Audit:
+        """Compare all that is held with the server, now: `cache.audit` for sync handlers.
+
+            found = cache.blocking.audit('pods')
+        """
+        return self._run("audit", lambda: self._cache.audit(kind))
+
+    @_read
     def wait_synced(self, timeout: float | None = None) -> None:
         """Wait until each declared kind is synced: `cache.wait_synced` for sync handlers.
 
@@ -194,7 +203,8 @@ class Blocking:
         def __getattr__(self, name: str) -> NoReturn:
             """Say where the reads are that wait for nothing."""
             if name.startswith("_") or not hasattr(type(self._cache), name):
-                raise AttributeError(f"cache.blocking has no {name!r}, only fetch, fetch_list, gone, wait_synced and wait_for")
+                reads = ", ".join(sorted(each for each in vars(Blocking) if not each.startswith("_")))
+                raise AttributeError(f"cache.blocking has no {name!r}, only {reads}")
             raise _NoSuchRead(
                 f"cache.blocking has no {name!r}: it does not wait, in sync handlers neither", remedy=f"Write: cache.{name}(...)")
 

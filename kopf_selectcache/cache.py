@@ -345,7 +345,7 @@ class Cache(Reading):
         with Counted(feed, "wait_for"):
             try:
                 async with waiting:
-                    await feed.settled()
+                    await feed.settled(request)
                     with _told_by(feed) as told:
                         view = self._view(feed, request)
                         many = checked_many(Many("wait_for", kind, view.resource, request, self._sync))

@@ -80,7 +80,7 @@ def readable(feed: Feed, request: Selector | None = None, *, after: float | None
     part = feed.part(request)
     if part.error is not None:
         raise part.error
-    if feed.resource is None or not part.version:
+    if feed.resource is None or not part.store.version:
         raise unsynced(feed.key, part.trouble, part.remedy, after=after, sync=sync)
     return part
 

@@ -22,6 +22,9 @@ from .world import World
 SOON = 1.0
 """So many seconds are left to the other branches, to say it themselves."""
 
+AT_ONCE = 20
+"""So many objects are asked about in one go, and the next after another `SOON`."""
+
 
 class Confirming:
     """Settles the doubts of one filter."""
@@ -47,12 +50,15 @@ class Confirming:
         while True:
             await self._doubtful.wait()
             self._doubtful.clear()
-            rounds = 0
-            while self._merging.doubts:
-                await self._world.sleep(delay(rounds, self._world.chance(), at_least=SOON))
-                rounds += 1
-                for doubt in self._merging.doubts:
+            asked: dict[Doubt, tuple[int, float]] = {}   # How often about each, and when it is to be asked again.
+            while doubts := self._merging.doubts:
+                await self._world.sleep(SOON)
+                now = self._world.clock()
+                asked = {doubt: asked[doubt] for doubt in doubts if doubt in asked}
+                for doubt in [each for each in doubts if each not in asked or asked[each][1] <= now][:AT_ONCE]:
                     await self._settle(doubt)
+                    times = asked.get(doubt, (0, 0.0))[0]
+                    asked[doubt] = times + 1, now + delay(times + 1, self._world.chance())
 
     async def _settle(self, doubt: Doubt) -> None:
         query = {"fieldSelector": f"metadata.name={doubt.name}"}

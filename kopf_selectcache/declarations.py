@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeAlias
 
+from .calls import taught
 from .core.fields import Key, Kind, find, parse_key
 from .core.projection import Path, Projection, Transform
 from .core.resources import Resource
@@ -54,6 +55,9 @@ class Cached:
     named are kept. With a watch for each name, a Role with `resourceNames` is enough.
     """
 
+    @taught(DeclarationError, "Cached", instead=(
+        "Write Cached(filter, keep=[...], drop=[...], transform=..., share_watches=...), as needed; "
+        "the filter is a text, a Selector(...), or a list of these, for an OR"))
     def __init__(
         self, filter: Filter, *,   # noqa: A002  # Users write it by position.
         keep: Collection[Path] | None = None, drop: Collection[Path] = (), transform: Transform | None = None, share_watches: bool = False,
@@ -87,7 +91,7 @@ class Selectors(MutableMapping[Key, Selector | AnyOf]):
         return self.cached(key).filter
 
     def cached(self, key: AnyKey) -> Cached:
-        """Return all that is declared of a kind."""
+        """Return all that is declared of a kind, where an item is its filter alone."""
         return self._declared[self._declared_as(key_of(key))]
 
     def __setitem__(self, key: AnyKey, value: Declared) -> None:
@@ -127,6 +131,8 @@ class Selectors(MutableMapping[Key, Selector | AnyOf]):
 
     def update(self, other: Any = (), /, **named: Any) -> None:
         """Declare all of these, each as if it were assigned."""
+        if isinstance(other, Selectors):   # Its items are the filters alone.
+            other = other._declared   # noqa: SLF001  # Of the same class.
         try:
             given = dict(other, **named)
         except (TypeError, ValueError):
@@ -224,6 +230,11 @@ def _filter_of(value: object, what: str) -> Selector | AnyOf:
     if isinstance(value, (str, Mapping)):
         return Selector(value)
     if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray)):
+        if any(isinstance(each, Cached) for each in value):
+            filters = clipped(", ".join(repr(each.filter) if isinstance(each, Cached) else shown(each) for each in value), 500)
+            raise BadSelector(
+                f"{what} is a list with a Cached in it, and how objects are kept is said of all of a kind",
+                remedy=f"Write Cached([{filters}], ...), with keep=, drop= and the like")
         value = AnyOf(value)
     if not isinstance(value, (Selector, AnyOf)):
         raise BadSelector(

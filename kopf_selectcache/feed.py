@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 from .auditing import Audit, audited
 from .confirming import Confirming
 from .core.backoff import delay
+from .core.branches import Branch
 from .core.fields import Key, Kind, find
-from .core.merging import Branch, Merging
+from .core.merging import Merging
 from .core.problems import Garbled
 from .core.protocol import Lost
 from .core.resources import Resource
@@ -24,6 +24,7 @@ from .core.wire import Refusal
 from .declarations import Cached
 from .discovery import NotServed, resolve
 from .errors import ConflictingSelectors, DeclarationError, StateError
+from .fetching import Shared
 from .health import Condition, Health
 from .keys import likely
 from .listwatch import Listwatch, reason
@@ -45,8 +46,8 @@ class Part(NamedTuple):
 
     error: StateError | None
     """What reads must raise, since it cannot be kept."""
-    version: str
-    """The version as of which the answer is; empty if there has been no complete list yet."""
+    store: Store
+    """What to read: of one list and watch what it alone holds, else all. Its version is empty before the first complete lists."""
     trouble: str
     remedy: str
     """What is in the way, and the one thing to change; empty if nothing is."""
@@ -77,6 +78,7 @@ class Feed:
         self._merging = Merging()
         self._confirming: Confirming
         self._listwatches: tuple[Listwatch, ...] = ()
+        self._audit: Shared[Audit] | None = None
         self._kept_as: tuple[Resource, Plan] | None = None
         self._conditions = [self._new_condition()]   # Of each list and watch; the first, before there are any, of the feed itself.
         self._resolving = True
@@ -132,11 +134,19 @@ class Feed:
         return len(self._listwatches) > 1
 
     def part(self, request: Selector | None = None) -> Part:
-        """Return what of it an answer to the request needs. To be asked before the answer is picked."""
-        condition = self._worst(request)
-        version = self.version if request is None or not self.parted else self._merging.version_of(
-            each.branch for each in self._needed(request))
-        return Part(condition.error(), version, condition.trouble, condition.remedy)
+        """Return what of it an answer to the request needs.
+
+        What one list and watch alone can hold is read as that one knows it: whatever moves away from it is no answer any
+        more. What several can hold is known only when all have told (`core.merging`), and then of all others as well.
+        """
+        condition, store = self._worst(request), self.store
+        if request is not None and self.parted:
+            needed = self._needed(request)
+            if len(needed) == 1:
+                store = needed[0].branch.view
+            elif not store.version and condition.error() is None:
+                condition = self._worst()
+        return Part(condition.error(), store, condition.trouble, condition.remedy)
 
     def age(self, request: Selector | None = None) -> float | None:
         """Return the seconds since the server last confirmed what is held; None before the first complete list."""
@@ -156,10 +166,15 @@ class Feed:
         kind = self.resource.domains if self.resource is not None else None
         return tuple(each for each in self._listwatches if not each.filter.disjoint(request, kind=kind)) or self._listwatches
 
-    async def settled(self) -> None:
-        """Wait until each list and watch is synced, or has said why it is not."""
-        while waited := [condition for condition in self._conditions if not condition.has_settled]:
+    async def settled(self, request: Selector | None = None) -> None:
+        """Wait until each list and watch, or each that the request needs, is synced, or has said why it is not."""
+        while waited := [condition for condition in self._conditions_for(request) if not condition.has_settled]:
             await waited[0].settled()
+
+    def _conditions_for(self, request: Selector | None) -> Sequence[Condition]:
+        if request is None or self._resolving or not self.parted:
+            return self._conditions
+        return [each.condition for each in self._needed(request)]
 
     def subscribe(self, listener: Callable[[Change | None], None]) -> Callable[[], None]:
         """Call the listener, on the loop's thread, with each change, and with None when reads must raise; return what ends that."""
@@ -193,7 +208,7 @@ class Feed:
 
     async def _kept(self, planned: Plan) -> None:
         """Keep it until the cluster does not serve the resource any more: it may come back in another version."""
-        if (self.resource, planned) != self._kept_as:
+        if (self.resource, planned) != self._kept_as or self.parted:   # What was not served may be no more, branch by branch.
             self._begin(planned)
         self._conditions[0].subject = self._listwatches[0]
         tasks = [asyncio.create_task(each.run(), name=f"selectcache: {self.key}, {each.filter}") for each in self._listwatches]
@@ -221,28 +236,43 @@ class Feed:
         world = self._world
         while True:
             await world.sleep(world.settings.audit_interval * (0.5 + world.chance()))
-            with suppress(Refused, Unreachable, Garbled):   # What is wrong, the lists and watches find as well.
+            try:
                 await self.audit()
+            except (Refused, Unreachable, Garbled) as error:   # What is wrong, the lists and watches find as well.
+                why = f"the server answers {error.refusal.code} {error.refusal.reason}" if isinstance(error, Refused) else error
+                world.logger.info("The cache of %s could not be compared with the server: %s. It is tried again.", self, why)
 
     async def audit(self) -> Audit:
-        """Compare what is held with the server, and relist what has drifted; raise Refused, Unreachable or Garbled."""
+        """Compare what is held with the server, and relist what has drifted; raise Refused, Unreachable or Garbled.
+
+        Who asks while an audit is under way shares it.
+        """
+        if self._audit is None or self._audit.given_up:
+            self._audit = Shared(self._audited())
+        return await self._audit.result()
+
+    async def _audited(self) -> Audit:
         resource, whole = self.resource, Audit()
+        failed: Exception | None = None
         for each in self._listwatches:
             if resource is None or not each.version:
                 continue
-            self.counts.audits += 1
             try:
                 found = await audited(each.stream, each.branch, resource, world=self._world)
-            except Refused as refused:
-                if _BEYOND in refused.refusal.message:
+            except (Refused, Unreachable, Garbled) as error:
+                failed = error
+                if isinstance(error, Refused) and _BEYOND in error.refusal.message:
                     each.relist("audit")   # Only a consistent list can tell whether the server lags or was restored.
-                raise
+                continue
+            self.counts.audits += 1
             if not found:
                 self.counts.drift += found.drift
                 self._world.logger.warning(
                     "The cache of %s with %s has drifted from the server: %s. It is listed anew.", self, each.filter, found)
                 each.relist("audit")
             whole += found
+        if failed is not None:
+            raise failed
         return whole
 
     def _begin(self, planned: Plan) -> None:
@@ -269,6 +299,8 @@ class Feed:
     def _taken_in(self, changes: Sequence[Change]) -> None:
         for change in changes:
             self._notify(change)
+        for branch in self._merging.take_outdated():
+            self._listwatches[self._merging.branches.index(branch)].relist("restored")
         self._confirming.look()
 
     async def _resolved(self) -> Plan:

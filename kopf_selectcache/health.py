@@ -9,7 +9,7 @@ from typing import Protocol
 
 from .core.fields import Kind
 from .core.protocol import Lost, Silent
-from .core.wire import Refusal
+from .core.wire import TRANSFORM, Refusal
 from .errors import Forbidden, Missing, Rejected, Stalled, StateError
 from .selector import Branches, Selector
 
@@ -149,6 +149,8 @@ class Condition:
                 pass   # Servers end every watch after a while.
             case Refusal():
                 self._hindered(f"{subject}: the server answers {trouble.code} {trouble.reason}".rstrip(), "It is asked again")
+            case Lost(why) if why.startswith(TRANSFORM):
+                self._hindered(f"{subject}: {why}", "Correct the transform= that is declared for them", whole=True)
             case Lost(why):
                 self._hindered(f"{subject}: {why}", "The server is asked again")
             case _:   # Silent.
@@ -189,13 +191,15 @@ class Condition:
         else:
             self._tell(Health.FORBIDDEN, what, remedy, said=message)
 
-    def _hindered(self, what: str, remedy: str) -> None:
+    def _hindered(self, what: str, remedy: str, *, whole: bool = False) -> None:
         """Something is wrong that may pass by itself."""
+        more = ", whole=True" if whole else ""
+        asking = f"{remedy}; meanwhile, await cache.fetch(...{more}) and cache.fetch_list(...{more}) ask the server directly"
         if self._health is Health.SYNCED:
             since = self._clock() + TOLERATED
             self._tell(Health.SYNCED, what, remedy, stale_at=since if self._stale_at is None else self._stale_at)
         elif self._health is Health.STALLED:
-            self._tell(Health.STALLED, what, remedy)
+            self._tell(Health.STALLED, what, asking)
         elif self._health is Health.SYNCING:
             complete, now = bool(self.subject.version), self._clock()
             if now - self._began < self._sync_timeout and (complete or self._garbled < SEVERAL):
@@ -203,7 +207,7 @@ class Condition:
             elif complete:   # A complete list is as good as it was; it is only not followed.
                 self._tell(Health.SYNCED, what, remedy, stale_at=now)
             else:
-                self._tell(Health.STALLED, what, f"{remedy}; meanwhile, await cache.fetch(...) and cache.fetch_list(...) ask it directly")
+                self._tell(Health.STALLED, what, asking)
         # Else what only a person can help with still stands: nobody has said otherwise.
 
     def _tell(self, health: Health, what: str = "", remedy: str = "", *, said: str = "", stale_at: float | None = None) -> None:

@@ -46,6 +46,14 @@ def _paths(name: str, given: object) -> Iterator[Path]:
         if isinstance(path, str) and _INDEX.search(path):
             raise DeclarationError(
                 f"{name}=[{shown(path)}] points into a list, and paths lead to all of its items", remedy=f"Write {_INDEX.sub('', path)!r}")
+        if isinstance(path, str) and path[:1].isupper():
+            raise DeclarationError(
+                f"{name}=[{shown(path)}] begins with a capital, and keys of objects do not",
+                remedy=f"Write {path[0].lower() + path[1:]!r}; or, if the key is written so, a tuple: {keys_of(path)!r}")
+        if isinstance(path, str) and any(key.isdigit() for key in keys_of(path)[1:]):
+            raise DeclarationError(
+                f"{name}=[{shown(path)}] looks like an item of a list, and paths lead to all of its items",
+                remedy=f"Write {'.'.join(key for key in keys_of(path) if not key.isdigit())!r}; or, if it is a key, a tuple: {keys_of(path)!r}")
         if wrong := wrong_path(path):
             raise DeclarationError(f"{name}=[{shown(path)}]: {wrong[0]}", remedy=wrong[1])
         if unlikely_where(path, None) is not None:

@@ -11,8 +11,8 @@ from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 
 from .core.backoff import delay
+from .core.branches import Branch
 from .core.fields import Kind
-from .core.merging import Branch
 from .core.problems import Garbled
 from .core.projection import Projection
 from .core.protocol import (
@@ -77,7 +77,7 @@ class Listwatch:
         self._asking = "list"
         """The verb of the request that is under way."""
         self._heard: float | None = None
-        self._state: State
+        self._state: State = Idle(Known())
         self._running: asyncio.Timeout | None = None
         self._relisting = False
 
@@ -106,41 +106,48 @@ class Listwatch:
     async def run(self) -> None:
         """Follow the server until it does not serve the resource any more. A mistake of ours costs a relist."""
         world = self._world
-        state: State = Idle(Known(streaming=world.settings.initial == "stream"))
+        state: State = self._anew()
         while True:
+            running = asyncio.timeout(None)
             try:
-                async with asyncio.timeout(None) as self._running:
+                async with running:
+                    self._running = running
                     return await self._follow(state)
             except Exception as error:
-                if isinstance(error, TimeoutError) and self._running is not None and self._running.expired():
-                    state = self._interrupted
+                if isinstance(error, TimeoutError) and running.expired():
+                    state = self._after_interruption()
                     continue
+                self._running = None
                 world.logger.exception("The cache of %s stumbled over a mistake of its own, and starts again.", self)
                 self.condition.mistaken(error)
                 await world.sleep(delay(6, world.chance()))
-                state = Idle(Known(streaming=world.settings.initial == "stream"))
+                state = self._anew()
+
+    def _anew(self) -> Idle:
+        # What is held may be of a server that was restored meanwhile: only the newest state will do, compared with it.
+        return Idle(Known(streaming=self._world.settings.initial == "stream", floor=self.version, beyond=self.version != ""))
 
     def relist(self, why: str) -> None:
-        """List all objects anew, beside what is held."""
-        self._why = why
-        self._interrupt(relist=True)
+        """List all objects anew, beside what is held; a list that is under way will do."""
+        if isinstance(self._state, (Watching, Waiting)):
+            self._why, self._relisting = why, True
+        self.resume()
 
     def resume(self) -> None:
         """Open the watch anew, if it is open: its connection may be dead."""
-        self._interrupt(relist=False)
+        running, self._running = self._running, None   # It can be interrupted once.
+        if running is None or not isinstance(self._state, Watching):
+            self._running = running
+        else:
+            running.reschedule(asyncio.get_running_loop().time())
 
-    def _interrupt(self, *, relist: bool) -> None:
-        self._relisting = self._relisting or relist
-        if self._running is not None and (relist or isinstance(self._state, Watching)):
-            self._running.reschedule(asyncio.get_running_loop().time())
-
-    @property
-    def _interrupted(self) -> State:
-        """The state to go on with: only the server's newest state will do for a relist."""
+    def _after_interruption(self) -> State:
+        """Return the state to go on with."""
         state, relisting, self._relisting = self._state, self._relisting, False
-        if relisting or not isinstance(state, Watching):
-            return Idle(replace(state.known, beyond=state.known.beyond or relisting))
-        return Waiting(state.known, resume=state.version)
+        if isinstance(state, Watching) and not relisting:
+            return Waiting(state.known, resume=state.version)
+        # Only the server's newest state will do.
+        return Idle(replace(state.known, beyond=state.known.beyond or relisting))
 
     async def _follow(self, state: State) -> None:
         """Run the protocol: each input gives effects, the last of which may say where the next inputs come from.
@@ -204,6 +211,9 @@ class Listwatch:
         # There is no hurry where only a person can help; while that is not certain, there is.
         slow = command.slow and self.condition.error() is not None
         await self._world.sleep(delay(command.failures, self._world.chance(), at_least=command.at_least, slow=slow))
+        if self._relisting and isinstance(self._state, Waiting):
+            self._relisting = False
+            self._state = Waiting(replace(self._state.known, beyond=True))
         yield Due()
 
     async def _inputs(self, command: List | Watch) -> AsyncGenerator[Input, None]:

@@ -50,15 +50,12 @@ class View:
     """What the handler was called with, of whatever kind."""
     deleted: bool = False
     """Whether it was called with a deletion. The body then has the labels of before: they must not be matched."""
-    version: str = ""
-    """As of which answers are, where that is later than what the whole store is as of: some of its branches are not needed."""
     projection: Projection = ALL
     """What is kept of each object, the handler's own as well."""
 
     def get(self, namespace: str, name: str) -> tuple[Record | None, str]:
         """Return the object, if there is one, and the version as of which that is so."""
         held, version = self.store.get(namespace, name)
-        version = self.version or version
         own = self._own(version)
         if own is None or own.key != (namespace, name):
             return held, version
@@ -68,7 +65,7 @@ class View:
     def records(self, namespace: str | None = None) -> list[Record]:
         """Return all objects, or those of one namespace."""
         records, version = self.store.records(namespace)
-        own = self._own(self.version or version)
+        own = self._own(version)
         if own is None or namespace not in (None, own.key[0]):
             return records
         held = next((record for record in records if record.key == own.key), None)

@@ -47,4 +47,7 @@ class Pulse:
                 self._logger.warning(
                     "The operator's event loop stood still for %.0f s: a handler has blocked it, or the machine was asleep. Meanwhile "
                     "no cache was kept. Handlers that take long without awaiting are better plain functions (def, not async def).", late)
-                self._gap(late)
+                try:
+                    self._gap(late)
+                except Exception:   # Whoever is told of it must not end the heartbeat, and all caches with it.
+                    self._logger.exception("Nothing was done about the gap.")

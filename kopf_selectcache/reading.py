@@ -110,8 +110,7 @@ class Reading:
         part = readable(feed, request, sync=self._sync)
         assert feed.resource is not None, f"{feed.key} is synced, and nobody knows of what"
         return View(
-            feed.resource, feed.filter, feed.store, feed.comparisons, self._own, self._deleted, part.version if feed.parted else "",
-            feed.projection)
+            feed.resource, feed.filter, part.store, feed.comparisons, self._own, self._deleted, feed.projection)
 
     def _selected(
         self, verb: str, kind: AnyKey, request: Selector, must: Callable[[Many, View], None],

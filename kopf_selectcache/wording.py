@@ -106,7 +106,7 @@ def _one_or_list(values: tuple[str, ...]) -> str | list[str]:
 
 
 def _method(verb: str, sync: bool) -> str:   # noqa: FBT001  # One of two ways to write the same.
-    if not verb.startswith(("fetch", "gone", "wait")):
+    if not verb.startswith(("fetch", "gone", "wait", "audit")):
         return f"cache.{verb}"
     return f"cache.blocking.{verb}" if sync else f"await cache.{verb}"
 
@@ -327,6 +327,14 @@ def refused(asked: One | Many, verb: str, refusal: Refusal) -> StateError:
 def unanswered(asked: str, why: str) -> Stalled:
     """Say that no answer came, or none that makes sense."""
     return Stalled(f"The server gave no answer to {asked}: {why}", remedy="Ask again later")
+
+
+def untransformed(asked: One | Many, why: str) -> Stalled:
+    """Say that the server did answer, and the operator's own function failed for what it said."""
+    return Stalled(
+        f"{asked.bare()}: {why}",
+        remedy=f"Correct transform= of settings.selectcache.selectors[{key_of(asked.kind)!r}]; "
+               f"for what the server has: {_with(asked.bare(), 'whole=True')}")
 
 
 def _with(call: str, argument: str) -> str:

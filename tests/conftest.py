@@ -121,3 +121,18 @@ def start_api(assets: Path) -> Iterator[Callable[..., ApiServer]]:
     finally:
         for server in servers:
             server.stop()
+
+
+@pytest.fixture
+def counted(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
+    """Takes a line that is to stand in the summary of the run, whether or not the test passes: how much was tried."""
+    return lambda line: record_property("counted", line)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    reports = [*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")]
+    lines = [str(value) for report in reports if report.when == "call" for name, value in report.user_properties if name == "counted"]
+    if lines:
+        terminalreporter.section("counted")
+    for line in lines:
+        terminalreporter.write_line(line)

@@ -35,6 +35,7 @@ class World:
     def __init__(self, cluster: EmbeddedCluster, runtime: Runtime, time: Time) -> None:
         self.cluster = cluster
         self.time = time
+        self.runtime = runtime
         self.cache = Cache(runtime)
         self.feed: Feed = runtime.feed("secrets")
 

@@ -1,11 +1,13 @@
 """What the server itself has lost of a watch is found by comparing, told, counted, and listed anew."""
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from kopf_selectcache import Cached, Forbidden, NotSynced, Selector, Stalled, StateError
 from kopf_selectcache.testing import FakeCache
-from kopf_selectcache.testing.faults import DropEvents, Refuse
+from kopf_selectcache.testing.faults import DropEvents, Refuse, Silence
 from tests.secrets import World, caching, labelled, named, secret
 from tests.test_faults.world import run, until
 
@@ -147,4 +149,45 @@ def test_a_fake_cache_can_be_audited_as_well() -> None:
         found = await cache.audit("secrets")
         assert found
         assert found.objects == 1
+    run(main())
+
+
+def test_however_many_ask_at_once_one_audit_is_made_and_one_relist_ordered() -> None:
+    async def main() -> None:
+        async with caching(EITHER, *OBJECTS) as world:
+            await lose(world)
+            found = await asyncio.gather(*(world.cache.audit("secrets") for _ in range(60)))
+            assert {each.drift for each in found} == {5}
+            assert world.feed.counts.audits == 2
+            await until(lambda: world.feed.counts.relists == {"audit": 1})
+    run(main())
+
+
+def test_a_relist_is_interrupted_neither_by_another_audit_nor_by_a_gap_of_the_loop() -> None:
+    async def main() -> None:
+        async with caching(EITHER, *OBJECTS) as world:
+            await lose(world)
+            listed = world.cluster.faults.add(Silence(), verb="list", resource="secrets", where=lambda asked: "resourceVersionMatch" not in asked.query)
+            await world.cache.audit("secrets")
+            world.runtime.after_gap(100.0)
+            await listed.hit()
+            for _ in range(3):
+                await world.cache.audit("secrets")
+                world.runtime.after_gap(100.0)
+            listed.release()
+            world.cluster.faults.clear()
+            await until(lambda: named(world.cache.held("secrets")) == ["changed", "created", "kept", "recreated"])
+            assert world.feed.counts.relists == {"audit": 1}
+    run(main())
+
+
+def test_where_one_branch_cannot_be_compared_the_others_are() -> None:
+    async def main() -> None:
+        async with caching(EITHER, *OBJECTS) as world:
+            await lose(world)
+            world.cluster.faults.add(Refuse(410), verb="list", resource="secrets", namespace="infra")
+            with pytest.raises(Stalled, match="410"):
+                await world.cache.audit("secrets")
+            assert (world.feed.counts.audits, world.feed.counts.drift) == (1, 5)
+            await until(lambda: world.feed.counts.relists == {"audit": 1})
     run(main())

@@ -2,10 +2,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from kopf_selectcache import Cached, Forbidden, NotFound, NotSynced, OutsideFilter, Selector, Stale
+from kopf_selectcache import Cached, Forbidden, Missing, NotFound, NotSynced, OutsideFilter, Selector, Stale
 from kopf_selectcache.health import Health
 from kopf_selectcache.testing import EmbeddedCluster, FakeCache
 from tests.secrets import caching, labelled, named, secret
@@ -48,6 +49,22 @@ def test_several_names_and_namespaces_are_held_and_absent_ones_are_proved_absent
 
 
 # ---- How it is kept.
+
+
+def test_when_one_watch_finds_that_the_server_was_restored_the_others_are_listed_anew() -> None:
+    async def main() -> None:
+        async with caching(EITHER, secret("a", app="web")) as world:
+            await world.cache.wait_synced()
+            backup = world.cluster.backup()
+            world.cluster.create(secret("b", app="web"))
+            world.cluster.create(secret("c", tier="gold"))
+            await until(lambda: named(world.cache.held("secrets")) == ["a", "b", "c"])
+            world.cluster.restore(backup)
+            world.feed._listwatches[0].relist("audit")
+            await until(lambda: [each.branch.epoch for each in world.feed._listwatches] == [1, 1])
+            assert named(world.cache.held("secrets")) == ["a"]
+    run(main())
+
 
 
 def test_selectors_that_differ_in_one_label_share_one_watch() -> None:
@@ -188,7 +205,7 @@ def test_a_right_that_one_watch_lacks_spoils_only_the_reads_that_need_it() -> No
 def test_what_is_complete_is_read_while_other_lists_are_still_awaited() -> None:
     async def main() -> None:
         async with caching(BOTH, secret("a", app="web"), secret("ca", "infra"), held="infra") as world:
-            await until(lambda: world.feed.part(Selector(namespaces=["shop"])).version)
+            await until(lambda: world.feed.part(Selector(namespaces=["shop"])).store.version)
             assert world.cache.get("secrets", "a", "shop")["metadata"]["name"] == "a"
             assert world.cache.explain("secrets", namespace="shop", label="app=web").verdict
             for read in (lambda: world.cache.get("secrets", "ca", "infra"), lambda: world.cache.held("secrets"), lambda: world.cache.age("secrets")):
@@ -215,6 +232,71 @@ def test_an_answer_is_as_old_as_what_it_needs() -> None:
             with pytest.raises(Stale):
                 world.cache.held("secrets", max_age=99.0)
             assert world.cache.age("secrets") == 100.0
-            newer, older = (world.feed.part(Selector(namespaces=[namespace])).version for namespace in ("infra", "shop"))
+            newer, older = (world.feed.part(Selector(namespaces=[namespace])).store.version for namespace in ("infra", "shop"))
             assert int(newer) > int(older) == int(world.feed.version)
     run(main())
+
+
+def test_a_branch_that_is_refused_for_ever_spoils_no_read_that_needs_it_not_though_it_could_hold_the_same_names() -> None:
+    async def main() -> None:
+        def who(cluster: EmbeddedCluster) -> str:
+            return cluster.user("reader", [WATCHING], namespace="shop")
+
+        declared = [Selector("app=web", namespaces=["shop"]), Selector("app=db,tier")]
+        async with caching(declared, secret("a", app="web"), secret("b", app="db", tier="gold"), who=who) as world:
+            await world.feed.settled()
+            assert named(world.cache.list("secrets", namespace="shop", label="app=web")) == ["a"]
+            world.cluster.patch(secret("a"), labelled(app="x"))
+            await until(lambda: world.cache.list("secrets", namespace="shop", label="app=web") == [])
+            with pytest.raises(Forbidden):
+                world.cache.list("secrets", namespace="shop", label="app=db,tier")
+            with pytest.raises(Forbidden):
+                world.cache.get("secrets", "a", "shop")
+    run(main())
+
+
+def test_only_what_is_needed_is_waited_for() -> None:
+    async def main() -> None:
+        async with caching(BOTH, secret("a", app="web"), held="infra") as world:
+            found = await world.cache.wait_for("secrets", lambda _: True, namespace="shop", label="app=web", timeout=30)
+            assert found["metadata"]["name"] == "a"
+            for fault in world.cluster.faults:
+                fault.release()
+            await world.cache.wait_synced()
+    run(main())
+
+
+def test_an_object_of_which_nothing_can_be_known_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It left by a field, so that its metadata tells nothing; thirty others are deleted after it."""
+    monkeypatch.setattr("kopf_selectcache.confirming.AT_ONCE", 7)
+    others = [f"b{number:02}" for number in range(30)]
+
+    async def main() -> None:
+        declared = [Selector(field="type=Opaque", namespaces=["shop"]), Selector("tier=gold", field="type=other", namespaces=["shop"])]
+        objects = [secret(name) for name in others]
+        async with caching(declared, secret("a", tier="gold"), *objects, silent="tier") as world:
+            await world.cache.wait_synced()
+            await until(lambda: world.feed.synced and len(world.watches()) == 2)
+            world.cluster.delete(secret("a"))
+            world.cluster.create({**secret("a", tier="gold"), "type": "kept"})
+            before = len(world.time.slept)
+            world.cluster.delete(*objects)
+            await until(lambda: named(world.cache.held("secrets")) in ([], ["a"]))
+            assert set(world.time.slept[before:]) == {1.0}, "nothing waits for longer than that"
+    run(main())
+
+
+def test_of_a_kind_that_is_served_again_nothing_of_before_is_left() -> None:
+    cache = FakeCache([webapp("old", app="web"), webapp("gold", tier="gold")], {"example.com/v1/webapps": ["app=web", "tier=gold"]})
+    defined = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "webapps.example.com"}}
+    definition = cache.cluster.get(defined)
+    cache.cluster.delete(defined)
+    with pytest.raises(Missing):
+        cache.held("webapps")
+    cache.cluster.create({**defined, "spec": definition["spec"]}, webapp("new", tier="gold"))
+    assert named(cache.list("webapps", label="tier=gold")) == ["new"]
+    assert named(cache.held("webapps")) == ["new"]
+
+
+def webapp(name: str, **labels: str) -> dict[str, Any]:
+    return {"apiVersion": "example.com/v1", "kind": "WebApp", "metadata": {"name": name, "namespace": "shop", "labels": labels}}

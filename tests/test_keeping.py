@@ -32,6 +32,9 @@ def test_paths_are_text_or_tuples_in_any_collection() -> None:
     ({"drop": [("spec", 1)]}, "drop= has ('spec', 1)", "as tuples"),
     ({"drop": ["spec.containers[0].env"]}, "points into a list", "Write 'spec.containers.env'"),
     ({"drop": ["spec.containers[*].env"]}, "points into a list", "Write 'spec.containers.env'"),
+    ({"drop": ["spec.containers.0.env"]}, "looks like an item of a list", "Write 'spec.containers.env'; or, if it is a key, a tuple: ('spec', 'containers', '0'"),
+    ({"drop": ["Spec"]}, "drop=['Spec'] begins with a capital", "Write 'spec'; or, if the key is written so, a tuple: ('Spec',)"),
+    ({"keep": ["Status.phase"]}, "begins with a capital", "Write 'status.phase'"),
     ({"drop": [".spec"]}, "begin with the first", "Write 'spec'"),
     ({"drop": ["metadata.annotations.a.b/c"]}, "the dots of a key part it", "('metadata', 'annotations', 'a.b/c')"),
     ({"drop": ["spec.template.metadata.annotations.a.b/c"]}, "has a slash", "Write a tuple"),
@@ -48,6 +51,10 @@ def test_what_cannot_be_meant_is_refused_with_what_to_write(declared: dict[str, 
         projection(**declared)
     assert what in info.value.what
     assert remedy in info.value.remedy
+
+
+def test_a_tuple_is_taken_as_it_is_written() -> None:
+    assert projection(drop=[("data", "0"), ("Data",)]).drop == (("Data",), ("data", "0"))
 
 
 def test_slashes_without_dots_in_their_key_are_read_as_they_are() -> None:

@@ -13,6 +13,7 @@ from kopf_selectcache.health import Health
 from kopf_selectcache.selector import Selector
 from kopf_selectcache.settings import settings_of
 from kopf_selectcache.testing import FakeCache
+from tests.secrets import caching, secret
 from tests.test_faults.server import Server, event, listed, pod, streamed
 from tests.test_faults.world import operating, run, until
 
@@ -101,6 +102,32 @@ def test_a_transform_that_fails_is_told_with_its_object_and_line_and_nothing_is_
     with pytest.raises(Stalled, match=r"the transform of Secret, infra/bad, raised KeyError at test_partial\.py:\d+") as info:
         FakeCache([SECRET | {"metadata": SECRET["metadata"] | {"name": "bad"}}], {"v1/secrets": Cached("", transform=raising)})
     assert CANARY not in str(info.value)
+    assert info.value.remedy == (
+        "Correct the transform= that is declared for them; meanwhile, "
+        "await cache.fetch(..., whole=True) and cache.fetch_list(..., whole=True) ask the server directly")
+
+
+def test_a_cache_stalled_by_a_transform_says_so_for_as_long_as_it_fails() -> None:
+    async def main() -> None:
+        cut = Cached("app=web", transform=raising)
+        async with caching(cut, secret("bad", app="web"), sync_timeout=5.0) as world:
+            await until(lambda: world.feed.health is Health.STALLED)
+            failures = world.feed.counts.failures.total()
+            await until(lambda: world.feed.counts.failures.total() > failures)
+            assert world.feed.remedy.startswith("Correct the transform= that is declared for them; meanwhile, await cache.fetch(..., whole=True)")
+    run(main())
+
+
+def test_what_the_server_answered_is_not_taken_for_no_answer_where_a_transform_fails() -> None:
+    cache = FakeCache([secret("good", app="web"), secret("bad", app="db")], {"v1/secrets": Cached("app=web", transform=raising)})
+    for read, whole in (
+        (lambda **more: cache.blocking.fetch("secrets", "bad", "shop", **more), "cache.blocking.fetch('secrets', ..., whole=True)"),
+        (lambda **more: cache.blocking.fetch_list("secrets", **more), "cache.blocking.fetch_list('secrets', ..., whole=True)"),
+    ):
+        with pytest.raises(Stalled, match=r"\('secrets', \.\.\.\): the transform of Secret, shop/bad, raised KeyError") as info:
+            read()
+        assert info.value.remedy == f"Correct transform= of settings.selectcache.selectors['secrets']; for what the server has: {whole}"
+        assert read(whole=True)
 
 
 def test_a_transform_that_fails_later_leaves_what_was_held_and_says_why_it_is_not_followed() -> None:

@@ -5,8 +5,8 @@ from itertools import product
 
 import pytest
 
+from kopf_selectcache.core.branches import Keys
 from kopf_selectcache.core.fields import Kind, find
-from kopf_selectcache.core.merging import Keys
 from kopf_selectcache.core.resources import Resource
 from kopf_selectcache.errors import ConflictingSelectors, DeclarationError, NotSelectable
 from kopf_selectcache.planning import MOST_STREAMS, Plan, plan
@@ -135,11 +135,37 @@ def test_what_is_needless_is_told() -> None:
     (Selector(names=["a", "b"], namespaces=[f"n-{number}" for number in range(11)]), "takes 22 .* for 11 namespaces", "Drop the namespaces"),
     (AnyOf([f"l-{number}" for number in range(21)]), "for 21 alternatives", "one label that the alternatives share"),
     (Selector(names=[f"n-{number}" for number in range(9_000)], namespaces=["a", "b"]), "takes 18,000 .* 20 are the most", "share_watches=True"),
+    (AnyOf([Selector(names=[f"n-{number}"], namespaces=["a"]) for number in range(21)]), "for 21 names", "Select by a label that the objects share"),
+    (AnyOf([Selector(f"l-{number}", namespaces=["a", "b"]) for number in range(21)]), "takes 42 .* for 21 alternatives", "one label that the alternatives"),
 ])
 def test_more_streams_than_a_server_should_keep_are_refused(declared: Selector | AnyOf, what: str, remedy: str) -> None:
     with pytest.raises(DeclarationError, match=what) as raised:
         plan(declared, PODS)
     assert remedy in raised.value.remedy
+
+
+@pytest.mark.parametrize(("declared", "what", "remedy"), [
+    (Selector("app=web"), "for 21 namespaces that the operator watches", "Run the operator with -A"),
+    (Selector(names=[f"n-{number}" for number in range(30)]), "takes 630 .* for 21 namespaces that the operator watches", "Run the operator with -A"),
+    (Selector(namespaces=[f"n-{number}" for number in range(22)]), "for 22 namespaces, and", "Drop the namespaces"),
+    (either("app=web", Selector("tier", namespaces=[f"n-{number}" for number in range(22)])), "for 43 namespaces, and", "Drop the namespaces"),
+])
+def test_who_named_the_namespaces_that_are_too_many_is_told(declared: Selector | AnyOf, what: str, remedy: str) -> None:
+    with pytest.raises(DeclarationError, match=what) as raised:
+        plan(declared, PODS, namespaces=[f"watched-{number}" for number in range(21)])
+    assert remedy in raised.value.remedy
+
+
+@pytest.mark.parametrize(("declared", "share_watches"), [
+    (AnyOf([Selector(names=[f"n-{number}"], namespaces=["a"]) for number in range(21)]), False),
+    (AnyOf([Selector(names=[f"n-{number}"], namespaces=[f"s-{number}"]) for number in range(21)]), False),
+    (AnyOf([Selector(names=[f"n-{number}"], namespaces=[f"s-{number}"]) for number in range(21)]), True),
+    (Selector(names=[f"n-{number}" for number in range(30)], namespaces=[f"s-{number}" for number in range(21)]), True),
+])
+def test_to_share_watches_is_no_remedy_where_that_leaves_too_many(declared: Selector | AnyOf, share_watches: bool) -> None:
+    with pytest.raises(DeclarationError) as raised:
+        plan(declared, PODS, share_watches=share_watches)
+    assert "share_watches" not in raised.value.remedy
 
 
 def test_twenty_streams_are_kept_and_what_folds_counts_once() -> None:

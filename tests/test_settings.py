@@ -13,6 +13,7 @@ import pytest
 from kopf_selectcache import (
     AnyOf,
     BadSelector,
+    Cached,
     ConflictingSelectors,
     DeclarationError,
     NotSelectable,
@@ -32,6 +33,7 @@ BYTES: Any = b"app=web"
 ARGUMENTS: Any = {"label": "app=web", "namespaces": ["shop"]}
 EVERYTHING: Any = kopf.EVERYTHING
 FUNCTION: Any = print
+CACHED: Any = Cached
 
 
 @pytest.mark.parametrize("key", [
@@ -89,6 +91,9 @@ def test_values_are_texts_dicts_and_selectors_also_in_a_list_of_one(value: Any) 
     ("pods", BYTES, BadSelector, "is a bytes. Assign the text"),
     ("pods", [NUMBER], BadSelector, "takes selectors, not 5"),
     ("pods", [], BadSelector, "selects nothing"),
+    ("pods", [Cached("app=web", drop=["spec"]), "app=db"], BadSelector, (
+        "the filter of pods is a list with a Cached in it, and how objects are kept is said of all of a kind. "
+        "Write Cached([Selector(label='app=web'), 'app=db'], ...)")),
     ("pods", "app=web,app=db", ConflictingSelectors, "can never select an object: nothing can satisfy app=web and app=db"),
     ("nodes", Selector(namespaces=["shop"]), ConflictingSelectors, "nodes are cluster-scoped, and have no namespace"),
     ("pods", Selector(field="spec.hostNetwork=yes"), ConflictingSelectors, "can never select"),
@@ -254,6 +259,28 @@ def test_several_kinds_can_be_declared_at_once() -> None:
     assert list(settings.selectors) == ["v1/pods", "nodes", "secrets", "configmaps"]
     assert settings.selectors.setdefault("pods", "app=db") == Selector("app=web"), "it is declared"
     assert settings.selectors.setdefault("jobs", "app=db") == settings.selectors["batch/v1/jobs"] == Selector("app=db")
+
+
+def test_what_others_have_declared_is_declared_with_how_it_is_kept() -> None:
+    theirs, ours = Selectors(), Selectors()
+    theirs["v1/secrets"] = Cached("app=web", drop=["data"], share_watches=True)
+    ours |= theirs
+    assert ours.cached("secrets") == theirs.cached("secrets")
+    ours = Selectors()
+    ours.update(theirs, pods="app=web")
+    assert ours.cached("secrets") == theirs.cached("secrets")
+    assert ours["pods"] == Selector("app=web")
+
+
+@pytest.mark.parametrize(("declare", "words"), [
+    (lambda: CACHED(label="app=web"), "Cached() knows no label=. Write Cached(filter, keep=[...], drop=[...], transform=..., share_watches=...)"),
+    (CACHED, "Cached() was not given filter. Write Cached(filter,"),
+    (lambda: CACHED("app=web", "app=db"), "Cached() was given 2 arguments by position, and takes filter so. Write Cached(filter,"),
+    (lambda: CACHED("app=web", namespaces=["a"]), "the filter is a text, a Selector(...), or a list of these, for an OR"),
+])
+def test_a_cached_that_is_written_wrongly_ends_the_operator_and_says_what_to_write(declare: Callable[[], Any], words: str) -> None:
+    with pytest.raises(DeclarationError, match=re.escape(words)):
+        declare()
 
 
 WAYS: dict[str, tuple[Callable[[Any], Any], str]] = {

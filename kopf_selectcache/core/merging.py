@@ -23,31 +23,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from heapq import heappop, heappush
-from itertools import islice
-from typing import NamedTuple, TypeAlias
 
+from .branches import SPARE, Branch, Key, Keys, Left, Read, View, key_of
 from .record import Record, is_newer, is_older
 from .store import Change, Store
-
-Key: TypeAlias = tuple[str, str]
-"""Namespace and name."""
-
-
-@dataclass(frozen=True, slots=True)
-class Keys:
-    """Which objects a branch could hold, whatever is in them; None means any."""
-
-    namespace: str | None = None
-    names: frozenset[str] | None = None
-
-    def have(self, key: Key) -> bool:
-        return self.namespace in (None, key[0]) and (self.names is None or key[1] in self.names)
-
-    def meet(self, other: Keys) -> bool:
-        """Whether there is a key that both could hold."""
-        near = self.namespace is None or other.namespace in (None, self.namespace)
-        return near and (self.names is None or other.names is None or not self.names.isdisjoint(other.names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,169 +44,31 @@ class Doubt:
     epoch: int
 
 
-class _Left(NamedTuple):
-    """A leave that not all branches have reached yet."""
-
-    epoch: int
-    version: str
-    lost: bool = False
-    """Whether what is shown is of an epoch before this one: whatever a branch says now is newer."""
-
-
-class _Read(NamedTuple):
-    """The answer of a read that not all branches have reached yet: what they say of the key up to then is old."""
-
-    epoch: int
-    version: str
-    there: str
-    """The uid of the object that the read found under this name, if there was another one."""
-
-
-class _Wait:
-    """What is to be looked at again when a branch has reached a version; in a heap, the oldest version comes first."""
-
-    __slots__ = ("key", "version")
-
-    def __init__(self, version: str, key: Key) -> None:
-        self.version = version
-        self.key = key
-
-    def __lt__(self, other: _Wait) -> bool:
-        return is_older(self.version, other.version)
-
-
-class _View(Store):
-    """A store whose writer looks into it as well."""
-
-    def held(self, key: Key) -> Record | None:
-        return self._held.get(key[0], {}).get(key[1])
-
-    def change(self, changes: Iterable[Change], version: str) -> None:
-        """Show all of these changes at once, and the version as of which they are all."""
-        with self._lock:
-            self._version = version
-            for change in changes:
-                namespace, name = _key(change)
-                named = self._held.setdefault(namespace, {})
-                if change.after is not None:
-                    named[name] = change.after
-                    continue
-                del named[name]
-                if not named:
-                    del self._held[namespace]
-
-
-class Branch:
-    """Where the effects of one stream go: the calls of a `Store`, each of which returns what it changed for readers."""
-
-    def __init__(self, keys: Keys, merging: Merging) -> None:
-        self.keys = keys
-        self.view = _View()
-        self.epoch = 0
-        self.listed = ""
-        """The version of the last list: what came and left before it, this branch has not heard of."""
-        self.vague: set[Key] = set()
-        """What has left at a version not told: after the last one that was told, and not after the next one."""
-        self._merging = merging
-        self._waits: list[_Wait] = []
-        self._waiting: set[Key] = set()
-        """The keys of the heap: each is in it once, so that one that comes and goes does not fill it."""
-
-    @property
-    def version(self) -> str:
-        """The version up to which everything was taken in; empty until there was a first complete list."""
-        return self.view.version
-
-    def begin(self) -> None:
-        self.view.begin()
-
-    def abandon(self) -> None:
-        self.view.abandon()
-
-    def put(self, record: Record) -> list[Change]:
-        # A watch that is wider than the filter brings others as well.
-        return self._merging.put(self, record) if self.keys.have(record.key) else []
-
-    def leave(self, record: Record) -> list[Change]:
-        return self._merging.leave(self, record) if self.keys.have(record.key) else []
-
-    def commit(self, version: str, *, restored: bool = False) -> list[Change]:
-        """Show the generation that was begun, whole; `restored` says that the server's versions have gone back."""
-        return self._merging.commit(self, version, restored=restored)
-
-    def progress(self, version: str) -> list[Change]:
-        return self._merging.progress(self, version)
-
-    def has_reached(self, mark: _Left) -> bool:
-        """Whether everything up to there has been taken in: never of versions that cannot be compared, unless equal."""
-        return self.epoch > mark.epoch or (self.epoch == mark.epoch and not is_newer(mark.version, self.version))
-
-    def lags(self, read: _Read) -> bool:
-        """Whether it may still say what is older than the read: never of versions that cannot be compared."""
-        return self.epoch < read.epoch or is_older(self.version or "0", read.version)
-
-    def wait_for(self, version: str, key: Key) -> None:
-        if key not in self._waiting:
-            self._waiting.add(key)
-            heappush(self._waits, _Wait(version, key))
-
-    def reach(self, version: str) -> list[Key]:
-        """Move on, and return the keys that waited for that."""
-        self.view.progress(version)
-        keys = []
-        while self._waits and not is_newer(self._waits[0].version, self.version):
-            keys.append(heappop(self._waits).key)
-        self._waiting.difference_update(keys)
-        return keys
-
-    def wait_for_nothing(self) -> None:
-        self._waits.clear()
-        self._waiting.clear()
-        self.vague.clear()
-
-
 class Merging:
     """The branches of one filter, and the store that readers see. The writer is one task."""
 
     def __init__(self, branches: Sequence[Keys] = (Keys(),)) -> None:
         self.branches = tuple(Branch(keys, self) for keys in branches)
         self._alone = len(self.branches) == 1
-        self._shown = self.branches[0].view if self._alone else _View()
+        spaces = {branch.keys.namespace for branch in self.branches}
+        self._near = {space: tuple(branch for branch in self.branches if branch.keys.namespace in (None, space)) for space in spaces}
+        self._by_name = any(branch.keys.names is not None for branch in self.branches)
+        self._shown = self.branches[0].view if self._alone else View()
         self._epoch = 0
         self._listed: set[Branch] = set()
         """Those whose last list another branch that could hold the same keys has not reached."""
         self._outdated: list[Branch] = []
-        self._left: dict[Key, _Left] = {}
-        self._reads: dict[Key, _Read] = {}
+        self._left: dict[Key, Left] = {}
+        self._reads: dict[Key, Read] = {}
+        self._most_reads = SPARE
         self._doubts: dict[Key, Doubt] = {}
-        self._unclear: dict[Key, str] = {}
-        """What has left at a version not told, and the store's version before; that never goes back, so the first is the least."""
+        self._unclear: set[Key] = set()
+        """What is shown, and has left at a version not told."""
 
     @property
     def store(self) -> Store:
         """What readers read. Its version is the least of all branches', and empty until each has had a complete list."""
         return self._shown
-
-    def version_of(self, branches: Iterable[Branch]) -> str:
-        """Return the version of an answer that needs these branches: the least of theirs. Ask before picking the answer.
-
-        It is held back by a branch that was listed, until the others have reached the list: an object may have been in
-        that branch meanwhile, and have come to one that has not heard of it yet, or be gone. And it is held back by what
-        is shown and has left: at a version that another branch has yet to reach, or that was not told.
-        """
-        asked = tuple(branches)
-        if not self._listed.isdisjoint(asked):
-            return self._shown.version
-        if self._left and len(asked) < len(self.branches):
-            return self._shown.version
-        versions = [*(branch.version for branch in asked), *islice(self._unclear.values(), 1)]
-        if "" in versions:
-            return ""
-        least = versions[0]
-        for version in versions:
-            if is_older(version, least):
-                least = version
-        return least
 
     @property
     def doubts(self) -> tuple[Doubt, ...]:
@@ -245,11 +86,15 @@ class Merging:
         if undecided or self._doubts.get(key) != doubt or is_older(version, doubt.version):
             return []   # Or it was settled meanwhile, or a server that lags has answered.
         self._forget(key)
-        self._reads[key] = _Read(self._epoch, version, "" if outside else uid)
+        for branch in self.branches:
+            branch.wait_no_more([key])
+        self._reads[key] = Read(self._epoch, version, "" if outside else uid)
+        if len(self._reads) > self._most_reads and all(branch.view.stages_nothing for branch in self.branches):
+            self._catch_up()   # A list that is under way may be older than they are.
         return self._settled([key])
 
     def take_outdated(self) -> list[Branch]:
-        """Return the branches that must be listed anew, since another one has found that the server was restored; once."""
+        """Return the branches that must be listed anew, once: the server was restored, or they are too far behind."""
         outdated, self._outdated = self._outdated, []
         return outdated
 
@@ -274,26 +119,27 @@ class Merging:
         # Some servers delete with the version that was deleted. Only the next message says what cannot be later.
         if any(other is not branch for other in self._could_hold(key)):
             branch.vague.add(key)
-            self._unclear.setdefault(key, self._shown.version)
+            self._unclear.add(key)
         return self._settled([key], said=branch)
 
     def commit(self, branch: Branch, version: str, *, restored: bool = False) -> list[Change]:
+        first = not (self._left or self._reads or any(view.holds_any for view in (self._shown, *(each.view for each in self.branches))))
         changes = branch.view.commit(version)
         if self._alone:
             return changes
         branch.listed = version
         self._listed.add(branch)
-        keys = dict.fromkeys(map(_key, changes))
-        anew = self._disproved(branch)
-        # A server may be restored under higher versions, too. Then the other branches hold what was lost, all of them.
-        bumped = bool(anew) and not restored
-        restored = restored or bumped
-        if restored and branch.epoch == self._epoch:
-            anew |= self._begin_epoch("0" if bumped else version, found_by=branch)
+        if first and not restored and not branch.epoch < self._epoch:
+            return self._show(changes)   # There is nothing to compare it with.
+        keys = dict.fromkeys(map(key_of, changes))
+        # A server may be restored under higher versions, too: then its objects alone show it.
+        anew = self._disproved(branch) if not restored else set()
+        if (restored or anew) and branch.epoch == self._epoch:
+            anew |= self._begin_epoch(branch, higher=not restored)
         if restored or branch.epoch < self._epoch:
             branch.epoch = self._epoch
             anew |= keys.keys()
-        left = [_key(change) for change in changes if change.after is None]
+        left = [key_of(change) for change in changes if change.after is None]
         # A list does not tell what came and left before it, as something that is on its way back may have done.
         passing = set(self._left).union(*(other.vague for other in self.branches))
         left += [key for key in passing if branch.keys.have(key) and branch.view.held(key) is None]
@@ -308,26 +154,27 @@ class Merging:
         return self._settled(self._reach(branch, version), said=branch)
 
     def _disproved(self, branch: Branch) -> set[Key]:
-        """Return the keys of which something newer is shown than the branch was listed with, although it is past that."""
+        """Return the keys of which something is shown that the list denies, though it is past that: newer, or of another uid."""
         listed = ((record, self._shown.held(record.key)) for record in branch.view.records()[0])
         return {
             record.key for record, shown in listed
-            if shown is not None and is_older(record.version, shown.version) and not is_newer(shown.version, branch.version)}
+            if shown is not None and shown is not record and not is_newer(shown.version, branch.version) and (
+                is_older(record.version, shown.version) or (record.version == shown.version and record.uid != shown.uid))}
 
-    def _begin_epoch(self, version: str, *, found_by: Branch) -> set[Key]:
-        """Take note that the server was restored, and is at this version; return what is shown although nobody holds it."""
+    def _begin_epoch(self, first: Branch, *, higher: bool) -> set[Key]:
+        """Take note that the server was restored, as the first branch has found; return what is shown although nobody holds it."""
         self._epoch += 1
-        self._outdated = [branch for branch in self.branches if branch is not found_by and branch.version]
+        self._outdated = [branch for branch in self.branches if branch is not first and branch.version]
         self._reads.clear()
         self._unclear.clear()
         orphans = {*self._left}
         for branch in self.branches:
             orphans |= branch.vague
             branch.wait_for_nothing()
-            if not is_newer(branch.version, version):
+            if not higher and not is_newer(branch.version, first.version):
                 branch.epoch = self._epoch   # What it has taken in, the restored server has as well.
         for key in orphans:
-            self._left[key] = _Left(self._epoch, version, lost=True)
+            self._left[key] = Left(self._epoch, first.version, lost=True)
         return orphans
 
     def _leaves(self, key: Key, version: str, *, lost: bool = False) -> None:
@@ -338,7 +185,7 @@ class Merging:
         for branch in self._could_hold(key):
             if branch.epoch == self._epoch and is_older(version, branch.listed):
                 version = branch.listed
-        self._left[key] = _Left(self._epoch, version, lost)
+        self._left[key] = Left(self._epoch, version, lost)
 
     def _reach(self, branch: Branch, version: str) -> list[Key]:
         """Move the branch on, and return the keys that waited for that."""
@@ -346,38 +193,93 @@ class Merging:
         for key in vague:
             self._leaves(key, version)
         branch.vague.clear()
-        return [*vague, *branch.reach(version)]
+        behind: dict[tuple[Left, tuple[Branch, ...]], Branch | None] = {}
+        keys = []
+        for key in branch.reach(version):
+            left = self._left.get(key)
+            if left is None or key in self._reads:
+                keys.append(key)
+                continue
+            which = left, self._could_hold(key)
+            other = behind[which] = behind[which] if which in behind else _first_behind(*which)
+            if other is not None:
+                other.wait_for(left.version, key)   # Nothing changes but whom it waits for.
+            else:
+                keys.append(key)
+        return [*vague, *keys]
+
+    def _catch_up(self) -> None:
+        """Have the branches that are behind listed anew, rather than remember all that they have not heard of."""
+        behind = [branch for branch in self.branches if any(branch.lags(read) for read in self._reads.values())]
+        self._outdated = [branch for branch in self.branches if branch in behind or branch in self._outdated]
+        # What they hold, they say already.
+        over = [key for key in self._reads if all(branch.view.held(key) is None for branch in self.branches)]
+        for key in over:
+            del self._reads[key]
+        for branch in behind:
+            branch.wait_no_more(key for key in over if key not in self._left)
+        self._most_reads = len(self._reads) + SPARE
 
     def _forget(self, key: Key) -> None:
         self._left.pop(key, None)
-        self._unclear.pop(key, None)
+        self._unclear.discard(key)
         for branch in self.branches:
             branch.vague.discard(key)
 
     # ---- What is to be shown.
 
-    def _could_hold(self, key: Key) -> list[Branch]:
-        return [branch for branch in self.branches if branch.keys.have(key)]
+    def _could_hold(self, key: Key) -> tuple[Branch, ...]:
+        near = self._near.get(key[0]) or self._near.get(None, ())
+        return tuple(branch for branch in near if branch.keys.have(key)) if self._by_name else near
 
     def _settled(self, keys: Iterable[Key], *, said: Branch | None = None, anew: Collection[Key] = ()) -> list[Change]:
         """Show what is to be shown of these keys now, all at once, and return what that changed."""
         changes: list[Change] = []
         for key in dict.fromkeys(keys):
             before = self._shown.held(key)
-            after = self._choice(key, before, said, anew=key in anew)
+            after = self._first(key) if before is None else None
+            after = after or self._choice(key, before, said, anew=key in anew)
             if after is before:
                 continue
             if before is not None and after is not None and before.uid != after.uid:
                 changes.append(Change(before, None))
                 before = None
             changes.append(Change(before, after))
+        return self._show(changes)
+
+    def _show(self, changes: list[Change]) -> list[Change]:
         self._listed = {branch for branch in self._listed if self._is_ahead(branch)}
-        self._shown.change(changes, self.version_of(self.branches))
+        self._shown.change(changes, self._version())
         return changes
+
+    def _version(self) -> str:
+        """Return the version as of which all is shown: the least of the branches', unless it must stay what it was.
+
+        It stays while a branch was listed and others have yet to reach the list: an object may have been in that branch
+        meanwhile, and have come to one that has not heard of it yet, or be gone. It stays while something is shown that
+        has left at a version not told. And it stays until all have heard that the server was restored: what is lost may
+        still be shown.
+        """
+        if self._listed or self._unclear or any(branch.epoch < self._epoch for branch in self.branches):
+            return self._shown.version
+        least, *others = (branch.version for branch in self.branches)
+        if "" in (least, *others):
+            return ""
+        for version in others:
+            if is_older(version, least):
+                least = version
+        return least
+
+    def _first(self, key: Key) -> Record | None:
+        """Return what is plainly to be shown of a key of which nothing is shown, as there is nothing to weigh."""
+        if key in self._left or key in self._reads:
+            return None
+        records = [record for branch in self._could_hold(key) if (record := branch.view.held(key)) is not None]
+        return records[0] if len(records) == 1 else None
 
     def _is_ahead(self, listed: Branch) -> bool:
         return any(
-            branch.version == "" or is_older(branch.version, listed.listed)
+            branch.version == "" or branch.epoch < listed.epoch or is_older(branch.version, listed.listed)
             for branch in self.branches if listed.epoch == self._epoch and branch.keys.meet(listed.keys))
 
     def _choice(self, key: Key, shown: Record | None, said: Branch | None, *, anew: bool) -> Record | None:
@@ -387,7 +289,7 @@ class Merging:
         left = self._awaited(key, branches)
         vague = any(key in branch.vague for branch in branches)
         if left is None and not vague:
-            self._unclear.pop(key, None)
+            self._unclear.discard(key)
         read = self._still_true(key, branches)
         best: Record | None = None
         best_epoch = shown_epoch = -1
@@ -413,25 +315,24 @@ class Merging:
                 shown_epoch = self._epoch
             newer = best_epoch > shown_epoch or (
                 best_epoch == shown_epoch and _supersedes(best, shown, said=said is not None and said.view.held(key) is best))
-            # Of versions that cannot be compared, the one that some branch holds is right in the end.
-            settled = orphan and left is None and not vague and _supersedes(best, shown, said=True)
-            if not newer and not settled:
+            # What all branches are past, and none holds, is not there: versions may be equal, or not comparable.
+            if not newer and not (orphan and left is None and not vague):
                 return shown
         if left is not None:
             self._left[key] = left._replace(lost=False)
         return best
 
-    def _awaited(self, key: Key, branches: Iterable[Branch]) -> _Left | None:
+    def _awaited(self, key: Key, branches: Iterable[Branch]) -> Left | None:
         """Return the leave that some branch has not reached yet."""
         left = self._left.get(key)
-        behind = next((branch for branch in branches if not branch.has_reached(left)), None) if left is not None else None
+        behind = _first_behind(left, branches) if left is not None else None
         if left is None or behind is None:
             self._left.pop(key, None)
             return None
         behind.wait_for(left.version, key)
         return left
 
-    def _still_true(self, key: Key, branches: Iterable[Branch]) -> _Read | None:
+    def _still_true(self, key: Key, branches: Iterable[Branch]) -> Read | None:
         """Return the answer of the server's that some branch may still contradict with what is older."""
         read = self._reads.get(key)
         behind = next((branch for branch in branches if branch.lags(read)), None) if read is not None else None
@@ -442,10 +343,8 @@ class Merging:
         return read
 
 
-def _key(change: Change) -> Key:
-    record = change.after or change.before
-    assert record is not None, "a change of nothing"
-    return record.key
+def _first_behind(left: Left, branches: Iterable[Branch]) -> Branch | None:
+    return next((branch for branch in branches if not branch.has_reached(left)), None)
 
 
 def _supersedes(record: Record, other: Record, *, said: bool) -> bool:
@@ -453,5 +352,5 @@ def _supersedes(record: Record, other: Record, *, said: bool) -> bool:
     return is_newer(record.version, other.version) if said else is_older(other.version, record.version)
 
 
-def _is_past(record: Record, branch: Branch, read: _Read) -> bool:
+def _is_past(record: Record, branch: Branch, read: Read) -> bool:
     return branch.epoch < read.epoch or (record.uid != read.there and not is_newer(record.version, read.version))

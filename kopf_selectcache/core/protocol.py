@@ -400,11 +400,16 @@ def _lost(state: Listing | Filling | Watching, why: Lost | Silent) -> Step:
         elif isinstance(why, Silent):
             known = replace(known, failures=max(known.failures, PATIENCE))   # Pages, this once: whatever it was, it has taken long.
         return _wait(known, (Abandon(), Close()), why)
-    # A server that was restored from a backup answers a version that it has yet to reach with silence.
-    mute = known.marked and not state.heard and (lived or isinstance(why, Silent))
+    # A server that was restored from a backup answers a version that it has yet to reach with silence; so is everything
+    # answered by a proxy that holds events back.
+    mute = not state.heard and (isinstance(why, Silent) or (lived and known.marked))
     if lived and not mute:
         known = replace(known, failures=1)
     stuck = (garbled or mute) and known.failures > PATIENCE
+    if mute and not known.marked:
+        # It may also have nothing to say, and send no bookmarks: a list now and then will do.
+        stuck = known.failures % (PATIENCE + 1) == 0
+        known = replace(known, beyond=known.beyond or stuck)
     return _wait(known, (Close(),), why, resume="" if stuck else state.version)
 
 

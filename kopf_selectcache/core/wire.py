@@ -18,6 +18,9 @@ from .record import Record
 from .resources import Resource
 
 END_OF_INITIAL_EVENTS = "k8s.io/initial-events-end"
+
+TRANSFORM = "the transform of"
+"""So begins what is said of an object for which the operator's own function failed: the server is not to blame."""
 """The annotation of the one bookmark after which a WatchList's initial state is complete."""
 
 MAX_LINE = 16 * 1024 * 1024
@@ -262,7 +265,7 @@ class Reader:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             why = f"an object of kind {self.kind}{_named(found.metadata)} is not what the API promises: {error}"
         except BadTransform as problem:
-            why = f"the transform of {self.kind}{_named(found.metadata)} {problem}"
+            why = f"{TRANSFORM} {self.kind}{_named(found.metadata)} {problem}"
         raise Garbled(why)
 
     def _values(self, parts: Mapping[str, msgspec.Raw]) -> bytes:

@@ -9,8 +9,8 @@ from time import monotonic
 from typing import Any, TypeVar, cast
 
 from kopf_selectcache.checking import running_loop
+from kopf_selectcache.core.branches import Branch
 from kopf_selectcache.core.fields import Key
-from kopf_selectcache.core.merging import Branch
 from kopf_selectcache.core.protocol import (
     PATIENCE,
     Due,

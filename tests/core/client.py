@@ -1,22 +1,30 @@
 """A client of the protocol that is fed by hand, and the few inputs that tests of it speak of. Does what it is told, no more."""
 from __future__ import annotations
 
+from kopf_selectcache.core.branches import Branch
 from kopf_selectcache.core.protocol import (
     TRANSITIONS,
+    Abandon,
+    Begin,
+    Commit,
     Due,
     Effect,
     Idle,
     Input,
     Known,
+    Leave,
     List,
     Lost,
     Opened,
+    Progress,
+    Put,
     Start,
     State,
     Watching,
     step,
 )
 from kopf_selectcache.core.record import Record
+from kopf_selectcache.core.store import Change
 from kopf_selectcache.core.wire import Bookmark, Event, Page, Refusal
 
 A, B = (Record("shop", name, f"uid-{name}", version, {}, (), b"{}") for name, version in (("a", "90"), ("b", "95")))
@@ -36,6 +44,24 @@ def page(version: str, *records: Record, then: str = "") -> Page:
 
 def more(token: str) -> List:
     return List(token=token)
+
+
+def carried_out(effect: Effect, branch: Branch) -> list[Change]:
+    """Do to a branch what an effect says, if it is about one; return what that changed for readers."""
+    match effect:
+        case Begin():
+            branch.begin()
+        case Abandon():
+            branch.abandon()
+        case Put(record):
+            return branch.put(record)
+        case Leave(record):
+            return branch.leave(record)
+        case Commit(version, restored):
+            return branch.commit(version, restored=restored)
+        case Progress(version):
+            return branch.progress(version)
+    return []
 
 
 class Client:

@@ -1,64 +1,45 @@
 """A model of an API server that fails in every known way. It is data and chance: nothing in it waits, or is really sent.
 
-It keeps what was true at each version, so that what a client shows can be compared with it after every step.
+What is true is the `Cluster`'s; here are the replicas that lag behind it, each at a version of its own, and all that can
+go wrong between it and a client.
 """
 from __future__ import annotations
 
-import json
 import random
-from collections import Counter, deque
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from kopf_selectcache.core import protocol
+from kopf_selectcache.core.branches import Key
+from kopf_selectcache.core.merging import Doubt
 from kopf_selectcache.core.wire import Refusal
 
-_ASKED, _STREAMED = ("Listing", "Filling", "Watching"), ("Filling", "Watching")
-_ALWAYS = (*_ASKED, "Waiting")
-
-FAULTS = {
-    # Of requests.
-    "request dropped": _ASKED, "410 at start": _ASKED, "429 at start": _ASKED, "500 at start": _ASKED, "504 at start": _ASKED,
-    "403": _ASKED, "initial events unsupported": ("Filling",),
-    # Of lists.
-    "410 on page": ("Listing",), "410 as a plain answer": ("Listing",), "page of another version": ("Listing",),
-    "empty page": ("Listing",), "pages without end": ("Listing",), "garbled page": ("Listing",), "table": ("Listing",),
-    "silent list": ("Listing",), "stale list": ("Listing",),
-    # Of streams.
-    "410 in stream": _STREAMED, "429 in stream": _STREAMED, "500 in stream": _STREAMED, "cut": _STREAMED, "end": _STREAMED,
-    "silence": _STREAMED, "garbled line": _STREAMED, "unknown type": _STREAMED, "duplicate": _STREAMED,
-    "old deletion": _STREAMED, "early bookmark": ("Filling",), "no end marker": ("Filling",), "shuffled": ("Filling",),
-    "stale stream": ("Filling",), "lag": ("Watching",),
-    # Of the cluster, and what happens in it anyway.
-    "restored": _ALWAYS, "restored with a bump": _ALWAYS, "compacted": _ALWAYS, "left": _ALWAYS, "returned": _ALWAYS,
-    "recreated": _ALWAYS,
-}
-"""Each fault, and the states of the client in which it can strike. (Nothing is under way in Waiting.)"""
+from .cluster import Cluster, Filter, Logged, Thing
+from .faults import FAULTS, Hits
 
 _RARE = ("stale list", "stale stream", "old deletion", "duplicate", "restored")
 """Those that want many relists and little else to strike."""
 
 _COMPARING = ("stale list", "stale stream", "duplicate", "old deletion")
 
+_REFUSED = {401: "Unauthorized", 403: "Forbidden", 404: "NotFound"}
+
+KEYS: tuple[Key, ...] = tuple((space, name) for space in ("shop", "blog") for name in ("a", "b", "c", "d"))
+
+LIMIT = 2_000
+"""The longest line that the client takes, in bytes."""
+
+
 class Broken(Exception):
     """The connection is gone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Thing:
-    name: str
-    uid: str
-    version: int
-    web: bool
-    """Whether the filter of the client selects it."""
-    serial: int
-    """Its content: no two writes write the same."""
-
-
-World = dict[str, Thing]
-
-
 @dataclass(slots=True)
 class Stream:
+    filter: Filter
+    replica: int
     cursor: int
     """All up to this version has been sent."""
     opened: float
@@ -69,32 +50,33 @@ class Stream:
     """For how long nothing has been sent."""
     dead: bool = False
     """Half open: nothing will come any more."""
-    lag: int = 0
+    last: bool = False
+    """Whether the stream ends after what it has to say."""
 
 
 class Server:
-    """Objects, one version for all, a log, and whatever can go wrong."""
+    """Replicas of a cluster, and whatever can go wrong."""
 
-    def __init__(self, rng: random.Random, hits: Counter[tuple[str, str]]) -> None:
+    def __init__(self, rng: random.Random, hits: Hits, filters: Sequence[Filter], *, opaque: bool) -> None:
         self.rng = rng
         self.hits = hits
         self.habits = {rng.choice(list(FAULTS))}   # One fault strikes again and again.
         self.rate = rng.choice((0.02, 0.05, 0.1, 0.2))
         if rng.random() < 0.4:
             self.habits, self.rate = {rng.choice(_RARE), "410 in stream"}, 0.02
-        self.where = "Idle"   # The client's state.
+        self.where = "Idle"   # The state of the client that asks.
         self.now = 0.0
-        self.version = rng.choice((1, 5, 95))   # So that versions soon get one digit longer.
-        self.epoch, self.compacted, self.serial = 0, 0, 0
+        self.cluster = Cluster(filters, rng.choice((1, 5, 95)))   # So that versions soon get one digit longer.
+        self.replicas = [self.cluster.version] * rng.randint(1, 3)
         self.limit = rng.randint(1, 4)
         self.streams = rng.random() < 0.9
-        self.opaque = rng.random() < 0.1
-        self.bookmarks = not self.opaque and rng.random() < 0.8
-        self.worlds: dict[int, World] = {self.version: {}}
-        self.log: list[tuple[int, Thing | None, Thing | None]] = []
-        self.backup = self.version
-        self.history: dict[str, list[Thing | None]] = {}
-        """What the filter showed of each name, in order, through all epochs."""
+        self.opaque = opaque
+        # Without bookmarks, no read of metadata ends the doubt whether an object has moved to a branch that selects by field.
+        by_field = len(filters) > 1 and any(each.running is not None for each in filters)
+        self.bookmarks = not opaque and (rng.random() < 0.8 or by_field)
+        self.forgetful = rng.random() < 0.05
+        """Whether its watches lose events."""
+        self.backup = self.cluster.version
 
     def fault(self, name: str) -> bool:
         rate = 0.4 if name in self.habits and self.rate else self.rate
@@ -106,57 +88,54 @@ class Server:
         self.hits[name, self.where] += 1
         return True
 
-    @property
-    def world(self) -> World:
-        return self.worlds[self.version]
-
     # ---- What happens in the cluster.
 
     def churn(self) -> None:
-        name = f"pod-{self.rng.randrange(8)}"
-        before = self.world.get(name)
-        chance = self.rng.random()
+        key = self.rng.choice(KEYS)
+        before, chance = self.cluster.world.get(key), self.rng.random()
+        uid = f"uid-{self.cluster.serial}"
         if before is None:
-            self._write(name, Thing(name, f"uid-{self.serial}", 0, self.rng.random() < 0.7, 0))
+            self._write(key, self._drawn(Thing(*key, uid, "")))
         elif chance < 0.25:
-            self._write(name, None)
+            self.struck("deleted")
+            self._write(key, None)
         elif chance < 0.4:
-            self._write(name, None)
-            self._write(name, replace(before, uid=f"uid-{self.serial}"))
             self.struck("recreated")
-        elif chance < 0.7:
-            self.struck("left" if before.web else "returned")
-            self._write(name, replace(before, web=not before.web))
+            self._write(key, None)
+            self._write(key, replace(self._drawn(before), uid=uid))
+        elif chance < 0.8:
+            after = self._drawn(before)
+            was, is_ = self.cluster.selects(before), self.cluster.selects(after)
+            if was != is_:
+                self.struck("left" if was else "returned")
+            self._write(key, after)
         else:
-            self._write(name, before)
+            self._write(key, before)
+        self.advance()
 
-    def _write(self, name: str, thing: Thing | None) -> None:
-        before, world = self.world.get(name), self.world
-        for _ in range(self.rng.randint(1, 3)):   # Objects of other kinds use up versions, too.
-            self.version += 1
-            self.worlds[self.version] = world
-        self.serial += 1
-        after = None if thing is None else replace(thing, version=self.version, serial=self.serial)
-        self.worlds[self.version] = {**{key: value for key, value in world.items() if key != name}, **({name: after} if after else {})}
-        self.log.append((self.version, before, after))
-        self.history.setdefault(name, [None]).append(after if after is not None and after.web else None)
+    def _drawn(self, thing: Thing) -> Thing:
+        rng = self.rng
+        return replace(thing, app=rng.choice(("web", "web", "db", "none")), gold=rng.random() < 0.3, running=rng.random() < 0.8)
+
+    def _write(self, key: Key, thing: Thing | None) -> None:
+        self.cluster.write(key, thing, after=self.rng.randint(1, 3))
+
+    def advance(self) -> None:
+        """Let a replica catch up, a part of the way or all of it; all of them, while nothing fails."""
+        for replica, version in enumerate(self.replicas):
+            if not self.rate or self.rng.random() < 0.6:
+                whole = not self.rate or self.rng.random() < 0.7
+                self.replicas[replica] = self.cluster.version if whole else self.rng.choice(
+                    [known for known in self.cluster.worlds if known >= version])
 
     def compact(self) -> None:
         self.struck("compacted")
-        self.compacted = self.rng.randint(self.compacted, self.version)
+        self.cluster.compacted = self.rng.randint(self.cluster.compacted, self.cluster.version)
 
     def restore(self, *, bump: bool) -> None:
-        """Go back to the last backup: to its version, too, or to a higher one than was ever given out."""
         self.struck("restored with a bump" if bump else "restored")
-        world, highest = self.worlds[self.backup], self.version
-        self.epoch += 1
-        self.worlds = {version: known for version, known in self.worlds.items() if version <= self.backup}
-        self.log = [entry for entry in self.log if entry[0] <= self.backup]
-        self.version = self.compacted = highest + 100 if bump else self.backup
-        self.worlds[self.version] = world
-        for name, seen in self.history.items():
-            thing = world.get(name)
-            seen += [None, thing if thing is not None and thing.web else None]
+        self.cluster.restore(self.backup, bump=bump)
+        self.replicas = [self.cluster.version] * len(self.replicas)
 
     # ---- What it answers.
 
@@ -164,54 +143,73 @@ class Server:
         return f"{version * 7919 % 100_003:x}x" if self.opaque else str(version)
 
     def number(self, version: str) -> int:
-        return int(version[:-1], 16) * pow(7919, -1, 100_003) % 100_003 if self.opaque else int(version)
+        return int(version[:-1], 16) * pow(7919, -1, 100_003) % 100_003 if self.opaque and version else int(version or 0)
 
     def _item(self, thing: Thing, version: int | None = None) -> str:
-        metadata = {"name": thing.name, "namespace": "shop", "uid": thing.uid,
-                    "resourceVersion": self.text(thing.version if version is None else version),
-                    "labels": {"app": "web" if thing.web else "db"}}
-        return f'"metadata":{json.dumps(metadata, separators=(",", ":"))},"spec":{{"serial":{thing.serial}}}}}'
+        gold = ',"tier":"gold"' if thing.gold else ""
+        return (f'"metadata":{{"name":"{thing.name}","namespace":"{thing.namespace}","uid":"{thing.uid}",'
+                f'"resourceVersion":"{self.text(thing.version if version is None else version)}",'
+                f'"labels":{{"app":"{thing.app}","serial":"{thing.serial}"{gold}}}}},'
+                f'"spec":{{"serial":{thing.serial},"running":{"true" if thing.running else "false"}}}}}')
 
-    def _refusal(self, *, suffix: str) -> Refusal | None:
+    def _refusal(self) -> Refusal | None:
         if self.fault("request dropped"):
             raise Broken
-        for code, reason in ((410, "Expired"), (429, "TooManyRequests"), (500, "InternalError"), (504, "Timeout")):
-            if self.fault(f"{code} {suffix}"):
+        for code, reason in ((410, "Expired"), (429, "TooManyRequests"), (500, "InternalError"), (503, "ServiceUnavailable"), (504, "Timeout")):
+            if self.fault(f"{code} at start"):
                 return Refusal(code, reason, retry_after=self.rng.choice((None, 1.0, 30.0)) if code == 429 else None)
-        return Refusal(403, "Forbidden") if self.fault("403") else None
+        return next((Refusal(code, reason) for code, reason in _REFUSED.items() if self.fault(str(code))), None)
 
-    def _since(self, version: int) -> int:
-        return self.rng.choice([known for known in self.worlds if known >= version])
+    def _replica(self, floor: int) -> int | None:
+        """Return a replica that is at a version, or gets there while the request waits; None if none does."""
+        replica = self.rng.randrange(len(self.replicas))
+        if self.replicas[replica] < floor:
+            later = [known for known in self.cluster.worlds if known >= floor]
+            if not later or (self.rate and self.rng.random() < 0.3):
+                self.struck("too new for the replica")
+                return None
+            self.replicas[replica] = self.rng.choice(later)
+        if self.replicas[replica] < self.cluster.version:
+            self.struck("lag")
+        return replica
 
-    def page(self, command: protocol.List) -> bytes | Refusal:
-        if self.rng.random() < 0.5 and (refusal := self._refusal(suffix="at start")):
+    def _older(self, floor: int) -> list[int]:
+        return [known for known in self.cluster.worlds if known < floor]
+
+    def page(self, command: protocol.List, filter_: Filter) -> bytes | Refusal:
+        if self.rng.random() < 0.5 and (refusal := self._refusal()):
             return refusal
         if self.fault("silent list"):
             raise TimeoutError
         if self.fault("410 as a plain answer"):
             return b'{"kind":"Status","metadata":{},"status":"Failure","reason":"Expired","code":410}'
+        cluster = self.cluster
         if self.fault("table"):
-            return b'{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"%d"},"rows":[]}' % self.version
-        version, offset = self.version, 0
+            return b'{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"%d"},"rows":[]}' % cluster.version
+        version, offset = cluster.version, 0
         if command.token:
             epoch, version, offset = map(int, command.token.split(":"))
-            if epoch != self.epoch or version < self.compacted or self.fault("410 on page"):
-                return Refusal(410, "Expired", token=f"{self.epoch}:{self.version}:{offset}")
+            if epoch != cluster.epoch or version < cluster.compacted or self.fault("410 on page"):
+                return Refusal(410, "Expired", token=f"{cluster.epoch}:{cluster.version}:{offset}")
         elif command.not_older_than:
             floor = self.number(command.not_older_than)
-            if floor > self.version:
-                return Refusal(504, "Timeout", "Too large resource version")
-            older = [known for known in self.worlds if known < floor]
+            older = self._older(floor)
             # A replica may lag, but not behind what it was asked for; unless it does not know the question.
-            version = self.rng.choice(older) if older and self.fault("stale list") else self._since(floor)
+            if older and self.fault("stale list"):
+                version = self.rng.choice(older)
+            elif (replica := self._replica(floor)) is None:
+                return Refusal(504, "Timeout", "Too large resource version")
+            else:
+                version = self.replicas[replica]
         if command.token and self.fault("page of another version"):
-            version = self.rng.choice(list(self.worlds))
-        selected = sorted((thing for thing in self.worlds[version].values() if thing.web), key=lambda thing: thing.name)
-        items = selected if command.whole else selected[offset:offset + self.limit]
+            version = self.rng.choice(list(cluster.worlds))
+        selected = [thing for _, thing in sorted(cluster.selected(filter_, version=version).items())]
+        whole = command.whole or (len(selected) > offset + self.limit and self.fault("limit ignored"))
+        items = selected[offset:] if whole else selected[offset:offset + self.limit]
         if self.fault("empty page"):
             items = []
         rest = offset + len(items) < len(selected)
-        token = f"{self.epoch}:{version}:{offset + len(items)}" if rest else ""
+        token = f"{cluster.epoch}:{version}:{offset + len(items)}" if rest else ""
         if command.token and self.fault("pages without end"):
             token = command.token
         listed = ",".join("{" + self._item(thing) for thing in items)
@@ -219,26 +217,50 @@ class Server:
         data = f'{{"kind":"PodList","apiVersion":"v1","metadata":{metadata},"items":[{listed}]}}'.encode()
         return data[:self.rng.randrange(len(data))] if self.fault("garbled page") else data
 
-    def watch(self, command: protocol.Watch) -> Stream | Refusal:
-        if self.rng.random() < 0.5 and (refusal := self._refusal(suffix="at start")):
+    def look_up(self, doubt: Doubt) -> tuple[int, Thing | None] | None:
+        """Answer a list of one name, and say as of which version that is; None if the answer does not come."""
+        if self.rng.random() < self.rate:
+            return None
+        version = self.cluster.version
+        if doubt.version:
+            floor = self.number(doubt.version)
+            older = self._older(floor)
+            if older and self.rng.random() < self.rate:
+                version = self.rng.choice(older)
+            elif (replica := self._replica(floor)) is None:
+                return None
+            else:
+                version = self.replicas[replica]
+        return version, self.cluster.worlds[version].get((doubt.namespace, doubt.name))
+
+    def watch(self, command: protocol.Watch, filter_: Filter) -> Stream | Refusal:
+        if self.rng.random() < 0.5 and (refusal := self._refusal()):
             return refusal
-        start = self.number(command.version) if command.version else 0
+        cluster, start = self.cluster, self.number(command.version)
+        any_ = self.rng.randrange(len(self.replicas))
+        if self.fault("410 as a plain answer"):
+            status = b'{"kind":"Status","metadata":{},"status":"Failure","reason":"Expired","code":410}'
+            return Stream(filter_, any_, cluster.version, self.now, deque([status]), last=True)
         if not command.initial:
-            if start < self.compacted:
+            if start < cluster.compacted:
                 return Refusal(410, "Expired")
+            if self.replicas[any_] < cluster.version:
+                self.struck("lag")
             # A version to come is no mistake to a server: it will tell when it is there.
-            return Stream(start, self.now, lag=self.rng.randint(1, 10) if self.fault("lag") else 0)
+            return Stream(filter_, any_, start, self.now)
         if not self.streams or self.fault("initial events unsupported"):
             self.hits["initial events unsupported", self.where] += not self.streams
             return Refusal(self.rng.choice((400, 422)), "Invalid", "sendInitialEvents is forbidden")
-        if start > self.version:
-            return Refusal(504, "Timeout", "Too large resource version")
-        version = self._since(start) if start else self.version
-        older = [known for known in self.worlds if known < start]
+        older = self._older(start)
         if older and self.fault("stale stream"):
-            version = self.rng.choice(older)
-        stream = Stream(version, self.now)
-        things = [thing for thing in self.worlds[version].values() if thing.web]
+            version, replica = self.rng.choice(older), any_
+        elif (found := self._replica(start or cluster.version)) is None:
+            return Refusal(504, "Timeout", "Too large resource version")
+        else:
+            # What has happened between is sent as events, before the marker.
+            version, replica = self.rng.choice([known for known in cluster.worlds if (start or cluster.version) <= known <= self.replicas[found]]), found
+        stream = Stream(filter_, replica, version, self.now)
+        things = list(cluster.selected(filter_, version=version).values())
         if self.fault("shuffled"):
             self.rng.shuffle(things)
         stream.lines.extend(self._line("ADDED", thing) for thing in things)
@@ -260,22 +282,38 @@ class Server:
                 f'"metadata":{{"resourceVersion":"{self.text(version)}"{note}}}}}}}\n').encode()
 
     def _advance(self, stream: Stream) -> None:
-        """Put the next of what was written since into the stream, if the filter shows it."""
-        entry = next((entry for entry in self.log if entry[0] > stream.cursor), None)
-        if entry is None or entry[0] > self.version - stream.lag:
-            stream.lag = max(0, stream.lag - 1)
-            return
-        stream.cursor = entry[0]
-        stream.lines.extend(self._lines(entry, fail=True))
+        """Put the next of what was written since, and its filter shows, into the stream."""
+        log, reached = self.cluster.log, self.replicas[stream.replica]
+        at = bisect_right(log, stream.cursor, key=lambda entry: entry.version)
+        before = len(stream.lines)
+        while at < len(log) and log[at].version <= reached and len(stream.lines) == before:
+            entry = log[at]
+            after = log[at + 1] if at + 1 < len(log) and log[at + 1].version <= reached else None
+            if after is not None and self._is_recreation(entry, after, stream.filter) and self.rng.random() < 0.5:
+                self.struck("recreation told as a change")
+                entry, at = Logged(after.version, entry.before, after.after), at + 1
+            at += 1
+            stream.cursor = entry.version
+            lines = self._lines(entry, stream.filter, fail=True)
+            if lines and self.forgetful and self.where == "Watching" and self.rng.random() < self.rate:
+                self.struck("lost event")
+            else:
+                stream.lines.extend(lines)
 
-    def _lines(self, entry: tuple[int, Thing | None, Thing | None], *, fail: bool = False) -> list[bytes]:
-        version, before, after = entry
-        was, is_ = before is not None and before.web, after is not None and after.web
-        if after is not None and is_:
-            return [self._line("MODIFIED" if was else "ADDED", after)]
-        if before is not None and was:
+    @staticmethod
+    def _is_recreation(entry: Logged, after: Logged, filter_: Filter) -> bool:
+        was, is_ = entry.before, after.after
+        if was is None or is_ is None or entry.after is not None or after.before is not None:
+            return False
+        return was.key == is_.key and filter_.selects(was) and filter_.selects(is_)
+
+    def _lines(self, entry: Logged, filter_: Filter, *, fail: bool = False) -> list[bytes]:
+        was, is_ = filter_.selects(entry.before), filter_.selects(entry.after)
+        if entry.after is not None and is_:
+            return [self._line("MODIFIED" if was else "ADDED", entry.after)]
+        if entry.before is not None and was:
             old = fail and self.fault("old deletion")
-            return [self._line("DELETED", before, before.version if old else version)]
+            return [self._line("DELETED", entry.before, entry.before.version if old else entry.version)]
         return []
 
     def poll(self, stream: Stream) -> bytes | None:
@@ -285,23 +323,24 @@ class Server:
             return b""
         if self.fault("cut"):
             raise Broken
-        if self.fault("end") or self.now - stream.opened > 300:
+        if self.fault("end") or self.now - stream.opened > 300 or (stream.last and not stream.lines and not stream.buffer):
             return None
-        for code in (410, 429, 500):
-            if self.rng.random() < 0.5 and self.fault(f"{code} in stream"):
-                details = ',"details":{"retryAfterSeconds":3}' if code == 429 else ""
-                return f'{{"type":"ERROR","object":{{"kind":"Status","code":{code},"reason":"Oops"{details}}}}}\n'.encode()
-        if self.fault("unknown type"):
-            return b'{"type":"SYNCED","object":{}}\n'
+        if self.fault("suspended"):
+            self.now += 3600
+            raise TimeoutError
+        if self.rng.random() < 0.5 and (line := self._error() or self._nonsense()):
+            return line
         if stream.sent and self.fault("duplicate"):
             # Before the end of an initial stream, only what it has sent itself can be told from what is new.
-            old = [line for entry in self.log if entry[0] <= stream.cursor for line in self._lines(entry)] if self.where == "Watching" else []
+            said = [entry for entry in self.cluster.log if entry.version <= stream.cursor] if self.where == "Watching" else []
+            old = [line for entry in said for line in self._lines(entry, stream.filter)]
             stream.buffer += self.rng.choice(old or stream.sent) if not stream.buffer else b""
         if not stream.lines and not stream.buffer:
             self._advance(stream)
-            if not stream.lines and stream.quiet >= 10 and self.bookmarks and self.rng.random() < 0.5 and self.version >= stream.cursor:
-                if not stream.lag and all(entry[0] <= stream.cursor for entry in self.log[-1:]):
-                    stream.cursor = self.version
+            reached = self.replicas[stream.replica]
+            if not stream.lines and stream.quiet >= 10 and self.bookmarks and self.rng.random() < 0.5 and reached >= stream.cursor:
+                if not any(stream.cursor < entry.version <= reached for entry in self.cluster.log):
+                    stream.cursor = reached
                 stream.lines.append(self._bookmark(stream.cursor))
         if stream.lines and not stream.buffer:
             line = stream.lines.popleft()
@@ -313,3 +352,22 @@ class Server:
         chunk, stream.buffer = stream.buffer[:size], stream.buffer[size:]
         stream.quiet = 0.0 if chunk else stream.quiet + 10
         return chunk
+
+    def _error(self) -> bytes:
+        for code in (410, 429, 500):
+            if self.fault(f"{code} in stream"):
+                details = ',"details":{"retryAfterSeconds":3}' if code == 429 else ""
+                return f'{{"type":"ERROR","object":{{"kind":"Status","code":{code},"reason":"Oops"{details}}}}}\n'.encode()
+        return b""
+
+    def _nonsense(self) -> bytes:
+        pod = '"kind":"Pod","apiVersion":"v1"'
+        for fault, line in (
+                ("unknown type", '{"type":"SYNCED","object":{}}\n'),
+                ("no metadata", f'{{"type":"ADDED","object":{{{pod}}}}}\n'),
+                ("another kind", '{"type":"ADDED","object":{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{}}}\n'),
+                ("empty version", f'{{"type":"BOOKMARK","object":{{{pod},"metadata":{{"resourceVersion":""}}}}}}\n'),
+                ("endless line", "x" * (LIMIT + 1))):
+            if self.fault(fault):
+                return line.encode()
+        return b""

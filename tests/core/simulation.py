@@ -1,21 +1,29 @@
-"""A client of the model server: `step` and a real Store, in virtual time; after every step, what was promised is judged.
+"""The core against the model server, in virtual time: each stream's `step`, what it does to one `Merging`, and the reads that end doubts.
 
-Nothing here waits: the clock is a number, and every chance comes from one seeded generator.
+Nothing here waits: the clock is a number, and every chance comes from a seed. Each operation has a seed of its own, so
+that a failing run still fails when operations that do not matter are left out. What readers could see is recorded, and
+judged when the run is over.
 """
 from __future__ import annotations
 
 import random
 from collections import Counter, deque
-from typing import TypeAlias
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 from kopf_selectcache.core import protocol
 from kopf_selectcache.core.backoff import SHORTEST, delay
+from kopf_selectcache.core.merging import Doubt, Merging
 from kopf_selectcache.core.problems import Garbled
-from kopf_selectcache.core.record import Record, is_older
-from kopf_selectcache.core.store import Change, Store
+from kopf_selectcache.core.record import is_older
+from kopf_selectcache.core.store import Change
 from kopf_selectcache.core.wire import Bookmark, Event, Lines, Page, Reader, Refusal
 
-from .server import Broken, Server, Stream, Thing, World
+from .client import carried_out
+from .cluster import Filter, Thing
+from .faults import Hits
+from .guarantees import Judge, Observer, Seen, Taken, Violation, equal, of_world, told
+from .server import LIMIT, Broken, Server, Stream
 
 WINDOW = 60.0
 MOST_STARTS = int(WINDOW / (SHORTEST / 2)) + 1
@@ -33,232 +41,328 @@ def _most_vain_starts() -> int:
 MOST_VAIN_STARTS = _most_vain_starts()
 """If the version does not move all the while, each delay is twice the last, up to the longest."""
 
+FILTERS: tuple[tuple[Filter, ...], ...] = (
+    (Filter(app="web"),),
+    (Filter(app="web", running=True),),
+    (Filter(namespace="shop"),),
+    (Filter(app="web"), Filter(app="db")),
+    (Filter(app="web"), Filter(gold=True)),
+    (Filter(app="web", running=True), Filter(app="web", running=False, gold=True)),
+    (Filter(app="web", namespace="shop"), Filter(app="web", namespace="blog")),
+    (Filter(namespace="shop"), Filter(app="web")),
+    (Filter(namespace="shop", name="a"), Filter(namespace="shop", name="b")),
+    (Filter(app="web"), Filter(app="db"), Filter(gold=True)),
+    (Filter(namespace="shop", name="a"), Filter(app="web", namespace="shop"), Filter(gold=True)),
+)
+"""Filters of one to three branches: they exclude each other, or overlap; by label, field, namespace and name."""
 
-class Run:
-    """A client of the model: what the runner does, and after every step, what was promised."""
+_READER = Reader("v1", "Pod")
 
-    def __init__(self, seed: int, hits: Counter[tuple[str, str]], seen: Counter[tuple[str, str, str]]) -> None:
-        self.rng = random.Random(seed)
-        self.server = Server(self.rng, hits)
-        self.seen = seen
-        self.store = Store()
-        self.reader = Reader("v1", "Pod")
-        self.state: protocol.State = protocol.Idle(protocol.Known(streaming=self.rng.random() < 0.8))
-        self.now = self.due = 0.0
-        self.epoch = 0
-        self.best = 0
-        """The highest version that any watch of this epoch has told of."""
-        self.command: protocol.Effect | None = None
-        self.stream: Stream | None = None
-        self.lines = Lines()
-        self.shown: dict[str, Record] = {}
-        """What the changes told so far amount to."""
-        self.places: dict[str, int] = {}
-        """How far in the server's history of a name readers have come."""
+
+@dataclass(eq=False)
+class Follower:
+    """One stream of the client: what the runner does for it."""
+
+    filter: Filter
+    number: int
+    state: protocol.State
+    command: protocol.Effect | None = None
+    stream: Stream | None = None
+    lines: Lines = field(default_factory=Lines)
+    due: float = 0.0
+    epoch: int = 0
+    best: int = 0
+    """The highest version that any watch of this epoch has told of."""
+    missing: bool = False
+    beyond: bool = False
+    """Whether deletions came, since the last list, that did not say when they had happened."""
+
+    def __post_init__(self) -> None:
         self.starts: deque[float] = deque()
         self.vain: deque[float] = deque()
         self.again: deque[float] = deque()
         """When the same page was asked for."""
-        self.story: deque[str] = deque(maxlen=60)
-        self.feed(protocol.Start())
 
-    # ---- What happens.
+    @property
+    def where(self) -> str:
+        return type(self.state).__name__
 
-    def operate(self) -> None:
-        """Let one thing happen: in the cluster, or between client and server."""
-        server, chance = self.server, self.rng.random()
-        server.where, server.now = type(self.state).__name__, self.now
-        floor = server.number(self.state.known.floor or server.text(0))
-        noticed = self.epoch == server.epoch
-        rare = 0.2 if "restored" in server.habits and server.where in ("Listing", "Filling") else 0.0
-        if chance < 0.25:
-            # A server that outgrows what was seen before its restoration is noticed wants an audit, not a watch.
-            if noticed or server.version + 6 < floor:
-                server.churn()
-        elif chance < 0.26:
-            server.compact()
-        elif chance < 0.27 and noticed:
-            server.backup = max(server.compacted, server.version)
-        elif chance < 0.28 + rare and noticed and not server.opaque:
-            # Nor can silence tell anything of a server which has not sent bookmarks before.
-            if (bump := self.rng.random() < 0.5) or (self.state.known.marked and server.backup < floor):
-                server.restore(bump=bump)
-                self.story.append(f"restored to {server.version} of epoch {server.epoch}")
-                if not isinstance(self.command, protocol.Wait):
-                    self.feed(protocol.Lost("reset"))
-        else:
-            self.poll()
-
-    def settle(self, most: int) -> int:
-        """Let all faults end; return after how many steps the store equals the cluster."""
-        self.server.rate = 0.0
-        for count in range(most):
-            synced = isinstance(self.state, protocol.Watching) and self.epoch == self.server.epoch
-            if synced and self._held() == _selected(self.server.world):
-                return count
-            self.server.where, self.server.now = type(self.state).__name__, self.now
-            self.poll()
-        raise AssertionError(f"after {most} quiet steps: {self._held()} instead of {_selected(self.server.world)}")
-
-    def poll(self) -> None:
-        """Do what the last command says."""
-        try:
-            if isinstance(self.command, protocol.Wait):
-                self.now = self.due
-                self.feed(protocol.Due())
-            elif isinstance(self.command, protocol.List):
-                self.now += 0.01
-                answer = self.server.page(self.command)
-                self.feed(answer if isinstance(answer, Refusal) else self.reader.page(answer))
-            elif self.stream is None:
-                assert isinstance(self.command, protocol.Watch)
-                opened = self.server.watch(self.command)
-                if isinstance(opened, Stream):
-                    self.stream, self.lines = opened, Lines()
-                self.feed(protocol.Opened() if isinstance(opened, Stream) else opened)
-            else:
-                self._poll(self.stream)
-        except Broken:
-            self.feed(protocol.Lost("reset"))
-        except TimeoutError:
-            self.feed(protocol.Silent())
-        except Garbled as garbled:
-            self.feed(protocol.Lost(str(garbled), garbled=True))
-
-    def _poll(self, stream: Stream) -> None:
-        chunk = self.server.poll(stream)
-        if chunk is None:
-            self.feed(protocol.Lost("end", lived=self.now - stream.opened > WINDOW))
-            return
-        self.now += 0.01 if chunk else 10.0
-        if not chunk and self.rng.random() < 0.2:
-            raise TimeoutError
-        for line in self.lines.feed(chunk):
-            self.feed(self.reader.line(line))
-            if self.stream is not stream:
-                return
-
-    def feed(self, input_: protocol.Input) -> None:
-        before = self.state
-        after = protocol.step(before, input_)
-        self.state = after.state
-        names = type(before).__name__, type(input_).__name__, type(self.state).__name__
-        self.story.append(f"{self.now:.2f} {before} {input_} -> {after}")
-        assert names[2] in protocol.TRANSITIONS[names[:2]]
-        self.seen[names] += 1
-        self._judge_rate(before, input_, after.effects)
-        for effect in after.effects:
-            self._apply(effect)
-        if isinstance(input_, Refusal):
-            assert self.due >= self.now + (input_.retry_after or 0.0), "the server asked for more patience"
-        self._judge_reads()
-
-    def _apply(self, effect: protocol.Effect) -> None:
-        changes: list[Change] = []
-        match effect:
-            case protocol.Wait(failures, at_least, slow):
-                self.due = self.now + delay(failures, self.rng.random(), at_least=at_least, slow=slow)
-                self.command = effect
-            case protocol.List():
-                self.command = effect
-            case protocol.Watch():
-                self.command, self.stream = effect, None
-            case protocol.Close():
-                self.stream = None
-            case protocol.Begin():
-                self.store.begin()
-            case protocol.Abandon():
-                self.store.abandon()
-            case protocol.Put(record):
-                changes = self.store.put(record)
-            case protocol.Leave(record):
-                changes = self.store.leave(record)
-            case protocol.Commit(version, restored):
-                assert restored == is_older(version, self.store.version), "a restoration is told, and nothing else is"
-                assert not restored or self.epoch != self.server.epoch, "the server was not restored"
-                changes = self.store.commit(version)
-                self._judge_changes(changes, anew=self.epoch != self.server.epoch)
-                self.epoch, self.best = self.server.epoch, self.best if self.epoch == self.server.epoch else 0
-                changes = []
-                self._judge_whole(version)
-            case protocol.Progress(version):
-                self.store.progress(version)
-                self._judge_whole(version)
-            case protocol.Told():
-                pass
-        self._judge_changes(changes, anew=False)
-
-    # ---- What was promised.
-
-    def _judge_rate(self, before: protocol.State, input_: protocol.Input, effects: tuple[protocol.Effect, ...]) -> None:
-        if isinstance(before, protocol.Watching) and isinstance(input_, (Event, Bookmark)):
-            version = self.server.number(input_.record.version if isinstance(input_, Event) else input_.version)
-            if version > self.best:
-                self.best = version
-                self.vain.clear()
+    def good(self, input_: protocol.Input, version: int) -> None:
+        """Take note of what ends a row of failures."""
+        if isinstance(self.state, protocol.Watching) and version > self.best:
+            self.best = version
+            self.vain.clear()
         if isinstance(input_, protocol.Lost) and input_.lived:
             self.vain.clear()
         if isinstance(input_, Page):
             self.again.clear()
+
+    def asks(self, input_: protocol.Input, effects: tuple[protocol.Effect, ...], now: float) -> None:
         asked = [effect for effect in effects if isinstance(effect, (protocol.List, protocol.Watch))]
         if isinstance(input_, Page) or not asked:
             return
         # A page is asked for again at its own pace: the others were not in vain.
         vain = self.again if isinstance(asked[0], protocol.List) and asked[0].token else self.vain
         for starts, most in ((self.starts, MOST_STARTS), (vain, MOST_VAIN_STARTS)):
-            starts.append(self.now)
-            while starts[0] < self.now - WINDOW:
+            starts.append(now)
+            while starts[0] < now - WINDOW:
                 starts.popleft()
-            assert len(starts) <= most, f"{len(starts)} requests in {WINDOW:.0f} s"
+            if len(starts) > most:
+                raise Violation("I7", f"{len(starts)} requests in {WINDOW:.0f} s")
 
-    def _judge_changes(self, changes: list[Change], *, anew: bool) -> None:
-        for before, after in ((change.before, change.after) for change in changes):
-            record = after or before
-            assert record is not None
-            assert self.shown.get(record.name) is before, "a change must start from what was shown last"
-            if before is not None and after is not None:
-                assert before.uid == after.uid, "another object is no change of this one"
-                newer = self.server.number(after.version) > self.server.number(before.version)
-                assert anew or newer, "an object went back"
-            if after is None:
-                del self.shown[record.name]
+
+class Run:
+    """A client of the model, with one stream for each branch of its filter."""
+
+    def __init__(self, seed: int, hits: Hits, seen: Counter[tuple[str, str, str]], *, filters: Sequence[Filter] = ()) -> None:
+        rng = self.rng = random.Random(seed)
+        filters = filters or rng.choice(FILTERS)
+        self.server = Server(rng, hits, filters, opaque=len(filters) == 1 and rng.random() < 0.1)
+        self.cluster = self.server.cluster
+        self.transitions = seen
+        self.merging = Merging([each.keys for each in filters])
+        self.streaming = rng.random() < 0.8
+        self.history: list[Seen | Taken] = []
+        self.reading: tuple[Doubt, tuple[int, Thing | None] | None] | None = None
+        """The read that is under way, and its answer."""
+        self.story: deque[str] = deque(maxlen=80)
+        self.observer = Observer()
+        self.outdated: list[Follower] = []
+        """Those that must be listed anew, since another one has found that the server was restored."""
+        self.complete = not self.server.forgetful
+        self.followers = [Follower(each, number, self._idle()) for number, each in enumerate(filters)]
+        for follower in self.followers:
+            self.feed(follower, protocol.Start())
+
+    def _idle(self) -> protocol.Idle:
+        return protocol.Idle(protocol.Known(streaming=self.streaming))
+
+    # ---- What happens.
+
+    def run(self, operations: Sequence[int], *, settle: int = 300) -> int:
+        """Do these operations, let all faults end, and judge; return after how many steps the cache equalled the cluster."""
+        try:
+            for seed in operations:
+                self.rng.seed(seed)
+                self.operate()
+            self.rng.seed(0)
+            return self.settle(settle)
+        finally:
+            self.judge()   # What readers saw tells more than what came of it.
+
+    def operate(self) -> None:
+        """Let one thing happen: in the cluster, or between client and server."""
+        server, chance = self.server, self.rng.random()
+        follower = self.rng.choice(self.followers)
+        server.where = follower.where
+        noticed = self._noticed()
+        rare = 0.2 if "restored" in server.habits and server.where in ("Listing", "Filling") else 0.0
+        if chance < 0.25:
+            # A server that outgrows what was seen before its restoration is noticed wants an audit, not a watch.
+            if noticed or self.cluster.version + 6 < min(self._floor(each) for each in self.followers if each.epoch < self.cluster.epoch):
+                server.churn()
+        elif chance < 0.26:
+            server.compact()
+        elif chance < 0.27 and noticed:
+            server.backup = max(self.cluster.compacted, self.cluster.version)
+        elif chance < 0.28 + rare and noticed and not server.opaque:
+            self._restore(bump=self.rng.random() < 0.5)
+        elif chance < 0.30:
+            self._start_again(follower, audit=True)
+        elif chance < 0.36:
+            server.advance()
+        elif chance < 0.45 and self.merging.doubts:
+            self.read()
+        else:
+            self.poll(follower)
+
+    def _noticed(self) -> bool:
+        return all(each.epoch == self.cluster.epoch for each in self.followers)
+
+    def _floor(self, follower: Follower) -> int:
+        version = self.merging.branches[follower.number].version
+        return max(map(self.server.number, (follower.state.known.floor, version)))
+
+    def _restore(self, *, bump: bool) -> None:
+        server = self.server
+        behind = [each for each in self.followers if self._floor(each) <= server.backup]
+        # Silence cannot tell anything of a server which has not sent bookmarks before. Nor is there anything to notice for
+        # a branch that is behind; but what it was told to be deleted may be there again. Only an audit finds that.
+        if not bump and not all(not each.beyond if each in behind else each.state.known.marked for each in self.followers):
+            return
+        server.restore(bump=bump)
+        self.story.append(f"restored to {self.cluster.version} of epoch {self.cluster.epoch}")
+        for follower in behind if not bump else ():
+            follower.epoch = self.cluster.epoch   # What it holds, the restored server has as well, at the same versions.
+            self.observer.hears(follower.epoch, self._floor(follower))
+        for follower in self.followers:
+            if not isinstance(follower.command, protocol.Wait):
+                self.feed(follower, protocol.Lost("reset"))
+
+    def _start_again(self, follower: Follower, *, audit: bool) -> None:
+        """Forget where a stream was: its kind was not served for a while, or an audit has found something."""
+        version = self.merging.branches[follower.number].version
+        known = replace(follower.state.known, beyond=True) if audit else protocol.Known(
+            streaming=self.streaming, floor=version, beyond=version != "")
+        self.server.struck("started again")
+        follower.state, follower.stream, follower.missing = protocol.Idle(known), None, False
+        follower.vain.clear()   # Audits are rare, and a kind that is not served is looked for slowly.
+        self.feed(follower, protocol.Start())
+
+    def settle(self, most: int) -> int:
+        """Let all faults end; return after how many steps the store equals the cluster."""
+        self.server.rate = 0.0
+        self.server.forgetful = False
+        for follower in self.followers if not self.complete else ():
+            self._start_again(follower, audit=True)
+        for count in range(most):
+            follower = self.followers[count % len(self.followers)]
+            if self.settled():
+                return count
+            self.server.where = follower.where
+            self.server.advance()
+            if self.merging.doubts and self.rng.random() < 0.3:
+                self.read()
+            self.poll(follower)
+        held = {record.key: told(record) for record in self.merging.store.records()[0]}
+        raise Violation("I3", f"after {most} quiet steps: {held} instead of {of_world(self.cluster.selected())}")
+
+    def settled(self) -> bool:
+        synced = self._noticed() and all(isinstance(each.state, protocol.Watching) for each in self.followers)
+        return synced and not self.merging.doubts and equal(self.merging.store.records()[0], self.cluster.selected())
+
+    def read(self) -> None:
+        """Ask the server about what is in doubt, or take its answer in: much may happen between."""
+        if self.reading is None:
+            doubt = self.rng.choice(self.merging.doubts)
+            self.reading = doubt, self.server.look_up(doubt)
+            return
+        (doubt, answer), self.reading = self.reading, None
+        if answer is None:
+            return
+        version, thing = answer
+        outside = thing is not None and not any(each.may_hold(thing) for each in self.cluster.filters)
+        self.story.append(f"{doubt} is answered: {answer}")
+        if not is_older(self.server.text(version), doubt.version):
+            self.observer.hears(self.cluster.epoch, version)
+        self._seen(self.merging.confirmed(
+            doubt, version=self.server.text(version), uid=thing.uid if thing is not None else "", outside=outside))
+
+    def poll(self, follower: Follower) -> None:
+        """Do what the last command says."""
+        server, command = self.server, follower.command
+        try:
+            if isinstance(command, protocol.Wait):
+                server.now = max(server.now, follower.due)
+                self.feed(follower, protocol.Due())
+                if follower.missing:
+                    for each in self.followers:
+                        self._start_again(each, audit=False)
+            elif isinstance(command, protocol.List):
+                server.now += 0.01
+                answer = server.page(command, follower.filter)
+                self.feed(follower, answer if isinstance(answer, Refusal) else _READER.page(answer))
+            elif follower.stream is None:
+                assert isinstance(command, protocol.Watch)
+                opened = server.watch(command, follower.filter)
+                if isinstance(opened, Stream):
+                    follower.stream, follower.lines = opened, Lines(LIMIT)
+                self.feed(follower, protocol.Opened() if isinstance(opened, Stream) else opened)
             else:
-                self.shown[record.name] = after
-            history = self.server.history[record.name]
-            place = self.places.get(record.name, 0)
-            while place < len(history) and _facts(history[place]) != _told(after):
-                place += 1
-            assert place < len(history), f"{record.name} was never {_told(after)} since what was seen before"
-            self.places[record.name] = place
+                self._poll(follower, follower.stream)
+        except Broken:
+            self.feed(follower, protocol.Lost("reset"))
+        except TimeoutError:
+            self.feed(follower, protocol.Silent())
+        except Garbled as garbled:
+            self.feed(follower, protocol.Lost(str(garbled), garbled=True))
 
-    def _judge_reads(self) -> None:
-        records, _ = self.store.records()
-        assert {record.name: id(record) for record in records} == {name: id(record) for name, record in self.shown.items()}
-        assert all(record.labels == {"app": "web"} for record in records), "something outside the filter is readable"
+    def _poll(self, follower: Follower, stream: Stream) -> None:
+        server = self.server
+        chunk = server.poll(stream)
+        if chunk is None:
+            lost = protocol.Lost("end", lived=server.now - stream.opened > WINDOW)
+            self.feed(follower, _READER.rest(follower.lines.rest) or lost)
+            return
+        server.now += 0.01 if chunk else 10.0
+        if not chunk and self.rng.random() < 0.2:
+            raise TimeoutError
+        for line in follower.lines.feed(chunk):
+            self.feed(follower, _READER.line(line))
+            if follower.stream is not stream:
+                return
 
-    def _judge_whole(self, version: str) -> None:
-        held, then = self._held(), _selected(self.server.worlds[self.server.number(version)])
-        if self.state.known.beyond:
-            # Deletions that did not say when they happened may be ahead of the version.
-            later = {before.name for at, before, _ in self.server.log if before and at > self.server.number(version)}
-            then = {name: facts for name, facts in then.items() if name in held or name not in later}
-        assert held == then, f"not what it was at {version}"
-        assert self.store.version == version
+    def feed(self, follower: Follower, input_: protocol.Input) -> None:
+        before, now = follower.state, self.server.now
+        after = protocol.step(before, input_)
+        self.story.append(f"{now:.2f} {follower.number}: {before} {input_} -> {after}")
+        names = type(before).__name__, type(input_).__name__, type(after.state).__name__
+        assert names[2] in protocol.TRANSITIONS[names[:2]]
+        self.transitions[names] += 1
+        if isinstance(input_, (Event, Bookmark)):
+            version = self.server.number(input_.record.version if isinstance(input_, Event) else input_.version)
+            if isinstance(before, protocol.Watching):
+                self.observer.hears(follower.epoch, version)
+        else:
+            version = 0
+        follower.good(input_, version)
+        follower.asks(input_, after.effects, now)
+        follower.state = after.state
+        follower.beyond = follower.beyond or after.state.known.beyond
+        follower.missing = follower.missing or (isinstance(input_, Refusal) and input_.code == 404)
+        for effect in after.effects:
+            self._carry_out(follower, effect)
+        outdated, self.outdated = self.outdated, []
+        for each in outdated:
+            self._start_again(each, audit=True)
+        if isinstance(input_, Refusal) and follower.due < now + (input_.retry_after or 0.0):
+            raise Violation("I7", "the server asked for more patience")
 
-    def _held(self) -> dict[str, _Facts | None]:
-        return {record.name: _told(record) for record in self.store.records()[0]}
+    def _carry_out(self, follower: Follower, effect: protocol.Effect) -> None:
+        branch = self.merging.branches[follower.number]
+        match effect:
+            case protocol.Wait(failures, at_least, slow):
+                follower.due = self.server.now + delay(failures, self.rng.random(), at_least=at_least, slow=slow)
+                follower.command = effect
+            case protocol.List() | protocol.Watch():
+                follower.command, follower.stream = effect, None
+            case protocol.Close():
+                follower.stream = None
+            case protocol.Commit(version, restored):
+                if restored and follower.epoch == self.cluster.epoch:
+                    raise Violation("I4", f"the server was not restored: {version} after {branch.version}")
+                if follower.epoch < self.cluster.epoch:
+                    follower.epoch, follower.best = self.cluster.epoch, 0
+                    self.observer.notices(follower.epoch, self.server.number(version))
+                self.observer.hears(follower.epoch, self.server.number(version))
+                follower.beyond = False
+            case protocol.Told():
+                return
+        changes = carried_out(effect, branch)
+        for old in self.merging.take_outdated():
+            self.outdated.append(self.followers[self.merging.branches.index(old)])
+            self.outdated[-1].epoch = self.cluster.epoch - 1   # As far as readers are concerned.
+        if isinstance(effect, (protocol.Commit, protocol.Progress)):
+            self._taken(follower, effect.version)
+        self._seen(changes)
 
+    # ---- What is recorded, and judged in the end.
 
-_Facts: TypeAlias = tuple[str, int]
+    def _taken(self, follower: Follower, version: str) -> None:
+        view = self.merging.branches[follower.number].view
+        held = {record.key: record for record in view.records()[0]}
+        self.history.append(Taken(follower.filter, follower.epoch, self.server.number(version), held, follower.beyond))
 
+    def _seen(self, changes: list[Change]) -> None:
+        store = self.merging.store
+        self.history.append(self.observer.sees(
+            store, changes, self.cluster, epoch=min(each.epoch for each in self.followers), version=self.server.number(store.version),
+            beyond=any(each.beyond for each in self.followers)))
 
-def _facts(thing: Thing | None) -> _Facts | None:
-    return None if thing is None else (thing.uid, thing.serial)
-
-
-def _told(record: Record | None) -> _Facts | None:
-    return None if record is None else (record.uid, record.decode()["spec"]["serial"])
-
-
-def _selected(world: World) -> dict[str, _Facts | None]:
-    return {thing.name: _facts(thing) for thing in world.values() if thing.web}
+    def judge(self) -> None:
+        judge = Judge(self.cluster, complete=self.complete)
+        for at, what in enumerate(self.history):
+            try:
+                judge.judge(what)
+            except Violation as violation:
+                raise Violation(violation.invariant, f"{violation}, after {at} of {len(self.history)} observations") from violation

@@ -30,6 +30,7 @@ from kopf_selectcache.core.protocol import (
 from kopf_selectcache.core.wire import Bookmark, Event, Refusal
 
 from .client import CUT, GARBLED, GONE, LIVED, A, B, Client, filling, more, page, seen, watching
+from .cluster import Filter
 from .simulation import Run
 
 # ---- All goes well.
@@ -238,18 +239,19 @@ def test_14_what_leaves_the_filter_may_return() -> None:
 
 
 def test_15_what_was_deleted_in_a_gap_leaves_with_the_commit() -> None:
-    run = Run(0, Counter(), Counter())
-    run.server.rate = 0.0
-    for _ in range(300):
-        run.operate()
-    run.settle(100)
-    for name in list(run.server.world):
-        run.server._write(name, None)
-    run.server.compacted = run.server.version
-    run.feed(CUT)
-    assert run.settle(100)
-    assert run.store.records()[0] == []
-    assert run.shown == {}   # It is what the changes told that is empty.
+    run = Run(0, Counter(), Counter(), filters=[Filter(app="web")])
+    run.run([])
+    for _ in range(30):
+        run.server.churn()
+    run.settle(300)
+    assert run.merging.store.records()[0]
+    for key in list(run.cluster.world):
+        run.cluster.write(key, None)
+    run.cluster.compacted = run.cluster.version
+    run.feed(run.followers[0], CUT)
+    assert run.settle(300)
+    run.judge()   # What the changes told must amount to what is held.
+    assert run.merging.store.records()[0] == []
 
 
 @pytest.mark.parametrize("state", ["watch", "page", "initial"])
@@ -358,12 +360,20 @@ def test_24_a_server_that_used_to_send_bookmarks_and_is_silent_does_not_know_the
 
 
 @pytest.mark.parametrize("end", [Silent(), LIVED])
-def test_24_a_server_that_confirms_the_version_or_sends_no_bookmarks_at_all_may_be_silent(end: Input) -> None:
+def test_24_a_server_that_confirms_the_version_may_be_silent(end: Input) -> None:
     client = watching()
     for _ in range(50):
         client.on(Opened(), Bookmark("100"), end)
         assert client.on(Due()) == (Watch("100"),)
-    assert Client(Start(), page("100")).fail(end, 50) == (Watch("100"),)
+
+
+def test_25_where_no_watch_ever_says_anything_all_is_listed_now_and_then() -> None:
+    client = Client(Start(), page("100"))
+    for version in ("100", "120", "120"):
+        for _ in range(PATIENCE):
+            assert client.fail(Silent()) == (Watch(version),)
+        assert client.fail(Silent()) == (Begin(), List())
+        client.on(page("120"))
 
 
 def test_24_a_bookmark_of_the_past_confirms_nothing() -> None:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import TypeAlias
 
-from kopf_selectcache.core.merging import Doubt, Keys, Merging
+from kopf_selectcache.core.branches import Keys
+from kopf_selectcache.core.merging import Doubt, Merging
 from kopf_selectcache.core.record import Record
 from kopf_selectcache.core.store import Change
 
@@ -109,7 +110,8 @@ class World:
                 yield "abandon", branch, version
             return
         if at == 0 or self.relists:
-            yield from (("begin", branch, version) for version in range(max(at, FIRST), self.last + 1))
+            # The first list is of the newest version that there is, and each other one as new as what is known.
+            yield from (("begin", branch, version) for version in range(max(at, FIRST) if at else self.known, self.last + 1))
         if at == 0:
             return
         told = next((version for version in range(at + 1, self.last + 1) if self._tells(branch, version)), None)

@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from typing import Any
 
 import pytest
 
-from kopf_selectcache import Forbidden, NotDeclared, NotSynced, OutsideFilter, ReadError
-from kopf_selectcache.blocking import Waits
+from kopf_selectcache import Cache, Forbidden, NotDeclared, NotSynced, OutsideFilter, ReadError
+from kopf_selectcache.blocking import Blocking, Waits
 
 from .world import NODES, PODS, World, pod, run
 
@@ -278,6 +279,21 @@ def test_threads_wait_for_the_loop_to_do_the_work() -> None:
     run(main)
 
 
+WAITING = [name for name, method in vars(Cache).items() if inspect.iscoroutinefunction(inspect.unwrap(method))]
+
+
+def test_what_is_awaited_is_there_for_threads_and_nothing_else() -> None:
+    assert set(WAITING) == {name for name in vars(Blocking) if not name.startswith("_")} > {"audit", "fetch"}
+
+
+@pytest.mark.parametrize("name", WAITING)
+def test_threads_write_the_same_arguments(name: str) -> None:
+    awaited, blocking = (inspect.signature(getattr(each, name)).parameters for each in (Cache, Blocking))
+    assert {each: (parameter.kind, parameter.default) for each, parameter in awaited.items() if each != "default"} == {
+        each: (parameter.kind, parameter.default) for each, parameter in blocking.items() if each != "default"}
+    assert ("default" in awaited) == ("default" in blocking)
+
+
 def test_reads_of_the_cache_need_no_loop() -> None:
     async def main(world: World) -> None:
         world.declare("app=web").hold(WEB)
@@ -370,5 +386,5 @@ def test_reads_that_do_not_wait_are_not_among_those_that_do_and_say_where_they_a
     with pytest.raises(ReadError, match=rf"cache\.blocking has no '{read}': .* Write: cache\.{read}\(\.\.\.\)"):
         getattr(blocking, read)
     assert not hasattr(blocking, read)
-    with pytest.raises(AttributeError, match=r"cache\.blocking has no 'fetchlist', only fetch, fetch_list"):
+    with pytest.raises(AttributeError, match=r"cache\.blocking has no 'fetchlist', only audit, fetch, fetch_list"):
         getattr(blocking, "fetchlist")   # noqa: B009  # Mypy knows that there is none.

@@ -105,9 +105,9 @@ class FakeFeed:
         return 1.5
 
     def part(self, _: Selector | None = None) -> Part:
-        return Part(self.error, self.store.version, self.trouble, self.remedy)
+        return Part(self.error, self.store, self.trouble, self.remedy)
 
-    async def settled(self) -> None:
+    async def settled(self, _: Selector | None = None) -> None:
         await self.settling.wait()
 
     def subscribe(self, listener: Callable[[Change | None], None]) -> Callable[[], None]:

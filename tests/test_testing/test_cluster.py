@@ -70,7 +70,8 @@ class TestItsLife:
                 cluster.requests.wait("watch", "pods")
             client.close()
         gc.collect()
-        assert left() == before
+        # A thread of an earlier test may have come to its end meanwhile.
+        assert all(now <= then for now, then in zip(left(), before, strict=True))
         assert list(tmp_path.iterdir()) == []
 
     def test_without_the_extra_it_says_what_to_install_and_leaves_nothing_behind(

@@ -103,6 +103,13 @@ def test_fetches_from_all_objects_in_sync_tests() -> None:
         _ = cache.fetch("pods", "db-1", "shop")   # As a sync handler would be refused.
 
 
+def test_is_audited_in_sync_tests() -> None:
+    cache = web_and_db()
+    assert cache.blocking.audit("pods").objects == 1
+    with pytest.raises(ReadError, match=r"write: cache\.blocking\.audit\('pods'\)"):
+        _ = cache.audit("pods")   # As a sync handler would be refused.
+
+
 def test_fetches_from_all_objects_in_async_tests() -> None:
     async def main() -> None:
         cache = web_and_db()

@@ -1,0 +1,20 @@
+"""What the two operators under Kopf have in common: their login, and Kopf's own delays, made shorter."""
+from __future__ import annotations
+
+from typing import Any
+
+import kopf
+
+IDLE = 3.0
+"""After how many seconds of silence a watch counts as dead: 70 unless told otherwise. Bookmarks come once a second here."""
+
+
+@kopf.on.login()
+def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
+    """Read the kubeconfig, and read it again when it is not accepted any more."""
+    return kopf.login_with_kubeconfig(**kwargs)
+
+
+def hasten(settings: kopf.OperatorSettings) -> None:
+    settings.watching.inactivity_timeout = IDLE
+    settings.networking.error_backoffs = [second / 10 for second in (1, 1, 2, 3, 5, 8, 13, 21)]

@@ -1,0 +1,202 @@
+"""One of several streams: which objects it could hold, what it holds, and how far it is. What is shown, `core.merging` says.
+
+It never answers readers of the whole, and decides nothing.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple, Protocol, TypeAlias
+
+from .record import Record, is_newer, is_older
+from .store import Change, Store
+
+Key: TypeAlias = tuple[str, str]
+"""Namespace and name."""
+
+SPARE = 1000
+"""How many answers of the server's are remembered for a branch that is behind, until it is to be listed anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Which objects a branch could hold, whatever is in them; None means any."""
+
+    namespace: str | None = None
+    names: frozenset[str] | None = None
+
+    def have(self, key: Key) -> bool:
+        return self.namespace in (None, key[0]) and (self.names is None or key[1] in self.names)
+
+    def meet(self, other: Keys) -> bool:
+        """Whether there is a key that both could hold."""
+        near = self.namespace is None or other.namespace in (None, self.namespace)
+        return near and (self.names is None or other.names is None or not self.names.isdisjoint(other.names))
+
+
+class Left(NamedTuple):
+    """A leave that not all branches have reached yet."""
+
+    epoch: int
+    version: str
+    lost: bool = False
+    """Whether what is shown is of an epoch before this one: whatever a branch says now is newer."""
+
+
+class Read(NamedTuple):
+    """The answer of a read that not all branches have reached yet: what they say of the key up to then is old."""
+
+    epoch: int
+    version: str
+    there: str
+    """The uid of the object that the read found under this name, if there was another one."""
+
+
+class _Wait:
+    """What is to be looked at again when a branch has reached a version; in a heap, the oldest version comes first."""
+
+    __slots__ = ("keys", "version")
+
+    def __init__(self, version: str) -> None:
+        self.version = version
+        self.keys: dict[Key, None] = {}
+
+    def __lt__(self, other: _Wait) -> bool:
+        return is_older(self.version, other.version)
+
+
+class View(Store):
+    """A store whose writer looks into it as well."""
+
+    @property
+    def holds_any(self) -> bool:
+        return bool(self._held)
+
+    @property
+    def stages_nothing(self) -> bool:
+        return self._staged is None
+
+    def held(self, key: Key) -> Record | None:
+        return self._held.get(key[0], {}).get(key[1])
+
+    def change(self, changes: Iterable[Change], version: str) -> None:
+        """Show all of these changes at once, and the version as of which they are all."""
+        with self._lock:
+            self._version = version
+            for change in changes:
+                namespace, name = key_of(change)
+                named = self._held.setdefault(namespace, {})
+                if change.after is not None:
+                    named[name] = change.after
+                    continue
+                del named[name]
+                if not named:
+                    del self._held[namespace]
+
+
+class Merger(Protocol):
+    """Who makes of the branches what readers see."""
+
+    def put(self, branch: Branch, record: Record) -> list[Change]: ...
+
+    def leave(self, branch: Branch, record: Record) -> list[Change]: ...
+
+    def commit(self, branch: Branch, version: str, *, restored: bool = False) -> list[Change]: ...
+
+    def progress(self, branch: Branch, version: str) -> list[Change]: ...
+
+
+class Branch:
+    """Where the effects of one stream go: the calls of a `Store`, each of which returns what it changed for readers."""
+
+    def __init__(self, keys: Keys, merger: Merger) -> None:
+        self.keys = keys
+        self.view = View()
+        self.epoch = 0
+        self.listed = ""
+        """The version of the last list: what came and left before it, this branch has not heard of."""
+        self.vague: set[Key] = set()
+        """What has left at a version not told: after the last one that was told, and not after the next one."""
+        self._merger = merger
+        self._waits: list[_Wait] = []
+        self._versions: dict[str, _Wait] = {}
+        self._waiting: dict[Key, _Wait] = {}
+        """Each key waits once, so that one that comes and goes does not fill the heap."""
+
+    @property
+    def version(self) -> str:
+        """The version up to which everything was taken in; empty until there was a first complete list."""
+        return self.view.version
+
+    def begin(self) -> None:
+        self.view.begin()
+
+    def abandon(self) -> None:
+        self.view.abandon()
+
+    def put(self, record: Record) -> list[Change]:
+        # A watch that is wider than the filter brings others as well.
+        return self._merger.put(self, record) if self.keys.have(record.key) else []
+
+    def leave(self, record: Record) -> list[Change]:
+        return self._merger.leave(self, record) if self.keys.have(record.key) else []
+
+    def commit(self, version: str, *, restored: bool = False) -> list[Change]:
+        """Show the generation that was begun, whole; `restored` says that the server's versions have gone back."""
+        return self._merger.commit(self, version, restored=restored)
+
+    def progress(self, version: str) -> list[Change]:
+        return self._merger.progress(self, version)
+
+    def has_reached(self, mark: Left) -> bool:
+        """Whether everything up to there has been taken in: never of versions that cannot be compared, unless equal."""
+        return self.epoch > mark.epoch or (self.epoch == mark.epoch and not is_newer(mark.version, self.version))
+
+    def lags(self, read: Read) -> bool:
+        """Whether it may still say what is older than the read: never of versions that cannot be compared."""
+        if not self.version and self.view.stages_nothing:
+            return False   # Its first list will be the newest there is.
+        return self.epoch < read.epoch or is_older(self.version or "0", read.version)
+
+    def wait_for(self, version: str, key: Key) -> None:
+        if key in self._waiting:
+            return
+        wait = self._versions.get(version)
+        if wait is None:
+            wait = self._versions[version] = _Wait(version)
+            heappush(self._waits, wait)
+        wait.keys[key] = None
+        self._waiting[key] = wait
+
+    def reach(self, version: str) -> list[Key]:
+        """Move on, and return the keys that waited for that."""
+        self.view.progress(version)
+        keys: list[Key] = []
+        while self._waits and not is_newer(self._waits[0].version, self.version):
+            keys += self._versions.pop(heappop(self._waits).version).keys
+        for key in keys:
+            del self._waiting[key]
+        return keys
+
+    def wait_no_more(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            wait = self._waiting.pop(key, None)
+            if wait is not None:
+                del wait.keys[key]
+        if len(self._waits) > 2 * len(self._waiting) + SPARE:
+            self._waits = [wait for wait in self._waits if wait.keys]
+            self._versions = {wait.version: wait for wait in self._waits}
+            heapify(self._waits)
+
+    def wait_for_nothing(self) -> None:
+        self._waits.clear()
+        self._versions.clear()
+        self._waiting.clear()
+        self.vague.clear()
+
+
+def key_of(change: Change) -> Key:
+    record = change.after or change.before
+    assert record is not None, "a change of nothing"
+    return record.key

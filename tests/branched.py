@@ -1,0 +1,76 @@
+"""A cache that two branches keep, filled by hand: two layouts of a filter, and reads of it. Needs neither loop nor server."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from itertools import compress
+from typing import NamedTuple
+
+import msgspec
+
+from kopf_selectcache import Selector
+from kopf_selectcache.core.branches import Keys
+from kopf_selectcache.core.merging import Merging
+from kopf_selectcache.core.record import Record
+from kopf_selectcache.core.wire import Reader
+from kopf_selectcache.feed import Part
+from kopf_selectcache.selector import AnyOf
+
+from .test_cache.world import NODES, FakeFeed, Obj
+
+READER = Reader("v1", "Node")
+
+
+class Layout(NamedTuple):
+    """A filter of two branches, and the labels of an object in each state."""
+
+    branches: tuple[Selector, ...]
+    labels: dict[str, dict[str, str]]
+    requests: tuple[Selector, Selector]
+
+    def needed(self, request: Selector | None) -> tuple[bool, ...]:
+        """Say which of the branches could hold something of what is asked for."""
+        return _needed(self.branches, request)
+
+
+@cache
+def _needed(branches: tuple[Selector, ...], request: Selector | None) -> tuple[bool, ...]:
+    return tuple(request is None or not branch.disjoint(request, kind=NODES.domains) for branch in branches)
+
+
+SHARED = Layout(
+    (Selector("app=web"), Selector("tier=gold")),
+    {"A": {"app": "web"}, "B": {"tier": "gold"}, "AB": {"app": "web", "tier": "gold"}, "-": {"app": "db"}},
+    (Selector("app=web"), Selector("tier=gold")))
+APART = Layout(
+    (Selector("app=web"), Selector("app=db,tier=gold")),
+    {"A": {"app": "web"}, "B": {"app": "db", "tier": "gold"}, "-": {"app": "db"}},
+    (Selector("app=web"), Selector("app=db,tier=gold")))
+"""No object is in both, so that reads need one of them alone."""
+
+
+class Fed(FakeFeed):
+    """A cache that two branches keep."""
+
+    ANY = Keys()
+
+    parted = True
+
+    def __init__(self, layout: Layout, merging: Merging) -> None:
+        super().__init__(AnyOf(layout.branches), NODES, "nodes")
+        self.layout = layout
+        self.merging = merging
+        self.store = merging.store
+
+    def part(self, request: Selector | None = None) -> Part:
+        needed = list(compress(self.merging.branches, self.layout.needed(request)))
+        return Part(None, needed[0].view if len(needed) == 1 else self.merging.store, "", "")
+
+
+def node(uid: str, version: int, labels: Mapping[str, str]) -> Obj:
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "it", "uid": uid, "resourceVersion": str(version), "labels": labels}}
+
+
+@cache
+def record_of(uid: str, version: int, labels: tuple[tuple[str, str], ...]) -> Record:
+    return READER.record(msgspec.json.encode(node(uid, version, dict(labels))))

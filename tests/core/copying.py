@@ -1,0 +1,84 @@
+"""Copies of a `Merging`, and what makes two of them equal: for an exploration, which visits each state once.
+
+It looks inside, so it says at once when there is something in there that it does not know.
+"""
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from kopf_selectcache.core.branches import Branch, Key
+from kopf_selectcache.core.merging import Merging
+from kopf_selectcache.core.record import Record
+from kopf_selectcache.core.store import Records, Store
+
+Part: TypeAlias = tuple[object, ...]
+
+_OF_MERGING = {"branches", "_alone", "_shown", "_epoch", "_listed", "_left", "_reads", "_doubts", "_unclear", "_outdated", "_most_reads", "_near", "_by_name"}
+_OF_BRANCHES = {"keys", "view", "epoch", "listed", "vague", "_merger", "_waits", "_versions", "_waiting"}
+_OF_STORES = {"_lock", "_held", "_staged", "_gone", "_version"}
+
+
+def _known(thing: object, attributes: set[str]) -> dict[str, Any]:
+    found = vars(thing)
+    assert found.keys() == attributes, f"{type(thing).__name__} has changed: {found.keys() ^ attributes}"
+    return found
+
+
+def copied(merging: Merging) -> Merging:
+    """Return a copy that shares nothing with the original that changes."""
+    made = Merging([branch.keys for branch in merging.branches])
+    twins = dict(zip(merging.branches, made.branches, strict=True))
+    old = _known(merging, _OF_MERGING)
+    for branch, twin in twins.items():
+        _known(branch, _OF_BRANCHES)
+        _fill(twin.view, branch.view)
+        twin.epoch, twin.listed = branch.epoch, branch.listed
+        twin.vague = set(branch.vague)
+        for key, wait in branch._waiting.items():
+            twin.wait_for(wait.version, key)
+    _fill(made.store, merging.store)
+    made._epoch, made._listed = merging._epoch, {twins[branch] for branch in merging._listed}
+    made._unclear = set(merging._unclear)
+    for name in ("_left", "_reads", "_doubts"):
+        setattr(made, name, dict(old[name]))
+    return made
+
+
+def _fill(made: Store, store: Store) -> None:
+    old = _known(store, _OF_STORES)
+    made._held, made._gone, made._version = _named(old["_held"]), dict(old["_gone"]), old["_version"]
+    made._staged = _named(old["_staged"]) if old["_staged"] is not None else None
+
+
+def _named(records: Records) -> Records:
+    return {namespace: dict(named) for namespace, named in records.items()}
+
+
+def as_a_whole(merging: Merging) -> Part:
+    """Return what of it concerns no key."""
+    branches = merging.branches
+    return (
+        merging._epoch, merging.store.version, sorted(branches.index(branch) for branch in merging._listed).__repr__(),
+        *((branch.version, branch.epoch, branch.listed, branch.view._staged is None) for branch in branches))
+
+
+def of_key(merging: Merging, key: Key) -> Part:
+    """Return what of it concerns a key, without telling the key."""
+    doubt, shown = merging._doubts.get(key), merging.store.get(*key)[0]
+    return (
+        said(shown), merging._left.get(key), merging._reads.get(key), key in merging._unclear,
+        (doubt.uid, doubt.version, doubt.epoch) if doubt is not None else None,
+        *(_of_branch(branch, key, shown) for branch in merging.branches))
+
+
+def _of_branch(branch: Branch, key: Key, shown: Record | None) -> Part:
+    view, (space, name) = branch.view, key
+    held = view.held(key)
+    staged = view._staged.get(space, {}).get(name) if view._staged is not None else None
+    wait = branch._waiting.get(key)
+    return (
+        said(held), held is shown, said(staged), staged is held, said(view._gone.get(key)), key in branch.vague, wait and wait.version)
+
+
+def said(record: Record | None) -> Part | None:
+    return (record.uid, record.version, record.labels["serial"]) if record is not None else None

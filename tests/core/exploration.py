@@ -1,0 +1,77 @@
+"""Visits every state that a small world can be in, breadth first, and holds each to the invariants. Nothing is drawn by lot."""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from .guarantees import Violation
+from .small import Action, Rules, World
+
+
+@dataclass
+class Explored:
+    """What an exploration has come to."""
+
+    rules: Rules
+    states: int = 0
+    """How many distinct states were visited."""
+    steps: int = 0
+    """How many times something happened."""
+    depth: int = 0
+    """How many steps deep all states were visited."""
+    widths: list[int] = field(default_factory=list)
+    """How many states are first met at each depth."""
+
+    def __str__(self) -> str:
+        rules = self.rules
+        start = "both branches watching" if rules.synced else "nothing listed" + (", initial streams" if rules.streaming else "")
+        return (f"{rules.objects} objects, 2 branches, {rules.faults} faults, {start}: {self.states:,} states, "
+                f"{self.steps:,} steps, all to a depth of {self.depth} ({', '.join(f'{width:,}' for width in self.widths)})")
+
+
+def explore(rules: Rules, *, states: int, depth: int = 1_000) -> Explored:
+    """Visit states until so many were, or all to a depth. Raise Violation, which tells what led to it."""
+    explored = Explored(rules)
+    met = {hash(World(rules).frozen())}
+    frontier: list[tuple[Action, ...]] = [()]
+    while frontier and explored.depth < depth:
+        deeper: list[tuple[Action, ...]] = []
+        for path in frontier:
+            if explored.states >= states:
+                return explored
+            world = _after(path, rules)
+            actions = world.actions()
+            for action in actions:
+                child = world.copy()
+                _do(child, action, path)
+                explored.steps += 1
+                key = hash(child.frozen())
+                if key in met:
+                    continue
+                met.add(key)
+                explored.states += 1
+                deeper.append((*path, action))
+                _do(child, None, (*path, action))
+        frontier = deeper
+        explored.depth += 1
+        explored.widths.append(len(deeper))
+    return explored
+
+
+def _after(path: Iterable[Action], rules: Rules) -> World:
+    world = World(rules)
+    for action in path:
+        world.do(action)
+    return world
+
+
+def _do(world: World, action: Action | None, path: tuple[Action, ...]) -> None:
+    """Let something happen; or nothing more, so that what is shown must come to be what there is."""
+    try:
+        if action is not None:
+            world.do(action)
+        else:
+            world.settle()
+    except Violation as violation:
+        story = "\n".join(f"  {each.what} {each.who} {each.how}" for each in (*path, *([action] if action is not None else [])))
+        raise Violation(violation.invariant, f"{violation}, after\n{story}") from violation

@@ -1,0 +1,388 @@
+"""A world small enough to be explored: up to three objects, two branches and two faults; all that can happen next, as data.
+
+It does what the shell does with `step` and `Merging`, message by message. Two worlds that differ only in which object is
+which are one: see `World.frozen`.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from kopf_selectcache.core import protocol
+from kopf_selectcache.core.branches import Key
+from kopf_selectcache.core.merging import Merging
+from kopf_selectcache.core.record import Record, is_older
+from kopf_selectcache.core.store import Change
+from kopf_selectcache.core.wire import Bookmark, Event, Page, Refusal
+
+from .client import carried_out
+from .cluster import Cluster, Filter, Thing
+from .copying import Part, as_a_whole, copied, of_key, said
+from .guarantees import Judge, Observer, Taken, Violation, equal
+
+FILTERS = (Filter(app="web"), Filter(gold=True))
+NAMES = ("a", "b", "c")
+FIRST = 8
+"""The version of the first state, of which there is a backup: the second after it has a digit more."""
+
+_WRITES: dict[str, tuple[str, bool] | None] = {"A": ("web", False), "B": ("db", True), "AB": ("web", True), "-": ("db", False), "x": None}
+
+
+class Action(NamedTuple):
+    what: str
+    who: int | str = 0
+    how: str | int = ""
+    fault: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Leg:
+    """One stream: its state, what was asked for, and, if a watch is open, what is to come."""
+
+    number: int
+    filter: Filter
+    state: protocol.State
+    command: protocol.Effect | None = None
+    cursor: int = 0
+    lines: tuple[Event | Bookmark, ...] = ()
+    last: Event | None = None
+    epoch: int = 0
+    beyond: bool = False
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What may happen, and in how large a world."""
+
+    objects: int = 3
+    writes: int = 3
+    faults: int = 2
+    streaming: bool = False
+    synced: bool = True
+    """Whether both branches have been listed before anything is explored."""
+    page: int = 2
+
+
+class World:
+    """A cluster, and a client of two branches."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self.writes, self.faults = rules.writes, rules.faults
+        self.cluster = Cluster(FILTERS, FIRST - 2)
+        for name, how in zip(NAMES[:rules.objects], ("A", "x", "x"), strict=False):
+            self._write(name, how)
+        while self.cluster.version < FIRST:
+            self.cluster.pass_()
+        self.cluster.compacted = FIRST
+        self.merging = Merging([each.keys for each in FILTERS])
+        self.judge = Judge(self.cluster)
+        self.observer = Observer()
+        self.outdated: list[Leg] = []
+        known = protocol.Known(streaming=rules.streaming)
+        self.legs = [Leg(number, each, protocol.Idle(known)) for number, each in enumerate(FILTERS)]
+        for leg in self.legs:
+            self._feed(leg, protocol.Start())
+        while rules.synced and not all(leg.state.known.marked for leg in self.legs):
+            self.settle_a_little()
+
+    # ---- Which world it is.
+
+    def copy(self) -> World:
+        made = World.__new__(World)
+        made.rules, made.writes, made.faults = self.rules, self.writes, self.faults
+        made.cluster, made.merging = self.cluster.copy(), copied(self.merging)
+        made.judge, made.observer = self.judge.copy(made.cluster), self.observer.copy()
+        made.legs, made.outdated = [replace(leg) for leg in self.legs], []
+        return made
+
+    def frozen(self) -> Part:
+        """Return what makes two worlds one. Of objects, only what happened to them counts, not which is which."""
+        cluster = self.cluster
+        return (
+            self.writes, self.faults, cluster.version, cluster.epoch, cluster.compacted, as_a_whole(self.merging), self.judge.version,
+            self.observer.epoch, *sorted(self.observer.known.items()), *sorted(self.observer.begun.items()), *sorted(self.observer.before.items()),
+            *((leg.state, leg.command, leg.cursor, len(leg.lines), leg.last is None, leg.epoch, leg.beyond, leg.offset) for leg in self.legs),
+            *sorted(repr(self._of_key(("", name))) for name in NAMES[:self.rules.objects]))
+
+    def _of_key(self, key: Key) -> Part:
+        cluster, judge = self.cluster, self.judge
+        writes = tuple(
+            (entry.version, entry.after and (entry.after.uid, entry.after.app, entry.after.gold))
+            for entry in cluster.log if key in (entry.before and entry.before.key, entry.after and entry.after.key))
+        entries = tuple((entry.epoch, entry.version, entry.thing and entry.thing.serial) for entry in cluster.history.get(key, ()))
+        coming = tuple(
+            (leg.number, at, line.type, said(line.record)) for leg in self.legs for at, line in enumerate((leg.last, *leg.lines))
+            if isinstance(line, Event) and line.record.key == key)
+        return (
+            writes, entries, coming, of_key(self.merging, key), judge.places.get(key), judge.newest.get(key), said(judge.shown.get(key)),
+            cluster.world.get(key) is None)
+
+    # ---- What can happen next.
+
+    def actions(self) -> list[Action]:
+        found = [
+            Action("write", name, how) for name in NAMES[:self.rules.objects if self._writable() else 0] for how in _WRITES if how != self._shown_as(name)]
+        for number, leg in enumerate(self.legs):
+            found += self._good(number, leg)
+            if self.faults:
+                found += self._bad(number, leg)
+        for index, doubt in enumerate(self.merging.doubts):
+            versions = {self.cluster.version, *([int(doubt.version)] if doubt.version else [])}
+            found += [Action("read", index, version) for version in sorted(versions) if version in self.cluster.worlds]
+        if self.faults and not self.cluster.epoch and self.cluster.version > FIRST:
+            found += [Action("restore", how=how, fault=True) for how in ("as it was", "with a bump") if how != "as it was" or self._noticeable()]
+        return found
+
+    def _writable(self) -> bool:
+        # A server that outgrows what was seen before its restoration is noticed wants an audit, not a watch.
+        unaware = [leg for leg in self.legs if leg.epoch < self.cluster.epoch]
+        return self.writes > 0 and all(self.cluster.version + 1 < int(leg.state.known.floor or 0) for leg in unaware)
+
+    def _noticeable(self) -> bool:
+        """Whether each branch can find out: silence tells nothing of a server that has not sent bookmarks before."""
+        behind = [leg for leg in self.legs if int(leg.state.known.floor or 0) <= FIRST]
+        # Nor is there anything to notice for one that is behind; but what it was told to be deleted may be there again.
+        return all(not leg.beyond if leg in behind else leg.state.known.marked for leg in self.legs)
+
+    def _shown_as(self, name: str) -> str:
+        thing = self.cluster.world.get(("", name))
+        return "x" if thing is None else next(how for how, wrote in _WRITES.items() if wrote == (thing.app, thing.gold))
+
+    def _good(self, number: int, leg: Leg) -> list[Action]:
+        match leg.command:
+            case protocol.Wait():
+                return [Action("due", number)]
+            case protocol.List(floor, token):
+                if token or not floor:
+                    return [Action("answer", number, self.cluster.version)]
+                # A replica may lag, but not behind what it was asked for.
+                return [Action("answer", number, version) for version in {int(floor), self.cluster.version} if version in self.cluster.worlds]
+            case _:
+                return [Action("next", number)] if self._next(leg) is not None else []
+
+    def _bad(self, number: int, leg: Leg) -> list[Action]:
+        if isinstance(leg.command, protocol.Wait):
+            return []
+        hows = ["lost", "410"]
+        match leg.command:
+            case protocol.List(floor):
+                hows += ["stale"] if floor and int(floor) > FIRST else []
+            case _:
+                hows += ["silent"]
+                hows += ["duplicate"] if leg.last is not None else []
+                hows += ["early bookmark"] if isinstance(leg.state, protocol.Filling) else []
+                coming = self._next(leg)
+                hows += ["old deletion"] if isinstance(coming, Event) and coming.type == "DELETED" else []
+        return [Action("fault", number, how, fault=True) for how in hows]
+
+    def _next(self, leg: Leg) -> Event | Bookmark | None:
+        """Return what a stream says next: an event, or a bookmark once there are no more."""
+        if leg.lines:
+            return leg.lines[0]
+        if leg.cursor > self.cluster.version:
+            return None   # It was restored, and says nothing until it gets there.
+        for entry in self.cluster.log:
+            if entry.version <= leg.cursor:
+                continue
+            was, is_ = leg.filter.selects(entry.before), leg.filter.selects(entry.after)
+            if is_ and entry.after is not None:
+                return Event("MODIFIED" if was else "ADDED", _record(entry.after))
+            if was and entry.before is not None:
+                return Event("DELETED", _record(entry.before, entry.version))
+        told = isinstance(leg.state, protocol.Watching) and leg.state.heard and leg.cursor == self.cluster.version
+        return None if told else Bookmark(str(self.cluster.version))
+
+    # ---- What happens.
+
+    def do(self, action: Action) -> None:
+        what, who, how, fault = action
+        self.faults -= fault
+        if what == "write":
+            assert isinstance(who, str)
+            assert isinstance(how, str)
+            self.writes -= 1
+            self._write(who, how)
+            return
+        if what == "restore":
+            self._restore(bump=how == "with a bump")
+            return
+        assert isinstance(who, int)
+        if what == "read":
+            assert isinstance(how, int)
+            self._read(who, how)
+            return
+        leg = self.legs[who]
+        if what == "due":
+            self._feed(leg, protocol.Due())
+        elif what == "answer":
+            assert isinstance(how, int)
+            self._answer(leg, how)
+        elif what == "next":
+            self._hear(leg, self._next(leg))
+        else:
+            assert isinstance(how, str)
+            self._fail(leg, how)
+
+    def _write(self, name: str, how: str) -> None:
+        key, wrote = ("", name), _WRITES[how]
+        before = self.cluster.world.get(key)
+        if wrote is None and before is None:
+            return
+        uid = before.uid if before is not None else f"uid-{self.cluster.version + 1}"
+        self.cluster.write(key, Thing("", name, uid, *wrote) if wrote is not None else None)
+
+    def _restore(self, *, bump: bool) -> None:
+        self.cluster.restore(FIRST, bump=bump)
+        for leg in self.legs:
+            version = self.merging.branches[leg.number].version
+            if not bump and max(int(leg.state.known.floor or 0), int(version or 0)) <= FIRST:
+                leg.epoch = self.cluster.epoch
+                self.observer.hears(leg.epoch, FIRST)
+            if not isinstance(leg.command, protocol.Wait):
+                self._feed(leg, protocol.Lost("reset"))
+
+    def _read(self, index: int, version: int) -> None:
+        doubt = self.merging.doubts[index]
+        thing = self.cluster.worlds[version].get((doubt.namespace, doubt.name))
+        outside = thing is not None and not any(each.may_hold(thing) for each in FILTERS)
+        if not is_older(str(version), doubt.version):
+            self.observer.hears(self.cluster.epoch, version)
+        self._see(self.merging.confirmed(doubt, version=str(version), uid=thing.uid if thing is not None else "", outside=outside))
+
+    def _answer(self, leg: Leg, version: int) -> None:
+        command = leg.command
+        assert isinstance(command, protocol.List)
+        if command.token:
+            epoch, version = map(int, command.token.split(":"))
+            if epoch != self.cluster.epoch:
+                self._feed(leg, Refusal(410, "Expired"))
+                return
+        else:
+            leg.offset = 0
+        if command.not_older_than and int(command.not_older_than) > self.cluster.version:
+            self._feed(leg, Refusal(504, "Timeout"))
+            return
+        things = [thing for _, thing in sorted(self.cluster.selected(leg.filter, version=version).items())][leg.offset:]
+        leg.offset += self.rules.page
+        more = f"{self.cluster.epoch}:{version}" if len(things) > self.rules.page else ""
+        self._feed(leg, Page(str(version), more, tuple(map(_record, things[:self.rules.page]))))
+
+    def _hear(self, leg: Leg, message: Event | Bookmark | None) -> None:
+        assert message is not None
+        leg.lines = leg.lines[1:]
+        version = int(message.record.version if isinstance(message, Event) else message.version)
+        if isinstance(leg.state, protocol.Watching):
+            self.observer.hears(leg.epoch, version)
+        leg.cursor = max(leg.cursor, version)
+        leg.last = message if isinstance(message, Event) else leg.last
+        self._feed(leg, message)
+
+    def _fail(self, leg: Leg, how: str) -> None:
+        if how == "stale":
+            self._answer(leg, FIRST)
+        elif how == "duplicate":
+            assert leg.last is not None
+            self._feed(leg, leg.last)
+        elif how == "early bookmark":
+            self._feed(leg, Bookmark(str(self.cluster.version)))
+        elif how == "old deletion":
+            coming = self._next(leg)
+            assert isinstance(coming, Event)
+            thing = next(entry.before for entry in self.cluster.log if str(entry.version) == coming.record.version)
+            assert thing is not None
+            leg.lines, leg.cursor = leg.lines[1:], max(leg.cursor, int(coming.record.version))
+            self._feed(leg, Event("DELETED", _record(thing)))
+        else:
+            troubles: dict[str, protocol.Input] = {"lost": protocol.Lost("cut"), "410": Refusal(410, "Expired"), "silent": protocol.Silent()}
+            self._feed(leg, troubles[how])
+
+    # ---- What the shell does.
+
+    def _feed(self, leg: Leg, input_: protocol.Input) -> None:
+        stepped = protocol.step(leg.state, input_)
+        leg.state = stepped.state
+        leg.beyond = leg.beyond or leg.state.known.beyond
+        branch = self.merging.branches[leg.number]
+        for effect in stepped.effects:
+            match effect:
+                case protocol.List() | protocol.Watch() | protocol.Wait():
+                    leg.command, leg.last = effect, None
+                case protocol.Commit(version, restored):
+                    if restored and leg.epoch == self.cluster.epoch:
+                        raise Violation("I4", f"the server was not restored: {version} after {branch.version}")
+                    if leg.epoch < self.cluster.epoch:
+                        leg.epoch = self.cluster.epoch
+                        self.observer.notices(leg.epoch, int(version))
+                    self.observer.hears(leg.epoch, int(version))
+                    leg.beyond = False
+            changes = carried_out(effect, branch)
+            for old in self.merging.take_outdated():
+                self.outdated.append(self.legs[self.merging.branches.index(old)])
+                self.outdated[-1].epoch = self.cluster.epoch - 1   # As far as readers are concerned.
+            if isinstance(effect, (protocol.Commit, protocol.Progress)):
+                held = {record.key: record for record in branch.view.records()[0]}
+                self.judge.judge(Taken(leg.filter, leg.epoch, int(effect.version), held, leg.beyond))
+            self._see(changes)
+        if isinstance(leg.command, protocol.Watch) and isinstance(stepped.effects[-1] if stepped.effects else None, protocol.Watch):
+            self._open(leg, leg.command)
+        outdated, self.outdated = self.outdated, []
+        for other in outdated:
+            other.state = protocol.Idle(replace(other.state.known, beyond=True))
+            self._feed(other, protocol.Start())
+
+    def _open(self, leg: Leg, command: protocol.Watch) -> None:
+        """Answer a watch: at once, since nothing else can come of it."""
+        version = int(command.version or 0)
+        leg.lines, leg.cursor = (), version
+        if command.initial and version <= self.cluster.version:
+            things = self.cluster.selected(leg.filter).values()
+            events = (Event("ADDED", _record(thing)) for thing in things)
+            leg.lines, leg.cursor = (*events, Bookmark(str(self.cluster.version), complete=True)), self.cluster.version
+        elif command.initial:
+            self._feed(leg, Refusal(504, "Timeout"))
+            return
+        elif version < self.cluster.compacted:
+            self._feed(leg, Refusal(410, "Expired"))
+            return
+        self._feed(leg, protocol.Opened())
+
+    def _see(self, changes: list[Change]) -> None:
+        store = self.merging.store
+        self.judge.judge(self.observer.sees(
+            store, changes, self.cluster, epoch=min(leg.epoch for leg in self.legs), version=int(store.version or 0),
+            beyond=any(leg.beyond for leg in self.legs)))
+
+    # ---- In the end.
+
+    def settle_a_little(self) -> None:
+        """Let whatever can happen without a fault or a write happen once."""
+        for number, leg in enumerate(self.legs):
+            good = self._good(number, leg)
+            if good:
+                self.do(good[-1])
+            elif isinstance(leg.state, protocol.Watching) and leg.cursor > self.cluster.version:
+                self._feed(leg, protocol.Lost("end", lived=True))
+        if self.merging.doubts:
+            self._read(0, self.cluster.version)
+
+    def settle(self, most: int = 60) -> None:
+        """Let all faults end, and compare."""
+        for _ in range(most):
+            if self.settled():
+                return
+            self.settle_a_little()
+        held = {record.key: (record.uid, record.version) for record in self.merging.store.records()[0]}
+        raise Violation("I3", f"{held} in the end instead of {self.cluster.selected()}; {self.merging.doubts}")
+
+    def settled(self) -> bool:
+        if self.merging.doubts or any(not isinstance(leg.state, protocol.Watching) or leg.epoch < self.cluster.epoch for leg in self.legs):
+            return False
+        return equal(self.merging.store.records()[0], self.cluster.selected())
+
+
+def _record(thing: Thing, version: int | None = None) -> Record:
+    labels = {"app": thing.app, "serial": str(thing.serial)}
+    data = b'{"spec":{"serial":%d}}' % thing.serial
+    return Record(thing.namespace, thing.name, thing.uid, str(thing.version if version is None else version), labels, (), data)

@@ -1,0 +1,454 @@
+"""Several streams, one store: what each rule of it is for. A is the first branch, B the second."""
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kopf_selectcache.core.branches import Branch, Keys
+from kopf_selectcache.core.merging import Doubt, Merging
+from kopf_selectcache.core.record import Record
+from kopf_selectcache.core.store import Change
+
+
+def pod(version: str, *, uid: str = "uid", name: str = "it", namespace: str = "shop", data: bytes = b"") -> Record:
+    return Record(namespace, name, uid, version, {}, (), data)
+
+
+def listed(branch: Branch, version: str, *records: Record, restored: bool = False) -> list[Change]:
+    branch.begin()
+    for record in records:
+        assert branch.put(record) == []
+    return branch.commit(version, restored=restored)
+
+
+def two(*records: Record, version: str = "10") -> tuple[Merging, Branch, Branch]:
+    """Return two branches, of which the first holds these."""
+    merging = Merging([Keys(), Keys()])
+    a, b = merging.branches
+    listed(a, version, *records)
+    listed(b, version)
+    return merging, a, b
+
+
+def told(changes: list[Change]) -> list[tuple[str | None, ...]]:
+    return [tuple(record.version if record else None for record in (change.before, change.after)) for change in changes]
+
+
+def held(merging: Merging) -> str | None:
+    record, _ = merging.store.get("shop", "it")
+    return record.version if record is not None else None
+
+
+def test_an_object_that_moves_is_shown_all_the_time() -> None:
+    merging, a, b = two(pod("1"))
+    assert a.leave(pod("11")) == []
+    assert (a.progress("11"), held(merging), merging.store.version) == ([], "1", "10")
+    assert told(b.put(pod("11"))) == [("1", "11")]
+    assert (b.progress("11"), held(merging), merging.store.version, merging.doubts) == ([], "11", "11", ())
+
+
+@pytest.mark.parametrize(("fields", "once"), [(b"", True), (b'{"status.phase":"Running"}', False)])
+def test_an_object_of_several_branches_is_held_once_unless_they_know_other_fields_of_it(fields: bytes, once: bool) -> None:
+    shown = pod("11")
+    _, _, b = two(shown)
+    b.put(replace(pod("11"), fields=fields))
+    assert (b.view.records()[0][0] is shown) is once
+
+
+def test_a_leave_is_shown_once_all_branches_have_reached_it() -> None:
+    merging, a, b = two(pod("1"))
+    a.leave(pod("13"))
+    assert b.progress("12") == []
+    assert told(b.progress("14")) == [("1", None)]
+    assert b.progress("15") == []
+    assert held(merging) is None
+
+
+def test_of_several_leaves_each_is_shown_as_soon_as_it_is_reached() -> None:
+    merging = Merging([Keys()] * 3)
+    slow, a, c = merging.branches
+    listed(slow, "10")
+    listed(a, "10", pod("1"))
+    listed(c, "10", pod("2", name="other"))
+    assert a.leave(pod("13")) == c.leave(pod("11", name="other")) == []
+    assert told(slow.progress("11")) == [("2", None)]
+    assert slow.progress("13") == []
+    assert told(c.progress("13")) == [("1", None)]
+
+
+def test_a_leave_from_before_a_list_waits_for_all_to_reach_the_list() -> None:
+    _, a, b = two(pod("1"))
+    listed(b, "12")
+    assert (a.leave(pod("11")), a.progress("11")) == ([], []), "it may be back in A at 12, and in B between"
+    assert told(a.progress("12")) == [("1", None)]
+
+
+def test_branches_that_cannot_hold_the_key_are_not_waited_for() -> None:
+    merging = Merging([Keys("shop"), Keys("blog"), Keys("shop", frozenset({"other"}))])
+    for branch in merging.branches:
+        listed(branch, "10")
+    shop = merging.branches[0]
+    shop.put(pod("11"))
+    assert told(shop.leave(pod("12"))) == [("11", None)]
+
+
+def test_a_deletion_of_an_unknown_version_waits_for_the_next_message_and_then_for_the_others() -> None:
+    merging, a, b = two(pod("1"))
+    assert a.leave(pod("1")) == []
+    assert b.progress("11") == []
+    assert a.progress("12") == []
+    assert [doubt.version for doubt in merging.doubts] == ["12"]
+    assert told(b.progress("12")) == [("1", None)]
+
+
+def test_a_deletion_of_an_unknown_version_is_shown_at_once_where_no_other_branch_could_hold_it() -> None:
+    merging = Merging([Keys("shop"), Keys("blog")])
+    shop, blog = merging.branches
+    listed(shop, "10", pod("1"))
+    listed(blog, "10")
+    assert told(shop.leave(pod("1"))) == [("1", None)]
+
+
+def test_what_another_branch_still_holds_in_an_older_version_stays_as_new_as_it_was_seen() -> None:
+    merging, a, b = two(pod("1"))
+    listed(b, "10", pod("1"))
+    a.put(pod("11"))
+    a.progress("11")
+    assert a.leave(pod("12")) == []
+    assert held(merging) == "11"
+    assert told(b.put(pod("12"))) == [("11", "12")]
+
+
+def test_another_object_of_that_name_ends_the_first() -> None:
+    _, a, b = two(pod("1", uid="one"))
+    a.leave(pod("11", uid="one"))
+    changes = b.put(pod("12", uid="two"))
+    assert told(changes) == [("1", None), (None, "12")]
+    assert [change.before.uid for change in changes if change.before is not None] == ["one"]
+
+
+def test_a_relist_of_one_branch_is_seen_as_a_whole_and_its_departures_wait() -> None:
+    merging, a, b = two(pod("1"), pod("2", name="stays"))
+    a.begin()
+    assert a.put(pod("3", name="new")) == a.put(pod("12", name="stays")) == []
+    assert len(merging.store.records()[0]) == 2
+    assert sorted(told(a.commit("12")), key=str) == [("2", "12"), (None, "3")]
+    assert held(merging) == "1"
+    assert merging.store.version == "10", "when it left is not known: it may have been gone at 11"
+    assert told(b.progress("12")) == [("1", None)]
+    assert merging.store.version == "12"
+
+
+def test_what_was_abandoned_changes_nothing_and_leaves_wait_on() -> None:
+    merging, a, b = two(pod("1"))
+    a.leave(pod("11"))
+    b.begin()
+    b.put(pod("11"))
+    b.abandon()
+    assert held(merging) == "1"
+    assert told(b.put(pod("11"))) == [("1", "11")]
+
+
+def test_an_object_in_two_branches_is_held_once() -> None:
+    merging, a, b = two(pod("1"))
+    b.put(pod("1"))
+    records = [branch.view.get("shop", "it")[0] for branch in (a, b)]
+    assert records[0] is records[1] is merging.store.get("shop", "it")[0]
+
+
+def test_a_namespace_of_which_nothing_is_left_is_forgotten() -> None:
+    merging, a, b = two(pod("1"), pod("2", name="other"))
+    for record, version in ((pod("11"), "11"), (pod("12", name="other"), "12")):
+        a.leave(record)
+        b.progress(version)
+    assert merging.store.records("shop")[0] == []
+    assert told(b.put(pod("13"))) == [(None, "13")]
+
+
+def test_what_a_wider_watch_brings_is_not_taken_in() -> None:
+    merging = Merging([Keys("shop", frozenset({"it", "too"})), Keys("blog")])
+    shop, _ = merging.branches
+    listed(shop, "10", pod("1"))
+    assert shop.put(pod("11", name="other")) == shop.leave(pod("12", name="other")) == []
+    assert [record.name for record in merging.store.records()[0]] == ["it"]
+
+
+def test_one_branch_alone_is_a_store() -> None:
+    merging = Merging()
+    branch, = merging.branches
+    assert told(listed(branch, "10", pod("1"))) == [(None, "1")]
+    assert told(branch.put(pod("11"))) == [("1", "11")]
+    assert told(branch.leave(pod("12"))) == [("11", None)]
+    assert branch.progress("12") == []
+    assert merging.store is branch.view
+    assert (merging.store.version, merging.doubts) == ("12", ())
+
+
+# ---- Reads that end a doubt.
+
+
+def doubtful() -> tuple[Merging, Branch, Branch, Doubt]:
+    merging, a, b = two(pod("1"))
+    a.leave(pod("12"))
+    doubt, = merging.doubts
+    assert doubt == Doubt("shop", "it", "uid", "12", 0)
+    return merging, a, b, doubt
+
+
+def test_a_branch_that_is_refused_for_ever_keeps_nothing_that_is_confirmed_to_be_gone() -> None:
+    merging, _, b, doubt = doubtful()
+    assert told(merging.confirmed(doubt, version="20")) == [("1", None)]
+    assert merging.doubts == ()
+    assert b.put(pod("12")) == [], "it is older than the read"
+    assert b.leave(pod("13")) == []
+    assert told(b.put(pod("21", uid="two"))) == [(None, "21")]
+
+
+def test_a_branch_that_never_had_a_list_is_waited_for_and_believed_after_the_read() -> None:
+    merging = Merging([Keys(), Keys()])
+    a, b = merging.branches
+    listed(a, "10", pod("1"))
+    assert a.leave(pod("11")) == []
+    b.begin()
+    assert told(merging.confirmed(merging.doubts[0], version="20")) == [("1", None)]
+    b.put(pod("10"))
+    assert b.commit("10") == [], "it was asked for before the read"
+    assert (held(merging), merging.store.version) == (None, "10")
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_beside_a_branch_that_stays_behind_for_ever_nothing_is_remembered_without_end(late: bool) -> None:
+    merging = Merging([Keys(), Keys()])
+    a, b = merging.branches
+    listed(a, "10")
+    if not late:
+        listed(b, "10")
+    sizes, outdated = [], []
+    for version in range(11, 5_011, 2):
+        a.put(pod(str(version), name=f"job-{version}"))
+        a.leave(pod(str(version + 1), name=f"job-{version}"))
+        merging.confirmed(merging.doubts[0], version=str(version + 1))
+        outdated += merging.take_outdated()
+        sizes.append(len(merging._reads) + sum(len(branch._waits) + len(branch._waiting) for branch in merging.branches))
+    assert max(sizes) < 4_000
+    assert outdated == ([] if late else [b] * 2), "it is to be listed anew"
+
+
+def test_what_is_outside_of_all_branches_has_left() -> None:
+    merging, _, _, doubt = doubtful()
+    assert told(merging.confirmed(doubt, version="20", uid="uid", outside=True)) == [("1", None)]
+
+
+def test_another_object_of_that_name_is_not_kept_out_by_the_read_that_found_it() -> None:
+    merging, _, b, doubt = doubtful()
+    assert told(merging.confirmed(doubt, version="20", uid="two")) == [("1", None)]
+    assert told(b.put(pod("18", uid="two"))) == [(None, "18")]
+
+
+@pytest.mark.parametrize(("version", "uid"), [("20", "uid"), ("11", "")])
+def test_an_answer_that_is_undecided_or_too_old_changes_nothing(version: str, uid: str) -> None:
+    merging, _, _, doubt = doubtful()
+    assert merging.confirmed(doubt, version=version, uid=uid) == []
+    assert (held(merging), merging.doubts) == ("1", (doubt,))
+
+
+def test_an_answer_to_what_was_settled_meanwhile_changes_nothing() -> None:
+    merging, _, b, doubt = doubtful()
+    b.put(pod("12"))
+    assert merging.confirmed(doubt, version="20") == []
+    assert held(merging) == "12"
+
+
+def test_a_read_is_forgotten_once_all_have_reached_it() -> None:
+    merging, a, b, doubt = doubtful()
+    merging.confirmed(doubt, version="20")
+    b.put(pod("12"))
+    a.progress("20")
+    assert told(b.progress("20")) == [(None, "12")], "no branch is behind the read any more, and one holds it all the same"
+
+
+def test_what_is_older_than_a_read_is_remembered_while_a_list_is_under_way() -> None:
+    merging, a, b = two()
+    b.begin()
+    b.put(pod("11", name="job-11"))
+    for version in range(11, 3_011, 2):
+        a.put(pod(str(version), name=f"job-{version}"))
+        a.leave(pod(str(version + 1), name=f"job-{version}"))
+        merging.confirmed(merging.doubts[0], version=str(version + 1))
+    assert b.commit("11") == []
+    assert merging.store.records()[0] == []
+
+
+# ---- Versions.
+
+
+def test_the_version_is_the_least_of_the_branches_and_none_before_each_had_a_list() -> None:
+    merging = Merging([Keys("shop"), Keys("blog")])
+    shop, blog = merging.branches
+    listed(shop, "10")
+    assert (merging.store.version, shop.version) == ("", "10")
+    listed(blog, "20")
+    assert (merging.store.version, shop.version, blog.version) == ("10", "10", "20")
+
+
+def test_a_list_counts_when_the_others_have_reached_it() -> None:
+    merging, a, b = two()
+    listed(a, "12")
+    assert merging.store.version == "10", "what has come to A and moved to B meanwhile is in neither"
+    b.progress("12")
+    assert merging.store.version == "12"
+
+
+def test_versions_that_cannot_be_compared_are_settled_by_equality_or_by_a_read() -> None:
+    merging, a, b = two(pod("v1"), version="la")
+    a.leave(pod("v2"))
+    assert b.progress("v3") == []
+    assert told(b.progress("v2")) == [("v1", None)]
+    a.put(pod("v4"))
+    b.put(pod("v5"))
+    assert held(merging) == "v5", "the last one that spoke"
+    a.put(pod("v6"))
+    assert held(merging) == "v6"
+    a.leave(pod("v7"))
+    b.leave(pod("v8"))
+    assert told(merging.confirmed(merging.doubts[0], version="v9")) == [("v6", None)]
+
+
+def test_versions_that_cannot_be_compared_leave_nothing_behind_that_no_branch_holds() -> None:
+    merging, a, b = two(pod("va"), version="la")
+    b.put(pod("vb"))
+    a.put(pod("vc"))
+    a.leave(pod("vd"))
+    assert held(merging) == "vc"
+    assert told(b.progress("vd")) == [("vc", "vb")]
+
+
+# ---- A server that was restored.
+
+
+def test_a_restored_branch_shows_the_older_state_at_once() -> None:
+    merging, a, b = two(pod("900"), version="1000")
+    assert told(listed(a, "500", pod("450"), restored=True)) == [("900", "450")]
+    assert (held(merging), b.epoch) == ("450", 0)
+
+
+def test_a_restore_of_one_branch_does_not_touch_what_others_hold_until_they_say() -> None:
+    merging, a, b = two(version="1000")
+    listed(b, "1000", pod("900"))
+    assert listed(a, "500", restored=True) == []
+    assert held(merging) == "900"
+    assert told(listed(b, "510", pod("450"), restored=True)) == [("900", "450")]
+    assert merging.branches[0].epoch == merging.branches[1].epoch == 1
+    assert told(a.put(pod("520"))) == [("450", "520")]
+
+
+def test_a_newer_epoch_wins_over_a_higher_version() -> None:
+    merging, a, b = two(version="1000")
+    listed(b, "1000", pod("900"))
+    listed(a, "500", restored=True)
+    assert told(a.put(pod("510"))) == [("900", "510")]
+    assert b.put(pod("1001")) == []
+    assert a.leave(pod("520")) == []
+    assert held(merging) == "510", "what an older epoch says does not count after that"
+
+
+def test_a_branch_of_an_older_epoch_has_reached_nothing_of_the_new_one() -> None:
+    _, a, b = two(pod("900"), version="1000")
+    listed(a, "500", pod("450"), restored=True)
+    a.leave(pod("510"))
+    assert b.progress("1001") == []
+    assert told(listed(b, "505", restored=True)) == []
+    assert told(b.progress("510")) == [("450", None)]
+
+
+def test_a_branch_that_was_behind_the_restored_state_is_in_the_new_epoch_at_once() -> None:
+    _, a, b = two(pod("290"), version="300")
+    a.progress("1000")
+    listed(a, "500", pod("290"), restored=True)
+    assert b.epoch == 1
+    a.leave(pod("510"))
+    assert told(b.progress("510")) == [("290", None)]
+
+
+def test_a_leave_that_was_waited_for_when_the_server_was_restored_waits_for_the_new_state() -> None:
+    merging, a, b = two(pod("290"), version="300")
+    a.put(pod("900"))
+    a.progress("900")
+    a.leave(pod("910"))
+    assert listed(a, "500", restored=True) == []
+    assert held(merging) == "900"
+    assert told(b.put(pod("400"))) == [("900", "400")], "whatever is said now is newer than what was lost"
+    b.leave(pod("420"))
+    assert told(b.progress("500")) == [("400", None)]
+
+
+def test_the_version_stays_until_all_branches_have_heard_that_the_server_was_restored() -> None:
+    merging, a, b = two(pod("9"))
+    listed(b, "11", pod("9", name="lost"))
+    a.progress("11")
+    assert merging.store.version == "11"
+    listed(a, "110", pod("7"))
+    b.progress("120")
+    assert (len(merging.store.records()[0]), merging.store.version) == (2, "11"), "what is lost is shown"
+    listed(b, "121")
+    a.progress("121")
+    b.progress("121")
+    assert (held(merging), len(merging.store.records()[0]), merging.store.version) == ("7", 1, "121")
+
+
+def test_another_object_of_that_name_and_version_shows_that_the_server_was_restored() -> None:
+    merging, a, b = two(pod("9", uid="lost"))
+    assert told(listed(a, "40", pod("9", uid="new"))) == [("9", None), (None, "9")]
+    assert merging.take_outdated() == [b]
+
+
+def test_what_is_listed_otherwise_in_the_same_version_is_shown_as_it_was_listed() -> None:
+    merging, a, _ = two(pod("9", data=b"old"))
+    assert told(listed(a, "40", pod("9", data=b"new"))) == [("9", "9")]
+    assert [record.data for record in merging.store.records()[0]] == [b"new"]
+
+
+def test_reads_of_the_epoch_before_keep_nothing_out() -> None:
+    merging, a, _, doubt = doubtful()
+    merging.confirmed(doubt, version="1000")
+    a.progress("1000")
+    assert told(listed(a, "500", pod("450"), restored=True)) == [(None, "450")]
+
+
+def test_a_read_ends_the_doubt_about_what_a_branch_of_an_older_epoch_holds() -> None:
+    merging, a, b = two(pod("900"), version="1000")
+    listed(b, "1000", pod("900"))
+    listed(a, "500", pod("450"), restored=True)
+    a.leave(pod("510"))
+    assert told(merging.confirmed(merging.doubts[0], version="520")) == [("450", None)]
+    assert b.put(pod("1001")) == []
+    assert told(listed(b, "530", pod("525"), restored=True)) == [(None, "525")]
+
+
+def test_a_server_that_was_restored_under_higher_versions_is_known_by_its_objects() -> None:
+    merging, a, b = two(pod("7"))
+    a.leave(pod("9"))
+    b.put(pod("9"))
+    b.leave(pod("10"))
+    a.put(pod("10"))
+    assert told(listed(a, "110", pod("7"))) == [("10", "7")]
+    assert (a.epoch, b.epoch) == (1, 0), "what the other one has taken in may be lost"
+    assert told(listed(b, "111")) == []
+    assert (held(merging), b.epoch) == ("7", 1)
+
+
+def test_when_one_branch_finds_that_the_server_was_restored_the_others_are_to_be_listed_anew_and_that_is_said_once() -> None:
+    merging, a, b = two(pod("10"))
+    assert merging.take_outdated() == []
+    listed(a, "8", restored=True)
+    assert merging.take_outdated() == [b]
+    listed(b, "8", restored=True)
+    assert merging.take_outdated() == []
+
+
+def test_a_branch_that_is_behind_what_is_shown_proves_nothing() -> None:
+    merging, a, b = two(pod("7"))
+    b.put(pod("20"))
+    listed(a, "15", pod("7"))
+    assert (held(merging), merging.take_outdated()) == ("20", [])

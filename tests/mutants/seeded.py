@@ -1,0 +1,166 @@
+"""Seeded bugs, as data: what the tests must catch, each by an assertion about the promise that it breaks.
+
+They are written from the faults that watch caches meet and from the promises of docs/guarantees.md, not from the code:
+where code changes, find the place again where the same mistake can be made. `make mutants` applies each to a copy.
+"""
+from __future__ import annotations
+
+from typing import NamedTuple
+
+TRANSIT = "branch transit x order of the streams"
+OVERLAY = "overlay x relist x leaving a branch"
+PROJECTION = "projection x selector on the dropped path"
+THREADS = "reading threads x commit"
+PRODUCTS = (TRANSIT, OVERLAY, PROJECTION, THREADS)
+"""What is enumerated, and not sampled."""
+
+LEAST = 30
+LEAST_OF_A_PRODUCT = 3
+
+
+class Mutant(NamedTuple):
+    """One mistake."""
+
+    what: str
+    file: str
+    """In the package."""
+    old: str
+    new: str
+    breaks: int
+    """The number of the promise in docs/guarantees.md."""
+    tests: tuple[str, ...]
+    """Each of them must catch it; they are among those that the promise names."""
+    product: str = ""
+
+
+BRANCHES, MERGING = "core/branches.py", "core/merging.py"
+STORE, PROTOCOL, WIRE = "core/store.py", "core/protocol.py", "core/wire.py"
+PRODUCT_9 = "tests/test_overlay_products.py::test_contract_9_a_handler_reads_its_own_object_as_new_as_its_body_wherever_it_goes_meanwhile"
+ORDERS = "tests/core/test_merging.py::test_in_whatever_order_branches_tell_of_an_object_it_is_shown_as_it_is"
+IN_WRITER = "tests/test_threads.py::test_i4_a_reader_is_let_in_before_each_instruction_of_the_writer"
+IN_READER = "tests/test_threads.py::test_i4_the_writer_is_let_in_before_each_line_of_a_reader_for_any_number_of_calls"
+IN_TURNS = "tests/test_threads.py::test_i4_a_reader_and_the_writer_alternate_line_by_line"
+FIELDS = "tests/core/test_projection.py::test_the_values_of_field_labels_are_those_of_the_object_as_it_came"
+SELECTED = "tests/test_cache/test_partial.py::test_a_selector_by_a_field_answers_as_if_nothing_were_dropped"
+
+MUTANTS: tuple[Mutant, ...] = (
+    # ---- An object on its way between branches.
+    Mutant("apply a leave at once", MERGING, "if shown is None or (left is None and not vague):", "if shown is None or True:",
+           12, (ORDERS,), TRANSIT),
+    Mutant("wait for the first branch alone", MERGING, "for branch in branches if not branch.has_reached(left)),",
+           "for branch in tuple(branches)[:1] if not branch.has_reached(left)),", 12, (ORDERS,), TRANSIT),
+    Mutant("let an older branch win", MERGING, "            newer = best_epoch > shown_epoch or (", "            newer = best is not shown or (",
+           4, (ORDERS,), TRANSIT),
+    Mutant("believe a read of a server that lags", MERGING, "or is_older(version, doubt.version):", "or False:", 12, (ORDERS,), TRANSIT),
+    Mutant("take undecided for gone", MERGING, "undecided = uid == doubt.uid and not outside", "undecided = False", 12, (ORDERS,), TRANSIT),
+    Mutant("take the newest branch's version for the answer's", MERGING, "if is_older(version, least):", "if is_older(least, version):",
+           3, (ORDERS,), TRANSIT),
+    Mutant("forget what a relist of one branch lost", MERGING, "left = [key_of(change) for change in changes if change.after is None]", "left = list[Key]()",
+           12, (ORDERS,), TRANSIT),
+    Mutant("tell one departure for two objects", MERGING, "if before is not None and after is not None and before.uid != after.uid:", "if False:",
+           6, (ORDERS,), TRANSIT),
+    # ---- The handler's own object.
+    Mutant("the body wins though it is older", "overlay.py",
+           "return held if held is not None and not is_older(held.version, self.version) else self.record", "return self.record", 9, (PRODUCT_9,), OVERLAY),
+    Mutant("the body counts though the stream is past it", "overlay.py", "not isinstance(own, str) or not is_older(version, own):", "not isinstance(own, str):",
+           9, (PRODUCT_9,), OVERLAY),
+    Mutant("the body is shown outside of the filter", "overlay.py", "Own(record.key, own, record if selected else None)", "Own(record.key, own, record)",
+           9, (PRODUCT_9,), OVERLAY),
+    Mutant("the body is never added", "overlay.py", "return others if found is None else [*others, found]", "return others", 9, (PRODUCT_9,), OVERLAY),
+    Mutant("the body is shown beside what is held", "overlay.py", "others = [record for record in records if record is not held]", "others = records",
+           9, (PRODUCT_9,), OVERLAY),
+    Mutant("a deletion is matched by the labels of before", "overlay.py", "selected = not deleted and selects(", "selected = selects(", 9, (PRODUCT_9,), OVERLAY),
+    Mutant("an answer of all branches is newer than what it shows", MERGING, "if self._listed or self._unclear or any(", "if any(",
+           9, (PRODUCT_9,), OVERLAY),
+    # ---- What was dropped.
+    Mutant("fields are read off what is kept", "matching.py", "return lost[field.label] if field.label in lost else field.value(obj)", "return field.value(obj)",
+           13, (SELECTED,), PROJECTION),
+    Mutant("the projection comes before the fields are read", WIRE, 'return kept, self._values(parts) if self.fields else b""', 'return kept, b""',
+           13, (FIELDS, SELECTED), PROJECTION),
+    Mutant("a part of a field's path is taken for all of it", WIRE, "if not all(map(projection.exact, each.value.paths))})", "if not any(map(projection.exact, each.value.paths))})",
+           13, (FIELDS,), PROJECTION),
+    Mutant("a transform is taken to change nothing", "core/projection.py",
+           "return self.kept(path) and (self.transform is None or any(path[:len(each)] == each for each in IDENTITY))", "return self.kept(path)",
+           13, (FIELDS,), PROJECTION),
+    Mutant("the body is laid over uncut", "overlay.py", "record = Reader.of(resource, projection).record(", "record = Reader.of(resource, ALL).record(",
+           13, ("tests/test_cache/test_partial.py::test_the_own_object_is_cut_as_others_are",), PROJECTION),
+    # ---- Readers in threads.
+    Mutant("commit without the lock, version first", STORE,
+           "        with self._lock:\n            before, self._held, self._version = self._held, staged, version\n",
+           "        self._version = version\n        before, self._held = self._held, staged\n", 3, (IN_WRITER,), THREADS),
+    Mutant("commit object by object", STORE,
+           "        with self._lock:\n            before, self._held, self._version = self._held, staged, version\n",
+           "        before, self._held, self._version = self._held, {}, version\n        for namespace, named in staged.items():\n"
+           "            for name, record in named.items():\n                self._held.setdefault(namespace, {})[name] = record\n", 3, (IN_WRITER,), THREADS),
+    Mutant("pick the objects without the lock", STORE, "        with self._lock:\n            if namespace is not None:", "        if True:\n            if namespace is not None:",
+           3, (IN_TURNS,), THREADS),
+    Mutant("show the changes of branches one by one", BRANCHES, "        with self._lock:\n            self._version = version\n            for change in changes:",
+           "        if True:\n            self._version = version\n            for change in changes:", 3, (IN_WRITER,), THREADS),
+    Mutant("show a staged generation", STORE, '        """Start a new generation beside the one that is read."""\n        self._staged, self._gone = {}, {}',
+           '        """Start a new generation beside the one that is read."""\n        self._staged, self._gone = {}, {}\n        self._held = self._staged', 3, (IN_WRITER,), THREADS),
+    # ---- The protocol.
+    Mutant("skip the end marker", PROTOCOL, "            if complete:   # The stream", "            if True:   # The stream", 3,
+           ("tests/core/test_protocol.py::test_9_a_plain_bookmark_before_the_end_marker_shows_nothing",)),
+    Mutant("resume at the version of an initial event", PROTOCOL, 'return Step(state, (Leave(record) if type_ == "DELETED" else Put(record),))',
+           'return Step(replace(state, known=replace(known, floor=_later(known.floor, record.version))), (Leave(record) if type_ == "DELETED" else Put(record),))', 5,
+           ("tests/core/test_protocol.py::test_9_an_initial_stream_that_was_cut_starts_again_and_not_at_the_version_of_an_event",)),
+    Mutant("drop the last page", PROTOCOL, "return Step(done.state, (*puts, *done.effects, *watch))", "return Step(done.state, (*done.effects, *watch))", 5,
+           ("tests/core/test_protocol.py::test_all_is_listed_page_by_page_and_shown_with_the_last_page_and_watched_from_there",)),
+    Mutant("show a list that is older than what was seen", PROTOCOL, "    if older and not exact:", "    if False:", 4,
+           ("tests/core/test_protocol.py::test_1_a_list_of_a_lagging_server_is_not_shown",)),
+    Mutant("relist from whatever state a server has", PROTOCOL, 'List("" if exact else known.floor,', 'List("0",', 4,
+           ("tests/core/test_protocol.py::test_1_a_relist_asks_for_nothing_older_than_what_was_seen",)),
+    Mutant("resume at a version that is gone", PROTOCOL, "refusal.code in (404, 410) else state.version", "refusal.code in (404,) else state.version", 5,
+           ("tests/core/test_protocol.py::test_4_a_version_that_is_gone_is_listed_anew_beside_what_is_held",)),
+    Mutant("mix the pages of two lists", PROTOCOL, "    if page.version != version:", "    if False:", 3,
+           ("tests/core/test_pages.py::test_6_pages_of_different_versions_are_never_mixed",)),
+    Mutant("take an empty page for the last", PROTOCOL, "    if page.token:\n", "    if page.token and page.records:\n", 5,
+           ("tests/core/test_pages.py::test_7_an_empty_page_with_a_token_is_not_the_last",)),
+    Mutant("come back sooner than the server asks", PROTOCOL, "wait, slow = refusal.retry_after or 0.0,", "wait, slow = 0.0,", 8,
+           ("tests/core/test_protocol.py::test_16_who_is_told_when_to_come_back_comes_back_then",)),
+    Mutant("take replays for news", PROTOCOL, "            if not is_newer(record.version, version):\n", "            if False:\n", 4,
+           ("tests/core/test_protocol.py::test_12_a_replay_brings_nothing_back_and_is_no_progress",)),
+    Mutant("do not tell a restored server from one that lags", PROTOCOL, "(Commit(version, restored=older),)", "(Commit(version),)", 4,
+           ("tests/core/test_protocol.py::test_24_only_a_consistent_list_that_is_older_shows_that_the_server_was_restored",)),
+    Mutant("ask at the same pace for ever", "core/backoff.py", "SHORTEST * 2.0 ** min(failures, 16)", "SHORTEST", 8,
+           ("tests/core/test_backoff.py::test_each_failure_in_a_row_doubles_the_delay_up_to_the_longest",)),
+    # ---- Single objects.
+    Mutant("compare versions as text", "core/record.py", "    return len(digits), digits", "    return 0, digits", 4,
+           ("tests/core/test_store.py::test_while_a_generation_is_staged_the_order_of_versions_means_nothing",)),
+    Mutant("take any version in", STORE, "            if not _supersedes(record, before):\n", "            if False:\n", 4,
+           ("tests/core/test_store.py::test_an_object_never_goes_back_and_a_replay_changes_nothing",)),
+    Mutant("let an object go for the deletion of its predecessor", STORE, "(held.uid == record.uid and not is_older(record.version, held.version))",
+           "not is_older(record.version, held.version)", 6, ("tests/core/test_store.py::test_the_deletion_of_another_object_of_that_name_changes_nothing",)),
+    Mutant("take another object of the name for a change", STORE, "        if before is not None and before.uid != record.uid:\n", "        if False:\n", 6,
+           ("tests/core/test_store.py::test_a_deletion_and_creation_seen_as_one_change_is_told_as_both",)),
+    Mutant("forget the difference that a commit makes", STORE, "return list(_difference(before, staged))", "return []", 5,
+           ("tests/core/test_store.py::test_a_commit_tells_the_difference_and_each_departure_once",)),
+    Mutant("share labels with readers", "core/record.py", "        return decoded\n", '        decoded["metadata"]["labels"] = self.labels\n        return decoded\n', 7,
+           ("tests/test_cache/test_reads.py::test_what_a_caller_gets_is_its_own",)),
+    Mutant("show objects in the text of records", "core/record.py", "data: bytes = field(repr=False)", "data: bytes = field()", 10,
+           ("tests/core/test_store.py::test_a_record_never_shows_the_object_in_its_text",)),
+    # ---- Bytes.
+    Mutant("take half a line for a line", WIRE, "        self._parts.append(rest)\n", "        if rest:\n            yield rest\n", 8,
+           ("tests/core/test_wire.py::test_half_a_line_is_kept_back",)),
+    Mutant("keep an endless line", WIRE, "        if self._size > self._limit:\n", "        if False:\n", 8,
+           ("tests/core/test_wire.py::test_an_endless_line_is_refused_with_the_name_of_the_object_and_no_other_value",)),
+    Mutant("take in what is of another kind", WIRE, "if found.kind != self.kind and (found.kind or not kindless):", "if False:", 8,
+           ("tests/core/test_wire.py::test_an_object_of_another_kind_or_group_is_refused",)),
+    Mutant("take every bookmark for the end of the initial state", WIRE, 'complete=(marked.annotations or {}).get(END_OF_INITIAL_EVENTS) == "true")', "complete=True)", 3,
+           ("tests/core/test_wire.py::test_only_a_bookmark_with_the_end_marker_ends_the_initial_state",)),
+    # ---- Reads.
+    Mutant("answer NotFound for what is outside", "reading.py", "raise absent(one, view.filter, version) if verdict else not_held(one, verdict)",
+           "raise absent(one, view.filter, version)", 1, ("tests/test_cache/test_reads.py::test_a_default_does_not_stand_for_what_is_hidden",)),
+    Mutant("answer a list with the part that is held", "checking.py", "if not (verdict := verdict_of(many.request, view)):", "if False and (verdict := verdict_of(many.request, view)):", 1,
+           ("tests/test_cache/test_reads.py::test_list_is_complete_or_an_error",)),
+    Mutant("answer with nothing where nothing can be held", "checking.py", "if view.comparisons.excludes(view.filter, many.request, view.resource.domains):", "if False:", 1,
+           ("tests/test_cache/test_reads.py::test_held_is_the_held_part_unless_there_can_be_none",)),
+    Mutant("answer before the first complete list", "checking.py", "if feed.resource is None or not part.store.version:", "if feed.resource is None:", 2,
+           ("tests/test_cache/test_refusals.py::test_no_read_answers_before_the_first_complete_list",)),
+    Mutant("answer however old the state is", "checking.py", "    if age is None or age > max_age:\n", "    if False:\n", 11,
+           ("tests/test_cache/test_refusals.py::test_what_was_confirmed_longer_ago_than_is_allowed_is_refused",)),
+    Mutant("take another object of the name for the one that departed", "cache.py", "return found is None or uid not in (None, found)", "return found is None", 6,
+           ("tests/test_cache/test_gone.py::test_what_was_replaced_by_another_of_its_name_is_gone_and_the_other_is_not",)),
+    Mutant("audit names without versions", "auditing.py", "elif (mine.uid, mine.version) != (record.uid, record.version):", "elif False:", 5,
+           ("tests/test_audit.py::test_what_the_watch_has_lost_is_found_told_and_repaired",)),
+)

@@ -1,0 +1,73 @@
+"""The list of seeded bugs is one that can be applied, and docs/guarantees.md names every promise's tests and bugs, and no others."""
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from .seeded import LEAST, LEAST_OF_A_PRODUCT, MUTANTS, PRODUCTS, Mutant
+
+ROOT = Path(__file__).parents[2]
+PROMISES = range(1, 14)
+
+
+class Promise(NamedTuple):
+    text: str
+    tests: tuple[str, ...]
+    bugs: tuple[str, ...]
+
+
+@cache
+def promises() -> dict[int, Promise]:
+    page = (ROOT / "docs/guarantees.md").read_text(encoding="utf-8")
+    found = {}
+    for number, text in re.findall(r"^## (\d+)\. .+?\n(.*?)(?=^## |\Z)", page, flags=re.MULTILINE | re.DOTALL):
+        bugs = re.search(r"^Seeded bugs: (.*)\.$", text, flags=re.MULTILINE)
+        found[int(number)] = Promise(
+            text, tuple(re.findall(r"^- `(.+::.+)`$", text, flags=re.MULTILINE)), tuple(bugs[1].split("; ")) if bugs else ())
+    return found
+
+
+@cache
+def functions(file: str) -> frozenset[str]:
+    return frozenset(each.name for each in ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8"))) if isinstance(each, ast.FunctionDef))
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.what)
+def test_a_seeded_bug_can_be_applied_in_one_place_and_makes_a_difference(mutant: Mutant) -> None:
+    source = (ROOT / "kopf_selectcache" / mutant.file).read_text(encoding="utf-8")
+    assert source.count(mutant.old) == 1
+    assert mutant.new != mutant.old
+    ast.parse(source.replace(mutant.old, mutant.new))
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.what)
+def test_a_seeded_bug_is_caught_by_tests_of_the_promise_that_it_breaks(mutant: Mutant) -> None:
+    promise = promises()[mutant.breaks]
+    assert {test.partition("[")[0] for test in mutant.tests} <= set(promise.tests)
+    assert mutant.tests
+    assert mutant.what in promise.bugs
+
+
+def test_there_are_as_many_seeded_bugs_as_there_must_be() -> None:
+    assert len({mutant.what for mutant in MUTANTS}) == len(MUTANTS) >= LEAST
+    of_products = Counter(mutant.product for mutant in MUTANTS if mutant.product)
+    assert set(of_products) == set(PRODUCTS)
+    assert min(of_products.values()) >= LEAST_OF_A_PRODUCT
+
+
+def test_each_promise_has_its_section_its_tests_and_a_bug_that_breaks_it() -> None:
+    assert list(promises()) == list(PROMISES)
+    assert [number for number, promise in promises().items() if not promise.tests or not promise.bugs] == []
+    named = [bug for promise in promises().values() for bug in promise.bugs]
+    assert sorted(named) == sorted(mutant.what for mutant in MUTANTS)
+
+
+def test_each_test_that_a_promise_names_exists() -> None:
+    named = [test.split("::") for promise in promises().values() for test in promise.tests]
+    assert [f"{file}::{name}" for file, name in named if not (ROOT / file).exists() or name not in functions(file)] == []

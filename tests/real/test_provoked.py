@@ -1,0 +1,340 @@
+"""What a real server can be made to do to a cache, and what of it readers see: nothing half made, and in the end what there is.
+
+The caches run in the test's own process (see inprocess.py). What they must come to equal is what the API lists by the filter.
+"""
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from kopf_selectcache import Stalled
+from tests.apiserver.client import ApiError
+from tests.apiserver.cluster import Cluster
+from tests.apiserver.server import ApiServer
+from tests.real.inprocess import Seen, credentials, operating, run, until
+from tests.real.proxy import Proxy
+
+StartApi = Callable[..., ApiServer]
+
+ONE, TWO = "configmaps", "secrets"
+FILTERS: Mapping[str, Any] = {ONE: "app=web", TWO: ["app=web", "tier=gold"]}
+"""A kind that one list and watch keeps, and one that takes two."""
+
+SHORT = {"min-request-timeout": "3"}
+"""The server ends each watch after 3 to 6 seconds, and two before that it says to which version all has been told."""
+PACE = 1 / 30
+"""On such a server time goes thirty times as fast for caches: then a watch lives for a minute or three, as it does elsewhere."""
+
+
+def create(api: Cluster, namespace: str, name: str, *, kinds: Sequence[str] = (ONE, TWO), **labels: str) -> str:
+    """Make an object of each kind; give the version since."""
+    made: dict[str, Any] = {}
+    for kind in kinds:
+        made = api.request("POST", f"/api/v1/namespaces/{namespace}/{kind}", body={"metadata": {"name": name, "labels": labels}})
+    version: str = made["metadata"]["resourceVersion"]
+    return version
+
+
+def relabel(api: Cluster, namespace: str, name: str, **labels: str | None) -> str:
+    changed: dict[str, Any] = {}
+    for kind in (ONE, TWO):
+        changed = api.request("PATCH", f"/api/v1/namespaces/{namespace}/{kind}/{name}", body={"metadata": {"labels": labels}})
+    version: str = changed["metadata"]["resourceVersion"]
+    return version
+
+
+def delete(api: Cluster, namespace: str, name: str) -> None:
+    for kind in (ONE, TWO):
+        api.request("DELETE", f"/api/v1/namespaces/{namespace}/{kind}/{name}")
+
+
+def write(api: Cluster, namespace: str, times: int) -> int:
+    """Let versions go on by something that no filter holds; give the last."""
+    with suppress(ApiError):   # It is there already.
+        create(api, namespace, "filler")
+    return int([relabel(api, namespace, "filler", times=str(each)) for each in range(times)][-1])
+
+
+# ---- The store behind the server.
+
+
+def test_an_etcd_that_is_killed_costs_readers_nothing_but_time(start_api: StartApi) -> None:
+    async def main(api: ApiServer) -> None:
+        namespace = api.namespace()
+        create(api, namespace, "before", app="web")
+        create(api, namespace, "mover", app="web")
+        async with operating(api, namespace, FILTERS) as operator:
+            relabel(api, namespace, "before", seen="yes")
+            await asyncio.to_thread(api.etcd.kill)
+            # Whoever writes now waits, or is refused, until etcd is there again.
+            meanwhile = asyncio.create_task(asyncio.to_thread(persistently, lambda: create(api, namespace, "while", app="web", kinds=(ONE,))))
+            moving = asyncio.create_task(asyncio.to_thread(persistently, lambda: relabel(api, namespace, "mover", app=None, tier="gold")))
+            await until(lambda: not answers(api), "the server misses its etcd")
+            assert not meanwhile.done()
+            await asyncio.to_thread(api.etcd.start)
+            await asyncio.to_thread(api.wait_ready)
+            await meanwhile
+            await moving
+            create(api, namespace, "after", tier="gold")
+            delete(api, namespace, "before")
+            for kind in FILTERS:
+                await operator.in_step(kind)
+            assert [seen for reader in operator.readers.values() for seen in reader.seen if "!" in "".join(seen)] == []
+            assert all("mover" in names for names in operator.readers[TWO].names)
+    run(main(start_api()))
+
+
+def answers(api: ApiServer) -> bool:
+    try:
+        api.request("GET", "/readyz", timeout=5)
+    except Exception:   # noqa: BLE001  # Refused, or not answered.
+        return False
+    return True
+
+
+def persistently(write: Callable[[], object]) -> None:
+    """Write until it has been written."""
+    end = time.monotonic() + 120
+    while True:
+        try:
+            write()
+        except Exception as error:   # noqa: BLE001  # Refused, or not answered.
+            if isinstance(error, ApiError) and error.status == 409:
+                return   # The server did it, and could not say so.
+            assert time.monotonic() < end, "nothing can be written"
+            time.sleep(0.1)
+        else:
+            return
+
+
+# ---- A restore: versions go back.
+
+
+@pytest.mark.parametrize(("flags", "audit_interval"), [
+    pytest.param(SHORT, 0, id="by the silence of watches"),
+    pytest.param({}, 60.0, id="by the audit, before the first bookmark has come"),
+])
+def test_after_a_restore_caches_start_anew_loudly_and_readers_see_one_world_or_the_other(
+        start_api: StartApi, caplog: pytest.LogCaptureFixture, flags: Mapping[str, str], audit_interval: float) -> None:
+    async def main(api: ApiServer) -> None:
+        namespace = api.namespace()
+        populate(api, namespace)
+        backup = api.back_up()
+        async with operating(api, namespace, FILTERS, pace=PACE, audit_interval=audit_interval) as operator:
+            backed_up = {kind: reader.seen[-1] for kind, reader in operator.readers.items()}
+            write(api, namespace, 100)
+            live_on(api, namespace)
+            for kind in FILTERS:
+                await operator.in_step(kind)
+            told = int(create(api, namespace, "unseen"))
+            if not audit_interval:
+                await until(lambda: all(int(feed.version) >= told for feed in operator.runtime.feeds.values()), "bookmarks come")
+            before = {kind: reader.seen[-1] for kind, reader in operator.readers.items()}
+            await asyncio.to_thread(api.restore, backup)
+            live_otherwise(api, namespace)
+            assert write(api, namespace, 10) < told
+            for kind, reader in operator.readers.items():
+                await operator.in_step(kind)
+                seen = reader.seen[reader.seen.index(before[kind]):]
+                old, new = {*before[kind]}, {*backed_up[kind], *seen[-1]}
+                stays = names_of(before[kind]) & names_of(backed_up[kind]) & names_of(seen[-1])
+                assert [each for each in seen if not stays <= names_of(each)] == [], "absent in between"
+                assert [each for each in seen if not old | new >= {*each}] == []
+                if kind == ONE:
+                    worlds = [old >= {*each} for each in seen]
+                    assert worlds == sorted(worlds, reverse=True)
+                    assert [each for each in seen if not (old >= {*each} or new >= {*each})] == [], "half a world"
+            # No guard of versions is left that keeps out what comes next.
+            relabel(api, namespace, "stays", seen="yes")
+            delete(api, namespace, "moves")
+            for kind in FILTERS:
+                await operator.in_step(kind)
+    run(main(start_api(flags=flags)))
+    loud = [message for message in caplog.messages if "went back to an older state" in message]
+    assert {message.split()[3] for message in loud} == {ONE, TWO}
+
+
+def test_a_restore_that_nobody_could_notice_is_found_by_the_audit(start_api: StartApi, caplog: pytest.LogCaptureFixture) -> None:
+    """The server has passed the version that was lost before it can be asked: to the watch nothing seems to be wrong."""
+    async def main(api: ApiServer) -> None:
+        namespace = api.namespace()
+        populate(api, namespace)
+        backup = api.back_up()
+        with Proxy(api) as proxy:
+            async with operating(api, namespace, FILTERS, url=proxy.url) as operator:
+                live_on(api, namespace)
+                for kind in FILTERS:
+                    await operator.in_step(kind)
+                lost = max(int(feed.version) for feed in operator.runtime.feeds.values())
+                proxy.hold(lambda _: True)
+                await asyncio.to_thread(api.restore, backup)
+                live_otherwise(api, namespace)
+                assert write(api, namespace, 100) > lost
+                proxy.release()
+                create(api, namespace, "next", app="web")
+                for kind in FILTERS:
+                    await until(lambda kind=kind: "next" in operator.holds(kind), "it follows")   # type: ignore[misc]
+                    assert "new" in operator.holds(kind)
+                    found = await operator.cache.audit(kind)
+                    assert {name for _, name in found.extra} >= {"new"}
+                    await operator.in_step(kind)
+                    assert await operator.cache.audit(kind)
+    run(main(start_api()))
+    assert len([message for message in caplog.messages if "has drifted from the server" in message]) == 3, "once for each list and watch"
+
+
+def populate(api: ApiServer, namespace: str) -> None:
+    for name in ("stays", "changes", "is-deleted", "is-replaced"):
+        create(api, namespace, name, app="web", tier="gold")
+    create(api, namespace, "moves", app="web")
+    create(api, namespace, "comes-back", app="web")
+
+
+def live_on(api: ApiServer, namespace: str) -> None:
+    """What the backup knows nothing of."""
+    create(api, namespace, "new", app="web", tier="gold")
+    relabel(api, namespace, "changes", lost="yes")
+    relabel(api, namespace, "moves", app=None, tier="gold")
+    relabel(api, namespace, "comes-back", app=None)
+    delete(api, namespace, "is-deleted")
+    delete(api, namespace, "is-replaced")
+    create(api, namespace, "is-replaced", app="web", tier="gold")
+
+
+def live_otherwise(api: ApiServer, namespace: str) -> None:
+    create(api, namespace, "other", app="web", tier="gold")
+    relabel(api, namespace, "changes", instead="yes")
+
+
+def names_of(seen: Seen) -> set[str]:
+    return {each.partition("@")[0] for each in seen}
+
+
+# ---- A kind that goes and comes back.
+
+
+@pytest.mark.parametrize("again", ["v1", "v2"])
+def test_a_definition_that_is_deleted_makes_its_kind_missing_until_it_is_there_again(
+        real_api: ApiServer, caplog: pytest.LogCaptureFixture, again: str) -> None:
+    caplog.set_level(logging.INFO, "kopf_selectcache")
+    group = f"{real_api.namespace(prefix='g')}.example.com"
+    kind, definition = f"widgets.{group}", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.{group}"
+
+    def make(namespace: str, version: str, *names: str) -> None:
+        real_api.create_crd(group, version, "Widget", "widgets")
+        for name in names:
+            body = {"apiVersion": f"{group}/{version}", "kind": "Widget", "metadata": {"name": name, "labels": {"app": "web"}}}
+            persistently(lambda body=body: real_api.request("POST", f"/apis/{group}/{version}/namespaces/{namespace}/widgets", body=body))   # type: ignore[misc]
+
+    async def main() -> None:
+        namespace = real_api.namespace()
+        await asyncio.to_thread(make, namespace, "v1", "same", "old")
+        async with operating(real_api, namespace, {kind: "app=web"}, pace=PACE) as operator:
+            reader = operator.readers[kind]
+            await until(lambda: reader.names[-1] == {"same", "old"}, "it is synced")
+            before = reader.seen[-1]
+            real_api.request("DELETE", definition)
+            await until(lambda: reader.seen[-1] == ("!Missing",), "the kind is missing")
+            await asyncio.to_thread(make, namespace, again, "same", "new")
+            await until(lambda: reader.names[-1] == {"same", "new"}, "it is kept again")
+            assert {each["apiVersion"] for each in operator.cache.held(kind)} == {f"{group}/{again}"}
+            assert not {*before} & {*reader.seen[-1]}, "the objects are others"
+            # The server deletes what there was before the kind is gone, and once it is back, objects come one by one.
+            gone = reader.seen.index(("!Missing",))
+            assert all({*seen} <= {*before} for seen in reader.seen[reader.seen.index(before):gone])
+            assert [seen for seen in reader.seen[gone:] if {*before} & {*seen}] == [], "what was lost came back"
+    run(main())
+    assert len(caplog.messages) <= 6, caplog.messages
+
+
+# ---- Comparing with the server.
+
+
+def test_an_audit_goes_through_the_pages_of_what_the_server_had_at_the_caches_version(real_api: ApiServer) -> None:
+    async def main() -> None:
+        namespace = real_api.namespace()
+        for number in range(7):
+            create(real_api, namespace, f"web-{number}", app="web", tier="gold")
+        async with operating(real_api, namespace, FILTERS, page_limit=2) as operator:
+            for kind, objects in ((ONE, 7), (TWO, 14)):
+                create(real_api, namespace, f"later-{kind}", app="web")
+                await operator.in_step(kind)
+                for _ in range(3):   # Of events that are on their way, the server knows nothing at that version, either.
+                    relabel(real_api, namespace, "web-3", seen=str(time.monotonic_ns()))
+                    create(real_api, namespace, f"other-{time.monotonic_ns()}", app="db")
+                    found = await operator.cache.audit(kind)
+                    assert found, str(found)
+                    assert found.objects == objects + (2 if kind == TWO else 1)
+            assert [operator.relists(kind) for kind in FILTERS] == [{}, {}]
+    run(main())
+
+
+def test_of_a_version_that_is_compacted_there_is_no_audit_and_nothing_is_changed(start_api: StartApi, caplog: pytest.LogCaptureFixture) -> None:
+    """The server has no memory but that of etcd for this kind, so that it has forgotten the version at once."""
+    async def main(api: ApiServer) -> None:
+        namespace = api.namespace()
+        create(api, namespace, "web-1", app="web")
+        async with operating(api, namespace, {ONE: "app=web"}, pace=PACE, audit_interval=60.0) as operator:
+            counts = operator.runtime.feed(ONE).counts
+            await until(lambda: counts.audits, "it is compared with the server regularly")
+            assert await operator.cache.audit(ONE)
+            api.compact()
+            with pytest.raises(Stalled, match=r"cache\.audit\('configmaps'\)"):
+                await operator.cache.audit(ONE)
+            audits = counts.audits
+            await until(lambda: counts.audits > audits + 1, "the next regular audits are over")
+            assert (counts.drift, operator.relists(ONE)) == (0, {})
+            create(api, namespace, "web-2", app="web")
+            await operator.in_step(ONE)
+            assert await operator.cache.audit(ONE)
+            assert operator.readers[ONE].names == [{"web-1"}, {"web-1", "web-2"}]
+    run(main(start_api(flags={"watch-cache-sizes": f"{ONE}#0"})))
+    assert caplog.messages == []
+
+
+# ---- Credentials.
+
+
+def test_a_rotated_token_costs_one_login_for_all_branches_and_no_read(real_api: ApiServer, caplog: pytest.LogCaptureFixture) -> None:
+    tokens: list[str] = []
+
+    async def main() -> None:
+        namespace = real_api.namespace()
+        user = await asyncio.to_thread(real_api.user)
+        await asyncio.to_thread(real_api.grant, user, [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch"]}], namespace)
+        create(real_api, namespace, "mover", app="web")
+        async with operating(real_api, namespace, {TWO: FILTERS[TWO]}, token=user.token) as operator:
+            fresh = await asyncio.to_thread(real_api.new_token, user)
+            logins = 0
+
+            async def log_in() -> None:
+                nonlocal logins
+                while True:
+                    await operator.vault.wait_for_emptiness()
+                    logins += 1
+                    await operator.vault.populate({"login": credentials(real_api, token=fresh.token)})
+
+            login = asyncio.create_task(log_in())
+            await asyncio.to_thread(real_api.revoke, user.token)
+            assert logins == 0, "what is open stays open"
+            feed = operator.runtime.feed(TWO)
+            feed.resume()   # As after a pause in which connections may have died: each branch opens its watch anew.
+            await until(lambda: feed.counts.watches >= 4 and logins, "both have logged in anew")
+            for number in range(5):
+                relabel(real_api, namespace, "mover", app=None, tier="gold", seen=str(number))
+                relabel(real_api, namespace, "mover", app="web", tier=None)
+                await operator.in_step(TWO)
+            login.cancel()
+            assert logins == 1
+            assert {frozenset(names) for names in operator.readers[TWO].names} == {frozenset({"mover"})}
+            assert operator.relists(TWO) == {}
+            tokens.extend([user.token, fresh.token])
+    run(main())
+    assert len(tokens) == 2
+    assert [token for token in tokens if token in caplog.text] == []
