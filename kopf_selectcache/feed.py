@@ -261,6 +261,7 @@ class Feed:
                 found = await audited(each.stream, each.branch, resource, world=self._world)
             except (Refused, Unreachable, Garbled) as error:
                 failed = error
+                self.counts.failures["audit"] += 1
                 if isinstance(error, Refused) and _BEYOND in error.refusal.message:
                     each.relist("audit")   # Only a consistent list can tell whether the server lags or was restored.
                 continue

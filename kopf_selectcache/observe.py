@@ -32,7 +32,8 @@ class Counts:
     drift: int = 0
     """Objects that were found to be other than the server has them."""
     failures: Counter[str] = field(default_factory=Counter)
-    """Requests that failed and streams that broke off, by what went wrong: a code, `lost`, `garbled`, or `silent`."""
+    """Requests that failed and streams that broke off, by what went wrong: a code, `lost`, `garbled`, or `silent`; and
+    `audit`, for comparisons that could not be made."""
     relists: Counter[str] = field(default_factory=Counter)
     """Complete lists after the first, by what made them necessary."""
     reads: Counter[tuple[str, str]] = field(default_factory=Counter)

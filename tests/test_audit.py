@@ -188,6 +188,6 @@ def test_where_one_branch_cannot_be_compared_the_others_are() -> None:
             world.cluster.faults.add(Refuse(410), verb="list", resource="secrets", namespace="infra")
             with pytest.raises(Stalled, match="410"):
                 await world.cache.audit("secrets")
-            assert (world.feed.counts.audits, world.feed.counts.drift) == (1, 5)
+            assert (world.feed.counts.audits, world.feed.counts.failures["audit"], world.feed.counts.drift) == (1, 1, 5)
             await until(lambda: world.feed.counts.relists == {"audit": 1})
     run(main())

@@ -100,10 +100,13 @@ class Proxy:
         if self.held is not None and self.held(request):
             self.waiting += 1
             await self._released.wait()
-        headers = {name: value for name, value in request.headers.items() if name.lower() not in ("host", "accept-encoding")}
+        headers = {name: value for name, value in request.headers.items() if name.lower() != "host"}
         async with self._session.request(
-                request.method, self.upstream.url + request.path_qs, headers=headers, data=await request.read() or None) as answer:
-            response = web.StreamResponse(status=answer.status, headers={"Content-Type": answer.headers.get("Content-Type", "")})
+                request.method, self.upstream.url + request.path_qs, headers=headers, data=await request.read() or None,
+                skip_auto_headers=("Accept-Encoding",)) as answer:
+            # What is compressed, as long lists are, is passed on as it is.
+            told = {name: answer.headers[name] for name in ("Content-Type", "Content-Encoding") if name in answer.headers}
+            response = web.StreamResponse(status=answer.status, headers=told)
             stream = (request, response)
             try:
                 await response.prepare(request)

@@ -287,15 +287,15 @@ def test_of_a_version_that_is_compacted_there_is_no_audit_and_nothing_is_changed
             api.compact()
             with pytest.raises(Stalled, match=r"cache\.audit\('configmaps'\)"):
                 await operator.cache.audit(ONE)
-            audits = counts.audits
-            await until(lambda: counts.audits > audits + 1, "the next regular audits are over")
+            failed = counts.failures["audit"]
+            await until(lambda: counts.failures["audit"] > failed + 1, "the next regular audits are over")
             assert (counts.drift, operator.relists(ONE)) == (0, {})
             create(api, namespace, "web-2", app="web")
             await operator.in_step(ONE)
             assert await operator.cache.audit(ONE)
             assert operator.readers[ONE].names == [{"web-1"}, {"web-1", "web-2"}]
     run(main(start_api(flags={"watch-cache-sizes": f"{ONE}#0"})))
-    assert caplog.messages == []
+    assert [record.getMessage() for record in caplog.records if record.levelno > logging.INFO] == []
 
 
 # ---- Credentials.
