@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import pytest
 
@@ -191,3 +192,17 @@ def test_where_one_branch_cannot_be_compared_the_others_are() -> None:
             assert (world.feed.counts.audits, world.feed.counts.failures["audit"], world.feed.counts.drift) == (1, 1, 5)
             await until(lambda: world.feed.counts.relists == {"audit": 1})
     run(main())
+
+
+def test_an_audit_that_nobody_has_asked_for_and_that_fails_is_told_and_made_again(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "kopf_selectcache")
+
+    async def main() -> None:
+        async with caching("app=web", *OBJECTS, audit_interval=600.0) as world:
+            await world.cache.wait_synced()
+            world.cluster.faults.add(Refuse(410), verb="list", resource="secrets", times=2)
+            await until(lambda: world.feed.counts.failures["audit"] == 2 and world.feed.counts.audits)
+            assert world.feed.held() == 5
+    run(main())
+    assert "The cache of secrets could not be compared with the server: the server answers 410 Gone. It is tried again." in [
+        message.replace("410 Expired", "410 Gone") for message in caplog.messages]

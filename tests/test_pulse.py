@@ -95,3 +95,18 @@ def test_a_server_that_has_never_sent_a_bookmark_may_be_silent_for_longer(monkey
             assert set(waits) == {70.0}
     monkeypatch.setattr(listwatch, "_next", next_chunk)
     run(main())
+
+
+def test_a_mistake_of_whoever_is_told_of_a_gap_does_not_end_the_heartbeat(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        def mistaken(_: float) -> None:
+            raise KeyError("nobody has thought of this")
+
+        beats = Beats(BEAT + 12.0, BEAT + 13.0)
+        pulse = Pulse(mistaken, logger=logging.getLogger("kopf_selectcache"), clock=beats.clock, sleep=beats.sleep)
+        task = asyncio.create_task(pulse.run())
+        await until(lambda: pulse.longest > 12.5)
+        assert not task.done()
+        task.cancel()
+    run(main())
+    assert caplog.messages.count("Nothing was done about the gap.") >= 1

@@ -289,14 +289,14 @@ def test_the_detector_finds_an_object_of_two_generations() -> None:
 def test_the_detector_finds_an_answer_that_is_torn_or_goes_back(second: frozenset[int], third: frozenset[int], why: str) -> None:
     whole = [frozenset({1, 2}), frozenset({2, 3})]
     mine = threading.current_thread()
-    for_writer, for_reader = iter([whole[0], whole[1], whole[1]]), iter([whole[0], second, third])
+    for_writer, for_reader = iter([whole[0], whole[1], whole[1]]), iter(enumerate([whole[0], second, third]))
     turn = threading.Event()
 
     def read() -> frozenset[int]:
         if threading.current_thread() is mine:
             return next(for_writer)
-        answer = next(for_reader, whole[1])
-        if answer == third:
+        number, answer = next(for_reader, (3, whole[1]))
+        if number == 3:   # All that is to be found has been given.
             turn.set()
         return answer
 
