@@ -78,6 +78,7 @@ class Feed:
         self._merging = Merging()
         self._confirming: Confirming
         self._listwatches: tuple[Listwatch, ...] = ()
+        self._moved = asyncio.Event()
         self._audit: Shared[Audit] | None = None
         self._kept_as: tuple[Resource, Plan] | None = None
         self._conditions = [self._new_condition()]   # Of each list and watch; the first, before there are any, of the feed itself.
@@ -168,8 +169,19 @@ class Feed:
 
     async def settled(self, request: Selector | None = None) -> None:
         """Wait until each list and watch, or each that the request needs, is synced, or has said why it is not."""
-        while waited := [condition for condition in self._conditions_for(request) if not condition.has_settled]:
-            await waited[0].settled()
+        while True:
+            if waited := [condition for condition in self._conditions_for(request) if not condition.has_settled]:
+                await waited[0].settled()
+            elif self._is_catching_up(request):
+                self._moved.clear()
+                await self._moved.wait()
+            else:
+                return
+
+    def _is_catching_up(self, request: Selector | None) -> bool:
+        """Whether all lists are there that a read of several needs, and some watch has yet to reach the newest of them."""
+        part = self.part(request)
+        return self.parted and not self._resolving and part.error is None and not part.store.version
 
     def _conditions_for(self, request: Selector | None) -> Sequence[Condition]:
         if request is None or self._resolving or not self.parted:
@@ -182,6 +194,7 @@ class Feed:
         return lambda: self._listeners.remove(listener)
 
     def _notify(self, change: Change | None) -> None:
+        self._moved.set()
         for listener in tuple(self._listeners):
             try:
                 listener(change)
@@ -300,6 +313,7 @@ class Feed:
     def _taken_in(self, changes: Sequence[Change]) -> None:
         for change in changes:
             self._notify(change)
+        self._moved.set()
         for branch in self._merging.take_outdated():
             self._listwatches[self._merging.branches.index(branch)].relist("restored")
         self._confirming.look()

@@ -1,6 +1,7 @@
 """Several lists and watches keep one cache: what moves between them is never absent, and one that fails spoils no other."""
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from kopf_selectcache import Cached, Forbidden, Missing, NotFound, NotSynced, OutsideFilter, Selector, Stale
 from kopf_selectcache.health import Health
 from kopf_selectcache.testing import EmbeddedCluster, FakeCache
+from kopf_selectcache.testing.faults import Refuse
 from tests.secrets import caching, labelled, named, secret
 from tests.test_faults.world import run, until
 
@@ -263,6 +265,26 @@ def test_only_what_is_needed_is_waited_for() -> None:
             for fault in world.cluster.faults:
                 fault.release()
             await world.cache.wait_synced()
+    run(main())
+
+
+def test_it_is_synced_when_each_watch_has_reached_the_newest_list() -> None:
+    async def main() -> None:
+        def who(cluster: EmbeddedCluster) -> str:
+            cluster.faults.add(Refuse(503), verb="list", resource="secrets", where=lambda asked: "tier" in asked.query.get("labelSelector", ""))
+            return cluster.token
+
+        async with caching(EITHER, secret("a", app="web"), who=who) as world:
+            await until(lambda: len(world.watches()) == 1)
+            world.cluster.create(secret("z"))
+            world.cluster.faults.clear()
+            await until(lambda: len(world.watches()) == 2 and world.feed.synced)
+            assert not world.feed.version, "something may be on its way from one to the other"
+            waiting = asyncio.create_task(world.cache.wait_synced())
+            await asyncio.sleep(0)
+            world.cluster.bookmark()
+            await waiting
+            assert named(world.cache.held("secrets")) == ["a"]
     run(main())
 
 
