@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
+from . import metadata
 from .auditing import Audit
 from .core.fields import Key
 from .core.problems import Garbled
@@ -18,7 +19,7 @@ from .feed import Feed
 from .fetching import questions
 from .keys import likely
 from .runner import Runtime
-from .transport import JSON, METADATA, Refused, Unreachable
+from .transport import JSON, Refused, Unreachable
 from .wording import Many, One, gone, not_served, refused, unanswered, untransformed
 
 
@@ -54,14 +55,8 @@ async def ask_one(runtime: Runtime, one: One, projection: Projection) -> Record:
 async def ask_uid(runtime: Runtime, one: One) -> str | None:
     """Ask which object has the name, by its metadata alone; None if there is none."""
     with suppress(NotFound):
-        return (await _asked(runtime, one, METADATA, partial(_metadata, one.resource))).uid
+        return (await _asked(runtime, one, metadata.ONE, partial(metadata.metadata_of, one.resource))).uid
     return None
-
-
-def _metadata(resource: Resource, answer: bytes) -> Record:
-    with suppress(Garbled):
-        return Reader("meta.k8s.io/v1", "PartialObjectMetadata").record(answer)
-    return Reader.of(resource, ALL).record(answer)   # An aggregated server need not know how to send less.
 
 
 async def _asked(runtime: Runtime, one: One, accept: str, read: Callable[[bytes], Record]) -> Record:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from .core.branches import Branch, Key
 from .core.problems import Garbled
+from .core.protocol import EMPTY_PAGES
 from .core.record import Record
 from .core.resources import Resource
 from .metadata import page_of_metadata
@@ -58,7 +59,7 @@ async def audited(stream: Stream, branch: Branch, resource: Resource, *, world: 
     """Compare what one list and watch holds with the server; raise Refused, Unreachable or Garbled if it cannot be done."""
     records, version = branch.view.records()
     held = {record.key: record for record in records}
-    objects, missing, outdated = 0, list[Key](), list[Key]()
+    objects, empty, missing, outdated = 0, 0, list[Key](), list[Key]()
     path, query = stream.path(resource), stream.query() | {"limit": str(world.settings.page_limit)}
     asked = query | {"resourceVersion": version, "resourceVersionMatch": "Exact"}
     while True:
@@ -72,8 +73,11 @@ async def audited(stream: Stream, branch: Branch, resource: Resource, *, world: 
                 missing.append(record.key)
             elif (mine.uid, mine.version) != (record.uid, record.version):
                 outdated.append(record.key)
-        if not page.token or page.token == asked.get("continue"):
+        if not page.token:
             return Audit(objects, tuple(missing), tuple(held), tuple(outdated))
+        empty = 0 if page.records else empty + 1
+        if page.token == asked.get("continue") or empty > EMPTY_PAGES:
+            raise Garbled("the pages of a list lead nowhere")
         asked = query | {"continue": page.token}
 
 

@@ -1,26 +1,38 @@
-"""Lists of metadata: which objects the server has, of which uid and version, without what is in them. Compares nothing."""
+"""Objects without what is in them: names, uids, versions, labels. An aggregated server need not know how to send less."""
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from .core.problems import Garbled
+from .core.projection import ALL
+from .core.record import Record
 from .core.resources import Resource
 from .core.wire import Page, Reader
-from .transport import Refused, Transport
+from .transport import JSON, Refused, Transport
 
-# An aggregated server need not know how to send less.
-_ACCEPTED = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+ONE = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{JSON}"
+"""What to accept in answer to a request for one object."""
+
+_PAGE = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{JSON}"
 
 _READER = Reader("meta.k8s.io/v1", "PartialObjectMetadata")
 
 
+def metadata_of(resource: Resource, answer: bytes) -> Record:
+    """Read the answer to a request for one object; raise Garbled."""
+    try:
+        return _READER.record(answer)
+    except Garbled:
+        return Reader.of(resource, ALL).record(answer)
+
+
 async def page_of_metadata(transport: Transport, resource: Resource, path: str, query: Mapping[str, str]) -> Page:
     """Return a page of a list; raise Refused, Unreachable or Garbled."""
-    answer = await transport.get(path, query, accept=_ACCEPTED)
+    answer = await transport.get(path, query, accept=_PAGE)
     try:
         page = _READER.page(answer)
     except Garbled:
-        page = Reader(resource.api_version, resource.kind.kind).page(answer)
+        page = Reader.of(resource, ALL).page(answer)
     if not isinstance(page, Page):
         raise Refused(page)
     return page

@@ -17,9 +17,6 @@ from .core.wire import Refusal, read_refusal
 
 JSON = "application/json"
 
-METADATA = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{JSON}"
-"""An object's metadata alone, or the whole object of a server that does not know how to send less."""
-
 _LONGEST = 1024 * 1024
 """So much is read of an answer that is no success, in bytes."""
 

@@ -2,14 +2,28 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from kopf_selectcache import Cached, Forbidden, NotSynced, Selector, Stalled, StateError
+from kopf_selectcache import world as kept
+from kopf_selectcache.auditing import audited
+from kopf_selectcache.core.merging import Merging
+from kopf_selectcache.core.problems import Garbled
+from kopf_selectcache.core.protocol import EMPTY_PAGES
+from kopf_selectcache.core.resources import Resource
+from kopf_selectcache.planning import Stream
+from kopf_selectcache.settings import SelectCacheSettings
 from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.testing.faults import DropEvents, Refuse, Silence
+from kopf_selectcache.transport import Refused
 from tests.secrets import World, caching, labelled, named, secret
+from tests.test_cache.world import builtin
 from tests.test_faults.world import run, until
 
 EITHER = [Selector("app=web", namespaces=["shop"]), Selector("tier=gold", namespaces=["infra"])]
@@ -206,3 +220,50 @@ def test_an_audit_that_nobody_has_asked_for_and_that_fails_is_told_and_made_agai
     run(main())
     assert "The cache of secrets could not be compared with the server: the server answers 410 Gone. It is tried again." in [
         message.replace("410 Expired", "410 Gone") for message in caplog.messages]
+
+
+class Answers:
+    """A transport that gives these pages, one after another, and the last for ever."""
+
+    def __init__(self, *pages: dict[str, object]) -> None:
+        self.pages = list(pages)
+
+    async def get(self, _: str, __: Mapping[str, str], *, accept: str = "") -> bytes:
+        assert "PartialObjectMetadataList" in accept
+        return json.dumps(self.pages.pop(0) if len(self.pages) > 1 else self.pages[0]).encode()
+
+
+def page(version: str = "100", *, token: str = "", kind: str = "PartialObjectMetadataList", **more: object) -> dict[str, object]:
+    return {"apiVersion": "meta.k8s.io/v1", "kind": kind, "metadata": {"resourceVersion": version, "continue": token}, "items": [], **more}
+
+
+@pytest.mark.parametrize(("pages", "error"), [
+    ([page("101")], "a list of version '101' came instead of '100'"),
+    ([page(token="x"), page("101")], "a list of version '101' came"),
+    ([page(token="x")], "the pages of a list lead nowhere"),
+    ([page(token=str(number)) for number in range(EMPTY_PAGES + 2)], "the pages of a list lead nowhere"),
+    ([page(kind="Status", code=404, status="Failure")], "404"),
+], ids=["of another version", "half of another version", "the same token for ever", "empty pages for ever", "a Status as a plain 200"])
+def test_of_a_list_that_makes_no_sense_no_drift_is_concluded(pages: list[dict[str, object]], error: str) -> None:
+    resource = Resource(builtin("secrets"), "v1")
+    stream = Stream(Selector("app=web"))
+    merging = Merging([stream.keys])
+    merging.branches[0].begin()
+    merging.branches[0].commit("100")
+    world = cast("kept.World", SimpleNamespace(transport=Answers(*pages), settings=SelectCacheSettings()))
+    with pytest.raises((Garbled, Refused), match=error):
+        asyncio.run(audited(stream, merging.branches[0], resource, world=world))
+
+
+def test_a_server_that_knows_no_metadata_is_compared_by_its_objects() -> None:
+    async def main() -> None:
+        resource = Resource(builtin("secrets"), "v1")
+        stream = Stream(Selector("app=web"))
+        merging = Merging([stream.keys])
+        merging.branches[0].begin()
+        merging.branches[0].commit("100")
+        whole = page(kind="SecretList", apiVersion="v1", items=[{"metadata": {"name": "a", "namespace": "shop", "uid": "1", "resourceVersion": "5"}}])
+        world = cast("kept.World", SimpleNamespace(transport=Answers(whole), settings=SelectCacheSettings()))
+        found = await audited(stream, merging.branches[0], resource, world=world)
+        assert found.missing == (("shop", "a"),)
+    run(main())

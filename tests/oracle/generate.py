@@ -5,6 +5,7 @@ then. Its sets are made from the plan: one that should match, then neighbours th
 """
 import random
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, TypeVar
 
@@ -39,7 +40,7 @@ def cases(seed: int | str, count: int) -> Iterator[Case]:
         yield fields.case() if number % 3 == 2 else labels.case()
 
 
-class _Generator:
+class _Generator(ABC):
     """What both grammars share."""
 
     kind: Kind
@@ -69,8 +70,9 @@ class _Generator:
             text = f"{text[:at]}\0{text[at:]}"
         return Case(self.kind, text, tuple(self.sets(plan, text)))
 
+    @abstractmethod
     def written(self) -> tuple[list[_Planned], str]:
-        raise NotImplementedError
+        """Write a selector, and say what was planned."""
 
     def spoilt(self, text: str) -> str:
         """Delete, insert, replace or transpose; mostly once, as a second mistake seldom gets a parser any further."""

@@ -8,8 +8,9 @@ import pytest
 
 from kopf_selectcache import Forbidden, Missing, ReadError, Selector, Stalled
 from kopf_selectcache.core.wire import Refusal
+from kopf_selectcache.metadata import ONE
 from kopf_selectcache.testing import FakeCache
-from kopf_selectcache.transport import METADATA, Unreachable
+from kopf_selectcache.transport import Unreachable
 
 from .world import NODES, World, node, pod, run
 
@@ -115,7 +116,7 @@ def test_what_is_not_held_is_asked_for_by_its_metadata_alone() -> None:
         world.server.answer(PATH, metadata("uid-web-1"), NOT_FOUND)
         assert [await world.cache().gone("pods", "web-1", "ns", uid="uid-web-1") for _ in range(2)] == [False, True]
         assert world.server.asked == [(PATH, {})] * 2
-        assert world.server.accepted == [METADATA] * 2
+        assert world.server.accepted == [ONE] * 2
     run(main)
 
 
@@ -167,7 +168,7 @@ def test_identical_questions_share_an_answer_but_none_with_a_fetch() -> None:
         world.server.answer(PATH, WEB)
         cache = world.cache()
         await asyncio.gather(*(cache.gone("pods", "web-1", "ns", uid=uid) for uid in ("a", "b")), cache.fetch("pods", "web-1", "ns"))
-        assert sorted(world.server.accepted) == sorted([METADATA, "application/json"])
+        assert sorted(world.server.accepted) == sorted([ONE, "application/json"])
     run(main)
 
 
