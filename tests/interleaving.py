@@ -47,6 +47,7 @@ def stepping(files: Collection[str], what: Callable[[], _T], at: Callable[[int],
         return stepped
 
     def run() -> None:
+        sys._getframe().f_trace_opcodes = finely   # CPython 3.12 tells of instructions only if asked before tracing begins.
         sys.settrace(traced)
         try:
             results.append(what())
