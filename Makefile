@@ -29,17 +29,19 @@ $(INSTALLED): setup.cfg pyproject.toml
 demo: $(INSTALLED)  ## Show what it does, within a minute and without a cluster.
 	@$(PY) examples/demo/demo.py $(ARGS)
 
-# With brute force, and with Go: several times as long where coverage is measured, which needs neither.
-COMPARISONS := tests/test_containment.py tests/oracle
+# Enumerations, explorations, simulations, comparisons with brute force and with Go: several times as long where coverage is
+# measured, which needs none of them; and one interpreter computes what every other does.
+PROOFS := tests/oracle $(addprefix tests/,test_containment.py test_properties.py test_overlay_products.py test_thread_products.py) \
+	$(addprefix tests/core/,test_merging.py test_exploration.py test_simulation.py)
 # A process for each processor, but for no more than make sense here. What ARGS ask for runs in one, to be seen and debugged.
 PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=worksteal
 # Each process has a real API server of its own; the tests of a file share it.
 TWO_SERVERS := --numprocesses=2 --dist=loadfile
-SUITE = $(or $(ARGS),$(PARALLEL) $(addprefix --ignore=,$(COMPARISONS)))
+SUITE = $(or $(ARGS),$(PARALLEL) $(addprefix --ignore=,$(PROOFS)))
 
 test: $(INSTALLED)  ## Run the default suite; the core and its shell must be covered to the last branch.
 	$(PY) -m pytest --cov --cov-report= $(SUITE)
-	$(if $(ARGS),@true || ,)$(PY) -m pytest $(PARALLEL) $(COMPARISONS)
+	$(if $(ARGS),@true || ,)$(PY) -m pytest $(PARALLEL) $(PROOFS)
 	$(if $(ARGS),@true || ,)$(PY) -m coverage report --include='kopf_selectcache/core/*,kopf_selectcache/selector.py,kopf_selectcache/transport.py,kopf_selectcache/discovery.py,kopf_selectcache/runner.py,kopf_selectcache/feed.py,kopf_selectcache/health.py,kopf_selectcache/queries.py,kopf_selectcache/fetching.py' --fail-under=100
 
 test-real: $(INSTALLED)  ## Run the suite against the real kube-apiserver (needs Go, or KUBEBUILDER_ASSETS).
@@ -63,7 +65,7 @@ soak: $(INSTALLED)  ## Explore the core eight steps deep, simulate a million ope
 mutants: $(INSTALLED)  ## Put each seeded bug into a copy of the package, and show which test catches it.
 	$(PY) -m tests.mutants $(ARGS)
 
-test-all: test  ## Run the default suite on every CPython >= 3.11 of this machine; coverage and comparisons on the first.
+test-all: test  ## Run the default suite on every CPython >= 3.11 of this machine; coverage and proofs on the first.
 	@for python in $$(tests/pythons); do \
 		[ "$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])')" = $(notdir $(VENV)) ] && continue; \
 		echo "== $$python"; $(MAKE) --no-print-directory env PYTHON=$$python || exit 1; \

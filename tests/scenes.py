@@ -1,0 +1,96 @@
+"""What readers in threads read while it is written to: one branch or two, and the calls by which a writer changes them."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import msgspec
+
+from kopf_selectcache import NotFound, OutsideFilter
+from kopf_selectcache.core.branches import Branch
+from kopf_selectcache.core.merging import Merging
+from kopf_selectcache.core.record import Record
+from kopf_selectcache.core.store import Store
+from kopf_selectcache.core.wire import Reader
+
+from .branched import APART, SHARED, Fed, Layout
+from .tearing import carrying, generation_of, generations
+from .test_cache.world import World
+
+Call = Callable[[], object]
+Obj = dict[str, Any]
+WEB, GOLD, DB = {"app": "web"}, {"app": "db", "tier": "gold"}, {"app": "db"}
+
+
+def node(name: str, generation: int, labels: Mapping[str, str] = WEB) -> Obj:
+    return carrying({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": f"uid-{name}", "labels": dict(labels)}}, generation)
+
+
+def record(name: str, generation: int, labels: Mapping[str, str] = WEB) -> Record:
+    return _record(name, generation, tuple(labels.items()))
+
+
+@cache
+def _record(name: str, generation: int, labels: tuple[tuple[str, str], ...]) -> Record:
+    return Reader("v1", "Node").record(msgspec.json.encode(node(name, generation, dict(labels))))
+
+
+def listed(branch: Store | Branch, version: int, *records: Record) -> list[Call]:
+    """Return the calls of a list."""
+    return [branch.begin, *(partial(branch.put, each) for each in records), partial(branch.commit, str(version))]
+
+
+class Scene(NamedTuple):
+    """Something to write to, and what can be read of it."""
+
+    merging: Merging
+    feed: Fed
+    steps: list[Call]
+    """What the writer does."""
+    own: Obj | None = None
+    """What the handler was called with that reads."""
+
+    def read(self, how: str) -> object:
+        world = World()
+        world.feeds["nodes"] = self.feed
+        reads = world.cache(own=self.own)
+        store = self.merging.store
+        match how:
+            case "store.get":
+                found, version = store.get("", "a")
+                return found and found.version, version
+            case "store.records":
+                records, version = store.records()
+                return frozenset((each.name, each.version) for each in records), version
+            case "get":
+                try:
+                    return generation_of(reads.get("nodes", "a"))
+                except (NotFound, OutsideFilter) as error:
+                    return type(error)
+            case "list":
+                return generations(reads.list("nodes", label="app=web"))
+            case "count":
+                return reads.count("nodes", label="app=web")
+        assert how == "held", how
+        return generations(reads.held("nodes"))
+
+
+def alone(steps: Callable[[Branch], list[Call]], *, own: Obj | None = None) -> Scene:
+    """One branch, which is a store: at 10, with `a` and `b`."""
+    merging = Merging()
+    branch, = merging.branches
+    for call in listed(branch, 10, record("a", 1), record("b", 2)):
+        call()
+    feed = Fed(SHARED._replace(branches=SHARED.branches[:1]), merging)
+    feed.parted = False
+    return Scene(merging, feed, steps(branch), own)
+
+
+def two(steps: Callable[[Merging], list[Call]], *, own: Obj | None = None, layout: Layout = APART) -> Scene:
+    """Two branches at 10, of which the first has `a` and `b`."""
+    merging = Merging([Fed.ANY, Fed.ANY])
+    for branch, records in zip(merging.branches, ((record("a", 1), record("b", 2)), ()), strict=True):
+        for call in listed(branch, 10, *records):
+            call()
+    return Scene(merging, Fed(layout, merging), steps(merging), own)
