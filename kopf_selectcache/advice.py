@@ -38,7 +38,7 @@ def narrowed(settings: kopf.OperatorSettings, resource: _kopf.Resource) -> bool:
     return any(watching.label_selectors.collect(resource)) or any(watching.field_selectors.collect(resource))
 
 
-def _narrowed_to(settings: kopf.OperatorSettings, resource: _kopf.Resource, selector: Branches) -> bool:
+def _narrowed_to(settings: kopf.OperatorSettings, resource: _kopf.Resource, selector: Selector) -> bool:
     """Whether Kopf watches the resource under this very selector."""
     texts = _selects(selector)
     return all(
@@ -95,11 +95,8 @@ def _loses_track(handler: _kopf.ResourceHandler) -> bool:
         isinstance(handler, _kopf.ChangingHandler) and bool(handler.requires_finalizer))
 
 
-def _selects(filter_: Branches) -> dict[str, str]:
-    """Return a filter as Kopf's settings take it: by the name of the setting, the text; nothing if they cannot."""
-    if not _is_one_watch(filter_):
-        return {}
-    selector, = filter_.branches
+def _selects(selector: Selector) -> dict[str, str]:
+    """Return a filter that is one watch as Kopf's settings take it: by the name of the setting, the text."""
     terms = [
         *selector.terms,
         *(FieldTerm("metadata.name", name, equal=True) for name in selector.names or ()),
@@ -134,7 +131,7 @@ def _would_narrow(registry: _kopf.OperatorRegistry, resource: _kopf.Resource) ->
     return bool(handlers) and not _is_kopfs_own(resource) and not any(map(_loses_track, handlers))
 
 
-def _lines(registry: _kopf.OperatorRegistry, resource: _kopf.Resource, selector: Branches) -> str:
+def _lines(registry: _kopf.OperatorRegistry, resource: _kopf.Resource, selector: Selector) -> str:
     """Return the lines that would narrow what Kopf watches to this filter; nothing if there is no need, or it would harm."""
     if not _would_narrow(registry, resource):
         return ""

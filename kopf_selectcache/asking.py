@@ -17,7 +17,7 @@ from .discovery import NotServed
 from .errors import NotDeclared, NotFound, NotSynced, Stalled
 from .feed import Feed
 from .fetching import questions
-from .keys import likely
+from .keys import AnyKey, key_of, likely
 from .runner import Runtime
 from .transport import JSON, Refused, Unreachable
 from .wording import Many, One, gone, not_served, refused, unanswered, untransformed
@@ -47,6 +47,14 @@ def projection_of(runtime: Runtime, kind: Key) -> Projection:
     return ALL
 
 
+def declared_key(runtime: Runtime, kind: AnyKey) -> Key:
+    """Return the key under which the kind is declared; its own if it is not."""
+    with suppress(NotDeclared, NotSynced):
+        feed = runtime.feed(key_of(kind))
+        return next(key for key, each in runtime.feeds.items() if each is feed)
+    return key_of(kind)
+
+
 async def ask_one(runtime: Runtime, one: One, projection: Projection) -> Record:
     """Ask for one object."""
     return await _asked(runtime, one, JSON, Reader.of(one.resource, projection).record)
@@ -70,7 +78,7 @@ async def _asked(runtime: Runtime, one: One, accept: str, read: Callable[[bytes]
             raise gone(one) from None
         raise refused(one, "get", error.refusal) from None
     except (Unreachable, Garbled) as error:
-        raise _senseless(one, error) from error
+        raise _senseless(runtime, one, error) from error
 
 
 async def ask_many(runtime: Runtime, many: Many, projection: Projection, *, enough: int | None) -> list[Record]:
@@ -86,13 +94,13 @@ async def ask_many(runtime: Runtime, many: Many, projection: Projection, *, enou
     except Refused as error:
         raise refused(many, "list", error.refusal) from None
     except (Unreachable, Garbled) as error:
-        raise _senseless(many, error) from error
+        raise _senseless(runtime, many, error) from error
     return records
 
 
-def _senseless(asked: One | Many, error: Unreachable | Garbled) -> Stalled:
+def _senseless(runtime: Runtime, asked: One | Many, error: Unreachable | Garbled) -> Stalled:
     why = str(error)
-    return untransformed(asked, why) if why.startswith(TRANSFORM) else unanswered(asked.call(), why)
+    return untransformed(asked, why, declared_key(runtime, asked.kind)) if why.startswith(TRANSFORM) else unanswered(asked.call(), why)
 
 
 async def ask_audit(feed: Feed, many: Many) -> Audit:

@@ -9,8 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .core.branches import Branch, Key
-from .core.problems import Garbled
-from .core.protocol import EMPTY_PAGES
+from .core.paging import Paging
 from .core.record import Record
 from .core.resources import Resource
 from .metadata import page_of_metadata
@@ -59,13 +58,13 @@ async def audited(stream: Stream, branch: Branch, resource: Resource, *, world: 
     """Compare what one list and watch holds with the server; raise Refused, Unreachable or Garbled if it cannot be done."""
     records, version = branch.view.records()
     held = {record.key: record for record in records}
-    objects, empty, missing, outdated = 0, 0, list[Key](), list[Key]()
-    path, query = stream.path(resource), stream.query() | {"limit": str(world.settings.page_limit)}
-    asked = query | {"resourceVersion": version, "resourceVersionMatch": "Exact"}
-    while True:
-        page = await page_of_metadata(world.transport, resource, path, asked)
-        if page.version != version:
-            raise Garbled(f"a list of version {page.version[:100]!r} came instead of {version[:100]!r}")
+    objects, missing, outdated = 0, list[Key](), list[Key]()
+    paging = Paging(
+        {**stream.query(), "limit": str(world.settings.page_limit)},
+        first={"resourceVersion": version, "resourceVersionMatch": "Exact"}, version=version)
+    while paging.query is not None:
+        page = await page_of_metadata(world.transport, resource, stream.path(resource), paging.query)
+        paging.turn(page)
         for record in _within(stream, page.records):
             objects += 1
             mine = held.pop(record.key, None)
@@ -73,12 +72,7 @@ async def audited(stream: Stream, branch: Branch, resource: Resource, *, world: 
                 missing.append(record.key)
             elif (mine.uid, mine.version) != (record.uid, record.version):
                 outdated.append(record.key)
-        if not page.token:
-            return Audit(objects, tuple(missing), tuple(held), tuple(outdated))
-        empty = 0 if page.records else empty + 1
-        if page.token == asked.get("continue") or empty > EMPTY_PAGES:
-            raise Garbled("the pages of a list lead nowhere")
-        asked = query | {"continue": page.token}
+    return Audit(objects, tuple(missing), tuple(held), tuple(outdated))
 
 
 def _within(stream: Stream, records: Iterable[Record]) -> Iterable[Record]:

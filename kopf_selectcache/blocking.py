@@ -31,7 +31,7 @@ def _read(method: _M) -> _M:
     return cast("_M", taught(ReadError, f"cache.blocking.{method.__name__}")(method))
 
 
-class _NoSuchRead(ReadError, AttributeError):
+class NoSuchRead(ReadError, AttributeError):
     """Both what a mistake in a read is, and what `hasattr` expects."""
 
 
@@ -43,11 +43,6 @@ class Waits:
         self._lock = Lock()
         self._answers: set[Future[Any]] = set()
         self._end: str | None = None
-
-    @property
-    def ended(self) -> bool:
-        """Whether nothing can be waited for any more."""
-        return self._end is not None
 
     def end(self, why: str) -> None:
         """Let all threads go that wait, with an error that says why, and let none wait from now on."""
@@ -205,7 +200,7 @@ class Blocking:
             if name.startswith("_") or not hasattr(type(self._cache), name):
                 reads = ", ".join(sorted(each for each in vars(Blocking) if not each.startswith("_")))
                 raise AttributeError(f"cache.blocking has no {name!r}, only {reads}")
-            raise _NoSuchRead(
+            raise NoSuchRead(
                 f"cache.blocking has no {name!r}: it does not wait, in sync handlers neither", remedy=f"Write: cache.{name}(...)")
 
     def _run(self, method: str, call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:

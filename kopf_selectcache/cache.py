@@ -14,7 +14,7 @@ from .asking import ask_audit, ask_many, ask_one, ask_uid, projection_of, resour
 from .auditing import Audit
 from .checking import (
     Counted,
-    NoDeclaration,
+    asked_for,
     checked_many,
     checked_one,
     checked_predicate,
@@ -22,12 +22,14 @@ from .checking import (
     feed_of,
     match_of,
     must_be_covered,
+    must_be_kept,
     must_be_whole,
     must_overlap,
     owner_of,
     readable,
     records_of,
     request_of,
+    satisfies,
     verdict_of,
 )
 from .core.projection import ALL
@@ -46,7 +48,7 @@ from .feed import Feed
 from .fetching import questions
 from .keys import AnyKey, key_of
 from .matching import Field, Label, Match, Namespaces, Obj, Objects, SortBy, Where, paths_of, present
-from .reading import Reading, read, waiting
+from .reading import Reading, look, read, waiting
 from .selector import AnyOf, Selector
 from .wording import Many, One, Unmatchable, in_vain
 
@@ -83,9 +85,10 @@ class Cache(Reading):
 
         The default stands for what is proved absent, never for what is merely not held.
         """
+        options = {"max_age": max_age} if default is _RAISE else {"default": default, "max_age": max_age}
         try:
             with self._reading("get", kind, max_age, name=name, namespace=namespace) as view:
-                return self._one(One("get", kind, view.resource, name, namespace, self._sync), view).decode()
+                return self._one(One("get", kind, view.resource, name, namespace, self._sync, options), view).decode()
         except NotFound:
             if default is _RAISE:
                 raise
@@ -100,7 +103,7 @@ class Cache(Reading):
         """
         try:
             with self._reading("exists", kind, max_age, name=name, namespace=namespace) as view:
-                self._one(One("exists", kind, view.resource, name, namespace, self._sync), view)
+                self._one(One("exists", kind, view.resource, name, namespace, self._sync, {"max_age": max_age}), view)
         except NotFound:
             return False
         return True
@@ -126,15 +129,16 @@ class Cache(Reading):
         The kind need not be declared. Nothing is remembered: what is not held is asked for each time. Where `keep=`, `drop=`
         or `transform=` is declared, the server's answer is cut as what is held is; with `whole=True` it is asked for all of it.
         """
+        options = {"max_age": max_age, "whole": whole} if default is _RAISE else {"default": default, "max_age": max_age, "whole": whole}
         try:
             with suppress(*_NOT_HERE, NotKept), self._reading("fetch", kind, max_age, name=name, namespace=namespace) as view:
-                record = self._one(One("fetch", kind, view.resource, name, namespace, self._sync), view)
+                record = self._one(One("fetch", kind, view.resource, name, namespace, self._sync, options), view)
                 if whole:
                     must_be_whole(view)
                 return record.decode()
-            one = checked_one(One("fetch", kind, await resource_of(self._runtime, key_of(kind)), name, namespace, self._sync))
-            with NoDeclaration():
-                return (await ask_one(self._runtime, one, ALL if whole else projection_of(self._runtime, key_of(kind)))).decode()
+            one = checked_one(One("fetch", kind, await resource_of(self._runtime, key_of(kind)), name, namespace, self._sync, options))
+            asked_for(one)   # What is no name must not become a part of a path.
+            return (await ask_one(self._runtime, one, ALL if whole else projection_of(self._runtime, key_of(kind)))).decode()
         except NotFound:
             if default is _RAISE:
                 raise
@@ -160,8 +164,8 @@ class Cache(Reading):
                 return False
         # What is absent here may have come since: only the server knows of an object that the reader knows from elsewhere.
         one = checked_one(One("gone", kind, await resource_of(self._runtime, key_of(kind)), name, namespace, self._sync))
-        with NoDeclaration():
-            found = await ask_uid(self._runtime, one)
+        asked_for(one)   # As above.
+        found = await ask_uid(self._runtime, one)
         return found is None or uid not in (None, found)
 
     # ---- Several objects.
@@ -180,7 +184,7 @@ class Cache(Reading):
         `label` and `field` are text, dicts, or selectors. `where` compares values at any path, after the selection:
         it never makes a read complete. The order is unspecified without `sort_by`.
         """
-        request = request_of(namespace, label, field, names)
+        request = request_of("list", kind, namespace, label, field, names)
         return self._selected("list", kind, request, must_be_covered, where, sort_by, limit, max_age)
 
     @read
@@ -195,7 +199,7 @@ class Cache(Reading):
 
         There may be others that match, outside the filter: where that matters, `list` is the read.
         """
-        request = request_of(namespace, label, field, names)
+        request = request_of("held", kind, namespace, label, field, names)
         return self._selected("held", kind, request, must_overlap, where, sort_by, limit, max_age)
 
     @read
@@ -223,11 +227,13 @@ class Cache(Reading):
 
             replicas = cache.count('pods', namespace=namespace, label={'app': name})
         """
-        request = request_of(namespace, label, field, names)
+        request = request_of("count", kind, namespace, label, field, names)
         with self._reading("count", kind, max_age, request=request) as view:
-            many = checked_many(Many("count", kind, view.resource, request, self._sync), where, projection=view.projection)
+            many = checked_many(Many("count", kind, view.resource, request, self._sync, {"where": where, "max_age": max_age}), where)
+            must_be_kept(many, where, None, view.projection, self._runtime)
             must_be_covered(many, view)
-            return match_of(many, where, view).count(records_of(view, request))
+            match = match_of(many, where, view)
+            return look(many, lambda: match.count(records_of(view, request)))
 
     @waiting
     async def fetch_list(
@@ -242,14 +248,16 @@ class Cache(Reading):
         The kind need not be declared. Nothing is remembered. With `whole=True` the server is asked where only a part of
         each object is kept.
         """
-        request = request_of(namespace, label, field, names)
+        request = request_of("fetch_list", kind, namespace, label, field, names)
         with suppress(*_NOT_HERE, *([NotKept] if whole else [])):
             return self._selected("fetch_list", kind, request, must_be_covered, where, sort_by, limit, max_age, whole=whole)
-        many = Many("fetch_list", kind, await resource_of(self._runtime, key_of(kind)), request, self._sync)
+        options = {"where": where, "sort_by": sort_by, "limit": limit, "max_age": max_age, "whole": whole}
+        many = Many("fetch_list", kind, await resource_of(self._runtime, key_of(kind)), request, self._sync, options)
         projection = ALL if whole else projection_of(self._runtime, key_of(kind))
-        checked_many(many, where, sort_by, limit, projection=projection)
+        checked_many(many, where, sort_by, limit)
+        must_be_kept(many, where, sort_by, projection, self._runtime)
         records = await ask_many(self._runtime, many, projection, enough=limit if where is None and sort_by is None else None)
-        return present(Match(where=paths_of(where)).objects(records), sort_by=sort_by, limit=limit)
+        return look(many, lambda: present(Match(where=paths_of(where)).objects(records), sort_by=sort_by, limit=limit))
 
     # ---- How the cache is doing, and what it would do.
 
@@ -282,9 +290,14 @@ class Cache(Reading):
 
             print(cache.explain('pods', label='app in (web,db)'))
         """
-        request = request_of(namespace, label, field, names)
+        request = request_of("explain", kind, namespace, label, field, names)
         with self._reading("explain", kind, request=request) as view:
-            many = checked_many(Many("list", kind, view.resource, request, self._sync), where, projection=view.projection)
+            many = checked_many(Many("explain", kind, view.resource, request, self._sync, {"where": where}), where)
+            lacks = ""
+            try:
+                must_be_kept(many, where, None, view.projection, self._runtime)
+            except NotKept as error:
+                lacks = str(error)
             return Explanation(
                 verdict=verdict_of(request, view),
                 looks_at=len(records_of(view, request)),
@@ -294,6 +307,7 @@ class Cache(Reading):
                     for path, query in questions(view.resource, request)
                 ),
                 partial=str(view.projection),
+                lacks=lacks,
             )
 
     @waiting
@@ -338,11 +352,11 @@ class Cache(Reading):
         Looks at what is held first, then at each change. Raises TimeoutError after `timeout` seconds, if there is one.
         """
         checked_predicate(predicate, timeout, "cache.wait_for()")
-        request = request_of(namespace, label, field, None)
+        request = request_of("wait_for", kind, namespace, label, field, None)
         feed = feed_of(self._runtime, kind)
         seen: set[tuple[str, str]] = set()
         waiting = asyncio.timeout(timeout)
-        with Counted(feed, "wait_for"):
+        with Counted(feed, "wait_for", kind):
             try:
                 async with waiting:
                     await feed.settled(request)
@@ -355,7 +369,7 @@ class Cache(Reading):
                         while True:
                             for obj in candidates:
                                 seen.add((obj["metadata"].get("namespace", ""), obj["metadata"]["name"]))
-                                if predicate(obj):
+                                if satisfies(predicate, obj, "cache.wait_for()"):
                                     return obj
                             change = await told.get()
                             readable(feed, request, sync=self._sync)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
-from .errors import SelectCacheError, clipped
+from .errors import clipped
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -27,7 +27,7 @@ def near(word: str, known: Iterable[str]) -> str | None:
 
 
 def taught(
-    error: Callable[..., SelectCacheError], called: str, *, instead: str = "",
+    error: Callable[..., Exception], called: str, *, instead: str = "",
 ) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
     """Make a function raise this error for arguments that it does not take.
 
@@ -65,13 +65,22 @@ _OTHERS = {"ns": "namespace", "selector": "label"}
 """What users of other clients write for arguments, in which no letters are alike."""
 
 
+_BY_NAME = "; one object is field='metadata.name=...'"
+
+
 def _instead(name: str, value: object, free: Collection[str]) -> tuple[str, object] | None:
     """Return the argument that is certainly meant by an unknown one, and its value, where the value is to be another."""
     if f"{name}s" in free and isinstance(value, str):
         return f"{name}s", [value]
-    if name in ("name", "names") and "field" in free and not {"name", "names"} & set(free) and isinstance(value, str):
-        return "field", f"metadata.name={value}"
+    one = value[0] if isinstance(value, (list, tuple)) and len(value) == 1 else value
+    if name in ("name", "names") and _knows_no_names(free) and isinstance(one, str):
+        return "field", f"metadata.name={one}"
     return (_OTHERS[name], value) if _OTHERS.get(name) in free else None
+
+
+def _knows_no_names(by_name: Collection[str]) -> bool:
+    """Whether a name can be asked for as a field alone."""
+    return "field" in by_name and not {"name", "names"} & set(by_name)
 
 
 def _shown(name: str, value: object) -> str:
@@ -92,21 +101,24 @@ def _misfit(
     if unknown := [name for name in kwargs if name not in by_name]:
         free = [name for name in by_name if name not in kwargs]
         instead = _instead(unknown[0], kwargs[unknown[0]], free)
-        meant = instead[0] if instead is not None else near(unknown[0], free)
+        # Names of objects are no namespaces, however alike the words are.
+        alike = [each for each in free if unknown[0] not in ("name", "names") or not each.startswith("namespace")]
+        meant = instead[0] if instead is not None else near(unknown[0], alike)
         what = f"{bare}() knows no {clipped(unknown[0], 100)}="
         if meant is None:
-            return what, f"It takes {', '.join(by_name)}"
+            return what, f"It takes {', '.join(by_name)}{_BY_NAME if _knows_no_names(by_name) else ''}"
         given_as = {meant: instead[1] if instead is not None else kwargs[unknown[0]]}
         mended = {**{name: value for name, value in kwargs.items() if name != unknown[0]}, **given_as}
         return what, f"Did you mean {meant}=? Write: {written(called, signature, args, mended)}"
     if len(given) > len(by_position):
-        what = f"{bare}() was given {len(given)} arguments by position, and takes {', '.join(by_position)} so"
+        what = f"{bare}() was given {len(given)} arguments by position, and takes {len(by_position)}: {', '.join(by_position)}"
         named = [f"{name}=..." for name in by_name if name not in by_position]
+        hint = _BY_NAME if _knows_no_names(by_name) else ""
         if named and len(given) == len(by_position) + 1:
             is_label = "label=..." in named and isinstance(given[-1], str) and not given[-1].replace("-", "").isalnum()
             last = {"label" if is_label else named[0].removesuffix("=..."): given[-1]}
-            return what, f"Write: {written(called, signature, args[:-1], last | dict(kwargs))}"
-        return what, f"Name the others: {called}({', '.join([*by_position, *named])})" if named else f"Write: {called}({by_position[0]})"
+            return what, f"Write: {written(called, signature, args[:-1], last | dict(kwargs))}{'' if is_label else hint}"
+        return what, f"Name the others: {called}({', '.join([*by_position, *named])}){hint}" if named else f"Write: {called}({by_position[0]})"
     if twice := [name for name in by_position[:len(given)] if name in kwargs]:
         return f"{bare}() was given {twice[0]} twice, by position and by name", "Leave one of them out"
     needed = [name for name, each in taken.items() if each.default is each.empty]

@@ -9,20 +9,37 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from inspect import isawaitable, iscoroutine, iscoroutinefunction
 
+from .asking import declared_key
 from .core.problems import BadField
-from .core.projection import ALL, Path, Projection, keys_of
+from .core.projection import Path, Projection, keys_of
 from .core.record import Record
 from .errors import DeclarationError, NotDeclared, NotSynced, ReadError, clipped
 from .feed import Feed, Part
 from .keys import AnyKey, checked_key, key_of
-from .matching import Field, Label, Match, Namespaces, SortBy, Where, paths_of
+from .matching import Field, Label, Match, Namespaces, Obj, SortBy, Where, paths_of
 from .overlay import View
 from .runner import Runtime
 from .selector import Selector
 from .slips import fields_as_labels, unlikely_where, wrong_path, wrong_value
 from .verdict import Verdict
-from .wording import Many, One, misplaced, mistyped, not_kept, nowhere, outside, partial, stale, unmatchable, unsynced
+from .wording import (
+    Many,
+    One,
+    awaitable,
+    bare,
+    misnamed,
+    misplaced,
+    mistyped,
+    not_kept,
+    nowhere,
+    outside,
+    partial,
+    stale,
+    unmatchable,
+    unsynced,
+)
 
 _logger = logging.getLogger("kopf_selectcache")
 
@@ -36,22 +53,28 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 class NoDeclaration:
-    """Turns declaration errors into read errors. Each read enters it more than once: a generator would cost thrice as much."""
+    """Turns declaration errors into errors of a read. Each read enters it more than once: a generator would cost thrice as much."""
+
+    def __init__(self, verb: str = "", kind: object = None) -> None:
+        self._verb = verb
+        self._kind = kind
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if isinstance(error, DeclarationError):
-            raise ReadError(error.what, remedy=error.remedy) from error
+            # Reads take one namespace or several, by one name.
+            what, remedy = (text.replace("namespaces=", "namespace=") if self._verb else text for text in (error.what, error.remedy))
+            raise ReadError(f"{bare(self._verb, self._kind)}: {what}" if self._verb else what, remedy=remedy) from error
 
 
 class Counted(NoDeclaration):
     """Counts a read with what comes of it: of an error its name, if it is one of ours."""
 
-    def __init__(self, feed: Feed, verb: str) -> None:
+    def __init__(self, feed: Feed, verb: str, kind: object) -> None:
+        super().__init__(verb, kind)
         self._feed = feed
-        self._verb = verb
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is None:
@@ -99,9 +122,9 @@ def must_be_fresh(feed: Feed, request: Selector | None, max_age: float | None, c
 # ---- What is asked for.
 
 
-def request_of(namespace: Namespaces, label: Label, field: Field, names: Collection[str] | None) -> Selector:
-    """Return what is asked for, as a selector."""
-    with NoDeclaration():
+def request_of(verb: str, kind: AnyKey, namespace: Namespaces, label: Label, field: Field, names: Collection[str] | None) -> Selector:
+    """Return what a read asks for, as a selector."""
+    with NoDeclaration(verb, kind):
         return Selector(label, field=field, names=names, namespaces=[namespace] if isinstance(namespace, str) else namespace)
 
 
@@ -122,18 +145,26 @@ def checked_one(one: One) -> One:
     return one
 
 
-def checked_many(
-    many: Many, where: Where | None = None, sort_by: SortBy | None = None, limit: int | None = None, *, projection: Projection = ALL,
-) -> Many:
-    """Raise ReadError if what is asked for, or how it is wanted, makes no sense, or is not kept."""
+def asked_for(one: One) -> Selector:
+    """Return what a read of one object asks for, as a selector; raise ReadError if no object can be called so."""
+    try:
+        return one.request
+    except DeclarationError:
+        raise misnamed(one) from None
+
+
+def checked_many(many: Many, where: Where | None = None, sort_by: SortBy | None = None, limit: int | None = None) -> Many:
+    """Raise ReadError if what is asked for, or how it is wanted, makes no sense."""
     if callable(where):
         raise ReadError(f"{many.bare()}: where is a function", remedy=f"Write: [each for each in {many.call()} if ...]")
-    if where is not None and not (isinstance(where, Mapping) and all(map(_is_path, where))):
+    if where is not None and not isinstance(where, Mapping):
         raise mistyped(many.bare(), "where", where, "a dict of values by path, such as {'spec.nodeName': 'node01'}")
+    if not_paths := [key for key in where or () if not _is_path(key)]:
+        raise mistyped(many.bare(), "a path of where=", not_paths[0], "keys with dots between them, 'spec.nodeName', or a tuple of keys")
     if sort_by is not None and not callable(sort_by) and not _is_path(sort_by):
         raise mistyped(many.bare(), "sort_by", sort_by, "a path such as 'metadata.creationTimestamp', or a function")
     for path, value in (where or {}).items():
-        if wrong := wrong_path(path) or wrong_value(path, value, many.resource.kind):
+        if wrong := wrong_path(path, many.resource.kind) or wrong_value(path, value, many.resource.kind):
             raise ReadError(f"{many.bare()}: where={{{_path(path)}: ...}} leads nowhere: {wrong[0]}", remedy=wrong[1])
     if isinstance(sort_by, (str, tuple)):
         _refuse_order(many, sort_by)
@@ -141,13 +172,17 @@ def checked_many(
         raise mistyped(many.bare(), "limit", limit, "a number of objects")
     if many.request.namespaces is not None and many.resource.kind.namespaced is False:
         raise nowhere(many, many._replace(request=replace(many.request, namespaces=None)))
+    return many
+
+
+def must_be_kept(many: Many, where: Where | None, sort_by: SortBy | None, projection: Projection, runtime: Runtime) -> None:
+    """Raise NotKept if something is asked for that is dropped before storing."""
     paths = [path for path, _ in paths_of(where)]
     if sort_by is not None and not callable(sort_by):
         paths.append(keys_of(sort_by))
     for path in paths:
         if not projection.kept(path):
-            raise not_kept(many, path, projection)
-    return many
+            raise not_kept(many, path, projection, declared_key(runtime, many.kind))
 
 
 def _refuse_order(many: Many, path: Path) -> None:
@@ -156,7 +191,7 @@ def _refuse_order(many: Many, path: Path) -> None:
         raise ReadError(
             f"{many.bare()}: sort_by={_path(path)} is no path: there is no descending order",
             remedy=f"Write sort_by={_path(path[1:])}, and turn the answer round: [...][::-1]")
-    if wrong := wrong_path(path):
+    if wrong := wrong_path(path, many.resource.kind):
         raise ReadError(f"{many.bare()}: sort_by={_path(path)} sorts nothing: {wrong[0]}", remedy=wrong[1])
 
 
@@ -189,8 +224,20 @@ def checked_predicate(predicate: Callable[..., object], timeout: object, call: s
     """Raise ReadError if this is nothing to wait with."""
     if not callable(predicate):
         raise mistyped(call, "the predicate", predicate, "a function of an object")
+    if iscoroutinefunction(predicate):
+        raise awaitable(call, predicate)
     if timeout is not None and (not isinstance(timeout, (int, float)) or isinstance(timeout, bool)):
         raise mistyped(call, "timeout", timeout, "a number of seconds")
+
+
+def satisfies(predicate: Callable[[Obj], object], obj: Obj, call: str) -> bool:
+    """Whether the object is waited for. A coroutine would be taken for a yes: it is refused, and never awaited."""
+    answer = predicate(obj)
+    if isawaitable(answer):
+        if iscoroutine(answer):
+            answer.close()
+        raise awaitable(call, predicate)
+    return bool(answer)
 
 
 def match_of(many: Many, where: Where | None, view: View) -> Match:

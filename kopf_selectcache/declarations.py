@@ -29,6 +29,9 @@ Filter: TypeAlias = str | Mapping[str, str | Collection[str]] | Branches | Seque
 """What a kind's filter can be written as: a label selector as text or as a dict, a Selector, or a list of these: an OR."""
 
 
+_FILTERS = "the text of a label selector such as 'app=web', a dict of labels, a Selector(...), or a list of texts and Selectors, for an OR"
+
+
 @dataclass(frozen=True, slots=True, init=False)
 class Cached:
     """A filter, and how what it selects is kept, where the usual way will not do.
@@ -57,14 +60,20 @@ class Cached:
 
     @taught(DeclarationError, "Cached", instead=(
         "Write Cached(filter, keep=[...], drop=[...], transform=..., share_watches=...), as needed; "
-        "the filter is a text, a Selector(...), or a list of these, for an OR"))
+        f"the filter is {_FILTERS}"))
     def __init__(
         self, filter: Filter, *,   # noqa: A002  # Users write it by position.
         keep: Collection[Path] | None = None, drop: Collection[Path] = (), transform: Transform | None = None, share_watches: bool = False,
     ) -> None:
         if not isinstance(share_watches, bool):
             raise DeclarationError(f"Cached(share_watches=...) is given {shown(share_watches)}", remedy="Give True or False")
+        if isinstance(filter, Cached):
+            raise DeclarationError("Cached() was given a Cached", remedy=f"Write one, with all that is meant: Cached({filter.filter!r}, ...)")
         object.__setattr__(self, "filter", _filter_of(filter, "the filter of Cached()"))
+        if share_watches and not any(branch.names or any(term.label == "metadata.name" and term.equal for term in branch.terms) for branch in self.filter.branches):
+            raise DeclarationError(
+                f"Cached(share_watches=True) lets names share a watch, and the filter names none: {clipped(self.filter, 500)}",
+                remedy="Leave share_watches= out, or name the objects: Selector(names=[...])")
         object.__setattr__(self, "projection", projection(keep=keep, drop=drop, transform=transform))
         object.__setattr__(self, "share_watches", share_watches)
 
@@ -100,7 +109,7 @@ class Selectors(MutableMapping[Key, Selector | AnyOf]):
         with _named(key):
             cached = value if isinstance(value, Cached) else Cached(_filter_of(value, f"the filter of {text_of(key)}"))
             _check(key, kind, cached)
-        for said in fields_as_labels(cached.filter, kind).values():
+        for said in fields_as_labels(cached.filter, kind, declared=True).values():
             _logger.warning("The filter of %s: %s.", text_of(key), said)
         for other in self._declared:
             if other != key and (find(other) is kind if kind is not None else parse_key(other) == parse_key(key)):
@@ -238,7 +247,7 @@ def _filter_of(value: object, what: str) -> Selector | AnyOf:
         value = AnyOf(value)
     if not isinstance(value, (Selector, AnyOf)):
         raise BadSelector(
-            f"{what} is {shown_with_type(value)}", remedy="Assign the text of a label selector such as 'app=web', a Selector, or a list of these")
+            f"{what} is {shown_with_type(value)}", remedy=f"Assign {_FILTERS}; or a Cached(...) of one of these, which says how to keep it")
     return value.branches[0] if len(value.branches) == 1 else value
 
 

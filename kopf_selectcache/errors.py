@@ -47,13 +47,14 @@ def shown(given: object) -> str:
     """Return what somebody gave, for a message: words and numbers, but of what may be an object, with its secrets, the type."""
     given_all = given if isinstance(given, (list, tuple, set, frozenset)) else (given,)
     plain = all(isinstance(each, (str, float, bool)) or (isinstance(each, int) and each.bit_length() < 99) or each is None for each in given_all)
-    return clipped(repr(given), 200) if plain else f"a {type(given).__name__}"
+    name = type(given).__name__
+    return clipped(repr(given), 200) if plain else f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
 
 
 def shown_with_type(given: object) -> str:
     """Return what somebody gave, where something of another type is wanted."""
     text = shown(given)
-    return text if text.startswith("a ") else f"{text}, of the type {type(given).__name__}"
+    return text if text.startswith(("a ", "an ")) else f"{text}, of the type {type(given).__name__}"
 
 
 class SelectCacheError(Exception):

@@ -21,9 +21,14 @@ class Explanation:
     partial: str = ""
     """By what only a part of each object is kept, as it is declared: `drop=['data']`. Empty if objects are whole but for `managedFields`."""
 
+    lacks: str = ""
+    """Why the read would raise NotKept, whatever is held; empty if it would not."""
+
     def __str__(self) -> str:
         how = " and decodes those that fit so far" if self.decodes else ""
-        lines = [str(self.verdict), f"The cache looks at {self.looks_at:,} held objects{how}."]
+        lines = [str(self.verdict), f"The cache looks at {self.looks_at:,} held object{'' if self.looks_at == 1 else 's'}{how}."]
+        if self.lacks:
+            lines.append(f"A read raises NotKept: {self.lacks}.")
         if self.partial:
             lines.append(f"It keeps a part of each object, by {self.partial}: such a part must not be written back as the whole.")
         if not self.verdict:

@@ -6,7 +6,7 @@ needs, and only that, decides whether the read is answered: one branch that may 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
@@ -19,7 +19,7 @@ from .core.merging import Merging
 from .core.problems import Garbled
 from .core.protocol import Lost
 from .core.resources import Resource
-from .core.store import Change, Store
+from .core.store import Change, Readable, Store
 from .core.wire import Refusal
 from .declarations import Cached
 from .discovery import NotServed, resolve
@@ -46,11 +46,21 @@ class Part(NamedTuple):
 
     error: StateError | None
     """What reads must raise, since it cannot be kept."""
-    store: Store
-    """What to read: of one list and watch what it alone holds, else all. Its version is empty before the first complete lists."""
+    store: Readable
+    """What to read. Its version is empty before the first complete lists."""
     trouble: str
     remedy: str
     """What is in the way, and the one thing to change; empty if nothing is."""
+
+
+class Needed(NamedTuple):
+    """What a request needs of a cache that several lists and watches keep."""
+
+    listwatches: tuple[Listwatch, ...]
+    """Those that could hold something of what is asked for."""
+    near: tuple[Listwatch, ...]
+    """Those that must have been listed before it can be answered."""
+    store: Readable
 
 
 class Feed:
@@ -76,14 +86,14 @@ class Feed:
         self._claims = claims if claims is not None else {}
         self._listeners: list[Callable[[Change | None], None]] = []
         self._merging = Merging()
-        self._confirming: Confirming
+        self._confirming: Confirming   # With the first lists and watches.
         self._listwatches: tuple[Listwatch, ...] = ()
+        self._needed = self._needing()
         self._moved = asyncio.Event()
         self._audit: Shared[Audit] | None = None
         self._kept_as: tuple[Resource, Plan] | None = None
         self._conditions = [self._new_condition()]   # Of each list and watch; the first, before there are any, of the feed itself.
         self._resolving = True
-        self._needed = lru_cache(1024)(self._needed_by)
 
     def __str__(self) -> str:
         return str(self.resource) if self.resource is not None else self.key
@@ -112,17 +122,17 @@ class Feed:
     @property
     def health(self) -> Health:
         """How the cache is doing: as badly as its worst list and watch."""
-        return self._worst().health
+        return self._worst(self._listwatches).health
 
     @property
     def trouble(self) -> str:
         """What is in the way, as a sentence without its full stop; empty if nothing is."""
-        return self._worst().trouble
+        return self._worst(self._listwatches).trouble
 
     @property
     def remedy(self) -> str:
         """The one thing to change."""
-        return self._worst().remedy
+        return self._worst(self._listwatches).remedy
 
     @property
     def synced(self) -> bool:
@@ -137,56 +147,67 @@ class Feed:
     def part(self, request: Selector | None = None) -> Part:
         """Return what of it an answer to the request needs.
 
-        What one list and watch alone can hold is read as that one knows it: whatever moves away from it is no answer any
-        more. What several can hold is known only when all have told (`core.merging`), and then of all others as well.
+        A list and watch that cannot be kept spoils no answer that does not need it, unless it could hold objects of the
+        same names as one that the answer needs together with others (`core.merging`).
         """
-        condition, store = self._worst(request), self.store
-        if request is not None and self.parted:
-            needed = self._needed(request)
-            if len(needed) == 1:
-                store = needed[0].branch.view
-            elif not store.version and condition.error() is None:
-                condition = self._worst()
-        return Part(condition.error(), store, condition.trouble, condition.remedy)
+        if request is None or not self.parted:
+            condition = self._worst(self._listwatches)
+            return Part(condition.error(), self.store, condition.trouble, condition.remedy)
+        needed = self._needed(request)
+        condition = self._worst(needed.listwatches)
+        if not needed.store.version and condition.error() is None:
+            condition = self._worst(needed.near)
+        return Part(condition.error(), needed.store, condition.trouble, condition.remedy)
 
     def age(self, request: Selector | None = None) -> float | None:
         """Return the seconds since the server last confirmed what is held; None before the first complete list."""
         ages = [each.age() for each in self._listwatches_for(request)]
         return max((age for age in ages if age is not None), default=None) if None not in ages else None
 
-    def _worst(self, request: Selector | None = None) -> Condition:
-        if self._resolving or not self.parted:
-            return self._conditions[0]
-        return max((each.condition for each in self._listwatches_for(request)), key=lambda condition: condition.gravity)
+    def _worst(self, listwatches: Sequence[Listwatch]) -> Condition:
+        """Return the worst of their conditions; while it is asked what the key means, that of the feed, and why it is asked."""
+        conditions = [each.condition for each in listwatches]
+        if self._resolving:
+            conditions = [self._conditions[0], *(each for each in self._conditions if each.health is Health.MISSING)]
+        return max(conditions, key=lambda condition: condition.gravity)
 
     def _listwatches_for(self, request: Selector | None) -> tuple[Listwatch, ...]:
-        return self._listwatches if request is None or not self.parted else self._needed(request)
+        return self._listwatches if request is None or not self.parted else self._needed(request).listwatches
 
-    def _needed_by(self, request: Selector) -> tuple[Listwatch, ...]:
-        """Return the lists and watches that could hold something of what is asked for."""
-        kind = self.resource.domains if self.resource is not None else None
-        return tuple(each for each in self._listwatches if not each.filter.disjoint(request, kind=kind)) or self._listwatches
+    def _needing(self) -> Callable[[Selector], Needed]:
+        """Return what tells what a request needs, and remembers it for as long as these lists and watches are kept."""
+        listwatches, merging, kind = self._listwatches, self._merging, self.resource.domains if self.resource is not None else None
+
+        def needed(request: Selector) -> Needed:
+            found = tuple(each for each in listwatches if not each.filter.disjoint(request, kind=kind)) or listwatches
+            branches = [each.branch for each in found]
+            near = merging.near(branches)
+            return Needed(found, tuple(each for each in listwatches if each.branch in near), merging.needed(branches))
+
+        return lru_cache(1024)(needed)
 
     async def settled(self, request: Selector | None = None) -> None:
         """Wait until each list and watch, or each that the request needs, is synced, or has said why it is not."""
         while True:
             if waited := [condition for condition in self._conditions_for(request) if not condition.has_settled]:
                 await waited[0].settled()
-            elif self._is_catching_up(request):
+            elif self._is_incomplete(request):
                 self._moved.clear()
                 await self._moved.wait()
             else:
                 return
 
-    def _is_catching_up(self, request: Selector | None) -> bool:
-        """Whether all lists are there that a read of several needs, and some watch has yet to reach the newest of them."""
+    def _is_incomplete(self, request: Selector | None) -> bool:
+        """Whether nothing is in the way, and not all has come: of several watches, each has to reach the newest list."""
         part = self.part(request)
-        return self.parted and not self._resolving and part.error is None and not part.store.version
+        return part.error is None and not part.store.version
 
     def _conditions_for(self, request: Selector | None) -> Sequence[Condition]:
-        if request is None or self._resolving or not self.parted:
+        if self._resolving:
+            return self._conditions[:1]
+        if request is None or not self.parted:
             return self._conditions
-        return [each.condition for each in self._needed(request)]
+        return [each.condition for each in self._needed(request).listwatches]
 
     def subscribe(self, listener: Callable[[Change | None], None]) -> Callable[[], None]:
         """Call the listener, on the loop's thread, with each change, and with None when reads must raise; return what ends that."""
@@ -204,7 +225,7 @@ class Feed:
     def _new_condition(self) -> Condition:
         world = self._world
         return Condition(
-            self, sync_timeout=world.settings.sync_timeout, clock=world.clock, logger=world.logger, unreadable=lambda: self._notify(None))
+            self, declared=f"settings.selectcache.selectors[{self._key!r}]", sync_timeout=world.settings.sync_timeout, clock=world.clock, logger=world.logger, unreadable=lambda: self._notify(None))
 
     # ---- Keeping it.
 
@@ -225,10 +246,10 @@ class Feed:
             self._begin(planned)
         self._conditions[0].subject = self._listwatches[0]
         tasks = [asyncio.create_task(each.run(), name=f"selectcache: {self.key}, {each.filter}") for each in self._listwatches]
-        if self.parted:
-            tasks.append(asyncio.create_task(self._confirming.run(), name=f"selectcache: {self.key}, what is in doubt"))
+        beside = {"what is in doubt": self._confirming.run} if self.parted else {}
         if self._world.settings.audit_interval:
-            tasks.append(asyncio.create_task(self._audit_regularly(), name=f"selectcache: {self.key}, audit"))
+            beside["audit"] = self._audit_regularly
+        tasks += [asyncio.create_task(self._again_and_again(work), name=f"selectcache: {self.key}, {what}") for what, work in beside.items()]
         self._resolving = False
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -236,6 +257,8 @@ class Feed:
                 task.result()
         finally:
             self._resolving = True
+            for condition in self._conditions[1:]:
+                condition.dismiss()   # Whoever waits for it, waits for what the cluster says now.
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -244,6 +267,16 @@ class Feed:
         """Open all watches anew: nobody knows which connections are still alive."""
         for each in self._listwatches:
             each.resume()
+
+    async def _again_and_again(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do what has no end. A mistake in it spoils no list and watch."""
+        world = self._world
+        while True:
+            try:
+                await work()
+            except Exception:
+                world.logger.exception("What is done beside the cache of %s stumbled over a mistake of its own, and starts again.", self)
+                await world.sleep(delay(6, world.chance()))
 
     async def _audit_regularly(self) -> None:
         world = self._world
@@ -302,7 +335,7 @@ class Feed:
         for listwatch in self._listwatches:
             listwatch.condition.subject = listwatch
         self._confirming = Confirming(self._merging, planned.streams, resource, world=world, notify=self._taken_in)
-        self._needed.cache_clear()
+        self._needed = self._needing()
         self._kept_as = resource, planned
 
     def _listwatch(self, stream: Stream, branch: Branch, condition: Condition, resource: Resource) -> Listwatch:

@@ -11,8 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from time import monotonic
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from .core.problems import Garbled
-from .core.protocol import EMPTY_PAGES
+from .core.paging import Paging
 from .core.record import Record
 from .core.resources import Resource
 from .core.wire import Page, Reader, Refusal
@@ -130,24 +129,19 @@ class Fetches:
     ) -> list[Record]:
         """Return all objects, page by page, or at least `enough` of them, if there are."""
         records: list[Record] = []
-        limit, token, version, empty = {"limit": str(page_limit)}, "", "", 0
-        while True:
+        paging, in_pages = Paging({**query, "limit": str(page_limit)}), True
+        while paging.query is not None and (enough is None or len(records) < enough):
             try:
-                page = await self.page(path, {**query, **limit, **({"continue": token} if token else {})}, reader)
+                page = await self.page(path, paging.query, reader)
             except Refused as refused:
-                if refused.refusal.code != EXPIRED or not token or not limit:
+                if refused.refusal.code != EXPIRED or not paging.token or not in_pages:
                     raise
                 # The pages would be of two states. In one piece a list cannot expire, unless the server cuts it up anyway.
-                records, limit, token, version, empty = [], {}, "", "", 0
+                records, paging, in_pages = [], Paging(query), False
                 continue
+            paging.turn(page)
             records += page.records
-            if not page.token or (enough is not None and len(records) >= enough):
-                return records
-            # As when caches are filled: an empty page with a token is not the last one, but each list must come to its end.
-            empty = 0 if page.records else empty + 1
-            if page.token == token or empty > EMPTY_PAGES or (version and page.version != version):
-                raise Garbled("the pages of a list lead nowhere")
-            token, version = page.token, page.version
+        return records
 
     async def _answer(self, key: _Key, query: Query) -> bytes:
         request = self._unsent[key]

@@ -271,13 +271,13 @@ def _is_wrapper(fn: object) -> bool:
     return _is_wrapper(fn.func) if isinstance(fn, partial) else hasattr(fn, _ORIGINAL)
 
 
-def _hides_wrapper(when: object) -> bool:
-    """Whether this is one of Kopf's combinations, such as `kopf.all_`, of functions of ours among others."""
+def _combined(when: object) -> list[Any]:
+    """Return the functions that one of Kopf's combinations asks, such as `kopf.all_`; none if it is no combination."""
     if not str(getattr(when, "__module__", "")).startswith("kopf."):
-        return False
+        return []
     parts = [cell.cell_contents for cell in getattr(when, "__closure__", None) or ()]
     parts = [each for part in parts for each in (part if isinstance(part, Collection) else (part,))]
-    return any(_is_wrapper(part) or _hides_wrapper(part) for part in parts)
+    return [each for part in parts for each in (part, *_combined(part))]
 
 
 def _is_lambda(fn: object) -> bool:
@@ -298,8 +298,11 @@ def _given(handler: _kopf.ResourceHandler, argument: str) -> Collection[object]:
     return list(value.values()) if isinstance(value, Mapping) else [value]
 
 
-def _refuse_missing_cache(handler: str, fn: _Function, indices: Collection[str]) -> None:
-    """Raise DeclarationError for a handler that Kopf could not call: it takes a cache, and none is passed."""
+def _refuse_missing_cache(
+    handler: str, fn: _Function, indices: Collection[str],
+    remedy: str = "Put @selectcache.with_cache above the function, below the decorators of Kopf; its argument is cache",
+) -> None:
+    """Raise DeclarationError for a handler, or its callback, that Kopf could not call: it takes a cache, and none is passed."""
     wrapped = _is_wrapper(fn)
     with suppress(TypeError, ValueError):
         # Another decorator may pass it: what that takes itself is what counts.
@@ -307,9 +310,7 @@ def _refuse_missing_cache(handler: str, fn: _Function, indices: Collection[str])
             if each.default is not each.empty or each.kind in (each.VAR_KEYWORD, each.VAR_POSITIONAL) or name in indices:
                 continue
             if name in ("cache", "caches") and not wrapped:
-                raise DeclarationError(
-                    f"{handler} takes a {name}, and Kopf has none to pass",
-                    remedy="Put @selectcache.with_cache above the function, below the decorators of Kopf; its argument is cache")
+                raise DeclarationError(f"{handler} takes a {name}, and Kopf has none to pass", remedy=remedy)
             if name == "caches":
                 raise DeclarationError(f"{handler} takes caches, and with_cache passes cache", remedy="Rename the argument to cache")
 
@@ -336,7 +337,7 @@ def check_handlers(registry: _kopf.OperatorRegistry, declared: SelectCacheSettin
                 f"{handler}: its when= reads a cache, and itself it does not wait for one",
                 remedy="Decorate it with @with_cache as well: before the cache is synced, when= answers True, and is asked again",
             )
-        if _hides_wrapper(handler.when):
+        if any(map(_is_wrapper, _combined(handler.when))):
             raise DeclarationError(
                 f"{handler}: its when= combines a function that is decorated with @with_cache with others",
                 remedy="Decorate one function that calls the others: before the cache is synced it must answer True as a whole",
@@ -345,3 +346,7 @@ def check_handlers(registry: _kopf.OperatorRegistry, declared: SelectCacheSettin
     later = [each for each in registry._activities.get_all_handlers() if each.activity in (_kopf.Activity.PROBE, _kopf.Activity.CLEANUP)]   # noqa: SLF001  # In _kopf's contract test.
     for taking in (*watching_handlers(registry), *registry._webhooks.get_all_handlers(), *later):   # noqa: SLF001  # In _kopf's contract test.
         _refuse_missing_cache(str(taking), taking.fn, indices)
+        when = getattr(taking, "when", None)
+        for asked in filter(callable, (when, *_combined(when))):
+            _refuse_missing_cache(
+                f"{taking}: its when=", asked, indices, "Write when=selectcache.with_cache(...), and decorate the handler as well; the argument is cache")

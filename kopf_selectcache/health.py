@@ -69,7 +69,7 @@ class Condition:
     """The health of one cache, or one branch of it, with its reason."""
 
     def __init__(
-        self, subject: Subject, *, sync_timeout: float, clock: Callable[[], float], logger: logging.Logger,
+        self, subject: Subject, *, declared: str, sync_timeout: float, clock: Callable[[], float], logger: logging.Logger,
         unreadable: Callable[[], None],
     ) -> None:
         self.trouble = ""
@@ -78,6 +78,7 @@ class Condition:
         """The one thing to change."""
         self.subject = subject
         """Told of by name: whoever takes the work on."""
+        self._declared = declared   # Where: what is to be corrected.
         self._sync_timeout = sync_timeout
         self._clock = clock   # Asked for the health, it must answer in any thread.
         self._logger = logger
@@ -118,6 +119,10 @@ class Condition:
         """Wait until the cache is synced, or has said why it is not."""
         await self._settled.wait()
 
+    def dismiss(self) -> None:
+        """Let go whoever waits: what this is the health of is kept no more."""
+        self._settled.set()
+
     # ---- What is told.
 
     def well(self) -> None:
@@ -150,7 +155,7 @@ class Condition:
             case Refusal():
                 self._hindered(f"{subject}: the server answers {trouble.code} {trouble.reason}".rstrip(), "It is asked again")
             case Lost(why) if why.startswith(TRANSFORM):
-                self._hindered(f"{subject}: {why}", "Correct the transform= that is declared for them", whole=True)
+                self._hindered(f"{subject}: {why}", f"Correct the transform= of {self._declared}", whole=True)
             case Lost(why):
                 self._hindered(f"{subject}: {why}", "The server is asked again")
             case _:   # Silent.

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from inspect import iscoroutinefunction
+from inspect import iscoroutinefunction, signature
 
 from .core.problems import BadPath
 from .core.projection import Path, Projection, Transform, as_written, keys_of
@@ -26,12 +26,28 @@ def projection(*, keep: Collection[Path] | None = None, drop: Collection[Path] =
         raise DeclarationError(
             f"transform= is {'a coroutine function' if callable(transform) else shown_with_type(transform)}",
             remedy="Give it a plain function that takes an object, as a dict, and returns what is to be kept of it")
+    if transform is not None:
+        _refuse_unlike_transform(transform)
     chosen, dropped = None if keep is None else list(_paths("keep", keep)), list(_paths("drop", drop))
     try:
         return Projection.of(keep=chosen, drop=dropped, transform=transform)
     except BadPath as problem:
         name = "drop" if problem.path in map(keys_of, dropped) else "keep"
         raise DeclarationError(f"{name}=[{as_written(problem.path)!r}] {problem.reason}", remedy=f"Take it out of {name}=") from None
+
+
+def _refuse_unlike_transform(transform: Transform) -> None:
+    """Raise DeclarationError if this can never be called with an object alone."""
+    try:
+        takes = signature(transform)
+    except ValueError:   # Of some built-in functions nothing is known.
+        return
+    try:
+        takes.bind({})
+    except TypeError:
+        raise DeclarationError(
+            f"transform= is a function of {takes}, and is called with one object",
+            remedy="Give it a function of one object, as a dict, that returns what is to be kept of it") from None
 
 
 def _paths(name: str, given: object) -> Iterator[Path]:
@@ -46,10 +62,6 @@ def _paths(name: str, given: object) -> Iterator[Path]:
         if isinstance(path, str) and _INDEX.search(path):
             raise DeclarationError(
                 f"{name}=[{shown(path)}] points into a list, and paths lead to all of its items", remedy=f"Write {_INDEX.sub('', path)!r}")
-        if isinstance(path, str) and path[:1].isupper():
-            raise DeclarationError(
-                f"{name}=[{shown(path)}] begins with a capital, and keys of objects do not",
-                remedy=f"Write {path[0].lower() + path[1:]!r}; or, if the key is written so, a tuple: {keys_of(path)!r}")
         if isinstance(path, str) and any(key.isdigit() for key in keys_of(path)[1:]):
             raise DeclarationError(
                 f"{name}=[{shown(path)}] looks like an item of a list, and paths lead to all of its items",

@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias, cast
 
 from .calls import near
 from .core.fields import BUILT_IN, Key, Kind, find, is_version, parse_key
-from .errors import NotDeclared, UnknownKind, clipped, shown
+from .errors import NotDeclared, UnknownKind, clipped, shown_with_type
 
 
 class Served(Protocol):
@@ -49,9 +49,9 @@ def key_of(given: object) -> Key:
         given = (served.group, served.version, served.plural)
     parts = (given,) if isinstance(given, str) else given
     if not isinstance(parts, tuple) or not 1 <= len(parts) <= 3 or not all(isinstance(part, str) for part in parts):
-        everything = " (there is no wildcard: caching everything is what this library is here to end)"
-        is_marker = any("EVERYTHING" in repr(part) for part in (parts if isinstance(parts, tuple) else (parts,)))
-        raise UnknownKind(f"the key {shown(given)} names no kind{everything if is_marker else ''}", remedy=_EXAMPLE)
+        if any("EVERYTHING" in repr(part) for part in (parts if isinstance(parts, tuple) else (parts,))):
+            raise UnknownKind("kopf.EVERYTHING names no kind (there is no wildcard: caching everything is what this library is here to end)", remedy=_EXAMPLE)
+        raise UnknownKind(f"the key is {shown_with_type(given)}, and names no kind", remedy=_EXAMPLE)
     return given   # type: ignore[return-value]  # Checked above.
 
 
@@ -100,8 +100,9 @@ def _refuse_slips(text: str, group: str | None, version: str | None, name: str) 
             f"the key {text!r}: Kubernetes has {same[0].plural} in no version {version}",
             remedy=f"Write {_full(same[0])!r}; or, for whichever version the cluster has, {_short(same[0])!r}",
         )
-    if group == "" and named:
-        raise UnknownKind(f"the key {text!r}: {named[0].plural} are not in v1, the core group", remedy=f"Write {_full(named[0])!r}")
+    if within and named:
+        where = f"{group}, a group of Kubernetes" if group else "v1, the core group"
+        raise UnknownKind(f"the key {text!r}: {named[0].plural} are not in {where}", remedy=f"Write {_full(named[0])!r}")
     plurals = {kind.plural: kind for kind in (within or BUILT_IN)}
     if group is None:
         # A custom resource may well have a name like that of a kind; less than a slip apart it is most unlikely.

@@ -72,7 +72,7 @@ class Listwatch:
         self._world = world
         self._counts = counts
         self._notify = notify
-        self._reader = Reader.of(resource, projection)
+        self._reader = Reader.of(resource, projection, wanted=branch.keys.have if stream.is_wider else None)
         self._why = "first"
         self._asking = "list"
         """The verb of the request that is under way."""
@@ -112,18 +112,21 @@ class Listwatch:
             try:
                 async with running:
                     self._running = running
-                    return await self._follow(state)
+                    try:
+                        return await self._follow(state)
+                    finally:
+                        self._running = None
             except Exception as error:
                 if isinstance(error, TimeoutError) and running.expired():
                     state = self._after_interruption()
                     continue
-                self._running = None
                 world.logger.exception("The cache of %s stumbled over a mistake of its own, and starts again.", self)
                 self.condition.mistaken(error)
                 await world.sleep(delay(6, world.chance()))
                 state = self._anew()
 
     def _anew(self) -> Idle:
+        self._relisting = False
         # What is held may be of a server that was restored meanwhile: only the newest state will do, compared with it.
         return Idle(Known(streaming=self._world.settings.initial == "stream", floor=self.version, beyond=self.version != ""))
 
@@ -135,11 +138,9 @@ class Listwatch:
 
     def resume(self) -> None:
         """Open the watch anew, if it is open: its connection may be dead."""
-        running, self._running = self._running, None   # It can be interrupted once.
-        if running is None or not isinstance(self._state, Watching):
-            self._running = running
-        else:
-            running.reschedule(asyncio.get_running_loop().time())
+        if self._running is not None and isinstance(self._state, Watching):
+            self._running.reschedule(asyncio.get_running_loop().time())
+            self._running = None   # It can be interrupted once.
 
     def _after_interruption(self) -> State:
         """Return the state to go on with."""
@@ -147,7 +148,7 @@ class Listwatch:
         if isinstance(state, Watching) and not relisting:
             return Waiting(state.known, resume=state.version)
         # Only the server's newest state will do.
-        return Idle(replace(state.known, beyond=state.known.beyond or relisting))
+        return Idle(replace(state.known, beyond=True))
 
     async def _follow(self, state: State) -> None:
         """Run the protocol: each input gives effects, the last of which may say where the next inputs come from.
@@ -211,7 +212,7 @@ class Listwatch:
         # There is no hurry where only a person can help; while that is not certain, there is.
         slow = command.slow and self.condition.error() is not None
         await self._world.sleep(delay(command.failures, self._world.chance(), at_least=command.at_least, slow=slow))
-        if self._relisting and isinstance(self._state, Waiting):
+        if self._relisting:
             self._relisting = False
             self._state = Waiting(replace(self._state.known, beyond=True))
         yield Due()

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, TypeAlias
 
 from .core.fields import Field as Column
-from .core.projection import Path, at, keys_of
+from .core.projection import Keys, Path, at, keys_of
 from .core.record import Record
 from .core.resources import Resource
 from .core.selectors import FieldTerm, LabelRequirement
@@ -35,6 +35,17 @@ SortBy: TypeAlias = Path | Callable[[Obj], Any]
 """A path, or a function that returns what to sort by."""
 
 _NAME, _NAMESPACE = "metadata.name", "metadata.namespace"
+
+
+class IntoList(Exception):
+    """A path leads into a list of an object: nothing at it can ever be compared."""
+
+    def __init__(self, path: Keys, listed: Keys, obj: Obj) -> None:
+        self.path = path
+        self.listed = listed
+        """Where the list is."""
+        self.name = "/".join(filter(None, (at(obj, ("metadata", "namespace")), at(obj, ("metadata", "name")))))
+        super().__init__(path, listed, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +110,17 @@ class Match:
 
     def _by_object(self, record: Record, obj: Obj) -> bool:
         return all(term.matches({term.label: _value(field, record, obj)}) for term, field in self.terms) and all(
-            at(obj, path) == value for path, value in self.where)
+            _found(obj, path) == value for path, value in self.where)
+
+
+def _found(obj: Obj, path: Keys) -> Any:
+    """Return what is at the path, None if nothing is; raise IntoList where a list is on the way."""
+    found = at(obj, path)
+    if found is None:
+        for depth in range(1, len(path)):
+            if isinstance(at(obj, path[:depth]), list):
+                raise IntoList(path, path[:depth], obj)
+    return found
 
 
 def _value(field: Column, record: Record, obj: Obj) -> str:
@@ -138,6 +159,6 @@ def _labelled(records: Iterable[Record], requirement: LabelRequirement) -> Itera
 def _by_path(path: tuple[str, ...]) -> Callable[[Obj], tuple[bool, Any]]:
     """Make a key for sorting, by which objects that have nothing at the path come last."""
     def key(obj: Obj) -> tuple[bool, Any]:
-        found = at(obj, path)
+        found = _found(obj, path)
         return found is None, found
     return key

@@ -93,14 +93,16 @@ class Operator:
             self._runtime.set_exception(error)
             self._runtime.exception()   # Seen: asyncio need not warn that nobody has asked for it.
             await asyncio.Event().wait()   # Handlers find this operator, and what is wrong, rather than start another each.
-            return
+        else:
+            await self._run(runtime)
+
+    async def _run(self, runtime: Runtime) -> None:
         with self._declared.selectors.in_use():
             self._runtime.set_result(runtime)
             advice = asyncio.create_task(
                 advise(self.settings, self._registry, self._declared, runtime), name="selectcache: advice")
             try:
                 await runtime.run()
-                await asyncio.Event().wait()   # With nothing declared there is nothing to run, and fetches are still shared.
             finally:
                 self.waits.end("the operator ends")
                 advice.cancel()

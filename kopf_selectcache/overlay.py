@@ -17,7 +17,7 @@ from .core.problems import Garbled
 from .core.projection import ALL, Projection
 from .core.record import Record, is_older
 from .core.resources import Resource
-from .core.store import Store
+from .core.store import Readable
 from .core.wire import Reader
 from .matching import selects
 from .selector import AnyOf, Branches, Comparisons, Selector
@@ -44,7 +44,7 @@ class View:
 
     resource: Resource
     filter: Selector | AnyOf
-    store: Store
+    store: Readable
     comparisons: Comparisons
     body: Mapping[str, Any] | None = None
     """What the handler was called with, of whatever kind."""

@@ -53,9 +53,9 @@ class Stream:
         return Keys(self.namespace, frozenset(self.selector.names) if self.selector.names is not None else None)
 
     @property
-    def final(self) -> bool:
-        """Whether what leaves it is deleted: nothing but its key was selected by."""
-        return not self.selector.requirements and not self.selector.terms
+    def is_wider(self) -> bool:
+        """Whether it brings others than it holds: names that share a watch are not asked for."""
+        return self.selector.names is not None and len(self.selector.names) > 1
 
     def may_hold(self, record: Record) -> bool:
         """Whether it could hold this object, as far as its metadata tells: nothing is known of its fields."""
@@ -224,12 +224,12 @@ def _too_many(count: int, most: int, branches: Sequence[Selector], *, sharing: b
     spaces = len({space for branch in branches for space in branch.namespaces or ()})
     alternatives = len({(branch.label, branch.field) for branch in branches})
     if spaces > 1 and alternatives <= most and (spaces > names or not sharing):
-        why, remedy = f"{spaces:,} namespaces", "Drop the namespaces, and select by a label in all of them"
+        why, remedy = f"{f'{names:,} names in ' if names > 1 else ''}{spaces:,} namespaces", "Drop the namespaces, and select by a label in all of them"
         if watched:
             why += " that the operator watches"
             remedy = "Run the operator with -A rather than -n for each; or declare a few of them, Selector(..., namespaces=[...])"
     elif names > 1:
-        why, remedy = f"{names:,} names", "Select by a label that the objects share"
+        why, remedy = f"{names:,} names{f' in {spaces:,} namespaces' if spaces > 1 else ''}", "Select by a label that the objects share"
         if sharing:
             remedy += (
                 "; or let the names share one watch, Cached(..., share_watches=True), "

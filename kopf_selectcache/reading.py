@@ -12,11 +12,13 @@ from .blocking import Blocking, Waits
 from .calls import taught, written
 from .checking import (
     Counted,
+    asked_for,
     checked_many,
     checked_one,
     feed_of,
     match_of,
     must_be_fresh,
+    must_be_kept,
     must_be_whole,
     readable,
     records_of,
@@ -27,16 +29,17 @@ from .core.record import Record
 from .errors import ReadError, shown
 from .feed import Feed
 from .keys import AnyKey
-from .matching import Objects, SortBy, Where, present
+from .matching import IntoList, Objects, SortBy, Where, present
 from .overlay import View
 from .runner import Runtime
 from .selector import Selector
-from .wording import Many, One, absent, no_such_read, not_awaited, not_held
+from .wording import Many, One, absent, into_list, no_such_read, not_awaited, not_held
 
 if TYPE_CHECKING:
     from .cache import Cache
 
 _M = TypeVar("_M", bound=Callable[..., Any])
+_T = TypeVar("_T")
 
 
 def read(method: _M) -> _M:
@@ -55,6 +58,14 @@ def waiting(method: _M) -> _M:
             raise not_awaited(method.__name__, instead, sync=here is None)
         return method(self, *args, **kwargs)
     return read(cast("_M", call))
+
+
+def look(many: Many, how: Callable[[], _T]) -> _T:
+    """Look at objects; raise ReadError if a path leads into a list of one of them."""
+    try:
+        return how()
+    except IntoList as found:
+        raise into_list(many, found.path, found.listed, found.name) from None
 
 
 class Reading:
@@ -98,7 +109,7 @@ class Reading:
     ) -> Iterator[View]:
         """Enter a read of one kind, by request or name: what it needs must be readable, and fresh enough. It is counted."""
         feed = feed_of(self._runtime, kind)
-        with Counted(feed, verb):
+        with Counted(feed, verb, kind):
             if request is None and name is not None and feed.parted:
                 request = request_of_one(name, namespace)
             view = self._view(feed, request)
@@ -120,14 +131,17 @@ class Reading:
         with self._reading(verb, kind, max_age, request=request) as view:
             if whole:
                 must_be_whole(view)
-            many = checked_many(Many(verb, kind, view.resource, request, self._sync), where, sort_by, limit, projection=view.projection)
+            options = {"where": where, "sort_by": sort_by, "limit": limit, "max_age": max_age, "whole": whole}
+            many = checked_many(Many(verb, kind, view.resource, request, self._sync, options), where, sort_by, limit)
+            must_be_kept(many, where, sort_by, view.projection, self._runtime)
             must(many, view)
-            return present(match_of(many, where, view).objects(records_of(view, request)), sort_by=sort_by, limit=limit)
+            match = match_of(many, where, view)
+            return look(many, lambda: present(match.objects(records_of(view, request)), sort_by=sort_by, limit=limit))
 
     def _one(self, one: One, view: View) -> Record:
         """Return what is held, which needs no verdict; or raise why nothing is."""
         record, version = view.get(checked_one(one).namespace or "", one.name)
         if record is not None:
             return record
-        verdict = view.filter.covers(one.request, kind=view.resource.domains)
+        verdict = view.filter.covers(asked_for(one), kind=view.resource.domains)
         raise absent(one, view.filter, version) if verdict else not_held(one, verdict)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -28,10 +28,11 @@ from .core.regions import (
     sticks_out,
     uncovered,
 )
-from .core.selectors import FieldTerm, LabelRequirement, plain
-from .core.values import Strings, is_dns_label, is_object_name
+from .core.selectors import FieldTerm, LabelRequirement
+from .core.values import Strings
 from .errors import BadSelector, ConflictingSelectors, NotSelectable, UnknownKind, clipped, shown, shown_with_type
 from .keys import AnyKey, checked_key, key_of, likely, text_of
+from .names import names_of, namespaces_of
 from .texts import FieldSelector, LabelSelector
 from .verdict import Answer, Verdict, Witness
 
@@ -41,8 +42,6 @@ description of one."""
 
 MAX_TEXT = 65_536
 """The longest selector text, in characters, that a Selector takes: a server refuses URLs far shorter than a megabyte."""
-MAX_COUNT = 10_000
-"""How many names or namespaces a Selector takes."""
 MAX_BRANCHES = 1_000
 """How many selectors an AnyOf takes, and how many requirements a Selector: so that a verdict never takes minutes."""
 
@@ -122,7 +121,7 @@ class Branches(ABC):
                     f"{clipped(branch, 500)} can never select an object: {reason}", remedy=_without_conflict(branch, known))
 
     def narrowed_to(self, declared: Branches, *, kind: AnyKind | None = None) -> Selector | AnyOf | None:
-        """Cut this request down to what the filter covers: each branch to where it keeps most; None if nothing stays."""
+        """Cut this request down to what the filter covers: each branch to as much as stays in one piece; None if nothing does."""
         known = _kind(kind)
         parts = [_narrow(branch, declared.branches, known) for branch in self.branches]
         kept = list(dict.fromkeys(part for part in parts if part is not None))
@@ -178,8 +177,8 @@ class Selector(Branches):
                 f"the selector has {len(self.requirements) + len(self.terms):,} requirements, more than {MAX_BRANCHES:,}",
                 remedy="Fold those of one label into one with `in` or `notin`",
             )
-        object.__setattr__(self, "names", _checked("names", names, _is_sendable_name, "a name of an object"))
-        object.__setattr__(self, "namespaces", _checked("namespaces", namespaces, is_dns_label, "a name of a namespace: lower-case letters, digits and '-'"))
+        object.__setattr__(self, "names", names_of(names))
+        object.__setattr__(self, "namespaces", namespaces_of(namespaces))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies are made anew: what has been worked out is not a part of it."""
@@ -319,33 +318,12 @@ def _parsed(argument: str, given: object, cls: type[LabelSelector | FieldSelecto
         return cls.parse(given)
     if isinstance(given, Mapping):
         return cls.from_dict(given)
-    raise BadSelector(
-        f"{argument}= is {shown_with_type(given)}", remedy=f"Give text, a dict, or a {cls.__name__}",
-    )
-
-
-def _checked(argument: str, given: Collection[str] | None, valid: Callable[[str], bool], what: str) -> tuple[str, ...] | None:
-    if given is None:
-        return None
-    if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Collection):
-        raise BadSelector(f"{argument}= is {shown(given)}, not a list", remedy=f"Write {argument}=['...', ...]")
-    if not given:
-        raise BadSelector(f"{argument}=[] is empty, and would select nothing", remedy=f"Leave {argument}= out to select all")
-    if len(given) > MAX_COUNT:
-        raise BadSelector(
-            f"{argument}= has {len(given):,} items, more than {MAX_COUNT:,}",
-            remedy="Select by a label that the objects have in common",
-        )
-    for value in given:
-        if not isinstance(value, str) or not valid(value):
-            raise BadSelector(
-                f"{argument}= has {shown(value)}, which cannot be {what}", remedy="Correct or remove it")
-    return tuple(sorted({plain(value) for value in given}))
-
-
-def _is_sendable_name(text: str) -> bool:
-    # Rules differ by kind; what no kind allows is refused here, and what looks like a pattern is none.
-    return is_object_name(text) and len(text) <= 253 and "*" not in text and text.isprintable() and not any("\ud800" <= char <= "\udfff" for char in text)
+    remedy = f"Give text, a dict, or a {cls.__name__}"
+    if isinstance(given, Branches):
+        remedy = f"Write {given.branches[0]}" if given != Selector() else f"Leave {argument}= out to select all objects"
+        if len(given.branches) > 1:
+            remedy += "; a selector is no OR of several, which are asked for one after the other"
+    raise BadSelector(f"{argument}= is {shown_with_type(given)}", remedy=remedy)
 
 
 def _made(
@@ -389,12 +367,16 @@ def _without_conflict(branch: Selector, kind: Kind | None) -> str:
         return f"If alternatives were meant, write one requirement: {clipped(alternatives, 300)!r}"
     if dimension == THE_NAMESPACE and kind is not None and kind.namespaced is False:
         return "Leave the namespaces out"
+    for term in branch.terms:
+        at, domain = field_dimension(term.label, kind)
+        if at == dimension and domain.finite and term.value not in domain.finite:
+            return f"Correct it: {term.label} is {' or '.join(map(repr, sorted(domain.finite)))}"
     return "Correct or remove one of the requirements"
 
 
 def _narrow(request: Selector, declared: tuple[Selector, ...], kind: Kind | None) -> Selector | None:
-    """Return the request if it is covered, or intersect it with the branch that keeps most of it: that adds the fewest
-    restrictions, and the widest.
+    """Return the request if it is covered, or confine it to namespaces where it is, or intersect it with the branch that
+    keeps most of it: that adds the fewest restrictions, and the widest.
     """
     asked = request.box(kind)
     if conflict(asked) is not None:
@@ -403,6 +385,12 @@ def _narrow(request: Selector, declared: tuple[Selector, ...], kind: Kind | None
     with suppress(TooManyBoxes):
         if uncovered(asked, boxes) is None:
             return request
+        # Of an OR that is confined to namespaces, all of them may cover what no branch does.
+        held = {space for branch in declared for space in branch.namespaces or ()} if all(branch.namespaces for branch in declared) else set()
+        within = sorted(held if request.namespaces is None else held.intersection(request.namespaces))
+        confined = replace(request, namespaces=tuple(within) or None)
+        if within and conflict(box := confined.box(kind)) is None and uncovered(box, boxes) is None:
+            return confined
     best: tuple[tuple[int, int, int], Selector, Box] | None = None
     for branch, box in zip(declared, boxes, strict=True):
         if (both := overlap(asked, box)) is not None:

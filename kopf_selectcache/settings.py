@@ -171,13 +171,15 @@ _Complaint: TypeAlias = tuple[str, str] | None
 def _number(least: float, most: float, unit: str) -> Callable[[object], _Complaint]:
     def check(value: object) -> _Complaint:
         if not isinstance(value, (int, float)) or isinstance(value, bool) or not least <= value <= most:
-            return f"no number of {unit} from {least:g} to {most:g}", f"Assign a number of {unit}"
+            return f"no number of {unit} from {least:.12g} to {most:.12g}", f"Assign a number of {unit}"
         return None
     return check
 
 
-def _or_zero(check: Callable[[object], _Complaint]) -> Callable[[object], _Complaint]:
-    return lambda value: None if value == 0 and not isinstance(value, bool) else check(value)
+def _interval(value: object) -> _Complaint:
+    if (value == 0 and not isinstance(value, bool)) or _number(60.0, 30 * _LONGEST, "seconds")(value) is None:
+        return None
+    return f"neither 0, for never, nor a number of seconds from 60 to {30 * _LONGEST:.12g}, which is 30 days", "Assign a number of seconds, or 0"
 
 
 def _integer(value: object) -> _Complaint:
@@ -210,7 +212,7 @@ _CHECKS: Mapping[str, Callable[[object], _Complaint]] = {
     "admission_timeout": _SECONDS,
     "idle_timeout": _SECONDS,
     "request_timeout": _SECONDS,
-    "audit_interval": _or_zero(_number(60.0, 30 * _LONGEST, "seconds")),
+    "audit_interval": _interval,
     "fetch_per_second": _number(0.001, 10_000, "requests"),
     "narrow_handlers": _one_of(True, False),
 }

@@ -7,6 +7,7 @@ from enum import Enum
 
 from .calls import near
 from .core.fields import BUILT_IN, Kind
+from .core.projection import as_written, keys_of
 from .errors import clipped
 from .selector import Branches
 from .texts import FieldSelector, LabelSelector
@@ -20,8 +21,8 @@ _METADATA = (
 _INDEX = re.compile(r"\[[\d*]*\]")
 
 
-def fields_as_labels(selector: Branches, kind: Kind | None) -> Mapping[str, str]:
-    """Return what to say of labels that are named as fields are, by label. There may be labels of such names."""
+def fields_as_labels(selector: Branches, kind: Kind | None, *, declared: bool = False) -> Mapping[str, str]:
+    """Return what to say of labels that are named as fields are, by label, in a read or where they are declared. There may be such."""
     said = {}
     for each in (requirement for branch in selector.branches for requirement in branch.requirements):
         head, dot, _ = each.key.partition(".")
@@ -30,15 +31,17 @@ def fields_as_labels(selector: Branches, kind: Kind | None) -> Mapping[str, str]
             continue
         value = each.values[0] if len(each.values) == 1 and each.operator in ("=", "==", "!=", "in") else "..."
         instead = f"field='{each.key}{'!=' if each.operator == '!=' else '='}{value}'"
+        if declared:
+            instead = f"Selector({instead})" if (each.key, each.operator) != ("metadata.name", "=") else f"Selector(names=[{value!r}])"
         if kind is not None and kind in BUILT_IN and not selectable:
             instead = f"where={{{each.key!r}: {value!r}}} in a read: the server cannot select {kind.plural} by it"
         said[each.key] = f"{clipped(each, 200)} asks for a label of this name, and it looks like a field. If that is meant, write {instead}"
     return said
 
 
-def wrong_path(path: str | tuple[str, ...]) -> tuple[str, str] | None:
-    """Say why a path can never lead anywhere, and what to write; None if it may."""
-    keys = tuple(path.split(".")) if isinstance(path, str) else path
+def wrong_path(path: str | tuple[str, ...], kind: Kind | None = None) -> tuple[str, str] | None:
+    """Say why a path can never lead anywhere, of a kind perhaps, and what to write; None if it may."""
+    keys = keys_of(path)
     if isinstance(path, str):
         if path.startswith((".", "$", "{")):
             return "paths are keys with dots between them, and begin with the first", f"Write {path.strip('${}.')!r}"
@@ -46,6 +49,14 @@ def wrong_path(path: str | tuple[str, ...]) -> tuple[str, str] | None:
             return "paths lead through dicts, not into lists", "Look into the lists yourself: [each for each in ... if ...]"
         if keys[0] == "metadata" and keys[1:2] and keys[1] in _FLAT and len(keys) > 3:
             return "the dots of a key part it", f"Write it as a tuple: {(*keys[:2], '.'.join(keys[2:]))!r}"
+        if path[:1].isupper():
+            return "it begins with a capital, and keys of objects do not", f"Write {path[0].lower() + path[1:]!r}; or, if the key is written so, a tuple: {keys!r}"
+    if not any(keys):
+        return "it has no key", "Write keys with dots between them, such as 'spec.nodeName'"
+    if not all(keys):
+        return "one of its keys is empty", f"Write {as_written(tuple(filter(None, keys)))!r}"
+    if kind in BUILT_IN and keys[0] in _METADATA:
+        return f"{kind.plural} have it in their metadata", f"Write {as_written(('metadata', *keys))!r}"
     if keys[0:1] == ("metadata",) and len(keys) > 1 and keys[1] not in _METADATA and (meant := near(keys[1], _METADATA)):
         return f"metadata has no {keys[1]!r}", f"Did you mean {f'metadata.{meant}'!r}?"
     return None
@@ -69,6 +80,8 @@ def unlikely_where(path: str | tuple[str, ...], value: object) -> str | None:
     """Return what to say of a path and its value that may be right, and hardly are."""
     if isinstance(path, str) and "/" in path and not (path.startswith(("metadata.labels.", "metadata.annotations.")) and path.count(".") == 2):
         return f"where={{{path!r}: ...}} reads each dot as the end of a key. If one of the keys has dots, write a tuple: ('spec', ..., 'example.com/key')"
+    if isinstance(value, Mapping) and path in _TOP and value:
+        return f"where={{{path!r}: ...}} compares the whole of {path} with a dict. If a part of it is meant, write where={{{f'{path}.{next(iter(value))}'!r}: ...}}"
     if isinstance(value, str) and value.startswith(("!=", "==")):
         return f"where={{{path!r}: ...}} compares with a text that begins with {value[:2]}, and knows no operators"
     return None

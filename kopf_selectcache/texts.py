@@ -1,7 +1,8 @@
 """Selector text as users write it, parsed: LabelSelector and FieldSelector. Knows nothing of kinds, names or namespaces."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -24,10 +25,16 @@ _Parsed = TypeVar("_Parsed")
 
 _SLIPS = (
     ("&&", ","), ("&", ","), (";", ","), (" and ", ","), (" AND ", ","), (" not in ", " notin "), (" NOT IN ", " notin "),
-    (" IN ", " in "), ("[", "("), ("]", ")"), ('"', ""), ("'", ""), ("===", "="), (": ", "="), (":", "="),
+    (" NOTIN ", " notin "), (" IN ", " in "), ("[", "("), ("]", ")"), ('"', ""), ("'", ""), ("===", "="), (": ", "="), (":", "="),
 )
 """What other languages write, and what it is here. None of it but the words can stand in a label selector at all."""
 
+_OR = re.compile(r"\s*\|\|\s*|\s+or\s+", re.IGNORECASE)
+_FIELD_IN = re.compile(r"\s*([^\s=!,]+)\s+in\s*\(([^()]*)\)\s*", re.IGNORECASE)
+_NEGATED = re.compile(r"!\s*([^\s=!,]+)\s*={1,2}")
+
+_MOST_WRITTEN = 20
+"""So many alternatives are written out at most."""
 _LONGEST_MENDED = 1_000
 """Nobody compares longer texts by eye."""
 
@@ -42,19 +49,38 @@ def _parsed(sort: str, text: str, example: str, parse: Callable[[str], _Parsed])
         mended = _mended(text, problem, parse)
         raise BadSelector(
             f"{sort} selector {excerpt!r}, column {problem.column}: {clipped(problem.reason, 300)}",
-            remedy=_unlike(sort, text) or f"Write it like {example}" if mended is None else f"Write {mended!r}", text=problem.text, column=problem.column,
+            remedy=_unlike(sort, text, parse) or f"Write it like {example}" if mended is None else f"Write {mended!r}",
+            text=problem.text, column=problem.column,
         ) from None
 
 
-def _unlike(sort: str, text: str) -> str | None:
+def _unlike(sort: str, text: str, parse: Callable[[str], Any]) -> str | None:
     """Say what selectors do not have, if that is what the text wants."""
-    if "||" in text or " or " in text.lower():
-        return "Requirements cannot be alternatives; the values of one label can: 'app in (web,db)'"
+    text = text[:_LONGEST_MENDED]
+    if len(parts := _OR.split(text)) > 1:
+        return _either(sort, parts, parse) or "Requirements cannot be alternatives; the values of one label can: 'app in (web,db)'"
     if sort == "field":
-        return "Fields know only = and !=, with one value: 'metadata.name=web-1,status.phase!=Failed'"
+        found = _FIELD_IN.fullmatch(text)
+        written = _either(sort, [f"{found[1]}={value.strip()}" for value in found[2].split(",")], parse) if found else None
+        return written or "Fields know only = and !=, with one value: 'metadata.name=web-1,status.phase!=Failed'"
     if "*" in text or "~" in text or " like " in text.lower():
-        return "There are no wildcards: name the values, 'app in (web-1,web-2)', or give the objects a label that they share"
+        return "There are no wildcards or patterns: name the values, 'app in (web-1,web-2)', or give the objects a label that they share"
     return None
+
+
+def _either(sort: str, parts: Sequence[str], parse: Callable[[str], Any]) -> str | None:
+    """Say how to write alternatives, if each is a selector: as the values of one label, or as a list."""
+    if not 1 < len(parts) <= _MOST_WRITTEN:
+        return None
+    try:
+        parsed = [parse(part) for part in parts]
+    except BadText:
+        return None
+    if sort == "label" and all(len(each) == 1 and each[0].operator in ("=", "==", "in") for each in parsed) and len({each[0].key for each in parsed}) == 1:
+        text = f"{parsed[0][0].key} in ({','.join(value for each in parsed for value in each[0].values)})"
+        return f"Write {text!r}"
+    selectors = [repr(part) if sort == "label" else f"Selector(field={part!r})" for part in parts]
+    return f"Alternatives are a list, in a declaration: [{', '.join(selectors)}]; a read asks for one of them at a time"
 
 
 def _mended(text: str, problem: BadText, parse: Callable[[str], object]) -> str | None:
@@ -64,6 +90,7 @@ def _mended(text: str, problem: BadText, parse: Callable[[str], object]) -> str 
     mended = text
     for slip, right in _SLIPS:
         mended = mended.replace(slip, right)
+    mended = _NEGATED.sub(r"\1!=", mended)
     mended = ",".join(filter(None, map(str.strip, mended.split(","))))
     for tried in (_bounded(mended), _listed(text, problem), mended, _apart(text, problem, parse)):
         with suppress(BadText):
@@ -143,7 +170,8 @@ def _for_value(sort: str, given: Mapping[Any, object]) -> str | None:
         return "Write its labels alone, {'app': 'web'}, and its expressions as text: 'app in (web,db),!legacy'"
     for key, value in given.items():
         if sort == "field" and isinstance(value, (list, tuple, set, frozenset)):
-            return f"Fields know only = and !=, with one value: {{{key!r}: '...'}}"
+            one = f"Fields know only = and !=, with one value: {{{key!r}: '...'}}"
+            return _either(sort, [str(FieldTerm(str(key), each)) for each in sorted(map(str, value))], parse_fields) or one
         if sort == "field" or not isinstance(key, str):
             continue
         mark = getattr(value, "name", None) if isinstance(value, Enum) else None   # As in the filters of Kopf's handlers.

@@ -160,9 +160,27 @@ _Offer: TypeAlias = tuple[_kopf.VaultKey, _kopf.KubeContext, _Connection]
 _BROKEN = (aiohttp.ClientError, asyncio.TimeoutError, OSError, RuntimeError, ValueError)
 
 
+# What happened, by the first of these that an error is one of: the names that aiohttp gives it say that to few.
+_HAPPENED: tuple[tuple[type[Exception], str], ...] = (
+    (TimeoutError, "no answer came in time"),
+    (aiohttp.ClientSSLError, "no safe connection can be made"),
+    (aiohttp.ClientProxyConnectionError, "the proxy cannot be connected to"),
+    (aiohttp.ClientHttpProxyError, "the proxy refuses"),
+    (aiohttp.ClientConnectorError, "the server cannot be connected to"),
+    (aiohttp.ClientResponseError, "the answer cannot be read"),
+    (aiohttp.InvalidURL, "the request cannot be sent"),
+    (aiohttp.ClientError, "the connection broke off"),
+    (OSError, "the connection broke off"),
+    (RuntimeError, "the session was closed"),
+    (ValueError, "the request cannot be sent"),
+)
+
+
 def _named(error: Exception) -> str:
+    happened = next(words for kind, words in _HAPPENED if isinstance(error, kind))
     # What aiohttp says of answers that it cannot read quotes them: it may be a Secret. What it says of connections is safe.
-    return f"{type(error).__name__}: {error}" if isinstance(error, OSError) and str(error) else type(error).__name__
+    said = f": {error}" if isinstance(error, aiohttp.ClientConnectorError) and str(error) else ""
+    return f"{happened} ({type(error).__name__}{said})"
 
 
 async def _body(response: aiohttp.ClientResponse) -> bytes:

@@ -118,7 +118,10 @@ class Verdict:
 
     @cached_property
     def narrowest(self) -> Selector | AnyOf | None:
-        """The request cut down to what the filter covers, keeping as much as one branch can; None if nothing is left."""
+        """
+        The request cut down to what the filter covers: to its namespaces if that will do, else to as much as one branch
+        keeps; None if nothing is left.
+        """
         return self.request.narrowed_to(self.filter, kind=self.kind)
 
     def __str__(self) -> str:

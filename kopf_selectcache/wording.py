@@ -1,12 +1,16 @@
 """The words of read errors: what was asked, what the filter is, and what to write instead. Makes errors, raises none."""
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 from .calls import near
-from .core.fields import find
-from .core.projection import Keys, Projection, as_written
+from .core.fields import Key, find
+from .core.projection import Keys, Projection, as_written, keys_of
 from .core.regions import MAX_BOXES, field_dimension
 from .core.resources import Resource
 from .core.wire import Refusal
@@ -23,12 +27,17 @@ from .errors import (
     Stale,
     Stalled,
     StateError,
+    UnknownKind,
     clipped,
+    shown,
     shown_with_type,
 )
 from .keys import AnyKey, key_of
+from .names import is_name
 from .selector import AnyOf, Selector
 from .verdict import Answer, Verdict
+
+_NO_OPTIONS: Mapping[str, object] = MappingProxyType({})
 
 
 class One(NamedTuple):
@@ -41,6 +50,8 @@ class One(NamedTuple):
     namespace: str | None
     sync: bool = False
     """Whether a sync handler reads."""
+    options: Mapping[str, object] = _NO_OPTIONS
+    """What else it was given: what is advised instead keeps it."""
 
     @property
     def where(self) -> str:
@@ -59,7 +70,8 @@ class One(NamedTuple):
         """Write the read as Python, with another verb perhaps."""
         verb = verb or self.verb
         namespace = [repr(self.namespace)] if self.namespace is not None else []
-        return f"{_method(verb, self.sync)}({', '.join([repr(key_of(self.kind)), repr(self.name), *namespace, *more])})"
+        given = [repr(key_of(self.kind)), repr(self.name), *namespace, *more, *_written(self.options)]
+        return f"{_method(verb, self.sync)}({', '.join(given)})"
 
     def bare(self) -> str:
         """Write the read without its arguments, one of which may be anything."""
@@ -75,6 +87,8 @@ class Many(NamedTuple):
     request: Selector
     sync: bool = False
     """Whether a sync handler reads."""
+    options: Mapping[str, object] = _NO_OPTIONS
+    """What else it was given: what is advised instead keeps it, or it would be another question."""
 
     @property
     def where(self) -> str:
@@ -94,11 +108,32 @@ class Many(NamedTuple):
         parts += [f"names={list(request.names)}"] if request.names is not None else []
         if request.namespaces is not None:
             parts.append(f"namespace={_one_or_list(request.namespaces)!r}")
-        return f"{_method(verb, self.sync)}({', '.join(parts)})"
+        return f"{_method(verb, self.sync)}({', '.join([*parts, *_written(self.options)])})"
 
     def bare(self) -> str:
         """Write the read without its arguments, one of which may be anything."""
         return f"{_method(self.verb, self.sync)}({key_of(self.kind)!r}, ...)"
+
+
+def bare(verb: str, kind: object) -> str:
+    """Write a read of which nothing is known to make sense but its name."""
+    with suppress(UnknownKind):
+        return f"cache.{verb}({key_of(kind)!r}, ...)"
+    return f"cache.{verb}()"
+
+
+def _written(options: Mapping[str, object]) -> list[str]:
+    """Write what else a read was given as Python; without values that may be those of a Secret, or functions."""
+    texts = {}
+    for name, value in options.items():
+        if name == "default":
+            texts[name] = "None" if value is None else "..."
+        elif name == "where":
+            paths = ", ".join(f"{shown(path)}: ..." for path in value) if isinstance(value, Mapping) else ""
+            texts |= {name: f"{{{paths}}}"} if paths else {}
+        elif value is not None and value is not False:
+            texts[name] = "..." if callable(value) else shown(value)
+    return [f"{name}={text}" for name, text in texts.items()]
 
 
 def _one_or_list(values: tuple[str, ...]) -> str | list[str]:
@@ -124,7 +159,8 @@ def absent(one: One, declared: Selector | AnyOf, version: str) -> NotFound:
 
 def not_held(one: One, verdict: Verdict) -> OutsideFilter:
     """Say that an object is not held, and that the filter does not prove it absent."""
-    ask = f"To ask the server: {one.call('fetch')}"
+    instead = f"({one.call('fetch', 'default=None')}) is not None" if one.verb == "exists" else one.call("fetch")
+    ask = f"To ask the server: {instead}"
     if verdict.answer is Answer.UNKNOWN:
         return OutsideFilter(
             f"{one} is not held, and whether the filter, {_brief(verdict.filter)}, would hold it "
@@ -168,9 +204,11 @@ def outside(many: Many, verdict: Verdict) -> OutsideFilter:
         )
     assert isinstance(narrowest, Selector), "a request of one branch is narrowed to one"
     held = many.call("held")
+    meant = [branch for branch in verdict.filter.branches if not branch.disjoint(many.request, kind=verdict.kind)]
+    cut = len(meant) > 1 and replace(narrowest, namespaces=None) != replace(many.request, namespaces=None)
     remedy = (
         f"For what is held: {f'len({held})' if many.verb == 'count' else held}; "
-        f"for all of the narrower request: {many.call(None, narrowest)}"
+        f"for all of the narrower request{', which is of one of the alternatives' if cut else ''}: {many.call(None, narrowest)}"
     )
     if verdict.witness is None:
         return OutsideFilter(
@@ -195,7 +233,7 @@ def misplaced(one: One) -> ReadError | None:
     if one.resource.kind.namespaced is True and one.namespace is None:
         return ReadError(
             f"{one.resource} are namespaced, and {one.call()} names no namespace",
-            remedy=f"Name it: {_with(one.call(), 'namespace')}",
+            remedy=f"Name it: {one.call(None, 'namespace')}",
         )
     if one.resource.kind.namespaced is False and one.namespace is not None:
         return nowhere(one, one._replace(namespace=None))
@@ -206,6 +244,18 @@ def nowhere(asked: One | Many, instead: One | Many) -> ReadError:
     """Say that objects of a cluster-scoped kind have no namespace."""
     return ReadError(
         f"{asked.resource} are cluster-scoped, and {asked.call()} names a namespace", remedy=f"Leave it out: {instead.call()}")
+
+
+def misnamed(one: One) -> ReadError:
+    """Say that no object can have the name, or be in the namespace."""
+    argument, given = ("namespace", one.namespace) if is_name(one.name) else ("name", one.name)
+    if not given:
+        remedy = f"Name a namespace: {one._replace(namespace=None).call(None, 'namespace')}" if argument == "namespace" else "Name an object"
+    elif "*" in given or "?" in given:
+        remedy = f"There are no patterns. Compare yourself: [each for each in cache.held({key_of(one.kind)!r}) if ...]"
+    else:
+        remedy = "Correct it"
+    return ReadError(f"{clipped(one.call(), 300)}: no object of {one.resource} can have the {argument} {clipped(repr(given), 200)}", remedy=remedy)
 
 
 def mistyped(call: str, argument: str, given: object, wanted: str) -> ReadError:
@@ -229,30 +279,55 @@ def not_awaited(method: str, call: str, *, sync: bool) -> ReadError:
     return ReadError(f"cache.{method}() was called {where}", remedy=f"In a sync handler or a thread, write: {call}")
 
 
+def awaitable(call: str, predicate: object) -> ReadError:
+    """Say that a predicate is to be awaited, which would be taken for a yes."""
+    return ReadError(
+        f"{call}: the answer of the predicate {_named(predicate)} is to be awaited, and nobody awaits it",
+        remedy="Give a plain function of an object, and await the rest once the object is there")
+
+
+def _named(function: object) -> str:
+    return str(getattr(function, "__qualname__", type(function).__qualname__)).rpartition(".")[2]
+
+
 def in_vain(many: Many, declared: Selector | AnyOf, predicate: object, timeout: float | None, seen: int) -> str:
     """Say what was waited for, for how long, and how much of it there was to look at."""
-    name = getattr(predicate, "__qualname__", type(predicate).__qualname__).rpartition(".")[2]
     looked = f"{seen} {'was' if seen == 1 else 'were'} looked at" if seen else "none was there to be looked at"
     within = "" if timeout is None else f" within {timeout:g} s"
     return (
-        f"{_brief(many.call())}: of the objects that match, {looked}, and none satisfied {name}{within}. "
+        f"{_brief(many.call())}: of the objects that match, {looked}, and none satisfied {_named(predicate)}{within}. "
         f"The filter is {_brief(declared)}, and what it does not hold is never looked at. "
         "Wait longer, or raise kopf.TemporaryError to look again later"
     )
 
 
-def not_kept(many: Many, path: Keys, projection: Projection) -> NotKept:
-    """Say that a path is asked for that was dropped, and what to change."""
-    shown = as_written(path)
-    declared, dropped = f"settings.selectcache.selectors[{key_of(many.kind)!r}]", projection.dropping(path)
+def into_list(many: Many, path: Keys, listed: Keys, name: str) -> ReadError:
+    """Say that a path leads into a list of an object, and how to look there."""
+    where = many.options.get("where")
+    compared = {each: value for each, value in where.items() if keys_of(each) != path} if isinstance(where, Mapping) else {}
+    if isinstance(where, Mapping) and len(compared) < len(where):
+        others = many._replace(verb="list" if many.verb == "count" else many.verb, options={**many.options, "where": compared})
+        remedy = f"Look into the lists yourself: [each for each in {others.call()} if ...]"
+    else:
+        remedy = "Sort by a function that looks into the list: sort_by=lambda obj: ..."
+    return ReadError(
+        f"{many.bare()}: {as_written(path)!r} leads nowhere: paths lead through dicts, not into lists, "
+        f"and {many.resource} {name} has a list at {as_written(listed)!r}",
+        remedy=remedy)
+
+
+def not_kept(many: Many, path: Keys, projection: Projection, key: Key) -> NotKept:
+    """Say that a path is asked for that was dropped, and what to change where the kind is declared, under this key."""
+    asked = as_written(path)
+    declared, dropped = f"settings.selectcache.selectors[{key!r}]", projection.dropping(path)
     if dropped is None:
-        what, remedy = f"which is not among what is kept of {many.resource}", f"Add {shown!r} to keep= of {declared}"
+        what, remedy = f"which is not among what is kept of {many.resource}", f"Add {asked!r} to keep= of {declared}"
     else:
         what = f"{'which' if len(dropped) <= len(path) else 'a part of which'} is dropped before {many.resource} are stored"
         remedy = f"Take {as_written(dropped)!r} out of drop= of {declared}" if dropped in projection.drop else "Look at another path"
     if projection.partial:
         remedy += f"; or ask the server for whole objects: {many._replace(verb='fetch_list').bare()[:-1]}, whole=True)"
-    return NotKept(f"{many.bare()} looks at {_brief(shown)}, {what}", remedy=_brief(remedy))
+    return NotKept(f"{many.bare()} looks at {_brief(asked)}, {what}", remedy=_brief(remedy))
 
 
 def partial(resource: Resource) -> NotKept:
@@ -282,7 +357,8 @@ def unsynced(key: str, trouble: str, remedy: str, *, after: float | None = None,
 
 def stale(kind: object, age: float | None, max_age: float) -> Stale:
     """Say that what is held was confirmed too long ago."""
-    ago = "never confirmed" if age is None else f"last confirmed {age:.0f} s ago"
+    # Rounded up: it was longer ago than is allowed, and must read so.
+    ago = "never confirmed" if age is None else f"last confirmed {math.ceil(age * 10) / 10:g} s ago"
     return Stale(
         f"what is held of {kind} was {ago}, and {max_age:g} s are allowed",
         remedy="Allow some more than a minute, which is how often servers confirm; or ask the server: cache.fetch, cache.fetch_list",
@@ -329,11 +405,11 @@ def unanswered(asked: str, why: str) -> Stalled:
     return Stalled(f"The server gave no answer to {asked}: {why}", remedy="Ask again later")
 
 
-def untransformed(asked: One | Many, why: str) -> Stalled:
+def untransformed(asked: One | Many, why: str, key: Key) -> Stalled:
     """Say that the server did answer, and the operator's own function failed for what it said."""
     return Stalled(
         f"{asked.bare()}: {why}",
-        remedy=f"Correct transform= of settings.selectcache.selectors[{key_of(asked.kind)!r}]; "
+        remedy=f"Correct transform= of settings.selectcache.selectors[{key!r}]; "
                f"for what the server has: {_with(asked.bare(), 'whole=True')}")
 
 

@@ -64,7 +64,7 @@ class Fed(FakeFeed):
 
     def part(self, request: Selector | None = None) -> Part:
         needed = list(compress(self.merging.branches, self.layout.needed(request)))
-        return Part(None, needed[0].view if len(needed) == 1 else self.merging.store, "", "")
+        return Part(None, self.merging.needed(needed), "", "")
 
 
 def node(uid: str, version: int, labels: Mapping[str, str]) -> Obj:

@@ -32,12 +32,12 @@ def labelled(**labels: str | None) -> dict[str, Any]:
 class World:
     """An operator that caches secrets of an embedded cluster."""
 
-    def __init__(self, cluster: EmbeddedCluster, runtime: Runtime, time: Time) -> None:
+    def __init__(self, cluster: EmbeddedCluster, runtime: Runtime, time: Time, resource: str) -> None:
         self.cluster = cluster
         self.time = time
         self.runtime = runtime
         self.cache = Cache(runtime)
-        self.feed: Feed = runtime.feed("secrets")
+        self.feed: Feed = runtime.feed(resource)
 
     def watches(self) -> list[Asked]:
         return [asked for asked in self.cluster.requests if asked.verb == "watch" and asked.resource == "secrets"]
@@ -49,7 +49,7 @@ class World:
 @asynccontextmanager
 async def caching(
     declared: Any, *objects: Mapping[str, Any], who: Callable[[EmbeddedCluster], str] = lambda cluster: cluster.token,
-    silent: str = "", held: str = "", **options: Any,
+    silent: str = "", held: str = "", resource: str = "secrets", **options: Any,
 ) -> AsyncIterator[World]:
     """Keep secrets of a cluster with these objects; the watch with `silent` in its selector, and lists of the namespace `held`, come only when released."""
     cluster = EmbeddedCluster(tls=False)
@@ -59,9 +59,9 @@ async def caching(
         cluster.create(*objects)
         if silent:
             cluster.faults.add(
-                Silence(), verb="watch", resource="secrets", where=lambda asked: silent in asked.query.get("labelSelector", ""))
+                Silence(), verb="watch", resource=resource, where=lambda asked: silent in asked.query.get("labelSelector", ""))
         if held:
-            cluster.faults.add(Silence(), verb="list", resource="secrets", namespace=held)
+            cluster.faults.add(Silence(), verb="list", resource=resource, namespace=held)
         vault = Vault({"login": kopf.ConnectionInfo(server=cluster.url, token=who(cluster))})
-        async with keeping(vault, {"secrets": declared}, **options) as (runtime, time):
-            yield World(cluster, runtime, time)
+        async with keeping(vault, {resource: declared}, **options) as (runtime, time):
+            yield World(cluster, runtime, time, resource)

@@ -39,14 +39,14 @@ async def reviewed(registry: kopf.OperatorRegistry, body: dict[str, Any], operat
     return answer
 
 
-@pytest.mark.parametrize("kinds", [None, []])
-def test_a_request_that_comes_too_early_is_turned_down_as_one_to_try_again(kinds: Any, registry: kopf.OperatorRegistry) -> None:
-    """Whether the handler has waited for the caches, or has not and read them."""
+@pytest.mark.parametrize(("kinds", "limit"), [(None, 0.001), ([], 60.0)], ids=["waited", "read"])
+def test_a_request_that_comes_too_early_is_turned_down_as_one_to_try_again(kinds: Any, limit: float, registry: kopf.OperatorRegistry) -> None:
+    """Whether the handler has waited for the caches as long as it may, or has not and read them."""
     kopf.on.validate("pods", registry=registry)(with_cache(kinds=kinds)(lambda cache, **_: names_of(cache)))
 
     async def main() -> None:
         settings, cluster = declaring(pods=""), Cluster()
-        settings_of(settings).admission_timeout = 0.001
+        settings_of(settings).admission_timeout = limit
         cluster.hold(LIST)
         async with launched(settings, cluster):
             answer = await reviewed(registry, pod())

@@ -49,6 +49,10 @@ def test_a_kind_that_kopf_watches_in_full_is_named_with_the_line_to_add(registry
     assert advice(registry, settings, caplog) == []
 
 
+EITHER = [Selector("app=web"), Selector("tier=gold")]
+
+
+@pytest.mark.parametrize("filter_", ["app=web", EITHER], ids=["one watch", "several"])
 @pytest.mark.parametrize("register", [
     lambda _: None,
     lambda registry: kopf.on.event("nodes", registry=registry)(lambda **_: None),
@@ -57,9 +61,25 @@ def test_a_kind_that_kopf_watches_in_full_is_named_with_the_line_to_add(registry
     lambda registry: kopf.timer("pods", interval=1, registry=registry)(lambda **_: None),
     lambda registry: kopf.on.delete("pods", registry=registry)(lambda **_: None),
 ])
-def test_nothing_is_advised_where_there_is_no_need_or_it_would_harm(register: Any, registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture) -> None:
+def test_nothing_is_advised_where_there_is_no_need_or_it_would_harm(
+    register: Any, filter_: Any, registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture,
+) -> None:
     register(registry)
-    assert advice(registry, declaring(pods="app=web"), caplog) == []
+    assert advice(registry, declaring(pods=filter_), caplog) == []
+
+
+@pytest.mark.parametrize("filter_", [EITHER, Selector("app=web", names=["a", "b"])], ids=["an OR", "two names"])
+def test_beside_a_filter_of_several_watches_a_selector_that_has_all_of_it_is_advised(
+    filter_: Any, registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture,
+) -> None:
+    kopf.on.event("pods", registry=registry)(lambda **_: None)
+    settings = declaring(pods=filter_)
+    message, = advice(registry, settings, caplog)
+    assert message.startswith("Kopf itself watches pods for the operator's handlers, all of them, beside the cache of those with ")
+    assert message.endswith("give settings.watching a selector that has all of these")
+    settings.watching.label_selectors["pods"] = "team=shop"
+    caplog.clear()
+    assert advice(registry, settings, caplog) == [], "Kopf watches a part already"
 
 
 def test_a_kind_that_never_settles_silences_no_advice_on_others(registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture) -> None:
@@ -110,6 +130,8 @@ def test_handlers_are_narrowed_on_request(key: str, resource: _kopf.Resource, re
     ("pods", lambda r: kopf.daemon(category="all", id="c", registry=r)(lambda **_: None), "for c"),
     ("example.com/v1/webapps", lambda r: kopf.daemon("WebApp.example.com", id="w", registry=r)(lambda **_: None), "for w"),
     (("example.com/v1/webapps", Selector(field="spec.mode=x")), lambda _: None, "can select by spec.mode is not known yet, and Kopf would end"),
+    (("pods", ["app=web", "tier=gold"]), lambda _: None, "its filter takes several watches, and Kopf has one"),
+    (("pods", Selector("app=web", names=["a", "b"])), lambda _: None, "its filter takes several watches, and Kopf has one"),
     ("example.com/webapps", lambda _: None, "group or version open: write it like"),
     ("namespaces", lambda _: None, "Kopf needs all of them for itself"),
     ("kopf.dev/v1/kopfpeerings", lambda _: None, "Kopf needs all of them for itself"),

@@ -13,20 +13,24 @@ import pytest
 from kopf_selectcache import Cached, Forbidden, NotSynced, Selector, Stalled, StateError
 from kopf_selectcache import world as kept
 from kopf_selectcache.auditing import audited
+from kopf_selectcache.core.branches import Branch
 from kopf_selectcache.core.merging import Merging
 from kopf_selectcache.core.problems import Garbled
-from kopf_selectcache.core.protocol import EMPTY_PAGES
+from kopf_selectcache.core.protocol import EMPTY_PAGES, Waiting
+from kopf_selectcache.core.record import Record
 from kopf_selectcache.core.resources import Resource
+from kopf_selectcache.metadata import metadata_of
 from kopf_selectcache.planning import Stream
 from kopf_selectcache.settings import SelectCacheSettings
 from kopf_selectcache.testing import FakeCache
-from kopf_selectcache.testing.faults import DropEvents, Refuse, Silence
+from kopf_selectcache.testing.faults import Disconnect, DropEvents, Fault, MalformedJSON, Refuse, Silence
 from kopf_selectcache.transport import Refused
 from tests.secrets import World, caching, labelled, named, secret
 from tests.test_cache.world import builtin
 from tests.test_faults.world import run, until
 
 EITHER = [Selector("app=web", namespaces=["shop"]), Selector("tier=gold", namespaces=["infra"])]
+FAILURES = [Refuse(410), MalformedJSON(), Disconnect()]
 OBJECTS = [secret(name, app="web") for name in ("kept", "changed", "relabelled", "deleted", "recreated")]
 
 
@@ -72,11 +76,11 @@ def test_what_the_watch_has_lost_is_found_told_and_repaired(caplog: pytest.LogCa
 
 def test_it_is_done_again_and_again_without_being_asked_for() -> None:
     async def main() -> None:
-        async with caching(EITHER, *OBJECTS, audit_interval=600.0) as world:
+        async with caching(EITHER, *OBJECTS, audit_interval=400.0) as world:
             began = world.time.now
             await until(lambda: world.feed.counts.audits >= 6)
-            assert world.time.now - began >= 3 * 600.0 * 0.5
-            assert set(world.time.slept) >= {900.0}
+            assert world.time.now - began >= 3 * 400.0 * 0.5
+            assert set(world.time.slept) >= {600.0}
             await lose(world)
             await until(lambda: world.feed.counts.drift and named(world.cache.held("secrets")) == ["changed", "created", "kept", "recreated"])
     run(main())
@@ -192,34 +196,98 @@ def test_a_relist_is_interrupted_neither_by_another_audit_nor_by_a_gap_of_the_lo
             listed.release()
             world.cluster.faults.clear()
             await until(lambda: named(world.cache.held("secrets")) == ["changed", "created", "kept", "recreated"])
+            for watches in (3, 4):
+                await until(lambda: sum(asked.namespace == "shop" for asked in world.watches()) == watches)   # noqa: B023
+                world.cluster.cut("watch", "secrets", namespace="shop")
             assert world.feed.counts.relists == {"audit": 1}
+            assert world.feed.counts.lists == 3, "the first of each watch, and one that was not begun anew"
     run(main())
 
 
-def test_where_one_branch_cannot_be_compared_the_others_are() -> None:
+def test_a_relist_that_is_ordered_while_a_watch_is_waited_for_takes_its_place_and_asks_for_the_newest_state() -> None:
     async def main() -> None:
-        async with caching(EITHER, *OBJECTS) as world:
+        async with caching("app=web", *OBJECTS) as world:
+            await world.cache.wait_synced()
+            await until(lambda: len(world.watches()) == 1)
+            refused = world.cluster.faults.add(Refuse(503), verb="watch", resource="secrets")
+            world.cluster.cut("watch", "secrets")
+            await until(lambda: refused.hits and isinstance(world.feed._listwatches[0]._state, Waiting))
+            world.feed._listwatches[0].relist("audit")
+            world.cluster.faults.clear()
+            await until(lambda: world.feed.counts.relists == {"audit": 1})
+            listed = [asked for asked in world.cluster.requests if asked.verb == "list" and asked.resource == "secrets"]
+            assert "resourceVersion" not in listed[-1].query
+            for watches in (1, 2):
+                before = len(world.watches())
+                await until(lambda: world.feed.synced)
+                world.cluster.cut("watch", "secrets")
+                await until(lambda: len(world.watches()) > before)   # noqa: B023
+                assert world.feed.counts.relists == {"audit": 1}, f"it was ordered once, {watches} watches ago"
+    run(main())
+
+
+@pytest.mark.parametrize("declared", [EITHER, EITHER[::-1]], ids=["the last", "the first"])
+@pytest.mark.parametrize("fault", FAILURES, ids=["refused", "garbled", "broken off"])
+def test_where_one_branch_cannot_be_compared_the_others_are(declared: list[Selector], fault: Fault) -> None:
+    async def main() -> None:
+        async with caching(declared, *OBJECTS) as world:
             await lose(world)
-            world.cluster.faults.add(Refuse(410), verb="list", resource="secrets", namespace="infra")
-            with pytest.raises(Stalled, match="410"):
+            world.cluster.faults.add(fault, verb="list", resource="secrets", namespace="infra")
+            with pytest.raises(Stalled):
                 await world.cache.audit("secrets")
             assert (world.feed.counts.audits, world.feed.counts.failures["audit"], world.feed.counts.drift) == (1, 1, 5)
             await until(lambda: world.feed.counts.relists == {"audit": 1})
     run(main())
 
 
-def test_an_audit_that_nobody_has_asked_for_and_that_fails_is_told_and_made_again(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(("fault", "why"), list(zip(FAILURES, ("the server answers 410 ", "", ""), strict=True)), ids=["refused", "garbled", "broken off"])
+def test_an_audit_that_nobody_has_asked_for_and_that_fails_is_told_and_made_again_after_as_long(
+    fault: Fault, why: str, caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.INFO, "kopf_selectcache")
 
     async def main() -> None:
         async with caching("app=web", *OBJECTS, audit_interval=600.0) as world:
             await world.cache.wait_synced()
-            world.cluster.faults.add(Refuse(410), verb="list", resource="secrets", times=2)
-            await until(lambda: world.feed.counts.failures["audit"] == 2 and world.feed.counts.audits)
+            world.cluster.faults.add(fault, verb="list", resource="secrets", times=4)   # Of what breaks off, each is asked for twice.
+            await until(lambda: world.feed.counts.failures["audit"] >= 2)
+            audits = world.feed.counts.audits
+            await until(lambda: world.feed.counts.audits > audits)
+            assert world.feed.counts.failures["audit"] < world.time.slept.count(900.0)
             assert world.feed.held() == 5
     run(main())
-    assert "The cache of secrets could not be compared with the server: the server answers 410 Gone. It is tried again." in [
-        message.replace("410 Expired", "410 Gone") for message in caplog.messages]
+    assert any(message.startswith(f"The cache of secrets could not be compared with the server: {why}") and message.endswith(". It is tried again.")
+               for message in caplog.messages)
+    assert not [message for message in caplog.messages if "mistake" in message]
+
+
+def test_a_branch_that_has_had_no_list_yet_is_not_compared() -> None:
+    async def main() -> None:
+        async with caching(EITHER, *OBJECTS, held="infra", audit_interval=600.0) as world:
+            await until(lambda: world.feed.counts.audits >= 2)
+            compared = {asked.namespace for asked in world.cluster.requests if asked.query.get("resourceVersionMatch") == "Exact"}
+            assert compared == {"shop"}
+            assert not world.feed.counts.failures["audit"]
+            for fault in world.cluster.faults:
+                fault.release()
+            await world.cache.wait_synced()
+    run(main())
+
+
+def test_a_mistake_of_ours_in_an_audit_is_told_and_the_next_one_is_made(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def mistaken(*_: object, **__: object) -> None:
+        monkeypatch.undo()
+        raise KeyError("nobody has thought of this")
+
+    async def main() -> None:
+        monkeypatch.setattr("kopf_selectcache.feed.audited", mistaken)
+        async with caching("app=web", *OBJECTS, audit_interval=600.0) as world:
+            await until(lambda: world.feed.counts.audits)
+            assert world.feed.held() == 5
+    run(main())
+    assert any("stumbled over a mistake of its own" in message for message in caplog.messages)
 
 
 class Answers:
@@ -237,33 +305,51 @@ def page(version: str = "100", *, token: str = "", kind: str = "PartialObjectMet
     return {"apiVersion": "meta.k8s.io/v1", "kind": kind, "metadata": {"resourceVersion": version, "continue": token}, "items": [], **more}
 
 
+ONE = [{"metadata": {"name": "a", "namespace": "shop", "uid": "1", "resourceVersion": "5"}}]
+
+
+SECRETS = Resource(builtin("secrets"), "v1")
+
+
+def held_at_100(*uids: str) -> Branch:
+    """Return a branch that holds the secret `a` at version 5 with this uid, or nothing."""
+    branch, = Merging([Stream(Selector("app=web")).keys]).branches
+    branch.begin()
+    for uid in uids:
+        branch.put(Record("shop", "a", uid, "5", {}, (), b""))
+    branch.commit("100")
+    return branch
+
+
 @pytest.mark.parametrize(("pages", "error"), [
-    ([page("101")], "a list of version '101' came instead of '100'"),
-    ([page(token="x"), page("101")], "a list of version '101' came"),
-    ([page(token="x")], "the pages of a list lead nowhere"),
-    ([page(token=str(number)) for number in range(EMPTY_PAGES + 2)], "the pages of a list lead nowhere"),
+    ([page("101")], "a page of version '101' came in a list of version '100'"),
+    ([page(token="x"), page("101")], "a page of version '101' came"),
+    ([page(token="x", items=ONE)], "the pages of a list lead nowhere"),
+    ([*(page(token=str(number)) for number in range(EMPTY_PAGES + 1)), page()], "the pages of a list lead nowhere"),
     ([page(kind="Status", code=404, status="Failure")], "404"),
-], ids=["of another version", "half of another version", "the same token for ever", "empty pages for ever", "a Status as a plain 200"])
+], ids=["of another version", "half of another version", "the same token for ever", "too many empty pages in a row", "a Status as a plain 200"])
 def test_of_a_list_that_makes_no_sense_no_drift_is_concluded(pages: list[dict[str, object]], error: str) -> None:
-    resource = Resource(builtin("secrets"), "v1")
-    stream = Stream(Selector("app=web"))
-    merging = Merging([stream.keys])
-    merging.branches[0].begin()
-    merging.branches[0].commit("100")
     world = cast("kept.World", SimpleNamespace(transport=Answers(*pages), settings=SelectCacheSettings()))
     with pytest.raises((Garbled, Refused), match=error):
-        asyncio.run(audited(stream, merging.branches[0], resource, world=world))
+        asyncio.run(audited(Stream(Selector("app=web")), held_at_100(), SECRETS, world=world))
 
 
-def test_a_server_that_knows_no_metadata_is_compared_by_its_objects() -> None:
-    async def main() -> None:
-        resource = Resource(builtin("secrets"), "v1")
-        stream = Stream(Selector("app=web"))
-        merging = Merging([stream.keys])
-        merging.branches[0].begin()
-        merging.branches[0].commit("100")
-        whole = page(kind="SecretList", apiVersion="v1", items=[{"metadata": {"name": "a", "namespace": "shop", "uid": "1", "resourceVersion": "5"}}])
-        world = cast("kept.World", SimpleNamespace(transport=Answers(whole), settings=SelectCacheSettings()))
-        found = await audited(stream, merging.branches[0], resource, world=world)
-        assert found.missing == (("shop", "a"),)
-    run(main())
+@pytest.mark.parametrize("pages", [
+    [page(kind="SecretList", apiVersion="v1", items=ONE)],
+    [*(page(token=str(number)) for number in range(EMPTY_PAGES)), page(token="x", items=ONE), *(page(token=str(number)) for number in range(EMPTY_PAGES)), page()],
+], ids=["a server that knows no metadata", "as many empty pages in a row as may be"])
+def test_a_list_of_another_form_is_compared_all_the_same(pages: list[dict[str, object]]) -> None:
+    world = cast("kept.World", SimpleNamespace(transport=Answers(*pages), settings=SelectCacheSettings()))
+    assert asyncio.run(audited(Stream(Selector("app=web")), held_at_100(), SECRETS, world=world)).missing == (("shop", "a"),)
+
+
+def test_which_object_it_is_can_be_told_by_what_a_server_sends_that_knows_no_metadata() -> None:
+    whole = {"kind": "Secret", "apiVersion": "v1", **ONE[0]}
+    assert metadata_of(SECRETS, json.dumps(whole).encode()).uid == "1"
+
+
+def test_another_object_of_the_same_name_and_version_is_outdated() -> None:
+    branch = held_at_100("0")
+    world = cast("kept.World", SimpleNamespace(transport=Answers(page(items=ONE)), settings=SelectCacheSettings()))
+    found = asyncio.run(audited(Stream(Selector("app=web")), branch, SECRETS, world=world))
+    assert (found.missing, found.extra, found.outdated) == ((), (), (("shop", "a"),))

@@ -10,7 +10,7 @@ import pytest
 from kopf_selectcache import Cached, Forbidden, Missing, NotFound, NotSynced, OutsideFilter, Selector, Stale
 from kopf_selectcache.health import Health
 from kopf_selectcache.testing import EmbeddedCluster, FakeCache
-from kopf_selectcache.testing.faults import Refuse
+from kopf_selectcache.testing.faults import Disconnect, Fault, MalformedJSON, NotServed, Refuse, Silence
 from tests.secrets import caching, labelled, named, secret
 from tests.test_faults.world import run, until
 
@@ -137,7 +137,7 @@ def test_too_many_lists_and_watches_for_the_namespaces_of_the_operator_are_a_rej
         async with caching(names, namespaces=("infra", "shop")) as world:
             await world.feed.settled()
             assert world.feed.health is Health.REJECTED
-            assert world.feed.trouble == "the filter of secrets: it takes 22 lists and watches, for 11 names, and 20 are the most"
+            assert world.feed.trouble == "the filter of secrets: it takes 22 lists and watches, for 11 names in 2 namespaces, and 20 are the most"
     run(main())
 
 
@@ -171,8 +171,60 @@ def test_what_is_gone_is_let_go_though_a_branch_says_nothing(leave: Callable[[Em
             leave(world.cluster)
             await until(lambda: named(world.cache.held("secrets")) == ["b"])
             assert world.reads_of_metadata() == 1
+            read, = (asked for asked in world.cluster.requests if asked.query.get("fieldSelector") == "metadata.name=a")
+            assert read.query["resourceVersionMatch"] == "NotOlderThan"
             with pytest.raises(OutsideFilter):
                 world.cache.get("secrets", "a", "shop")
+    run(main())
+
+
+@pytest.mark.parametrize("refused", [True, False], ids=["never answered", "answered in vain"])
+def test_a_question_that_settles_nothing_is_asked_less_and_less_but_again_and_again(refused: bool) -> None:
+    async def main() -> None:
+        async with caching(EITHER, secret("a", app="web"), silent="tier") as world:
+            await world.cache.wait_synced()
+            await until(lambda: world.feed.synced and len(world.watches()) == 2)
+            if refused:
+                world.cluster.faults.add(Refuse(503), verb="list", resource="secrets")
+            began = world.time.now
+            world.cluster.patch(secret("a"), labelled(app=None, tier="gold"))
+            await until(lambda: world.time.now - began >= 100.0)
+            assert 3 <= world.reads_of_metadata() <= 8
+    run(main())
+
+
+@pytest.mark.parametrize("fault", [Refuse(503), MalformedJSON(), Disconnect()], ids=["refused", "garbled", "broken off"])
+def test_a_question_that_is_not_answered_is_asked_again(fault: Fault, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with caching(EITHER, secret("a", app="web"), secret("b", app="web"), silent="tier") as world:
+            await world.cache.wait_synced()
+            await until(lambda: world.feed.synced and len(world.watches()) == 2)
+            world.cluster.faults.add(fault, verb="list", resource="secrets", times=4)   # Of what breaks off, each is asked for twice.
+            world.cluster.delete(secret("a"))
+            await until(lambda: named(world.cache.held("secrets")) == ["b"])
+            assert world.reads_of_metadata() == 5
+            assert world.feed.counts.lists == 2
+    run(main())
+    assert not [message for message in caplog.messages if "mistake" in message]
+
+
+def test_what_is_known_to_be_gone_does_not_come_back_when_a_slow_branch_tells_its_past() -> None:
+    async def main() -> None:
+        async with caching(EITHER, secret("a", app="web"), silent="tier") as world:
+            await world.cache.wait_synced()
+            await until(lambda: world.feed.synced and len(world.watches()) == 2)
+            told: list[bool] = []
+            before, (fast, slow) = int(world.feed.version), world.feed._listwatches
+            world.feed.subscribe(lambda change: told.append(change is not None and change.after is not None))
+            world.cluster.patch(secret("a"), labelled(app=None))
+            world.cluster.patch(secret("a"), labelled(tier="gold"))
+            world.cluster.delete(secret("a"))
+            await until(lambda: world.cache.held("secrets") == [])
+            for fault in world.cluster.faults:
+                fault.release()
+            world.cluster.bookmark()
+            await until(lambda: slow.version == fast.version and int(slow.version) > before)
+            assert told == [False]
     run(main())
 
 
@@ -204,10 +256,24 @@ def test_a_right_that_one_watch_lacks_spoils_only_the_reads_that_need_it() -> No
     run(main())
 
 
+def test_what_two_watches_hold_is_not_known_while_a_third_that_could_hold_the_same_lacks_a_right_and_reads_say_so() -> None:
+    async def main() -> None:
+        def who(cluster: EmbeddedCluster) -> str:
+            return cluster.user("reader", [WATCHING], namespace="shop")
+
+        async with caching([*EITHER, Selector("app=db")], secret("a", app="web"), who=who) as world:
+            await world.feed.settled()
+            await until(lambda: len(world.watches()) == 2)
+            with pytest.raises(Forbidden, match="in a ClusterRole"):
+                world.cache.held("secrets", namespace="shop", label="app!=db")
+    run(main())
+
+
 def test_what_is_complete_is_read_while_other_lists_are_still_awaited() -> None:
     async def main() -> None:
         async with caching(BOTH, secret("a", app="web"), secret("ca", "infra"), held="infra") as world:
             await until(lambda: world.feed.part(Selector(namespaces=["shop"])).store.version)
+            assert world.feed.age() is None, "of all"
             assert world.cache.get("secrets", "a", "shop")["metadata"]["name"] == "a"
             assert world.cache.explain("secrets", namespace="shop", label="app=web").verdict
             for read in (lambda: world.cache.get("secrets", "ca", "infra"), lambda: world.cache.held("secrets"), lambda: world.cache.age("secrets")):
@@ -305,6 +371,7 @@ def test_an_object_of_which_nothing_can_be_known_delays_no_other(monkeypatch: py
             world.cluster.delete(*objects)
             await until(lambda: named(world.cache.held("secrets")) in ([], ["a"]))
             assert set(world.time.slept[before:]) == {1.0}, "nothing waits for longer than that"
+            assert len(world.time.slept[before:]) >= 30 // 7, "some at once, the next a while later"
     run(main())
 
 
@@ -318,6 +385,30 @@ def test_of_a_kind_that_is_served_again_nothing_of_before_is_left() -> None:
     cache.cluster.create({**defined, "spec": definition["spec"]}, webapp("new", tier="gold"))
     assert named(cache.list("webapps", label="tier=gold")) == ["new"]
     assert named(cache.held("webapps")) == ["new"]
+
+
+def test_once_it_is_served_again_no_watch_is_read_before_it_has_been_listed_anew() -> None:
+    async def main() -> None:
+        declared = [Selector("app=web", namespaces=["shop"]), Selector("tier=gold", namespaces=["infra"])]
+        async with caching(declared, secret("a", app="web"), secret("b", "infra", tier="gold")) as world:
+            await world.cache.wait_synced()
+            await until(lambda: world.feed.synced and len(world.watches()) == 2)
+            gone = world.cluster.faults.add(NotServed(), resource="secrets", namespace="shop")
+            world.cluster.cut("watch", "secrets", namespace="shop")
+            await gone.hit()
+            held = world.cluster.faults.add(Silence(), verb="list", resource="secrets", namespace="infra")
+            world.cluster.delete(secret("b", "infra"))
+            gone.release()
+            await held.hit()
+            await until(lambda: len([asked for asked in world.watches() if asked.namespace == "shop"]) >= 3)
+            await until(lambda: world.feed.part(declared[0]).error is None and world.feed.part(declared[0]).store.version)
+            assert named(world.cache.list("secrets", namespace="shop", label="app=web")) == ["a"]
+            with pytest.raises((NotSynced, Missing)):
+                world.cache.list("secrets", namespace="infra", label="tier=gold")
+            held.release()
+            await world.cache.wait_synced()
+            assert named(world.cache.held("secrets")) == ["a"]
+    run(main())
 
 
 def webapp(name: str, **labels: str) -> dict[str, Any]:

@@ -25,9 +25,9 @@ class Handlers:
     (lambda: WITH_CACHE(["pods", "nodes"]), "Write @selectcache.with_cache(kinds=['pods', 'nodes'])"),
     (lambda: WITH_CACHE(property(lambda _: None)), "with_cache cannot decorate a property. Decorate a function"),
     (lambda: WITH_CACHE(kind=["pods"]), "with_cache() knows no kind=. Did you mean kinds=?"),
-    (lambda: WITH_CACHE(Handlers.create, ["pods"]), "2 arguments by position, and takes fn so. Write: with_cache(..., kinds=['pods'])"),
+    (lambda: WITH_CACHE(Handlers.create, ["pods"]), "2 arguments by position, and takes 1: fn. Write: with_cache(..., kinds=['pods'])"),
     (lambda: WITH_CACHE(kinds=["v1/pods/status"]), "names a subresource, status: objects are cached as a whole. Write 'v1/pods'"),
-    (lambda: WITH_CACHE(kinds=[5]), "the key 5 names no kind"),
+    (lambda: WITH_CACHE(kinds=[5]), "the key is 5, of the type int, and names no kind"),
 ])
 def test_what_is_no_handler_is_refused_where_it_stands(decorate: Callable[[], Any], words: str) -> None:
     with pytest.raises(DeclarationError, match=re.escape(words)):

@@ -71,7 +71,7 @@ def test_what_may_be_an_object_is_shown_by_its_type() -> None:
     assert errors.shown({"data": "secret"}) == "a dict"
     assert errors.shown(["app=web", 5, None]) == "['app=web', 5, None]"
     assert errors.shown([{"data": "secret"}]) == "a list"
-    assert errors.shown(10**5000) == "a int", "Python refuses to print it"
+    assert errors.shown(10**5000) == "an int", "Python refuses to print it"
 
 
 def test_errors_can_be_pickled_and_copied() -> None:

@@ -252,11 +252,20 @@ def test_a_cancelled_handler_ends_with_its_thread_and_not_before(registry: kopf.
     run(main())
 
 
+@pytest.mark.parametrize("is_async", [True, False])
 @pytest.mark.parametrize(("which", "decorator"), [
     (causes.Activity.PROBE, kopf.on.probe), (causes.Activity.CLEANUP, kopf.on.cleanup),
 ])
-def test_probe_and_cleanup_answer_at_once(which: Any, decorator: Any, registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture) -> None:
-    decorator(registry=registry)(with_cache(lambda cache, **_: names_of(cache)))
+def test_probe_and_cleanup_answer_at_once(
+    which: Any, decorator: Any, is_async: bool, registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture,
+) -> None:
+    def answer(cache: Any, **_: Any) -> list[str]:
+        return names_of(cache)
+
+    async def answer_async(cache: Any, **_: Any) -> list[str]:
+        return names_of(cache)
+
+    decorator(registry=registry)(with_cache(answer_async if is_async else answer))
 
     async def main() -> None:
         cluster, settings = Cluster(pod()), declaring(pods="")

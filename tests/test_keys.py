@@ -21,6 +21,7 @@ WRONG: Any = 5
     ("v2/pods", "begins with a version, and only v1 can stand without its group. Write 'v1/pods'"),
     ("v2/webapps", "Write 'example.com/v2/webapps'"),
     ("v1/deployments", "deployments are not in v1, the core group. Write 'apps/v1/deployments'"),
+    ("apps/v1/pods", "pods are not in apps, a group of Kubernetes. Write 'v1/pods'"),
     ("v1/webapps", "the core, which has no webapps. Write it with its group: 'example.com/v1/webapps'"),
     ("batch/v2/jobs", "Kubernetes has jobs in no version v2. Write 'batch/v1/jobs'; or, for whichever version the cluster has, 'jobs.batch'"),
     (("", "v2", "pods"), "Kubernetes has pods in no version v2. Write 'v1/pods'"),

@@ -15,6 +15,7 @@ from kopf_selectcache.core.record import Record
 from kopf_selectcache.core.resources import Resource
 from kopf_selectcache.core.store import Store
 from kopf_selectcache.observe import Collector, Counts
+from tests.kopf_operators import Cluster, declaring, launched, pod, run
 
 
 @dataclass
@@ -79,6 +80,17 @@ def test_an_operator_that_does_not_run_shows_nothing() -> None:
     registry = CollectorRegistry()
     registry.register(selectcache.collector(kopf.OperatorSettings()))
     assert "kopf_selectcache_objects{" not in generate_latest(registry).decode()
+
+
+def test_an_operator_shows_its_caches_once_it_has_logged_in() -> None:
+    async def main() -> None:
+        settings, registry = declaring(pods=""), CollectorRegistry()
+        registry.register(selectcache.collector(settings))
+        async with launched(settings, Cluster(pod())) as operator:
+            assert "kopf_selectcache_objects{" not in generate_latest(registry).decode()
+            await operator.gate(None, None)
+            assert 'kopf_selectcache_objects{group="",resource="pods",version="v1"} 1.0' in generate_latest(registry).decode()
+    run(main())
 
 
 def test_no_read_is_lost_where_several_threads_count() -> None:

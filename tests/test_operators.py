@@ -186,6 +186,14 @@ def test_an_operator_that_only_fetches_has_one_runtime_for_all_its_handlers(regi
     run(main())
 
 
+def test_settings_of_a_running_operator_are_not_launched_twice() -> None:
+    async def main() -> None:
+        settings = declaring(pods="")
+        async with launched(settings, Cluster()) as operator:
+            assert operators.launch(settings) is operator
+    run(main())
+
+
 def test_a_copy_of_the_settings_is_another_operator() -> None:
     async def main() -> None:
         settings = declaring(pods="")

@@ -13,7 +13,7 @@ import pytest
 from kopf_selectcache import OutsideFilter, Selector
 from kopf_selectcache.core.merging import Merging
 from kopf_selectcache.core.record import Record
-from kopf_selectcache.core.store import Store
+from kopf_selectcache.core.store import Readable
 
 from .branched import APART, SHARED, Fed, Layout, node, record_of
 from .core import transits
@@ -67,7 +67,7 @@ class Overlaid(transits.World):
                 self._judge(body, deleted=deleted)
 
     @staticmethod
-    def _known_to(store: Store) -> tuple[object, ...]:
+    def _known_to(store: Readable) -> tuple[object, ...]:
         held, version = store.get("", "it")
         return held and (held.uid, held.version), version
 

@@ -13,7 +13,7 @@ from kopf_selectcache.health import Health
 from kopf_selectcache.selector import Selector
 from kopf_selectcache.settings import settings_of
 from kopf_selectcache.testing import FakeCache
-from tests.secrets import caching, secret
+from tests.secrets import caching, labelled, named, secret
 from tests.test_faults.server import Server, event, listed, pod, streamed
 from tests.test_faults.world import operating, run, until
 
@@ -103,8 +103,23 @@ def test_a_transform_that_fails_is_told_with_its_object_and_line_and_nothing_is_
         FakeCache([SECRET | {"metadata": SECRET["metadata"] | {"name": "bad"}}], {"v1/secrets": Cached("", transform=raising)})
     assert CANARY not in str(info.value)
     assert info.value.remedy == (
-        "Correct the transform= that is declared for them; meanwhile, "
+        "Correct the transform= of settings.selectcache.selectors['v1/secrets']; meanwhile, "
         "await cache.fetch(..., whole=True) and cache.fetch_list(..., whole=True) ask the server directly")
+
+
+def test_a_transform_is_not_called_with_what_is_not_declared() -> None:
+    """Names that share a watch bring all others."""
+    called = []
+
+    def noted(obj: dict[str, Any]) -> dict[str, Any]:
+        called.append(obj["metadata"]["name"])
+        return raising(obj)
+
+    names = Selector(names=["good", "other"], namespaces=["shop"])
+    cache = FakeCache([secret("good"), secret("bad")], {"v1/secrets": Cached(names, transform=noted, share_watches=True)})
+    cache.cluster.patch(secret("bad"), labelled(seen="yes"))
+    assert named(cache.list("secrets", names=["good", "other"], namespace="shop")) == ["good"]
+    assert {*called} == {"good"}
 
 
 def test_a_cache_stalled_by_a_transform_says_so_for_as_long_as_it_fails() -> None:
@@ -114,7 +129,7 @@ def test_a_cache_stalled_by_a_transform_says_so_for_as_long_as_it_fails() -> Non
             await until(lambda: world.feed.health is Health.STALLED)
             failures = world.feed.counts.failures.total()
             await until(lambda: world.feed.counts.failures.total() > failures)
-            assert world.feed.remedy.startswith("Correct the transform= that is declared for them; meanwhile, await cache.fetch(..., whole=True)")
+            assert world.feed.remedy.startswith("Correct the transform= of settings.selectcache.selectors['secrets']; meanwhile, await cache.fetch(..., whole=True)")
     run(main())
 
 
@@ -126,7 +141,7 @@ def test_what_the_server_answered_is_not_taken_for_no_answer_where_a_transform_f
     ):
         with pytest.raises(Stalled, match=r"\('secrets', \.\.\.\): the transform of Secret, shop/bad, raised KeyError") as info:
             read()
-        assert info.value.remedy == f"Correct transform= of settings.selectcache.selectors['secrets']; for what the server has: {whole}"
+        assert info.value.remedy == f"Correct transform= of settings.selectcache.selectors['v1/secrets']; for what the server has: {whole}"
         assert read(whole=True)
 
 

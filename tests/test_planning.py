@@ -101,9 +101,9 @@ def test_the_streams_hold_just_what_the_filter_does(promise: str, declared: Sele
 
 def test_the_paths_and_keys_of_streams_are_those_of_their_namespace_and_name() -> None:
     stream, = plan(Selector(names=["x"], namespaces=["a"]), PODS).streams
-    assert (stream.path(PODS), stream.keys, stream.final) == ("/api/v1/namespaces/a/pods", Keys("a", frozenset({"x"})), True)
+    assert (stream.path(PODS), stream.keys, stream.is_wider) == ("/api/v1/namespaces/a/pods", Keys("a", frozenset({"x"})), False)
     stream, = plan(Selector("app=web"), PODS).streams
-    assert (stream.path(PODS), stream.query(), stream.keys, stream.final) == ("/api/v1/pods", {"labelSelector": "app=web"}, Keys(), False)
+    assert (stream.path(PODS), stream.query(), stream.keys, stream.is_wider) == ("/api/v1/pods", {"labelSelector": "app=web"}, Keys(), False)
 
 
 def test_cluster_scoped_kinds_are_not_confined() -> None:
@@ -132,7 +132,8 @@ def test_what_is_needless_is_told() -> None:
 @pytest.mark.parametrize(("declared", "what", "remedy"), [
     (Selector(names=[f"n-{number}" for number in range(21)]), "takes 21 lists and watches, for 21 names, and 20 are the most", "share_watches=True"),
     (Selector(namespaces=[f"n-{number}" for number in range(21)]), "for 21 namespaces", "Drop the namespaces"),
-    (Selector(names=["a", "b"], namespaces=[f"n-{number}" for number in range(11)]), "takes 22 .* for 11 namespaces", "Drop the namespaces"),
+    (Selector(names=["a", "b"], namespaces=[f"n-{number}" for number in range(11)]), "takes 22 .* for 2 names in 11 namespaces", "Drop the namespaces"),
+    (Selector(names=[f"n-{number}" for number in range(7)], namespaces=["a", "b", "c"]), "takes 21 .* for 7 names in 3 namespaces", "share_watches=True"),
     (AnyOf([f"l-{number}" for number in range(21)]), "for 21 alternatives", "one label that the alternatives share"),
     (Selector(names=[f"n-{number}" for number in range(9_000)], namespaces=["a", "b"]), "takes 18,000 .* 20 are the most", "share_watches=True"),
     (AnyOf([Selector(names=[f"n-{number}"], namespaces=["a"]) for number in range(21)]), "for 21 names", "Select by a label that the objects share"),
@@ -146,7 +147,7 @@ def test_more_streams_than_a_server_should_keep_are_refused(declared: Selector |
 
 @pytest.mark.parametrize(("declared", "what", "remedy"), [
     (Selector("app=web"), "for 21 namespaces that the operator watches", "Run the operator with -A"),
-    (Selector(names=[f"n-{number}" for number in range(30)]), "takes 630 .* for 21 namespaces that the operator watches", "Run the operator with -A"),
+    (Selector(names=[f"n-{number}" for number in range(30)]), "takes 630 .* for 30 names in 21 namespaces that the operator watches", "Run the operator with -A"),
     (Selector(namespaces=[f"n-{number}" for number in range(22)]), "for 22 namespaces, and", "Drop the namespaces"),
     (either("app=web", Selector("tier", namespaces=[f"n-{number}" for number in range(22)])), "for 43 namespaces, and", "Drop the namespaces"),
 ])

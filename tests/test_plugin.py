@@ -21,8 +21,11 @@ from kopf_selectcache.plugin import hook, install
 from kopf_selectcache.settings import settings_of
 from tests.kopf_operators import (
     Cluster,
+    activity,
+    called,
     context,
     declaring,
+    launched,
     names_of,
     operating,
     pod,
@@ -77,6 +80,17 @@ def test_the_end_of_the_starting_task_ends_the_caches(registry: kopf.OperatorReg
     started(registry, settings)
     assert operator_of(settings) is None
     settings_of(settings).selectors["pods"] = "app=web"   # And it may be declared anew.
+
+
+def test_a_cleanup_has_nothing_to_do_where_the_caches_have_ended_already() -> None:
+    async def main() -> None:
+        settings = declaring(pods="")
+        async with launched(settings, Cluster()):
+            cleanup = hook(causes.Activity.CLEANUP)
+            for _ in range(2):
+                await called(cleanup, activity(causes.Activity.CLEANUP, settings))
+                assert operator_of(settings) is None
+    run(main())
 
 
 # ---- Whole operators.

@@ -261,6 +261,26 @@ def test_a_version_that_is_served_no_more_is_replaced_by_another_and_the_kind_is
     run(main())
 
 
+def test_what_was_held_before_a_kind_was_not_served_is_compared_with_what_there_is_once_it_is_served_again() -> None:
+    async def main() -> None:
+        gone = asyncio.Event()
+        lists = [listed("100", pod("a", "90"), pod("b", "80")), listed("200", pod("b", "80"), pod("c", "150"))]
+        async with Server(lists=lists, watches=[streamed(gone, error(404))]) as server, operating(server) as world:
+            await world.synced()
+            told: list[tuple[str, str]] = []
+
+            def tell(change: Change | None) -> None:
+                if change is not None:
+                    told.append((change.before.name if change.before else "", change.after.name if change.after else ""))
+
+            world.feed.subscribe(tell)
+            gone.set()
+            await until(lambda: world.feed.version == "200" and world.feed.synced)
+            assert world.names() == ["b@80", "c@150"]
+            assert sorted(told) == [("", "c"), ("a", "")]
+    run(main())
+
+
 # ---- Rejected.
 
 

@@ -126,6 +126,36 @@ def test_a_stream_is_closed_before_anything_else_is_done() -> None:
     run(main())
 
 
+def test_a_relist_that_an_audit_orders_between_two_tries_of_a_watch_comes_instead_of_the_next_try() -> None:
+    async def main() -> None:
+        due = asyncio.Event()
+
+        async def sleep(_: float) -> None:
+            await due.wait()
+
+        drifted = [listed("100", pod("a", "95")), listed("101", pod("a", "95"))]
+        async with Server(lists=[LISTED, *drifted], watches=[refused(503)]) as server:
+            vault, declared = Vault({"login": kopf.ConnectionInfo(server=server.url)}), SelectCacheSettings(audit_interval=0)
+            declared.selectors["pods"] = "app=web"
+            runtime = Runtime(
+                declared, KopfTransport(vault), namespaces=None, chance=lambda: 1.0, logger=logging.getLogger("kopf_selectcache"),
+                sleep=sleep)
+            world = World(server, runtime, Time(), vault)
+            task = asyncio.create_task(runtime.run())
+            await until(lambda: world.feed.trouble)
+            assert not await world.cache.audit("pods")
+            due.set()
+            await world.holds("a@95")
+            await world.watched(2)
+            assert server.pods.listed[-1] == server.pods.listed[0], "of the newest state, whatever is held"
+            assert [query["resourceVersion"] for query in server.pods.watched] == ["100", "101"]
+            assert world.feed.counts.relists == {"audit": 1}
+            task.cancel()
+            await asyncio.wait({task})
+            await vault.close()
+    run(main())
+
+
 SCENES: dict[str, Callable[[], dict[str, Any]]] = {
     "pages": lambda: {"lists": [listed("100", then="1"), refused(500), LISTED], "watches": [ended(), streamed(bookmark("101"))]},
     "a relist": lambda: {"lists": [LISTED, refused(410), LISTED], "watches": [streamed(error(410))]},

@@ -340,6 +340,22 @@ def test_the_wait_begins_anew_once_a_missing_right_is_granted() -> None:
     run(main())
 
 
+def test_who_waits_once_a_missing_right_is_granted_waits_for_what_comes_then() -> None:
+    async def main() -> None:
+        gate = asyncio.Event()
+        stream = streamed(gate, event("ADDED", pod("a", "90")), bookmark("100", end=True))
+        async with Server(watches=[NO, stream]) as server, operating(server, initial="stream") as world:
+            await world.feed.settled()
+            assert health(world) is Health.FORBIDDEN
+            await until(lambda: health(world) is Health.SYNCING)
+            waiting = asyncio.create_task(world.cache.wait_synced(timeout=30))
+            await asyncio.sleep(0)
+            gate.set()
+            await waiting
+            assert world.names() == ["a@90"]
+    run(main())
+
+
 def test_mistakes_of_ours_are_not_waited_for_either(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         async with Server(lists=[LISTED]) as server, operating(server, sync_timeout=60.0) as world:

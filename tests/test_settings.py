@@ -54,7 +54,7 @@ def test_keys_are_those_of_kopf(key: Any) -> None:
     (EVERYTHING, "there is no wildcard"),
     (("example.com", EVERYTHING), "there is no wildcard"),
     (FUNCTION, "names no kind"),
-    (NUMBER, "the key 5 names no kind"),
+    (NUMBER, "the key is 5, of the type int, and names no kind"),
     ("", "names no kind"),
     (" pods", "names no kind"),
     ("a/b/c/d", "names no kind"),
@@ -88,7 +88,10 @@ def test_values_are_texts_dicts_and_selectors_also_in_a_list_of_one(value: Any) 
     ("pods", {}, BadSelector, "the filter of pods is {}, and selects by nothing. Write Selector() to select all objects"),
     ("pods", NUMBER, BadSelector, "the filter of pods is 5, of the type int"),
     ("pods", NOTHING, BadSelector, "is None"),
-    ("pods", BYTES, BadSelector, "is a bytes. Assign the text"),
+    ("pods", BYTES, BadSelector, (
+        "is a bytes. Assign the text of a label selector such as 'app=web', a dict of labels, a Selector(...), "
+        "or a list of texts and Selectors, for an OR; or a Cached(...) of one of these")),
+    ("pods", {5}, BadSelector, "the filter of pods is {5}, of the type set. Assign the text"),
     ("pods", [NUMBER], BadSelector, "takes selectors, not 5"),
     ("pods", [], BadSelector, "selects nothing"),
     ("pods", [Cached("app=web", drop=["spec"]), "app=db"], BadSelector, (
@@ -167,6 +170,7 @@ def test_what_is_in_use_cannot_be_changed_and_can_be_declared_again() -> None:
     ("idle_timeout", [0]),
     ("request_timeout", [0]),
     ("fetch_per_second", [0]),
+    ("audit_interval", [5, -1, True, None, 10**7]),
     ("narrow_handlers", [1, 0, None, "yes"]),
     ("selectors", [{"pods": "app=web"}, None]),
 ])
@@ -263,7 +267,7 @@ def test_several_kinds_can_be_declared_at_once() -> None:
 
 def test_what_others_have_declared_is_declared_with_how_it_is_kept() -> None:
     theirs, ours = Selectors(), Selectors()
-    theirs["v1/secrets"] = Cached("app=web", drop=["data"], share_watches=True)
+    theirs["v1/secrets"] = Cached(Selector(names=["a", "b"]), drop=["data"], share_watches=True)
     ours |= theirs
     assert ours.cached("secrets") == theirs.cached("secrets")
     ours = Selectors()
@@ -275,12 +279,31 @@ def test_what_others_have_declared_is_declared_with_how_it_is_kept() -> None:
 @pytest.mark.parametrize(("declare", "words"), [
     (lambda: CACHED(label="app=web"), "Cached() knows no label=. Write Cached(filter, keep=[...], drop=[...], transform=..., share_watches=...)"),
     (CACHED, "Cached() was not given filter. Write Cached(filter,"),
-    (lambda: CACHED("app=web", "app=db"), "Cached() was given 2 arguments by position, and takes filter so. Write Cached(filter,"),
-    (lambda: CACHED("app=web", namespaces=["a"]), "the filter is a text, a Selector(...), or a list of these, for an OR"),
+    (lambda: CACHED("app=web", "app=db"), "Cached() was given 2 arguments by position, and takes 1: filter. Write Cached(filter,"),
+    (lambda: CACHED(Cached("app=web", drop=["data"]), keep=["spec"]), "Cached() was given a Cached. Write one, with all that is meant: Cached(Selector(label='app=web'), ...)"),
+    (lambda: CACHED("app=web", share_watches=True),
+     "lets names share a watch, and the filter names none: label='app=web'. Leave share_watches= out, or name the objects: Selector(names=[...])"),
+    (lambda: CACHED("app=web", share_watches="yes"), "Cached(share_watches=...) is given 'yes'. Give True or False"),
+    (lambda: CACHED("app=web", namespaces=["a"]), "the filter is the text of a label selector such as 'app=web', a dict of labels, a Selector(...), or a list of texts and Selectors, for an OR"),
 ])
 def test_a_cached_that_is_written_wrongly_ends_the_operator_and_says_what_to_write(declare: Callable[[], Any], words: str) -> None:
     with pytest.raises(DeclarationError, match=re.escape(words)):
         declare()
+
+
+@pytest.mark.parametrize("named", [Selector(names=["a", "b"]), Selector(field="metadata.name=a"), ["app=web", Selector(names=["a"])]])
+def test_names_share_a_watch_however_they_are_declared(named: Any) -> None:
+    assert Cached(named, share_watches=True).share_watches
+
+
+def test_an_interval_of_nothing_is_never_and_the_error_says_so() -> None:
+    settings = SelectCacheSettings(audit_interval=0)
+    assert settings.audit_interval == 0
+    with pytest.raises(DeclarationError) as info:
+        settings.audit_interval = 5
+    assert str(info.value) == (
+        "settings.selectcache.audit_interval is 5, neither 0, for never, nor a number of seconds from 60 to 2592000, "
+        "which is 30 days. Assign a number of seconds, or 0")
 
 
 WAYS: dict[str, tuple[Callable[[Any], Any], str]] = {

@@ -5,6 +5,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import kopf
@@ -12,6 +13,7 @@ import pytest
 from kopf._core.intents import causes
 
 from kopf_selectcache import ReadError, Selector
+from kopf_selectcache.blocking import Waits
 from kopf_selectcache.handlers import with_cache
 from tests.kopf_operators import (
     Cluster,
@@ -157,6 +159,41 @@ def test_a_cancelled_probe_ends_though_it_waits(registry: kopf.OperatorRegistry)
     run(main())
     assert [error.what for error in waiting.errors] == [
         "the wait for the cache was ended: the operator, or its handler, is being stopped"]
+
+
+@pytest.mark.parametrize(("decorate", "part", "cause"), [
+    (partial(kopf.on.create, "pods"), "_changing", lambda _: changing()),
+    (kopf.on.probe, "_activities", partial(activity, causes.Activity.PROBE)),
+], ids=["of an object", "probe"])
+def test_an_async_handler_is_cancelled_where_it_waits(decorate: Any, part: str, cause: Any, registry: kopf.OperatorRegistry) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def wait(cache: Any, **_: Any) -> None:
+        begun.set()
+        try:
+            await cache.wait_for("pods", lambda _: False)
+        finally:
+            ended.set()
+    decorate(registry=registry)(with_cache(wait))
+
+    async def main() -> None:
+        settings = declaring(pods="")
+        async with launched(settings, Cluster(pod())) as operator:
+            await operator.gate(None, None)
+            task = asyncio.create_task(called(only(getattr(registry, part)), cause(settings)))
+            await begun.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert ended.is_set()
+    run(main())
+
+
+def test_a_thread_that_would_wait_for_a_loop_that_has_just_been_closed_does_not() -> None:
+    loop = asyncio.new_event_loop()
+    loop.close()
+    with pytest.raises(ReadError, match=r"was ended: the operator's event loop is closed\. Let the handler end"):
+        Waits().run(asyncio.Event().wait, loop)
 
 
 def test_threads_that_a_handler_has_started_are_let_go_with_the_operator(registry: kopf.OperatorRegistry) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import gzip
+import re
 import socket
 import ssl
 from collections.abc import AsyncIterator
@@ -171,6 +172,9 @@ BROKEN: dict[str, Answer] = {
 }
 
 
+UNREADABLE = ("no HTTP", "a bad chunk")
+
+
 @pytest.mark.parametrize("verb", ["get", "watch"])
 @pytest.mark.parametrize("broken", BROKEN)
 def test_an_answer_that_breaks_off_is_unreachable_and_nothing_of_it_is_told(broken: str, verb: str) -> None:
@@ -178,8 +182,8 @@ def test_an_answer_that_breaks_off_is_unreachable_and_nothing_of_it_is_told(brok
         async with Server(lists=[BROKEN[broken]] * 2, watches=[BROKEN[broken]] * 2) as server, connected(login(server)) as transport:
             with pytest.raises(Unreachable) as caught:
                 await ask(transport, verb)
-            assert "canary" not in str(caught.value)
-            assert str(caught.value)
+            what = "the answer cannot be read" if broken in UNREADABLE else "the connection broke off"
+            assert re.fullmatch(what + r" \([A-Z][A-Za-z]+\)", str(caught.value)), "in words, and nothing of what came"
     run(main())
 
 
@@ -188,7 +192,7 @@ def test_where_nobody_listens_the_address_is_told() -> None:
         async with Server() as server:
             pass
         async with connected(login(server)) as transport:
-            with pytest.raises(Unreachable, match=r"Cannot connect to host 127[.]0[.]0[.]1"):
+            with pytest.raises(Unreachable, match=r"^the server cannot be connected to .*Cannot connect to host 127[.]0[.]0[.]1"):
                 await transport.get(PODS, {})
     run(main())
 
@@ -202,7 +206,7 @@ def test_an_answer_that_takes_too_long_is_given_up_and_a_watch_may_take_as_long_
             transport.watch(PODS, {"watch": "true"}) as chunks,
         ):
             for _ in range(2):
-                with pytest.raises(Unreachable, match=r"(?i)timeout"):
+                with pytest.raises(Unreachable, match=r"^no answer came in time \([A-Z][A-Za-z]+\)$"):
                     await transport.get(PODS, {})
             gate.set()
             assert await anext(chunks) == b"late"
@@ -219,9 +223,9 @@ def test_a_server_that_does_not_even_accept_a_connection_is_given_up() -> None:
                 client.connect_ex(full.getsockname())
             given = kopf.ConnectionInfo(server=f"http://127.0.0.1:{full.getsockname()[1]}")
             async with connected(given, connect_timeout=0.02) as transport:
-                with pytest.raises(Unreachable, match=r"(?i)timeout"):
+                with pytest.raises(Unreachable, match=r"^no answer came in time \([A-Z][A-Za-z]+\)$"):
                     await transport.get(PODS, {})
-                with pytest.raises(Unreachable, match=r"(?i)timeout"):
+                with pytest.raises(Unreachable, match=r"^no answer came in time \([A-Z][A-Za-z]+\)$"):
                     await ask(transport, "watch")
     run(main())
 
@@ -345,7 +349,7 @@ def test_credentials_that_cannot_be_used_are_told_without_being_quoted(unusable:
 def test_a_token_that_no_header_can_have_is_unreachable_and_not_quoted() -> None:
     async def main() -> None:
         async with Server() as server, connected(login(server, token="canary\nX-Evil: yes")) as transport:
-            with pytest.raises(Unreachable, match=r"^ValueError$"):
+            with pytest.raises(Unreachable, match=r"^the request cannot be sent \(ValueError\)$"):
                 await transport.get(PODS, {})
             assert server.headers == []
     run(main())
@@ -358,7 +362,7 @@ def test_a_proxy_that_refuses_is_told_without_its_password() -> None:
             async with connected(given) as transport:
                 with pytest.raises(Unreachable) as caught:
                     await transport.get(PODS, {})
-                assert "canary" not in str(caught.value)
+                assert str(caught.value) == "the proxy refuses (ClientHttpProxyError)"
     run(main())
 
 
@@ -409,7 +413,7 @@ def test_a_server_that_no_known_authority_speaks_for_gets_no_request() -> None:
         _, context = authority()
         stranger = base64.b64encode(trustme.CA().cert_pem.bytes()).decode()
         async with Server(tls=context) as server, connected(login(server, ca_data=stranger)) as transport:
-            with pytest.raises(Unreachable, match="ertificate"):
+            with pytest.raises(Unreachable, match=r"^no safe connection can be made .*[Cc]ertificate"):
                 await transport.get(PODS, {})
             assert server.headers == []
     run(main())

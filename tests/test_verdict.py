@@ -90,11 +90,22 @@ def test_the_narrowest_request_in_words(declared: str, request_: str, narrowest:
     (AnyOf([Selector("a,b"), Selector("b")]), Selector("c"), Selector("b,c")),
     (AnyOf([Selector(names=["x", "y"]), Selector("b")]), Selector("c"), Selector("b,c")),
     (AnyOf([Selector(names=["x"]), Selector(names=["y", "z"])]), Selector("c"), Selector("c", names=["y", "z"])),
+    # Where all branches are confined to namespaces: what they cover there together, if that is all of it.
+    (AnyOf([Selector("x=1", namespaces=["n"]), Selector("x=2", namespaces=["n"])]), Selector("x in (1,2)"), Selector("x in (1,2)", namespaces=["n"])),
+    (AnyOf([Selector("x=1", namespaces=["m"]), Selector("x=1", namespaces=["n"])]), Selector("x=1", namespaces=["l", "m", "n"]),
+     Selector("x=1", namespaces=["m", "n"])),
+    (AnyOf([Selector("x=1", namespaces=["m"]), Selector("x=2", namespaces=["n"])]), Selector("x in (1,2)"), Selector("x=1", namespaces=["m"])),
+    (AnyOf([Selector("x=1", namespaces=["n"]), Selector("x=2")]), Selector("x in (1,2)"), Selector("x=2")),
 ])
 def test_the_narrowest_request(declared: Selector | AnyOf, request_: Selector | AnyOf, narrowest: Selector | AnyOf) -> None:
     verdict = declared.covers(request_)
     assert verdict.narrowest == narrowest
     assert declared.covers(narrowest)
+
+
+def test_nothing_is_left_of_a_request_for_all_namespaces_but_those_of_the_filter() -> None:
+    declared = AnyOf([Selector("x=1", namespaces=["n"]), Selector("x=2", namespaces=["n"])])
+    assert declared.covers(Selector("x", field="metadata.namespace!=n")).narrowest is None
 
 
 @pytest.mark.parametrize(("declared", "request_", "kind", "answer"), [

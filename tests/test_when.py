@@ -100,6 +100,17 @@ def test_when_of_a_handler_that_does_not_wait_is_refused_at_startup(registry: ko
         started(registry, declaring(pods=""))
 
 
+@pytest.mark.parametrize("combined", [lambda when: when, lambda when: kopf.not_(kopf.all_([when]))], ids=["alone", "combined"])
+@pytest.mark.parametrize("decorator", [kopf.on.create, kopf.on.validate, kopf.daemon])
+def test_a_when_that_takes_a_cache_which_nobody_passes_is_refused_at_startup(decorator: Any, combined: Any, registry: kopf.OperatorRegistry) -> None:
+    def when(cache: Any, **_: Any) -> bool:
+        return bool(cache.held("pods"))
+    decorator("pods", id="h", when=combined(when), registry=registry)(with_cache(lambda **_: None))
+    with pytest.raises(DeclarationError, match=(
+        r"'h': its when= takes a cache, and Kopf has none to pass\. Write when=selectcache\.with_cache\(\.\.\.\), and decorate the handler as well")):
+        started(registry, declaring(pods=""))
+
+
 @pytest.mark.parametrize("combine", [kopf.all_, kopf.any_, kopf.none_, lambda fns: kopf.not_(fns[0])])
 def test_a_when_that_is_combined_by_kopf_is_refused_at_startup(combine: Any, registry: kopf.OperatorRegistry) -> None:
     """`kopf.not_` of a True that means "not known yet" would drop the event."""

@@ -1,6 +1,6 @@
 """How to test an operator: a handler alone, in milliseconds, and the whole operator against a cluster, in a second.
 
-The fixtures come with the package (`pip install 'kopf_selectcache[testing]'`); no cluster is needed.
+The fixtures come with the package (`pip install '.[testing]'` in a clone of its repository); no cluster is needed.
 """
 import asyncio
 import runpy

@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         import trustme  # noqa: F401, PLC0415 - It is in an extra; without it, all else of the package works.
     except ImportError:
-        return _failed("this needs trustme: pip install 'kopf_selectcache[testing]'")
+        return _failed("this needs trustme: pip install '.[testing]' in a clone of kopf_selectcache")
     kubeconfig: Path = arguments.kubeconfig
     if kubeconfig.exists() and not _is_ours(kubeconfig):
         return _failed(f"{kubeconfig} is somebody's kubeconfig, and would be overwritten: name another file, or remove it")

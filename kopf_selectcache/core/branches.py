@@ -80,10 +80,31 @@ class View(Store):
     def held(self, key: Key) -> Record | None:
         return self._held.get(key[0], {}).get(key[1])
 
-    def change(self, changes: Iterable[Change], version: str) -> None:
-        """Show all of these changes at once, and the version as of which they are all."""
+
+class Union(View):
+    """What several branches show: each group of them, which no key has in common with others, as of a version of its own."""
+
+    def __init__(self, groups: int) -> None:
+        super().__init__()
+        self.versions = ("",) * groups
+
+    def version_of(self, groups: Iterable[int]) -> str:
+        """Return the version as of which everything is shown that these groups hold; empty until all are listed."""
+        versions = self.versions
+        return least(versions[each] for each in groups)
+
+    def get_of(self, groups: Iterable[int], namespace: str, name: str) -> tuple[Record | None, str]:
         with self._lock:
-            self._version = version
+            return self._held.get(namespace, {}).get(name), self.version_of(groups)
+
+    def records_of(self, groups: Iterable[int], namespace: str | None) -> tuple[list[Record], str]:
+        with self._lock:
+            return list(self._picked(namespace)), self.version_of(groups)
+
+    def show(self, changes: Iterable[Change], versions: tuple[str, ...]) -> None:
+        """Show all of these changes at once, and the versions as of which they are all."""
+        with self._lock:
+            self.versions, self._version = versions, least(versions)
             for change in changes:
                 namespace, name = key_of(change)
                 named = self._held.setdefault(namespace, {})
@@ -93,6 +114,24 @@ class View(Store):
                 del named[name]
                 if not named:
                     del self._held[namespace]
+
+
+class Section:
+    """Some groups of what several branches show, read as a store is: the version is theirs. The rest is not hidden."""
+
+    def __init__(self, union: Union, groups: Iterable[int]) -> None:
+        self._union = union
+        self._groups = tuple(groups)
+
+    @property
+    def version(self) -> str:
+        return self._union.version_of(self._groups)
+
+    def get(self, namespace: str, name: str) -> tuple[Record | None, str]:
+        return self._union.get_of(self._groups, namespace, name)
+
+    def records(self, namespace: str | None = None) -> tuple[list[Record], str]:
+        return self._union.records_of(self._groups, namespace)
 
 
 class Merger(Protocol):
@@ -194,6 +233,17 @@ class Branch:
         self._versions.clear()
         self._waiting.clear()
         self.vague.clear()
+
+
+def least(versions: Iterable[str]) -> str:
+    """Return the oldest of some versions; one that is empty is older than all."""
+    found, *others = versions
+    for version in others:
+        if not version or is_older(version, found):
+            found = version
+        if not found:
+            break
+    return found
 
 
 def key_of(change: Change) -> Key:

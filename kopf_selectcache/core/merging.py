@@ -24,9 +24,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from .branches import SPARE, Branch, Key, Keys, Left, Read, View, key_of
+from .branches import SPARE, Branch, Key, Keys, Left, Read, Section, Union, View, key_of, least
 from .record import Record, is_newer, is_older
-from .store import Change, Store
+from .store import Change, Readable, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,10 @@ class Merging:
         spaces = {branch.keys.namespace for branch in self.branches}
         self._near = {space: tuple(branch for branch in self.branches if branch.keys.namespace in (None, space)) for space in spaces}
         self._by_name = any(branch.keys.names is not None for branch in self.branches)
-        self._shown = self.branches[0].view if self._alone else View()
+        self._groups = _groups(self.branches)
+        """Branches of several groups never hold the same keys: each group has a version of its own."""
+        self._union = Union(len(self._groups))
+        self._shown: View = self.branches[0].view if self._alone else self._union
         self._epoch = 0
         self._listed: set[Branch] = set()
         """Those whose last list another branch that could hold the same keys has not reached."""
@@ -70,10 +73,32 @@ class Merging:
         """What readers read. Its version is the least of all branches', and empty until each has had a complete list."""
         return self._shown
 
+    def needed(self, branches: Collection[Branch]) -> Readable:
+        """Return what to read where none but these branches could hold something of the answer.
+
+        What one branch alone can hold is read as that one knows it: whatever moves away from it is no answer any more.
+        What several can hold is known only when all of their groups have told.
+        """
+        if len(branches) == 1:
+            branch, = branches
+            return branch.view
+        groups = [index for index, group in enumerate(self._groups) if not group.isdisjoint(branches)]
+        return self._shown if len(groups) == len(self._groups) else Section(self._union, groups)
+
+    def near(self, branches: Iterable[Branch]) -> Collection[Branch]:
+        """Return all branches of the groups of these: the answers of several wait for all of them."""
+        return frozenset().union(*(group for group in self._groups if not group.isdisjoint(branches)))
+
     @property
     def doubts(self) -> tuple[Doubt, ...]:
         """What one read of the server's each would settle, sooner than the branches or at all. Empty with one branch."""
         return tuple(self._doubts.values())
+
+    def is_in_doubt(self, doubt: Doubt) -> bool:
+        """Whether it has not been settled yet."""
+        found = self._doubts.get((doubt.namespace, doubt.name))
+        # What left at a version not told, and then did so again, has to be asked for again.
+        return found == doubt and (found is doubt or doubt.version != "")
 
     def confirmed(self, doubt: Doubt, *, version: str, uid: str = "", outside: bool = False) -> list[Change]:
         """Take in what the server answered, as of a version: the uid of the object of that name, or none if there is none.
@@ -83,7 +108,7 @@ class Merging:
         """
         key = doubt.namespace, doubt.name
         undecided = uid == doubt.uid and not outside
-        if undecided or self._doubts.get(key) != doubt or is_older(version, doubt.version):
+        if undecided or not self.is_in_doubt(doubt) or is_older(version, doubt.version):
             return []   # Or it was settled meanwhile, or a server that lags has answered.
         self._forget(key)
         for branch in self.branches:
@@ -135,6 +160,7 @@ class Merging:
         # A server may be restored under higher versions, too: then its objects alone show it.
         anew = self._disproved(branch) if not restored else set()
         if (restored or anew) and branch.epoch == self._epoch:
+            keys |= dict.fromkeys(self._reads)   # What they kept out may be there again.
             anew |= self._begin_epoch(branch, higher=not restored)
         if restored or branch.epoch < self._epoch:
             branch.epoch = self._epoch
@@ -249,26 +275,21 @@ class Merging:
 
     def _show(self, changes: list[Change]) -> list[Change]:
         self._listed = {branch for branch in self._listed if self._is_ahead(branch)}
-        self._shown.change(changes, self._version())
+        self._union.show(changes, tuple(map(self._version, self._groups, self._union.versions)))
         return changes
 
-    def _version(self) -> str:
-        """Return the version as of which all is shown: the least of the branches', unless it must stay what it was.
+    def _version(self, group: frozenset[Branch], before: str) -> str:
+        """Return the version as of which all of a group is shown: the least of its branches', unless it must stay what it was.
 
         It stays while a branch was listed and others have yet to reach the list: an object may have been in that branch
         meanwhile, and have come to one that has not heard of it yet, or be gone. It stays while something is shown that
         has left at a version not told. And it stays until all have heard that the server was restored: what is lost may
         still be shown.
         """
-        if self._listed or self._unclear or any(branch.epoch < self._epoch for branch in self.branches):
-            return self._shown.version
-        least, *others = (branch.version for branch in self.branches)
-        if "" in (least, *others):
-            return ""
-        for version in others:
-            if is_older(version, least):
-                least = version
-        return least
+        if not self._listed.isdisjoint(group) or any(branch.epoch < self._epoch for branch in group) or any(
+                not group.isdisjoint(self._could_hold(key)) for key in self._unclear):
+            return before
+        return least(branch.version for branch in group)
 
     def _first(self, key: Key) -> Record | None:
         """Return what is plainly to be shown of a key of which nothing is shown, as there is nothing to weigh."""
@@ -295,7 +316,8 @@ class Merging:
         best_epoch = shown_epoch = -1
         for branch in branches:
             record = branch.view.held(key)
-            if record is None or (left is not None and branch.epoch < left.epoch) or (read is not None and _is_past(record, branch, read)):
+            if record is None or (left is not None and branch.epoch < left.epoch) or (
+                    read is not None and branch.lags(read) and _is_past(record, branch, read)):
                 continue
             if record is shown:
                 shown_epoch = branch.epoch
@@ -341,6 +363,15 @@ class Merging:
             return None
         behind.wait_for(read.version, key)
         return read
+
+
+def _groups(branches: Iterable[Branch]) -> tuple[frozenset[Branch], ...]:
+    """Return the branches in groups that have no key in common."""
+    groups: list[frozenset[Branch]] = []
+    for branch in branches:
+        near = [group for group in groups if any(branch.keys.meet(other.keys) for other in group)]
+        groups = [*(group for group in groups if group not in near), frozenset({branch}).union(*near)]
+    return tuple(groups)
 
 
 def _first_behind(left: Left, branches: Iterable[Branch]) -> Branch | None:

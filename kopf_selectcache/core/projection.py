@@ -167,6 +167,8 @@ class Projection:
         except Exception as error:   # noqa: BLE001  # It is anybody's code.
             why = f"raised {type(error).__name__}{_where(error)}"
         else:
+            if made is None:
+                raise BadTransform("returned None, and must return the object")
             if not isinstance(made, dict):
                 raise BadTransform(f"returned a {type(made).__name__}, and no dict")
             for path, was, became in zip(IDENTITY, before, _identity(made), strict=True):

@@ -409,7 +409,6 @@ def _lost(state: Listing | Filling | Watching, why: Lost | Silent) -> Step:
     if mute and not known.marked:
         # It may also have nothing to say, and send no bookmarks: a list now and then will do.
         stuck = known.failures % (PATIENCE + 1) == 0
-        known = replace(known, beyond=known.beyond or stuck)
     return _wait(known, (Close(),), why, resume="" if stuck else state.version)
 
 

@@ -5,9 +5,10 @@ guarded here is that an object never goes back: servers replay, duplicate and re
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from threading import Lock
+from typing import Protocol
 
 from .record import Record, is_newer, is_older
 
@@ -21,6 +22,15 @@ class Change:
 
     before: Record | None
     after: Record | None
+
+
+class Readable(Protocol):
+    """What answers readers, in any thread."""
+
+    @property
+    def version(self) -> str: ...
+    def get(self, namespace: str, name: str) -> tuple[Record | None, str]: ...
+    def records(self, namespace: str | None = None) -> tuple[list[Record], str]: ...
 
 
 class Store:
@@ -49,9 +59,10 @@ class Store:
     def records(self, namespace: str | None = None) -> tuple[list[Record], str]:
         """Return all objects, or those of one namespace, of one generation, and the version as of which there are no more."""
         with self._lock:
-            if namespace is not None:
-                return list(self._held.get(namespace, {}).values()), self._version
-            return list(_all(self._held)), self._version
+            return list(self._picked(namespace)), self._version
+
+    def _picked(self, namespace: str | None) -> Iterable[Record]:
+        return _all(self._held) if namespace is None else self._held.get(namespace, {}).values()
 
     # ---- Writing.
 

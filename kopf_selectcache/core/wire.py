@@ -5,7 +5,7 @@ object stays the bytes that it came as, except for what is dropped (`core.projec
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, TypeVar
 
@@ -174,12 +174,14 @@ class Reader:
     projection: Projection = ALL
     fields: Mapping[str, Extractor] = field(default_factory=dict)
     """The field labels whose values the projection would lose: they are read off the object as it came."""
+    wanted: Callable[[tuple[str, str]], bool] | None = None
+    """Which objects will be taken in, by namespace and name: of others, nothing is kept. None means all."""
 
     @classmethod
-    def of(cls, resource: Resource, projection: Projection) -> Reader:
+    def of(cls, resource: Resource, projection: Projection, *, wanted: Callable[[tuple[str, str]], bool] | None = None) -> Reader:
         """Return the reader of a resource of which this much is kept."""
         return cls(resource.api_version, resource.kind.kind, projection, {
-            label: each.value for label, each in resource.kind.fields.items() if not all(map(projection.exact, each.value.paths))})
+            label: each.value for label, each in resource.kind.fields.items() if not all(map(projection.exact, each.value.paths))}, wanted)
 
     def page(self, data: bytes) -> Page | Refusal:
         """Read the answer to a list: a page of it, or the Status that some servers send instead, even with code 200."""
@@ -236,6 +238,8 @@ class Reader:
             raise Garbled(f"an object of {found.api_version[:100]!r} came instead of {self.api_version}")
         if metadata is None or not metadata.name or not metadata.version or not metadata.uid:
             raise Garbled(f"an object of kind {self.kind}{_named(metadata)} came without a name, uid or resourceVersion")
+        if self.wanted is not None and not self.wanted((metadata.namespace, metadata.name)):
+            return Record(metadata.namespace, metadata.name, metadata.uid, metadata.version, {}, (), b"")
         kept, fields = self._kept(bytes(data), found)
         # The decoder looks only at what it is asked for; readers ask for all of it.
         if not _is_text(kept) or not _has_sane_numbers(kept):

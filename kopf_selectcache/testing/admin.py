@@ -34,6 +34,7 @@ class Admin:
 
     def create(self, obj: Mapping[str, Any], *, merge: bool = False) -> dict[str, Any]:
         """Create an object with its status; or merge it into the one that is there, if that is allowed."""
+        _require_object(obj)
         served = self.served(obj)
         collection = self._collection(obj)
         try:
@@ -46,8 +47,12 @@ class Admin:
             made = self.ask("PUT", f"{collection}/{made['metadata']['name']}/status", {**made, "status": obj["status"]})
         return made
 
+    def delete(self, obj: Mapping[str, Any], *, grace_period: int | None = None) -> dict[str, Any]:
+        return self.ask("DELETE", self.path(obj), None if grace_period is None else {"gracePeriodSeconds": grace_period})
+
     def path(self, obj: Mapping[str, Any]) -> str:
         """Return the path of an object, given by its kind and name."""
+        _require_object(obj)
         name = (obj.get("metadata") or {}).get("name")
         if not name:   # Without one, it would be the path of all of them: to be deleted, for instance.
             raise ValueError(f"a {obj.get('kind')} is meant that has no name")
@@ -78,6 +83,14 @@ def rights(user: str, rules: Sequence[Mapping[str, Sequence[str]]], *, namespace
         "roleRef": {"apiGroup": RBAC, "kind": kind, "name": metadata["name"]},
         "subjects": [{"apiGroup": RBAC, "kind": "User", "name": user}],
     }
+
+
+def _require_object(obj: object) -> None:
+    if not isinstance(obj, Mapping):
+        instead = "several are given one by one, as in cluster.create(*objects)" if isinstance(obj, list | tuple) else f"this is a {type(obj).__name__}"
+        raise TypeError(f"an object is a dict, such as {{'kind': 'Pod', 'metadata': {{'name': 'web-1'}}}}: {instead}")
+    if not isinstance(obj.get("kind"), str):
+        raise ValueError("an object is meant that has no kind")   # noqa: TRY004  # It is there, and is none.
 
 
 def _plain(part: object) -> dict[str, Any]:

@@ -12,7 +12,7 @@ def authority(ca_file: Path) -> ssl.SSLContext:
     try:
         import trustme  # noqa: PLC0415  # It is in an extra; what needs no TLS works without it.
     except ImportError:
-        raise ImportError("a cluster with TLS needs trustme: pip install 'kopf_selectcache[testing]'") from None
+        raise ImportError("a cluster with TLS needs trustme: pip install '.[testing]' in a clone of kopf_selectcache") from None
     ca = trustme.CA()
     ca.cert_pem.write_to_path(ca_file)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -32,6 +32,7 @@ from .certificates import authority
 from .faults.fault import End, Fault
 from .faults.planning import Faults, Planned
 from .following import Later, Timer
+from .naming import require_rules
 from .requests import Match, Requests
 from .web import Web
 
@@ -177,8 +178,9 @@ class EmbeddedCluster:
             raise RuntimeError("there is no authority: the cluster does not run, or does so without TLS")
         return Path(self._folder.name) / "ca.pem"
 
-    def kubeconfig(self, path: Path, *, token: str | None = None, namespace: str = "default") -> Path:
+    def kubeconfig(self, path: Path | str, *, token: str | None = None, namespace: str = "default") -> Path:
         """Write a kubeconfig, of the admin unless another token is given, which only its owner can read; return its path."""
+        path = Path(path)
         cluster = {"server": self.url}
         if self._tls:
             cluster["certificate-authority-data"] = base64.b64encode(self.ca_file.read_bytes()).decode()
@@ -214,9 +216,12 @@ class EmbeddedCluster:
         part = f"/{subresource}" if subresource else ""
         return self._do(lambda: self._admin.ask("PATCH", self._admin.path(obj) + part, changes))
 
-    def delete(self, *objects: Mapping[str, Any]) -> None:
-        """Delete objects. Those with finalizers go when these have been removed."""
-        self._do(lambda: [self._admin.ask("DELETE", self._admin.path(obj)) for obj in objects])
+    def delete(self, *objects: Mapping[str, Any], grace_period: int | None = None) -> None:
+        """Delete objects. Those with finalizers go when these have been removed.
+
+        A Pod that runs on a node is left to its node, of which there is none: it goes at once with `grace_period=0`.
+        """
+        self._do(lambda: [self._admin.delete(obj, grace_period=grace_period) for obj in objects])
 
     def apply(self, source: str | Path) -> list[dict[str, Any]]:
         """Create the objects of a YAML text, or of a file or folder of manifests; merge them into those that there are.
@@ -225,6 +230,8 @@ class EmbeddedCluster:
         not got any more.
         """
         read: list[dict[str, Any]] = []
+        if not isinstance(source, str | Path):
+            raise TypeError(f"apply takes a YAML text or a Path, and was given a {type(source).__name__}; create takes objects")
         if isinstance(source, str):
             read += manifests.read_text(source)
         else:
@@ -294,6 +301,7 @@ class EmbeddedCluster:
 
         Of a user who is there already it is one more token, and the rules replace those of that namespace, or of all.
         """
+        require_rules(rules)
         token = self._token()
         self._do(lambda: self.api.users.add(token, User(name, ("system:authenticated",))))
         if rules:

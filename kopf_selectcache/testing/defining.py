@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kopf_selectcache.core.fields import Key, find, parse_key
+from kopf_selectcache.core.record import is_older
 
 from .api.kinds import Served
 
@@ -27,7 +28,8 @@ def checked(objects: object) -> list[dict[str, Any]]:
             raise TypeError(f"FakeCache takes objects as manifests have them, and was given a {type(obj).__name__} among them")
         metadata = obj.get("metadata")
         if not isinstance(metadata, Mapping) or not (metadata.get("name") or metadata.get("generateName")):
-            raise ValueError(f"FakeCache was given a {obj.get('kind') or 'object'} that has no metadata.name")
+            what = f"a {obj['kind']}" if obj.get("kind") else "an object"
+            raise ValueError(f"FakeCache was given {what} that has no metadata.name")
         name = str(metadata.get("name") or f"{metadata['generateName']}{number}")
         for part in ("apiVersion", "kind"):
             if not isinstance(obj.get(part), str) or not obj[part]:
@@ -37,6 +39,34 @@ def checked(objects: object) -> list[dict[str, Any]]:
             raise ValueError(f"FakeCache was given the {obj['kind']} {name!r} twice")
         found[key] = {**obj, "metadata": {**metadata}}
     return list(found.values())
+
+
+def with_own(objects: object, own: object, *, deleted: bool) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
+    """Return the objects as they are when a handler is called with its own, which is among them; and that, if it is gone now.
+
+    What is listed under its name is an earlier state of it, unless both have a version, and the listed one is newer.
+    """
+    given = checked(objects)
+    if own is None:
+        if deleted:
+            raise ValueError("deleted=True says that the handler's own object is gone: give it as own=...")
+        return given, None
+    mine, = checked([own])
+    listed = next((obj for obj in given if _place(obj) == _place(mine)), None)
+    there, metadata = listed["metadata"] if listed is not None else {}, mine["metadata"]
+    if deleted and there.get("uid") and metadata.get("uid", there["uid"]) != there["uid"]:
+        return given, None   # Another one has its name by now.
+    if not deleted and is_older(str(metadata.get("resourceVersion")), str(there.get("resourceVersion"))):
+        return given, None
+    if there.get("uid"):
+        metadata.setdefault("uid", there["uid"])
+    return [*(obj for obj in given if obj is not listed), mine], mine if deleted else None
+
+
+def _place(obj: Obj) -> tuple[str, ...]:
+    """Return what two states of one object have in common."""
+    metadata = obj["metadata"]
+    return obj["apiVersion"].rpartition("/")[0], obj["kind"], metadata.get("namespace") or "default", metadata.get("name") or ""
 
 
 @dataclass

@@ -14,6 +14,7 @@ import kopf
 
 from kopf_selectcache.blocking import Blocking
 from kopf_selectcache.cache import Cache
+from kopf_selectcache.calls import taught
 from kopf_selectcache.checking import running_loop
 from kopf_selectcache.feed import Claims
 from kopf_selectcache.fetching import Fetches
@@ -21,12 +22,17 @@ from kopf_selectcache.resolving import Kinds
 from kopf_selectcache.runner import Found, Runtime
 from kopf_selectcache.selector import Selector
 from kopf_selectcache.settings import SelectCacheSettings, settings_of
+from kopf_selectcache.testing.defining import with_own
 from kopf_selectcache.testing.offline import OfflineCluster
 from kopf_selectcache.testing.offlinefeed import InProcess, OfflineFeed
 from kopf_selectcache.transport import Transport
 
 _T = TypeVar("_T")
 Obj = Mapping[str, Any]
+
+
+def _miscalled(what: str, *, remedy: str) -> TypeError:
+    return TypeError(f"{what}. {remedy}")
 
 
 class FakeCache(Cache):
@@ -41,17 +47,22 @@ class FakeCache(Cache):
     `kopf run -n`. The objects keep the uid and the times that they are given with. `cluster` has all of them, and changes
     them, in any thread: `cache.cluster.create(...)`, `.patch(...)`, `.delete(...)`; the cache follows before the call
     returns. What needs defining, namespaces and custom resources, is defined where it is missing.
+
+    `own` is what the handler is called with: it is there as it says, whatever is listed under its name, or gone if it is
+    `deleted`.
     """
 
+    @taught(_miscalled, "FakeCache")
     def __init__(
         self, objects: Iterable[Obj] = (), selectors: Mapping[Any, Any] | kopf.OperatorSettings | None = None, *,
         namespaces: Collection[str] | None = None, own: Obj | None = None, deleted: bool = False,
     ) -> None:
         settings = _declared(selectors)
         within = _confinement(namespaces)
+        given, gone = with_own(objects, own, deleted=deleted)
         self.cluster = OfflineCluster()
-        self.cluster.fill(objects, settings.selectors)
-        super().__init__(cast("Runtime", _Runtime(settings, self.cluster, within)), own=own, deleted=deleted)
+        self.cluster.fill(given, settings.selectors, gone=gone)
+        super().__init__(cast("Runtime", _Runtime(settings, self.cluster, within)))
         self.blocking = _Blocking(self._of_sync(), self._runtime.loop)
 
 

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 import yaml
 
 SUFFIXES = frozenset({".yaml", ".yml", ".json"})
+_FOR_WORDS = ". Of a file or a folder, give the Path: Path('crd.yaml')"
 
 _FASTEST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)   # Ten times as fast, where it was built.
 
@@ -46,7 +47,7 @@ def read_file(path: Path, *, told: Callable[[int], None] = lambda _: None) -> It
 
 def read_text(text: str) -> Iterator[dict[str, Any]]:
     """Yield the objects of a text, which may be indented as the code around it is."""
-    yield from _objects(io.BytesIO(textwrap.dedent(text).encode()), "the text", as_json=False)
+    yield from _objects(io.BytesIO(textwrap.dedent(text).encode()), "the text", as_json=False, for_words=_FOR_WORDS)
 
 
 def in_order(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -71,7 +72,7 @@ class _Counted(io.RawIOBase):
         return data
 
 
-def _objects(file: BinaryIO | _Counted, name: str, *, as_json: bool) -> Iterator[dict[str, Any]]:
+def _objects(file: BinaryIO | _Counted, name: str, *, as_json: bool, for_words: str = "") -> Iterator[dict[str, Any]]:
     documents = _json_documents(file) if as_json else yaml.load_all(file, Loader=_Loader)
     number = 0
     while True:
@@ -83,7 +84,7 @@ def _objects(file: BinaryIO | _Counted, name: str, *, as_json: bool) -> Iterator
         except (yaml.YAMLError, ValueError) as error:
             raise ManifestError(f"document {number} of {name} cannot be read: {error}") from error
         if document is not None:   # Only comments, or nothing, between two separators.
-            yield from _single(document, f"document {number} of {name}")
+            yield from _single(document, f"document {number} of {name}", for_words if isinstance(document, str) else "")
 
 
 def _json_documents(file: BinaryIO | _Counted) -> Iterator[Any]:
@@ -100,9 +101,9 @@ def _json_documents(file: BinaryIO | _Counted) -> Iterator[Any]:
         yield document
 
 
-def _single(document: object, where: str) -> Iterator[dict[str, Any]]:
+def _single(document: object, where: str, advice: str = "") -> Iterator[dict[str, Any]]:
     if not isinstance(document, dict) or not isinstance(document.get("kind"), str):
-        raise ManifestError(f"{where} is no object of Kubernetes: it has no kind")
+        raise ManifestError(f"{where} is no object of Kubernetes: it has no kind{advice}")
     if not isinstance(document.get("metadata") or {}, dict):
         raise ManifestError(f"{where} is no object of Kubernetes: its metadata are no mapping")
     if document["kind"].endswith("List") and isinstance(document.get("items"), list):

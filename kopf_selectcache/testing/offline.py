@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NoReturn, TypeVar
 
 import msgspec
@@ -10,10 +10,12 @@ import msgspec
 from kopf_selectcache.core.fields import Key
 
 from .api.calls import Answer, Request
+from .api.history import Stored
+from .api.kinds import Served
 from .api.metadata import in_order
 from .api.watching import Watch
 from .cluster import EmbeddedCluster
-from .defining import checked, definitions
+from .defining import definitions
 from .manifests import in_order as needed_first
 from .web import Web
 
@@ -40,12 +42,11 @@ class OfflineCluster(EmbeddedCluster):
     async def __aenter__(self) -> NoReturn:
         raise _unserved("a server")
 
-    def fill(self, objects: Iterable[Mapping[str, Any]], keys: Collection[Key]) -> None:
+    def fill(self, given: list[dict[str, Any]], keys: Collection[Key], *, gone: Mapping[str, Any] | None = None) -> None:
         """Have these objects, as a backup would bring them back: with their uid and times, with versions of this cluster.
 
-        What they need is made where it is missing: namespaces, and definitions of custom resources.
+        What they need is made where it is missing: namespaces, and definitions of custom resources. One may be gone since.
         """
-        given = checked(objects)
         for definition in definitions(given, keys, self.api.kinds):
             self.create(definition)
         homes = {obj["metadata"]["name"] for obj in given if obj["kind"] == "Namespace"} | set(self._namespaces())
@@ -57,6 +58,8 @@ class OfflineCluster(EmbeddedCluster):
         made = [self._admin.create(_creatable(obj), merge=True) for obj in ordered]
         for obj, there in zip(ordered, made, strict=True):
             self._restore(obj, there)
+            if obj is gone:
+                self.api.objects.remove(*self._stored(obj, there))
 
     def follow(self, follower: Callable[[], None]) -> None:
         """Call this after whatever is done, before it returns."""
@@ -74,10 +77,13 @@ class OfflineCluster(EmbeddedCluster):
         kept = {key: obj["metadata"][key] for key in _KEPT if obj["metadata"].get(key) is not None}
         state = {"status": obj["status"]} if obj["kind"] == "Namespace" and "status" in obj else {}
         if kept or state:
-            served = self._admin.served(obj)
-            stored = self.api.objects.get(served, made["metadata"].get("namespace", ""), made["metadata"]["name"])
+            served, stored = self._stored(obj, made)
             body = {**msgspec.json.decode(stored.data, type=dict[str, Any]), **state}
             self.api.objects.replace(served, stored, {**body, "metadata": in_order({**body["metadata"], **kept})})
+
+    def _stored(self, obj: Mapping[str, Any], made: Mapping[str, Any]) -> tuple[Served, Stored]:
+        served = self._admin.served(obj)
+        return served, self.api.objects.get(served, made["metadata"].get("namespace", ""), made["metadata"]["name"])
 
     def _running(self) -> Web:
         raise _unserved("this")

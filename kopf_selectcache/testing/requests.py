@@ -15,6 +15,7 @@ from typing import Generic, TypeVar
 from .api import routing
 from .api.calls import Request
 from .api.problems import Problem
+from .naming import require_resource, require_verb
 
 KEPT = 10_000   # So many requests are remembered: enough for a test, and no leak in a server that runs for days.
 LAST = 5   # So many are told to who has waited in vain.
@@ -43,6 +44,12 @@ class Asked:
         answer = self.code or "not answered yet"
         return f"{self.verb} {self.path}{f'?{query}' if query else ''}, of {self.user or 'nobody'}: {answer}"
 
+    @property
+    def qualified(self) -> str:
+        """The resource with its group: `jobs.batch`, `webapps.example.com/status`."""
+        plural, slash, subresource = self.resource.partition("/")
+        return f"{plural}.{self.group}{slash}{subresource}"
+
     @classmethod
     def of(cls, request: Request, user: str) -> Asked:
         try:
@@ -62,7 +69,7 @@ class Match:
     verb: str = ""
     """As RBAC names it: `list`, `watch`, `get`, `create`, `update`, `patch`, `delete`, `deletecollection`."""
     resource: str = ""
-    """`pods`, `pods/status`; with a group where the plural alone is not enough: `widgets.example.com`."""
+    """`pods`, `pods/status`; with a group where the plural alone is not enough: `widgets.example.com`, `widgets.example.com/status`."""
     namespace: str | None = None
     """An empty one is a request across all namespaces, or for what has none."""
     name: str = ""
@@ -70,10 +77,16 @@ class Match:
     where: Callable[[Asked], bool] | None = field(default=None, kw_only=True)
     """Whatever else there is to say: `lambda asked: "continue" in asked.query`."""
 
+    def __post_init__(self) -> None:
+        if self.verb != "":
+            require_verb(self.verb)
+        if self.resource != "":
+            require_resource(self.resource)
+
     def matches(self, asked: Asked) -> bool:
         return (
             self.verb in ("", asked.verb)
-            and self.resource in ("", asked.resource, f"{asked.resource}.{asked.group}")
+            and self.resource in ("", asked.resource, asked.qualified)
             and self.namespace in (None, asked.namespace)
             and self.name in ("", asked.name)
             and self.user in ("", asked.user)

@@ -6,15 +6,16 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from kopf_selectcache.core.branches import Branch, Key
+from kopf_selectcache.core.branches import Branch, Key, Union
 from kopf_selectcache.core.merging import Merging
 from kopf_selectcache.core.record import Record
 from kopf_selectcache.core.store import Records, Store
 
 Part: TypeAlias = tuple[object, ...]
 
-_OF_MERGING = {"branches", "_alone", "_shown", "_epoch", "_listed", "_left", "_reads", "_doubts", "_unclear", "_outdated", "_most_reads", "_near", "_by_name"}
+_OF_MERGING = {"branches", "_alone", "_shown", "_epoch", "_listed", "_left", "_reads", "_doubts", "_unclear", "_outdated", "_most_reads", "_near", "_by_name", "_groups", "_union"}
 _OF_BRANCHES = {"keys", "view", "epoch", "listed", "vague", "_merger", "_waits", "_versions", "_waiting"}
+_OF_UNIONS = {"_lock", "_held", "_staged", "_gone", "_version", "versions"}
 _OF_STORES = {"_lock", "_held", "_staged", "_gone", "_version"}
 
 
@@ -36,7 +37,8 @@ def copied(merging: Merging) -> Merging:
         twin.vague = set(branch.vague)
         for key, wait in branch._waiting.items():
             twin.wait_for(wait.version, key)
-    _fill(made.store, merging.store)
+    _fill(made._union, merging._union)
+    made._union.versions = merging._union.versions
     made._epoch, made._listed = merging._epoch, {twins[branch] for branch in merging._listed}
     made._unclear = set(merging._unclear)
     for name in ("_left", "_reads", "_doubts"):
@@ -45,7 +47,7 @@ def copied(merging: Merging) -> Merging:
 
 
 def _fill(made: Store, store: Store) -> None:
-    old = _known(store, _OF_STORES)
+    old = _known(store, _OF_UNIONS if isinstance(store, Union) else _OF_STORES)
     made._held, made._gone, made._version = _named(old["_held"]), dict(old["_gone"]), old["_version"]
     made._staged = _named(old["_staged"]) if old["_staged"] is not None else None
 
@@ -58,7 +60,7 @@ def as_a_whole(merging: Merging) -> Part:
     """Return what of it concerns no key."""
     branches = merging.branches
     return (
-        merging._epoch, merging.store.version, sorted(branches.index(branch) for branch in merging._listed).__repr__(),
+        merging._epoch, merging._union.versions, sorted(branches.index(branch) for branch in merging._listed).__repr__(),
         *((branch.version, branch.epoch, branch.listed, branch.view._staged is None) for branch in branches))
 
 

@@ -12,7 +12,7 @@ WORLDS = [
     Rules(objects=1, writes=3, faults=2), Rules(objects=1, writes=2, faults=2, synced=False, streaming=True),
     Rules(objects=2, writes=2, faults=1), Rules(objects=3, writes=2, faults=2), Rules(objects=3, writes=1, faults=2, synced=False),
 ]
-STATES = 4_000
+STATES = 8_000
 """So many states of each world are visited in the default run."""
 
 

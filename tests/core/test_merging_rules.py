@@ -324,131 +324,51 @@ def test_versions_that_cannot_be_compared_leave_nothing_behind_that_no_branch_ho
     assert told(b.progress("vd")) == [("vc", "vb")]
 
 
-# ---- A server that was restored.
+# ---- Groups of branches that have no key in common.
 
 
-def test_a_restored_branch_shows_the_older_state_at_once() -> None:
-    merging, a, b = two(pod("900"), version="1000")
-    assert told(listed(a, "500", pod("450"), restored=True)) == [("900", "450")]
-    assert (held(merging), b.epoch) == ("450", 0)
+def grouped() -> Merging:
+    """Two branches of the namespace `shop`, two of `infra`, and one of a name in `infra`; nothing is listed yet."""
+    return Merging([Keys("shop"), Keys("infra"), Keys("shop"), Keys("infra", frozenset({"ca"})), Keys("infra", frozenset({"tls"}))])
 
 
-def test_a_restore_of_one_branch_does_not_touch_what_others_hold_until_they_say() -> None:
-    merging, a, b = two(version="1000")
-    listed(b, "1000", pod("900"))
-    assert listed(a, "500", restored=True) == []
-    assert held(merging) == "900"
-    assert told(listed(b, "510", pod("450"), restored=True)) == [("900", "450")]
-    assert merging.branches[0].epoch == merging.branches[1].epoch == 1
-    assert told(a.put(pod("520"))) == [("450", "520")]
+def test_what_several_branches_hold_is_known_when_all_have_told_that_could_hold_the_same() -> None:
+    merging = grouped()
+    one, other, two, ca, tls = merging.branches
+    shop, infra = merging.needed([one, two]), merging.needed([ca, tls])
+    it = pod("9")
+    listed(one, "10", it)
+    assert (shop.version, infra.version) == ("", "")
+    listed(two, "12")
+    one.progress("12")
+    assert (shop.version, infra.version, merging.store.version) == ("12", "", "")
+    assert shop.get("shop", "it") == (it, "12")
+    assert shop.records("shop") == ([it], "12")
+    for branch in (ca, tls):
+        listed(branch, "13")
+    assert infra.version == "", "the third could hold what they have not heard of"
+    listed(other, "13")
+    assert (shop.version, infra.version, merging.store.version) == ("12", "13", "12")
+    assert {*merging.near([ca])} == {other, ca, tls}
 
 
-def test_a_newer_epoch_wins_over_a_higher_version() -> None:
-    merging, a, b = two(version="1000")
-    listed(b, "1000", pod("900"))
-    listed(a, "500", restored=True)
-    assert told(a.put(pod("510"))) == [("900", "510")]
-    assert b.put(pod("1001")) == []
-    assert a.leave(pod("520")) == []
-    assert held(merging) == "510", "what an older epoch says does not count after that"
+def test_what_all_or_one_alone_could_hold_is_read_without_a_detour() -> None:
+    merging = grouped()
+    assert merging.needed(merging.branches) is merging.store
+    assert merging.needed(merging.branches[:2]) is merging.store
+    assert merging.needed(merging.branches[1:2]) is merging.branches[1].view
 
 
-def test_a_branch_of_an_older_epoch_has_reached_nothing_of_the_new_one() -> None:
-    _, a, b = two(pod("900"), version="1000")
-    listed(a, "500", pod("450"), restored=True)
-    a.leave(pod("510"))
-    assert b.progress("1001") == []
-    assert told(listed(b, "505", restored=True)) == []
-    assert told(b.progress("510")) == [("450", None)]
-
-
-def test_a_branch_that_was_behind_the_restored_state_is_in_the_new_epoch_at_once() -> None:
-    _, a, b = two(pod("290"), version="300")
-    a.progress("1000")
-    listed(a, "500", pod("290"), restored=True)
-    assert b.epoch == 1
-    a.leave(pod("510"))
-    assert told(b.progress("510")) == [("290", None)]
-
-
-def test_a_leave_that_was_waited_for_when_the_server_was_restored_waits_for_the_new_state() -> None:
-    merging, a, b = two(pod("290"), version="300")
-    a.put(pod("900"))
-    a.progress("900")
-    a.leave(pod("910"))
-    assert listed(a, "500", restored=True) == []
-    assert held(merging) == "900"
-    assert told(b.put(pod("400"))) == [("900", "400")], "whatever is said now is newer than what was lost"
-    b.leave(pod("420"))
-    assert told(b.progress("500")) == [("400", None)]
-
-
-def test_the_version_stays_until_all_branches_have_heard_that_the_server_was_restored() -> None:
-    merging, a, b = two(pod("9"))
-    listed(b, "11", pod("9", name="lost"))
-    a.progress("11")
-    assert merging.store.version == "11"
-    listed(a, "110", pod("7"))
-    b.progress("120")
-    assert (len(merging.store.records()[0]), merging.store.version) == (2, "11"), "what is lost is shown"
-    listed(b, "121")
-    a.progress("121")
-    b.progress("121")
-    assert (held(merging), len(merging.store.records()[0]), merging.store.version) == ("7", 1, "121")
-
-
-def test_another_object_of_that_name_and_version_shows_that_the_server_was_restored() -> None:
-    merging, a, b = two(pod("9", uid="lost"))
-    assert told(listed(a, "40", pod("9", uid="new"))) == [("9", None), (None, "9")]
-    assert merging.take_outdated() == [b]
-
-
-def test_what_is_listed_otherwise_in_the_same_version_is_shown_as_it_was_listed() -> None:
-    merging, a, _ = two(pod("9", data=b"old"))
-    assert told(listed(a, "40", pod("9", data=b"new"))) == [("9", "9")]
-    assert [record.data for record in merging.store.records()[0]] == [b"new"]
-
-
-def test_reads_of_the_epoch_before_keep_nothing_out() -> None:
-    merging, a, _, doubt = doubtful()
-    merging.confirmed(doubt, version="1000")
-    a.progress("1000")
-    assert told(listed(a, "500", pod("450"), restored=True)) == [(None, "450")]
-
-
-def test_a_read_ends_the_doubt_about_what_a_branch_of_an_older_epoch_holds() -> None:
-    merging, a, b = two(pod("900"), version="1000")
-    listed(b, "1000", pod("900"))
-    listed(a, "500", pod("450"), restored=True)
-    a.leave(pod("510"))
-    assert told(merging.confirmed(merging.doubts[0], version="520")) == [("450", None)]
-    assert b.put(pod("1001")) == []
-    assert told(listed(b, "530", pod("525"), restored=True)) == [(None, "525")]
-
-
-def test_a_server_that_was_restored_under_higher_versions_is_known_by_its_objects() -> None:
-    merging, a, b = two(pod("7"))
-    a.leave(pod("9"))
-    b.put(pod("9"))
-    b.leave(pod("10"))
-    a.put(pod("10"))
-    assert told(listed(a, "110", pod("7"))) == [("10", "7")]
-    assert (a.epoch, b.epoch) == (1, 0), "what the other one has taken in may be lost"
-    assert told(listed(b, "111")) == []
-    assert (held(merging), b.epoch) == ("7", 1)
-
-
-def test_when_one_branch_finds_that_the_server_was_restored_the_others_are_to_be_listed_anew_and_that_is_said_once() -> None:
-    merging, a, b = two(pod("10"))
-    assert merging.take_outdated() == []
-    listed(a, "8", restored=True)
-    assert merging.take_outdated() == [b]
-    listed(b, "8", restored=True)
-    assert merging.take_outdated() == []
-
-
-def test_a_branch_that_is_behind_what_is_shown_proves_nothing() -> None:
-    merging, a, b = two(pod("7"))
-    b.put(pod("20"))
-    listed(a, "15", pod("7"))
-    assert (held(merging), merging.take_outdated()) == ("20", [])
+def test_a_group_waits_for_no_list_or_departure_of_another() -> None:
+    merging = grouped()
+    for branch in merging.branches:
+        listed(branch, "10", *([pod("9", namespace="infra", name="ca")] if branch.keys.have(("infra", "ca")) else []))
+    one, other, two, ca, tls = merging.branches
+    listed(other, "20")
+    ca.leave(pod("9", namespace="infra", name="ca"))   # At a version that is not told.
+    for branch in (one, two):
+        branch.progress("15")
+    assert (merging.needed([one, two]).version, merging.needed([other, ca]).version) == ("15", "10")
+    for branch in (ca, tls):
+        branch.progress("20")
+    assert merging.needed([other, ca]).version == "20"

@@ -356,7 +356,9 @@ def test_24_a_server_that_used_to_send_bookmarks_and_is_silent_does_not_know_the
     client = watching()
     client.on(CUT, Due())
     assert client.fail(end, PATIENCE - 1) == (Watch("100"),)
-    assert client.fail(end) == (Begin(), List())
+    for _ in range(3):
+        assert client.fail(end) == (Begin(), List()), "each time, until it says something"
+        client.on(page("100"))
 
 
 @pytest.mark.parametrize("end", [Silent(), LIVED])

@@ -2,12 +2,17 @@
 from __future__ import annotations
 
 import threading
+import tracemalloc
 from dataclasses import replace
 
+import msgspec
 import pytest
 
+from kopf_selectcache.core.branches import Keys
+from kopf_selectcache.core.merging import Merging
 from kopf_selectcache.core.record import Record, is_newer, is_older
 from kopf_selectcache.core.store import Change, Store
+from kopf_selectcache.core.wire import Page, Reader
 
 
 def pod(name: str, version: str, *, uid: str = "", namespace: str = "shop", data: bytes = b"{}") -> Record:
@@ -330,6 +335,39 @@ def test_what_a_reader_was_given_does_not_change_afterwards() -> None:
     records, _ = store.records()
     store.put(pod("b", "101"))
     assert len(records) == 1
+
+
+@pytest.mark.parametrize("branches", [1, 2])
+def test_i8_memory_stays_within_one_and_a_half_times_during_a_relist_of_what_has_not_changed(branches: int) -> None:
+    """Page by page, as it comes: 960 objects of some 2 KB, in each of the branches."""
+    merging = Merging([Keys()] * branches)
+    pages = [[
+        {"metadata": {"name": f"n-{page}-{number}", "namespace": "shop", "uid": f"u-{page}-{number}", "resourceVersion": "5", "labels": {"app": "web"}},
+         "spec": f"{page}-{number}" * 300} for number in range(60)] for page in range(16)]
+
+    def listed(version: str) -> None:
+        for branch in merging.branches:
+            branch.begin()
+            for page in pages:
+                answer = {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": version}, "items": page}
+                read = Reader("v1", "Pod").page(msgspec.json.encode(answer))
+                assert isinstance(read, Page)
+                for record in read.records:
+                    branch.put(record)
+            branch.commit(version)
+
+    tracemalloc.start()
+    try:
+        listed("10")
+        steady, _ = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        listed("20")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    print(f"{steady:,} bytes held, {peak:,} at most during the relist: {peak / steady:.2f} times")
+    assert len(merging.store.records()[0]) == 960
+    assert peak <= 1.5 * steady
 
 
 def test_readers_in_other_threads_see_each_generation_whole_and_with_its_own_version() -> None:

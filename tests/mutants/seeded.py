@@ -33,14 +33,14 @@ class Mutant(NamedTuple):
     product: str = ""
 
 
-BRANCHES, MERGING = "core/branches.py", "core/merging.py"
+BRANCHES, MERGING, CONFIRMING = "core/branches.py", "core/merging.py", "confirming.py"
 STORE, PROTOCOL, WIRE = "core/store.py", "core/protocol.py", "core/wire.py"
 PRODUCT_9 = "tests/test_overlay_products.py::test_contract_9_a_handler_reads_its_own_object_as_new_as_its_body_wherever_it_goes_meanwhile"
 ORDERS = "tests/core/test_merging.py::test_in_whatever_order_branches_tell_of_an_object_it_is_shown_as_it_is"
 IN_WRITER = "tests/test_thread_products.py::test_i4_a_reader_is_let_in_before_each_instruction_of_the_writer"
 IN_READER = "tests/test_thread_products.py::test_i4_the_writer_is_let_in_before_each_line_of_a_reader_for_any_number_of_calls"
 IN_TURNS = "tests/test_thread_products.py::test_i4_a_reader_and_the_writer_alternate_line_by_line"
-FIELDS = "tests/core/test_projection.py::test_the_values_of_field_labels_are_those_of_the_object_as_it_came"
+FIELDS = "tests/core/test_projected_fields.py::test_the_values_of_field_labels_are_those_of_the_object_as_it_came"
 SELECTED = "tests/test_cache/test_partial.py::test_a_selector_by_a_field_answers_as_if_nothing_were_dropped"
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -53,7 +53,7 @@ MUTANTS: tuple[Mutant, ...] = (
            4, (ORDERS,), TRANSIT),
     Mutant("believe a read of a server that lags", MERGING, "or is_older(version, doubt.version):", "or False:", 12, (ORDERS,), TRANSIT),
     Mutant("take undecided for gone", MERGING, "undecided = uid == doubt.uid and not outside", "undecided = False", 12, (ORDERS,), TRANSIT),
-    Mutant("take the newest branch's version for the answer's", MERGING, "if is_older(version, least):", "if is_older(least, version):",
+    Mutant("take the newest branch's version for the answer's", BRANCHES, "if not version or is_older(version, found):", "if not version or is_older(found, version):",
            3, (ORDERS,), TRANSIT),
     Mutant("forget what a relist of one branch lost", MERGING, "left = [key_of(change) for change in changes if change.after is None]", "left = list[Key]()",
            12, (ORDERS,), TRANSIT),
@@ -70,14 +70,14 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("the body is shown beside what is held", "overlay.py", "others = [record for record in records if record is not held]", "others = records",
            9, (PRODUCT_9,), OVERLAY),
     Mutant("a deletion is matched by the labels of before", "overlay.py", "selected = not deleted and selects(", "selected = selects(", 9, (PRODUCT_9,), OVERLAY),
-    Mutant("an answer of all branches is newer than what it shows", MERGING, "if self._listed or self._unclear or any(", "if any(",
+    Mutant("an answer of all branches is newer than what it shows", MERGING, "if not self._listed.isdisjoint(group) or any(", "if any(",
            9, (PRODUCT_9,), OVERLAY),
     # ---- What was dropped.
     Mutant("fields are read off what is kept", "matching.py", "return lost[field.label] if field.label in lost else field.value(obj)", "return field.value(obj)",
            13, (SELECTED,), PROJECTION),
     Mutant("the projection comes before the fields are read", WIRE, 'return kept, self._values(parts) if self.fields else b""', 'return kept, b""',
            13, (FIELDS, SELECTED), PROJECTION),
-    Mutant("a part of a field's path is taken for all of it", WIRE, "if not all(map(projection.exact, each.value.paths))})", "if not any(map(projection.exact, each.value.paths))})",
+    Mutant("a part of a field's path is taken for all of it", WIRE, "if not all(map(projection.exact, each.value.paths))}", "if not any(map(projection.exact, each.value.paths))}",
            13, (FIELDS,), PROJECTION),
     Mutant("a transform is taken to change nothing", "core/projection.py",
            "return self.kept(path) and (self.transform is None or any(path[:len(each)] == each for each in IDENTITY))", "return self.kept(path)",
@@ -92,12 +92,21 @@ MUTANTS: tuple[Mutant, ...] = (
            "        with self._lock:\n            before, self._held, self._version = self._held, staged, version\n",
            "        before, self._held, self._version = self._held, {}, version\n        for namespace, named in staged.items():\n"
            "            for name, record in named.items():\n                self._held.setdefault(namespace, {})[name] = record\n", 3, (IN_WRITER,), THREADS),
-    Mutant("pick the objects without the lock", STORE, "        with self._lock:\n            if namespace is not None:", "        if True:\n            if namespace is not None:",
+    Mutant("pick the objects without the lock", STORE, "        with self._lock:\n            return list(self._picked(namespace)), self._version\n", "        if True:\n            return list(self._picked(namespace)), self._version\n",
            3, (IN_TURNS,), THREADS),
-    Mutant("show the changes of branches one by one", BRANCHES, "        with self._lock:\n            self._version = version\n            for change in changes:",
-           "        if True:\n            self._version = version\n            for change in changes:", 3, (IN_WRITER,), THREADS),
+    Mutant("show the changes of branches one by one", BRANCHES, "        with self._lock:\n            self.versions, self._version = versions, least(versions)\n",
+           "        if True:\n            self.versions, self._version = versions, least(versions)\n", 3, (IN_WRITER,), THREADS),
     Mutant("show a staged generation", STORE, '        """Start a new generation beside the one that is read."""\n        self._staged, self._gone = {}, {}',
            '        """Start a new generation beside the one that is read."""\n        self._staged, self._gone = {}, {}\n        self._held = self._staged', 3, (IN_WRITER,), THREADS),
+    # ---- What is asked about an object that no branch holds.
+    Mutant("write a name into the query that asks about it", CONFIRMING, 'str(FieldSelector.from_dict({"metadata.name": doubt.name}))', 'f"metadata.name={doubt.name}"',
+           12, ("tests/test_confirming.py::test_a_name_that_looks_like_a_selector_is_asked_about_as_a_name",)),
+    Mutant("take the first page of an answer for all of it", CONFIRMING, "        while paging.query is not None:\n", "        if paging.query is not None:\n",
+           12, ("tests/test_confirming.py::test_an_empty_page_that_is_not_the_last_says_nothing",)),
+    Mutant("ask the next question at once when one is refused", CONFIRMING, "                        break\n", "                        continue\n",
+           8, ("tests/test_confirming.py::test_a_server_that_refuses_is_left_alone_for_as_long_as_it_says",)),
+    Mutant("read two branches as of what all have reached", MERGING, "return self._shown if len(groups) == len(self._groups) else Section(self._union, groups)",
+           "return self._shown", 3, ("tests/core/test_merging_rules.py::test_what_several_branches_hold_is_known_when_all_have_told_that_could_hold_the_same",)),
     # ---- The protocol.
     Mutant("skip the end marker", PROTOCOL, "            if complete:   # The stream", "            if True:   # The stream", 3,
            ("tests/core/test_protocol.py::test_9_a_plain_bookmark_before_the_end_marker_shows_nothing",)),

@@ -87,7 +87,8 @@ def test_an_etcd_that_is_killed_costs_readers_nothing_but_time(start_api: StartA
                 await operator.in_step(kind)
             assert [seen for reader in operator.readers.values() for seen in reader.seen if "!" in "".join(seen)] == []
             assert all("mover" in names for names in operator.readers[TWO].names)
-    run(main(start_api()))
+    # Who writes while etcd is away is answered after that time.
+    run(main(start_api(flags={"request-timeout": "5s"})))
 
 
 def answers(api: ApiServer) -> bool:

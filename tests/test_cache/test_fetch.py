@@ -119,11 +119,11 @@ def test_what_comes_is_as_what_is_held() -> None:
      "The operator may not get pods db-1 in ns. Grant it the verb get on pods (apiGroups: ['']) in ns"),
     (Refusal(404), Missing, "The cluster serves no pods. Install its definition, or correct the key"),
     (Refusal(500, "InternalError"), Stalled,
-     "The server answers 500 InternalError to await cache.fetch('pods', 'db-1', 'ns'). Ask again later"),
-    (Refusal(429), Stalled, "The server answers 429 to await cache.fetch('pods', 'db-1', 'ns'). Ask again later"),
-    (Unreachable("gone"), Stalled, "The server gave no answer to await cache.fetch('pods', 'db-1', 'ns'): gone. Ask again later"),
+     "The server answers 500 InternalError to await cache.fetch('pods', 'db-1', 'ns', default=None). Ask again later"),
+    (Refusal(429), Stalled, "The server answers 429 to await cache.fetch('pods', 'db-1', 'ns', default=None). Ask again later"),
+    (Unreachable("gone"), Stalled, "The server gave no answer to await cache.fetch('pods', 'db-1', 'ns', default=None): gone. Ask again later"),
     ({"kind": "Table"}, Stalled,
-     "The server gave no answer to await cache.fetch('pods', 'db-1', 'ns'): an object of kind 'Table' came instead of Pod"),
+     "The server gave no answer to await cache.fetch('pods', 'db-1', 'ns', default=None): an object of kind 'Table' came instead of Pod"),
 ])
 def test_what_the_server_says_instead(answer: Any, error: type[Exception], message: str) -> None:
     async def main(world: World) -> None:
@@ -163,8 +163,8 @@ def test_a_kind_that_is_almost_one_of_kubernetes_is_named() -> None:
 @pytest.mark.parametrize(("key", "name", "namespace", "message"), [
     ("pods", "x", None, "pods are namespaced, and await cache.fetch('pods', 'x') names no namespace"),
     ("nodes", "x", "ns", "nodes are cluster-scoped, and await cache.fetch('nodes', 'x', 'ns') names a namespace"),
-    ("pods", "../../secrets/x", "ns", "names= has '../../secrets/x', which cannot be a name of an object"),
-    ("pods", "x", "../..", "namespaces= has '../..', which cannot be a name of a namespace"),
+    ("pods", "../../secrets/x", "ns", "await cache.fetch('pods', '../../secrets/x', 'ns'): no object of pods can have the name '../../secrets/x'"),
+    ("pods", "x", "../..", "await cache.fetch('pods', 'x', '../..'): no object of pods can have the namespace '../..'"),
 ])
 def test_mistakes_never_reach_the_server(key: str, name: str, namespace: str | None, message: str) -> None:
     async def main(world: World) -> None:
@@ -268,8 +268,9 @@ def test_a_list_in_one_piece_that_is_cut_up_nevertheless_is_read_to_its_end() ->
     ([page(DB, more="same")], 2),
     ([page(more=str(n)) for n in range(200)], 101),
     ([page(DB, more="a"), {**page(WEB, more="b"), "metadata": {"resourceVersion": "21", "continue": "b"}}], 2),
+    ([page(DB, more="a"), {**page(WEB), "metadata": {"resourceVersion": "21"}}], 2),
     ([page(DB, more="a"), Refusal(410, "Expired"), page(more="b"), Refusal(410, "Expired")], 4),
-], ids=["one token again and again", "empty pages without end", "pages of two versions", "expires again and again"])
+], ids=["one token again and again", "empty pages without end", "pages of two versions", "a last page of another version", "expires again and again"])
 def test_a_list_that_comes_to_no_end_is_given_up(answers: list[Any], requests: int) -> None:
     async def main(world: World) -> None:
         world.resources["pods"] = PODS

@@ -117,7 +117,34 @@ def test_get_cannot_tell_absent_from_hidden_and_says_so(name: str) -> None:
 
 
 def test_a_default_does_not_stand_for_what_is_hidden() -> None:
-    assert outside(lambda: web().get("pods", "db-1", "ns", default=None)).reason is Reason.HIDDEN
+    error = outside(lambda: web().get("pods", "db-1", "ns", default=None))
+    assert error.reason is Reason.HIDDEN
+    assert error.remedy == "To ask the server: await cache.fetch('pods', 'db-1', 'ns', default=None)"
+
+
+def test_what_is_advised_is_the_same_question() -> None:
+    """Without its arguments it would be another: raise where the reader has a default, or find what was not asked for."""
+    ask = "To ask the server: await cache.fetch('pods', 'db-1', 'ns'"
+    assert outside(lambda: web().get("pods", "db-1", "ns", default=["canary"], max_age=60)).remedy == f"{ask}, default=..., max_age=60)"
+    assert outside(lambda: web().exists("pods", "db-1", "ns")).remedy == (
+        "To ask the server: (await cache.fetch('pods', 'db-1', 'ns', default=None)) is not None")
+    options: dict[str, Any] = {"where": {"spec.token": "canary", ("a.b", "c"): 1}, "sort_by": "metadata.name", "limit": 0, "max_age": 0.5 + 60}
+    written = "where={'spec.token': ..., ('a.b', 'c'): ...}, sort_by='metadata.name', limit=0, max_age=60.5"
+    assert outside(lambda: web().list("pods", **options)).remedy == (
+        f"For what is held: cache.held('pods', {written}); for all of the narrower request: cache.list('pods', label='app=web', {written})")
+    assert outside(lambda: web().held("pods", label="app=db", where={}, sort_by=len)).remedy == (
+        "To ask the server: await cache.fetch_list('pods', label='app=db', sort_by=...)")
+    assert outside(lambda: web().count("pods", where={"spec.token": "canary"})).remedy == (
+        "For what is held: len(cache.held('pods', where={'spec.token': ...})); "
+        "for all of the narrower request: cache.count('pods', label='app=web', where={'spec.token': ...})")
+
+
+def test_the_narrower_request_keeps_all_alternatives_or_says_that_it_does_not() -> None:
+    shop = AnyOf([Selector("app=web", namespaces=["shop"]), Selector("app=db", namespaces=["shop"])])
+    assert outside(lambda: reading(shop).count("pods", label="app in (web,db)")).remedy.endswith(
+        "for all of the narrower request: cache.count('pods', label='app in (db,web)', namespace='shop')")
+    assert outside(lambda: reading(shop).list("pods", label="app")).remedy.endswith(
+        "for all of the narrower request, which is of one of the alternatives: cache.list('pods', label='app=web', namespace='shop')")
 
 
 def test_get_proves_absence_inside_a_filter_of_namespaces() -> None:
@@ -352,6 +379,7 @@ def test_explain_says_what_would_be_asked() -> None:
         "fetch_list asks the server: GET /api/v1/pods?labelSelector=tier=gold."
     )
     assert web().explain("pods").asks == ("/api/v1/pods",)
+    assert "\nThe cache looks at 1 held object." in str(reading("app=web", WEB).explain("pods"))
 
 
 def test_a_filter_goes_with_its_cache() -> None:

@@ -44,14 +44,31 @@ Read = Callable[[Cache], Any]
     (lambda cache: cache.held("nodes", namespace="ns"),
      "nodes are cluster-scoped, and cache.held('nodes', namespace='ns') names a namespace. Leave it out: cache.held('nodes')"),
     (lambda cache: cache.get("pods", "a/b", "ns"),
-     "names= has 'a/b', which cannot be a name of an object. Correct or remove it"),
+     "cache.get('pods', 'a/b', 'ns'): no object of pods can have the name 'a/b'. Correct it"),
     (lambda cache: cache.list("pods", label="app in"),
-     ("label selector 'app in', column 7: expected '(' before the values, found the end. "
+     ("cache.list('pods', ...): label selector 'app in', column 7: expected '(' before the values, found the end. "
       "Write it like 'app=web,tier in (gold,silver),!legacy'")),
-    (lambda cache: cache.held("pods", field="spec.volumes=x"), "Pod cannot be selected by the field 'spec.volumes'"),
-    (lambda cache: cache.count("pods", field="spec.volumes=x"), "Pod cannot be selected by the field 'spec.volumes'"),
+    (lambda cache: cache.held("pods", field="spec.volumes=x"), "cache.held('pods', ...): Pod cannot be selected by the field 'spec.volumes'"),
+    (lambda cache: cache.count("pods", field="spec.volumes=x"), "cache.count('pods', ...): Pod cannot be selected by the field 'spec.volumes'"),
     (lambda cache: cache.owned({"metadata": {}}, "pods"),
      "cache.owned() was given an owner without a metadata.uid. Write: cache.owned(body, 'pods')"),
+    (lambda cache: cache.get("pods", "x", default=None), ("pods are namespaced, and cache.get('pods', 'x', default=None) names no namespace. "
+     "Name it: cache.get('pods', 'x', namespace, default=None)")),
+    (lambda cache: cache.get("pods", "", "ns"), "cache.get('pods', '', 'ns'): no object of pods can have the name ''. Name an object"),
+    (lambda cache: cache.get("pods", "x", ""), ("cache.get('pods', 'x', ''): no object of pods can have the namespace ''. "
+     "Name a namespace: cache.get('pods', 'x', namespace)")),
+    (lambda cache: cache.exists("pods", "web-*", "ns"), ("cache.exists('pods', 'web-*', 'ns'): no object of pods can have the name 'web-*'. "
+     "There are no patterns. Compare yourself: [each for each in cache.held('pods') if ...]")),
+    (lambda cache: cache.list("pods", namespace="team-*"), ("cache.list('pods', ...): namespace= has 'team-*', which cannot be a name of a namespace: "
+     "lower-case letters, digits and '-'. There are no patterns: name each, or select by a label that they share")),
+    (lambda cache: cache.held("pods", namespace=""), ("cache.held('pods', ...): namespace= has '', which cannot be a name of a namespace: "
+     "lower-case letters, digits and '-'. Leave namespace= out to select all")),
+    (lambda cache: cache.count("pods", namespace=[]), "cache.count('pods', ...): namespace=[] is empty, and would select nothing. Leave namespace= out"),
+    (lambda cache: cache.explain("pods", names="web-1"), "cache.explain('pods', ...): names= is 'web-1', not a list. Write names=['web-1']"),
+    (lambda cache: cache.list("pods", names=["ns/x"]), "cache.list('pods', ...): names= has 'ns/x', which cannot be a name of an object. Write names=['x'], namespace=['ns']"),
+    (lambda cache: cache.list("pods", label=Selector("app=web")), "cache.list('pods', ...): label= is a Selector. Write label='app=web'"),
+    (lambda cache: cache.list(5, namespace=""), "cache.list(): namespace= has ''"),
+    (lambda cache: cache.explain("pods", where={5: "x"}), "cache.explain('pods', ...): a path of where= is 5, of the type int. Give keys with dots between them"),
 ])
 def test_mistakes_are_read_errors_with_a_remedy(read: Read, message: str) -> None:
     world = World()
@@ -63,6 +80,7 @@ def test_mistakes_are_read_errors_with_a_remedy(read: Read, message: str) -> Non
     assert str(info.value).startswith(message)
 
 
+@pytest.mark.parametrize("parted", [False, True], ids=["one watch", "several"])
 @pytest.mark.parametrize(("read", "message"), [
     (lambda cache: cache.list("pods", labels="app=web"),
      "cache.list() knows no labels=. Did you mean label=? Write: cache.list('pods', label='app=web')"),
@@ -71,19 +89,29 @@ def test_mistakes_are_read_errors_with_a_remedy(read: Read, message: str) -> Non
     (lambda cache: cache.count("pods", selector="app=web"),
      "cache.count() knows no selector=. Did you mean label=? Write: cache.count('pods', label='app=web')"),
     (lambda cache: cache.list("pods", "ns"),
-     "cache.list() was given 2 arguments by position, and takes kind so. Write: cache.list('pods', namespace='ns')"),
-    (lambda cache: cache.list("pods", "app=web"), "cache.list() was given 2 arguments by position, and takes kind so. Write: cache.list('pods', label='app=web')"),
+     "cache.list() was given 2 arguments by position, and takes 1: kind. Write: cache.list('pods', namespace='ns')"),
+    (lambda cache: cache.list("pods", "app=web"), "cache.list() was given 2 arguments by position, and takes 1: kind. Write: cache.list('pods', label='app=web')"),
     (lambda cache: cache.list("pods", "ns", "app=web"),
-     ("cache.list() was given 3 arguments by position, and takes kind so. "
+     ("cache.list() was given 3 arguments by position, and takes 1: kind. "
       "Name the others: cache.list(kind, namespace=..., label=..., field=..., names=..., where=..., sort_by=..., limit=..., max_age=...)")),
     (lambda cache: cache.list("pods", name="web-1"), "cache.list() knows no name=. Did you mean names=? Write: cache.list('pods', names=['web-1'])"),
     (lambda cache: cache.blocking.wait_for("pods", lambda _: True, name="web-1"),
      "cache.blocking.wait_for() knows no name=. Did you mean field=? Write: cache.blocking.wait_for('pods', ..., field='metadata.name=web-1')"),
+    (lambda cache: cache.blocking.wait_for("pods", lambda _: True, names=["web-1"]),
+     "cache.blocking.wait_for() knows no names=. Did you mean field=? Write: cache.blocking.wait_for('pods', ..., field='metadata.name=web-1')"),
+    (lambda cache: cache.blocking.wait_for("pods", lambda _: True, names=["a", "b"]), ("cache.blocking.wait_for() knows no names=. "
+     "It takes kind, predicate, namespace, label, field, timeout; one object is field='metadata.name=...'")),
+    (lambda cache: cache.blocking.wait_for("pods", lambda _: True, "web-1"), ("cache.blocking.wait_for() was given 3 arguments by position, "
+     "and takes 2: kind, predicate. Write: cache.blocking.wait_for('pods', ..., namespace='web-1'); one object is field='metadata.name=...'")),
+    (lambda cache: cache.blocking.wait_for("pods", lambda _: True, "app=web"), ("cache.blocking.wait_for() was given 3 arguments by position, "
+     "and takes 2: kind, predicate. Write: cache.blocking.wait_for('pods', ..., label='app=web')")),
+    (lambda cache: cache.blocking.wait_for("pods", lambda _: True, "ns", "web-1"), ("cache.blocking.wait_for() was given 4 arguments by position, "
+     "and takes 2: kind, predicate. Name the others: cache.blocking.wait_for(kind, predicate, namespace=..., label=..., field=..., timeout=...); one object is field=")),
     (lambda cache: cache.get("pods", "x", ns="shop"), "cache.get() knows no ns=. Did you mean namespace=? Write: cache.get('pods', 'x', namespace='shop')"),
     (lambda cache: cache.get("pods"), "cache.get() was not given name. Write: cache.get(kind, name)"),
     (lambda cache: cache.get("pods", "x", name="x"), "cache.get() was given name twice, by position and by name. Leave one of them out"),
     (lambda cache: cache.get("pods", "x", "ns", None),
-     "cache.get() was given 4 arguments by position, and takes kind, name, namespace so. Write: cache.get('pods', 'x', 'ns', default=None)"),
+     "cache.get() was given 4 arguments by position, and takes 3: kind, name, namespace. Write: cache.get('pods', 'x', 'ns', default=None)"),
     (lambda cache: cache.get("pods", "x", ns="shop", default=["canary"]), "cache.get() knows no ns=. Did you mean namespace=? Write: cache.get('pods', 'x', default=..., n"),
     (lambda cache: cache.exists(), "cache.exists() was not given kind and name"),
     (lambda cache: cache.owned("pods", {"metadata": {"uid": "u"}}),
@@ -93,7 +121,7 @@ def test_mistakes_are_read_errors_with_a_remedy(read: Read, message: str) -> Non
     (lambda cache: cache.owned({"metadata": {"uid": ["u"]}}, "pods"), "cache.owned() was given an owner without a metadata.uid"),
     (lambda cache: cache.held("pods", where="spec.nodeName=n"),
      "cache.held('pods', ...): where is 'spec.nodeName=n', of the type str. Give a dict of values by path"),
-    (lambda cache: cache.held("pods", where={5: "x"}), "cache.held('pods', ...): where is a dict. Give"),
+    (lambda cache: cache.held("pods", where={5: "x"}), "cache.held('pods', ...): a path of where= is 5, of the type int. Give"),
     (lambda cache: cache.held("pods", sort_by=5), "cache.held('pods', ...): sort_by is 5, of the type int. Give a path"),
     (lambda cache: cache.held("pods", limit="3"), "cache.held('pods', ...): limit is '3', of the type str. Give a number"),
     (lambda cache: cache.held("pods", max_age="60"), "cache.held(): max_age is '60', of the type str. Give a number of seconds"),
@@ -101,8 +129,8 @@ def test_mistakes_are_read_errors_with_a_remedy(read: Read, message: str) -> Non
     (lambda cache: cache.held("pods", limit=-1), "cache.held('pods', ...): limit is -1"),
     (lambda cache: cache.get("pods", {"metadata": {}}, "ns"), "cache.get('pods', ...): name is a dict. Give text"),
     (lambda cache: cache.get("pods", "x", ["ns"]), "cache.get('pods', ...): namespace is ['ns'], of the type list. Give text"),
-    (lambda cache: cache.list(["pods"]), "the key ['pods'] names no kind. Name one kind: 'v1/pods'"),
-    (lambda cache: cache.list({"kind": "Pod"}), "the key a dict names no kind"),
+    (lambda cache: cache.list(["pods"]), "the key is ['pods'], of the type list, and names no kind. Name one kind: 'v1/pods'"),
+    (lambda cache: cache.list({"kind": "Pod"}), "the key is a dict, and names no kind"),
     (lambda cache: cache.list("v1/pods/status"), "the key 'v1/pods/status' names a subresource"),
     (lambda cache: cache.blocking.fetch("pods", nme="x"),
      "cache.blocking.fetch() knows no nme=. Did you mean name=? Write: cache.blocking.fetch('pods', name='x')"),
@@ -110,9 +138,9 @@ def test_mistakes_are_read_errors_with_a_remedy(read: Read, message: str) -> Non
      "cache.blocking.wait_for() was not given predicate. Write: cache.blocking.wait_for(kind, predicate)"),
     (lambda cache: cache.fetch("pods", names="x"), "cache.fetch() knows no names=. Did you mean name=? Write: cache.fetch('pods', name='x')"),
 ])
-def test_calls_that_fit_no_read_are_told_what_to_write(read: Read, message: str) -> None:
+def test_calls_that_fit_no_read_are_told_what_to_write(read: Read, message: str, parted: bool) -> None:
     world = World()
-    world.declare("app=web").hold(WEB)
+    world.declare("app=web").hold(WEB).parted = parted
     with pytest.raises(ReadError) as info:
         read(world.cache())
     assert str(info.value).startswith(message)
@@ -289,7 +317,7 @@ def test_what_was_confirmed_longer_ago_than_is_allowed_is_refused(verb: str) -> 
     with pytest.raises(Stale) as info:
         read(world.cache(), max_age=1)
     assert str(info.value) == (
-        "what is held of pods was last confirmed 2 s ago, and 1 s are allowed. "
+        "what is held of pods was last confirmed 1.5 s ago, and 1 s are allowed. "
         "Allow some more than a minute, which is how often servers confirm; or ask the server: cache.fetch, cache.fetch_list")
     assert feed.counts.reads == {(verb, "served"): 2, (verb, "Stale"): 1}
 

@@ -228,6 +228,42 @@ def test_what_cannot_be_waited_with_is_refused_at_once() -> None:
     run(main)
 
 
+async def awaited(obj: dict[str, Any]) -> bool:
+    return ready(obj)
+
+
+class Awaited:
+    async def __call__(self, obj: dict[str, Any]) -> bool:
+        return ready(obj)
+
+
+@pytest.mark.parametrize("held", [[], [WEB]], ids=["nothing there", "something there"])
+def test_a_predicate_that_is_to_be_awaited_is_refused_and_satisfied_by_nothing(held: list[dict[str, Any]]) -> None:
+    async def main(world: World) -> None:
+        world.declare("app=web").hold(*held)
+        with pytest.raises(ReadError) as info:
+            await world.cache().wait_for("pods", awaited)
+        assert str(info.value) == (
+            "cache.wait_for(): the answer of the predicate awaited is to be awaited, and nobody awaits it. "
+            "Give a plain function of an object, and await the rest once the object is there")
+        with pytest.raises(ReadError, match="nobody awaits it"):
+            await asyncio.to_thread(world.cache().blocking.wait_for, "pods", awaited)
+    run(main)
+
+
+@pytest.mark.parametrize("predicate", [
+    Awaited(), lambda obj: awaited({**obj}), lambda _: asyncio.get_running_loop().create_future(),
+], ids=["an object", "a lambda", "a future"])
+def test_a_predicate_that_turns_out_to_be_awaited_is_refused(predicate: Any) -> None:
+    async def main(world: World) -> None:
+        feed = world.declare("app=web").hold(WEB)
+        with pytest.raises(ReadError, match=r"the answer of the predicate .* is to be awaited, and nobody awaits it"):
+            await world.cache().wait_for("pods", predicate)
+        assert feed.listeners == []
+        assert feed.counts.reads == {("wait_for", "ReadError"): 1}
+    run(main)
+
+
 def test_errors_of_the_predicate_are_its_callers_and_disturb_nobody_else() -> None:
     async def main(world: World) -> None:
         def broken(_: object) -> bool:

@@ -5,6 +5,7 @@ import asyncio
 
 import pytest
 
+from kopf_selectcache import Stalled
 from kopf_selectcache.core.protocol import EXPIRIES, PATIENCE
 from kopf_selectcache.core.store import Change
 
@@ -169,6 +170,18 @@ def test_16_17_18_a_later_page_that_fails_is_asked_for_again_beside_those_that_h
             await world.holds("a@90", "b@95")
             assert server.pods.listed == [FIRST, then("1"), then("1"), then("1")]
             assert world.time.slept in ([0.5, 1.0], [0.5])
+    run(main())
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+def test_16_17_18_an_audit_whose_list_fails_says_so_and_concludes_nothing(trouble: str) -> None:
+    async def main() -> None:
+        async with Server(lists=[listed("100", pod("a", "90")), *[TROUBLES[trouble]] * 2]) as server, operating(server) as world:
+            await world.holds("a@90")
+            await world.synced()
+            with pytest.raises(Stalled, match=r"cache\.audit\('pods'"):
+                await world.cache.audit("pods")
+            assert (world.names(), world.feed.counts.drift) == (["a@90"], 0)
     run(main())
 
 

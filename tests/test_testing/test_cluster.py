@@ -21,7 +21,7 @@ import aiohttp
 import kopf
 import pytest
 
-from kopf_selectcache.testing import EmbeddedCluster, Problem
+from kopf_selectcache.testing import EmbeddedCluster, ManifestError, Problem
 from tests.apiserver.client import ApiError, Client
 from tests.apiserver.cluster import Cluster
 
@@ -79,7 +79,7 @@ class TestItsLife:
     ) -> None:
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
         monkeypatch.setitem(sys.modules, "trustme", None)
-        with pytest.raises(ImportError, match=r"pip install 'kopf_selectcache\[testing\]'"), EmbeddedCluster().in_thread():
+        with pytest.raises(ImportError, match=r"pip install '\.\[testing\]' in a clone"), EmbeddedCluster().in_thread():
             pass
         assert list(tmp_path.iterdir()) == []
 
@@ -201,6 +201,10 @@ class TestHowToGetThere:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert list(tmp_path.iterdir()) == [path]
 
+    def test_the_path_of_a_kubeconfig_may_be_text(self, cluster: EmbeddedCluster, tmp_path: Path) -> None:
+        assert cluster.kubeconfig(str(tmp_path / "config")) == tmp_path / "config"
+        assert (tmp_path / "config").exists()
+
     def test_without_tls_a_kubeconfig_names_no_authority(self, cluster: EmbeddedCluster, tmp_path: Path) -> None:
         config = json.loads(cluster.kubeconfig(tmp_path / "config").read_text())
         assert config["clusters"][0]["cluster"] == {"server": cluster.url}
@@ -243,6 +247,34 @@ class TestObjects:
         assert (caught.value.code, caught.value.reason) == (404, "NotFound")
         with pytest.raises(Problem, match='no matches for kind "Widget"'):
             cluster.create({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"}})
+
+    def test_what_its_node_would_have_to_end_is_gone_at_once_without_grace(self, cluster: EmbeddedCluster, client: Served) -> None:
+        cluster.create({**pod("a"), "spec": {**pod("a")["spec"], "nodeName": "node01"}})
+        cluster.delete(pod("a"))
+        assert client.names() == ["a"]
+        assert cluster.get(pod("a"))["metadata"]["deletionGracePeriodSeconds"] == 30
+        cluster.delete(pod("a"), grace_period=5)
+        assert cluster.get(pod("a"))["metadata"]["deletionGracePeriodSeconds"] == 5
+        cluster.delete(pod("a"), grace_period=0)
+        assert client.names() == []
+
+    @pytest.mark.parametrize(("given", "said"), [
+        ("pods", "this is a str"), ([pod("a")], r"several are given one by one, as in cluster\.create\(\*objects\)"), (None, "this is a NoneType")])
+    def test_what_is_no_object_is_told_with_one_that_is(self, cluster: EmbeddedCluster, given: Any, said: str) -> None:
+        message = rf"an object is a dict, such as \{{'kind': 'Pod', 'metadata': \{{'name': 'web-1'\}}\}}: {said}"
+        tries: list[Callable[[], object]] = [
+            lambda: cluster.get(given), lambda: cluster.create(given), lambda: cluster.delete(given), lambda: cluster.patch(given, {})]
+        for each in tries:
+            with pytest.raises(TypeError, match=message):
+                each()
+        with pytest.raises(ValueError, match="an object is meant that has no kind"):
+            cluster.create({"metadata": {"name": "a"}})
+
+    def test_the_name_of_a_file_is_no_manifest_and_an_object_is_none_to_apply(self, cluster: EmbeddedCluster) -> None:
+        with pytest.raises(ManifestError, match=r"it has no kind\. Of a file or a folder, give the Path: Path\('crd\.yaml'\)"):
+            cluster.apply("crd.yaml")
+        with pytest.raises(TypeError, match="apply takes a YAML text or a Path, and was given a dict; create takes objects"):
+            cluster.apply(cast("Any", pod("a")))
 
     def test_all_objects_are_never_meant_by_an_object_without_a_name(self, cluster: EmbeddedCluster, client: Served) -> None:
         cluster.create(pod("a"))
@@ -302,6 +334,40 @@ class TestObjects:
         assert client.refused(PODS).status == 401
         client.close()
 
+    @pytest.mark.parametrize(("rule", "said"), [
+        ({"apiGroups": [""], "resources": "pods", "verbs": ["list"]}, r"the resources of a rule are a list, .* Write 'resources': \['pods'\]"),
+        ({"apiGroups": [""], "resources": ["pods"], "verbs": "list"}, r"the verbs of a rule are a list, .* Write 'verbs': \['list'\]"),
+        ({"apiGroups": [""], "resources": [1], "verbs": ["list"]}, "Write 'resources': a list of texts"),
+        ({"apiGroups": [""], "resource": ["pods"], "verbs": ["list"]}, "a rule has no 'resource'. Did you mean 'resources'"),
+        ({"apiGroups": [""], "resources": ["pods"], "verbs": ["LIST"]}, "the verb 'LIST' allows nothing. Did you mean 'list'"),
+        ({"apiGroups": [""], "resources": ["pods"], "verbs": ["post"]}, "the verb 'post' allows nothing. Did you mean 'create'"),
+        ({"apiGroups": [""], "resources": ["pod/status"], "verbs": ["get"]}, "the resource 'pod/status' of a rule allows nothing. Did you mean 'pods'"),
+        ({"apiGroups": ["*"], "resources": ["Deployment"], "verbs": ["get"]}, "Did you mean 'deployments'"),
+        ({"apiGroups": [""], "resources": ["webapps.example.com"], "verbs": ["get"]}, r"Write 'apiGroups': \['example\.com'\], 'resources': \['webapps'\]"),
+        ({"apiGroups": [""], "resources": ["pods"]}, "a rule without verbs allows nothing"),
+        ({"resources": ["pods"], "verbs": ["list"]}, "a rule without apiGroups or resources allows nothing"),
+        ("pods", "a rule is a dict, .* and this is a str"),
+    ])
+    def test_a_rule_that_allows_nothing_is_refused_and_makes_no_user(self, cluster: EmbeddedCluster, rule: Any, said: str) -> None:
+        with pytest.raises((TypeError, ValueError), match=said):
+            cluster.user("ann", [rule])
+        with pytest.raises(Problem, match="not found"):
+            cluster.get({"kind": "ClusterRole", "metadata": {"name": "user-ann"}})
+
+    def test_rules_are_a_list(self, cluster: EmbeddedCluster) -> None:
+        with pytest.raises(TypeError, match=r"rules are a list, .* and this is a dict"):
+            cluster.user("ann", cast("Any", {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}))
+
+    @pytest.mark.parametrize("rule", [
+        {"apiGroups": [""], "resources": ["pods", "pods/status", "*", "*/scale"], "verbs": ["*"]},
+        {"apiGroups": ["example.com"], "resources": ["limits", "webapps/status"], "verbs": ("get", "approve")},
+        {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"], "verbs": ["bind", "escalate"], "resourceNames": ["a"]},
+        {"nonResourceURLs": ["/metrics"], "verbs": ["get"]},
+    ])
+    def test_a_rule_that_may_allow_something_is_taken(self, cluster: EmbeddedCluster, rule: Any) -> None:
+        cluster.user("ann", [rule])
+        role = cluster.get({"kind": "ClusterRole", "metadata": {"name": "user-ann"}})
+        assert role["rules"] == [{part: list(words) for part, words in rule.items()}]
 
     def test_a_user_who_is_there_gets_one_more_token_and_other_rules(self, cluster: EmbeddedCluster) -> None:
         first = cluster.user("ann", [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}])

@@ -149,23 +149,69 @@ def test_defines_custom_resources_by_their_objects() -> None:
         cache.get("webapps", "two", "shop")
 
 
-def test_its_own_object_is_as_new_as_the_body() -> None:
+def test_its_own_object_is_there_as_the_body_says() -> None:
+    body = pod("web-1", app="web", step="two")
+    assert names(FakeCache([], {"pods": "app=web"}, own=body).held("pods")) == ["web-1"]
+    cache = FakeCache([pod("web-1", app="web", step="one")], {"pods": "app=web"}, own=body)
+    assert cache.get("pods", "web-1", "shop")["metadata"]["labels"]["step"] == "two"
+
+
+@pytest.mark.parametrize("given", [{}, {"uid": "1"}, {"resourceVersion": "3"}, {"uid": "1", "resourceVersion": "1000000"}])
+def test_its_own_object_has_the_labels_of_the_body_and_not_those_of_the_list(given: dict[str, str]) -> None:
+    entered, left = pod("web-1", app="web"), pod("web-2", app="db")
+    for body in (entered, left):
+        body["metadata"] |= given
+    assert names(FakeCache([pod("web-1", app="db")], {"pods": "app=web"}, own=entered).held("pods")) == ["web-1"]
+    assert names(FakeCache([pod("web-2", app="web")], {"pods": "app=web"}, own=left).held("pods")) == []
+
+
+def test_its_own_object_is_followed_as_any_other() -> None:
     body = pod("web-1", app="web")
-    body["metadata"] |= {"resourceVersion": "1000000", "uid": "x"}
-    cache = FakeCache([pod("web-1", app="web")], {"pods": "app=web"})
-    uid = cache.get("pods", "web-1", "shop")["metadata"]["uid"]
-    body["metadata"]["uid"] = uid
-    newer = FakeCache([pod("web-1", app="web")], {"pods": "app=web"}, own=body)
-    assert newer.get("pods", "web-1", "shop")["metadata"]["resourceVersion"] == "1000000"
+    body["metadata"] |= {"uid": "1", "resourceVersion": "1000000"}
+    cache = FakeCache([], {"pods": "app=web"}, own=body)
+    cache.cluster.patch(body, {"metadata": {"labels": {"app": "db"}}})
+    assert names(cache.held("pods")) == []
+
+
+def test_a_listed_object_that_is_newer_than_the_body_is_as_it_is_listed() -> None:
+    body, listed = pod("web-1", app="web"), pod("web-1", app="db")
+    body["metadata"]["resourceVersion"], listed["metadata"]["resourceVersion"] = "9", "10"
+    assert names(FakeCache([listed], {"pods": "app=web"}, own=body).held("pods")) == []
+
+
+def test_its_own_object_keeps_the_uid_by_which_it_owns_others() -> None:
+    listed, mine = webapp("shop"), pod("web-1")
+    listed["metadata"]["uid"] = "1"
+    mine["metadata"]["ownerReferences"] = [{"apiVersion": "example.com/v1", "kind": "WebApp", "name": "shop", "uid": "1"}]
+    cache = FakeCache([mine, listed], {"pods": Selector(namespaces=["shop"]), "webapps": ""}, own=webapp("shop", app="web"))
+    assert names(cache.owned(cache.get("webapps", "shop", "shop"), "pods")) == ["web-1"]
 
 
 def test_its_own_object_may_be_deleted() -> None:
     body = pod("web-1", app="web")
-    body["metadata"] |= {"resourceVersion": "1000000", "uid": "1"}
-    given = pod("web-1", app="web")
-    given["metadata"]["uid"] = "1"
-    assert names(FakeCache([given], {"pods": "app=web"}, own=body).held("pods")) == ["web-1"]
-    assert names(FakeCache([given], {"pods": "app=web"}, own=body, deleted=True).held("pods")) == []
+    cache = FakeCache([pod("web-1", app="web")], {"pods": "app=web"}, own=body, deleted=True)
+    assert names(cache.held("pods")) == []
+    assert cache.blocking.gone("pods", "web-1", "shop")
+    cache.cluster.create(body)
+    assert names(cache.held("pods")) == ["web-1"]
+
+
+def test_another_object_may_have_the_name_of_the_deleted_one() -> None:
+    body, other = pod("web-1", app="web"), pod("web-1", app="web")
+    body["metadata"]["uid"], other["metadata"]["uid"] = "1", "2"
+    cache = FakeCache([other], {"pods": "app=web"}, own=body, deleted=True)
+    assert cache.get("pods", "web-1", "shop")["metadata"]["uid"] == "2"
+    assert cache.blocking.gone("pods", "web-1", "shop", uid="1")
+
+
+@pytest.mark.parametrize(("given", "said"), [
+    ({"own": {}}, r"has no metadata\.name"), ({"own": {"kind": "Pod", "metadata": {"name": "a"}}}, "'a', which has no apiVersion"),
+    ({"own": "web-1"}, "was given a str"), ({"deleted": True}, "give it as own="),
+    ({"namespace": "shop"}, r"FakeCache\(\) knows no namespace=\. Did you mean namespaces=\? Write: FakeCache\(namespaces=\['shop'\]\)"),
+])
+def test_what_it_is_told_of_the_handler_must_make_sense(given: Any, said: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=said):
+        FakeCache(**given)
 
 
 def test_objects_are_there_as_a_backup_brings_them_back() -> None:

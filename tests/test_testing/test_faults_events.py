@@ -151,6 +151,26 @@ class TestEvents:
             events = watch.until(lambda event: event["object"]["metadata"]["uid"] != old)
         assert {event["type"] for event in events} == {"MODIFIED"}
 
+    def test_a_deletion_that_nothing_makes_up_for_is_told_before_anything_else(self, cluster: EmbeddedCluster, client: Served) -> None:
+        cluster.create(pod("a"), pod("b"))
+        cluster.faults.add(RecreatedAsModified())
+        with client.watch(PODS, query=FOLLOWED | {"allowWatchBookmarks": "true"}) as watch:
+            watch.until(lambda event: event["type"] == "BOOKMARK")
+            cluster.delete(pod("a"))
+            cluster.delete(pod("b"))
+            cluster.bookmark()
+            events = watch.until(lambda event: event["type"] == "BOOKMARK")
+        assert [event["type"] for event in events if event["type"] != "MODIFIED"] == ["DELETED", "DELETED", "BOOKMARK"]
+
+    def test_a_deletion_that_is_kept_back_is_told_when_the_fault_is_released(self, cluster: EmbeddedCluster, client: Served) -> None:
+        cluster.create(pod("a"))
+        fault = cluster.faults.add(RecreatedAsModified())
+        with client.watch(PODS, query=FOLLOWED) as watch:
+            told(watch, 1)
+            cluster.delete(pod("a"))
+            fault.release()
+            watch.until(is_deletion)
+
     def test_a_released_filter_of_events_lets_the_rest_of_the_stream_be(self, cluster: EmbeddedCluster, client: Served) -> None:
         fault = cluster.faults.add(DropEvents())
         with client.watch(PODS, query=FOLLOWED) as watch:

@@ -61,6 +61,12 @@ class TestWhomItHappensTo:
         cluster.faults.add(Refuse(503), resource="jobs.batch")
         assert client.refused("/apis/batch/v1/jobs").status == 503
 
+    @pytest.mark.parametrize(("match", "meant"), [({"verb": "LIST"}, "list"), ({"resource": "pod"}, "pods"), ({"resource": "v1/pods"}, "pods")])
+    def test_a_fault_that_could_never_happen_is_refused(self, cluster: EmbeddedCluster, match: dict[str, str], meant: str) -> None:
+        with pytest.raises(ValueError, match=f"of no request. Did you mean '{meant}'"):
+            cluster.faults.add(Refuse(503), **match)   # type: ignore[arg-type]  # As above.
+        assert list(cluster.faults) == []
+
     def test_a_condition_says_what_else_there_is_to_say(self, cluster: EmbeddedCluster, client: Served) -> None:
         cluster.faults.add(Refuse(503), where=lambda asked: asked.query.get("labelSelector") == "app=web")
         assert client.names() == []

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -31,6 +32,11 @@ class TestRefusals:
         assert client.refused().body == {
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
             "message": "ServiceUnavailable", "reason": "ServiceUnavailable", "code": 503}
+
+    @pytest.mark.parametrize("code", [200, 100, 600, 0, True, "429"])
+    def test_what_is_the_code_of_no_refusal_is_refused(self, code: Any) -> None:
+        with pytest.raises(ValueError, match=rf"Refuse\({code!r}\) is no refusal: give the code of one"):
+            Refuse(code)
 
     @pytest.mark.parametrize(("fault", "header", "details"), [
         (Refuse(503, retry_after=2), b"Retry-After: 2\r\n", 2),

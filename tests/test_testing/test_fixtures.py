@@ -138,7 +138,7 @@ def test_without_the_extra_only_the_cluster_fails_and_says_what_to_install(tmp_p
             pass
     """}, {"PYTHONPATH": str(blocked)})
     assert ran.outcomes("test_it") == {"test_fake": "PASSED", "test_cluster": "ERROR"}, ran.output
-    assert "pip install 'kopf_selectcache[testing]'" in ran.output
+    assert "pip install '.[testing]'" in ran.output
 
 
 def test_handlers_of_the_registry_are_those_of_the_operator(ran: Ran) -> None:

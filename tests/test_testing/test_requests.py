@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -37,6 +38,45 @@ def test_requests_are_found_by_what_they_are() -> None:
     assert [found.path for found in requests.where(resource="jobs.batch")] == ["/apis/batch/v1/jobs"]
     assert [found.path for found in requests.where("list", "pods", namespace="")] == ["/api/v1/pods"]
     assert requests.where(user="somebody") == []
+
+
+def test_a_resource_may_be_named_with_its_group_and_its_subresource_with_it() -> None:
+    requests = Requests()
+    requests.add(asked("/apis/example.com/v1/namespaces/ns/webapps/a/status"))
+    assert len(requests.where("get", "webapps.example.com/status")) == len(requests.where("get", "webapps/status")) == 1
+    assert requests.where("get", "webapps.example.com") == requests.where("get", "webapps.example.org/status") == []
+
+
+@pytest.mark.parametrize(("verb", "meant"), [
+    ("LIST", "Did you mean 'list'[?] "), ("GET", "Did you mean 'get'[?] "), ("lists", "Did you mean 'list'[?] "),
+    ("POST", "Did you mean 'create'[?] "), ("put", "Did you mean 'update'[?] "), ("pods", ""), (1, ""),
+])
+def test_a_verb_that_no_request_has_is_refused_at_once(verb: Any, meant: str) -> None:
+    message = f"^verb={verb!r} is the verb of no request[.] {meant}There are get, list, watch, create, "
+    with pytest.raises(ValueError, match=message):
+        Requests().where(verb)
+    with pytest.raises(ValueError, match=message):
+        Requests().wait(verb, "pods")
+    with pytest.raises(ValueError, match=message):
+        asyncio.run(Requests().until(verb, "pods"))
+
+
+@pytest.mark.parametrize(("resource", "meant"), [
+    ("pod", "pods"), ("po", "pods"), ("Pod", "pods"), ("Pods", "pods"), ("ConfigMaps", "configmaps"), ("v1/pods", "pods"),
+    ("apps/v1/deployments", "deployments"), ("pods.v1", "pods"), ("deploy/status", "deployments/status"),
+    ("deployment.apps", "deployments.apps"), ("webapps.v1.example.com", "webapps.example.com"),
+    ("example.com/v1/webapps", "webapps.example.com"), ("WebApp", ""), (1, ""),
+])
+def test_a_name_that_is_no_plural_of_a_resource_is_refused_at_once(resource: Any, meant: str) -> None:
+    asking = f"Did you mean '{meant}'[?] " if meant else ""
+    with pytest.raises(ValueError, match=f"^resource={resource!r} is the resource of no request[.] {asking}A resource is a plural"):
+        Requests().where("list", resource)
+
+
+@pytest.mark.parametrize("resource", [
+    "webapps", "things/scale", "pods/status", "services/proxy/path", "events.events.k8s.io", "limits.example.com", "pods.metrics.k8s.io"])
+def test_a_resource_that_may_be_served_some_day_is_none_that_is_refused(resource: str) -> None:
+    assert Requests().where("list", resource) == []
 
 
 def test_only_so_many_are_remembered() -> None:

@@ -51,6 +51,10 @@ class Refuse(Fault):
     body: bytes | None = field(default=None, kw_only=True)
     """Something else than a Status: what proxies say, in HTML or in plain words."""
 
+    def __post_init__(self) -> None:
+        if isinstance(self.code, bool) or not isinstance(self.code, int) or not 300 <= self.code <= 599:
+            raise ValueError(f"Refuse({self.code!r}) is no refusal: give the code of one, 300 to 599, such as 429; http= is another on the wire")
+
     def instead(self, request: Request) -> Answer | None:
         del request
         body, after = self.body, self.retry_after

@@ -289,22 +289,34 @@ class RecreatedAsModified(WatchFault):
     """
 
     def filter(self) -> Filter | None:
-        deleted: dict[tuple[str, str], bytes] = {}
+        kept: list[tuple[tuple[str, str], bytes]] = []
+
+        def told() -> list[Piece]:
+            lines: list[Piece] = [line for _, line in kept]
+            kept.clear()
+            return lines
 
         def merged(line: bytes) -> list[Piece]:
             event = parsed(line)
-            if event is None or event.get("type") not in ("DELETED", "ADDED", "MODIFIED"):
+            if event is None:
                 return [line]
-            key = _key_of(event)
-            if event["type"] == "DELETED":
-                deleted[key] = line
-                return []
-            if deleted.pop(key, None) is not None and event["type"] == "ADDED":
+            key = _key_of(event) if event.get("type") in ("DELETED", "ADDED", "MODIFIED") else None
+            if key is not None and event["type"] == "ADDED" and key in dict(kept):
+                kept.clear()
                 return [line_of("MODIFIED", event["object"])]
-            held: list[Piece] = [*deleted.values(), line]
-            deleted.clear()
-            return held
-        return each_line(merged)
+            # A bookmark says that all before it has been told: then nothing may be kept back any longer.
+            before = told()
+            if key is None or event["type"] != "DELETED":
+                return [*before, line]
+            kept.append((key, line))
+            return before
+
+        each = each_line(merged)
+
+        def changed(pieces: list[Piece], *, released: bool) -> list[Piece]:
+            changed = each(pieces, released=released)
+            return [*changed, *told()] if released else changed
+        return changed
 
 
 @dataclass(frozen=True, slots=True)
