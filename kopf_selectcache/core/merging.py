@@ -108,6 +108,9 @@ class Merging:
         """
         key = doubt.namespace, doubt.name
         undecided = uid == doubt.uid and not outside
+        left = self._left.get(key)
+        if uid and not outside and left is not None and left.lost:
+            undecided = True   # Another object of the name, in the world after a restore: in neither world is there none.
         if undecided or not self.is_in_doubt(doubt) or is_older(version, doubt.version):
             return []   # Or it was settled meanwhile, or a server that lags has answered.
         self._forget(key)
@@ -160,11 +163,11 @@ class Merging:
         # A server may be restored under higher versions, too: then its objects alone show it.
         anew = self._disproved(branch) if not restored else set()
         if (restored or anew) and branch.epoch == self._epoch:
-            keys |= dict.fromkeys(self._reads)   # What they kept out may be there again.
             anew |= self._begin_epoch(branch, higher=not restored)
         if restored or branch.epoch < self._epoch:
             branch.epoch = self._epoch
             anew |= keys.keys()
+            keys |= dict.fromkeys(record.key for record in branch.view.records()[0])   # What a read kept out may be as it was.
         left = [key_of(change) for change in changes if change.after is None]
         # A list does not tell what came and left before it, as something that is on its way back may have done.
         passing = set(self._left).union(*(other.vague for other in self.branches))

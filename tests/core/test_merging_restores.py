@@ -148,5 +148,20 @@ def test_what_a_read_of_the_epoch_before_kept_out_is_looked_at_again() -> None:
     merging.confirmed(doubt, version="30")
     b.put(pod("15"))
     assert held(merging) is None, "that is older than the answer"
-    listed(a, "5", restored=True)
-    assert held(merging) == "15"
+    listed(a, "16", restored=True)
+    assert held(merging) is None, "the other one has not heard of it yet"
+    assert told(listed(b, "16", pod("15"), restored=True)) == [(None, "15")]
+
+
+def test_what_was_lost_is_shown_until_the_object_comes_that_has_its_name_in_the_restored_world() -> None:
+    merging, a, b = two(pod("90"), version="100")
+    b.put(pod("90"))
+    listed(a, "50", restored=True)
+    doubt, = merging.doubts
+    assert merging.confirmed(doubt, version="50", uid="another") == []
+    assert held(merging) == "90"
+    assert told(listed(b, "50", pod("40", uid="another"), restored=True)) == [("90", None), (None, "40")]
+    merging, a, b = two(pod("90"), version="100")
+    listed(a, "50", restored=True)
+    doubt, = merging.doubts
+    assert told(merging.confirmed(doubt, version="50", uid="another", outside=True)) == [("90", None)]

@@ -50,6 +50,8 @@ class Population:
         self.missed: set[Key] = set()
         """What has been absent at some time since `settle()`."""
         self.restored = False
+        self.story: list[str] = []
+        """What has happened since `settle()`."""
         for namespace in ("shop", "infra"):
             cluster.namespace(namespace)
         for key in ALWAYS:
@@ -61,6 +63,7 @@ class Population:
     def settle(self) -> None:
         """Forget what was: whoever reads has caught up."""
         self.been.clear()
+        self.story.clear()
         for key, obj in self.now.items():
             self._note(key, obj)
         self.missed = {key for key in COMING if key not in self.now}
@@ -83,6 +86,7 @@ class Population:
             self._patch(key, {"labels": chance.choice(LABELS)})
         else:
             self._cluster.delete(_named(key))
+            self.story.append(f"{self._cluster.version}: {key} is deleted")
             del self.now[key]
             self.missed.add(key)
             if chance.random() < 0.5:
@@ -95,6 +99,7 @@ class Population:
         backup, self.now = self._backup[0], deepcopy(self._backup[1])
         self.restored = True
         self._cluster.restore(backup)
+        self.story.append(f"restored to {self._cluster.version}")
         for key, obj in self.now.items():
             self._note(key, obj)
         self.missed |= {key for key in COMING if key not in self.now}
@@ -117,6 +122,7 @@ class Population:
     def _note(self, key: Key, obj: Obj) -> None:
         self.now[key] = obj
         metadata = obj["metadata"]
+        self.story.append(f"{metadata['resourceVersion']}: {key} has {metadata.get('labels', {})}")
         self.been[key, metadata["uid"], metadata["resourceVersion"]].append(metadata.get("labels", {}))
 
 

@@ -229,6 +229,7 @@ class Soak:
             fault, resource=resource, where=mishap.meets, nth=chance.randint(1, 2), times=chance.choice((1, 1, 2, 4)))
         if mishap.verb != "watch":   # Have it listed anew.
             self.cluster.faults.add(Gone(), verb="watch", resource=resource, where=lambda asked: "sendInitialEvents" not in asked.query, times=1)
+        self.population.story.append(f"{fault} for {resource}")
         for _ in range(10):   # Other faults may be in its way.
             self.cluster.cut("watch", resource, how=chance.choice(ENDS))
             for _ in range(chance.randint(1, 3)):
@@ -241,7 +242,9 @@ class Soak:
     def _strike(self) -> None:
         """What happens to whole servers."""
         cluster, population = self.cluster, self.population
-        match self.chance.randint(0, 4):
+        what = self.chance.randint(0, 4)
+        population.story.append(f"strike {what}")
+        match what:
             case 0:
                 cluster.compact()
             case 1:
@@ -293,7 +296,7 @@ async def soaking(seed: int) -> AsyncIterator[Soak]:
                 async with soak.operator(PAGED), soak.operator(STREAMED, initial="stream"):
                     yield soak
         except Lie as lie:
-            lie.add_note("\n".join([f"seed {seed}; faults:", *map(str, cluster.faults), "requests:", *map(str, [*cluster.requests][-30:])]))
+            lie.add_note("\n".join([f"seed {seed}; faults:", *map(str, cluster.faults), "story:", *soak.population.story, "requests:", *map(str, [*cluster.requests][-300:])]))
             raise
         finally:
             login.cancel()
