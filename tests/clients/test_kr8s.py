@@ -108,6 +108,8 @@ def test_an_object_is_waited_for(world: World) -> None:
 
     async def test(client: Any) -> None:
         widget = await read(client, f"widgets.{world.group}/v1", "w")
+        # It takes a status for granted.
+        await widget.patch({"status": {"conditions": [{"type": "Ready", "status": "False"}]}}, subresource="status")
         waiting = asyncio.create_task(widget.wait("condition=Ready"))
         await widget.patch({"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, subresource="status")
         await waiting

@@ -1,6 +1,7 @@
 """Faults of the events of watches, over real sockets: lost, doubled, reordered, stale."""
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from kopf_selectcache.testing import EmbeddedCluster
@@ -161,6 +162,18 @@ class TestEvents:
             cluster.bookmark()
             events = watch.until(lambda event: event["type"] == "BOOKMARK")
         assert [event["type"] for event in events if event["type"] != "MODIFIED"] == ["DELETED", "DELETED", "BOOKMARK"]
+
+    def test_an_early_bookmark_promises_nothing_that_comes_after_it(self) -> None:
+        filter_ = EarlyBookmark(after_events=3).filter()
+        assert filter_ is not None
+
+        def line(number: int) -> bytes:
+            return json.dumps({"type": "ADDED", "object": {"metadata": {"resourceVersion": str(number)}}}).encode()
+
+        pieces = [piece for lines in ([1], [2, 3, 4, 5]) for piece in filter_([*map(line, lines)], released=False)]
+        events = [json.loads(piece) for piece in pieces if isinstance(piece, bytes)]
+        assert [(event["type"], event["object"]["metadata"]["resourceVersion"]) for event in events] == [
+            ("ADDED", "1"), ("ADDED", "2"), ("ADDED", "3"), ("BOOKMARK", "3"), ("ADDED", "4"), ("ADDED", "5")]
 
     def test_a_deletion_that_is_kept_back_is_told_when_the_fault_is_released(self, cluster: EmbeddedCluster, client: Served) -> None:
         cluster.create(pod("a"))

@@ -250,6 +250,7 @@ class EarlyBookmark(WatchFault):
 
     def filter(self) -> Filter | None:
         last: dict[str, Any] = {}
+        left = self.after_events
 
         def said() -> list[Piece]:
             about: dict[str, Any] = {key: last[key] for key in ("kind", "apiVersion") if key in last}
@@ -258,10 +259,13 @@ class EarlyBookmark(WatchFault):
         bookmarked = once_after(self.after_events, said, goes_on=True)
 
         def followed(pieces: list[Piece], *, released: bool) -> list[Piece]:
-            for piece in pieces[:self.after_events]:
-                if isinstance(piece, bytes) and (event := parsed(piece)) is not None:
-                    last.clear()
-                    last.update(event["object"])
+            nonlocal left
+            for piece in pieces:
+                if left and isinstance(piece, bytes):
+                    left -= 1   # What comes after the bookmark has a version that it must not promise.
+                    if (event := parsed(piece)) is not None:
+                        last.clear()
+                        last.update(event["object"])
             return bookmarked(pieces, released=released)
         return followed
 
