@@ -35,8 +35,8 @@ PROOFS := tests/oracle $(addprefix tests/,test_containment.py test_properties.py
 	$(addprefix tests/core/,test_merging.py test_exploration.py test_simulation.py)
 # A process for each processor, but for no more than make sense here. What ARGS ask for runs in one, to be seen and debugged.
 PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=worksteal
-# Each process has a real API server of its own; the tests of a file share it.
-TWO_SERVERS := --numprocesses=2 --dist=loadfile
+# Each process has a real API server of its own, and waits more than it works; the tests of a file share it.
+SERVERS := --numprocesses=3 --dist=loadfile
 SUITE = $(or $(ARGS),$(PARALLEL) $(addprefix --ignore=,$(PROOFS)))
 
 test: $(INSTALLED)  ## Run the default suite; all but testing/ and cli/ must be covered to the last branch.
@@ -45,7 +45,7 @@ test: $(INSTALLED)  ## Run the default suite; all but testing/ and cli/ must be 
 	$(if $(ARGS),@true || ,)$(PY) -m coverage report --include='kopf_selectcache/*.py,kopf_selectcache/core/*' --fail-under=100
 
 test-real: $(INSTALLED)  ## Run the suite against the real kube-apiserver (needs Go, or KUBEBUILDER_ASSETS).
-	$(PY) -m pytest -m real -rs $(or $(ARGS),$(TWO_SERVERS))
+	$(PY) -m pytest -m real -rs $(or $(ARGS),$(SERVERS))
 
 $(WITH_CLIENTS): setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(CLIENTS)
@@ -54,7 +54,7 @@ $(WITH_CLIENTS): setup.cfg pyproject.toml
 	touch $@
 
 test-clients: $(WITH_CLIENTS)  ## Run other clients of Kubernetes against the embedded API server and the real one.
-	$(CLIENTS)/bin/python -m pytest -m clients -rs $(or $(ARGS),$(TWO_SERVERS) tests/clients)
+	$(CLIENTS)/bin/python -m pytest -m clients -rs $(or $(ARGS),$(SERVERS) tests/clients)
 
 comparison: $(WITH_CLIENTS)  ## Play the faults to our cache, Kopf's index and the Python informer; write docs/comparison.md.
 	$(CLIENTS)/bin/python -m bench.comparison $(ARGS)
