@@ -163,7 +163,11 @@ class Merging:
         # A server may be restored under higher versions, too: then its objects alone show it.
         anew = self._disproved(branch) if not restored else set()
         if (restored or anew) and branch.epoch == self._epoch:
+            reads = tuple(self._reads)
             anew |= self._begin_epoch(branch, higher=not restored)
+            # What they kept out is there, where a branch of the new epoch holds it.
+            keys |= dict.fromkeys(key for key in reads if any(
+                other.epoch == self._epoch and other.view.held(key) is not None for other in self._could_hold(key)))
         if restored or branch.epoch < self._epoch:
             branch.epoch = self._epoch
             anew |= keys.keys()

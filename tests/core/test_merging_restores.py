@@ -147,6 +147,7 @@ def test_what_a_read_of_the_epoch_before_kept_out_is_looked_at_again() -> None:
     doubt, = merging.doubts
     merging.confirmed(doubt, version="30")
     b.put(pod("15"))
+    b.progress("17")
     assert held(merging) is None, "that is older than the answer"
     listed(a, "16", restored=True)
     assert held(merging) is None, "the other one has not heard of it yet"
@@ -165,3 +166,15 @@ def test_what_was_lost_is_shown_until_the_object_comes_that_has_its_name_in_the_
     listed(a, "50", restored=True)
     doubt, = merging.doubts
     assert told(merging.confirmed(doubt, version="50", uid="another", outside=True)) == [("90", None)]
+
+
+def test_what_a_read_of_the_epoch_before_kept_out_is_shown_where_the_branch_that_holds_it_was_behind_the_restored_state() -> None:
+    merging, a, b = two(pod("9"))
+    a.leave(pod("20"))
+    doubt, = merging.doubts
+    merging.confirmed(doubt, version="30")
+    b.put(pod("15", uid="another"))
+    b.progress("15")
+    assert held(merging) is None
+    listed(a, "16", restored=True)
+    assert (b.epoch, held(merging)) == (1, "15")
