@@ -89,23 +89,23 @@ def no_initial_streams(stage: Staging) -> None:
     stage.met(refused)
 
 
-def initial_stream_cut(stage: Staging) -> None:
-    cut = stage.fault(EndStream(after_events=2), times=1, where=_initial)
+def _streamed(stage: Staging, fault: Fault) -> None:
+    planned = stage.fault(fault, times=1, where=_initial)
     stage.start(stream=True)
-    stage.met(cut)
+    stage.met(planned)
+
+
+def initial_stream_cut(stage: Staging) -> None:
+    _streamed(stage, EndStream(after_events=2))
 
 
 def plain_bookmark_first(stage: Staging) -> None:
     stage.fault(EarlyBookmark(after_events=1), times=1, where=_initial)
-    cut = stage.fault(EndStream(after_events=3), times=1, where=_initial)
-    stage.start(stream=True)
-    stage.met(cut)
+    _streamed(stage, EndStream(after_events=3))
 
 
 def initial_stream_silent(stage: Staging) -> None:
-    silent = stage.fault(Silence(after_events=2), times=1, where=_initial)
-    stage.start(stream=True)
-    stage.met(silent)
+    _streamed(stage, Silence(after_events=2))
 
 
 # ---- Watches.

@@ -203,7 +203,7 @@ class Staging:
         query = urlencode({"labelSelector": selector})
         request = Request(   # noqa: S310  # It is our own server.
             f"{self.cluster.url}/api/v1/namespaces/{NAMESPACE}/pods?{query}", headers={"Authorization": f"Bearer {self.cluster.token}"})
-        with urlopen(request, context=self._trust, timeout=60) as answer:   # noqa: S310
+        with urlopen(request, context=self._trust, timeout=60) as answer:   # noqa: S310  # As above.
             return {item["metadata"]["name"]: identity(item["metadata"]) for item in json.load(answer)["items"]}
 
     def _ask(self, word: str) -> dict[str, Any]:

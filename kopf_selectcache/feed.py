@@ -166,6 +166,8 @@ class Feed:
 
     def _worst(self, listwatches: Sequence[Listwatch]) -> Condition:
         """Return the worst of their conditions; while it is asked what the key means, that of the feed, and why it is asked."""
+        if not self.parted:
+            return self._conditions[0]
         conditions = [each.condition for each in listwatches]
         if self._resolving:
             conditions = [self._conditions[0], *(each for each in self._conditions if each.health is Health.MISSING)]
@@ -205,9 +207,7 @@ class Feed:
     def _conditions_for(self, request: Selector | None) -> Sequence[Condition]:
         if self._resolving:
             return self._conditions[:1]
-        if request is None or not self.parted:
-            return self._conditions
-        return [each.condition for each in self._needed(request).listwatches]
+        return [each.condition for each in self._listwatches_for(request)]
 
     def subscribe(self, listener: Callable[[Change | None], None]) -> Callable[[], None]:
         """Call the listener, on the loop's thread, with each change, and with None when reads must raise; return what ends that."""

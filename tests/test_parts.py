@@ -73,29 +73,20 @@ def test_what_a_read_needs_is_as_new_as_its_own_watches_are() -> None:
 # ---- Beginning anew.
 
 
-def test_whoever_waits_for_a_watch_that_is_replaced_does_not_wait_for_ever() -> None:
+@pytest.mark.parametrize("again", [True, False], ids=["and comes back", "and does not come back"])
+def test_whoever_waits_is_let_go_when_the_kind_is_served_no_more(*, again: bool) -> None:
     async def main() -> None:
         async with caching(APART, secret("a", app="web"), held="infra", request_timeout=80_000.0) as world:
             await until(lambda: world.feed.parted)
             waiting = asyncio.create_task(world.feed.settled())
             await asyncio.sleep(0)
+            if not again:
+                world.feed._planned = never   # type: ignore[method-assign]
             await lost(world, "shop")
-            world.cluster.faults.clear()
+            if again:
+                world.cluster.faults.clear()
             await waiting
-            await until(lambda: world.feed.synced)
-    run(main())
-
-
-def test_whoever_waits_hears_of_a_kind_that_is_served_no_more() -> None:
-    async def main() -> None:
-        async with caching(APART, secret("a", app="web"), held="infra", request_timeout=80_000.0) as world:
-            await until(lambda: world.feed.parted)
-            waiting = asyncio.create_task(world.feed.settled())
-            await asyncio.sleep(0)
-            world.feed._planned = never   # type: ignore[method-assign]
-            await lost(world, "shop")
-            await waiting
-            assert world.feed.health is Health.MISSING
+            await until(lambda: world.feed.health is (Health.SYNCED if again else Health.MISSING))
     run(main())
 
 

@@ -237,13 +237,11 @@ class Branch:
 
 def least(versions: Iterable[str]) -> str:
     """Return the oldest of some versions; one that is empty is older than all."""
-    found, *others = versions
+    found, *others = all_ = tuple(versions)
     for version in others:
-        if not version or is_older(version, found):
+        if is_older(version, found):
             found = version
-        if not found:
-            break
-    return found
+    return found if all(all_) else ""
 
 
 def key_of(change: Change) -> Key:

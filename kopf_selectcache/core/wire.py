@@ -18,10 +18,10 @@ from .record import Record
 from .resources import Resource
 
 END_OF_INITIAL_EVENTS = "k8s.io/initial-events-end"
+"""The annotation of the one bookmark after which a WatchList's initial state is complete."""
 
 TRANSFORM = "the transform of"
 """So begins what is said of an object for which the operator's own function failed: the server is not to blame."""
-"""The annotation of the one bookmark after which a WatchList's initial state is complete."""
 
 MAX_LINE = 16 * 1024 * 1024
 """The longest line of a watch, in bytes. etcd takes objects of 1.5 MiB; some aggregated servers ten times that."""

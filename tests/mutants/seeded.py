@@ -53,7 +53,7 @@ MUTANTS: tuple[Mutant, ...] = (
            4, (ORDERS,), TRANSIT),
     Mutant("believe a read of a server that lags", MERGING, "or is_older(version, doubt.version):", "or False:", 12, (ORDERS,), TRANSIT),
     Mutant("take undecided for gone", MERGING, "undecided = uid == doubt.uid and not outside", "undecided = False", 12, (ORDERS,), TRANSIT),
-    Mutant("take the newest branch's version for the answer's", BRANCHES, "if not version or is_older(version, found):", "if not version or is_older(found, version):",
+    Mutant("take the newest branch's version for the answer's", BRANCHES, "        if is_older(version, found):", "        if is_older(found, version):",
            3, (ORDERS,), TRANSIT),
     Mutant("forget what a relist of one branch lost", MERGING, "left = [key_of(change) for change in changes if change.after is None]", "left = list[Key]()",
            12, (ORDERS,), TRANSIT),

@@ -17,6 +17,7 @@ from kopf_selectcache import Stalled
 from tests.apiserver.client import ApiError
 from tests.apiserver.cluster import Cluster
 from tests.apiserver.server import ApiServer
+from tests.apiserver.waiting import wait_until
 from tests.real.inprocess import Seen, credentials, operating, run, until
 from tests.real.proxy import Proxy
 
@@ -101,17 +102,13 @@ def answers(api: ApiServer) -> bool:
 
 def persistently(write: Callable[[], object]) -> None:
     """Write until it has been written."""
-    end = time.monotonic() + 120
-    while True:
+    def is_written() -> bool:
         try:
             write()
         except Exception as error:   # noqa: BLE001  # Refused, or not answered.
-            if isinstance(error, ApiError) and error.status == 409:
-                return   # The server did it, and could not say so.
-            assert time.monotonic() < end, "nothing can be written"
-            time.sleep(0.1)
-        else:
-            return
+            return isinstance(error, ApiError) and error.status == 409   # The server did it, and could not say so.
+        return True
+    wait_until(is_written, "it is written", deadline=120)
 
 
 # ---- A restore: versions go back.
