@@ -5,14 +5,14 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from .cli import serve
+from .cli import check, rbac, serve
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m kopf_selectcache", description="Tools around caches of Kubernetes objects.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for command in (serve,):
+    for command in (check, rbac, serve):
         added = commands.add_parser(command.NAME, help=command.HELP, description=command.HELP)
         command.add_arguments(added)
         added.set_defaults(run=command.run)

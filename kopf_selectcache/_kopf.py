@@ -6,11 +6,15 @@ a new Kopf fails there, by name, and not in somebody's operator.
 from __future__ import annotations
 
 from kopf._cogs.clients.auth import vault_var
+from kopf._cogs.helpers.loaders import preload
+from kopf._cogs.structs.bodies import Body
 from kopf._cogs.structs.credentials import AiohttpSession, ConnectionInfo, KubeContext, LoginError, Vault, VaultKey
 from kopf._cogs.structs.ids import HandlerId
 from kopf._cogs.structs.references import Resource, Selector, select_specific_namespaces
 from kopf._core.actions.execution import cause_var, handler_var
 from kopf._core.actions.invocation import invoke, is_async_fn
+from kopf._core.engines.activities import authenticator
+from kopf._core.engines.indexing import OperatorIndexers
 from kopf._core.engines.posting import settings_var
 from kopf._core.intents.causes import Activity, ActivityCause, DaemonCause, ResourceCause, WatchingCause, WebhookCause
 from kopf._core.intents.handlers import (
@@ -30,6 +34,7 @@ __all__ = [
     "ActivityHandler",    # What our hooks are.
     "ActivityRegistry",   # Where every operator, with whatever registry, asks for its hooks.
     "AiohttpSession",     # Credentials that are a session of the user's own.
+    "Body",               # What `as_='view'` returns is one, made of a mapping that is looked at no sooner than the body is.
     "ChangingHandler",    # Narrowing is refused to kinds whose handlers need a finalizer.
     "ConnectionInfo",     # Credentials as Kopf's logins hand them out.
     "DaemonCause",        # Has the stopper of daemons and timers, which end the waiting for a cache.
@@ -38,6 +43,7 @@ __all__ = [
     "HandlerId",          # The type of a handler's id.
     "KubeContext",        # What all credentials have in common: the server.
     "LoginError",         # There are no credentials left.
+    "OperatorIndexers",   # The indices that startup handlers are given, empty as they are then.
     "OperatorRegistry",   # What the operator itself watches, for the warning at the start.
     "Resource",           # To ask Kopf's selectors whether they mean a kind.
     "ResourceCause",      # Has the object that the handler is called for.
@@ -49,11 +55,13 @@ __all__ = [
     "VaultKey",           # By which credentials are given back as failed.
     "WatchingCause",      # Says by its type that the object was deleted.
     "WebhookCause",       # Admission: waits for a bounded time, and its object is not yet stored.
+    "authenticator",      # Logs in, and again, for the commands that ask a cluster without running the operator.
     "cause_var",          # What the running handler was called for.
     "get_callable_id",    # The id that Kopf gives a handler: decorated, it must stay the same.
     "handler_var",        # The running handler, for its `when=`.
     "invoke",             # Runs a sync function in Kopf's own threads, with context, shield and all.
     "is_async_fn",        # Whether Kopf takes a function for async.
+    "preload",            # Loads an operator's files and modules as `kopf run` does.
     "run_command",        # To know `kopf run` in click's context, which alone has the `-n` list.
     "select_specific_namespaces",   # Which of the `-n` are names and not patterns.
     "settings_var",       # The settings of the operator that the running code belongs to, in tasks and threads alike.

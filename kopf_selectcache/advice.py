@@ -14,6 +14,7 @@ import kopf
 
 from . import _kopf
 from .core.fields import Key, find, parse_key
+from .core.resources import Resource
 from .core.selectors import FieldTerm
 from .feed import Feed
 from .health import Health
@@ -46,36 +47,45 @@ def _narrowed_to(settings: kopf.OperatorSettings, resource: _kopf.Resource, sele
         for setting in ("label_selectors", "field_selectors"))
 
 
+def advice_on(
+    settings: kopf.OperatorSettings, registry: _kopf.OperatorRegistry, resource: Resource, filter_: Branches, *,
+    built_in: bool, narrowing: bool,
+) -> str:
+    """Say whether Kopf watches a resource in full beside the cache of this filter, and the lines that would narrow it."""
+    kind = resource.kind
+    asked = _resource(kind.group, resource.version, kind.plural, kind.kind, kind.names)
+    if not _is_one_watch(filter_):
+        if narrowed(settings, asked) or not _would_narrow(registry, asked):
+            return ""
+        return (
+            f"Kopf itself watches {resource} for the operator's handlers, all of them, beside the cache of those with {filter_}. "
+            "Kopf has one watch for them: if the handlers need no others, give settings.watching a selector that has all of these")
+    selector, = filter_.branches
+    part = _certain(selector, built_in=built_in)
+    halfway = narrowing and part.terms != selector.terms and _narrowed_to(settings, asked, part)
+    if narrowed(settings, asked) and not halfway:
+        return ""
+    lines = _lines(registry, asked, selector)
+    return lines and (
+        f"Kopf itself watches {resource} for the operator's handlers, {f'all with {part}' if halfway else 'all of them'}, "
+        f"beside the cache of those with {filter_}. If the handlers need no others, add to a startup handler: {lines}")
+
+
 async def advise(
     settings: kopf.OperatorSettings, registry: _kopf.OperatorRegistry | None, declared: SelectCacheSettings, runtime: Runtime,
 ) -> None:
     """Say which kinds Kopf watches in full beside their caches, of each when it is known what it is."""
-    async def advise_on(key: Key, feed: Feed, filter_: Branches) -> None:
+    async def advise_on(key: Key, feed: Feed) -> None:
         await feed.settled()
         if feed.resource is None or registry is None or feed.health is Health.REJECTED:   # Kopf would end of what is refused.
             return
-        kind = feed.resource.kind
-        resource = _resource(kind.group, feed.resource.version, kind.plural, kind.kind, kind.names)
-        if not _is_one_watch(filter_):
-            if not narrowed(settings, resource) and _would_narrow(registry, resource):
-                _logger.warning(
-                    "Kopf itself watches %s for the operator's handlers, all of them, beside the cache of those with %s. "
-                    "Kopf has one watch for them: if the handlers need no others, give settings.watching a selector that has all of these",
-                    feed, feed.filter)
-            return
-        selector, = filter_.branches
-        part = _certain(selector, built_in=find(key) is not None)
-        halfway = declared.narrow_handlers and part.terms != selector.terms and _narrowed_to(settings, resource, part)
-        if narrowed(settings, resource) and not halfway:
-            return
-        if lines := _lines(registry, resource, selector):
-            _logger.warning(
-                "Kopf itself watches %s for the operator's handlers, %s, beside the cache of those with %s. "
-                "If the handlers need no others, add to a startup handler: %s",
-                feed, f"all with {part}" if halfway else "all of them", feed.filter, lines)
+        if said := advice_on(
+            settings, registry, feed.resource, declared.selectors[key], built_in=find(key) is not None, narrowing=declared.narrow_handlers,
+        ):
+            _logger.warning("%s", said)
 
     # A kind that never settles must not silence what there is to say about others.
-    await asyncio.gather(*(advise_on(key, feed, declared.selectors[key]) for key, feed in runtime.feeds.items()))
+    await asyncio.gather(*(advise_on(key, feed) for key, feed in runtime.feeds.items()))
 
 
 def _resource(group: str, version: str, plural: str, kind: str | None, names: Iterable[str]) -> _kopf.Resource:

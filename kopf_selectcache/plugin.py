@@ -27,17 +27,24 @@ from .settings import SelectCacheSettings, settings_of
 _OWNER = "_selectcache_registry"    # In the attributes of a registry of activities: the operator's that it is part of.
 
 
-async def _startup(
-    *, settings: kopf.OperatorSettings, make_runtime: Callable[..., Runtime], registry: _kopf.OperatorRegistry | None, **_: Any,
-) -> None:
+def checked(settings: kopf.OperatorSettings, registry: _kopf.OperatorRegistry | None) -> SelectCacheSettings | None:
+    """Check all that startup handlers have declared, and return it; None if that is nothing. Narrow Kopf's own watches, if wanted."""
     declared = vars(settings).get("selectcache")
     if declared is None or not settings_of(settings).selectors:
-        return   # If a handler asks for a cache nevertheless, only to fetch, that starts what it needs.
+        return None
     namespaces_of(settings, declared)
     if registry is not None:
         check_handlers(registry, declared)
     if declared.narrow_handlers:
         narrow(settings, registry, declared)
+    return settings_of(settings)
+
+
+async def _startup(
+    *, settings: kopf.OperatorSettings, make_runtime: Callable[..., Runtime], registry: _kopf.OperatorRegistry | None, **_: Any,
+) -> None:
+    if checked(settings, registry) is None:
+        return   # If a handler asks for a cache nevertheless, only to fetch, that starts what it needs.
     operator = launch(settings, make_runtime=make_runtime, registry=registry)
     # The current task lives as long as the operator. Its end is the one thing that comes in all cases: a startup that
     # fails, an operator that is cancelled, a cleanup that is skipped.
@@ -54,7 +61,11 @@ async def _cleanup(*, settings: kopf.OperatorSettings, **_: Any) -> None:
 
 async def _probe(*, settings: kopf.OperatorSettings, **_: Any) -> object:
     operator = operator_of(settings)
-    return operator.report() if operator is not None else None
+    if operator is None:
+        return None
+    if settings_of(settings).failing_probe and (hopeless := operator.hopeless()):
+        raise kopf.PermanentError(hopeless)   # Kopf answers 500. With any other error it would not answer.
+    return operator.report()
 
 
 class _Hook(_kopf.ActivityHandler):

@@ -54,8 +54,16 @@ class KopfTransport:
         self._connect_timeout = connect_timeout
 
     async def get(self, path: str, query: Mapping[str, str], *, accept: str = JSON) -> bytes:
+        return await self._whole(path, query, {"Accept": accept})
+
+    async def ask(self, path: str, question: bytes, *, impersonate: str | None = None) -> bytes:
+        """Post a question that the server answers and keeps nothing of, such as a review of rights; perhaps as somebody else."""
+        headers = {"Accept": JSON, "Content-Type": JSON}
+        return await self._whole(path, {}, headers | ({"Impersonate-User": impersonate} if impersonate else {}), question=question)
+
+    async def _whole(self, path: str, query: Mapping[str, str], headers: Mapping[str, str], *, question: bytes | None = None) -> bytes:
         limits = aiohttp.ClientTimeout(total=self._request_timeout, sock_connect=self._connect_timeout)
-        async with self._answer(path, query, {"Accept": accept}, limits) as response:
+        async with self._answer(path, query, headers, limits, question) as response:
             try:
                 return await response.read()
             except _BROKEN as error:
@@ -72,6 +80,7 @@ class KopfTransport:
     @asynccontextmanager
     async def _answer(
         self, path: str, query: Mapping[str, str], headers: Mapping[str, str], limits: aiohttp.ClientTimeout,
+        question: bytes | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Enter a response that is a success, with credentials that the server accepts."""
         try:
@@ -86,12 +95,13 @@ class KopfTransport:
                     async with connection.used() as session:
                         try:
                             # A redirected request would take its token along.
-                            response = await session.get(
-                                connection.server + path, params=query, headers=headers, timeout=limits, allow_redirects=False)
+                            response = await session.request(
+                                "GET" if question is None else "POST", connection.server + path, params=query, headers=headers,
+                                data=question, timeout=limits, allow_redirects=False)
                         except _BROKEN as error:
                             raise Unreachable(_named(error)) from error
                         async with response:
-                            if response.status == 200:
+                            if response.status in (200, 201):
                                 yield response
                                 return
                             refused = Refused(read_refusal(

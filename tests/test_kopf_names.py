@@ -7,6 +7,7 @@ import copy
 import functools
 import importlib
 import inspect
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -57,6 +58,36 @@ def names() -> Any:
 
 def parameters(fn: Callable[..., Any]) -> list[str]:
     return list(inspect.signature(fn).parameters)
+
+
+# ---- Loading and logging in, as the commands do it.
+
+
+def test_an_operators_file_is_loaded_into_the_default_registry(names: Any, registry: kopf.OperatorRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "operator_of_a_test.py").write_text("import kopf\n@kopf.on.startup()\ndef begin(**_): ...\n")
+    names.preload(paths=[str(tmp_path / "operator_of_a_test.py")], modules=[])
+    assert next(iter(registry._activities.get_handlers(activity=names.Activity.STARTUP))).id == "begin", ADVICE
+
+
+def test_the_authenticator_fills_an_empty_vault_by_the_login_handlers(names: Any) -> None:
+    registry = kopf.OperatorRegistry()
+    registry._activities.append(made(names, "ours", names.Activity.AUTHENTICATION, lambda **_: kopf.ConnectionInfo(server="https://here")))
+
+    async def logged_in() -> list[str]:
+        vault, settings = names.Vault(), kopf.OperatorSettings()
+        login = asyncio.create_task(names.authenticator(
+            registry=registry, settings=settings, indices=names.OperatorIndexers().indices, vault=vault, memo=Memo()))
+        await vault.wait_for_readiness()
+        login.cancel()
+        return [info.server async for _, info in vault]
+    assert asyncio.run(logged_in()) == ["https://here"], ADVICE
+
+
+def test_the_arguments_of_kopf_run_are_in_its_context(names: Any) -> None:
+    with names.run_command.make_context("run", ["--namespace=a", "-n", "b", "--module=m", "file.py"], auto_envvar_prefix="KOPF_RUN") as context:
+        assert click.get_current_context().params["namespaces"] == ("a", "b"), ADVICE
+        assert context.command is names.run_command, ADVICE
 
 
 # ---- Registries: where hooks come from.

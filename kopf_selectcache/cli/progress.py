@@ -16,10 +16,10 @@ class Progress:
     """How much is done of something that is counted."""
 
     def __init__(
-        self, word: str, total: int, *, file: TextIO, clock: Callable[[], float], soon: float = SOON,
+        self, word: str, total: int | None, *, file: TextIO, clock: Callable[[], float], soon: float = SOON,
     ) -> None:
         self._word = word
-        self._total = total
+        self._total = total   # None if it shows only in the end.
         self._file = file
         self._clock = clock
         self._done = 0
@@ -48,6 +48,10 @@ class Progress:
     def _show(self) -> None:
         self._shown = True
         self._told = self._done
+        if self._total is None:
+            self._file.write(f"\r{self._word}: {self._done:,}" if self._file.isatty() else f"{self._word}: {self._done:,}\n")
+            self._file.flush()
+            return
         part = min(self._done / self._total, 1.0) if self._total else 1.0
         text = f"{self._word} {part:4.0%}, {self._done:,} of {self._total:,}"
         if self._file.isatty():

@@ -190,3 +190,12 @@ class TestProgress:
         lines = file.getvalue().splitlines()
         assert lines[-1] == "loading 100%, 20 of 20"
         assert 3 <= len(lines) <= 8
+
+    def test_of_how_much_nobody_knows_it_shows_how_much_there_was(self) -> None:
+        terminal, file, times = Terminal(), io.StringIO(), iter(range(1000))
+        for shown in (terminal, file):
+            with Progress("counting", None, file=shown, clock=lambda: next(times)) as progress:
+                progress.step(1500)
+                progress.step(500)
+        assert terminal.getvalue() == "\rcounting: 1,500\rcounting: 2,000\n"
+        assert file.getvalue().splitlines() == ["counting: 1,500", "counting: 2,000"]

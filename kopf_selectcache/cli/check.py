@@ -1,0 +1,162 @@
+"""`check`: what an operator's caches would hold in a cluster, and what would keep them from it. Changes nothing there."""
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from collections.abc import Callable
+from typing import TextIO
+
+from kopf_selectcache.advice import advice_on
+from kopf_selectcache.core.fields import Key, find
+from kopf_selectcache.core.problems import Garbled
+from kopf_selectcache.core.resources import Resource
+from kopf_selectcache.discovery import NotServed, resolve
+from kopf_selectcache.errors import SelectCacheError
+from kopf_selectcache.keys import likely, text_of
+from kopf_selectcache.planning import Plan, plan
+from kopf_selectcache.selector import Branches, Selector
+from kopf_selectcache.transport import Refused, Unreachable
+
+from . import loading
+from .counting import Amount, Counter
+from .loading import PROBLEM, Loaded, Unloadable
+from .progress import Progress
+from .report import FORMATS, Problem, Report, Result, Section
+from .reviewing import Reviewer
+from .rights import Right, merged, of_cache
+
+NAME = "check"
+HELP = "Say what an operator's caches would hold in the cluster, which rights they lack, and what Kopf watches in full beside them."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    loading.add_arguments(parser)
+    parser.add_argument("-o", "--output", choices=sorted(FORMATS), default="text", help="text (default), wide: each list and watch as well, json or yaml")
+    parser.add_argument(
+        "--as", dest="user", metavar="USER",
+        help="whose rights to look at, such as system:serviceaccount:NAMESPACE:NAME (default: the operator's own login)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Check, and print the result; return the exit code: 0 if all is well, 1 if something is to be changed, 2 if it could not be found out."""
+    try:
+        report = asyncio.run(checked(arguments, errors=sys.stderr, clock=time.monotonic))
+    except Unloadable as error:
+        sys.stderr.write(f"{error}\n")
+        return error.code
+    sys.stdout.write(f"{FORMATS[arguments.output](report)}\n")
+    return PROBLEM if report.problems else 0
+
+
+async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Callable[[], float]) -> Report:
+    """Return what there is to say of the operator in its cluster; raise Unloadable."""
+    async with loading.loaded(arguments) as operator:
+        await operator.log_in()
+        sections = []
+        try:
+            for key in operator.declared.selectors:
+                with Progress(f"counting {text_of(key)}", None, file=errors, clock=clock) as progress:
+                    sections.append(await Check(operator, key, progress=progress, user=arguments.user).result())
+        except Unreachable as error:
+            raise Unloadable(f"the server gives no answer: {error}") from error
+        return Report(tuple(sections))
+
+
+class Check:
+    """Looks at what is declared of one kind."""
+
+    def __init__(self, operator: Loaded, key: Key, *, progress: Progress, user: str | None) -> None:
+        self._operator = operator
+        self._key = key
+        self._cached = operator.declared.selectors.cached(key)
+        self._reviewer = Reviewer(operator.transport, user=user)
+        self._progress = progress
+        self._problems: list[Problem] = []
+
+    async def result(self) -> Section:
+        """Ask the cluster; raise Unreachable."""
+        resource, planned = await self._resource(), None
+        if resource is not None:
+            planned = self._plan(resource)
+        if resource is None or planned is None:
+            return Section(text_of(self._key), _shown(self._cached.filter), problems=tuple(self._problems))
+        needed, missing = await self._rights(resource, planned)
+        streams = await self._streams(resource, planned)
+        return Section(
+            str(resource), _shown(planned.filter), resource.api_version, str(self._cached.projection) or "all but managedFields",
+            held=sum((result.amount for result in streams if result.amount is not None), Amount()) if any(each.amount for each in streams) else None,
+            all=await self._all(resource, planned), streams=streams, needed=tuple(needed), missing=tuple(missing),
+            watched=advice_on(
+                self._operator.settings, self._operator.registry, resource, self._cached.filter,
+                built_in=find(self._key) is not None, narrowing=self._operator.declared.narrow_handlers),
+            problems=tuple(self._problems))
+
+    def _problem(self, what: str, remedy: str) -> None:
+        self._problems.append(Problem(what, remedy))
+
+    async def _resource(self) -> Resource | None:
+        key = text_of(self._key)
+        try:
+            return await resolve(self._operator.transport, self._key)
+        except NotServed as error:
+            meant = likely(self._key)
+            self._problem(str(error), f"Did you mean {meant!r}? If not, install its definition" if meant else "Install its definition, or correct the key")
+        except Refused as error:
+            self._problem(f"{key}: the operator may not ask what the cluster serves: {error.refusal.message}", "Bind it to the ClusterRole system:discovery")
+        except Garbled as error:
+            self._problem(f"{key}: {error}", "See to the server behind its API group")
+        return None
+
+    def _plan(self, resource: Resource) -> Plan | None:
+        try:
+            return plan(
+                self._cached.filter, resource, namespaces=self._operator.namespaces, share_watches=self._cached.share_watches)
+        except SelectCacheError as error:
+            self._problem(f"{resource}: {error.what}", error.remedy)
+            return None
+
+    async def _rights(self, resource: Resource, planned: Plan) -> tuple[list[Right], list[Right]]:
+        needed, missing = merged(of_cache(resource, planned)), []
+        try:
+            for right in needed:
+                missing += await self._reviewer.lacks(right)
+        except (Refused, Garbled) as error:
+            raise Unloadable(f"the operator may not ask for its own rights: {error}") from error
+        for right in missing:
+            where = f"a Role in {right.namespace}" if right.namespace else "a ClusterRole"
+            self._problem(f"{resource}: the right is missing to {right}", f"Add to {where}: {right.written()}")
+        return needed, missing
+
+    async def _streams(self, resource: Resource, planned: Plan) -> tuple[Result, ...]:
+        counter, seen = Counter(self._operator.transport, resource, progress=self._progress), set[tuple[str, str]]()
+        results = []
+        for stream in planned.streams:
+            amount: Amount | None = None
+            try:
+                amount = await counter.held(stream, self._cached.projection, seen)
+            except Refused as error:
+                if error.refusal.code != 403:   # That is told as a right.
+                    self._problem(
+                        f"{resource}: the server refuses the filter {stream.selector}: {error.refusal.message}",
+                        "Declare a selector that the server supports for this kind")
+            except Garbled as error:
+                self._problem(f"{resource}: {error}", "See to the server, or to transform=")
+            results.append(Result(stream.path(resource), stream.query(), amount))
+        return tuple(results)
+
+    async def _all(self, resource: Resource, planned: Plan) -> Amount | None:
+        """Return all that a cache without selectors would hold: of the cluster, or of the namespaces alone that may be looked at."""
+        counter = Counter(self._operator.transport, resource, progress=self._progress)
+        named = [stream.namespace for stream in planned.streams if stream.namespace is not None]
+        for namespaces in (self._operator.watched, named if len(named) == len(planned.streams) else None):
+            try:
+                return await counter.all(namespaces)
+            except (Refused, Garbled):
+                continue   # There is no need for the operator to see all of them.
+        return None
+
+
+def _shown(filter_: Branches) -> str:
+    return str(filter_) if filter_ != Selector() else "everything"

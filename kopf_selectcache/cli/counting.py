@@ -1,0 +1,100 @@
+"""Counts objects without their contents, and weighs some of them: what a cache would hold, against all there is. Keeps none."""
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from kopf_selectcache.core.paging import Paging
+from kopf_selectcache.core.problems import Garbled
+from kopf_selectcache.core.projection import ALL, Projection
+from kopf_selectcache.core.resources import Resource
+from kopf_selectcache.core.wire import Reader, Refusal
+from kopf_selectcache.metadata import page_of_metadata
+from kopf_selectcache.planning import Stream
+from kopf_selectcache.transport import Refused, Transport
+
+from .progress import Progress
+
+PAGE_LIMIT = 500
+WEIGHED = 20
+"""So many objects are weighed at a time: of the first page, and ever more seldom of later ones."""
+
+
+@dataclass(frozen=True)
+class Amount:
+    """How many objects there are, and about how many bytes they take in a cache."""
+
+    objects: int = 0
+    weighed: int = 0
+    weight: int = 0
+    """Of those that were weighed, in bytes."""
+
+    @property
+    def bytes(self) -> int:
+        """About so many bytes all of them take, if the others are like those that were weighed."""
+        return round(self.weight / self.weighed * self.objects) if self.weighed else 0
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(self.objects + other.objects, self.weighed + other.weighed, self.weight + other.weight)
+
+
+class _Metadata(msgspec.Struct):
+    remaining: int = msgspec.field(default=0, name="remainingItemCount")
+
+
+class _List(msgspec.Struct):
+    metadata: _Metadata
+    items: list[msgspec.Raw] | None = None
+
+
+class Counter:
+    """Counts the objects of one resource. Raises Refused, Unreachable and Garbled."""
+
+    def __init__(self, transport: Transport, resource: Resource, *, progress: Progress) -> None:
+        self._transport = transport
+        self._resource = resource
+        self._progress = progress
+
+    async def held(self, stream: Stream, projection: Projection, seen: set[tuple[str, str]]) -> Amount:
+        """Return what a list and watch would hold of what was not seen before, of which there is a note then."""
+        path, query, names = stream.path(self._resource), stream.query(), stream.selector.names
+        found, paging, number = Amount(), Paging({**query, "limit": str(PAGE_LIMIT)}), 0
+        while paging.query is not None:
+            asked = paging.query
+            page = await page_of_metadata(self._transport, self._resource, path, asked)
+            paging.turn(page)
+            keys = {record.key for record in page.records if names is None or record.name in names}
+            found += Amount(len(keys - seen))
+            seen |= keys
+            self._progress.step(len(keys))
+            if keys and number & (number + 1) == 0:   # Of the pages 0, 1, 3, 7, ...
+                found += await self._weighed(path, asked, projection, names)
+            number += 1
+        return found
+
+    async def all(self, namespaces: Collection[str] | None) -> Amount:
+        """Return all there is in these namespaces, as a cache without selectors would hold it."""
+        found = Amount()
+        for namespace in (None,) if namespaces is None or self._resource.kind.namespaced is False else namespaces:
+            path = self._resource.path(namespace)
+            answer = await self._transport.get(path, {"limit": "1"})
+            try:
+                first = msgspec.json.decode(answer, type=_List)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                first = None   # The reason may quote what is in an object.
+            if first is None:
+                raise Garbled(f"{path} is not what the API promises")
+            found += Amount(len(first.items or ()) + first.metadata.remaining) + await self._weighed(path, {}, ALL)
+        return found
+
+    async def _weighed(
+        self, path: str, query: Mapping[str, str], projection: Projection, names: Collection[str] | None = None,
+    ) -> Amount:
+        limit = str(PAGE_LIMIT if names else WEIGHED)   # Those that share a watch may be anywhere in the page.
+        page = Reader.of(self._resource, projection).page(await self._transport.get(path, {**query, "limit": limit}))
+        if isinstance(page, Refusal):
+            raise Refused(page)
+        records = [record for record in page.records if names is None or record.name in names]
+        return Amount(0, len(records), sum(len(record.data) + len(record.fields) for record in records))

@@ -1,0 +1,170 @@
+"""Loads an operator as `kopf run` does: its files, its startup handlers, its login. Must handle no object, and change nothing in the cluster."""
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import datetime as dt
+import logging
+import os
+import sys
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import kopf
+
+from kopf_selectcache import _kopf
+from kopf_selectcache.errors import SelectCacheError
+from kopf_selectcache.operators import namespaces_of
+from kopf_selectcache.plugin import checked
+from kopf_selectcache.settings import SelectCacheSettings
+from kopf_selectcache.transport import KopfTransport
+
+LOGIN = 60.0
+"""So many seconds a login may take: those that ask an identity provider are slow, and nobody waits longer for a command."""
+
+PROBLEM, UNKNOWN = 1, 2
+"""Exit codes: something is to be changed; it could not be found out whether anything is."""
+
+
+class Unloadable(Exception):
+    """The operator cannot be loaded; says why, for people."""
+
+    def __init__(self, what: str, *, code: int = UNKNOWN) -> None:
+        super().__init__(what)
+        self.code = code
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """An operator that has started up, and does nothing."""
+
+    name: str
+    settings: kopf.OperatorSettings
+    registry: _kopf.OperatorRegistry
+    declared: SelectCacheSettings
+    namespaces: tuple[str, ...] | None
+    """Those of filters that name none; None for all."""
+    watched: tuple[str, ...] | None
+    """Those that Kopf would watch for its handlers; None for all, and where there are patterns, which may mean any."""
+    transport: KopfTransport
+    """Requests with the operator's own login; before `log_in`, they wait for it."""
+    log_in: Callable[[], Awaitable[None]]
+    """Log in as the operator would; raises Unloadable."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Take what `kopf run` is given, as far as it makes a difference to what is cached."""
+    parser.add_argument("paths", nargs="*", metavar="FILE", help="the operator's files, as they are given to `kopf run`")
+    parser.add_argument("-m", "--module", action="append", default=[], help="a module of the operator, as it is given to `kopf run`")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("-A", "--all-namespaces", action="store_true", help="the operator is run with -A (default, as of `kopf run`)")
+    where.add_argument("-n", "--namespace", action="append", default=[], metavar="NAMESPACE", help="the operator is run with -n; can be given several times")
+
+
+@contextlib.asynccontextmanager
+async def loaded(arguments: argparse.Namespace) -> AsyncIterator[Loaded]:
+    """Load the operator; in the end, run its cleanup handlers. Raises Unloadable."""
+    _require_operator(arguments)
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")   # To stderr.
+    async with contextlib.AsyncExitStack() as stack:
+        # What an operator prints is no part of the answer.
+        stack.enter_context(contextlib.redirect_stdout(sys.stderr))
+        watched = stack.enter_context(_as_kopf_run(arguments))
+        try:
+            _kopf.preload(paths=arguments.paths, modules=arguments.module)
+        except Exception as error:
+            raise _failed("the operator cannot be loaded", error) from error
+        registry, settings, vault = kopf.get_default_registry(), kopf.OperatorSettings(), _kopf.Vault()
+        settings.peering.clusterwide = not watched
+        indexers = _kopf.OperatorIndexers()
+        indexers.ensure(registry._indexing.get_all_handlers())   # noqa: SLF001  # In _kopf's contract test.
+        _kopf.vault_var.set(vault)
+        _kopf.settings_var.set(settings)
+        given: dict[str, Any] = {"settings": settings, "indices": indexers.indices, "memo": kopf.Memo()}
+        stack.push_async_callback(vault.close)
+        stack.push_async_callback(_run, registry, _kopf.Activity.CLEANUP, **given)
+        await _run(registry, _kopf.Activity.STARTUP, **given)
+        try:
+            declared = checked(settings, registry)
+            namespaces = namespaces_of(settings, declared) if declared is not None else None
+        except SelectCacheError as error:
+            raise Unloadable(str(error), code=PROBLEM) from error
+        if declared is None:
+            raise Unloadable("the operator declares no caches: settings.selectcache.selectors['v1/pods'] = 'app=web', in a startup handler")
+
+        async def log_in() -> None:
+            login = asyncio.create_task(_kopf.authenticator(registry=registry, vault=vault, **given))
+            stack.push_async_callback(_ended, login)
+            await _logged_in(vault, login)
+
+        name = Path(arguments.paths[0]).stem if arguments.paths else arguments.module[0].rpartition(".")[2]
+        yield Loaded(name, settings, registry, declared, namespaces, _exact(watched), KopfTransport(
+            vault, request_timeout=declared.request_timeout, connect_timeout=settings.networking.connect_timeout), log_in)
+
+
+def _require_operator(arguments: argparse.Namespace) -> None:
+    if not arguments.paths and not arguments.module:
+        raise Unloadable("no operator is named: give its file, as to `kopf run`")
+    if missing := [path for path in arguments.paths if not Path(path).is_file()]:
+        raise Unloadable(f"there is no file {missing[0]}")
+
+
+@contextlib.contextmanager
+def _as_kopf_run(arguments: argparse.Namespace) -> Iterator[Collection[str]]:
+    """Be in the context of click in which `kopf run` would be with these arguments, and yield the namespaces to watch."""
+    given = [*(f"--module={each}" for each in arguments.module), *(f"--namespace={each}" for each in arguments.namespace), *arguments.paths]
+    given += ["--all-namespaces"] if arguments.all_namespaces else []
+    with _kopf.run_command.make_context("run", given, auto_envvar_prefix="KOPF_RUN") as context:
+        yield [*context.params["namespaces"], *filter(None, [os.environ.get("KOPF_RUN_NAMESPACE")])]
+
+
+def _exact(patterns: Collection[str]) -> tuple[str, ...] | None:
+    exact = tuple(sorted(_kopf.select_specific_namespaces(patterns)))
+    return exact if patterns and len(exact) == len({*patterns}) else None
+
+
+async def _ended(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def _run(registry: _kopf.OperatorRegistry, activity: _kopf.Activity, **given: Any) -> None:
+    """Call the user's handlers of an activity, each once: Kopf would try again after a minute what fails."""
+    cause = _kopf.ActivityCause(logger=logging.getLogger(f"kopf.activities.{activity.value}"), activity=activity, **given)
+    for handler in registry._activities.get_handlers(activity=activity):   # noqa: SLF001  # In _kopf's contract test.
+        if handler.id == f"selectcache.{activity.value}":
+            continue   # Ours: it would start the caches.
+        _kopf.handler_var.set(handler)
+        _kopf.cause_var.set(cause)
+        started = dt.datetime.now(dt.UTC)
+        try:
+            await _kopf.invoke(handler.fn, settings=given["settings"], kwargsrc=cause, kwargs={
+                "param": handler.param, "retry": 0, "started": started, "runtime": dt.timedelta()})
+        except SelectCacheError as error:
+            raise Unloadable(str(error), code=PROBLEM) from error
+        except Exception as error:
+            raise _failed(f"the {activity.value} handler {handler.id} fails", error) from error
+
+
+async def _logged_in(vault: _kopf.Vault, task: asyncio.Task[Any]) -> None:
+    ready = asyncio.create_task(vault.wait_for_readiness())
+    try:
+        await asyncio.wait({ready, task}, timeout=LOGIN, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            raise _failed("the operator cannot log in", task.exception() or asyncio.CancelledError())
+        if not ready.done():
+            raise Unloadable(f"the operator has not logged in after {LOGIN:g} s")
+        if vault.is_empty():
+            raise Unloadable("the operator cannot log in: there is neither a kubeconfig ($KUBECONFIG, ~/.kube/config) nor a service account")
+    finally:
+        await _ended(ready)
+
+
+def _failed(what: str, error: BaseException) -> Unloadable:
+    """Say what went wrong in the user's own code, with the lines that lead there."""
+    told = "".join(traceback.format_exception(error))
+    return Unloadable(f"{what}:\n{told.rstrip()}", code=PROBLEM)

@@ -1,0 +1,132 @@
+"""Finds out which rights an operator needs: what it declares, what its handlers are of. Asks the cluster only what a custom kind is."""
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Iterator, Sequence
+
+from kopf_selectcache import _kopf
+from kopf_selectcache.advice import watching_handlers
+from kopf_selectcache.core.fields import Key, Kind, find, parse_key
+from kopf_selectcache.core.problems import Garbled
+from kopf_selectcache.core.resources import Resource
+from kopf_selectcache.discovery import NotServed, resolve
+from kopf_selectcache.errors import SelectCacheError
+from kopf_selectcache.keys import checked_key, likely, text_of
+from kopf_selectcache.planning import plan
+from kopf_selectcache.transport import Refused, Unreachable
+
+from .loading import PROBLEM, Loaded, Unloadable
+from .rights import CRDS, Right, of_cache, of_events, of_fetch, of_handlers, of_kopf
+
+UNSEEN = "What handlers read or write with clients of their own cannot be seen, and is not in here."
+SCANNING = "An operator with settings.scanning.disabled = True does without what is for kopf."
+
+
+class Needs:
+    """What one operator needs."""
+
+    def __init__(self, operator: Loaded) -> None:
+        self._operator = operator
+        self._found: dict[Key, Resource] = {}
+        self._offline = ""
+        self.notes: list[str] = [UNSEEN]
+        """What could not be found out, and was left out or assumed."""
+
+    async def all(self, fetched: Sequence[str] = ()) -> list[Right]:
+        """Return what all of it takes; raise Unloadable."""
+        operator, rights = self._operator, list[Right]()
+        for key in operator.declared.selectors:
+            resource, cached = await self._resource(key), operator.declared.selectors.cached(key)
+            try:
+                planned = plan(cached.filter, resource, namespaces=operator.namespaces, share_watches=cached.share_watches)
+            except SelectCacheError as error:
+                raise Unloadable(f"{text_of(key)}: {error}", code=PROBLEM) from error
+            rights += of_cache(resource, planned)
+            if find(key) is None:
+                definition = frozenset({f"{resource.kind.plural}.{resource.kind.group}"})
+                rights.append(Right(*CRDS, frozenset({"get"}), names=definition, what_for=frozenset({"caches, to know the fields to select by"})))
+        for text in fetched:
+            try:
+                rights += of_fetch(await self._resource(checked_key(text)), operator.watched)
+            except SelectCacheError as error:
+                raise Unloadable(f"--fetch {text}: {error}", code=PROBLEM) from error
+        async for right in self._of_kopf():
+            rights.append(right)
+        return rights
+
+    async def _of_kopf(self) -> AsyncIterator[Right]:
+        operator, patched = self._operator, False
+        for handler in watching_handlers(operator.registry):
+            key = _key_of(handler.selector)
+            if key is None:
+                self._note(f"{handler} is of kinds that only the cluster knows, and they are not in here.")
+                continue
+            writes = isinstance(handler, (_kopf.ChangingHandler, _kopf.SpawningHandler)) or "patch" in inspect.signature(handler.fn).parameters
+            for right in of_handlers(await self._resource(key), operator.watched, patched=writes):
+                yield right
+            patched = patched or writes
+        if not operator.settings.scanning.disabled:
+            self._note(SCANNING)
+            for right in of_kopf(everywhere=operator.watched is None):
+                yield right
+        if patched and operator.settings.posting.enabled:
+            for right in of_events(operator.watched):
+                yield right
+        for right in self._of_admission():
+            yield right
+        peering = operator.settings.peering
+        if peering.mandatory and not peering.standalone:
+            resource = "clusterkopfpeerings" if peering.clusterwide else "kopfpeerings"
+            for namespace in operator.watched or (None,):
+                yield Right("kopf.dev", resource, frozenset({"get", "list", "watch", "patch"}), namespace, what_for=frozenset({"peering"}))
+
+    def _of_admission(self) -> Iterator[Right]:
+        handlers = self._operator.registry._webhooks.get_all_handlers()   # noqa: SLF001  # In _kopf's contract test.
+        managed = self._operator.settings.admission.managed
+        if not managed:
+            return   # Somebody else writes the configurations.
+        for reason in sorted({handler.reason.value for handler in handlers}):
+            resource, what_for = f"{reason}webhookconfigurations", frozenset({"admission"})
+            yield Right("admissionregistration.k8s.io", resource, frozenset({"create"}), what_for=what_for)
+            yield Right("admissionregistration.k8s.io", resource, frozenset({"patch"}), names=frozenset({managed}), what_for=what_for)
+
+    # ---- What kinds are.
+
+    async def _resource(self, key: Key) -> Resource:
+        if key not in self._found:
+            kind, version = find(key), parse_key(key)[1]
+            self._found[key] = Resource(kind, version or kind.versions[0]) if kind is not None else await self._custom(key)
+        return self._found[key]
+
+    async def _custom(self, key: Key) -> Resource:
+        """Ask the cluster; where it gives no answer, take the key at its word."""
+        try:
+            if not self._offline:
+                await self._operator.log_in()
+                return await resolve(self._operator.transport, key)
+        except NotServed as error:
+            meant = likely(key)
+            self._offline, why = "", f"{error}{f'; did you mean {meant!r}?' if meant else ''}"
+        except (Unloadable, Unreachable, Refused, Garbled) as error:
+            self._offline = why = str(error).splitlines()[0]
+        else:
+            why = self._offline
+        group, version, name = parse_key(key)
+        if group is None:
+            raise Unloadable(f"only the cluster knows of which group {text_of(key)} are, and: {why}")
+        self._note(f"{text_of(key)}: {why}. It is taken for the plural of a kind with namespaces.")
+        return Resource(Kind.unknown(group, name, name, namespaced=True), version or "v1", fields_known=False)
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+
+def _key_of(selector: _kopf.Selector | None) -> Key | None:
+    """Return what a handler is of, as a key of ours; None if that is not one kind."""
+    name = selector and (selector.plural or selector.kind or selector.singular or selector.shortcut or selector.any_name)
+    if selector is None or not isinstance(name, str):
+        return None
+    if selector.group is None:
+        return f"{name}.{selector.version}" if selector.version else name
+    return tuple(part for part in (selector.group, selector.version, name) if part is not None)

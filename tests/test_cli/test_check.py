@@ -1,0 +1,215 @@
+"""The command `check`: what would be held, against all there is; what is wrong, with the line to change."""
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import yaml
+
+from kopf_selectcache.__main__ import main
+from kopf_selectcache.testing import EmbeddedCluster
+from kopf_selectcache.testing.faults.refusals import Refuse
+from tests.test_cli.conftest import Command, Said
+
+
+def pod(name: str, app: str, *, namespace: str = "default", size: int = 10) -> dict[str, Any]:
+    return {
+        "kind": "Pod", "metadata": {"name": name, "namespace": namespace, "labels": {"app": app}, "annotations": {"note": "x" * size}},
+        "spec": {"containers": [{"name": "main", "image": "web"}]}}
+
+
+pytestmark = pytest.mark.usefixtures("cluster")
+
+DEFINITION = {
+    "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "widgets.example.com"},
+    "spec": {
+        "group": "example.com", "scope": "Namespaced", "names": {"kind": "Widget", "plural": "widgets", "singular": "widget"},
+        "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}]}}
+
+
+def parsed(said: Said) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(said.output)
+    return found
+
+
+@pytest.fixture
+def busy(cluster: EmbeddedCluster) -> EmbeddedCluster:
+    """Three pods of the web, and two others."""
+    cluster.create(*(pod(f"web-{number}", "web") for number in range(3)), *(pod(f"db-{number}", "db") for number in range(2)))
+    return cluster
+
+
+class TestWhatWouldBeHeld:
+    @pytest.mark.usefixtures("busy")
+    def test_objects_are_counted_against_all_there_are(self, command: Command) -> None:
+        said = command("check", "select['v1/pods'] = 'app=web'")
+        assert (said.code, said.errors) == (0, "")
+        assert said.output.splitlines()[1].split()[:5] == ["pods", "label='app=web'", "3", "of", "5"]
+        assert "1 cache would hold 3 objects" in said.output
+        assert "Nothing is wrong." in said.output
+
+    def test_bytes_are_those_that_the_cache_would_keep(self, cluster: EmbeddedCluster, command: Command) -> None:
+        cluster.create(pod("big", "web", size=50_000))
+        whole = parsed(command("check", "select['v1/pods'] = 'app=web'", "-o", "json"))["caches"][0]
+        cut = parsed(command("check", "select['v1/pods'] = Cached('app=web', drop=['metadata.annotations'])", "-o", "json"))["caches"][0]
+        assert 50_000 < whole["held"]["aboutBytes"] < 60_000
+        assert cut["held"]["aboutBytes"] < 5_000
+        assert cut["all"]["aboutBytes"] > 50_000
+        assert cut["kept"] == "drop=['metadata.annotations']"
+
+    @pytest.mark.usefixtures("busy")
+    def test_what_two_watches_hold_counts_once(self, command: Command) -> None:
+        said = parsed(command("check", "select['v1/pods'] = ['app=web', Selector(names=['web-1', 'db-0'], namespaces=['default'])]", "-o", "json"))
+        assert said["caches"][0]["held"]["objects"] == 4
+
+    def test_objects_are_counted_by_their_metadata_in_pages(self, cluster: EmbeddedCluster, command: Command) -> None:
+        cluster.create(*(pod(f"web-{number}", "web") for number in range(1001)))
+        said = parsed(command("check", "select['v1/pods'] = 'app=web'", "-o", "json"))
+        assert said["caches"][0]["held"]["objects"] == said["caches"][0]["all"]["objects"] == 1001
+        limits = [int(each.query["limit"]) for each in cluster.requests if (each.verb, each.resource) == ("list", "pods")]
+        assert sorted(limits, reverse=True)[:4] == [500, 500, 500, 20]   # Whole objects come in the small ones alone.
+
+    @pytest.mark.usefixtures("busy")
+    def test_names_that_share_a_watch_are_counted_alone(self, command: Command) -> None:
+        declared = "select['v1/pods'] = Cached(Selector(names=['web-1', 'db-0'], namespaces=['default']), share_watches=True)"
+        said = parsed(command("check", declared, "-o", "json"))["caches"][0]
+        assert said["held"]["objects"] == said["held"]["weighedObjects"] == 2
+
+    def test_a_filter_without_namespaces_is_of_those_that_the_operator_watches(self, busy: EmbeddedCluster, command: Command) -> None:
+        busy.create({"kind": "Namespace", "metadata": {"name": "shop"}}, pod("web-9", "web", namespace="shop"))
+        counted = [
+            parsed(command("check", "select['v1/pods'] = 'app=web'", "-o", "json", *where))["caches"][0]
+            for where in ((), ("-A",), ("-n", "shop"), ("-n", "shop", "-n", "default"))]
+        assert [(each["held"]["objects"], each["all"]["objects"]) for each in counted] == [(4, 6), (4, 6), (1, 1), (4, 6)]
+
+    def test_wide_shows_each_list_and_watch(self, command: Command) -> None:
+        said = command("check", "select['v1/secrets'] = Selector(names=['ca', 'tls'], namespaces=['infra'])", "-o", "wide")
+        assert "    0 in /api/v1/namespaces/infra/secrets?fieldSelector=metadata.name=tls" in said.output.splitlines()
+
+    @pytest.mark.usefixtures("busy")
+    def test_yaml_says_what_json_says(self, command: Command) -> None:
+        declared = "select['v1/pods'] = 'app=web'"
+        assert yaml.safe_load(command("check", declared, "-o", "yaml").output) == parsed(command("check", declared, "-o", "json"))
+
+
+class TestWhatIsWrong:
+    def test_a_missing_right_is_named_with_the_rule_to_add(self, cluster: EmbeddedCluster, command: Command) -> None:
+        cluster.namespace("infra")
+        cluster.user("web", [{"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["ca"], "verbs": ["list", "watch"]}], namespace="infra")
+        said = command("check", "select['v1/secrets'] = Selector(names=['ca', 'tls'], namespaces=['infra'])", "--as", "web")
+        assert said.code == 1
+        assert "lacks list, watch secrets tls in infra" in said.output
+        assert "- {apiGroups: [''], resources: [secrets], resourceNames: [tls], verbs: [list, watch]}" in said.output
+
+    def test_rights_that_are_there_are_no_problem(self, cluster: EmbeddedCluster, command: Command) -> None:
+        cluster.user("web", [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}])
+        said = parsed(command("check", "select['v1/pods'] = 'app=web'", "--as", "web", "-o", "json"))
+        assert said["problems"] == 0
+        assert said["caches"][0]["rights"] == {
+            "needed": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}], "missing": []}
+
+    def test_a_kind_that_is_not_served(self, command: Command) -> None:
+        said = command("check", "select['example.com/v1/widgets'] = ''")
+        assert said.code == 1
+        assert "! the cluster serves no example.com/v1/widgets. Install its definition, or correct the key." in said.output
+
+    def test_a_field_that_only_the_cluster_knows_not_to_be_selectable(self, cluster: EmbeddedCluster, command: Command) -> None:
+        cluster.create(DEFINITION)
+        said = command("check", "select['example.com/v1/widgets'] = Selector(field='spec.color=red')")
+        assert said.code == 1
+        assert "spec.color" in said.output.split("!")[1]
+
+    def test_what_is_no_selector_ends_it_with_the_text_to_change(self, command: Command) -> None:
+        said = command("check", "select['v1/pods'] = 'app in web'")
+        assert (said.code, said.output) == (1, "")
+        assert "the filter of v1/pods: label selector 'app in web', column 8" in said.errors
+
+    def test_a_refusal_of_the_filter_has_the_servers_words(self, cluster: EmbeddedCluster, command: Command) -> None:
+        cluster.faults.add(Refuse(400, message="no such thing can be selected by"), verb="list", resource="pods", times=1)
+        said = command("check", "select['v1/pods'] = 'app=web'")
+        assert said.code == 1
+        assert "no such thing can be selected by" in said.output
+
+    def test_all_problems_are_told_at_once(self, command: Command) -> None:
+        said = command("check", "select['example.com/v1/widgets'] = ''\nselect['example.com/v1/gadgets'] = ''")
+        assert "2 to be changed" in said.output
+
+
+class TestKopfsOwnWatches:
+    HANDLERS = "\n@kopf.on.event('v1', 'pods')\n@selectcache.with_cache\ndef react(cache, **_): ...\n"
+
+    def test_what_kopf_watches_in_full_is_told_with_the_line_that_narrows_it(self, command: Command) -> None:
+        said = command("check", "select['v1/pods'] = 'app=web'", handlers=self.HANDLERS)
+        assert said.code == 0
+        assert "* Kopf itself watches pods for the operator's handlers, all of them" in said.output
+        assert "settings.watching.label_selectors['', 'v1', 'pods'] = 'app=web'" in said.output
+
+    def test_what_is_narrowed_is_not_told(self, command: Command) -> None:
+        said = command("check", "select['v1/pods'] = 'app=web'\nsettings.selectcache.narrow_handlers = True", handlers=self.HANDLERS)
+        assert "Kopf itself watches" not in said.output
+
+
+class TestOperatorsThatCannotBeChecked:
+    def test_no_operator(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["check"]) == 2
+        assert "no operator is named" in capsys.readouterr().err
+
+    def test_no_such_file(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["check", "nowhere.py"]) == 2
+        assert "there is no file nowhere.py" in capsys.readouterr().err
+
+    def test_one_that_declares_nothing(self, command: Command) -> None:
+        said = command("check", "", source="import kopf, kopf_selectcache\n")
+        assert said.code == 2
+        assert "declares no caches" in said.errors
+
+    def test_one_that_cannot_be_imported_shows_where(self, command: Command) -> None:
+        said = command("check", "", source="import kopf\n1 / 0\n")
+        assert said.code == 1
+        assert 'web.py", line 2' in said.errors
+        assert "ZeroDivisionError" in said.errors
+
+    def test_a_startup_handler_that_fails_is_not_tried_again(self, command: Command) -> None:
+        said = command("check", "raise ValueError('no database')")
+        assert said.code == 1
+        assert "the startup handler configure fails" in said.errors
+        assert "no database" in said.errors
+
+    def test_no_credentials(self, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("KUBECONFIG", "/nowhere")
+        monkeypatch.setenv("HOME", "/nowhere")
+        said = command("check", "select['v1/pods'] = 'app=web'")
+        assert said.code == 2
+        assert "cannot log in" in said.errors
+
+    def test_a_server_that_does_not_answer(self, cluster: EmbeddedCluster, command: Command) -> None:
+        cluster.stop_listening()
+        said = command("check", "select['v1/pods'] = 'app=web'")
+        assert said.code == 2
+        assert "the server gives no answer" in said.errors
+
+
+class TestWhatItDoesToTheOperator:
+    def test_startup_and_cleanup_handlers_run_and_what_they_print_is_no_part_of_the_answer(
+        self, command: Command,
+    ) -> None:
+        said = command(
+            "check", "print('started')\nselect['v1/pods'] = 'app=web'", "-o", "json",
+            handlers="\n@kopf.on.cleanup()\nasync def clean(**_): print('cleaned')\n")
+        assert parsed(said)["problems"] == 0
+        assert said.errors.splitlines() == ["started", "cleaned"]
+
+    def test_nothing_is_watched_or_written(self, cluster: EmbeddedCluster, command: Command) -> None:
+        command("check", "select['v1/pods'] = 'app=web'", handlers=TestKopfsOwnWatches.HANDLERS)
+        asked = [each for each in cluster.requests if each.resource != "selfsubjectaccessreviews"]
+        assert {each.verb for each in asked} <= {"get", "list"}
+
+    def test_it_runs_as_a_process(self, command: Command, tmp_path: object) -> None:
+        command("check", "select['v1/pods'] = 'app=web'")
+        process = subprocess.run(
+            [sys.executable, "-W", "error", "-m", "kopf_selectcache", "check", f"{tmp_path}/web.py"], capture_output=True, text=True, check=False)
+        assert (process.returncode, process.stderr) == (0, "")
+        assert "1 cache would hold" in process.stdout

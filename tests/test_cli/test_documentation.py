@@ -1,0 +1,58 @@
+"""What docs/commands.md shows of the commands is what they say."""
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from kopf_selectcache.testing import EmbeddedCluster
+from tests.test_cli.conftest import Command
+from tests.test_cli.test_check import pod
+
+PAGE = (Path(__file__).parents[2] / "docs" / "commands.md").read_text()
+
+
+def shown(language: str, after: str = "") -> str:
+    """Return what the first fence of this language has, behind that text."""
+    found = re.search(rf"```{language}\n(.*?)```", PAGE[PAGE.index(after):], re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+@pytest.fixture
+def shop(cluster: EmbeddedCluster) -> EmbeddedCluster:
+    """The cluster that the page was written in front of."""
+    cluster.namespace("infra")
+    cluster.create(
+        *(pod(f"web-{number}", "web") for number in range(2)), *(pod(f"sql-{number}", "sql") for number in range(10)),
+        {"kind": "Secret", "metadata": {"name": "ca", "namespace": "infra"}, "data": {"ca.crt": "Y2E="}})
+    return cluster
+
+
+@pytest.mark.usefixtures("shop")
+def test_check(command: Command) -> None:
+    said = command("check", "", source=shown("python"))
+    assert (said.code, said.errors) == (0, "")
+    # The order of labels and the length of an uid, or of a version, make a difference of some bytes.
+    assert bytes_out(said.output) == bytes_out(shown("text", "check operator.py"))
+
+
+def bytes_out(output: str) -> str:
+    return re.sub(r" +", " ", re.sub(r"[\d.]+ K?B\b", "some", output)).strip()
+
+
+@pytest.mark.usefixtures("shop")
+def test_rbac(command: Command) -> None:
+    said = command("rbac", "", "-A", "--account", "operators/web", source=shown("python"))
+    assert said.output == shown("yaml")
+
+
+def test_rbac_compared_with_manifests(command: Command, tmp_path: Path) -> None:
+    objects = list(yaml.safe_load_all(shown("yaml")))
+    objects[1]["rules"][0]["verbs"].append("delete")
+    objects[3]["rules"][0]["resourceNames"].remove("tls")
+    (tmp_path / "rbac.yaml").write_text(yaml.safe_dump_all(objects))
+    said = command("rbac", "", "-A", "--check", str(tmp_path / "rbac.yaml"), source=shown("python"))
+    assert (said.code, said.output) == (1, shown("text", "--check rbac.yaml"))

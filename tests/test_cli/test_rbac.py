@@ -1,0 +1,258 @@
+"""The command `rbac`: the rights that an operator needs and no more, as manifests, and compared with what there is."""
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kopf_selectcache.testing import EmbeddedCluster
+from tests.test_cli.conftest import Command
+from tests.test_cli.test_check import DEFINITION
+
+CREATING = "\n@kopf.on.create('example.com', 'v1', 'webapps')\nasync def create(**_): ...\n"
+SILENT = "settings.posting.enabled = False\n"
+UNSEEING = "settings.scanning.disabled = True\n"   # Kopf then takes no rights to look for kinds and namespaces.
+SCANNING = {"apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"], "verbs": ["list", "watch"]}
+SPACES = {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["list", "watch"]}
+
+
+def of_caches(output: str) -> dict[str, list[dict[str, Any]]]:
+    """Return the rules of each role, but for those that any operator takes."""
+    found = {namespace: [rule for rule in given if rule not in (SCANNING, SPACES)] for namespace, given in rules(output).items()}
+    return {namespace: given for namespace, given in found.items() if given}
+
+
+def rules(output: str) -> dict[str, list[dict[str, Any]]]:
+    """Return the rules of each role, by the namespace of a Role; those of the ClusterRole have none."""
+    objects = [each for each in yaml.safe_load_all(output) if each["kind"] in ("Role", "ClusterRole")]
+    return {each["metadata"].get("namespace", ""): each["rules"] for each in objects}
+
+
+@pytest.fixture
+def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No cluster to be asked."""
+    monkeypatch.setenv("KUBECONFIG", "/nowhere")
+    monkeypatch.setenv("HOME", "/nowhere")
+
+
+READ = {"apiGroups": [""], "verbs": ["list", "watch"]}
+
+
+@pytest.mark.usefixtures("registry", "nowhere")
+class TestManifestsOfACache:
+    def test_a_filter_without_namespaces_takes_a_cluster_role(self, command: Command) -> None:
+        said = command("rbac", "select['v1/pods'] = 'app=web'")
+        assert said.code == 0
+        assert of_caches(said.output) == {"": [READ | {"resources": ["pods"]}]}
+
+    def test_an_operator_of_some_namespaces_takes_a_role_in_each(self, command: Command) -> None:
+        said = command("rbac", "select['v1/pods'] = 'app=web'", "-n", "shop", "-n", "office")
+        assert of_caches(said.output) == {"office": [READ | {"resources": ["pods"]}], "shop": [READ | {"resources": ["pods"]}]}
+
+    def test_names_need_no_more_than_those_objects(self, command: Command) -> None:
+        said = command("rbac", "select['v1/secrets'] = Selector(names=['ca', 'tls'], namespaces=['infra'])")
+        assert of_caches(said.output) == {"infra": [READ | {"resources": ["secrets"], "resourceNames": ["ca", "tls"]}]}
+
+    def test_names_that_share_a_watch_need_all_of_the_namespace(self, command: Command) -> None:
+        said = command("rbac", "select['v1/secrets'] = Cached(Selector(names=['ca', 'tls'], namespaces=['infra']), share_watches=True)")
+        assert of_caches(said.output) == {"infra": [READ | {"resources": ["secrets"]}]}
+
+    def test_a_kind_without_namespaces_takes_a_cluster_role_in_any_operator(self, command: Command) -> None:
+        said = command("rbac", "select['nodes'] = Selector(names=['node01'])", "-n", "shop")
+        assert of_caches(said.output) == {"": [READ | {"resources": ["nodes"], "resourceNames": ["node01"]}]}
+
+    def test_what_a_wider_right_gives_is_not_repeated(self, command: Command) -> None:
+        said = command("rbac", "select['v1/secrets'] = ['a=b', Selector(names=['ca'], namespaces=['infra'])]")
+        assert of_caches(said.output) == {"": [READ | {"resources": ["secrets"]}]}
+
+    def test_fetches_beyond_the_cache_are_added_when_they_are_named(self, command: Command) -> None:
+        said = command("rbac", "select['v1/pods'] = 'app=web'", "-n", "shop", "--fetch", "configmaps")
+        assert {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list"]} in rules(said.output)["shop"]
+
+    def test_a_kind_to_fetch_that_makes_no_sense_is_refused(self, command: Command) -> None:
+        said = command("rbac", "select['v1/pods'] = 'app=web'", "--fetch", "configmap s")
+        assert said.code == 1
+        assert "--fetch configmap s" in said.errors
+
+    def test_they_are_bound_to_the_account_that_is_named(self, command: Command) -> None:
+        said = command("rbac", "select['v1/pods'] = 'app=web'", "-n", "shop", "--account", "operators/web")
+        account, *_, role, binding = yaml.safe_load_all(said.output)
+        assert (account["kind"], account["metadata"]) == ("ServiceAccount", {"name": "web", "namespace": "operators"})
+        assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "web", "namespace": "operators"}]
+        assert binding["roleRef"]["name"] == role["metadata"]["name"]
+
+    @pytest.mark.parametrize("account", ["web", "/web", "operators/", "a/b/c"])
+    def test_an_account_is_a_namespace_and_a_name(self, command: Command, account: str) -> None:
+        said = command("rbac", "select['v1/pods'] = 'app=web'", "--account", account)
+        assert (said.code, said.output) == (2, "")
+        assert "NAMESPACE/NAME" in said.errors
+
+    def test_json_has_what_yaml_has(self, command: Command) -> None:
+        declared = "select['v1/pods'] = 'app=web'"
+        assert json.loads(command("rbac", declared, "-o", "json").output)["items"] == list(yaml.safe_load_all(command("rbac", declared).output))
+
+    def test_a_filter_that_takes_too_many_watches_is_told(self, command: Command) -> None:
+        said = command("rbac", "select['v1/pods'] = 'app=web'", *(part for number in range(30) for part in ("-n", f"ns{number}")))
+        assert said.code == 1
+        assert "30 lists and watches" in said.errors
+
+
+@pytest.mark.usefixtures("registry", "nowhere")
+class TestManifestsOfHandlers:
+    def test_kopf_takes_to_watch_and_patch_what_its_handlers_are_of_and_to_post_events(self, command: Command) -> None:
+        said = command("rbac", "select['v1/pods'] = 'app=web'", "-n", "shop", handlers=CREATING)
+        assert rules(said.output)["shop"] == [
+            {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
+            READ | {"resources": ["pods"]},
+            {"apiGroups": ["example.com"], "resources": ["webapps"], "verbs": ["list", "watch", "patch"]},
+            {"apiGroups": ["example.com"], "resources": ["webapps/status"], "verbs": ["patch"]},
+        ]
+
+    @pytest.mark.parametrize(("arguments", "verbs"), [("**_", ["list", "watch"]), ("patch, **_", ["list", "watch", "patch"])])
+    def test_handlers_of_events_patch_only_what_they_ask_to(self, command: Command, arguments: str, verbs: list[str]) -> None:
+        handlers = f"\n@kopf.on.event('v1', 'services')\n@selectcache.with_cache\ndef react({arguments}): ...\n"
+        said = command("rbac", "select['v1/pods'] = 'app=web'", handlers=handlers)
+        assert {"apiGroups": [""], "resources": ["services"], "verbs": verbs} in rules(said.output)[""]
+
+    @pytest.mark.parametrize("key", ["'services'", "'v1', 'services'", "'', 'v1', 'services'", "'svc'", "kind='Service'", "'services.v1'", "version='v1', plural='services'"])
+    def test_however_the_kind_is_written(self, command: Command, key: str) -> None:
+        said = command("rbac", "select['v1/pods'] = 'app=web'", handlers=f"\n@kopf.index({key})\ndef index(**_): ...\n")
+        assert READ | {"resources": ["services"]} in rules(said.output)[""]
+
+    def test_events_that_are_not_posted_take_no_right(self, command: Command) -> None:
+        said = command("rbac", f"{SILENT}select['v1/pods'] = 'app=web'", handlers=CREATING)
+        assert "events" not in said.output
+
+    @pytest.mark.parametrize(("where", "expected"), [((), [SCANNING]), (("-A",), [SCANNING]), (("-n", "shop"), [SPACES, SCANNING])])
+    def test_kopf_takes_to_notice_new_kinds_and_namespaces(self, command: Command, where: tuple[str, ...], expected: list[object]) -> None:
+        declared = "select['v1/secrets'] = Selector(names=['ca'], namespaces=['infra'])"
+        assert rules(command("rbac", declared, *where).output)[""] == expected
+        assert set(rules(command("rbac", f"{declared}\nsettings.scanning.disabled = True", *where).output)) == {"infra"}
+
+    def test_an_operator_of_a_pattern_may_handle_objects_of_any_namespace(self, command: Command) -> None:
+        said = command("rbac", "select['v1/secrets'] = Selector(names=['ca'], namespaces=['infra'])", "-n", "shop-*", handlers=CREATING)
+        assert {"apiGroups": ["example.com"], "resources": ["webapps"], "verbs": ["list", "watch", "patch"]} in rules(said.output)[""]
+
+    def test_managed_webhooks_take_their_configurations(self, command: Command) -> None:
+        handlers = "\n@kopf.on.validate('example.com', 'v1', 'webapps')\ndef check(**_): ...\n"
+        said = command("rbac", "select['v1/pods'] = 'app=web'\nsettings.admission.managed = 'web.example.com'", handlers=handlers)
+        resource = {"apiGroups": ["admissionregistration.k8s.io"], "resources": ["validatingwebhookconfigurations"]}
+        assert resource | {"verbs": ["create"]} in rules(said.output)[""]
+        assert resource | {"resourceNames": ["web.example.com"], "verbs": ["patch"]} in rules(said.output)[""]
+
+    def test_a_peering_that_is_asked_for_takes_its_objects(self, command: Command) -> None:
+        said = command("rbac", "select['v1/pods'] = 'app=web'\nsettings.peering.name = 'web'\nsettings.peering.mandatory = True", "-n", "shop")
+        assert {"apiGroups": ["kopf.dev"], "resources": ["kopfpeerings"], "verbs": ["get", "list", "watch", "patch"]} in rules(said.output)["shop"]
+
+    def test_what_only_the_cluster_knows_is_left_out_with_a_word(self, command: Command) -> None:
+        said = command("rbac", "select['v1/pods'] = 'app=web'", handlers="\n@kopf.on.event(kopf.EVERYTHING)\ndef react(**_): ...\n")
+        assert said.code == 0
+        assert "# " in said.output
+        assert "'react' is of kinds that only the cluster knows" in said.output
+
+    def test_without_a_cluster_a_custom_kind_is_taken_at_its_word(self, command: Command) -> None:
+        said = command("rbac", "select['example.com/v1/widgets'] = ''", "-n", "shop")
+        assert {"apiGroups": ["example.com"], "resources": ["widgets"], "verbs": ["list", "watch"]} in rules(said.output)["shop"]
+        assert "It is taken for the plural of a kind with namespaces" in said.output
+
+    def test_without_a_cluster_a_kind_of_no_group_is_an_error(self, command: Command) -> None:
+        said = command("rbac", "select['widgets'] = ''")
+        assert (said.code, said.output) == (2, "")
+        assert "only the cluster knows of which group widgets are" in said.errors
+
+
+class TestCustomKinds:
+    def test_the_cluster_knows_what_they_are(self, cluster: EmbeddedCluster, command: Command) -> None:
+        cluster.create(DEFINITION)
+        said = command("rbac", "select['Widget'] = ''", "-n", "shop")
+        assert {"apiGroups": ["example.com"], "resources": ["widgets"], "verbs": ["list", "watch"]} in rules(said.output)["shop"]
+        assert of_caches(said.output)[""] == [{
+            "apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"], "resourceNames": ["widgets.example.com"], "verbs": ["get"]}]
+
+
+@pytest.mark.usefixtures("cluster")
+class TestComparedWithTheCluster:
+    DECLARED = f"{UNSEEING}select['v1/secrets'] = Selector(names=['ca', 'tls'], namespaces=['infra'])"
+
+    def test_what_is_missing_is_told_with_the_rule_to_add(self, command: Command) -> None:
+        said = command("rbac", self.DECLARED, "--check", "--account", "operators/web")
+        assert said.code == 1
+        assert said.output.splitlines() == [
+            "missing: list, watch secrets ca, tls in infra, for caches",
+            "  add to a Role in infra: - {apiGroups: [''], resources: [secrets], resourceNames: [ca, tls], verbs: [list, watch]}",
+        ]
+
+    def test_the_printed_manifests_are_just_right(self, cluster: EmbeddedCluster, command: Command) -> None:
+        cluster.namespace("infra")
+        cluster.namespace("operators")
+        cluster.apply(command("rbac", self.DECLARED, "--account", "operators/web", handlers=CREATING).output)
+        said = command("rbac", self.DECLARED, "--check", "--account", "operators/web", handlers=CREATING)
+        assert (said.code, said.output) == (0, "The rights are those that are needed.\n")
+
+    def test_what_is_too_much_is_told_and_is_no_error(self, cluster: EmbeddedCluster, command: Command) -> None:
+        account = "system:serviceaccount:operators:web"
+        cluster.user(account, [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch", "delete"]}])
+        said = command("rbac", self.DECLARED, "--check", "--account", "operators/web")
+        assert said.code == 0
+        assert set(said.output.splitlines()) == {
+            "too much: delete secrets",
+            "too much: list secrets, which is needed for ca, tls alone",
+            "too much: watch secrets, which is needed for ca, tls alone",
+        }
+
+    def test_a_right_in_all_namespaces_that_is_needed_in_one_is_too_much(self, cluster: EmbeddedCluster, command: Command) -> None:
+        cluster.user("system:serviceaccount:operators:web", [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}])
+        said = command("rbac", f"{UNSEEING}select['v1/pods'] = ''", "-n", "shop", "--check", "--account", "operators/web")
+        assert said.output.splitlines() == [
+            "too much: list pods, which is needed in shop alone", "too much: watch pods, which is needed in shop alone"]
+
+    def test_without_an_account_it_is_about_the_operators_own_login(self, command: Command) -> None:
+        said = command("rbac", self.DECLARED, "--check")
+        assert said.code == 0   # It is the admin's.
+        assert "too much: * *.*" in said.output
+
+    def test_a_server_that_does_not_answer(self, cluster: EmbeddedCluster, command: Command) -> None:
+        cluster.stop_listening()
+        said = command("rbac", self.DECLARED, "--check")
+        assert said.code == 2
+        assert "the server gives no answer" in said.errors
+
+
+@pytest.mark.usefixtures("registry", "nowhere")
+class TestComparedWithManifests:
+    def test_the_printed_ones_are_just_right(self, command: Command, tmp_path: Path) -> None:
+        declared = "select['v1/secrets'] = [Selector(names=['ca', 'tls'], namespaces=['infra']), Selector('a=b', namespaces=['apps'])]"
+        (tmp_path / "rbac.yaml").write_text(command("rbac", declared, handlers=CREATING).output)
+        said = command("rbac", declared, "--check", str(tmp_path / "rbac.yaml"), handlers=CREATING)
+        assert (said.code, said.output) == (0, "The rights are those that are needed.\n")
+
+    def test_each_right_that_is_taken_out_is_missed(self, command: Command, tmp_path: Path) -> None:
+        declared = "select['v1/secrets'] = [Selector(names=['ca', 'tls'], namespaces=['infra']), Selector('a=b', namespaces=['apps'])]"
+        objects = list(yaml.safe_load_all(command("rbac", declared, handlers=CREATING).output))
+        found = [(number, at) for number, obj in enumerate(objects) for at in range(len(obj.get("rules", ())))]
+        assert len(found) == 6
+        for number, at in found:
+            fewer = [dict(each) for each in objects]
+            fewer[number]["rules"] = [rule for position, rule in enumerate(fewer[number]["rules"]) if position != at]
+            (tmp_path / "rbac.yaml").write_text(yaml.safe_dump_all(fewer))
+            said = command("rbac", declared, "--check", str(tmp_path / "rbac.yaml"), handlers=CREATING)
+            assert said.code == 1
+            assert said.output.count("missing: ") == 1
+
+    def test_rights_to_anything_are_enough(self, command: Command, tmp_path: Path) -> None:
+        rule = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
+        (tmp_path / "rbac.yaml").write_text(yaml.safe_dump({"kind": "List", "items": [{"kind": "ClusterRole", "rules": [rule]}]}))
+        said = command("rbac", "select['v1/pods'] = ''", "--check", str(tmp_path / "rbac.yaml"))
+        assert (said.code, said.output) == (0, "too much: * *.*\n")
+
+    @pytest.mark.parametrize("content", [None, b"\xff", b"a: [", b"kind: Role\nrules: 5"])
+    def test_what_is_no_manifest_is_told(self, command: Command, tmp_path: Path, content: bytes | None) -> None:
+        file = tmp_path / "rbac.yaml"
+        if content is not None:
+            file.write_bytes(content)
+        said = command("rbac", "select['v1/pods'] = ''", "--check", str(file))
+        assert (said.code, said.output) == (2, "")
+        assert "rbac.yaml" in said.errors
