@@ -12,8 +12,12 @@ PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
 CLIENTS := .venv/clients-$(notdir $(VENV))
 WITH_CLIENTS := $(CLIENTS)/.installed
+LOWEST := .venv/lowest-$(notdir $(VENV))
+WITH_LOWEST := $(LOWEST)/.installed
+SITE := .venv/docs-$(notdir $(VENV))
+WITH_SPHINX := $(SITE)/.installed
 
-.PHONY: help env demo test test-real test-clients comparison soak mutants test-all lint test-quick servers field-labels dist clean
+.PHONY: help env demo test test-real test-clients test-lowest comparison soak mutants test-all lint docs test-quick servers field-labels dist clean
 
 help:  ## Show what can be made.
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -35,6 +39,8 @@ PROOFS := tests/oracle $(addprefix tests/,test_containment.py test_properties.py
 	$(addprefix tests/core/,test_merging.py test_exploration.py test_simulation.py)
 # A process for each processor, but for no more than make sense here. What ARGS ask for runs in one, to be seen and debugged.
 PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=worksteal
+# What relies on Kopf's private names, and calls of its code that nobody promises to stay as they are.
+TOUCHING_KOPF := $(addsuffix .py,$(addprefix test_,kopf_names plugin handlers decoration operators advice admission stopping own_object probe embedding)) test_cli
 # Each process has a real API server of its own, and waits more than it works; the tests of a file share it.
 SERVERS := --numprocesses=3 --dist=loadfile
 SUITE = $(or $(ARGS),$(PARALLEL) $(addprefix --ignore=,$(PROOFS)))
@@ -55,6 +61,16 @@ $(WITH_CLIENTS): setup.cfg pyproject.toml
 
 test-clients: $(WITH_CLIENTS)  ## Run other clients of Kubernetes against the embedded API server and the real one.
 	$(CLIENTS)/bin/python -m pytest -m clients -rs $(or $(ARGS),$(SERVERS) tests/clients)
+
+$(WITH_LOWEST): setup.cfg pyproject.toml
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=24'
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[test]' \
+		$$(sed -nE '/^install_requires/,/^$$/ s/^    ([a-z]+)>=([0-9.]+).*/\1==\2/p' setup.cfg)
+	touch $@
+
+test-lowest: $(WITH_LOWEST)  ## Run what touches Kopf on the lowest versions that are supported; all else runs on the newest there are.
+	$(LOWEST)/bin/python -m pytest $(or $(ARGS),$(PARALLEL) $(addprefix tests/,$(TOUCHING_KOPF)))
 
 comparison: $(WITH_CLIENTS)  ## Play the faults to our cache, Kopf's index and the Python informer; write docs/comparison.md.
 	$(CLIENTS)/bin/python -m bench.comparison $(ARGS)
@@ -81,6 +97,16 @@ lint: $(INSTALLED)  ## ruff, mypy --strict, and the layers.
 	$(PY) -m ruff check
 	$(PY) -m mypy
 	$(VENV)/bin/lint-imports --no-cache
+
+$(WITH_SPHINX): setup.cfg pyproject.toml
+	$(PYTHON) -m venv $(SITE)
+	$(SITE)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=24'
+	$(SITE)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	touch $@
+
+docs: $(WITH_SPHINX)  ## Build the pages of docs/ into a site, build/docs/index.html; a link that leads nowhere is an error.
+	$(SITE)/bin/python -m sphinx --fail-on-warning --keep-going --quiet docs build/docs
+	@echo build/docs/index.html
 
 field-labels:  ## Generate the table of field labels anew from Kubernetes' own code (needs Go).
 	cd tests/apiserver && GOTOOLCHAIN=local CGO_ENABLED=0 go run ./fieldlabels > ../../kopf_selectcache/core/_fieldlabels.py.new

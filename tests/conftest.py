@@ -14,6 +14,7 @@ from kopf_selectcache.testing import EmbeddedCluster
 from tests.apiserver.build import AssetsError, NoServer, find_assets
 from tests.apiserver.cluster import Cluster
 from tests.apiserver.server import ApiServer
+from tests.canaries import Canaries
 from tests.conformance.kubeconfig import from_environment
 
 OUTCOME = pytest.StashKey[Path | NoServer | AssetsError]()
@@ -26,6 +27,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="Run what holds on any API server on this one alone: the embedded one, the real one of the tests, or (of "
              "tests/conformance/) the cluster of $KUBECONFIG, where they make namespaces of their own. "
              "Without it: on the embedded one, and with `-m real` on the real one.")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    canaries, patch = Canaries(), pytest.MonkeyPatch()
+    canaries.settle(patch)
+    config.pluginmanager.register(canaries, "canaries")
+    config.add_cleanup(patch.undo)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

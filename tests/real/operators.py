@@ -17,6 +17,7 @@ from typing import Any, Self
 
 from tests.apiserver.cluster import Cluster
 from tests.apiserver.waiting import wait_until
+from tests.canaries import traced
 
 ASKED = """
 
@@ -65,6 +66,7 @@ class Operator:
     ) -> None:
         self.folder = folder
         self._cluster = cluster
+        self._token = token
         self._asked_in = namespaces[0]
         self._count = 0
         self.answers = folder / "answers"
@@ -120,14 +122,17 @@ class Operator:
         return self.process.poll() is not None
 
     def stop(self) -> int:
-        """End the operator as a cluster would, and give its exit code."""
+        """End the operator as a cluster would, and give its exit code. No secret may be in its log (contract 10)."""
         if not self.ended:
             self.process.send_signal(signal.SIGTERM)
         try:
-            return self.process.wait(timeout=60)
+            code = self.process.wait(timeout=60)
         except subprocess.TimeoutExpired:
             os.killpg(self.process.pid, signal.SIGKILL)
             raise AssertionError(f"the operator did not end within 60 s of SIGTERM:\n{self.log}") from None
+        assert not traced(self.log), "a canary is in the log"
+        assert self._token is None or self._token not in self.log, "the token is in the log"
+        return code
 
     def __enter__(self) -> Self:
         return self

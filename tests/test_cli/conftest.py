@@ -9,6 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from kopf_selectcache.__main__ import main
+from tests.canaries import traced
 
 HEAD = """
 import kopf
@@ -44,7 +45,9 @@ def command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyt
         file.write_text(source if source is not None else f"{HEAD}{lines}{handlers}")
         capsys.readouterr()
         code = main([name, str(file), *arguments])
-        return Said(code, *capsys.readouterr())
+        said = Said(code, *capsys.readouterr())
+        assert not traced(said.output + said.errors)
+        return said
     yield run
     for each in {*sys.modules} - before:
         if each.startswith("__kopf_script"):

@@ -49,6 +49,7 @@ def test_rbac(command: Command) -> None:
     assert said.output == shown("yaml")
 
 
+@pytest.mark.usefixtures("registry")
 def test_rbac_compared_with_manifests(command: Command, tmp_path: Path) -> None:
     objects = list(yaml.safe_load_all(shown("yaml")))
     objects[1]["rules"][0]["verbs"].append("delete")

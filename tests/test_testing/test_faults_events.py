@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from kopf_selectcache.core.wire import END_OF_INITIAL_EVENTS
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import (
     DropEvents,
@@ -113,7 +114,7 @@ class TestEvents:
             assert told(watch, 1) == [("ADDED", "a")]
             cluster.create(pod("b"))
             events = watch.until(lambda event: event["type"] == "ADDED")
-        assert not any("annotations" in event["object"]["metadata"] for event in events)
+        assert not any(END_OF_INITIAL_EVENTS in event["object"]["metadata"].get("annotations", {}) for event in events)
 
     def test_initial_events_that_are_not_understood_do_not_come_for_a_version(
             self, cluster: EmbeddedCluster, client: Served) -> None:
