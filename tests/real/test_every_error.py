@@ -1,0 +1,149 @@
+"""Every error that users see, from `kopf run` on the real API server and the embedded one: what is asked, the filter, the cause, the cure."""
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kopf_selectcache as selectcache
+from tests.apiserver.cluster import Cluster, User
+from tests.apiserver.waiting import wait_until
+from tests.real.operators import Operator
+from tests.real.proxy import Proxy
+from tests.real.stages import EmbeddedStage, RealStage
+
+OPERATOR = """
+import kopf
+from kopf_selectcache import Cached, Selector
+
+@kopf.on.startup()
+def configure(settings, **_):
+    settings.selectcache.sync_timeout = settings.selectcache.request_timeout = {patience}
+    select = settings.selectcache.selectors
+    select['v1/configmaps'] = ['app=web', Selector(names=['settings'])]
+    select['v1/secrets'] = Cached('app=web', drop=['data'])
+    select['v1/services'] = ''
+    select['v1/endpoints'] = ''
+    select['example.com/v1/gadgets'] = ''
+    select['example.com/v1/widgets'] = Selector(field='spec.color=red')
+"""
+
+READS = {
+    # What is read, and of what it must tell beside the remedy. NS stands for the namespace.
+    "NotDeclared": ("cache.list('pods')", ["pods", "settings.selectcache.selectors['pods'] = "]),
+    "OutsideFilter": ("cache.get('configmaps', 'other', 'NS')", ["configmaps other in NS", "app=web", "await cache.fetch('configmaps', 'other', 'NS')"]),
+    "NotFound": ("cache.get('configmaps', 'settings', 'NS')", ["configmaps settings in NS", "names=['settings']", "default=None"]),
+    "NotKept": ("cache.held('secrets', where={'data.tls': 'x'})", ["data", "secrets", "drop=", "selectors['v1/secrets']", "whole=True"]),
+    "Stale": ("cache.held('configmaps', max_age=0)", ["configmaps", "0 s are allowed", "fetch"]),
+    "Forbidden": ("cache.held('services')", ["services", "list", "NS", "resources: ['services']"]),
+    "Missing": ("cache.held('example.com/v1/gadgets')", ["gadgets", "Install its definition"]),
+    "Rejected": ("cache.held('example.com/v1/widgets')", ["widgets", "spec.color"]),
+    "NotSynced": ("cache.held('endpoints')", ["endpoints", "not synced", "wait_synced"]),
+    "ReadError": ("cache.get('configmaps', 'other')", ["configmaps", "namespace"]),
+}
+DECLARATIONS = {
+    "BadSelector": ("select['v1/pods'] = 'app in web'", ["v1/pods", "'app in web'", "column 8"]),
+    "UnknownKind": ("select['v1/deployments'] = ''", ["'v1/deployments'", "'apps/v1/deployments'"]),
+    "NotSelectable": ("select['v1/pods'] = Selector(field='spec.color=red')", ["v1/pods", "spec.color", "spec.nodeName"]),
+    "ConflictingSelectors": ("select['v1/pods'] = 'app=web,app=db'", ["v1/pods", "app=web", "app=db"]),
+    "DeclarationError": ("settings.selectcache.page_limit = 0", ["page_limit", "0", "500"]),
+}
+
+
+def test_every_error_is_provoked() -> None:
+    errors = {name for name in selectcache.__all__ if isinstance(each := getattr(selectcache, name), type) and issubclass(each, selectcache.SelectCacheError)}
+    bases = {"SelectCacheError", "StateError"}
+    assert errors - bases == {*READS, *DECLARATIONS, "Stalled"}
+
+
+@pytest.fixture(scope="module")
+def cluster(server: str, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    with EmbeddedStage() if server == "embedded" else RealStage(request.getfixturevalue("assets")) as stage:
+        stage.api.create_crd("example.com", "v1", "Widget", "widgets")
+        yield stage.api
+
+
+@pytest.fixture(scope="module")
+def proxy(cluster: Cluster) -> Iterator[Proxy]:
+    """It keeps one kind from being listed."""
+    with Proxy(cluster) as proxy:
+        proxy.hold(lambda request: request.path.endswith("/endpoints") and request.method == "GET")
+        try:
+            yield proxy
+        finally:
+            proxy.release()
+
+
+@pytest.fixture(scope="module")
+def user(cluster: Cluster) -> User:
+    """Somebody who may do everything but list services."""
+    user = cluster.user()
+    cluster.grant(user, [
+        {"apiGroups": [""], "resources": ["configmaps", "secrets", "endpoints", "events", "namespaces"], "verbs": ["*"]},
+        {"apiGroups": ["example.com", "apiextensions.k8s.io"], "resources": ["*"], "verbs": ["*"]},
+    ])
+    return user
+
+
+Start = Callable[..., Operator]
+
+
+@pytest.fixture(scope="module")
+def start(cluster: Cluster, proxy: Proxy, user: User, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
+    running: list[Operator] = []
+
+    def start(patience: float) -> Operator:
+        source = OPERATOR.format(patience=patience)
+        running.append(Operator(
+            tmp_path_factory.mktemp("operator"), cluster, source, namespaces=[cluster.namespace()], token=user.token, server=proxy.url))
+        return running[-1]
+    try:
+        yield start
+    finally:
+        proxy.release()
+        for operator in running:
+            operator.stop()
+
+
+@pytest.fixture(scope="module")
+def operator(start: Start) -> Operator:
+    return start(1000)
+
+
+def namespace_of(operator: Operator) -> str:
+    answer = operator.ask("body['metadata']['namespace']")
+    assert isinstance(answer.value, str), answer
+    return answer.value
+
+
+@pytest.mark.parametrize("name", READS)
+def test_a_read(operator: Operator, name: str) -> None:
+    expression, told = READS[name]
+    namespace = namespace_of(operator)
+    expression, told = expression.replace("NS", namespace), [text.replace("NS", namespace) for text in told]
+    if name != "NotSynced":
+        operator.until(expression, name)   # Whatever else is in the way while caches begin.
+    answer = operator.ask(expression)
+    assert answer.error == name, answer
+    assert [text for text in told if text not in answer.text] == [], answer.text
+
+
+def test_a_cache_that_has_no_list_for_too_long(start: Start) -> None:
+    operator = start(1)
+    operator.until("cache.held('endpoints')", "Stalled")
+    text = operator.ask("cache.held('endpoints')").text
+    assert "endpoints" in text
+    assert "await cache.fetch(...)" in text
+
+
+@pytest.mark.parametrize("name", DECLARATIONS)
+def test_a_declaration_ends_the_operator_at_once(cluster: Cluster, tmp_path: Path, name: str) -> None:
+    line, told = DECLARATIONS[name]
+    source = f"import kopf\nfrom kopf_selectcache import Selector\n@kopf.on.startup()\ndef configure(settings, **_):\n    select = settings.selectcache.selectors\n    {line}\n"
+    with Operator(tmp_path / "operator", cluster, source, namespaces=["default"], asked=False) as operator:
+        wait_until(lambda: operator.ended, "the operator to end")
+        assert operator.process.returncode == 1
+        said: Any = re.search(rf"kopf_selectcache\.errors\.{name}: (.*)", operator.log)
+        assert said is not None, operator.log
+        assert [text for text in told if text not in said[1]] == [], said[1]
