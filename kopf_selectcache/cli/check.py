@@ -61,6 +61,8 @@ async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Calla
                     sections.append(await Check(operator, key, progress=progress, user=arguments.user).result())
         except Unreachable as error:
             raise Unloadable(f"the server gives no answer: {error}") from error
+        except Refused as error:
+            raise Unloadable(f"the server answers {error.refusal.code} {error.refusal.reason}: {error.refusal.message}. Try again later") from error
         return Report(tuple(sections))
 
 
@@ -76,7 +78,7 @@ class Check:
         self._problems: list[Problem] = []
 
     async def result(self) -> Section:
-        """Ask the cluster; raise Unreachable."""
+        """Ask the cluster; raise Refused or Unreachable."""
         resource, planned = await self._resource(), None
         if resource is not None:
             planned = self._plan(resource)
@@ -104,6 +106,8 @@ class Check:
             meant = likely(self._key)
             self._problem(str(error), f"Did you mean {meant!r}? If not, install its definition" if meant else "Install its definition, or correct the key")
         except Refused as error:
+            if error.refusal.code != 403:
+                raise
             self._problem(f"{key}: the operator may not ask what the cluster serves: {error.refusal.message}", "Bind it to the ClusterRole system:discovery")
         except Garbled as error:
             self._problem(f"{key}: {error}", "See to the server behind its API group")
@@ -122,8 +126,10 @@ class Check:
         try:
             for right in needed:
                 missing += await self._reviewer.lacks(right)
-        except (Refused, Garbled) as error:
-            raise Unloadable(f"the operator may not ask for its own rights: {error}") from error
+        except Refused as error:
+            if error.refusal.code != 403:
+                raise
+            raise Unloadable(f"the operator's login may not ask for {f'the rights of {self._reviewer.user}' if self._reviewer.user else 'its own rights'}: {error.refusal.message}") from error
         for right in missing:
             where = f"a Role in {right.namespace}" if right.namespace else "a ClusterRole"
             self._problem(f"{resource}: the right is missing to {right}", f"Add to {where}: {right.written()}")
@@ -137,6 +143,8 @@ class Check:
             try:
                 amount = await counter.held(stream, self._cached.projection, seen)
             except Refused as error:
+                if error.refusal.code not in (400, 403, 422):
+                    raise
                 if error.refusal.code != 403:   # That is told as a right.
                     self._problem(
                         f"{resource}: the server refuses the filter {stream.selector}: {error.refusal.message}",

@@ -41,7 +41,8 @@ class Reviewer:
 
     def __init__(self, transport: KopfTransport, *, user: str | None = None) -> None:
         self._transport = transport
-        self._user = user
+        self.user = user
+        """Whose rights are asked about; None for those of the operator's own login."""
 
     async def lacks(self, right: Right) -> list[Right]:
         """Return the part of a right that is not granted; raise Refused or Unreachable."""
@@ -69,7 +70,7 @@ class Reviewer:
         return list(_rights(status.resource_rules or (), namespace))
 
     async def _ask(self, question: str, spec: dict[str, Any]) -> _Status:
-        answer = await self._transport.ask(f"{AUTHORIZATION}/{question}", msgspec.json.encode({"spec": spec}), impersonate=self._user)
+        answer = await self._transport.ask(f"{AUTHORIZATION}/{question}", msgspec.json.encode({"spec": spec}), impersonate=self.user)
         return msgspec.json.decode(answer, type=_Review).status
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -190,6 +191,22 @@ class TestOperatorsThatCannotBeChecked:
         said = command("check", "select['v1/pods'] = 'app=web'")
         assert said.code == 2
         assert "the server gives no answer" in said.errors
+
+
+    @pytest.mark.parametrize("verb", ["list", "get", "create"])
+    def test_a_server_that_is_too_busy_is_no_problem_of_the_operator(self, cluster: EmbeddedCluster, command: Command, verb: str) -> None:
+        cluster.faults.add(Refuse(503, message="apiserver is shutting down"), verb=verb, times=1)
+        said = command("check", "select['v1/pods'] = 'app=web'")
+        assert (said.code, said.output) == (2, "")
+        assert "503 ServiceUnavailable: apiserver is shutting down. Try again later" in said.errors
+
+    def test_somebody_who_may_not_be_impersonated(self, cluster: EmbeddedCluster, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        token = cluster.user("nobody")
+        monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig(tmp_path / "nobody", token=token)))
+        said = command("check", "select['v1/pods'] = 'app=web'", "--as", "web")
+        assert (said.code, said.output) == (2, "")
+        assert "may not ask for the rights of web: " in said.errors
+        assert 'User "nobody"' in said.errors
 
 
 class TestWhatItDoesToTheOperator:
