@@ -20,6 +20,7 @@
             └── Stalled                the server has stopped answering
 
 Read errors are plain exceptions, never a kopf.PermanentError: that would drop a creation for good because of a read.
+docs/errors.md has a real message of each, what it usually comes from, and how to get rid of it.
 """
 from __future__ import annotations
 

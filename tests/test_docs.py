@@ -4,16 +4,24 @@ import inspect
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import MISSING, fields
 from operator import attrgetter
 from pathlib import Path
 
+import pytest
+
+from bench.comparison import BEGIN
+from kopf_selectcache import OutsideFilter
 from kopf_selectcache.settings import SelectCacheSettings
 from kopf_selectcache.testing import EmbeddedCluster, FakeCache, Requests
 
+from .pages import fences
+from .test_cache.world import reading
+
 DOCS = Path(__file__).parents[1] / "docs"
-LINK = re.compile(r"\]\((?!https?:)([^)#=]+)\)")
+README = DOCS.parent / "README.md"
 
 
 def test_each_option_has_its_section_with_its_default() -> None:
@@ -23,12 +31,29 @@ def test_each_option_has_its_section_with_its_default() -> None:
     assert shown == options
 
 
-def test_links_lead_somewhere() -> None:
-    root = DOCS.parent
-    pages = [root / "README.md", *DOCS.rglob("*.md"), *root.glob("examples/*/README.md")]
-    broken = [f"{page.relative_to(root)}: {link}" for page in pages for link in LINK.findall(page.read_text())
-              if not (page.parent / link).exists()]
-    assert broken == []
+def test_the_comparison_in_the_readme_counts_that_of_its_page() -> None:
+    measured = DOCS.joinpath("comparison.md").read_text()
+    rows = [each for each in rows_of(measured[measured.index(BEGIN):]) if each[0][:1].isdecimal()]
+    counts = [Counter(cell.partition(":")[0] for cell in column) for column in list(zip(*rows, strict=True))[2:]]
+    kept = {row[0]: row[1:] for row in rows_of(README.read_text()) if len(row) == 5}
+    for words, outcome in {
+        "what the server has": "equal", "something else, a minute or two later": "stale", "its process ended": "the process ended",
+        "the fault cannot happen to it": "never asks so",
+    }.items():
+        assert kept[words] == [str(count[outcome]) for count in counts]
+    assert f"{len(rows)} faults" in README.read_text()
+
+
+def test_the_readme_shows_the_error_as_it_is() -> None:
+    shown, = (fence.text for fence in fences(README, "text") if "OutsideFilter" in fence.text)
+    with pytest.raises(OutsideFilter) as info:
+        reading("app=web").get("pods", "db-1", "shop")
+    assert shown.split() == f'cache.get("pods", "db-1", "shop") OutsideFilter: {info.value}'.split()
+
+
+def rows_of(text: str) -> list[list[str]]:
+    """The rows of the tables of a text, cell by cell."""
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")]
 
 
 def test_the_test_kit_is_called_as_is_said() -> None:

@@ -16,13 +16,14 @@ from .world import SCHEMA, World
 
 FOLDER = Path(__file__).parent
 PACKAGES = ("kubernetes", "kubernetes_asyncio", "pykube", "kr8s", "lightkube")
-collect_ignore = [f"test_{package}.py" for package in PACKAGES if importlib.util.find_spec(package) is None]
+FILES = {**{f"test_{package}.py": (package,) for package in PACKAGES}, "test_forms.py": PACKAGES, "test_types.py": (*PACKAGES, "basedpyright")}
+collect_ignore = [file for file, packages in FILES.items() if any(importlib.util.find_spec(package) is None for package in packages)]
 
 
 @pytest.hookimpl(tryfirst=True)   # Before pytest deselects by markers.
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.path in {FOLDER / f"test_{package}.py" for package in PACKAGES}:
+        if item.path in {FOLDER / file for file in FILES}:
             item.add_marker(pytest.mark.clients)
             # Some leave connections to the garbage collector.
             for kind in ("ResourceWarning", "pytest.PytestUnraisableExceptionWarning"):

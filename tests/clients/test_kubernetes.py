@@ -1,6 +1,10 @@
 """The official client, `kubernetes`: typed objects, custom objects, its dynamic client, its watch and its informer."""
+import os
 import queue
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import kubernetes
@@ -8,6 +12,10 @@ import kubernetes.dynamic.exceptions
 import pytest
 from kubernetes.client import ApiException
 from kubernetes.informer import SharedInformer
+
+from kopf_selectcache.testing import EmbeddedCluster
+from tests.pages import fences
+from tests.test_docs_migrating import PAGE, SHOP, WRITTEN, populate, sides
 
 from .world import World
 
@@ -237,3 +245,21 @@ def test_what_a_definition_serves_is_discovered(client: Any, world: World) -> No
     assert (widgets.name, widgets.namespaced, widgets.short_names) == ("widgets", True, ["wd"])
     with pytest.raises(kubernetes.dynamic.exceptions.ResourceNotFoundError):
         resources.get(group=world.group, kind="Gadget")
+
+
+def test_a_list_of_ones_own_and_the_cache_that_docs_migrating_puts_in_its_place_write_the_same(tmp_path: Path) -> None:
+    before, after = [fence.text for fence in fences(PAGE, "python") if "listed(" in fence.text]
+    both = "\n".join(fence.text for fence in sides()["both"])
+    for side in (before, after):
+        operator = tmp_path / "operator.py"
+        operator.write_text(f"{both}\n{side}")
+        with EmbeddedCluster().in_thread() as cluster:
+            populate(cluster)
+            # A process of its own: the client looks for its kubeconfig when it is imported.
+            environment = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig(tmp_path / "kubeconfig"))}
+            running = subprocess.Popen([sys.executable, "-m", "kopf", "run", "-A", "--standalone", str(operator)], env=environment)
+            try:
+                cluster.wait_for(SHOP, lambda now: now.get("status") == {"listed": WRITTEN["listed"]})
+            finally:
+                running.terminate()
+                running.wait()

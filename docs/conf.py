@@ -1,0 +1,78 @@
+"""How the pages of this folder become a site: `make docs`. Asks no network, and takes every warning for an error."""
+# ruff: noqa: INP001  # Sphinx loads it by its path.
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx  # It is in the extra `docs` alone, and tests look at each file.
+
+HERE = Path(__file__).parent
+LINK = re.compile(r"\[([^\]]+)\]\(((?!https?:)[^)#]+)(#[^)]*)?\)")
+NAMED = re.compile(r"^\[([^\]]+)\]: (?!https?:)(\S+/)$", re.MULTILINE)   # A folder, under a name for several links.
+
+NEVER_MADE = {f"kopf_selectcache.{name}" for name in ("Cache", "Explanation", "Verdict", "Witness", "Audit", "BodyView")}
+
+project = "kopf_selectcache"
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
+myst_heading_anchors = 4
+default_role = "code"
+autodoc_default_options = {
+    "members": True, "inherited-members": "tuple,Enum",
+    # Of use to the package itself.
+    "exclude-members": "at, box, branches, contradiction_in, failed, unknown, with_defaults",
+}
+autodoc_preserve_defaults = True
+autodoc_typehints = "none"
+html_theme = "furo"
+html_title = "kopf_selectcache"
+html_show_copyright = False
+html_copy_source = False
+
+
+def within(match: re.Match[str], page: Path) -> str:
+    """Return the link as the site can have it: folders by their page, and what is no file of these pages by its name alone."""
+    text, target, anchor = match.groups(default="")
+    found = (page.parent / target).resolve()
+    if found.is_dir() and found.is_relative_to(HERE):
+        return f"[{text}]({target.rstrip('/')}/README.md{anchor})"
+    if found.is_dir() or (found.suffix == ".md" and not found.is_relative_to(HERE)):
+        return f"{text} (`{found.relative_to(HERE.parent)}`)"
+    return match[0]
+
+
+def read(app: Sphinx, name: str, source: list[str]) -> None:
+    """Make each page one of the site; in the repository its links lead out of this folder as well."""
+    page = Path(app.env.doc2path(name))
+    source[0] = NAMED.sub("", LINK.sub(lambda match: within(match, page), source[0]))
+
+
+def code_apart(_: Sphinx, __: str, ___: str, ____: object, _____: object, lines: list[str]) -> None:
+    """Let what a docstring indents be code, as it is meant, and not a quotation.
+
+    Where nothing but code follows the first line, its indentation is lost by now; but prose begins with a capital.
+    """
+    told, code, margin = [""], False, ""
+    for line in lines:
+        if line.strip() and not told[-1].strip():
+            before, code = code, line.startswith("    ") or (len(told) > 1 and (line[0].islower() or line[0] == "@"))
+            margin = "    " if code and not line.startswith("    ") else margin if code else ""
+            told += ["::", ""] if code and not before else []
+        told.append(f"{margin}{line}")
+    lines[:] = [*told, ""]
+
+
+def without_insides(_: Sphinx, __: str, name: str, ____: object, _____: object, signature: str | None, ______: str | None) -> tuple[str | None, None]:
+    """Say nothing of how to make what nobody makes."""
+    return ("" if name in NEVER_MADE else signature), None
+
+
+def setup(app: Sphinx) -> None:
+    from pygments.lexers.special import TextLexer  # noqa: PLC0415  # As above.
+
+    app.add_lexer("mermaid", TextLexer)   # A diagram is drawn where the repository is browsed; here its text is to be read.
+    app.connect("source-read", read)
+    app.connect("autodoc-process-docstring", code_apart)
+    app.connect("autodoc-process-signature", without_insides)

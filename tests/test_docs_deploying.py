@@ -1,0 +1,227 @@
+"""docs/deploying.md: its manifests are all that its operator needs, and its metrics, alerts and board are of what is exported."""
+import datetime as dt
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kopf_selectcache.testing import EmbeddedCluster
+
+from .pages import DOCS, fences, saved
+
+PAGE = DOCS / "deploying.md"
+BOARD = DOCS / "grafana.json"
+ACCOUNT = "system:serviceaccount:my-operator:my-operator"
+PREFIX = "kopf_selectcache_"
+OF_EACH = {"group", "version", "resource"}
+OF_PROMETHEUS = {"le", "job", "instance"}
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def webapp(namespace: str) -> dict[str, Any]:
+    return {"apiVersion": "example.com/v1", "kind": "WebApp", "metadata": {"name": "shop", "namespace": namespace}}
+
+
+def container(folder: Path) -> dict[str, Any]:
+    """The container of the page's Deployment."""
+    deployment = yaml.safe_load((folder / "deployment.yaml").read_text())
+    only, = deployment["spec"]["template"]["spec"]["containers"]
+    assert isinstance(only, dict)
+    return only
+
+
+@pytest.fixture
+def folder(tmp_path: Path, cluster: EmbeddedCluster) -> Path:
+    """Where the files of the page are, as its reader has saved them; with the definition of its custom resource applied."""
+    saved(PAGE, tmp_path)
+    definition, = (fence.text for fence in fences(DOCS / "getting-started.md") if fence.name == "crd.yaml")
+    cluster.apply(definition)
+    return tmp_path
+
+
+@contextmanager
+def deployed(cluster: EmbeddedCluster, folder: Path, **changed: str) -> Iterator[Mapping[str, str]]:
+    """Run the container of the page's Deployment as a process, under its account; give the URLs of its ports.
+
+    What is listened on is changed to free ports, and arguments as a test wants them.
+    """
+    ports = {port["name"]: free_port() for port in container(folder)["ports"]}
+    arguments = [changed.get(each, each).replace("0.0.0.0:8080", f"127.0.0.1:{ports['healthz']}") for each in container(folder)["args"]]
+    kubeconfig = cluster.kubeconfig(folder / "its.kubeconfig", token=cluster.user(ACCOUNT))
+    environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "METRICS_PORT": str(ports["metrics"])}
+    with (folder / "log").open("w") as log:
+        running = subprocess.Popen([sys.executable, "-m", *" ".join(arguments).split()], cwd=folder, env=environment, stdout=log, stderr=log)
+    try:
+        yield {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
+    finally:
+        running.terminate()
+        running.wait()
+
+
+def read(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=60) as answer:   # noqa: S310  # It is ours.
+        text: str = answer.read().decode()
+        return text
+
+
+def counted(cluster: EmbeddedCluster, folder: Path, namespace: str) -> None:
+    """Wait until the operator has written how many pods there are."""
+    cluster.create(webapp(namespace))
+    try:
+        cluster.wait_for(webapp(namespace), lambda now: now.get("status") == {"pods": 0})
+    except TimeoutError:
+        raise AssertionError((folder / "log").read_text()) from None
+
+
+def refused(cluster: EmbeddedCluster) -> list[str]:
+    return [f"{asked.verb} {asked.resource}" for asked in cluster.requests.where(user=ACCOUNT) if asked.code == 403]
+
+
+@pytest.fixture
+def metrics(cluster: EmbeddedCluster, folder: Path) -> str:
+    """What the deployed operator shows to Prometheus."""
+    cluster.apply(folder / "rbac.yaml")
+    with deployed(cluster, folder) as urls:
+        counted(cluster, folder, "default")
+        return read(urls["metrics"])
+
+
+def test_with_the_manifests_alone_the_operator_works_and_its_probe_answers(cluster: EmbeddedCluster, folder: Path) -> None:
+    cluster.apply(folder / "rbac.yaml")
+    cluster.apply(folder / "deployment.yaml")
+    with deployed(cluster, folder) as urls:
+        counted(cluster, folder, "default")
+        told = json.loads(read(urls["healthz"] + container(folder)["livenessProbe"]["httpGet"]["path"]))
+    assert told["selectcache.probe"]["v1/pods"]["health"] == "synced"
+    assert refused(cluster) == []
+
+
+def test_for_one_namespace_the_rights_of_that_namespace_will_do(cluster: EmbeddedCluster, folder: Path) -> None:
+    cluster.apply(folder / "rbac-of-one-namespace.yaml")
+    with deployed(cluster, folder, **{"-A": "-n shop"}):
+        counted(cluster, folder, "shop")
+    assert refused(cluster) == []
+
+
+def rules(folder: Path) -> list[dict[str, Any]]:
+    role, = (each for each in yaml.safe_load_all((folder / "rbac.yaml").read_text()) if each["kind"] == "ClusterRole")
+    found: list[dict[str, Any]] = role["rules"]
+    return found
+
+
+@pytest.mark.parametrize("left_out", ["pods", "webapps", "webapps/status", "customresourcedefinitions"])
+def test_no_rule_can_be_left_out(left_out: str, cluster: EmbeddedCluster, folder: Path) -> None:
+    cluster.apply(folder / "rbac.yaml")
+    kept = [rule for rule in rules(folder) if rule["resources"] != [left_out]]
+    assert len(kept) == len(rules(folder)) - 1
+    cluster.patch({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "my-operator"}}, {"rules": kept})
+    with deployed(cluster, folder):
+        cluster.create(webapp("default"))
+        cluster.requests.wait(user=ACCOUNT, where=lambda asked: asked.code == 403)
+    assert {re.split(r"[ ./]", each)[1] for each in refused(cluster)} == {left_out.partition("/")[0]}
+
+
+PEERINGS = """
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: clusterkopfpeerings.kopf.dev}
+spec:
+  group: kopf.dev
+  scope: Cluster
+  names: {kind: ClusterKopfPeering, plural: clusterkopfpeerings, singular: clusterkopfpeering}
+  versions:
+    - name: v1
+      served: true
+      storage: true
+      schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+"""
+
+
+def test_the_caches_of_a_paused_operator_go_on(cluster: EmbeddedCluster, folder: Path) -> None:
+    cluster.apply(folder / "rbac.yaml")
+    cluster.apply(PEERINGS)
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "my-operator"}}
+    peers = {"apiGroups": ["kopf.dev"], "resources": ["clusterkopfpeerings"], "verbs": ["list", "watch", "patch", "get"]}
+    cluster.patch(role, {"rules": [*rules(folder), peers]})
+    superior = {"priority": 100, "lifetime": 86_400, "lastseen": dt.datetime.now(dt.UTC).isoformat()}
+    peering, = cluster.create({"apiVersion": "kopf.dev/v1", "kind": "ClusterKopfPeering", "metadata": {"name": "default"}, "status": {"superior": superior}})
+    with deployed(cluster, folder, **{"--standalone": "--peering=default --priority=1"}) as urls:
+        cluster.requests.wait("watch", "clusterkopfpeerings", user=ACCOUNT)
+        cluster.create(webapp("default"), {
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-1", "labels": {"app": "web"}},
+            "spec": {"containers": [{"name": "main", "image": "none"}]}})
+        held = 'kopf_selectcache_objects{group="",resource="pods",version="v1"} 1.0'
+        until(lambda: held in read(urls["metrics"]))
+        assert "status" not in cluster.get(webapp("default")), "it is paused"
+        cluster.patch(peering, {"status": {"superior": None}})
+        cluster.wait_for(webapp("default"), lambda now: now.get("status") == {"pods": 0})
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for what another process must come to say."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+
+
+def exported(metrics: str) -> dict[str, set[str]]:
+    """The metrics that are exported, with the labels that they have been seen with."""
+    names = {name: set[str]() for name in re.findall(rf"^# TYPE ({PREFIX}\w+) ", metrics, re.MULTILINE)}
+    for name, labels in re.findall(rf"^({PREFIX}\w+)\{{(.*)\}} ", metrics, re.MULTILINE):
+        names[name] |= set(re.findall(r'(\w+)="', labels))
+    return names
+
+
+def documented() -> dict[str, set[str]]:
+    """The metrics of the page's table, with their labels."""
+    rows = re.findall(rf"^\| `({PREFIX}\w+)` \| (.+?) \|(.*)\|$", PAGE.read_text(), re.MULTILINE)
+    return {name: set(re.findall(r"`(\w+)`", labels)) | (set() if "without those three" in text else OF_EACH) for name, text, labels in rows}
+
+
+def test_the_table_has_each_metric_and_its_labels(metrics: str) -> None:
+    seen = exported(metrics)
+    assert seen.keys() == documented().keys()
+    assert {name: labels - documented()[name] for name, labels in seen.items() if labels - documented()[name]} == {}
+    assert seen[f"{PREFIX}reads_total"] == documented()[f"{PREFIX}reads_total"]
+
+
+def queries() -> list[str]:
+    """All that is asked of Prometheus: by the alerts, and by the board."""
+    alerts = yaml.safe_load(next(fence.text for fence in fences(PAGE, "yaml") if fence.name == "alerts.yaml"))
+    asked = [rule["expr"] for group in alerts["groups"] for rule in group["rules"]]
+    return asked + [target["expr"] for panel in json.loads(BOARD.read_text())["panels"] for target in panel["targets"]]
+
+
+@pytest.mark.parametrize("query", queries())
+def test_alerts_and_board_ask_for_what_there_is(query: str) -> None:
+    names = re.findall(rf"{PREFIX}\w+", query)
+    labels = re.findall(r"(\w+)\s*(?:=~|!=|=)\s*\"", query) + [each.strip() for inner in re.findall(r"by \((.*?)\)", query) for each in inner.split(",")]
+    assert names
+    assert set(names) <= documented().keys()
+    assert all(set(labels) <= documented()[name] for name in names)
+
+
+def test_legends_and_words_of_the_board_and_alerts_name_labels_that_there_are() -> None:
+    named = set(re.findall(r"\{\{(\w+)\}\}", BOARD.read_text())) | set(re.findall(r"\$labels\.(\w+)", PAGE.read_text()))
+    assert named <= set().union(*documented().values())
+
+
+def test_each_panel_of_the_board_has_its_own_id_and_place() -> None:
+    panels = json.loads(BOARD.read_text())["panels"]
+    assert len({panel["id"] for panel in panels}) == len({(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels}) == len(panels)

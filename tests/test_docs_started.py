@@ -1,0 +1,105 @@
+"""docs/getting-started.md: whoever does what it says gets what it says."""
+import asyncio
+import os
+import re
+import runpy
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import kopf
+import kopf.testing
+import pytest
+
+from kopf_selectcache import OutsideFilter
+from kopf_selectcache.testing import EmbeddedCluster, FakeCache
+
+from .pages import DOCS, fences, saved
+
+PAGE = DOCS / "getting-started.md"
+SHOP = {"apiVersion": "example.com/v1", "kind": "WebApp", "metadata": {"name": "shop", "namespace": "default"}}
+DB = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "db-1", "namespace": "default"}}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where the files of the page are, as its reader has saved them."""
+    saved(PAGE, tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def texts() -> list[str]:
+    """What the page says that will be seen."""
+    return [fence.text for fence in fences(PAGE, "text")]
+
+
+def measureless(text: str) -> str:
+    """A text without what differs from run to run: bytes, of which versions and times are a part, and seconds."""
+    return re.sub(r"[\d.]+ (B|KB|s)\b", r"some \1", text)
+
+
+def test_the_operator_says_what_is_shown_and_follows_a_label(cluster: EmbeddedCluster, folder: Path, texts: list[str]) -> None:
+    operator = folder / "my_operator.py"
+    operator.write_text(operator.read_text().replace("interval=5", "interval=0.1"))   # Nobody is to wait for the next count.
+    cluster.apply(folder / "crd.yaml")
+    cluster.apply(folder / "objects.yaml")
+    with kopf.testing.KopfRunner(["run", "-A", str(operator)]) as runner:
+        cluster.wait_for(SHOP, lambda now: now.get("status") == {"pods": 2})
+        cluster.patch(DB, {"metadata": {"labels": {"app": "web"}}})
+        cluster.wait_for(SHOP, lambda now: now["status"] == {"pods": 3})
+    assert runner.exit_code == 0
+    shown, = (text for text in texts if "The cache of" in text)
+    assert [line for line in shown.splitlines() if measureless(line) not in measureless(runner.output)] == []
+
+
+def test_its_commands_run_it_without_a_cluster(folder: Path) -> None:
+    serve, run = (next(shlex.split(line) for fence in fences(PAGE, "shell") for line in fence.text.splitlines() if begin in line)
+                  for begin in ("serve", "kopf run -A"))
+    with started([sys.executable, *serve[1:]], folder) as server:
+        said(server, "listens on")
+        with started([sys.executable, "-m", *run], folder, KUBECONFIG="demo.kubeconfig") as operator:
+            said(operator, "It has 2 pods.")
+
+
+@contextmanager
+def started(command: list[str], folder: Path, **variables: str) -> Iterator[subprocess.Popen[str]]:
+    environment = {**os.environ, **variables}
+    with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+
+
+def said(process: subprocess.Popen[str], words: str) -> None:
+    """Wait until a process says this; fail if it ends without."""
+    assert process.stdout is not None
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if words in line:
+            return
+    raise AssertionError("".join(lines))
+
+
+def test_the_wider_read_fails_with_the_words_that_are_shown(folder: Path, texts: list[str], registry: kopf.OperatorRegistry) -> None:
+    operator, wider = (folder / "my_operator.py"), next(fence.text for fence in fences(PAGE, "python") if "the read" in fence.text)
+    narrow = next(line for line in operator.read_text().splitlines() if "cache.list" in line)
+    operator.write_text(operator.read_text().replace(narrow, wider.splitlines()[-1]))
+    made, settings = runpy.run_path(str(operator)), kopf.OperatorSettings()
+    made["configure"](settings=settings)
+    with pytest.raises(OutsideFilter) as info:
+        asyncio.run(made["count"](cache=FakeCache([], settings), name="shop", namespace="default", patch=kopf.Patch(), logger=None))
+    assert registry is kopf.get_default_registry()
+    shown, = (text for text in texts if "asks for more" in text)
+    assert str(info.value).split() == shown.split()
+
+
+def test_its_test_passes(folder: Path) -> None:
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    ran = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"], cwd=folder, capture_output=True, text=True, check=False)
+    assert (ran.returncode, "1 passed" in ran.stdout) == (0, True), ran.stdout

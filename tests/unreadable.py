@@ -1,0 +1,61 @@
+"""Caches that cannot be kept, for docs/errors.md: a real operator is refused what it asks for, and its error is left to be read."""
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+from kopf_selectcache import Selector
+from kopf_selectcache.cache import Cache
+from kopf_selectcache.core.fields import Key
+from kopf_selectcache.core.wire import Refusal
+from kopf_selectcache.errors import StateError
+from kopf_selectcache.settings import settings_of
+from kopf_selectcache.testing.defining import definitions
+from kopf_selectcache.testing.offline import OfflineCluster
+from kopf_selectcache.testing.offlinefeed import InProcess
+from kopf_selectcache.transport import JSON, Refused
+
+from .kopf_operators import declaring, launched, run
+from .test_cache.world import World
+
+RULES = {"apiGroups": ["example.com"], "resources": ["webapps"], "verbs": ["list", "watch"]}
+
+
+class _AsOperator(InProcess):
+    """The embedded API, asked by somebody who may list a custom resource, and no other; for lists it may have no time."""
+
+    def __init__(self, *, overloaded: bool) -> None:
+        cluster = OfflineCluster()
+        for definition in definitions([], ["example.com/v1/webapps"], cluster.api.kinds):
+            cluster.create(definition)
+        cluster.token = cluster.user("system:serviceaccount:shop:operator", [RULES])
+        self._overloaded = overloaded
+        super().__init__(cluster)
+
+    async def get(self, path: str, query: Mapping[str, str], *, accept: str = JSON) -> bytes:
+        if self._overloaded and "limit" in query:
+            raise Refused(Refusal(504, "Timeout"))
+        return await super().get(path, query, accept=accept)
+
+    @asynccontextmanager
+    async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[AsyncIterator[bytes]]:
+        raise AssertionError(f"nothing is watched that could not be listed: {path} {query}")
+        yield
+
+
+def unreadable(key: Key, declared: Selector, *, overloaded: bool = False) -> Cache:
+    """Return the cache of an operator that cannot keep what it declares, with the error that came of it."""
+    async def error() -> StateError:
+        settings = declaring()
+        settings_of(settings).selectors[key] = declared
+        settings_of(settings).sync_timeout = 0.001
+        async with launched(settings, _AsOperator(overloaded=overloaded)) as operator:   # type: ignore[arg-type]  # A transport, as the other.
+            await operator.gate(None, None)
+            feed, = operator.runtime.feeds.values()
+            found = feed.part().error
+            assert found is not None, feed.trouble
+            return found
+
+    world = World()
+    world.declare(declared, key=str(key)).fail(run(error()))
+    return world.cache()
