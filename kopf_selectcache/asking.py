@@ -8,11 +8,11 @@ from functools import partial
 from . import metadata
 from .auditing import Audit
 from .core.fields import Key
-from .core.problems import Garbled
+from .core.problems import Garbled, Untransformed
 from .core.projection import ALL, Projection
 from .core.record import Record
 from .core.resources import Resource
-from .core.wire import TRANSFORM, Reader
+from .core.wire import Reader
 from .discovery import NotServed
 from .errors import NotDeclared, NotFound, NotSynced, Stalled
 from .feed import Feed
@@ -99,8 +99,9 @@ async def ask_many(runtime: Runtime, many: Many, projection: Projection, *, enou
 
 
 def _senseless(runtime: Runtime, asked: One | Many, error: Unreachable | Garbled) -> Stalled:
-    why = str(error)
-    return untransformed(asked, why, declared_key(runtime, asked.kind)) if why.startswith(TRANSFORM) else unanswered(asked.call(), why)
+    if isinstance(error, Untransformed):
+        return untransformed(asked, str(error), declared_key(runtime, asked.kind))
+    return unanswered(asked.call(), str(error))
 
 
 async def ask_audit(feed: Feed, many: Many) -> Audit:

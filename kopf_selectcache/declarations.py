@@ -133,7 +133,7 @@ class Selectors(MutableMapping[Key, Selector | AnyOf]):
     def __len__(self) -> int:
         return len(self._declared)
 
-    def __ior__(self, other: Mapping[Key, Declared]) -> Self:
+    def __ior__(self, other: Mapping[Any, Declared]) -> Self:
         """Declare all of these: `settings.selectcache.selectors |= {'v1/pods': 'app=web', 'nodes': ''}`."""
         self.update(other)
         return self

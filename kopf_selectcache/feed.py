@@ -28,6 +28,7 @@ from .fetching import Shared
 from .health import Condition, Health
 from .keys import likely
 from .listwatch import Listwatch, reason
+from .news import News
 from .observe import Counts
 from .planning import Plan, Stream, plan
 from .selector import AnyOf, Comparisons, Selector
@@ -92,6 +93,7 @@ class Feed:
         self._moved = asyncio.Event()
         self._audit: Shared[Audit] | None = None
         self._kept_as: tuple[Resource, Plan] | None = None
+        self._news = News(self, clock=world.clock, logger=world.logger)
         self._conditions = [self._new_condition()]   # Of each list and watch; the first, before there are any, of the feed itself.
         self._resolving = True
 
@@ -225,7 +227,8 @@ class Feed:
     def _new_condition(self) -> Condition:
         world = self._world
         return Condition(
-            self, declared=f"settings.selectcache.selectors[{self._key!r}]", sync_timeout=world.settings.sync_timeout, clock=world.clock, logger=world.logger, unreadable=lambda: self._notify(None))
+            self, declared=f"settings.selectcache.selectors[{self._key!r}]", sync_timeout=world.settings.sync_timeout, clock=world.clock,
+            listener=self._news, unreadable=lambda: self._notify(None))
 
     # ---- Keeping it.
 
@@ -330,6 +333,7 @@ class Feed:
             world.logger.warning("The filter of %s: %s selects nothing that the other selectors do not.", self, needless)
         self._merging = Merging([stream.keys for stream in planned.streams])
         self._conditions[1:] = [self._new_condition() for _ in planned.streams[1:]]
+        self._news.begin(self._conditions)
         self._listwatches = tuple(
             self._listwatch(*parts, resource) for parts in zip(planned.streams, self._merging.branches, self._conditions, strict=True))
         for listwatch in self._listwatches:
@@ -347,9 +351,10 @@ class Feed:
         for change in changes:
             self._notify(change)
         self._moved.set()
-        for branch in self._merging.take_outdated():
-            self._listwatches[self._merging.branches.index(branch)].relist("restored")
+        for branch, why in self._merging.take_outdated().items():
+            self._listwatches[self._merging.branches.index(branch)].relist(why)
         self._confirming.look()
+        self._news.look()
 
     async def _resolved(self) -> Plan:
         """Ask until the cluster knows the kind, and the filter fits it; return how it is to be kept."""

@@ -1,15 +1,14 @@
-"""How one cache is doing: what is in the way, since when, in which words. Logs each change once; it must decide no request."""
+"""How one cache is doing: what is in the way, since when, in which words. Tells each change once; it must decide no request."""
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Protocol
 
 from .core.fields import Kind
 from .core.protocol import Lost, Silent
-from .core.wire import TRANSFORM, Refusal
+from .core.wire import Refusal
 from .errors import Forbidden, Missing, Rejected, Stalled, StateError
 from .selector import Branches, Selector
 
@@ -48,6 +47,14 @@ _UNREADABLE: Mapping[Health, type[StateError]] = {
 }
 
 
+RESTARTED = frozenset({Health.STALLED, Health.FORBIDDEN})
+"""
+In these, starting the operator again may help: it makes new connections, and reads its credentials anew.
+
+It would not help one that is missing or rejected, and take from one that is stale what it can still be read for.
+"""
+
+
 _GRAVITY = (Health.SYNCED, Health.STALE, Health.SYNCING, Health.STALLED, Health.MISSING, Health.FORBIDDEN, Health.REJECTED)
 """The worst comes last."""
 
@@ -65,11 +72,20 @@ class Subject(Protocol):
         """Return how many objects are held."""
 
 
+class Listener(Protocol):
+    """Who is told of changes, of which each is told once."""
+
+    def trouble(self, condition: Condition, cause: str, line: str, /) -> None:
+        """Something is in the way: in a word, the same for whom the same is in the way, and in a line for people."""
+    def well(self, condition: Condition, /) -> None:
+        """Nothing is in the way any more, and all has come."""
+
+
 class Condition:
     """The health of one cache, or one branch of it, with its reason."""
 
     def __init__(
-        self, subject: Subject, *, declared: str, sync_timeout: float, clock: Callable[[], float], logger: logging.Logger,
+        self, subject: Subject, *, declared: str, sync_timeout: float, clock: Callable[[], float], listener: Listener,
         unreadable: Callable[[], None],
     ) -> None:
         self.trouble = ""
@@ -81,7 +97,7 @@ class Condition:
         self._declared = declared   # Where: what is to be corrected.
         self._sync_timeout = sync_timeout
         self._clock = clock   # Asked for the health, it must answer in any thread.
-        self._logger = logger
+        self._listener = listener
         self._unreadable = unreadable   # Called whenever reads begin to raise.
         self._health = Health.SYNCING
         self._headline = ""   # The trouble without what the server said, which may be other words each time.
@@ -154,7 +170,7 @@ class Condition:
                 pass   # Servers end every watch after a while.
             case Refusal():
                 self._hindered(f"{subject}: the server answers {trouble.code} {trouble.reason}".rstrip(), "It is asked again")
-            case Lost(why) if why.startswith(TRANSFORM):
+            case Lost(why, transform=True):
                 self._hindered(f"{subject}: {why}", f"Correct the transform= of {self._declared}", whole=True)
             case Lost(why):
                 self._hindered(f"{subject}: {why}", "The server is asked again")
@@ -216,7 +232,7 @@ class Condition:
         # Else what only a person can help with still stands: nobody has said otherwise.
 
     def _tell(self, health: Health, what: str = "", remedy: str = "", *, said: str = "", stale_at: float | None = None) -> None:
-        """Take a change in, and log it once."""
+        """Take a change in, and tell it once."""
         before, headline = self._health, self._headline
         self._health, self._headline, self._stale_at = health, what, stale_at
         self.trouble, self.remedy = f"{what}: {said}" if said else what, remedy
@@ -227,11 +243,9 @@ class Condition:
         if health is not Health.SYNCING:
             self._settled.set()
         # Where only a person can help, that has to know what is wrong now; other trouble comes in many forms.
-        news = health is not before or (what != headline if health in (Health.FORBIDDEN, Health.REJECTED) else not headline)
-        if what and news:
-            self._logger.warning("%s. %s.", self.trouble, remedy)
-        elif health is Health.SYNCED and before is not health:
-            held = self.subject.held()
-            self._logger.info("The cache of %s holds %d %s with %s.", self.subject, held, "object" if held == 1 else "objects", self.subject.filter)
-        elif headline and not what:
-            self._logger.info("The cache of %s follows the server again.", self.subject)
+        precise = health in (Health.FORBIDDEN, Health.REJECTED)
+        if what:
+            if health is not before or (what != headline if precise else not headline):
+                self._listener.trouble(self, what if precise else health.value, f"{self.trouble}. {remedy}.")
+        elif health is Health.SYNCED and (before is not health or headline):
+            self._listener.well(self)

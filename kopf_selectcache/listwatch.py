@@ -13,7 +13,7 @@ from dataclasses import replace
 from .core.backoff import delay
 from .core.branches import Branch
 from .core.fields import Kind
-from .core.problems import Garbled
+from .core.problems import Garbled, Untransformed
 from .core.projection import Projection
 from .core.protocol import (
     Abandon,
@@ -235,7 +235,7 @@ class Listwatch:
         except Unreachable as lost:
             yield Lost(str(lost), lived=clock() - asked > LIVED)
         except Garbled as garbled:
-            yield Lost(str(garbled), garbled=True)
+            yield Lost(str(garbled), garbled=True, transform=isinstance(garbled, Untransformed))
         except TimeoutError:
             yield Silent()
 
@@ -277,6 +277,8 @@ def reason(trouble: Refusal | Lost | Silent) -> str:
     match trouble:
         case Refusal(code):
             return str(code) if 100 <= code < 600 else "refused"
+        case Lost(transform=True):
+            return "transform"
         case Lost(garbled=True):
             return "garbled"
         case _:

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
+    from .core.record import Record
     from .core.resources import Resource
     from .core.store import Store
+    from .health import Health
 
 
 @dataclass(slots=True)
@@ -32,8 +34,8 @@ class Counts:
     drift: int = 0
     """Objects that were found to be other than the server has them."""
     failures: Counter[str] = field(default_factory=Counter)
-    """Requests that failed and streams that broke off, by what went wrong: a code, `lost`, `garbled`, or `silent`; and
-    `audit`, for comparisons that could not be made."""
+    """Requests that failed and streams that broke off, by what went wrong: a code, `lost`, `garbled`, `silent`, or
+    `transform`, which is the operator's own; and `audit`, for comparisons that could not be made."""
     relists: Counter[str] = field(default_factory=Counter)
     """Complete lists after the first, by what made them necessary."""
     reads: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -46,14 +48,22 @@ class Counts:
             self.reads[verb, outcome] += 1
 
 
+def bytes_of(records: Iterable[Record]) -> int:
+    """Return how many bytes objects take as they are stored."""
+    return sum(len(record.data) + len(record.fields) for record in records)
+
+
 class Observed(Protocol):
     """What is asked of a feed."""
 
+    key: str
     resource: Resource | None
     counts: Counts
 
     @property
     def store(self) -> Store: ...
+    @property
+    def health(self) -> Health: ...
     @property
     def synced(self) -> bool: ...
     def age(self) -> float | None: ...
@@ -62,8 +72,9 @@ class Observed(Protocol):
 class Collector:
     """Shows the numbers to Prometheus, whenever it asks: register it once. Needs the extra `metrics`."""
 
-    def __init__(self, feeds: Callable[[], Iterable[Observed]]) -> None:
+    def __init__(self, feeds: Callable[[], Iterable[Observed]], *, longest_stall: Callable[[], float | None] = lambda: None) -> None:
         self._feeds = feeds
+        self._longest_stall = longest_stall
 
     def describe(self) -> Iterable[Metric]:
         """Say nothing beforehand: what there is depends on what is declared."""
@@ -93,13 +104,18 @@ class Collector:
             prefix + "failures", "Requests that failed and streams that broke off.", labels=[*names, "reason"])
         relists = CounterMetricFamily(prefix + "relists", "Complete lists after the first.", labels=[*names, "reason"])
         reads = CounterMetricFamily(prefix + "reads", "Reads of the cache.", labels=[*names, "verb", "outcome"])
+        health = GaugeMetricFamily(
+            prefix + "health", "1 for the state that the cache is in. Of a kind that the cluster has yet to tell of, the resource is the declared key.",
+            labels=[*names, "state"])
         for feed in self._feeds():
-            if feed.resource is None:
+            resource = feed.resource
+            labels = [resource.kind.group, resource.version, resource.kind.plural] if resource is not None else ["", "", feed.key]
+            health.add_metric([*labels, feed.health.value], 1)
+            if resource is None:
                 continue
-            labels = [feed.resource.kind.group, feed.resource.version, feed.resource.kind.plural]
             records, _ = feed.store.records()
             gauges["objects"].add_metric(labels, len(records))
-            gauges["bytes"].add_metric(labels, sum(len(record.data) + len(record.fields) for record in records))
+            gauges["bytes"].add_metric(labels, bytes_of(records))
             gauges["synced"].add_metric(labels, feed.synced)
             if (age := feed.age()) is not None:
                 gauges["staleness_seconds"].add_metric(labels, age)
@@ -110,4 +126,6 @@ class Collector:
                     family.add_metric([*labels, reason], count)
             for (verb, outcome), count in tuple(feed.counts.reads.items()):
                 reads.add_metric([*labels, verb, outcome], count)
-        yield from (*gauges.values(), *counters.values(), failures, relists, reads)
+        yield from (health, *gauges.values(), *counters.values(), failures, relists, reads)
+        if (longest := self._longest_stall()) is not None:
+            yield GaugeMetricFamily(prefix + "longest_stall_seconds", "The longest time for which the event loop has stood still.", value=longest)

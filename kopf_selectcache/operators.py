@@ -21,8 +21,10 @@ from . import _kopf
 from .advice import advise
 from .blocking import Waits
 from .core.fields import Key, find
+from .declarations import Cached
 from .errors import DeclarationError, NotDeclared, NotSynced
 from .feed import Feed
+from .health import RESTARTED
 from .keys import text_of
 from .observe import Collector
 from .runner import Runtime
@@ -166,6 +168,14 @@ class Operator:
         except NotSynced as error:
             return {"trouble": error.what, "remedy": error.remedy}
 
+    def hopeless(self) -> str:
+        """Say which caches are in a state that starting the operator again may end; nothing, if none is."""
+        try:
+            feeds = self.runtime.feeds.values()
+        except NotSynced:
+            return ""
+        return " ".join(f"The cache of {feed} is {feed.health.value}: {feed.trouble}. {feed.remedy}." for feed in feeds if feed.health in RESTARTED)
+
 
 def _feed_report(feed: Feed) -> Mapping[str, Any]:
     records, version = feed.store.records()
@@ -190,13 +200,19 @@ def collector(settings: kopf.OperatorSettings) -> Collector:
         def configure(settings, **_):
             prometheus_client.REGISTRY.register(selectcache.collector(settings))
     """
-    def feeds() -> Iterable[Feed]:
+    def runtime() -> Runtime | None:
         operator = operator_of(settings)
         with suppress(NotSynced):   # Before the operator has logged in there is nothing to show.
-            return tuple(operator.runtime.feeds.values()) if operator is not None else ()
-        return ()
+            return operator.runtime if operator is not None else None
+        return None
 
-    return Collector(feeds)
+    def feeds() -> Iterable[Feed]:
+        return tuple(found.feeds.values()) if (found := runtime()) is not None else ()
+
+    def longest_stall() -> float | None:
+        return found.pulse.longest if (found := runtime()) is not None else None
+
+    return Collector(feeds, longest_stall=longest_stall)
 
 
 def launch(
@@ -229,12 +245,22 @@ def namespaces_of(settings: kopf.OperatorSettings, declared: SelectCacheSettings
         exact = tuple(sorted(_kopf.select_specific_namespaces(patterns)))
         if len(exact) == len(patterns):
             return Selector(namespaces=exact).namespaces
-        why = "-n is given a pattern"
+        why, other = "-n is given a pattern", "run it with -A, or with -n and a name, once for each namespace"
     elif settings.peering.clusterwide or not undecided:
         return None
     else:
-        why = "the operator is not started by `kopf run`, and which namespaces it watches cannot be seen"
+        why, other = (
+            "the operator is not started by `kopf run`, and which namespaces it watches cannot be seen", "let it watch all: kopf.operator(clusterwide=True)")
     raise DeclarationError(
         f"the namespaces to cache {' and '.join(text_of(key) for key in undecided)} in are not known: {why}",
-        remedy=f"Declare one: settings.selectcache.selectors[{undecided[0]!r}] = Selector(..., namespaces=['...'])",
+        remedy=f"Declare them: settings.selectcache.selectors[{undecided[0]!r}] = {_with_namespaces(declared.selectors.cached(undecided[0]))}; or {other}",
     )
+
+
+def _with_namespaces(cached: Cached) -> str:
+    """Return what to write instead of a declaration that names no namespaces."""
+    branches = [
+        f"Selector({f'{branch}, ' if branch != Selector() else ''}namespaces=['...'])" if branch.namespaces is None else repr(branch)
+        for branch in cached.filter.branches]
+    filter_ = branches[0] if len(branches) == 1 else f"[{', '.join(branches)}]"
+    return filter_ if cached == Cached(cached.filter) else f"Cached({filter_}, ...)"

@@ -90,6 +90,14 @@ class SelectCacheSettings:
     half the time to one and a half, so that operators do not come all at once. `await cache.audit(kind)` does it now.
     """
 
+    failing_probe: bool = False
+    """
+    Whether the liveness probe fails, so that the operator is started again, while a cache is stalled or forbidden.
+
+    Otherwise it tells how each cache is doing, and succeeds. It never fails while a cache first syncs, or is stale, which
+    is read as before; nor for one that is missing or rejected: that is a mistake which no restart mends.
+    """
+
     narrow_handlers: bool = False
     """
     Whether to narrow what Kopf itself watches to the filter of the cache, where a kind has handlers as well.
@@ -214,5 +222,6 @@ _CHECKS: Mapping[str, Callable[[object], _Complaint]] = {
     "request_timeout": _SECONDS,
     "audit_interval": _interval,
     "fetch_per_second": _number(0.001, 10_000, "requests"),
+    "failing_probe": _one_of(True, False),
     "narrow_handlers": _one_of(True, False),
 }

@@ -65,8 +65,8 @@ def test_when_one_watch_finds_that_the_server_was_restored_the_others_are_listed
             world.feed._listwatches[0].relist("audit")
             await until(lambda: [each.branch.epoch for each in world.feed._listwatches] == [1, 1])
             assert named(world.cache.held("secrets")) == ["a"]
+            assert world.feed.counts.relists == {"audit": 1, "restored": 1}
     run(main())
-
 
 
 def test_selectors_that_differ_in_one_label_share_one_watch() -> None:

@@ -1,6 +1,7 @@
 """What Prometheus is shown: every number, under labels that say which kind and nothing else."""
 from __future__ import annotations
 
+import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from kopf_selectcache.core.fields import find
 from kopf_selectcache.core.record import Record
 from kopf_selectcache.core.resources import Resource
 from kopf_selectcache.core.store import Store
+from kopf_selectcache.health import Health
 from kopf_selectcache.observe import Collector, Counts
 from tests.kopf_operators import Cluster, declaring, launched, pod, run
 
@@ -23,8 +25,10 @@ class Watched:
     """What the collector asks of a feed."""
 
     resource: Resource | None
+    key: str = "widgets"
     store: Store = field(default_factory=Store)
     counts: Counts = field(default_factory=Counts)
+    health: Health = Health.SYNCED
     synced: bool = True
     seconds: float | None = 1.5
 
@@ -53,6 +57,7 @@ def test_each_number_is_shown_under_group_version_and_resource() -> None:
     labels = 'group="batch",resource="jobs",version="v1"'
     text = shown(feed)
     assert sorted(text) == sorted([
+        'kopf_selectcache_health{group="batch",resource="jobs",state="synced",version="v1"} 1.0',
         f"kopf_selectcache_objects{{{labels}}} 1.0",
         f"kopf_selectcache_bytes{{{labels}}} 17.0",
         f"kopf_selectcache_synced{{{labels}}} 1.0",
@@ -69,8 +74,8 @@ def test_each_number_is_shown_under_group_version_and_resource() -> None:
     assert "canary" not in "".join(text)
 
 
-def test_what_is_not_known_yet_is_not_shown() -> None:
-    assert shown(Watched(None)) == []
+def test_of_what_is_not_known_yet_nothing_is_shown_but_how_it_is_doing() -> None:
+    assert shown(Watched(None, health=Health.MISSING)) == ['kopf_selectcache_health{group="",resource="widgets",state="missing",version=""} 1.0']
     kind = find("pods")
     assert kind is not None
     assert not [line for line in shown(Watched(Resource(kind, "v1"), synced=False, seconds=None)) if "staleness" in line]
@@ -87,9 +92,11 @@ def test_an_operator_shows_its_caches_once_it_has_logged_in() -> None:
         settings, registry = declaring(pods=""), CollectorRegistry()
         registry.register(selectcache.collector(settings))
         async with launched(settings, Cluster(pod())) as operator:
-            assert "kopf_selectcache_objects{" not in generate_latest(registry).decode()
+            assert not re.search("^kopf_selectcache", generate_latest(registry).decode(), re.MULTILINE)
             await operator.gate(None, None)
             assert 'kopf_selectcache_objects{group="",resource="pods",version="v1"} 1.0' in generate_latest(registry).decode()
+            operator.runtime.pulse.longest = 7.5
+            assert "\nkopf_selectcache_longest_stall_seconds 7.5\n" in generate_latest(registry).decode()
     run(main())
 
 

@@ -10,7 +10,7 @@ import click
 import kopf
 import pytest
 
-from kopf_selectcache import DeclarationError, Forbidden, NotDeclared, NotSynced, Selector, _kopf, operators
+from kopf_selectcache import Cached, DeclarationError, Forbidden, NotDeclared, NotSynced, Selector, _kopf, operators
 from kopf_selectcache.handlers import with_cache
 from kopf_selectcache.operators import operator_of
 from kopf_selectcache.settings import settings_of
@@ -261,6 +261,7 @@ def test_a_report_never_fails() -> None:
         cluster.refused[SECRETS] = 403
         async with launched(settings, cluster) as operator:
             assert "has not logged in yet" in operator.report()["trouble"]
+            assert operator.hopeless() == "", "that is not known yet"
             await operator.gate(None, None)
             report = operator.report()
             assert report["pods"] == {
@@ -306,7 +307,7 @@ def test_namespaces_are_those_of_kopf_run(arguments: list[str], environment: str
     declared = settings_of(settings)
     with _kopf.run_command.make_context("run", arguments).scope():
         if isinstance(expected, str):
-            with pytest.raises(DeclarationError, match=f"namespaces to cache pods in are not known: .*{expected}.*Declare one"):
+            with pytest.raises(DeclarationError, match=f"namespaces to cache pods in are not known: .*{expected}.*Declare them: .*; or run it with -A, or with -n and a name, once for each namespace$"):
                 operators.namespaces_of(settings, declared)
             declared.selectors["pods"] = Selector(namespaces=["a"])
             assert operators.namespaces_of(settings, declared) is None
@@ -318,7 +319,25 @@ def test_embedded_operators_declare_their_namespaces_or_watch_all() -> None:
     settings = declaring(pods="", nodes="")
     declared = settings_of(settings)
     with click.Context(click.Command("theirs")).scope():
-        with pytest.raises(DeclarationError, match="not started by `kopf run`"):
+        with pytest.raises(DeclarationError, match=r"not started by `kopf run`.*; or let it watch all: kopf[.]operator\(clusterwide=True\)$"):
             operators.namespaces_of(settings, declared)
         settings.peering.clusterwide = True
         assert operators.namespaces_of(settings, declared) is None
+
+
+@pytest.mark.parametrize(("written", "to_write"), [
+    ("app=web", "Selector(label='app=web', namespaces=['...'])"),
+    (Selector(), "Selector(namespaces=['...'])"),
+    ([Selector("app=web", namespaces=["shop"]), "tier=gold"], "[Selector(label='app=web', namespaces=['shop']), Selector(label='tier=gold', namespaces=['...'])]"),
+    (Cached(Selector(names=["ca"]), drop=["data"]), "Cached(Selector(names=['ca'], namespaces=['...']), ...)"),
+])
+def test_where_namespaces_are_not_known_the_error_has_the_very_line_to_write(written: Any, to_write: str) -> None:
+    settings = declaring(secrets=written)
+    with pytest.raises(DeclarationError) as caught:
+        operators.namespaces_of(settings, settings_of(settings))
+    line, _, _ = caught.value.remedy.removeprefix("Declare them: ").partition("; or ")
+    assert line == f"settings.selectcache.selectors['secrets'] = {to_write}"
+    if not to_write.startswith("Cached"):
+        names: dict[str, Any] = {"settings": settings, "Selector": Selector}
+        exec(line.replace("'...'", "'shop'"), names)   # noqa: S102  # It can be run as it is, but for the name.
+        assert operators.namespaces_of(settings, settings_of(settings)) is None

@@ -171,6 +171,7 @@ def test_what_is_in_use_cannot_be_changed_and_can_be_declared_again() -> None:
     ("request_timeout", [0]),
     ("fetch_per_second", [0]),
     ("audit_interval", [5, -1, True, None, 10**7]),
+    ("failing_probe", [1, 0, None, "yes"]),
     ("narrow_handlers", [1, 0, None, "yes"]),
     ("selectors", [{"pods": "app=web"}, None]),
 ])

@@ -23,10 +23,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from .branches import SPARE, Branch, Key, Keys, Left, Read, Section, Union, View, key_of, least
 from .record import Record, is_newer, is_older
 from .store import Change, Readable, Store
+
+Outdated: TypeAlias = Literal["restored", "behind"]
+"""Why a branch must be listed anew: the server was restored, or the branch is too far behind others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,7 @@ class Merging:
         self._epoch = 0
         self._listed: set[Branch] = set()
         """Those whose last list another branch that could hold the same keys has not reached."""
-        self._outdated: list[Branch] = []
+        self._outdated: dict[Branch, Outdated] = {}
         self._left: dict[Key, Left] = {}
         self._reads: dict[Key, Read] = {}
         self._most_reads = SPARE
@@ -121,9 +125,9 @@ class Merging:
             self._catch_up()   # A list that is under way may be older than they are.
         return self._settled([key])
 
-    def take_outdated(self) -> list[Branch]:
-        """Return the branches that must be listed anew, once: the server was restored, or they are too far behind."""
-        outdated, self._outdated = self._outdated, []
+    def take_outdated(self) -> dict[Branch, Outdated]:
+        """Return the branches that must be listed anew, once, and why."""
+        outdated, self._outdated = self._outdated, {}
         return outdated
 
     # ---- What branches say.
@@ -197,7 +201,7 @@ class Merging:
     def _begin_epoch(self, first: Branch, *, higher: bool) -> set[Key]:
         """Take note that the server was restored, as the first branch has found; return what is shown although nobody holds it."""
         self._epoch += 1
-        self._outdated = [branch for branch in self.branches if branch is not first and branch.version]
+        self._outdated = {branch: "restored" for branch in self.branches if branch is not first and branch.version}
         self._reads.clear()
         self._unclear.clear()
         orphans = {*self._left}
@@ -244,7 +248,7 @@ class Merging:
     def _catch_up(self) -> None:
         """Have the branches that are behind listed anew, rather than remember all that they have not heard of."""
         behind = [branch for branch in self.branches if any(branch.lags(read) for read in self._reads.values())]
-        self._outdated = [branch for branch in self.branches if branch in behind or branch in self._outdated]
+        self._outdated = {branch: self._outdated.get(branch, "behind") for branch in self.branches if branch in behind or branch in self._outdated}
         # What they hold, they say already.
         over = [key for key in self._reads if all(branch.view.held(key) is None for branch in self.branches)]
         for key in over:

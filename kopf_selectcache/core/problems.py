@@ -7,6 +7,7 @@
     ├── BadTransform   what a transform made of an object is not that object any more
     ├── TooManyBoxes   a question about regions that would cost more than its bound
     └── Garbled        bytes from a server that are not what its API promises
+        └── Untransformed   what it sent is as promised, and the operator's own function failed for it
 """
 
 
@@ -69,3 +70,7 @@ class TooManyBoxes(Problem):
 
 class Garbled(Problem):
     """A server, or something on the way, sent what the API does not promise. Says what is wrong, quoting no values."""
+
+
+class Untransformed(Garbled):
+    """An object cannot be taken in, and the server is not to blame: the operator's own `transform` failed for it."""

@@ -128,8 +128,8 @@ class Projection:
 
     @property
     def partial(self) -> bool:
-        """Whether objects lack what only the user knows of: written back, they would wipe it."""
-        return self.keep is not None or bool(self.drop) or self.transform is not None
+        """Whether objects lack what only the user knows of: written back, they would wipe it. `managedFields` are no such thing."""
+        return self.keep is not None or any(path[:len(MANAGED)] != MANAGED for path in self.drop) or self.transform is not None
 
     def kept(self, path: Keys) -> bool:
         """Whether nothing of what is at this path is dropped."""

@@ -71,6 +71,8 @@ class Lost:
     """Whether the stream had been open for as long as a good one is. Not every good one has something to say."""
     garbled: bool = False
     """Whether something came that made no sense, so that asking again may bring the same."""
+    transform: bool = False
+    """Whether that is the operator's own doing, whose `transform` failed."""
 
 
 @dataclass(frozen=True, slots=True)

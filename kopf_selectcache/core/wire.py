@@ -12,16 +12,13 @@ from typing import Literal, TypeAlias, TypeVar
 import msgspec
 
 from .fields import Extractor
-from .problems import BadTransform, Garbled
+from .problems import BadTransform, Garbled, Untransformed
 from .projection import ALL, Projection
 from .record import Record
 from .resources import Resource
 
 END_OF_INITIAL_EVENTS = "k8s.io/initial-events-end"
 """The annotation of the one bookmark after which a WatchList's initial state is complete."""
-
-TRANSFORM = "the transform of"
-"""So begins what is said of an object for which the operator's own function failed: the server is not to blame."""
 
 MAX_LINE = 16 * 1024 * 1024
 """The longest line of a watch, in bytes. etcd takes objects of 1.5 MiB; some aggregated servers ten times that."""
@@ -267,10 +264,10 @@ class Reader:
                 kept = self.projection.transformed(kept)
             return kept, self._values(parts) if self.fields else b""
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            why = f"an object of kind {self.kind}{_named(found.metadata)} is not what the API promises: {error}"
-        except BadTransform as problem:
-            why = f"{TRANSFORM} {self.kind}{_named(found.metadata)} {problem}"
-        raise Garbled(why)
+            problem = Garbled(f"an object of kind {self.kind}{_named(found.metadata)} is not what the API promises: {error}")
+        except BadTransform as bad:
+            problem = Untransformed(f"the transform of {self.kind}{_named(found.metadata)} {bad}")
+        raise problem   # Out here it does not carry the error along, which may hold the object.
 
     def _values(self, parts: Mapping[str, msgspec.Raw]) -> bytes:
         """Read the field labels' values off those parts of an object in which they are."""

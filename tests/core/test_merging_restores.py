@@ -77,7 +77,7 @@ def test_the_version_stays_until_all_branches_have_heard_that_the_server_was_res
 def test_another_object_of_that_name_and_version_shows_that_the_server_was_restored() -> None:
     merging, a, b = two(pod("9", uid="lost"))
     assert told(listed(a, "40", pod("9", uid="new"))) == [("9", None), (None, "9")]
-    assert merging.take_outdated() == [b]
+    assert merging.take_outdated() == {b: "restored"}
 
 
 def test_what_is_listed_otherwise_in_the_same_version_is_shown_as_it_was_listed() -> None:
@@ -117,18 +117,18 @@ def test_a_server_that_was_restored_under_higher_versions_is_known_by_its_object
 
 def test_when_one_branch_finds_that_the_server_was_restored_the_others_are_to_be_listed_anew_and_that_is_said_once() -> None:
     merging, a, b = two(pod("10"))
-    assert merging.take_outdated() == []
+    assert merging.take_outdated() == {}
     listed(a, "8", restored=True)
-    assert merging.take_outdated() == [b]
+    assert merging.take_outdated() == {b: "restored"}
     listed(b, "8", restored=True)
-    assert merging.take_outdated() == []
+    assert merging.take_outdated() == {}
 
 
 def test_a_branch_that_is_behind_what_is_shown_proves_nothing() -> None:
     merging, a, b = two(pod("7"))
     b.put(pod("20"))
     listed(a, "15", pod("7"))
-    assert (held(merging), merging.take_outdated()) == ("20", [])
+    assert (held(merging), merging.take_outdated()) == ("20", {})
 
 
 def test_what_a_list_past_the_read_holds_is_there_again() -> None:

@@ -224,15 +224,16 @@ def test_beside_a_branch_that_stays_behind_for_ever_nothing_is_remembered_withou
     listed(a, "10")
     if not late:
         listed(b, "10")
-    sizes, outdated = [], []
+    sizes: list[int] = []
+    outdated: list[tuple[Branch, str]] = []
     for version in range(11, 5_011, 2):
         a.put(pod(str(version), name=f"job-{version}"))
         a.leave(pod(str(version + 1), name=f"job-{version}"))
         merging.confirmed(merging.doubts[0], version=str(version + 1))
-        outdated += merging.take_outdated()
+        outdated += merging.take_outdated().items()
         sizes.append(len(merging._reads) + sum(len(branch._waits) + len(branch._waiting) for branch in merging.branches))
     assert max(sizes) < 4_000
-    assert outdated == ([] if late else [b] * 2), "it is to be listed anew"
+    assert outdated == ([] if late else [(b, "behind")] * 2), "it is to be listed anew"
 
 
 def test_what_is_outside_of_all_branches_has_left() -> None:

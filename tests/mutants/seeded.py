@@ -84,6 +84,8 @@ MUTANTS: tuple[Mutant, ...] = (
            13, (FIELDS,), PROJECTION),
     Mutant("the body is laid over uncut", "overlay.py", "record = Reader.of(resource, projection).record(", "record = Reader.of(resource, ALL).record(",
            13, ("tests/test_cache/test_partial.py::test_the_own_object_is_cut_as_others_are",), PROJECTION),
+    Mutant("make an object of a client of a part", "checking.py", "    if projection.partial:\n        raise not_whole(", "    if False:\n        raise not_whole(",
+           13, ("tests/test_cache/test_forms.py::test_where_a_part_is_kept_no_read_makes_an_object_of_a_client",)),
     # ---- Readers in threads.
     Mutant("commit without the lock, version first", STORE,
            "        with self._lock:\n            before, self._held, self._version = self._held, staged, version\n",

@@ -1,0 +1,64 @@
+"""The liveness probe over HTTP, of whole operators: what it tells, and when it fails."""
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import aiohttp
+import kopf
+import pytest
+
+from kopf_selectcache.health import Health
+from kopf_selectcache.operators import operator_of
+from kopf_selectcache.settings import settings_of
+from tests.kopf_operators import Cluster, declaring, operating, run
+from tests.test_faults.world import until
+
+PODS = "/api/v1/pods"
+CODES = {Health.FORBIDDEN: 403, Health.REJECTED: 422, Health.STALLED: 503}
+"""What the server answers to the list, so that the cache comes to be in these states."""
+
+
+def free_endpoint() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return f"http://127.0.0.1:{free.getsockname()[1]}/healthz"
+
+
+async def probed(health: Health, *, failing: bool) -> tuple[int, Any]:
+    """Run an operator until its cache is so, and ask its probe: give the code and what it tells."""
+    settings, cluster = declaring(**{"widgets.example.com" if health is Health.MISSING else "pods": "app=web"}), Cluster()
+    declared = settings_of(settings)
+    declared.failing_probe, declared.sync_timeout = failing, 0.001
+    if health in CODES:
+        cluster.refused[PODS] = CODES[health]
+    elif health is Health.SYNCING:
+        cluster.hold(PODS)
+    endpoint = free_endpoint()
+    async with operating(kopf.OperatorRegistry(), cluster, settings=settings, liveness_endpoint=endpoint):
+        def is_so() -> bool:
+            operator = operator_of(settings)
+            return operator is not None and operator._runtime.done() and all(feed.health is health for feed in operator.runtime.feeds.values())
+        await until(is_so)
+        async with aiohttp.ClientSession() as session:
+            while True:
+                try:
+                    async with session.get(endpoint) as response:
+                        return response.status, (await response.json())["selectcache.probe"] if response.ok else None
+                except aiohttp.ClientConnectorError:
+                    continue   # Kopf has not opened it yet.
+
+
+@pytest.mark.parametrize("health", [health for health in Health if health is not Health.STALE])
+def test_it_tells_how_each_cache_is_doing_and_succeeds(health: Health) -> None:
+    code, told = run(probed(health, failing=False))
+    (report,) = told.values()
+    assert (code, report["health"]) == (200, health.value)
+
+
+@pytest.mark.parametrize("health", [health for health in Health if health is not Health.STALE])
+def test_where_that_is_wanted_it_fails_while_a_cache_is_stalled_or_forbidden(health: Health, caplog: pytest.LogCaptureFixture) -> None:
+    """And not in states that a restart would only prolong: it is tests/test_runner_health.py that tells of stale caches."""
+    code, told = run(probed(health, failing=True))
+    assert code == (500 if health in (Health.STALLED, Health.FORBIDDEN) else 200)
+    assert (told is None) is (code == 500)
+    assert any(f"The cache of pods is {health.value}: " in message for message in caplog.messages) is (code == 500), "Kopf logs why"
