@@ -32,12 +32,14 @@ from .selector import AnyOf, Selector
 from .settings import SelectCacheSettings, settings_of
 from .texts import FieldSelector, LabelSelector
 from .verdict import Answer, Verdict, Witness
+from .views import BodyView
 
 __all__ = [
     "Answer",
     "AnyOf",
     "Audit",
     "BadSelector",
+    "BodyView",
     "Cache",
     "Cached",
     "ConflictingSelectors",

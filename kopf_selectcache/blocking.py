@@ -10,20 +10,21 @@ from collections.abc import Callable, Collection, Coroutine, Iterator
 from concurrent.futures import Future, InvalidStateError
 from contextlib import contextmanager, suppress
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, Unpack, cast, overload
 
 from .calls import taught
 from .errors import ReadError
-from .keys import AnyKey
-from .matching import Field, Label, Namespaces, Obj, Objects, SortBy, Where
+from .keys import AnyKey, AnyName
+from .matching import Field, Label, Namespaces, Obj, Selection, SortBy, Where
+from .views import BodyView
 
 if TYPE_CHECKING:
     from .auditing import Audit
     from .cache import Cache
+    from .forms import As, Default, Made, Named
 
 _M = TypeVar("_M", bound=Callable[..., Any])
 _T = TypeVar("_T")
-_D = TypeVar("_D")
 
 
 def _read(method: _M) -> _M:
@@ -125,21 +126,34 @@ class Blocking:
 
     @overload
     def fetch(
-        self, kind: AnyKey, name: str, namespace: str | None = None, *, max_age: float | None = None, whole: bool = False,
-    ) -> Obj: ...
+        self, kind: AnyName, name: str, namespace: str | None = None, *, default: Default = ..., max_age: float | None = None,
+        as_: None = None, whole: bool = False,
+    ) -> Obj | Default: ...
     @overload
     def fetch(
-        self, kind: AnyKey, name: str, namespace: str | None = None, *, default: _D, max_age: float | None = None, whole: bool = False,
-    ) -> Obj | _D: ...
+        self, kind: AnyKey, name: str, namespace: str | None = None, *, default: Default = ..., max_age: float | None = None,
+        as_: Literal["view"], whole: bool = False,
+    ) -> BodyView | Default: ...
+    @overload
+    def fetch(
+        self, kind: type[Named], name: str, namespace: str | None = None, *, default: Default = ..., max_age: float | None = None,
+        as_: None = None, whole: bool = False,
+    ) -> Named | Default: ...
+    @overload
+    def fetch(
+        self, kind: AnyKey, name: str, namespace: str | None = None, *, default: Default = ..., max_age: float | None = None,
+        as_: As[Made], whole: bool = False,
+    ) -> Made | Default: ...
     @_read
     def fetch(
-        self, kind: AnyKey, name: str, namespace: str | None = None, *, max_age: float | None = None, whole: bool = False, **default: Any,
+        self, kind: AnyKey, name: str, namespace: str | None = None, *, max_age: float | None = None, as_: Any = None, whole: bool = False,
+        **default: Any,
     ) -> Any:
         """Return one object, from the cache or else from the server: `cache.fetch` for sync handlers.
 
             config = cache.blocking.fetch('configmaps', name, namespace, default=None)
         """
-        return self._run("fetch", lambda: self._cache.fetch(kind, name, namespace, max_age=max_age, whole=whole, **default))
+        return self._run("fetch", lambda: self._cache.fetch(kind, name, namespace, max_age=max_age, as_=as_, whole=whole, **default))
 
     @_read
     def gone(
@@ -152,19 +166,27 @@ class Blocking:
         """
         return self._run("gone", lambda: self._cache.gone(kind, name, namespace, uid=uid, max_age=max_age))
 
+    @overload
+    def fetch_list(self, kind: AnyName, *, as_: None = None, whole: bool = False, **asked: Unpack[Selection]) -> list[Obj]: ...
+    @overload
+    def fetch_list(self, kind: AnyKey, *, as_: Literal["view"], whole: bool = False, **asked: Unpack[Selection]) -> list[BodyView]: ...
+    @overload
+    def fetch_list(self, kind: type[Named], *, as_: None = None, whole: bool = False, **asked: Unpack[Selection]) -> list[Named]: ...
+    @overload
+    def fetch_list(self, kind: AnyKey, *, as_: As[Made], whole: bool = False, **asked: Unpack[Selection]) -> list[Made]: ...
     @_read
     def fetch_list(
         self, kind: AnyKey, *, namespace: Namespaces = None, label: Label = None, field: Field = None,
         names: Collection[str] | None = None, where: Where | None = None, sort_by: SortBy | None = None,
-        limit: int | None = None, max_age: float | None = None, whole: bool = False,
-    ) -> Objects:
+        limit: int | None = None, max_age: float | None = None, as_: Any = None, whole: bool = False,
+    ) -> Any:
         """Return objects, from the cache or else from the server: `cache.fetch_list` for sync handlers.
 
             secrets = cache.blocking.fetch_list('secrets', namespace=namespace, field='type=kubernetes.io/tls')
         """
         return self._run("fetch_list", lambda: self._cache.fetch_list(
             kind, namespace=namespace, label=label, field=field, names=names, where=where, sort_by=sort_by, limit=limit,
-            max_age=max_age, whole=whole))
+            max_age=max_age, as_=as_, whole=whole))
 
     @_read
     def audit(self, kind: AnyKey) -> Audit:
@@ -182,17 +204,37 @@ class Blocking:
         """
         self._run("wait_synced", lambda: self._cache.wait_synced(timeout))
 
+    @overload
+    def wait_for(
+        self, kind: AnyName, predicate: Callable[[Obj], object], *, namespace: Namespaces = None,
+        label: Label = None, field: Field = None, timeout: float | None = None, as_: None = None,
+    ) -> Obj: ...
+    @overload
+    def wait_for(
+        self, kind: AnyKey, predicate: Callable[[Obj], object], *, namespace: Namespaces = None,
+        label: Label = None, field: Field = None, timeout: float | None = None, as_: Literal["view"],
+    ) -> BodyView: ...
+    @overload
+    def wait_for(
+        self, kind: type[Named], predicate: Callable[[Obj], object], *, namespace: Namespaces = None,
+        label: Label = None, field: Field = None, timeout: float | None = None, as_: None = None,
+    ) -> Named: ...
+    @overload
+    def wait_for(
+        self, kind: AnyKey, predicate: Callable[[Obj], object], *, namespace: Namespaces = None,
+        label: Label = None, field: Field = None, timeout: float | None = None, as_: As[Made],
+    ) -> Made: ...
     @_read
     def wait_for(
         self, kind: AnyKey, predicate: Callable[[Obj], object], *, namespace: Namespaces = None,
-        label: Label = None, field: Field = None, timeout: float | None = None,
-    ) -> Obj:
+        label: Label = None, field: Field = None, timeout: float | None = None, as_: Any = None,
+    ) -> Any:
         """Wait until a held object satisfies the predicate, and return it: `cache.wait_for` for sync handlers.
 
             pod = cache.blocking.wait_for('pods', is_ready, namespace=namespace, label={'app': name}, timeout=60)
         """
         return self._run("wait_for", lambda: self._cache.wait_for(
-            kind, predicate, namespace=namespace, label=label, field=field, timeout=timeout))
+            kind, predicate, namespace=namespace, label=label, field=field, timeout=timeout, as_=as_))
 
     if not TYPE_CHECKING:   # Checkers know better what is not there.
         def __getattr__(self, name: str) -> NoReturn:

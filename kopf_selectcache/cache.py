@@ -5,19 +5,17 @@ the tests: `list` is complete or an error, `held` is the part that is held, `get
 """
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from typing import Any, Final, TypeVar, overload
+import builtins
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Literal, Unpack, overload
 
 from .asking import ask_audit, ask_many, ask_one, ask_uid, projection_of, resource_of
 from .auditing import Audit
 from .checking import (
-    Counted,
     asked_for,
     checked_many,
     checked_one,
-    checked_predicate,
     checked_uid,
     feed_of,
     match_of,
@@ -25,15 +23,14 @@ from .checking import (
     must_be_kept,
     must_be_whole,
     must_overlap,
+    must_suit,
     owner_of,
-    readable,
     records_of,
     request_of,
-    satisfies,
     verdict_of,
+    wanted_form,
 )
 from .core.projection import ALL
-from .core.store import Change
 from .errors import (
     NotDeclared,
     NotFound,
@@ -44,21 +41,25 @@ from .errors import (
     StateError,
 )
 from .explaining import Explanation
-from .feed import Feed
 from .fetching import questions
-from .keys import AnyKey, key_of
-from .matching import Field, Label, Match, Namespaces, Obj, Objects, SortBy, Where, paths_of, present
-from .reading import Reading, look, read, waiting
+from .forms import formed
+from .keys import AnyKey, AnyName, key_of
+from .matching import Field, Label, Match, Namespaces, Obj, Selection, SortBy, Where, paths_of
+from .reading import look, read, waiting
 from .selector import AnyOf, Selector
-from .wording import Many, One, Unmatchable, in_vain
+from .views import BodyView
+from .waiting import Waiting
+from .wording import Many, One, Unmatchable
 
-_D = TypeVar("_D")
+if TYPE_CHECKING:
+    from .forms import As, Default, Made, Named
+
 _RAISE: Final = object()
 _NOT_HERE = (OutsideFilter, NotDeclared, NotSynced, Stale, StateError, Unmatchable)
 """What a read of the cache may say, and the server may know better."""
 
 
-class Cache(Reading):
+class Cache(Waiting):
     """The caches of one operator, as one handler sees them. Reads are safe in any thread; those to await, on its loop.
 
     `own` is the body that the handler was called with: reads show that object at least as new. `deleted` says that it
@@ -69,26 +70,43 @@ class Cache(Reading):
     # ---- One object.
 
     @overload
-    def get(self, kind: AnyKey, name: str, namespace: str | None = None, *, max_age: float | None = None) -> Obj: ...
+    def get(
+        self, kind: AnyName, name: str, namespace: str | None = None, *, default: Default = ..., max_age: float | None = None,
+        as_: None = None,
+    ) -> Obj | Default: ...
     @overload
     def get(
-        self, kind: AnyKey, name: str, namespace: str | None = None, *, default: _D, max_age: float | None = None,
-    ) -> Obj | _D: ...
+        self, kind: AnyKey, name: str, namespace: str | None = None, *, default: Default = ..., max_age: float | None = None,
+        as_: Literal["view"],
+    ) -> BodyView | Default: ...
+    @overload
+    def get(
+        self, kind: type[Named], name: str, namespace: str | None = None, *, default: Default = ..., max_age: float | None = None,
+        as_: None = None,
+    ) -> Named | Default: ...
+    @overload
+    def get(
+        self, kind: AnyKey, name: str, namespace: str | None = None, *, default: Default = ..., max_age: float | None = None,
+        as_: As[Made],
+    ) -> Made | Default: ...
     @read
     def get(
-        self, kind: AnyKey, name: str, namespace: str | None = None, *, default: Any = _RAISE, max_age: float | None = None,
+        self, kind: AnyKey, name: str, namespace: str | None = None, *, default: Any = _RAISE, max_age: float | None = None, as_: Any = None,
     ) -> Any:
         """Return one object; raise NotFound if it is proved absent, OutsideFilter if it may exist and not be held.
 
             pod = cache.get('pods', 'web-1', namespace)
             config = cache.get('configmaps', name, namespace, default=None)
+            pod = cache.get('pods', 'web-1', namespace, as_='view')      # read-only, wherever Kopf takes a body
+            pod = cache.get(V1Pod, 'web-1', namespace)                   # with the classes of kubernetes or pykube
 
         The default stands for what is proved absent, never for what is merely not held.
         """
-        options = {"max_age": max_age} if default is _RAISE else {"default": default, "max_age": max_age}
+        form = wanted_form("get", kind, as_)
+        options = {"max_age": max_age, "as_": as_} if default is _RAISE else {"default": default, "max_age": max_age, "as_": as_}
         try:
             with self._reading("get", kind, max_age, name=name, namespace=namespace) as view:
-                return self._one(One("get", kind, view.resource, name, namespace, self._sync, options), view).decode()
+                return self._object(One("get", kind, view.resource, name, namespace, self._sync, options), view, form)
         except NotFound:
             if default is _RAISE:
                 raise
@@ -110,16 +128,28 @@ class Cache(Reading):
 
     @overload
     async def fetch(
-        self, kind: AnyKey, name: str, namespace: str | None = None, *, max_age: float | None = None, whole: bool = False,
-    ) -> Obj: ...
+        self, kind: AnyName, name: str, namespace: str | None = None, *, default: Default = ..., max_age: float | None = None,
+        as_: None = None, whole: bool = False,
+    ) -> Obj | Default: ...
     @overload
     async def fetch(
-        self, kind: AnyKey, name: str, namespace: str | None = None, *, default: _D, max_age: float | None = None, whole: bool = False,
-    ) -> Obj | _D: ...
+        self, kind: AnyKey, name: str, namespace: str | None = None, *, default: Default = ..., max_age: float | None = None,
+        as_: Literal["view"], whole: bool = False,
+    ) -> BodyView | Default: ...
+    @overload
+    async def fetch(
+        self, kind: type[Named], name: str, namespace: str | None = None, *, default: Default = ..., max_age: float | None = None,
+        as_: None = None, whole: bool = False,
+    ) -> Named | Default: ...
+    @overload
+    async def fetch(
+        self, kind: AnyKey, name: str, namespace: str | None = None, *, default: Default = ..., max_age: float | None = None,
+        as_: As[Made], whole: bool = False,
+    ) -> Made | Default: ...
     @waiting
     async def fetch(
         self, kind: AnyKey, name: str, namespace: str | None = None, *, default: Any = _RAISE, max_age: float | None = None,
-        whole: bool = False,
+        as_: Any = None, whole: bool = False,
     ) -> Any:
         """Return one object, from the cache if it is held or proved absent there, and else from the server.
 
@@ -129,16 +159,22 @@ class Cache(Reading):
         The kind need not be declared. Nothing is remembered: what is not held is asked for each time. Where `keep=`, `drop=`
         or `transform=` is declared, the server's answer is cut as what is held is; with `whole=True` it is asked for all of it.
         """
-        options = {"max_age": max_age, "whole": whole} if default is _RAISE else {"default": default, "max_age": max_age, "whole": whole}
+        form = wanted_form("fetch", kind, as_)
+        options = {"max_age": max_age, "as_": as_, "whole": whole}
+        options |= {} if default is _RAISE else {"default": default}
         try:
             with suppress(*_NOT_HERE, NotKept), self._reading("fetch", kind, max_age, name=name, namespace=namespace) as view:
-                record = self._one(One("fetch", kind, view.resource, name, namespace, self._sync, options), view)
+                one = One("fetch", kind, view.resource, name, namespace, self._sync, options)
+                found = self._object(one, view, form)
                 if whole:
                     must_be_whole(view)
-                return record.decode()
+                return found
             one = checked_one(One("fetch", kind, await resource_of(self._runtime, key_of(kind)), name, namespace, self._sync, options))
             asked_for(one)   # What is no name must not become a part of a path.
-            return (await ask_one(self._runtime, one, ALL if whole else projection_of(self._runtime, key_of(kind)))).decode()
+            projection = ALL if whole else projection_of(self._runtime, key_of(kind))
+            must_suit(one, form, projection, self._runtime)
+            record = await ask_one(self._runtime, one, projection)
+            return record.decode() if form is None else form.make(record, None)
         except NotFound:
             if default is _RAISE:
                 raise
@@ -170,12 +206,20 @@ class Cache(Reading):
 
     # ---- Several objects.
 
+    @overload
+    def list(self, kind: AnyName, *, as_: None = None, **asked: Unpack[Selection]) -> builtins.list[Obj]: ...
+    @overload
+    def list(self, kind: AnyKey, *, as_: Literal["view"], **asked: Unpack[Selection]) -> builtins.list[BodyView]: ...
+    @overload
+    def list(self, kind: type[Named], *, as_: None = None, **asked: Unpack[Selection]) -> builtins.list[Named]: ...
+    @overload
+    def list(self, kind: AnyKey, *, as_: As[Made], **asked: Unpack[Selection]) -> builtins.list[Made]: ...
     @read
     def list(
         self, kind: AnyKey, *, namespace: Namespaces = None, label: Label = None, field: Field = None,
         names: Collection[str] | None = None, where: Where | None = None, sort_by: SortBy | None = None,
-        limit: int | None = None, max_age: float | None = None,
-    ) -> Objects:
+        limit: int | None = None, max_age: float | None = None, as_: Any = None,
+    ) -> Any:
         """Return all objects that there are; raise OutsideFilter if some of them might not be held.
 
             pods = cache.list('pods', namespace=namespace, label='app=web,tier=gold')
@@ -184,26 +228,44 @@ class Cache(Reading):
         `label` and `field` are text, dicts, or selectors. `where` compares values at any path, after the selection:
         it never makes a read complete. The order is unspecified without `sort_by`.
         """
+        form = wanted_form("list", kind, as_)
         request = request_of("list", kind, namespace, label, field, names)
-        return self._selected("list", kind, request, must_be_covered, where, sort_by, limit, max_age)
+        return self._selected("list", kind, request, must_be_covered, where, sort_by, limit, max_age, form)
 
+    @overload
+    def held(self, kind: AnyName, *, as_: None = None, **asked: Unpack[Selection]) -> builtins.list[Obj]: ...
+    @overload
+    def held(self, kind: AnyKey, *, as_: Literal["view"], **asked: Unpack[Selection]) -> builtins.list[BodyView]: ...
+    @overload
+    def held(self, kind: type[Named], *, as_: None = None, **asked: Unpack[Selection]) -> builtins.list[Named]: ...
+    @overload
+    def held(self, kind: AnyKey, *, as_: As[Made], **asked: Unpack[Selection]) -> builtins.list[Made]: ...
     @read
     def held(
         self, kind: AnyKey, *, namespace: Namespaces = None, label: Label = None, field: Field = None,
         names: Collection[str] | None = None, where: Where | None = None, sort_by: SortBy | None = None,
-        limit: int | None = None, max_age: float | None = None,
-    ) -> Objects:
+        limit: int | None = None, max_age: float | None = None, as_: Any = None,
+    ) -> Any:
         """Return those of the held objects that match; raise OutsideFilter if none can ever be held.
 
             mine = cache.held('pods', namespace=namespace, label={'instance': name})
 
         There may be others that match, outside the filter: where that matters, `list` is the read.
         """
+        form = wanted_form("held", kind, as_)
         request = request_of("held", kind, namespace, label, field, names)
-        return self._selected("held", kind, request, must_overlap, where, sort_by, limit, max_age)
+        return self._selected("held", kind, request, must_overlap, where, sort_by, limit, max_age, form)
 
+    @overload
+    def owned(self, owner: Mapping[str, Any], kind: AnyName, *, max_age: float | None = None, as_: None = None) -> builtins.list[Obj]: ...
+    @overload
+    def owned(self, owner: Mapping[str, Any], kind: AnyKey, *, max_age: float | None = None, as_: Literal["view"]) -> builtins.list[BodyView]: ...
+    @overload
+    def owned(self, owner: Mapping[str, Any], kind: type[Named], *, max_age: float | None = None, as_: None = None) -> builtins.list[Named]: ...
+    @overload
+    def owned(self, owner: Mapping[str, Any], kind: AnyKey, *, max_age: float | None = None, as_: As[Made]) -> builtins.list[Made]: ...
     @read
-    def owned(self, owner: Mapping[str, Any], kind: AnyKey, *, max_age: float | None = None) -> Objects:
+    def owned(self, owner: Mapping[str, Any], kind: AnyKey, *, max_age: float | None = None, as_: Any = None) -> Any:
         """Return those of the held objects that are owned by this one, by its uid.
 
             pods = cache.owned(body, 'pods')
@@ -211,12 +273,14 @@ class Cache(Reading):
         As with `held`, there may be others outside the filter.
         """
         uid, namespace = owner_of(owner, f"cache.owned(body, {kind!r})" if isinstance(kind, (str, tuple)) else "cache.owned(body, kind)")
+        form = wanted_form("owned", kind, as_)
         with self._reading("owned", kind, max_age) as view:
             # Whoever is owned by a namespaced object lives in its namespace.
             within = [namespace] if namespace and view.resource.kind.namespaced else None
-            many = Many("owned", kind, view.resource, Selector(namespaces=within), self._sync)
+            many = Many("owned", kind, view.resource, Selector(namespaces=within), self._sync, {"as_": as_})
+            must_suit(many, form, view.projection, self._runtime)
             must_overlap(many, view)
-            return [record.decode() for record in records_of(view, many.request) if uid in record.owners]
+            return formed(Match(), [each for each in records_of(view, many.request) if uid in each.owners], form, sort_by=None, limit=None)
 
     @read
     def count(
@@ -235,12 +299,20 @@ class Cache(Reading):
             match = match_of(many, where, view)
             return look(many, lambda: match.count(records_of(view, request)))
 
+    @overload
+    async def fetch_list(self, kind: AnyName, *, as_: None = None, whole: bool = False, **asked: Unpack[Selection]) -> builtins.list[Obj]: ...
+    @overload
+    async def fetch_list(self, kind: AnyKey, *, as_: Literal["view"], whole: bool = False, **asked: Unpack[Selection]) -> builtins.list[BodyView]: ...
+    @overload
+    async def fetch_list(self, kind: type[Named], *, as_: None = None, whole: bool = False, **asked: Unpack[Selection]) -> builtins.list[Named]: ...
+    @overload
+    async def fetch_list(self, kind: AnyKey, *, as_: As[Made], whole: bool = False, **asked: Unpack[Selection]) -> builtins.list[Made]: ...
     @waiting
     async def fetch_list(
         self, kind: AnyKey, *, namespace: Namespaces = None, label: Label = None, field: Field = None,
         names: Collection[str] | None = None, where: Where | None = None, sort_by: SortBy | None = None,
-        limit: int | None = None, max_age: float | None = None, whole: bool = False,
-    ) -> Objects:
+        limit: int | None = None, max_age: float | None = None, as_: Any = None, whole: bool = False,
+    ) -> Any:
         """Return all objects that there are, from the cache if it holds them all, and else from the server.
 
             claims = await cache.fetch_list('persistentvolumeclaims', namespace=namespace)
@@ -248,16 +320,18 @@ class Cache(Reading):
         The kind need not be declared. Nothing is remembered. With `whole=True` the server is asked where only a part of
         each object is kept.
         """
+        form = wanted_form("fetch_list", kind, as_)
         request = request_of("fetch_list", kind, namespace, label, field, names)
         with suppress(*_NOT_HERE, *([NotKept] if whole else [])):
-            return self._selected("fetch_list", kind, request, must_be_covered, where, sort_by, limit, max_age, whole=whole)
-        options = {"where": where, "sort_by": sort_by, "limit": limit, "max_age": max_age, "whole": whole}
+            return self._selected("fetch_list", kind, request, must_be_covered, where, sort_by, limit, max_age, form, whole=whole)
+        options = {"where": where, "sort_by": sort_by, "limit": limit, "max_age": max_age, "as_": as_, "whole": whole}
         many = Many("fetch_list", kind, await resource_of(self._runtime, key_of(kind)), request, self._sync, options)
         projection = ALL if whole else projection_of(self._runtime, key_of(kind))
         checked_many(many, where, sort_by, limit)
+        must_suit(many, form, projection, self._runtime)
         must_be_kept(many, where, sort_by, projection, self._runtime)
         records = await ask_many(self._runtime, many, projection, enough=limit if where is None and sort_by is None else None)
-        return look(many, lambda: present(Match(where=paths_of(where)).objects(records), sort_by=sort_by, limit=limit))
+        return look(many, lambda: formed(Match(where=paths_of(where)), records, form, sort_by=sort_by, limit=limit))
 
     # ---- How the cache is doing, and what it would do.
 
@@ -322,73 +396,3 @@ class Cache(Reading):
         """
         with self._reading("audit", kind) as view:
             return await ask_audit(feed_of(self._runtime, kind), Many("audit", kind, view.resource, Selector(), self._sync))
-
-    @waiting
-    async def wait_synced(self, timeout: float | None = None) -> None:   # noqa: ASYNC109  # Its end names a reason.
-        """Wait until each declared kind is synced; raise why one is not. By default, for `sync_timeout` of the settings.
-
-            await cache.wait_synced()
-        """
-        timeout = self._runtime.settings.sync_timeout if timeout is None else timeout
-        feeds = list(self._runtime.feeds.values())
-        try:
-            async with asyncio.timeout(timeout):
-                for feed in feeds:
-                    await feed.settled()
-        except TimeoutError:
-            pass   # Which of them it was, and why, is said below.
-        for feed in feeds:
-            readable(feed, after=timeout, sync=self._sync)
-
-    @waiting
-    async def wait_for(
-        self, kind: AnyKey, predicate: Callable[[Obj], object], *, namespace: Namespaces = None,
-        label: Label = None, field: Field = None, timeout: float | None = None,   # noqa: ASYNC109  # It says what for.
-    ) -> Obj:
-        """Wait until a held object that matches satisfies the predicate, and return it as it was then.
-
-            pod = await cache.wait_for('pods', is_ready, namespace=namespace, label={'app': name}, timeout=60)
-
-        Looks at what is held first, then at each change. Raises TimeoutError after `timeout` seconds, if there is one.
-        """
-        checked_predicate(predicate, timeout, "cache.wait_for()")
-        request = request_of("wait_for", kind, namespace, label, field, None)
-        feed = feed_of(self._runtime, kind)
-        seen: set[tuple[str, str]] = set()
-        waiting = asyncio.timeout(timeout)
-        with Counted(feed, "wait_for", kind):
-            try:
-                async with waiting:
-                    await feed.settled(request)
-                    with _told_by(feed) as told:
-                        view = self._view(feed, request)
-                        many = checked_many(Many("wait_for", kind, view.resource, request, self._sync))
-                        must_overlap(many, view)
-                        match = match_of(many, None, view)
-                        candidates = match.objects(records_of(view, request))
-                        while True:
-                            for obj in candidates:
-                                seen.add((obj["metadata"].get("namespace", ""), obj["metadata"]["name"]))
-                                if satisfies(predicate, obj, "cache.wait_for()"):
-                                    return obj
-                            change = await told.get()
-                            readable(feed, request, sync=self._sync)
-                            came = view.newest(change.after) if change is not None and change.after is not None else None
-                            candidates = match.objects([came] if came is not None else [])
-            except TimeoutError:
-                if not waiting.expired():
-                    raise   # It is the predicate's own.
-            readable(feed, request, after=timeout, sync=self._sync)
-            asked = Many("wait_for", kind, self._view(feed, request).resource, request, self._sync)
-            raise TimeoutError(in_vain(asked, feed.filter, predicate, timeout, len(seen)))
-
-
-@contextmanager
-def _told_by(feed: Feed) -> Iterator[asyncio.Queue[Change | None]]:
-    """Queue what changes meanwhile, and None when reads must raise."""
-    told: asyncio.Queue[Change | None] = asyncio.Queue()
-    unsubscribe = feed.subscribe(told.put_nowait)
-    try:
-        yield told
-    finally:
-        unsubscribe()

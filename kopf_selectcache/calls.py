@@ -86,6 +86,8 @@ def _knows_no_names(by_name: Collection[str]) -> bool:
 def _shown(name: str, value: object) -> str:
     if value is None or (isinstance(value, list) and name != "default" and len(value) < 10 and all(isinstance(each, str) for each in value)):
         return clipped(repr(value), 100)
+    if isinstance(value, type):
+        return value.__name__
     return repr(clipped(value, 100)) if isinstance(value, str) and name != "default" else "..."
 
 

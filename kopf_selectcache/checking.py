@@ -12,11 +12,13 @@ from dataclasses import replace
 from inspect import isawaitable, iscoroutine, iscoroutinefunction
 
 from .asking import declared_key
+from .classes import stands_for
 from .core.problems import BadField
 from .core.projection import Path, Projection, keys_of
 from .core.record import Record
 from .errors import DeclarationError, NotDeclared, NotSynced, ReadError, clipped
 from .feed import Feed, Part
+from .forms import Form, form_of
 from .keys import AnyKey, checked_key, key_of
 from .matching import Field, Label, Match, Namespaces, Obj, SortBy, Where, paths_of
 from .overlay import View
@@ -33,10 +35,12 @@ from .wording import (
     misplaced,
     mistyped,
     not_kept,
+    not_whole,
     nowhere,
     outside,
     partial,
     stale,
+    unfit,
     unmatchable,
     unsynced,
 )
@@ -183,6 +187,27 @@ def must_be_kept(many: Many, where: Where | None, sort_by: SortBy | None, projec
     for path in paths:
         if not projection.kept(path):
             raise not_kept(many, path, projection, declared_key(runtime, many.kind))
+
+
+def wanted_form(verb: str, kind: AnyKey, as_: object) -> Form | None:
+    """Return the form that is asked for, by name or by the class that names the kind; None for dicts."""
+    if as_ is not None:
+        return form_of(bare(verb, kind), as_)
+    if not isinstance(kind, type):
+        return None
+    with NoDeclaration():
+        key_of(kind)
+    return form_of(bare(verb, kind), kind)._replace(given=None)
+
+
+def must_suit(asked: One | Many, form: Form | None, projection: Projection, runtime: Runtime) -> None:
+    """Raise ReadError if the objects cannot have this form, NotKept if too little of them is kept for it."""
+    if form is None or form.of_client is None:
+        return
+    if not stands_for(form.of_client, asked.resource):
+        raise unfit(asked, form.of_client.__name__)
+    if projection.partial:
+        raise not_whole(asked, form.of_client.__name__, projection, declared_key(runtime, asked.kind))
 
 
 def _refuse_order(many: Many, path: Path) -> None:

@@ -20,9 +20,9 @@ from .advice import narrowed, watching_handlers
 from .blocking import Waits
 from .cache import Cache
 from .calls import taught
-from .core.fields import Key, find
+from .core.fields import find
 from .errors import DeclarationError, NotSynced, ReadError, shown
-from .keys import checked_key, text_of
+from .keys import AnyKey, checked_key, text_of
 from .operators import Kinds, Operator, launch, operator_of
 from .settings import SelectCacheSettings
 
@@ -43,9 +43,9 @@ _VALUES = ("labels", "annotations", "value", "old", "new")
 @overload
 def with_cache(fn: Callable[..., _R], /) -> Callable[..., _R]: ...
 @overload
-def with_cache(*, kinds: Collection[Key]) -> Callable[[Callable[..., _R]], Callable[..., _R]]: ...
+def with_cache(*, kinds: Collection[AnyKey]) -> Callable[[Callable[..., _R]], Callable[..., _R]]: ...
 @taught(DeclarationError, "with_cache")
-def with_cache(fn: Any = None, /, *, kinds: Collection[Key] | None = None) -> Any:
+def with_cache(fn: Any = None, /, *, kinds: Collection[AnyKey] | None = None) -> Any:
     """Pass `cache` to a handler, which waits until all declared kinds, or these, can be read.
 
     @kopf.on.create('example.com', 'v1', 'webapps')

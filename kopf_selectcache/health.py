@@ -158,14 +158,14 @@ class Condition:
             case Refusal(403):
                 self._forbidden(trouble.message, verb)
             case Refusal(404):
-                self.missing(f"{subject}: the cluster does not serve them", "Install their definition")
+                self.missing(f"{subject}: the cluster does not serve them", f"Install the definition of {subject}")
             case Refusal(400) | Refusal(422):
                 self._tell(
                     Health.REJECTED, f"{subject}: the server refuses the filter {subject.filter}",
-                    "Declare a selector that the server supports for this kind", said=trouble.message)
+                    f"Assign a selector that the server supports for this kind to {self._declared}", said=trouble.message)
             case Refusal(405):
                 self._tell(Health.REJECTED, f"{subject}: the server does not let anybody {verb} them",
-                           "Do not declare them, but ask the server: await cache.fetch(...)")
+                           f"Take out {self._declared}, and ask the server: await cache.fetch(...)")
             case Lost(lived=True):
                 pass   # Servers end every watch after a while.
             case Refusal():

@@ -6,9 +6,10 @@ Whether there is a custom resource of a name is for the cluster to say.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 from .calls import near
+from .classes import key_of_class
 from .core.fields import BUILT_IN, Key, Kind, find, is_version, parse_key
 from .errors import NotDeclared, UnknownKind, clipped, shown_with_type
 
@@ -24,8 +25,11 @@ class Served(Protocol):
     def plural(self) -> str: ...
 
 
-AnyKey: TypeAlias = Key | Served
-"""What users may name a kind by."""
+AnyName: TypeAlias = Key | Served
+"""What users may name a kind by, but for a class."""
+
+AnyKey: TypeAlias = AnyName | type[Any]
+"""What users may name a kind by; a class is one of `kubernetes` or `pykube`."""
 
 _EXAMPLE = "Name one kind: 'v1/pods', 'pods', 'batch/v1/jobs', ('batch', 'v1', 'jobs')"
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-/")
@@ -44,15 +48,23 @@ def text_of(key: Key) -> str:
 
 def key_of(given: object) -> Key:
     """Return what names a kind as a key: of a `kopf.Resource`, its group, version and plural. Raise UnknownKind if none can be."""
-    if not isinstance(given, (str, tuple)) and all(isinstance(getattr(given, part, None), str) for part in ("group", "version", "plural")):
-        served = cast("Served", given)
-        given = (served.group, served.version, served.plural)
+    if not isinstance(given, (str, tuple)):
+        if isinstance(given, type):
+            return key_of_class(given)
+        if all(isinstance(getattr(given, part, None), str) for part in ("group", "version", "plural")):
+            served = cast("Served", given)
+            given = (served.group, served.version, served.plural)
     parts = (given,) if isinstance(given, str) else given
     if not isinstance(parts, tuple) or not 1 <= len(parts) <= 3 or not all(isinstance(part, str) for part in parts):
         if any("EVERYTHING" in repr(part) for part in (parts if isinstance(parts, tuple) else (parts,))):
             raise UnknownKind("kopf.EVERYTHING names no kind (there is no wildcard: caching everything is what this library is here to end)", remedy=_EXAMPLE)
         raise UnknownKind(f"the key is {shown_with_type(given)}, and names no kind", remedy=_EXAMPLE)
     return given   # type: ignore[return-value]  # Checked above.
+
+
+def as_given(kind: AnyKey) -> str:
+    """Return what names a kind as Python, the way that it was given."""
+    return kind.__name__ if isinstance(kind, type) else repr(key_of(kind))
 
 
 def checked_key(given: object) -> Key:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict
 
 from .core.fields import Field as Column
 from .core.projection import Keys, Path, at, keys_of
@@ -33,6 +33,20 @@ Where: TypeAlias = Mapping[Path, object]
 
 SortBy: TypeAlias = Path | Callable[[Obj], Any]
 """A path, or a function that returns what to sort by."""
+
+
+class Selection(TypedDict, total=False):
+    """What reads of several objects take by name."""
+
+    namespace: Namespaces
+    label: Label
+    field: Field
+    names: Collection[str] | None
+    where: Where | None
+    sort_by: SortBy | None
+    limit: int | None
+    max_age: float | None
+
 
 _NAME, _NAMESPACE = "metadata.name", "metadata.namespace"
 
@@ -93,6 +107,14 @@ class Match:
             return (record.decode() for record in chosen)
         return (obj for record in chosen if self._by_object(record, obj := record.decode()))
 
+    def pairs(self, records: Iterable[Record]) -> Iterator[tuple[Record, Obj]]:
+        """Yield the records that match, each with the object."""
+        return ((record, obj) for record in self._by_record(records) if self._by_object(record, obj := record.decode()))
+
+    def records(self, records: Iterable[Record]) -> Iterator[tuple[Record, Obj | None]]:
+        """Yield the records that match, each with the object if it was decoded to see that."""
+        return self.pairs(records) if self.decodes else ((record, None) for record in self._by_record(records))
+
     def _by_record(self, records: Iterable[Record]) -> Iterator[Record]:
         if self.names is not None:
             records = (record for record in records if record.name in self.names)
@@ -142,8 +164,13 @@ def selects(declared: Branches, record: Record, resource: Resource) -> bool | No
 def present(objects: Iterable[Obj], *, sort_by: SortBy | None, limit: int | None) -> Objects:
     """Sort, then cut. Without an order the first that come will do, and the others are never decoded."""
     if sort_by is not None:
-        objects = sorted(objects, key=sort_by if callable(sort_by) else _by_path(keys_of(sort_by)))
+        objects = sorted(objects, key=key_for(sort_by))
     return list(islice(objects, limit))
+
+
+def key_for(sort_by: SortBy) -> Callable[[Obj], Any]:
+    """Return the function that says what to sort by."""
+    return sort_by if callable(sort_by) else _by_path(keys_of(sort_by))
 
 
 def paths_of(where: Where | None) -> tuple[tuple[tuple[str, ...], object], ...]:

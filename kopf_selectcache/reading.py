@@ -20,6 +20,7 @@ from .checking import (
     must_be_fresh,
     must_be_kept,
     must_be_whole,
+    must_suit,
     readable,
     records_of,
     request_of_one,
@@ -28,8 +29,9 @@ from .checking import (
 from .core.record import Record
 from .errors import ReadError, shown
 from .feed import Feed
+from .forms import Form, formed
 from .keys import AnyKey
-from .matching import IntoList, Objects, SortBy, Where, present
+from .matching import IntoList, SortBy, Where
 from .overlay import View
 from .runner import Runtime
 from .selector import Selector
@@ -125,18 +127,26 @@ class Reading:
 
     def _selected(
         self, verb: str, kind: AnyKey, request: Selector, must: Callable[[Many, View], None],
-        where: Where | None, sort_by: SortBy | None, limit: int | None, max_age: float | None, *, whole: bool = False,
-    ) -> Objects:
+        where: Where | None, sort_by: SortBy | None, limit: int | None, max_age: float | None, form: Form | None, *, whole: bool = False,
+    ) -> list[Any]:
         """Return the held objects that match, if the filter has to the request what it must have."""
         with self._reading(verb, kind, max_age, request=request) as view:
             if whole:
                 must_be_whole(view)
-            options = {"where": where, "sort_by": sort_by, "limit": limit, "max_age": max_age, "whole": whole}
+            options = {"where": where, "sort_by": sort_by, "limit": limit, "max_age": max_age, "as_": form and form.given, "whole": whole}
             many = checked_many(Many(verb, kind, view.resource, request, self._sync, options), where, sort_by, limit)
+            must_suit(many, form, view.projection, self._runtime)
             must_be_kept(many, where, sort_by, view.projection, self._runtime)
             must(many, view)
             match = match_of(many, where, view)
-            return look(many, lambda: present(match.objects(records_of(view, request)), sort_by=sort_by, limit=limit))
+            return look(many, lambda: formed(match, records_of(view, request), form, sort_by=sort_by, limit=limit))
+
+    def _object(self, one: One, view: View, form: Form | None) -> Any:
+        """Return what is held in the form that is asked for; or raise why nothing is."""
+        if form is None:
+            return self._one(one, view).decode()
+        must_suit(one, form, view.projection, self._runtime)
+        return form.make(self._one(one, view), None)
 
     def _one(self, one: One, view: View) -> Record:
         """Return what is held, which needs no verdict; or raise why nothing is."""

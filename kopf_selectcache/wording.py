@@ -11,6 +11,7 @@ from typing import NamedTuple
 from .calls import near
 from .core.fields import Key, find
 from .core.projection import Keys, Projection, as_written, keys_of
+from .core.record import Record
 from .core.regions import MAX_BOXES, field_dimension
 from .core.resources import Resource
 from .core.wire import Refusal
@@ -32,7 +33,7 @@ from .errors import (
     shown,
     shown_with_type,
 )
-from .keys import AnyKey, key_of
+from .keys import AnyKey, as_given, key_of
 from .names import is_name
 from .selector import AnyOf, Selector
 from .verdict import Answer, Verdict
@@ -70,12 +71,12 @@ class One(NamedTuple):
         """Write the read as Python, with another verb perhaps."""
         verb = verb or self.verb
         namespace = [repr(self.namespace)] if self.namespace is not None else []
-        given = [repr(key_of(self.kind)), repr(self.name), *namespace, *more, *_written(self.options)]
+        given = [as_given(self.kind), repr(self.name), *namespace, *more, *_written(self.options)]
         return f"{_method(verb, self.sync)}({', '.join(given)})"
 
     def bare(self) -> str:
         """Write the read without its arguments, one of which may be anything."""
-        return f"{_method(self.verb, self.sync)}({key_of(self.kind)!r}, ...)"
+        return f"{_method(self.verb, self.sync)}({as_given(self.kind)}, ...)"
 
 
 class Many(NamedTuple):
@@ -102,8 +103,8 @@ class Many(NamedTuple):
         """Write the read as Python, with another verb or request perhaps."""
         verb, request = verb or self.verb, request or self.request
         if verb == "owned":
-            return f"cache.owned(owner, {key_of(self.kind)!r})"
-        parts = [repr(key_of(self.kind)), *(["predicate"] if verb == "wait_for" else [])]
+            return f"cache.owned({', '.join(['owner', as_given(self.kind), *_written(self.options)])})"
+        parts = [as_given(self.kind), *(["predicate"] if verb == "wait_for" else [])]
         parts += [f"{each}={str(value)!r}" for each in ("label", "field") if (value := getattr(request, each)) is not None]
         parts += [f"names={list(request.names)}"] if request.names is not None else []
         if request.namespaces is not None:
@@ -112,13 +113,14 @@ class Many(NamedTuple):
 
     def bare(self) -> str:
         """Write the read without its arguments, one of which may be anything."""
-        return f"{_method(self.verb, self.sync)}({key_of(self.kind)!r}, ...)"
+        return f"{_method(self.verb, self.sync)}({as_given(self.kind)}, ...)"
 
 
 def bare(verb: str, kind: object) -> str:
     """Write a read of which nothing is known to make sense but its name."""
     with suppress(UnknownKind):
-        return f"cache.{verb}({key_of(kind)!r}, ...)"
+        key_of(kind)
+        return f"cache.{verb}({as_given(kind)}, ...)"   # type: ignore[arg-type]  # It is one: this was no error.
     return f"cache.{verb}()"
 
 
@@ -131,6 +133,8 @@ def _written(options: Mapping[str, object]) -> list[str]:
         elif name == "where":
             paths = ", ".join(f"{shown(path)}: ..." for path in value) if isinstance(value, Mapping) else ""
             texts |= {name: f"{{{paths}}}"} if paths else {}
+        elif isinstance(value, type):
+            texts[name] = value.__name__
         elif value is not None and value is not False:
             texts[name] = "..." if callable(value) else shown(value)
     return [f"{name}={text}" for name, text in texts.items()]
@@ -252,7 +256,7 @@ def misnamed(one: One) -> ReadError:
     if not given:
         remedy = f"Name a namespace: {one._replace(namespace=None).call(None, 'namespace')}" if argument == "namespace" else "Name an object"
     elif "*" in given or "?" in given:
-        remedy = f"There are no patterns. Compare yourself: [each for each in cache.held({key_of(one.kind)!r}) if ...]"
+        remedy = f"There are no patterns. Compare yourself: [each for each in cache.held({as_given(one.kind)}) if ...]"
     else:
         remedy = "Correct it"
     return ReadError(f"{clipped(one.call(), 300)}: no object of {one.resource} can have the {argument} {clipped(repr(given), 200)}", remedy=remedy)
@@ -328,6 +332,34 @@ def not_kept(many: Many, path: Keys, projection: Projection, key: Key) -> NotKep
     if projection.partial:
         remedy += f"; or ask the server for whole objects: {many._replace(verb='fetch_list').bare()[:-1]}, whole=True)"
     return NotKept(f"{many.bare()} looks at {_brief(asked)}, {what}", remedy=_brief(remedy))
+
+
+def not_whole(asked: One | Many, form: str, projection: Projection, key: Key) -> NotKept:
+    """Say that objects are asked for which would be written back as wholes, where only a part of each is kept."""
+    whole = asked._replace(options={**asked.options, "whole": True})
+    remedy = f"Ask for whole ones: {whole.call()}"
+    if not asked.verb.startswith("fetch"):
+        ask = f"Ask for a whole one: {whole.call('fetch')}; or t" if isinstance(asked, One) else "T"
+        remedy = f"{ask}ake that out of settings.selectcache.selectors[{key!r}]; or read dicts"
+    return NotKept(
+        f"{asked.bare()} is to return {form} objects, and of {asked.resource} only a part is kept, {_brief(projection)}: "
+        "written back, they would wipe the rest",
+        remedy=_brief(remedy))
+
+
+def unfit(asked: One | Many, form: str) -> ReadError:
+    """Say that objects of this kind are no objects of the class."""
+    resource = asked.resource
+    return ReadError(
+        f"{asked.bare()}: {resource} are {resource.kind.kind} objects of {resource.api_version}, and none of them is a {form}",
+        remedy="Give the class of this kind and version")
+
+
+def unmade(record: Record, form: str, why: str) -> ReadError:
+    """Say that another client can make nothing of an object; not why, which may show a Secret."""
+    return ReadError(
+        f"{'/'.join(filter(None, record.key))} cannot be made a {form}: the client raised {why}",
+        remedy="Read it as a dict, without as_=; or take a version of the client that knows what the cluster serves")
 
 
 def partial(resource: Resource) -> NotKept:

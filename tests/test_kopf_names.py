@@ -9,7 +9,7 @@ import importlib
 import inspect
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +165,27 @@ def test_selectors_of_handlers_are_asked_about_a_resource(names: Any) -> None:
     assert settings.watching.label_selectors.collect(metrics) == [], ADVICE
     settings.watching.label_selectors["v1/pods"] = "never"
     assert settings.watching.label_selectors.collect(pods) == ["app=web"], "the trap in Kopf's own docs"
+
+
+def test_a_body_looks_at_what_it_is_made_of_only_when_it_is_asked(names: Any) -> None:
+    asked: list[str] = []
+
+    class Source(Mapping[str, Any]):
+        def __getitem__(self, key: str) -> Any:
+            asked.append(key)
+            return {"name": "web-1", "labels": {"app": "web"}}
+
+        def __iter__(self) -> Iterator[str]:
+            return iter(["metadata"])
+
+        def __len__(self) -> int:
+            return 1
+
+    body = names.Body(Source())
+    assert (names.Body, asked) == (kopf.Body, []), ADVICE
+    assert (body.metadata.name, body.meta.labels["app"], asked) == ("web-1", "web", ["metadata", "metadata"]), ADVICE
+    assert isinstance(body, Mapping), ADVICE
+    assert not isinstance(body, MutableMapping), ADVICE
 
 
 # ---- Settings and context.

@@ -346,7 +346,7 @@ ASKED: list[tuple[str, Callable[[Any], Any]]] = [
     ("fetch_list('pods', label='app=web')", lambda cache: cache.fetch_list("pods", label="app=web")),
     ("gone('pods', 'x', 'ns', uid='u')", lambda cache: cache.gone("pods", "x", "ns", uid="u")),
     ("wait_synced()", lambda cache: cache.wait_synced()),
-    ("wait_for('pods', ..., timeout=...)", lambda cache: cache.wait_for("pods", bool, timeout=1)),
+    ("wait_for('pods', bool, timeout=...)", lambda cache: cache.wait_for("pods", bool, timeout=1)),
 ]
 
 

@@ -93,20 +93,20 @@ def test_mistakes_are_read_errors_with_a_remedy(read: Read, message: str) -> Non
     (lambda cache: cache.list("pods", "app=web"), "cache.list() was given 2 arguments by position, and takes 1: kind. Write: cache.list('pods', label='app=web')"),
     (lambda cache: cache.list("pods", "ns", "app=web"),
      ("cache.list() was given 3 arguments by position, and takes 1: kind. "
-      "Name the others: cache.list(kind, namespace=..., label=..., field=..., names=..., where=..., sort_by=..., limit=..., max_age=...)")),
+      "Name the others: cache.list(kind, namespace=..., label=..., field=..., names=..., where=..., sort_by=..., limit=..., max_age=..., as_=...)")),
     (lambda cache: cache.list("pods", name="web-1"), "cache.list() knows no name=. Did you mean names=? Write: cache.list('pods', names=['web-1'])"),
     (lambda cache: cache.blocking.wait_for("pods", lambda _: True, name="web-1"),
      "cache.blocking.wait_for() knows no name=. Did you mean field=? Write: cache.blocking.wait_for('pods', ..., field='metadata.name=web-1')"),
     (lambda cache: cache.blocking.wait_for("pods", lambda _: True, names=["web-1"]),
      "cache.blocking.wait_for() knows no names=. Did you mean field=? Write: cache.blocking.wait_for('pods', ..., field='metadata.name=web-1')"),
     (lambda cache: cache.blocking.wait_for("pods", lambda _: True, names=["a", "b"]), ("cache.blocking.wait_for() knows no names=. "
-     "It takes kind, predicate, namespace, label, field, timeout; one object is field='metadata.name=...'")),
+     "It takes kind, predicate, namespace, label, field, timeout, as_; one object is field='metadata.name=...'")),
     (lambda cache: cache.blocking.wait_for("pods", lambda _: True, "web-1"), ("cache.blocking.wait_for() was given 3 arguments by position, "
      "and takes 2: kind, predicate. Write: cache.blocking.wait_for('pods', ..., namespace='web-1'); one object is field='metadata.name=...'")),
     (lambda cache: cache.blocking.wait_for("pods", lambda _: True, "app=web"), ("cache.blocking.wait_for() was given 3 arguments by position, "
      "and takes 2: kind, predicate. Write: cache.blocking.wait_for('pods', ..., label='app=web')")),
     (lambda cache: cache.blocking.wait_for("pods", lambda _: True, "ns", "web-1"), ("cache.blocking.wait_for() was given 4 arguments by position, "
-     "and takes 2: kind, predicate. Name the others: cache.blocking.wait_for(kind, predicate, namespace=..., label=..., field=..., timeout=...); one object is field=")),
+     "and takes 2: kind, predicate. Name the others: cache.blocking.wait_for(kind, predicate, namespace=..., label=..., field=..., timeout=..., as_=...); one object is field=")),
     (lambda cache: cache.get("pods", "x", ns="shop"), "cache.get() knows no ns=. Did you mean namespace=? Write: cache.get('pods', 'x', namespace='shop')"),
     (lambda cache: cache.get("pods"), "cache.get() was not given name. Write: cache.get(kind, name)"),
     (lambda cache: cache.get("pods", "x", name="x"), "cache.get() was given name twice, by position and by name. Leave one of them out"),

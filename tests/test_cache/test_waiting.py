@@ -224,7 +224,7 @@ def test_what_cannot_be_waited_with_is_refused_at_once() -> None:
         with pytest.raises(ReadError, match=r"the predicate is 'ready', of the type str\. Give a function of an object"):
             await world.cache().wait_for("pods", wrong)
         with pytest.raises(ReadError, match=r"timeout is '60', of the type str\. Give a number of seconds"):
-            await world.cache().wait_for("pods", ready, timeout="60")   # type: ignore[arg-type]  # A mistake.
+            await world.cache().wait_for("pods", ready, timeout="60")   # type: ignore[call-overload]  # A mistake.
     run(main)
 
 
@@ -315,7 +315,7 @@ def test_threads_wait_for_the_loop_to_do_the_work() -> None:
     run(main)
 
 
-WAITING = [name for name, method in vars(Cache).items() if inspect.iscoroutinefunction(inspect.unwrap(method))]
+WAITING = [name for name, method in inspect.getmembers(Cache, inspect.isfunction) if inspect.iscoroutinefunction(inspect.unwrap(method))]
 
 
 def test_what_is_awaited_is_there_for_threads_and_nothing_else() -> None:

@@ -1,0 +1,92 @@
+"""In which form reads return objects: `as_=`, and kinds named by classes. Decides no read, and keeps no object."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from inspect import iscoroutinefunction
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple, Never, TypeAlias
+
+from .classes import is_lightkube, is_model, is_pykube, made
+from .core.record import Record
+from .errors import ReadError
+from .matching import Match, Obj, SortBy, key_for, present
+from .views import BodyView
+from .wording import mistyped, unmade
+
+if TYPE_CHECKING:   # Defaults of type variables are newer than the Python that we run on.
+    from typing_extensions import TypeVar
+
+    Named = TypeVar("Named")
+    """The class that names a kind."""
+    Made = TypeVar("Made")
+    """What `as_=` makes."""
+    Default = TypeVar("Default", default=Never)
+    """What `default=` is; without it, nothing."""
+    As: TypeAlias = type[Made] | Callable[[Obj], Made]
+    """What `as_=` can be, but for `'view'`."""
+
+_WANTED = "'view', bytes, a class of kubernetes or pykube, or a function of an object; for dicts leave it out"
+
+
+class Form(NamedTuple):
+    """What is made of each object, where that is not a dict."""
+
+    given: object
+    """What it was asked for by; None where that is the class that names the kind."""
+    make: Callable[[Record, Obj | None], Any]
+    """Given the object itself as well, if it has been decoded already."""
+    of_client: type | None = None
+    """The class of another client, whose objects are written back as wholes."""
+
+
+def _data(record: Record, _: Obj | None) -> bytes:
+    return record.data
+
+
+def _view(record: Record, _: Obj | None) -> BodyView:
+    return BodyView(record.data)
+
+
+def _as_client(wanted: type, record: Record, obj: Obj | None) -> Any:
+    try:
+        return made(wanted, _decoded(record, obj))
+    except Exception as error:   # noqa: BLE001  # It is the client's, and may show a Secret.
+        why = f"{type(error).__name__}{_where(error)}"
+    raise unmade(record, wanted.__name__, why)   # Out here it does not carry the error along.
+
+
+def _where(error: Any) -> str:
+    """Say where pydantic found something wrong, and never what is there."""
+    if not callable(getattr(error, "errors", None)):
+        return ""
+    return f" for {error.title}: {', '.join('.'.join(map(str, each['loc'])) + ' ' + each['type'] for each in error.errors())}"
+
+
+def _decoded(record: Record, obj: Obj | None) -> Obj:
+    return obj if obj is not None else record.decode()
+
+
+def form_of(call: str, as_: Any) -> Form:
+    """Return the form that is asked for. Raise ReadError for what can be none."""
+    if as_ == "view":
+        return Form(as_, _view)
+    if as_ is bytes:
+        return Form(as_, _data)
+    if is_model(as_) or is_pykube(as_):
+        return Form(as_, partial(_as_client, as_), as_)
+    if is_lightkube(as_):
+        raise ReadError(f"{call}: as_ is {as_.__name__}, which makes no objects of dicts", remedy=f"Write as_={as_.__name__}.from_dict")
+    if not callable(as_) or iscoroutinefunction(as_):
+        raise mistyped(call, "as_", as_, _WANTED)
+    return Form(as_, lambda record, obj: as_(_decoded(record, obj)))
+
+
+def formed(match: Match, records: Iterable[Record], form: Form | None, *, sort_by: SortBy | None, limit: int | None) -> list[Any]:
+    """Return those that match in the form that is asked for: sorted as dicts, then cut, then made."""
+    if form is None:
+        return present(match.objects(records), sort_by=sort_by, limit=limit)
+    if sort_by is None:
+        return [form.make(record, obj) for record, obj in islice(match.records(records), limit)]
+    key = key_for(sort_by)
+    return [form.make(record, obj) for record, obj in sorted(match.pairs(records), key=lambda pair: key(pair[1]))[:limit]]

@@ -1,0 +1,128 @@
+"""The reads that wait until something is so: for all kinds to be synced, for an object as it should be. They poll nothing."""
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from .checking import (
+    Counted,
+    checked_many,
+    checked_predicate,
+    feed_of,
+    match_of,
+    must_overlap,
+    must_suit,
+    readable,
+    records_of,
+    request_of,
+    satisfies,
+    wanted_form,
+)
+from .core.store import Change
+from .feed import Feed
+from .keys import AnyKey, AnyName
+from .matching import Field, Label, Namespaces, Obj
+from .reading import Reading, waiting
+from .views import BodyView
+from .wording import Many, in_vain
+
+if TYPE_CHECKING:
+    from .forms import As, Made, Named
+
+
+class Waiting(Reading):
+    """What the cache that handlers get has of them."""
+
+    @waiting
+    async def wait_synced(self, timeout: float | None = None) -> None:   # noqa: ASYNC109  # Its end names a reason.
+        """Wait until each declared kind is synced; raise why one is not. By default, for `sync_timeout` of the settings.
+
+            await cache.wait_synced()
+        """
+        timeout = self._runtime.settings.sync_timeout if timeout is None else timeout
+        feeds = list(self._runtime.feeds.values())
+        try:
+            async with asyncio.timeout(timeout):
+                for feed in feeds:
+                    await feed.settled()
+        except TimeoutError:
+            pass   # Which of them it was, and why, is said below.
+        for feed in feeds:
+            readable(feed, after=timeout, sync=self._sync)
+
+    @overload
+    async def wait_for(
+        self, kind: AnyName, predicate: Callable[[Obj], object], *, namespace: Namespaces = None,
+        label: Label = None, field: Field = None, timeout: float | None = None, as_: None = None,   # noqa: ASYNC109  # As below.
+    ) -> Obj: ...
+    @overload
+    async def wait_for(
+        self, kind: AnyKey, predicate: Callable[[Obj], object], *, namespace: Namespaces = None,
+        label: Label = None, field: Field = None, timeout: float | None = None, as_: Literal["view"],   # noqa: ASYNC109  # As below.
+    ) -> BodyView: ...
+    @overload
+    async def wait_for(
+        self, kind: type[Named], predicate: Callable[[Obj], object], *, namespace: Namespaces = None,
+        label: Label = None, field: Field = None, timeout: float | None = None, as_: None = None,   # noqa: ASYNC109  # As below.
+    ) -> Named: ...
+    @overload
+    async def wait_for(
+        self, kind: AnyKey, predicate: Callable[[Obj], object], *, namespace: Namespaces = None,
+        label: Label = None, field: Field = None, timeout: float | None = None, as_: As[Made],   # noqa: ASYNC109  # As below.
+    ) -> Made: ...
+    @waiting
+    async def wait_for(
+        self, kind: AnyKey, predicate: Callable[[Obj], object], *, namespace: Namespaces = None,
+        label: Label = None, field: Field = None, timeout: float | None = None, as_: Any = None,   # noqa: ASYNC109  # It says what for.
+    ) -> Any:
+        """Wait until a held object that matches satisfies the predicate, and return it as it was then.
+
+            pod = await cache.wait_for('pods', is_ready, namespace=namespace, label={'app': name}, timeout=60)
+
+        The predicate is given dicts, whatever `as_` says. Looks at what is held first, then at each change. Raises TimeoutError after `timeout` seconds, if there is one.
+        """
+        checked_predicate(predicate, timeout, "cache.wait_for()")
+        form = wanted_form("wait_for", kind, as_)
+        request = request_of("wait_for", kind, namespace, label, field, None)
+        feed = feed_of(self._runtime, kind)
+        seen: set[tuple[str, str]] = set()
+        waiting = asyncio.timeout(timeout)
+        with Counted(feed, "wait_for", kind):
+            try:
+                async with waiting:
+                    await feed.settled(request)
+                    with _told_by(feed) as told:
+                        view = self._view(feed, request)
+                        many = checked_many(Many("wait_for", kind, view.resource, request, self._sync, {"as_": as_}))
+                        must_suit(many, form, view.projection, self._runtime)
+                        must_overlap(many, view)
+                        match = match_of(many, None, view)
+                        candidates = match.pairs(records_of(view, request))
+                        while True:
+                            for record, obj in candidates:
+                                seen.add(record.key)
+                                if satisfies(predicate, obj, "cache.wait_for()"):
+                                    return obj if form is None else form.make(record, obj)
+                            change = await told.get()
+                            readable(feed, request, sync=self._sync)
+                            came = view.newest(change.after) if change is not None and change.after is not None else None
+                            candidates = match.pairs([came] if came is not None else [])
+            except TimeoutError:
+                if not waiting.expired():
+                    raise   # It is the predicate's own.
+            readable(feed, request, after=timeout, sync=self._sync)
+            asked = Many("wait_for", kind, self._view(feed, request).resource, request, self._sync, {"as_": as_})
+            raise TimeoutError(in_vain(asked, feed.filter, predicate, timeout, len(seen)))
+
+
+@contextmanager
+def _told_by(feed: Feed) -> Iterator[asyncio.Queue[Change | None]]:
+    """Queue what changes meanwhile, and None when reads must raise."""
+    told: asyncio.Queue[Change | None] = asyncio.Queue()
+    unsubscribe = feed.subscribe(told.put_nowait)
+    try:
+        yield told
+    finally:
+        unsubscribe()

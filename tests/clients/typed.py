@@ -1,0 +1,81 @@
+"""What type checkers make of reads with the classes of other clients: mypy and pyright are run over this file, by test_types.py.
+
+What is wrong must be wrong to both: each ignores what is expected, and complains where there is nothing to ignore.
+"""
+from __future__ import annotations
+
+from typing import Any, assert_type
+
+import kopf
+import kubernetes_asyncio.client
+import pykube
+from kubernetes.client import V1Deployment, V1Pod
+from lightkube.resources.core_v1 import Pod as LightPod
+
+from kopf_selectcache import BodyView, Cache, settings_of, with_cache
+
+Obj = dict[str, Any]
+
+
+class MyPod(V1Pod):
+    """A class of a user's own, made from one of a client."""
+
+
+class Widget(pykube.objects.NamespacedAPIObject):
+    version = "example.com/v1"
+    endpoint = "widgets"
+    kind = "Widget"
+
+
+def to_pod(obj: Obj) -> LightPod:
+    return LightPod(**obj)
+
+
+def declare(settings: kopf.OperatorSettings) -> None:
+    select = settings_of(settings).selectors
+    select[V1Pod] = "app=web"
+    select[pykube.Deployment] = {"app": "web"}
+    select |= {Widget: "", "jobs": "app=web"}
+
+
+@with_cache(kinds=[V1Pod, pykube.Deployment, "jobs"])
+def handle(cache: Cache, **_: Any) -> None:
+    found = cache.get(V1Pod, "a", "ns")
+    assert_type(found, V1Pod)
+    assert_type(cache.get(V1Pod, "a", "ns", default=None), V1Pod | None)
+    assert_type(cache.get(MyPod, "a", "ns"), MyPod)
+    assert_type(cache.get("pods", "a", "ns", as_=V1Pod), V1Pod)
+    assert_type(cache.get("pods", "a", "ns", as_=V1Pod, default=None, max_age=90), V1Pod | None)
+    assert_type(cache.get(V1Pod, "a", "ns", as_="view"), BodyView)
+    assert_type(cache.get(V1Pod, "a", "ns", as_=bytes), bytes)
+    assert_type(cache.get(V1Pod, "a", "ns", as_=MyPod), MyPod)
+    assert_type(cache.get(pykube.Pod, "a", "ns"), pykube.Pod)
+    assert_type(cache.get(Widget, "a", "ns", default=None), Widget | None)
+    assert_type(cache.list(V1Pod, namespace="ns", label="app=web"), list[V1Pod])
+    assert_type(cache.held("pods", as_=pykube.Pod), list[pykube.Pod])
+    assert_type(cache.held("pods", as_=to_pod), list[LightPod])
+    assert_type(cache.owned({"metadata": {"uid": "u"}}, V1Deployment), list[V1Deployment])
+    assert_type(cache.blocking.fetch(V1Pod, "a", "ns", whole=True), V1Pod)
+    assert_type(cache.blocking.fetch_list(pykube.Pod, limit=5), list[pykube.Pod])
+    assert_type(cache.blocking.wait_for(V1Pod, bool, timeout=5), V1Pod)
+    if found.spec is not None:
+        assert_type(found.spec.node_name, str | None)
+
+
+async def wait(cache: Cache) -> None:
+    assert_type(await cache.fetch(V1Pod, "a", "ns"), V1Pod)
+    assert_type(await cache.fetch(V1Pod, "a", "ns", default=None), V1Pod | None)
+    assert_type(await cache.fetch_list(V1Pod, label="app=web"), list[V1Pod])
+    assert_type(await cache.wait_for(Widget, bool, namespace="ns"), Widget)
+    assert_type(await cache.wait_for("pods", bool, as_=V1Pod), V1Pod)
+    assert_type(await cache.fetch(kubernetes_asyncio.client.V1Pod, "a", "ns"), kubernetes_asyncio.client.V1Pod)
+
+
+def slip(cache: Cache) -> None:
+    cache.get(V1Pod, "a", "ns", as_="dict")   # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
+    cache.get("pods", "a", "ns", as_=5)   # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
+    cache.get(V1Pod(), "a", "ns")   # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
+    cache.list(V1Pod, labels="app=web")   # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+    print(cache.get(V1Pod, "a", "ns")["spec"])   # type: ignore[index]  # pyright: ignore[reportIndexIssue]
+    print(cache.get(V1Pod, "a", "ns").nodename)   # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
+    cache.get("pods", "a", "ns", as_="view")["spec"] = {}   # type: ignore[index]  # pyright: ignore[reportIndexIssue]

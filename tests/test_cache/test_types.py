@@ -1,0 +1,135 @@
+"""What type checkers make of the reads: `make lint` has mypy look at this file, where each line that is wrong must be wrong to it.
+
+What needs classes of other clients is in tests/clients/typed.py, which pyright looks at, too.
+"""
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, assert_type
+
+import kopf
+import pytest
+
+from kopf_selectcache import BodyView, Cached, ReadError, settings_of, with_cache
+from kopf_selectcache.testing import FakeCache
+
+Obj = dict[str, Any]
+
+
+class PodInfo:
+    """A class of a user's own: called with an object, it makes one of its own."""
+
+    def __init__(self, obj: Mapping[str, Any]) -> None:
+        self.name: str = obj["metadata"]["name"]
+
+
+def name_of(obj: Obj) -> str:
+    name: str = obj["metadata"]["name"]
+    return name
+
+
+def labels_of(obj: Mapping[str, Any]) -> dict[str, str]:
+    labels: dict[str, str] = obj["metadata"].get("labels", {})
+    return labels
+
+
+OWNER = {"metadata": {"uid": "o-1"}}
+POD = {
+    "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "ns", "labels": {"app": "web"}, "ownerReferences": [
+        {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "o-1"}]}}
+
+
+@pytest.fixture
+def cache() -> FakeCache:
+    return FakeCache([POD], {"pods": ""})
+
+
+def test_get(cache: FakeCache) -> None:
+    found = cache.get("pods", "a", "ns")
+    assert_type(found, Obj)
+    assert_type(cache.get("pods", "a", "ns", default=None), Obj | None)
+    assert_type(cache.get("pods", "a", "ns", default=5, max_age=90), Obj | int)
+    assert_type(cache.get(("v1", "pods"), "a", "ns", as_="view"), BodyView)
+    assert_type(cache.get("pods", "a", "ns", as_="view", default=None), BodyView | None)
+    assert_type(cache.get("pods", "a", "ns", as_=bytes), bytes)
+    assert_type(cache.get("pods", "a", "ns", as_=bytes, default=None), bytes | None)
+    assert_type(cache.get("pods", "a", "ns", as_=name_of), str)
+    assert_type(cache.get("pods", "a", "ns", as_=labels_of, default=None), dict[str, str] | None)
+    assert_type(cache.get("pods", "a", "ns", as_=PodInfo), PodInfo)
+    assert_type(cache.get("pods", "a", "ns", as_=lambda obj: len(obj)), int)   # noqa: PLW0108  # A lambda is what is tested.
+
+
+def test_reads_of_several(cache: FakeCache) -> None:
+    for read in (cache.list, cache.held, cache.blocking.fetch_list):
+        assert_type(read("pods", namespace="ns", label={"app": "web"}, limit=5), list[Obj])
+        assert_type(read("pods", as_="view"), list[BodyView])
+        assert_type(read("pods", as_=bytes, sort_by="metadata.name"), list[bytes])
+        assert_type(read("pods", as_=name_of), list[str])
+        assert_type(read("pods", as_=PodInfo), list[PodInfo])
+    for obj in cache.held("pods"):
+        assert_type(obj, Obj)
+    assert_type(cache.owned(OWNER, "pods"), list[Obj])
+    assert_type(cache.owned(OWNER, "pods", as_="view"), list[BodyView])
+    assert_type(cache.owned(OWNER, "pods", as_=name_of), list[str])
+
+
+def test_reads_that_wait_in_threads(cache: FakeCache) -> None:
+    assert_type(cache.blocking.fetch("pods", "a", "ns"), Obj)
+    assert_type(cache.blocking.fetch("pods", "a", "ns", as_=bytes, default=None, whole=True), bytes | None)
+    assert_type(cache.blocking.wait_for("pods", bool), Obj)
+    assert_type(cache.blocking.wait_for("pods", bool, as_="view", namespace="ns"), BodyView)
+    assert_type(cache.blocking.wait_for("pods", bool, as_=name_of), str)
+
+
+def test_reads_that_are_awaited(cache: FakeCache) -> None:
+    async def main() -> None:
+        assert_type(await cache.fetch("pods", "a", "ns"), Obj)
+        assert_type(await cache.fetch("pods", "a", "ns", default=None), Obj | None)
+        assert_type(await cache.fetch("pods", "a", "ns", as_="view"), BodyView)
+        assert_type(await cache.fetch("pods", "a", "ns", as_=name_of, default=None, whole=True), str | None)
+        assert_type(await cache.fetch_list("pods"), list[Obj])
+        assert_type(await cache.fetch_list("pods", as_=bytes, label="app=web", whole=True), list[bytes])
+        assert_type(await cache.wait_for("pods", bool), Obj)
+        assert_type(await cache.wait_for("pods", bool, as_="view", timeout=5), BodyView)
+        assert_type(await cache.wait_for("pods", bool, as_=PodInfo), PodInfo)
+        assert_type(await asyncio.to_thread(cache.held, "pods", as_=name_of), list[str])
+    asyncio.run(main())
+
+
+def test_a_view_is_a_body_to_kopf(cache: FakeCache) -> None:
+    body: kopf.Body = cache.get("pods", "a", "ns", as_="view")
+    assert_type(body.metadata.name, str)
+
+
+def test_mistakes_are_mistakes_to_type_checkers_as_well(cache: FakeCache) -> None:
+    with pytest.raises(ReadError):
+        cache.get("pods", "a", "ns", as_="dict")   # type: ignore[call-overload]
+    with pytest.raises(ReadError):
+        cache.get("pods", "a", "ns", as_=5)   # type: ignore[call-overload]
+    with pytest.raises(ReadError):
+        cache.held("pods", as_="yaml")   # type: ignore[call-overload]
+    with pytest.raises(ReadError):
+        cache.list("pods", labels="app=web")   # type: ignore[call-overload]
+    with pytest.raises(ReadError):
+        cache.get(5, "a")   # type: ignore[call-overload]
+    with pytest.raises(ReadError):
+        cache.list("pods", limit="5")   # type: ignore[call-overload]
+    with pytest.raises(TypeError):
+        cache.held("pods", as_=lambda: 5)   # type: ignore[misc, arg-type]
+
+
+def test_views_cannot_be_changed_to_type_checkers_either(cache: FakeCache) -> None:
+    view = cache.get("pods", "a", "ns", as_="view")
+    with pytest.raises(TypeError):
+        view["spec"] = {}   # type: ignore[index]
+    with pytest.raises(TypeError):
+        view.update(spec={})   # type: ignore[attr-defined]
+
+
+def test_declarations_take_what_reads_take() -> None:
+    select = settings_of(kopf.OperatorSettings()).selectors
+    select["pods"] = "app=web"
+    select |= {"nodes": Cached("", drop=["status"])}
+    with_cache(kinds=["pods", ("batch", "v1", "jobs")])
+    assert set(select) == {"pods", "nodes"}
