@@ -16,7 +16,6 @@ import pytest
 from kopf_selectcache import errors, observe, operators
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.admin import Admin
-from tests.apiserver.client import Client
 
 CANARY = "canary0in0a0coalmine"   # Letters and numbers alone: it may be a part of a token, too.
 
@@ -68,7 +67,6 @@ class Canaries(logging.Handler):
     def settle(self, patch: pytest.MonkeyPatch) -> None:
         logging.getLogger("kopf_selectcache").addHandler(self)
         patch.setattr(Admin, "create", self._seeding(Admin.create))
-        patch.setattr(Client, "request", self._posting(Client.request))
         patch.setattr(EmbeddedCluster, "_token", self._prefixed(EmbeddedCluster._token))
         patch.setattr(errors.SelectCacheError, "__init__", self._initially(errors.SelectCacheError.__init__))
         patch.setattr(operators.Operator, "report", self._looking("probe answers", operators.Operator.report))
@@ -81,14 +79,6 @@ class Canaries(logging.Handler):
                 obj = seeded(obj)
             return create(admin, obj, **options)
         return seeding
-
-    def _posting(self, request: Callable[..., Any]) -> Callable[..., Any]:
-        def posting(client: Client, method: str, path: str, *, body: object = None, **options: Any) -> Any:
-            if method == "POST" and path.endswith("/secrets") and isinstance(body, Mapping) and body.get("type") is None:
-                body = {key: value for key, value in seeded({"kind": "Secret", **body}).items() if key in body or key != "kind"}
-                self.seeds["secrets"] += 1
-            return request(client, method, path, body=body, **options)
-        return posting
 
     def _prefixed(self, token: Callable[[EmbeddedCluster], str]) -> Callable[[EmbeddedCluster], str]:
         def prefixed(cluster: EmbeddedCluster) -> str:

@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import NoReturn
 
+import hypothesis
 import pytest
 
 from kopf_selectcache.testing import EmbeddedCluster
@@ -16,6 +17,10 @@ from tests.apiserver.cluster import Cluster
 from tests.apiserver.server import ApiServer
 from tests.canaries import Canaries
 from tests.conformance.kubeconfig import from_environment
+
+# How long it takes is no matter of a test: machines are shared.
+hypothesis.settings.register_profile("unhurried", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("unhurried")
 
 OUTCOME = pytest.StashKey[Path | NoServer | AssetsError]()
 SERVERS = {"embedded": pytest.param("embedded"), "real": pytest.param("real", marks=pytest.mark.real)}

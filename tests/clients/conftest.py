@@ -16,7 +16,7 @@ from .world import SCHEMA, World
 
 FOLDER = Path(__file__).parent
 PACKAGES = ("kubernetes", "kubernetes_asyncio", "pykube", "kr8s", "lightkube")
-FILES = {**{f"test_{package}.py": (package,) for package in PACKAGES}, "test_forms.py": PACKAGES, "test_types.py": (*PACKAGES, "basedpyright")}
+FILES = {**{f"test_{package}.py": (package,) for package in PACKAGES}, "test_forms.py": PACKAGES, "test_types.py": (*PACKAGES, "basedpyright"), "typed.py": PACKAGES}
 collect_ignore = [file for file, packages in FILES.items() if any(importlib.util.find_spec(package) is None for package in packages)]
 
 
