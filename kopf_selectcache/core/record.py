@@ -4,15 +4,13 @@ So whatever a reader does to what it gets stays with the reader, and nothing is 
 """
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Record:
-    """A held object."""
+class Record(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """A held object. The garbage collector need not look at it: it can be a part of no cycle."""
 
     namespace: str
     """Empty for a cluster-scoped kind."""
@@ -21,12 +19,16 @@ class Record:
     version: str
     """Its resourceVersion."""
     labels: dict[str, str]
-    """Nobody changes it: readers get it as a part of what `decode` makes."""
+    """Other records may have the very same dict. Nobody changes it: readers get their own as a part of what `decode` makes."""
     owners: tuple[str, ...]
     """The uids of the objects that own it."""
-    data: bytes = field(repr=False)   # It may be a Secret.
-    fields: bytes = field(default=b"", repr=False)
+    data: bytes
+    fields: bytes = b""
     """The values of those field labels that can not be read off `data`, since their paths were dropped; empty if there are none."""
+
+    def __repr__(self) -> str:
+        """Show which object it is, and nothing of it: it may be a Secret."""
+        return f"Record(namespace={self.namespace!r}, name={self.name!r}, uid={self.uid!r}, version={self.version!r})"
 
     @property
     def key(self) -> tuple[str, str]:

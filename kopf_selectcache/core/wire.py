@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from sys import intern
 from typing import Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -16,6 +17,7 @@ from .problems import BadTransform, Garbled, Untransformed
 from .projection import ALL, Projection
 from .record import Record
 from .resources import Resource
+from .sharing import Sharing
 
 END_OF_INITIAL_EVENTS = "k8s.io/initial-events-end"
 """The annotation of the one bookmark after which a WatchList's initial state is complete."""
@@ -64,6 +66,9 @@ class Refusal:
 Message: TypeAlias = Event | Bookmark | Refusal
 
 
+_NULL = msgspec.Raw(b"null")
+
+
 class _Owner(msgspec.Struct, gc=False):
     uid: str = ""
 
@@ -73,8 +78,8 @@ class _Metadata(msgspec.Struct, gc=False, rename={"version": "resourceVersion", 
     namespace: str = ""
     uid: str = ""
     version: str = ""
-    labels: dict[str, str] | None = None
-    owners: list[_Owner] | None = None
+    labels: msgspec.Raw = _NULL
+    owners: msgspec.Raw = _NULL
 
 
 class _Object(msgspec.Struct, rename={"api_version": "apiVersion"}):
@@ -162,6 +167,18 @@ def _said(text: str) -> str:
     return line if len(line) <= MOST_SAID and len(text) <= 2 * MOST_SAID else f"{line[:MOST_SAID]}…"
 
 
+_LABELS = msgspec.json.Decoder(dict[str, str] | None)
+_OWNERS = msgspec.json.Decoder(list[_Owner] | None)
+
+
+def _labels(text: bytes) -> dict[str, str]:
+    return _LABELS.decode(text) or {}
+
+
+def _owners(text: bytes) -> tuple[str, ...]:
+    return tuple(owner.uid for owner in _OWNERS.decode(text) or ())
+
+
 @dataclass(frozen=True, slots=True)
 class Reader:
     """Reads what a server sends about one kind, in the version in which it is asked for."""
@@ -173,6 +190,8 @@ class Reader:
     """The field labels whose values the projection would lose: they are read off the object as it came."""
     wanted: Callable[[tuple[str, str]], bool] | None = None
     """Which objects will be taken in, by namespace and name: of others, nothing is kept. None means all."""
+    _labels: Sharing[dict[str, str]] = field(default_factory=lambda: Sharing(_labels), init=False, repr=False, compare=False)
+    _owners: Sharing[tuple[str, ...]] = field(default_factory=lambda: Sharing(_owners), init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, resource: Resource, projection: Projection, *, wanted: Callable[[tuple[str, str]], bool] | None = None) -> Reader:
@@ -237,14 +256,21 @@ class Reader:
             raise Garbled(f"an object of kind {self.kind}{_named(metadata)} came without a name, uid or resourceVersion")
         if self.wanted is not None and not self.wanted((metadata.namespace, metadata.name)):
             return Record(metadata.namespace, metadata.name, metadata.uid, metadata.version, {}, (), b"")
+        labels, owners = self._shared(metadata)
         kept, fields = self._kept(bytes(data), found)
         # The decoder looks only at what it is asked for; readers ask for all of it.
         if not _is_text(kept) or not _has_sane_numbers(kept):
             raise Garbled(f"an object of kind {self.kind}{_named(metadata)} came that is no UTF-8, or has numbers beyond all bounds")
         return Record(
-            metadata.namespace, metadata.name, metadata.uid, metadata.version, metadata.labels or {},
-            tuple(owner.uid for owner in metadata.owners or ()), kept, fields,
-        )
+            intern(metadata.namespace), metadata.name, metadata.uid, metadata.version, labels, owners, kept, fields)
+
+    def _shared(self, metadata: _Metadata) -> tuple[dict[str, str], tuple[str, ...]]:
+        """Return what many objects have in common: the labels, and the uids of the owners."""
+        try:
+            return self._labels.of(bytes(metadata.labels)), self._owners.of(bytes(metadata.owners))
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            why = str(error)
+        raise Garbled(f"an object of kind {self.kind}{_named(metadata)} has labels or owners that are not what the API promises: {why}")
 
     def _kept(self, data: bytes, found: _Object) -> tuple[bytes, bytes]:
         """Return what is kept of an object, which says what it is, and the field labels' values that are not to be found in that.

@@ -1,9 +1,8 @@
 """Several streams, one store: what each rule of it is for. A is the first branch, B the second."""
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from kopf_selectcache.core.branches import Branch, Keys
 from kopf_selectcache.core.merging import Doubt, Merging

@@ -3,10 +3,10 @@ from __future__ import annotations
 
 import threading
 import tracemalloc
-from dataclasses import replace
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from kopf_selectcache.core.branches import Keys
 from kopf_selectcache.core.merging import Merging

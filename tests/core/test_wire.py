@@ -326,7 +326,7 @@ LEAKS: list[Any] = [
     {"kind": "Pod", "metadata": METADATA | {"labels": {CANARY: 1}}},
     {"kind": "Pod", "metadata": METADATA | {"uid": [CANARY]}},
     {"kind": "Pod", "metadata": {"annotations": {"last-applied": CANARY}}, "data": {"password": CANARY}},
-    {"kind": "Pod", "metadata": {"name": CANARY, "ownerReferences": CANARY}},
+    {"kind": "Pod", "metadata": METADATA | {"ownerReferences": CANARY}},
     {"kind": "Service", "metadata": METADATA, "data": {"password": CANARY}},
     {"kind": "Pod", "metadata": CANARY},
     {"kind": "Pod", "apiVersion": "v2", "metadata": METADATA | {"annotations": {"a": CANARY}}},

@@ -148,7 +148,7 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/core/test_store.py::test_a_commit_tells_the_difference_and_each_departure_once",)),
     Mutant("share labels with readers", "core/record.py", "        return decoded\n", '        decoded["metadata"]["labels"] = self.labels\n        return decoded\n', 7,
            ("tests/test_cache/test_reads.py::test_what_a_caller_gets_is_its_own",)),
-    Mutant("show objects in the text of records", "core/record.py", "data: bytes = field(repr=False)", "data: bytes = field()", 10,
+    Mutant("show objects in the text of records", "core/record.py", 'version={self.version!r})"', 'version={self.version!r}, data={self.data!r})"', 10,
            ("tests/core/test_store.py::test_a_record_never_shows_the_object_in_its_text",)),
     # ---- Bytes.
     Mutant("take half a line for a line", WIRE, "        self._parts.append(rest)\n", "        if rest:\n            yield rest\n", 8,
