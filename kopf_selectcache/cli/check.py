@@ -21,9 +21,10 @@ from kopf_selectcache.transport import Refused, Unreachable
 
 from . import loading
 from .counting import Amount, Counter
-from .loading import PROBLEM, Loaded, Unloadable
+from .loading import INTERRUPTED, PROBLEM, Loaded, Unloadable
+from .needs import Needs
 from .progress import Progress
-from .report import FORMATS, Problem, Report, Result, Section
+from .report import FORMATS, PLAIN, Problem, Report, Result, Section
 from .reviewing import Reviewer
 from .rights import Right, merged, of_cache
 
@@ -44,8 +45,12 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         report = asyncio.run(checked(arguments, errors=sys.stderr, clock=time.monotonic))
     except Unloadable as error:
+        if arguments.output in PLAIN:   # Whoever parses the answer needs one.
+            sys.stdout.write(f"{PLAIN[arguments.output]({'error': str(error)})}\n")
         sys.stderr.write(f"{error}\n")
         return error.code
+    except KeyboardInterrupt:
+        return INTERRUPTED
     sys.stdout.write(f"{FORMATS[arguments.output](report)}\n")
     return PROBLEM if report.problems else 0
 
@@ -54,26 +59,29 @@ async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Calla
     """Return what there is to say of the operator in its cluster; raise Unloadable."""
     async with loading.loaded(arguments) as operator:
         await operator.log_in()
-        sections = []
+        sections, reviewer = [], Reviewer(operator.transport, user=arguments.user)
         try:
             for key in operator.declared.selectors:
                 with Progress(f"counting {text_of(key)}", None, file=errors, clock=clock) as progress:
-                    sections.append(await Check(operator, key, progress=progress, user=arguments.user).result())
+                    sections.append(await Check(operator, key, progress=progress, reviewer=reviewer).result())
+            others = [
+                Problem(f"the right is missing to {lack}, for what handlers fetch", f"Add to {lack.role}: {lack.written()}")
+                for right in merged(await Needs(operator).of_fetches()) for lack in await reviewer.lacks(right)]
         except Unreachable as error:
             raise Unloadable(f"the server gives no answer: {error}") from error
         except Refused as error:
             raise Unloadable(f"the server answers {error.refusal.code} {error.refusal.reason}: {error.refusal.message}. Try again later") from error
-        return Report(tuple(sections))
+        return Report(tuple(sections), tuple(others))
 
 
 class Check:
     """Looks at what is declared of one kind."""
 
-    def __init__(self, operator: Loaded, key: Key, *, progress: Progress, user: str | None) -> None:
+    def __init__(self, operator: Loaded, key: Key, *, progress: Progress, reviewer: Reviewer) -> None:
         self._operator = operator
         self._key = key
         self._cached = operator.declared.selectors.cached(key)
-        self._reviewer = Reviewer(operator.transport, user=user)
+        self._reviewer = reviewer
         self._progress = progress
         self._problems: list[Problem] = []
 
@@ -86,14 +94,16 @@ class Check:
             return Section(text_of(self._key), _shown(self._cached.filter), problems=tuple(self._problems))
         needed, missing = await self._rights(resource, planned)
         streams = await self._streams(resource, planned)
+        counted = [result.amount for result in streams if result.amount is not None]
+        held, all_ = sum(counted, Amount()) if counted else None, await self._all(resource, planned)
+        watched = advice_on(
+            self._operator.settings, self._operator.registry, resource, self._cached.filter,
+            built_in=find(self._key) is not None, narrowing=self._operator.declared.narrow_handlers)
+        none = f"Of the {all_.objects:,} {resource} that there are it selects none" if held and all_ and not held.objects and all_.objects else ""
         return Section(
             str(resource), _shown(planned.filter), resource.api_version, str(self._cached.projection) or "all but managedFields",
-            held=sum((result.amount for result in streams if result.amount is not None), Amount()) if any(each.amount for each in streams) else None,
-            all=await self._all(resource, planned), streams=streams, needed=tuple(needed), missing=tuple(missing),
-            watched=advice_on(
-                self._operator.settings, self._operator.registry, resource, self._cached.filter,
-                built_in=find(self._key) is not None, narrowing=self._operator.declared.narrow_handlers),
-            problems=tuple(self._problems))
+            held=held, all=all_, streams=streams, needed=tuple(needed), missing=tuple(missing),
+            hints=tuple(filter(None, (none, watched))), problems=tuple(self._problems))
 
     def _problem(self, what: str, remedy: str) -> None:
         self._problems.append(Problem(what, remedy))
@@ -131,8 +141,7 @@ class Check:
                 raise
             raise Unloadable(f"the operator's login may not ask for {f'the rights of {self._reviewer.user}' if self._reviewer.user else 'its own rights'}: {error.refusal.message}") from error
         for right in missing:
-            where = f"a Role in {right.namespace}" if right.namespace else "a ClusterRole"
-            self._problem(f"{resource}: the right is missing to {right}", f"Add to {where}: {right.written()}")
+            self._problem(f"{resource}: the right is missing to {right}", f"Add to {right.role}: {right.written()}")
         return needed, missing
 
     async def _streams(self, resource: Resource, planned: Plan) -> tuple[Result, ...]:

@@ -8,6 +8,7 @@ import datetime as dt
 import logging
 import os
 import sys
+import sysconfig
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from dataclasses import dataclass
@@ -26,8 +27,8 @@ from kopf_selectcache.transport import KopfTransport
 LOGIN = 60.0
 """So many seconds a login may take: those that ask an identity provider are slow, and nobody waits longer for a command."""
 
-PROBLEM, UNKNOWN = 1, 2
-"""Exit codes: something is to be changed; it could not be found out whether anything is."""
+PROBLEM, UNKNOWN, INTERRUPTED = 1, 2, 130
+"""Exit codes: something is to be changed; it could not be found out whether anything is; Ctrl-C, as shells have it."""
 
 
 class Unloadable(Exception):
@@ -43,6 +44,8 @@ class Loaded:
     """An operator that has started up, and does nothing."""
 
     name: str
+    sources: tuple[Path, ...]
+    """Its own files, without those of libraries."""
     settings: kopf.OperatorSettings
     registry: _kopf.OperatorRegistry
     declared: SelectCacheSettings
@@ -74,6 +77,7 @@ async def loaded(arguments: argparse.Namespace) -> AsyncIterator[Loaded]:
         # What an operator prints is no part of the answer.
         stack.enter_context(contextlib.redirect_stdout(sys.stderr))
         watched = stack.enter_context(_as_kopf_run(arguments))
+        before = {*sys.modules}
         try:
             _kopf.preload(paths=arguments.paths, modules=arguments.module)
         except Exception as error:
@@ -102,7 +106,7 @@ async def loaded(arguments: argparse.Namespace) -> AsyncIterator[Loaded]:
             await _logged_in(vault, login)
 
         name = Path(arguments.paths[0]).stem if arguments.paths else arguments.module[0].rpartition(".")[2]
-        yield Loaded(name, settings, registry, declared, namespaces, _exact(watched), KopfTransport(
+        yield Loaded(name, _own_files({*sys.modules} - before), settings, registry, declared, namespaces, _exact(watched), KopfTransport(
             vault, request_timeout=declared.request_timeout, connect_timeout=settings.networking.connect_timeout), log_in)
 
 
@@ -120,6 +124,13 @@ def _as_kopf_run(arguments: argparse.Namespace) -> Iterator[Collection[str]]:
     given += ["--all-namespaces"] if arguments.all_namespaces else []
     with _kopf.run_command.make_context("run", given, auto_envvar_prefix="KOPF_RUN") as context:
         yield [*context.params["namespaces"], *filter(None, [os.environ.get("KOPF_RUN_NAMESPACE")])]
+
+
+def _own_files(modules: Collection[str]) -> tuple[Path, ...]:
+    """Return the files of those modules that belong to no library."""
+    libraries = [Path(sysconfig.get_path(each)).resolve() for each in ("stdlib", "purelib", "platlib")]
+    files = {Path(file).resolve() for name in modules if (file := getattr(sys.modules[name], "__file__", None)) and file.endswith(".py")}
+    return tuple(sorted(file for file in files if not any(file.is_relative_to(library) for library in libraries)))
 
 
 def _exact(patterns: Collection[str]) -> tuple[str, ...] | None:

@@ -15,6 +15,7 @@ from kopf_selectcache.keys import checked_key, likely, text_of
 from kopf_selectcache.planning import plan
 from kopf_selectcache.transport import Refused, Unreachable
 
+from .fetches import fetches_in
 from .loading import PROBLEM, Loaded, Unloadable
 from .rights import CRDS, Right, of_cache, of_events, of_fetch, of_handlers, of_kopf
 
@@ -46,13 +47,29 @@ class Needs:
                 definition = frozenset({f"{resource.kind.plural}.{resource.kind.group}"})
                 rights.append(Right(*CRDS, frozenset({"get"}), names=definition, what_for=frozenset({"caches, to know the fields to select by"})))
         for text in fetched:
-            try:
-                rights += of_fetch(await self._resource(checked_key(text)), operator.watched)
-            except SelectCacheError as error:
-                raise Unloadable(f"--fetch {text}: {error}", code=PROBLEM) from error
+            for verb in ("get", "list"):
+                rights += await self._of_fetch(text, verb, f"--fetch {text}")
+        rights += await self.of_fetches()
         async for right in self._of_kopf():
             rights.append(right)
         return rights
+
+    async def of_fetches(self) -> list[Right]:
+        """Return what the reads take that ask the server beyond the caches, as far as the operator's files say of what; raise Unloadable."""
+        rights = list[Right]()
+        for file in self._operator.sources:
+            for fetch in fetches_in(file.read_text(encoding="utf-8"), file.name):
+                if fetch.key is None:
+                    self._note(f"What is fetched in {fetch.where}, is not written out there: name it with --fetch.")
+                else:
+                    rights += await self._of_fetch(fetch.key, fetch.verb, fetch.where)
+        return rights
+
+    async def _of_fetch(self, key: Key, verb: str, where: str) -> list[Right]:
+        try:
+            return list(of_fetch(await self._resource(checked_key(key)), self._operator.watched, verb))
+        except SelectCacheError as error:
+            raise Unloadable(f"{where}: {error}", code=PROBLEM) from error
 
     async def _of_kopf(self) -> AsyncIterator[Right]:
         operator, patched = self._operator, False

@@ -13,7 +13,7 @@ from kopf_selectcache.core.problems import Garbled
 from kopf_selectcache.transport import Refused, Unreachable
 
 from . import loading
-from .loading import PROBLEM, Loaded, Unloadable
+from .loading import INTERRUPTED, PROBLEM, Loaded, Unloadable
 from .needs import Needs
 from .reviewing import Reviewer
 from .rights import Right, beyond, lacking, merged
@@ -43,6 +43,8 @@ def run(arguments: argparse.Namespace) -> int:
     except Unloadable as error:
         sys.stderr.write(f"{error}\n")
         return error.code
+    except KeyboardInterrupt:
+        return INTERRUPTED
     sys.stdout.write(f"{output}\n")
     return code
 
@@ -91,10 +93,7 @@ async def _reviewed(operator: Loaded, needed: Sequence[Right], user: str | None)
 
 
 def _compared(missing: Sequence[Right], granted: Sequence[Right], needed: Sequence[Right]) -> str:
-    lines = [f"missing: {right}, for {', '.join(sorted(right.what_for))}\n  add to {_role(right)}: {right.written()}" for right in missing]
+    lines = [f"missing: {right}, for {', '.join(sorted(right.what_for))}\n  add to {right.role}: {right.written()}" for right in missing]
     lines += [f"too much: {right}{f', which is needed {instead}' if instead else ''}" for right, instead in beyond(granted, needed)]
     return "\n".join(lines or ["The rights are those that are needed."])
 
-
-def _role(right: Right) -> str:
-    return f"a Role in {right.namespace}" if right.namespace else "a ClusterRole"

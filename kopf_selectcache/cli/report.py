@@ -8,6 +8,8 @@ from typing import Any
 
 import yaml
 
+from kopf_selectcache.news import sized
+
 from .counting import Amount
 from .rights import Right
 
@@ -50,8 +52,8 @@ class Section:
     needed: tuple[Right, ...] = ()
     """Of which some may be missing."""
     missing: tuple[Right, ...] = ()
-    watched: str = ""
-    """What Kopf itself watches beside it, and the line that narrows it."""
+    hints: tuple[str, ...] = ()
+    """What is not wrong, and may not be meant."""
     problems: tuple[Problem, ...] = ()
 
 
@@ -60,10 +62,12 @@ class Report:
     """What there is to say of an operator."""
 
     sections: tuple[Section, ...]
+    others: tuple[Problem, ...] = ()
+    """Problems that are no cache's."""
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        return tuple(problem for section in self.sections for problem in section.problems)
+        return (*(problem for section in self.sections for problem in section.problems), *self.others)
 
 
 # ---- For people.
@@ -83,7 +87,8 @@ def _text(report: Report, *, wide: bool = False) -> str:
             told += [f"    {count(result.amount)} in {result}" for result in section.streams]
             told += [f"    kept: {section.kept}"] if section.kept else []
         told += [f"  ! {problem}." for problem in section.problems]
-        told += [f"  * {section.watched}." if section.watched else ""] if section.watched else []
+        told += [f"  * {hint}." for hint in section.hints]
+    told += [f"! {problem}." for problem in report.others]
     return "\n".join([lines[0], *told, "", _summary(report)])
 
 
@@ -106,7 +111,7 @@ def _summary(report: Report) -> str:
     total = sum(held, Amount())
     return (
         f"{caches} {'cache' if caches == 1 else 'caches'} would hold {count(total)} {'object' if total.objects == 1 else 'objects'}, "
-        f"about {size(sum(each.bytes for each in held))} of JSON. " + (f"{problems} to be changed: marked with '!'." if problems else "Nothing is wrong."))
+        f"about {sized(sum(each.bytes for each in held))} of JSON. " + (f"{problems} to be changed: marked with '!'." if problems else "Nothing is wrong."))
 
 
 def count(amount: Amount | None) -> str:
@@ -114,16 +119,7 @@ def count(amount: Amount | None) -> str:
 
 
 def weight(amount: Amount | None) -> str:
-    return "?" if amount is None else size(amount.bytes)
-
-
-def size(number: float) -> str:
-    """Return so many bytes as people read them."""
-    for unit in ("B", "KB", "MB"):
-        if number < 999.5:   # Else it would be shown as 1e+03.
-            return f"{number:.3g} {unit}"
-        number /= 1000
-    return f"{number:,.3g} GB"
+    return "?" if amount is None else sized(amount.bytes)
 
 
 # ---- For programs.
@@ -137,11 +133,12 @@ def _plain(report: Report) -> dict[str, Any]:
                 "held": _amount(section.held), "all": _amount(section.all),
                 "streams": [{"path": each.path, "query": dict(each.query), "held": _amount(each.amount)} for each in section.streams],
                 "rights": {"needed": _rules(section.needed), "missing": _rules(section.missing)},
-                "kopfWatches": section.watched,
+                "hints": list(section.hints),
                 "problems": [{"what": each.what, "remedy": each.remedy} for each in section.problems],
             }
             for section in report.sections
         ],
+        "otherProblems": [{"what": each.what, "remedy": each.remedy} for each in report.others],
         "problems": len(report.problems),
     }
 
@@ -154,9 +151,13 @@ def _rules(rights: Iterable[Right]) -> list[dict[str, Any]]:
     return [({"namespace": right.namespace} if right.namespace else {}) | right.rule() for right in rights]
 
 
+PLAIN: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "json": lambda plain: json.dumps(plain, indent=2),
+    "yaml": lambda plain: yaml.safe_dump(dict(plain), sort_keys=False).rstrip(),
+}
 FORMATS: Mapping[str, Callable[[Report], str]] = {
     "text": _text,
     "wide": lambda report: _text(report, wide=True),
-    "json": lambda report: json.dumps(_plain(report), indent=2),
-    "yaml": lambda report: yaml.safe_dump(_plain(report), sort_keys=False).rstrip(),
+    "json": lambda report: PLAIN["json"](_plain(report)),
+    "yaml": lambda report: PLAIN["yaml"](_plain(report)),
 }

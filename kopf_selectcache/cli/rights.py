@@ -35,6 +35,11 @@ class Right:
         named = f" {', '.join(sorted(self.names))}" if self.names is not None else ""
         return f"{', '.join(in_order(self.verbs))} {what}{named}{f' in {self.namespace}' if self.namespace else ''}"
 
+    @property
+    def role(self) -> str:
+        """What such a right is added to."""
+        return f"a Role in {self.namespace}" if self.namespace else "a ClusterRole"
+
     def rule(self) -> dict[str, Any]:
         """Return the rule as a Role has it."""
         names = {"resourceNames": sorted(self.names)} if self.names is not None else {}
@@ -75,10 +80,10 @@ def of_cache(resource: Resource, plan: Plan) -> Iterator[Right]:
         yield Right(resource.kind.group, resource.kind.plural, READ, stream.namespace, names, frozenset({"caches"}))
 
 
-def of_fetch(resource: Resource, namespaces: Collection[str] | None) -> Iterator[Right]:
-    """Yield what `cache.fetch`, `fetch_list` and `gone` take, where the cache cannot answer."""
+def of_fetch(resource: Resource, namespaces: Collection[str] | None, verb: str) -> Iterator[Right]:
+    """Yield what `cache.fetch`, `fetch_list` or `gone` takes, where the cache cannot answer."""
     for namespace in _where(resource, namespaces):
-        yield Right(resource.kind.group, resource.kind.plural, frozenset({"get", "list"}), namespace, None, frozenset({"fetches"}))
+        yield Right(resource.kind.group, resource.kind.plural, frozenset({verb}), namespace, None, frozenset({"fetches"}))
 
 
 def of_handlers(resource: Resource, namespaces: Collection[str] | None, *, patched: bool) -> Iterator[Right]:

@@ -115,7 +115,7 @@ def _size(file: Path) -> int:
 def _told(url: str, kubeconfig: Path, count: int) -> str:
     file = shlex.quote(str(kubeconfig))
     return (
-        f"An API server with {count:,} loaded objects listens on {url}\n"
+        f"An API server with {count:,} loaded object{'' if count == 1 else 's'} listens on {url}\n"
         f"  kubectl --kubeconfig {file} get namespaces\n"
         f"  KUBECONFIG={file} kopf run -A operator.py\n"
         "Ctrl-C ends it.\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,11 @@ class TestWhatIsWrong:
         assert (said.code, said.output) == (1, "")
         assert "the filter of v1/pods: label selector 'app in web', column 8" in said.errors
 
+    @pytest.mark.parametrize(("output", "parse"), [("json", json.loads), ("yaml", yaml.safe_load)])
+    def test_programs_are_told_what_they_can_parse(self, command: Command, output: str, parse: Callable[[str], Any]) -> None:
+        said = command("check", "select['v1/pods'] = 'app in web'", "-o", output)
+        assert parse(said.output)["error"] in said.errors
+
     def test_a_refusal_of_the_filter_has_the_servers_words(self, cluster: EmbeddedCluster, command: Command) -> None:
         cluster.faults.add(Refuse(400, message="no such thing can be selected by"), verb="list", resource="pods", times=1)
         said = command("check", "select['v1/pods'] = 'app=web'")
@@ -151,6 +157,32 @@ class TestKopfsOwnWatches:
     def test_what_is_narrowed_is_not_told(self, command: Command) -> None:
         said = command("check", "select['v1/pods'] = 'app=web'\nsettings.selectcache.narrow_handlers = True", handlers=self.HANDLERS)
         assert "Kopf itself watches" not in said.output
+
+
+@pytest.mark.usefixtures("busy")
+class TestWhatMayNotBeMeant:
+    def test_a_filter_that_selects_none_of_what_there_is(self, command: Command) -> None:
+        said = command("check", "select['v1/pods'] = 'ap=web'")
+        assert said.code == 0
+        assert "* Of the 5 pods that there are it selects none." in said.output
+
+    @pytest.mark.parametrize("declared", ["select['v1/pods'] = 'app=web'", "select['v1/services'] = 'app=web'"])
+    def test_one_that_selects_some_or_of_which_there_are_none(self, command: Command, declared: str) -> None:
+        assert "*" not in command("check", declared).output
+
+
+class TestFetches:
+    FETCHING = "\n@kopf.on.create('v1', 'services')\n@selectcache.with_cache\nasync def react(cache, **_): return await cache.fetch('configmaps', 'a', 'b')\n"
+
+    def test_a_right_that_is_missing_to_fetch_is_told(self, cluster: EmbeddedCluster, command: Command) -> None:
+        cluster.user("web", [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}])
+        said = command("check", "select['v1/pods'] = 'app=web'", "--as", "web", handlers=self.FETCHING)
+        assert said.code == 1
+        assert "! the right is missing to get configmaps, for what handlers fetch. Add to a ClusterRole: - {apiGroups: ['']" in said.output
+
+    def test_one_that_is_there_is_not(self, cluster: EmbeddedCluster, command: Command) -> None:
+        cluster.user("web", [{"apiGroups": [""], "resources": ["pods", "configmaps"], "verbs": ["get", "list", "watch"]}])
+        assert command("check", "select['v1/pods'] = 'app=web'", "--as", "web", handlers=self.FETCHING).code == 0
 
 
 class TestOperatorsThatCannotBeChecked:

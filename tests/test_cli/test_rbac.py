@@ -72,6 +72,19 @@ class TestManifestsOfACache:
         said = command("rbac", "select['v1/pods'] = 'app=web'", "-n", "shop", "--fetch", "configmaps")
         assert {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list"]} in rules(said.output)["shop"]
 
+    @pytest.mark.parametrize(("read", "verb"), [
+        ("await cache.fetch('configmaps', 'a', 'b')", "get"), ("await cache.fetch_list(kind=('', 'v1', 'configmaps'))", "list"),
+        ("cache.blocking.gone('configmaps', 'a', 'b')", "get")])
+    def test_fetches_that_are_written_out_are_found(self, command: Command, read: str, verb: str) -> None:
+        said = command("rbac", "select['v1/pods'] = 'app=web'", "-n", "shop", handlers=f"\nasync def helper(cache): return {read}\n")
+        assert {"apiGroups": [""], "resources": ["configmaps"], "verbs": [verb]} in rules(said.output)["shop"]
+
+    def test_fetches_that_are_not_written_out_are_told_of(self, command: Command) -> None:
+        handlers = "\nasync def helper(cache, kind): return await cache.fetch(kind, 'a', 'b')\nasync def other(git): await git.fetch('origin')\n"
+        said = command("rbac", "select['v1/pods'] = 'app=web'", handlers=handlers)
+        assert said.output.count("is not written out there: name it with --fetch") == 1
+        assert "# What is fetched in web.py, line 11, " in said.output
+
     def test_a_kind_to_fetch_that_makes_no_sense_is_refused(self, command: Command) -> None:
         said = command("rbac", "select['v1/pods'] = 'app=web'", "--fetch", "configmap s")
         assert said.code == 1
