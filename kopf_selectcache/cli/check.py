@@ -16,7 +16,7 @@ from kopf_selectcache.discovery import NotServed, resolve
 from kopf_selectcache.errors import SelectCacheError
 from kopf_selectcache.keys import likely, text_of
 from kopf_selectcache.planning import Plan, plan
-from kopf_selectcache.selector import Branches, Selector
+from kopf_selectcache.selector import Branches
 from kopf_selectcache.transport import Refused, Unreachable
 
 from . import loading
@@ -35,9 +35,7 @@ HELP = "Say what an operator's caches would hold in the cluster, which rights th
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     loading.add_arguments(parser)
     parser.add_argument("-o", "--output", choices=sorted(FORMATS), default="text", help="text (default), wide: each list and watch as well, json or yaml")
-    parser.add_argument(
-        "--as", dest="user", metavar="USER",
-        help="whose rights to look at, such as system:serviceaccount:NAMESPACE:NAME (default: the operator's own login)")
+    loading.add_account(parser, "whose rights to look at (default: those of the operator's own login)")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -59,19 +57,19 @@ async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Calla
     """Return what there is to say of the operator in its cluster; raise Unloadable."""
     async with loading.loaded(arguments) as operator:
         await operator.log_in()
-        sections, reviewer = [], Reviewer(operator.transport, user=arguments.user)
+        needs, sections, reviewer = Needs(operator), [], Reviewer(operator.transport, user=loading.user_of(arguments))
         try:
             for key in operator.declared.selectors:
                 with Progress(f"counting {text_of(key)}", None, file=errors, clock=clock) as progress:
                     sections.append(await Check(operator, key, progress=progress, reviewer=reviewer).result())
             others = [
                 Problem(f"the right is missing to {lack}, for what handlers fetch", f"Add to {lack.role}: {lack.written()}")
-                for right in merged(await Needs(operator).of_fetches()) for lack in await reviewer.lacks(right)]
+                for right in merged(await needs.of_fetches()) for lack in await reviewer.lacks(right)]
         except Unreachable as error:
             raise Unloadable(f"the server gives no answer: {error}") from error
         except Refused as error:
             raise Unloadable(f"the server answers {error.refusal.code} {error.refusal.reason}: {error.refusal.message}. Try again later") from error
-        return Report(tuple(sections), tuple(others))
+        return Report(tuple(sections), tuple(others), tuple(needs.unknown))
 
 
 class Check:
@@ -95,7 +93,8 @@ class Check:
         needed, missing = await self._rights(resource, planned)
         streams = await self._streams(resource, planned)
         counted = [result.amount for result in streams if result.amount is not None]
-        held, all_ = sum(counted, Amount()) if counted else None, await self._all(resource, planned)
+        held = sum(counted, Amount()) if len(counted) == len(streams) else None   # Of a part, nobody knows how much it is of all.
+        all_ = await self._all(resource, planned)
         watched = advice_on(
             self._operator.settings, self._operator.registry, resource, self._cached.filter,
             built_in=find(self._key) is not None, narrowing=self._operator.declared.narrow_handlers)
@@ -164,10 +163,11 @@ class Check:
         return tuple(results)
 
     async def _all(self, resource: Resource, planned: Plan) -> Amount | None:
-        """Return all that a cache without selectors would hold: of the cluster, or of the namespaces alone that may be looked at."""
+        """Return all there is: in the namespaces that are watched or named, or in those alone that may be looked at."""
         counter = Counter(self._operator.transport, resource, progress=self._progress)
-        named = [stream.namespace for stream in planned.streams if stream.namespace is not None]
-        for namespaces in (self._operator.watched, named if len(named) == len(planned.streams) else None):
+        named = {stream.namespace for stream in planned.streams if stream.namespace is not None}
+        widest = None if self._operator.watched is None else sorted({*self._operator.watched, *named})
+        for namespaces in (widest, sorted(named)) if len(named) == len({stream.namespace for stream in planned.streams}) else (widest,):
             try:
                 return await counter.all(namespaces)
             except (Refused, Garbled):
@@ -176,4 +176,6 @@ class Check:
 
 
 def _shown(filter_: Branches) -> str:
-    return str(filter_) if filter_ != Selector() else "everything"
+    branch = filter_.branches[0]
+    anything = len(filter_.branches) == 1 and not branch.requirements and not branch.terms and branch.names is None and branch.namespaces is None
+    return "everything" if anything else str(filter_)

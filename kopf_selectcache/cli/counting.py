@@ -12,6 +12,7 @@ from kopf_selectcache.core.projection import ALL, Projection
 from kopf_selectcache.core.resources import Resource
 from kopf_selectcache.core.wire import Reader, Refusal
 from kopf_selectcache.metadata import page_of_metadata
+from kopf_selectcache.observe import bytes_of
 from kopf_selectcache.planning import Stream
 from kopf_selectcache.transport import Refused, Transport
 
@@ -66,11 +67,11 @@ class Counter:
             page = await page_of_metadata(self._transport, self._resource, path, asked)
             paging.turn(page)
             keys = {record.key for record in page.records if names is None or record.name in names}
+            if keys and number & (number + 1) == 0:   # Of the pages 0, 1, 3, 7, ...
+                found += await self._weighed(path, asked, projection, names)
             found += Amount(len(keys - seen))
             seen |= keys
             self._progress.step(len(keys))
-            if keys and number & (number + 1) == 0:   # Of the pages 0, 1, 3, 7, ...
-                found += await self._weighed(path, asked, projection, names)
             number += 1
         return found
 
@@ -97,4 +98,4 @@ class Counter:
         if isinstance(page, Refusal):
             raise Refused(page)
         records = [record for record in page.records if names is None or record.name in names]
-        return Amount(0, len(records), sum(len(record.data) + len(record.fields) for record in records))
+        return Amount(0, len(records), bytes_of(records))

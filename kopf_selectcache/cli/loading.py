@@ -10,7 +10,7 @@ import os
 import sys
 import sysconfig
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,8 @@ class Loaded:
     """Those of filters that name none; None for all."""
     watched: tuple[str, ...] | None
     """Those that Kopf would watch for its handlers; None for all, and where there are patterns, which may mean any."""
+    everywhere: bool
+    """Whether it watches all namespaces."""
     transport: KopfTransport
     """Requests with the operator's own login; before `log_in`, they wait for it."""
     log_in: Callable[[], Awaitable[None]]
@@ -66,6 +68,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where = parser.add_mutually_exclusive_group()
     where.add_argument("-A", "--all-namespaces", action="store_true", help="the operator is run with -A (default, as of `kopf run`)")
     where.add_argument("-n", "--namespace", action="append", default=[], metavar="NAMESPACE", help="the operator is run with -n; can be given several times")
+    parser.add_argument("-P", "--peering", metavar="NAME", help="the operator is run with -P")
+    parser.add_argument("--standalone", action="store_true", help="the operator is run with --standalone")
+
+
+def add_account(parser: argparse.ArgumentParser, what_for: str) -> None:
+    parser.add_argument("--account", metavar="NAMESPACE/NAME", type=_account, help=f"the service account of the operator: {what_for}")
+
+
+def _account(text: str) -> str:
+    namespace, _, name = text.partition("/")
+    if not (namespace and name and "/" not in name):
+        raise argparse.ArgumentTypeError(f"{text!r} is no NAMESPACE/NAME")
+    return text
+
+
+def user_of(arguments: argparse.Namespace) -> str | None:
+    """Return the account as the server knows it; None for whoever logs in."""
+    return f"system:serviceaccount:{arguments.account.replace('/', ':')}" if arguments.account else None
 
 
 @contextlib.asynccontextmanager
@@ -76,22 +96,26 @@ async def loaded(arguments: argparse.Namespace) -> AsyncIterator[Loaded]:
     async with contextlib.AsyncExitStack() as stack:
         # What an operator prints is no part of the answer.
         stack.enter_context(contextlib.redirect_stdout(sys.stderr))
-        watched = stack.enter_context(_as_kopf_run(arguments))
+        given = stack.enter_context(_as_kopf_run(arguments))
+        watched = [*given["namespaces"], *filter(None, [os.environ.get("KOPF_RUN_NAMESPACE")])]
         before = {*sys.modules}
         try:
             _kopf.preload(paths=arguments.paths, modules=arguments.module)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise _failed("the operator cannot be loaded", error) from error
         registry, settings, vault = kopf.get_default_registry(), kopf.OperatorSettings(), _kopf.Vault()
         settings.peering.clusterwide = not watched
+        settings.peering.standalone = bool(given["standalone"])
+        if given["peering_name"]:
+            settings.peering.name, settings.peering.mandatory = given["peering_name"], True
         indexers = _kopf.OperatorIndexers()
         indexers.ensure(registry._indexing.get_all_handlers())   # noqa: SLF001  # In _kopf's contract test.
         _kopf.vault_var.set(vault)
         _kopf.settings_var.set(settings)
-        given: dict[str, Any] = {"settings": settings, "indices": indexers.indices, "memo": kopf.Memo()}
+        context: dict[str, Any] = {"settings": settings, "indices": indexers.indices, "memo": kopf.Memo()}
         stack.push_async_callback(vault.close)
-        stack.push_async_callback(_run, registry, _kopf.Activity.CLEANUP, **given)
-        await _run(registry, _kopf.Activity.STARTUP, **given)
+        await _run(registry, _kopf.Activity.STARTUP, **context)
+        stack.push_async_callback(_clean_up, registry, **context)   # As Kopf does: of an operator that has not begun, nothing is left.
         try:
             declared = checked(settings, registry)
             namespaces = namespaces_of(settings, declared) if declared is not None else None
@@ -100,13 +124,16 @@ async def loaded(arguments: argparse.Namespace) -> AsyncIterator[Loaded]:
         if declared is None:
             raise Unloadable("the operator declares no caches: settings.selectcache.selectors['v1/pods'] = 'app=web', in a startup handler")
 
+        logins: list[asyncio.Task[Any]] = []
+
         async def log_in() -> None:
-            login = asyncio.create_task(_kopf.authenticator(registry=registry, vault=vault, **given))
-            stack.push_async_callback(_ended, login)
-            await _logged_in(vault, login)
+            if not logins:
+                logins.append(asyncio.create_task(_kopf.authenticator(registry=registry, vault=vault, **context)))
+                stack.push_async_callback(_ended, logins[0])
+            await _logged_in(vault, logins[0])
 
         name = Path(arguments.paths[0]).stem if arguments.paths else arguments.module[0].rpartition(".")[2]
-        yield Loaded(name, _own_files({*sys.modules} - before), settings, registry, declared, namespaces, _exact(watched), KopfTransport(
+        yield Loaded(name, _own_files({*sys.modules} - before), settings, registry, declared, namespaces, _exact(watched), not watched, KopfTransport(
             vault, request_timeout=declared.request_timeout, connect_timeout=settings.networking.connect_timeout), log_in)
 
 
@@ -118,12 +145,14 @@ def _require_operator(arguments: argparse.Namespace) -> None:
 
 
 @contextlib.contextmanager
-def _as_kopf_run(arguments: argparse.Namespace) -> Iterator[Collection[str]]:
-    """Be in the context of click in which `kopf run` would be with these arguments, and yield the namespaces to watch."""
-    given = [*(f"--module={each}" for each in arguments.module), *(f"--namespace={each}" for each in arguments.namespace), *arguments.paths]
+def _as_kopf_run(arguments: argparse.Namespace) -> Iterator[Mapping[str, Any]]:
+    """Be in the context of click in which `kopf run` would be with these arguments, and yield what it would be given."""
+    given = [*(f"--module={each}" for each in arguments.module), *(f"--namespace={each}" for each in arguments.namespace)]
     given += ["--all-namespaces"] if arguments.all_namespaces else []
-    with _kopf.run_command.make_context("run", given, auto_envvar_prefix="KOPF_RUN") as context:
-        yield [*context.params["namespaces"], *filter(None, [os.environ.get("KOPF_RUN_NAMESPACE")])]
+    given += ["--standalone"] if arguments.standalone else []
+    given += [f"--peering={arguments.peering}"] if arguments.peering else []
+    with _kopf.run_command.make_context("run", [*given, *arguments.paths], auto_envvar_prefix="KOPF_RUN") as context:
+        yield context.params
 
 
 def _own_files(modules: Collection[str]) -> tuple[Path, ...]:
@@ -157,8 +186,16 @@ async def _run(registry: _kopf.OperatorRegistry, activity: _kopf.Activity, **giv
                 "param": handler.param, "retry": 0, "started": started, "runtime": dt.timedelta()})
         except SelectCacheError as error:
             raise Unloadable(str(error), code=PROBLEM) from error
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise _failed(f"the {activity.value} handler {handler.id} fails", error) from error
+
+
+async def _clean_up(registry: _kopf.OperatorRegistry, **given: Any) -> None:
+    """Call the cleanup handlers. What goes wrong there takes nothing away from what was found out."""
+    try:
+        await _run(registry, _kopf.Activity.CLEANUP, **given)
+    except Unloadable as error:
+        logging.getLogger("kopf_selectcache").warning("%s", error)
 
 
 async def _logged_in(vault: _kopf.Vault, task: asyncio.Task[Any]) -> None:
@@ -166,16 +203,16 @@ async def _logged_in(vault: _kopf.Vault, task: asyncio.Task[Any]) -> None:
     try:
         await asyncio.wait({ready, task}, timeout=LOGIN, return_when=asyncio.FIRST_COMPLETED)
         if task.done():
-            raise _failed("the operator cannot log in", task.exception() or asyncio.CancelledError())
+            raise _failed("the operator cannot log in", task.exception() or asyncio.CancelledError(), code=UNKNOWN)
         if not ready.done():
             raise Unloadable(f"the operator has not logged in after {LOGIN:g} s")
         if vault.is_empty():
-            raise Unloadable("the operator cannot log in: there is neither a kubeconfig ($KUBECONFIG, ~/.kube/config) nor a service account")
+            raise Unloadable("the operator cannot log in: none of its login handlers has found credentials, such as a kubeconfig ($KUBECONFIG, ~/.kube/config)")
     finally:
         await _ended(ready)
 
 
-def _failed(what: str, error: BaseException) -> Unloadable:
+def _failed(what: str, error: BaseException, *, code: int = PROBLEM) -> Unloadable:
     """Say what went wrong in the user's own code, with the lines that lead there."""
     told = "".join(traceback.format_exception(error))
-    return Unloadable(f"{what}:\n{told.rstrip()}", code=PROBLEM)
+    return Unloadable(f"{what}:\n{told.rstrip()}", code=code)

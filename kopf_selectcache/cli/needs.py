@@ -15,7 +15,7 @@ from kopf_selectcache.keys import checked_key, likely, text_of
 from kopf_selectcache.planning import plan
 from kopf_selectcache.transport import Refused, Unreachable
 
-from .fetches import fetches_in
+from .code import fetches_in, posts_events
 from .loading import PROBLEM, Loaded, Unloadable
 from .rights import CRDS, Right, of_cache, of_events, of_fetch, of_handlers, of_kopf
 
@@ -31,6 +31,8 @@ class Needs:
         self._found: dict[Key, Resource] = {}
         self._offline = ""
         self.notes: list[str] = [UNSEEN]
+        """What there is to say of any operator like this."""
+        self.unknown: list[str] = []
         """What could not be found out, and was left out or assumed."""
 
     async def all(self, fetched: Sequence[str] = ()) -> list[Right]:
@@ -57,13 +59,16 @@ class Needs:
     async def of_fetches(self) -> list[Right]:
         """Return what the reads take that ask the server beyond the caches, as far as the operator's files say of what; raise Unloadable."""
         rights = list[Right]()
-        for file in self._operator.sources:
-            for fetch in fetches_in(file.read_text(encoding="utf-8"), file.name):
+        for file, source in zip(self._operator.sources, self._sources(), strict=True):
+            for fetch in fetches_in(source, file.name):
                 if fetch.key is None:
-                    self._note(f"What is fetched in {fetch.where}, is not written out there: name it with --fetch.")
+                    self._unknown(f"What is fetched in {fetch.where}, is not written out there: name it with --fetch.")
                 else:
                     rights += await self._of_fetch(fetch.key, fetch.verb, fetch.where)
         return rights
+
+    def _sources(self) -> Iterator[str]:
+        return (file.read_text(encoding="utf-8") for file in self._operator.sources)
 
     async def _of_fetch(self, key: Key, verb: str, where: str) -> list[Right]:
         try:
@@ -72,40 +77,40 @@ class Needs:
             raise Unloadable(f"{where}: {error}", code=PROBLEM) from error
 
     async def _of_kopf(self) -> AsyncIterator[Right]:
-        operator, patched = self._operator, False
+        operator = self._operator
         for handler in watching_handlers(operator.registry):
             key = _key_of(handler.selector)
             if key is None:
-                self._note(f"{handler} is of kinds that only the cluster knows, and they are not in here.")
+                self._unknown(f"{handler} is of kinds that only the cluster knows, and they are not in here.")
                 continue
             writes = isinstance(handler, (_kopf.ChangingHandler, _kopf.SpawningHandler)) or "patch" in inspect.signature(handler.fn).parameters
             for right in of_handlers(await self._resource(key), operator.watched, patched=writes):
                 yield right
-            patched = patched or writes
         if not operator.settings.scanning.disabled:
-            self._note(SCANNING)
-            for right in of_kopf(everywhere=operator.watched is None):
+            self.notes.append(SCANNING)
+            for right in of_kopf(everywhere=operator.everywhere):
                 yield right
-        if patched and operator.settings.posting.enabled:
+        posting = operator.settings.posting
+        if posting.enabled and (posting.loggers or any(map(posts_events, self._sources()))):
             for right in of_events(operator.watched):
                 yield right
         for right in self._of_admission():
             yield right
         peering = operator.settings.peering
-        if peering.mandatory and not peering.standalone:
+        if not peering.standalone:
+            # Kopf ends where there are peers, and it may not look at them.
+            what_for = "peering" if peering.mandatory else "peering, where it is installed: without the option --standalone"
             resource = "clusterkopfpeerings" if peering.clusterwide else "kopfpeerings"
             for namespace in operator.watched or (None,):
-                yield Right("kopf.dev", resource, frozenset({"get", "list", "watch", "patch"}), namespace, what_for=frozenset({"peering"}))
+                yield Right("kopf.dev", resource, frozenset({"get", "list", "watch", "patch"}), namespace, what_for=frozenset({what_for}))
 
     def _of_admission(self) -> Iterator[Right]:
-        handlers = self._operator.registry._webhooks.get_all_handlers()   # noqa: SLF001  # In _kopf's contract test.
         managed = self._operator.settings.admission.managed
-        if not managed:
-            return   # Somebody else writes the configurations.
-        for reason in sorted({handler.reason.value for handler in handlers}):
+        # Kopf writes both configurations, whichever handlers there are. Else somebody else writes them.
+        for reason in ("mutating", "validating") if managed else ():
             resource, what_for = f"{reason}webhookconfigurations", frozenset({"admission"})
             yield Right("admissionregistration.k8s.io", resource, frozenset({"create"}), what_for=what_for)
-            yield Right("admissionregistration.k8s.io", resource, frozenset({"patch"}), names=frozenset({managed}), what_for=what_for)
+            yield Right("admissionregistration.k8s.io", resource, frozenset({"patch"}), names=frozenset({str(managed)}), what_for=what_for)
 
     # ---- What kinds are.
 
@@ -131,12 +136,12 @@ class Needs:
         group, version, name = parse_key(key)
         if group is None:
             raise Unloadable(f"only the cluster knows of which group {text_of(key)} are, and: {why}")
-        self._note(f"{text_of(key)}: {why}. It is taken for the plural of a kind with namespaces.")
+        self._unknown(f"{text_of(key)}: {why}. It is taken for the plural of a kind with namespaces.")
         return Resource(Kind.unknown(group, name, name, namespaced=True), version or "v1", fields_known=False)
 
-    def _note(self, text: str) -> None:
-        if text not in self.notes:
-            self.notes.append(text)
+    def _unknown(self, text: str) -> None:
+        if text not in self.unknown:
+            self.unknown.append(text)
 
 
 def _key_of(selector: _kopf.Selector | None) -> Key | None:

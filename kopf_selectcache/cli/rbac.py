@@ -4,7 +4,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import yaml
@@ -17,7 +17,7 @@ from .loading import INTERRUPTED, PROBLEM, Loaded, Unloadable
 from .needs import Needs
 from .reviewing import Reviewer
 from .rights import Right, beyond, lacking, merged
-from .roles import as_name, manifests, rights_in
+from .roles import NoRights, as_name, granted_by, manifests
 
 NAME = "rbac"
 HELP = "Print the Role, ClusterRole and bindings that an operator needs, and no more; or compare them with those that it has."
@@ -25,8 +25,7 @@ HELP = "Print the Role, ClusterRole and bindings that an operator needs, and no 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     loading.add_arguments(parser)
-    parser.add_argument(
-        "--account", default="", metavar="NAMESPACE/NAME", help="the service account of the operator (default: default/ and the name of its file)")
+    loading.add_account(parser, "whom to bind them to (default: default/ and the name of its file), or whose to compare")
     parser.add_argument(
         "--fetch", action="append", default=[], metavar="KIND",
         help="a kind of which handlers fetch more than is cached (cache.fetch, fetch_list, gone): that cannot be seen; can be given several times")
@@ -51,27 +50,34 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def answered(arguments: argparse.Namespace) -> tuple[str, int]:
     """Return what there is to say, and the exit code; raise Unloadable."""
-    namespace, _, name = arguments.account.partition("/")
-    if arguments.account and not (namespace and name and "/" not in name):
-        raise Unloadable(f"--account is {arguments.account!r}, and no NAMESPACE/NAME")
     async with loading.loaded(arguments) as operator:
         needs = Needs(operator)
         needed = merged(await needs.all(arguments.fetch))
         if arguments.check is None:
             account = arguments.account or f"default/{as_name(operator.name)}"
-            return manifests(needed, account=account, notes=needs.notes, as_json=arguments.output == "json"), 0
+            as_json = arguments.output == "json"
+            _tell(needs.unknown if as_json else ())   # In YAML it is a comment.
+            return manifests(needed, account=account, notes=[*needs.notes, *needs.unknown], as_json=as_json), 0
         if arguments.check:
-            granted = _read(Path(arguments.check))
-            missing = list(lacking(needed, granted))
+            granted, assumed = _read(Path(arguments.check), arguments.account)
+            missing = lacking(needed, granted)
         else:
-            user = f"system:serviceaccount:{namespace}:{name}" if arguments.account else None
-            missing, granted = await _reviewed(operator, needed, user)
+            assumed = []
+            missing, granted = await _reviewed(operator, needed, loading.user_of(arguments))
+        _tell([*needs.unknown, *assumed])
         return _compared(missing, granted, needed), PROBLEM if missing else 0
 
 
-def _read(file: Path) -> list[Right]:
+def _tell(notes: Iterable[str]) -> None:
+    """Say beside the answer what it does not say."""
+    sys.stderr.write("".join(f"{note}\n" for note in notes))
+
+
+def _read(file: Path, account: str | None) -> tuple[list[Right], list[str]]:
     try:
-        return list(rights_in(yaml.safe_load_all(file.read_text())))
+        return granted_by(yaml.safe_load_all(file.read_text()), account)
+    except NoRights as error:
+        raise Unloadable(f"{file}: {error}") from error
     except OSError as error:
         raise Unloadable(f"{file} cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError, AttributeError, TypeError) as error:
@@ -94,6 +100,6 @@ async def _reviewed(operator: Loaded, needed: Sequence[Right], user: str | None)
 
 def _compared(missing: Sequence[Right], granted: Sequence[Right], needed: Sequence[Right]) -> str:
     lines = [f"missing: {right}, for {', '.join(sorted(right.what_for))}\n  add to {right.role}: {right.written()}" for right in missing]
-    lines += [f"too much: {right}{f', which is needed {instead}' if instead else ''}" for right, instead in beyond(granted, needed)]
+    lines += [f"too much: {right}{f', of which is needed: {used}' if used else ''}" for right, used in beyond(granted, needed)]
     return "\n".join(lines or ["The rights are those that are needed."])
 

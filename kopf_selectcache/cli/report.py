@@ -64,6 +64,8 @@ class Report:
     sections: tuple[Section, ...]
     others: tuple[Problem, ...] = ()
     """Problems that are no cache's."""
+    unknown: tuple[str, ...] = ()
+    """What could not be found out."""
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -89,6 +91,7 @@ def _text(report: Report, *, wide: bool = False) -> str:
         told += [f"  ! {problem}." for problem in section.problems]
         told += [f"  * {hint}." for hint in section.hints]
     told += [f"! {problem}." for problem in report.others]
+    told += [f"* {each}" for each in report.unknown]
     return "\n".join([lines[0], *told, "", _summary(report)])
 
 
@@ -139,6 +142,7 @@ def _plain(report: Report) -> dict[str, Any]:
             for section in report.sections
         ],
         "otherProblems": [{"what": each.what, "remedy": each.remedy} for each in report.others],
+        "unknown": list(report.unknown),
         "problems": len(report.problems),
     }
 

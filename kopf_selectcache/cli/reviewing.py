@@ -7,9 +7,10 @@ from typing import Any
 
 import msgspec
 
+from kopf_selectcache.core.problems import Garbled
 from kopf_selectcache.transport import KopfTransport
 
-from .rights import Right
+from .rights import Right, merged
 
 AUTHORIZATION = "/apis/authorization.k8s.io/v1"
 
@@ -46,8 +47,7 @@ class Reviewer:
 
     async def lacks(self, right: Right) -> list[Right]:
         """Return the part of a right that is not granted; raise Refused or Unreachable."""
-        missing = [each for each in right.single() if not await self._may(each)]
-        return [right.but(missing)] if missing else []
+        return merged([each for each in right.single() if not await self._may(each)])
 
     async def granted(self, namespaces: Collection[str]) -> list[Right]:
         """Return what is granted in all namespaces, and in each of these beyond that."""
@@ -71,7 +71,10 @@ class Reviewer:
 
     async def _ask(self, question: str, spec: dict[str, Any]) -> _Status:
         answer = await self._transport.ask(f"{AUTHORIZATION}/{question}", msgspec.json.encode({"spec": spec}), impersonate=self.user)
-        return msgspec.json.decode(answer, type=_Review).status
+        try:
+            return msgspec.json.decode(answer, type=_Review).status
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise Garbled(f"the answer to a question about rights is not what the API promises: {error}") from error
 
 
 def _rights(rules: Iterable[_Rule], namespace: str | None) -> Iterator[Right]:

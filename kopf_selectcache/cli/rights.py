@@ -67,11 +67,6 @@ class Right:
             for name in sorted(self.names) if self.names is not None else (None,):
                 yield replace(self, verbs=frozenset({verb}), names=None if name is None else frozenset({name}))
 
-    def but(self, parts: Collection[Right]) -> Right:
-        """Return the right for the verbs and names of these parts of it alone."""
-        names = {name for part in parts for name in part.names or ()}
-        return replace(self, verbs=frozenset(verb for part in parts for verb in part.verbs), names=frozenset(names) or None)
-
 
 def of_cache(resource: Resource, plan: Plan) -> Iterator[Right]:
     """Yield what a cache takes: of each list and watch, the namespace or the name that it is confined to."""
@@ -124,26 +119,26 @@ def merged(rights: Iterable[Right]) -> list[Right]:
     return sorted(needed, key=lambda right: (right.namespace or "", right.group, right.resource, sorted(right.names or ())))
 
 
-def lacking(needed: Iterable[Right], granted: Collection[Right]) -> Iterator[Right]:
-    """Yield the parts of what is needed that nothing grants."""
-    for right in needed:
-        if parts := [each for each in right.single() if not any(other.gives(each) for other in granted)]:
-            yield right.but(parts)
+def lacking(needed: Iterable[Right], granted: Collection[Right]) -> list[Right]:
+    """Return the parts of what is needed that nothing grants."""
+    return merged(each for right in needed for each in right.single() if not any(other.gives(each) for other in granted))
 
 
 def beyond(granted: Iterable[Right], needed: Collection[Right]) -> Iterator[tuple[Right, str]]:
-    """Yield what is granted beyond what is needed, with what would do instead, if anything would."""
+    """Yield what is granted beyond what is needed, with what of it is needed, if anything is."""
     for right in granted:
         for each in right.single():
             used = [
-                other for other in needed if each.verbs <= other.verbs and each.is_of(other)
+                other for other in needed if ("*" in each.verbs or each.verbs <= other.verbs) and each.is_of(other)
                 and (each.namespace is None or other.namespace in (None, each.namespace))]
             if not used:
                 yield each, ""
+            elif "*" in (each.group, each.resource, *each.verbs):
+                yield each, "; ".join(str(replace(other, verbs=other.verbs if "*" in each.verbs else each.verbs)) for other in used)
             elif each.names is None and all(other.names is not None for other in used):
-                yield each, f"for {', '.join(sorted({name for other in used for name in other.names or ()}))} alone"
+                yield each, f"for {', '.join(sorted({name for other in used for name in other.names or ()}))}"
             elif each.namespace is None and (spaces := {other.namespace for other in used}) and None not in spaces:
-                yield each, f"in {', '.join(sorted(map(str, spaces)))} alone"
+                yield each, f"in {', '.join(sorted(map(str, spaces)))}"
 
 
 def _joined(before: Right | None, right: Right) -> Right:

@@ -40,22 +40,58 @@ def _yaml(obj: dict[str, Any], rights: list[Right]) -> str:
     return text
 
 
-def rights_in(objects: Iterable[Mapping[str, Any]]) -> Iterator[Right]:
-    """Yield what the roles among these objects give to whom they are bound."""
-    for obj in _flat(objects):
-        if obj.get("kind") in ("Role", "ClusterRole"):
-            namespace = (obj.get("metadata") or {}).get("namespace") if obj["kind"] == "Role" else None
-            for rule in obj.get("rules") or ():
-                for group in rule.get("apiGroups") or ():
-                    for resource in rule.get("resources") or ():
-                        names = frozenset(rule.get("resourceNames") or ()) or None
-                        yield Right(group, resource, frozenset(rule.get("verbs") or ()), namespace, names)
+class NoRights(ValueError):
+    """What manifests grant cannot be told."""
 
 
-def _flat(objects: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+def granted_by(objects: Iterable[Any], account: str | None) -> tuple[list[Right], list[str]]:
+    """Return what these manifests grant to an account, or to anybody if it is None, and what was assumed. Raises NoRights."""
+    found = list(_flat(objects))
+    roles = {_reference(each): each for each in found if each.get("kind") in ("Role", "ClusterRole")}
+    bindings = [each for each in found if each.get("kind") in ("RoleBinding", "ClusterRoleBinding")]
+    notes = [f"What other roles add to the ClusterRole {name} was not looked at." for (_, _, name), role in roles.items() if role.get("aggregationRule")]
+    if not bindings:
+        notes.append("There are no bindings among the manifests: the roles are taken for bound, each where it stands.")
+        return [right for (_, namespace, _), role in roles.items() for right in _rights(role, namespace)], notes
+    rights: list[Right] = []
+    for binding in bindings:
+        _, namespace, name = _reference(binding)
+        if account is not None and not any(_is(subject, account) for subject in binding.get("subjects") or ()):
+            continue
+        bound = binding.get("roleRef") or {}
+        role = roles.get((bound.get("kind"), namespace if bound.get("kind") == "Role" else None, bound.get("name")))
+        if role is None:
+            notes.append(f"{binding['kind']} {name} binds {bound.get('kind')} {bound.get('name')}, which is not among the manifests.")
+        else:
+            rights += _rights(role, namespace)
+    return rights, notes
+
+
+def _reference(obj: Mapping[str, Any]) -> tuple[str | None, str | None, str | None]:
+    metadata = obj.get("metadata") or {}
+    namespace = metadata.get("namespace")
+    if obj["kind"] in ("Role", "RoleBinding") and not namespace:
+        raise NoRights(f"the {obj['kind']} {metadata.get('name')} names no namespace: give the manifests as they are applied, as of `kustomize build` or `helm template`")
+    return obj["kind"], None if obj["kind"].startswith("Cluster") else namespace, metadata.get("name")
+
+
+def _is(subject: Mapping[str, Any], account: str) -> bool:
+    return subject.get("kind") == "ServiceAccount" and f"{subject.get('namespace')}/{subject.get('name')}" == account
+
+
+def _rights(role: Mapping[str, Any], namespace: str | None) -> Iterator[Right]:
+    for rule in role.get("rules") or ():
+        for group in rule.get("apiGroups") or ():
+            for resource in rule.get("resources") or ():
+                yield Right(group, resource, frozenset(rule.get("verbs") or ()), namespace, frozenset(rule.get("resourceNames") or ()) or None)
+
+
+def _flat(objects: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
     for obj in objects:
-        if isinstance(obj, Mapping):
-            yield from _flat(obj["items"]) if obj.get("kind") == "List" else [obj]
+        if isinstance(obj, Mapping) and str(obj.get("kind")).endswith("List"):
+            yield from _flat({"kind": str(obj["kind"]).removesuffix("List"), **each} for each in obj.get("items") or ())
+        elif isinstance(obj, Mapping):
+            yield obj
 
 
 def as_name(text: str) -> str:

@@ -82,7 +82,7 @@ def annotation(cluster: Cluster, path: str) -> Any:
 
 def test_an_operator_with_the_printed_rights_and_no_others_does_its_work(cluster: Cluster, commands: Commands, tmp_path: Path) -> None:
     namespace, user = cluster.namespace(), cluster.user()
-    where = ("-n", namespace, "--account", f"{USERS}/{user.account}", "--fetch", "secrets")
+    where = ("-n", namespace, "--account", f"{USERS}/{user.account}", "--standalone")
     code, missing = commands.run("rbac", *where, "--check")
     assert code == 1
     assert f"missing: get, list, watch secrets in {namespace}, for caches, fetches" in missing
@@ -113,7 +113,7 @@ def test_check_counts_what_a_cache_of_the_same_filter_holds(cluster: Cluster, co
 def test_check_tells_the_rights_that_an_account_lacks(cluster: Cluster, commands: Commands) -> None:
     namespace, user = cluster.namespace(), cluster.user()
     cluster.grant(user, [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]}], namespace)
-    code, output = commands.run("check", "-n", namespace, "--as", user.name)
+    code, output = commands.run("check", "-n", namespace, "--account", f"{USERS}/{user.account}")
     assert code == 1
     assert f"the right is missing to watch secrets in {namespace}" in output
     assert f"the right is missing to list, watch notes.example.com in {namespace}" in output

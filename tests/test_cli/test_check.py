@@ -6,12 +6,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import yaml
 
 from kopf_selectcache.__main__ import main
+from kopf_selectcache.cli import loading
+from kopf_selectcache.cli.counting import Counter
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults.refusals import Refuse
 from tests.test_cli.conftest import Command, Said
@@ -24,6 +26,8 @@ def pod(name: str, app: str, *, namespace: str = "default", size: int = 10) -> d
 
 
 pytestmark = pytest.mark.usefixtures("cluster")
+
+WEB, AS_WEB = "system:serviceaccount:operators:web", ("--account", "operators/web")
 
 DEFINITION = {
     "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "widgets.example.com"},
@@ -87,6 +91,39 @@ class TestWhatWouldBeHeld:
             for where in ((), ("-A",), ("-n", "shop"), ("-n", "shop", "-n", "default"))]
         assert [(each["held"]["objects"], each["all"]["objects"]) for each in counted] == [(4, 6), (4, 6), (1, 1), (4, 6)]
 
+    def test_what_there_is_is_counted_where_a_filter_names_other_namespaces_than_are_watched(self, cluster: EmbeddedCluster, command: Command) -> None:
+        for namespace in ("shop", "infra"):
+            cluster.namespace(namespace)
+        cluster.create(pod("web-1", "web", namespace="infra"))
+        said = parsed(command("check", "select['v1/pods'] = Selector(namespaces=['infra'])", "-n", "shop", "-o", "json"))["caches"][0]
+        assert (said["held"]["objects"], said["all"]["objects"]) == (1, 1)
+
+    def test_who_may_not_look_at_all_there_is_is_told_of_the_namespaces_that_are_named(
+        self, cluster: EmbeddedCluster, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        cluster.namespace("infra")
+        cluster.create(pod("web-1", "web", namespace="infra"), pod("web-2", "db", namespace="infra"))
+        token = cluster.user("reader", [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}], namespace="infra")
+        monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig(tmp_path / "reader", token=token)))
+        said = parsed(command("check", "select['v1/pods'] = Selector('app=web', namespaces=['infra'])", "-o", "json"))["caches"][0]
+        assert (said["held"]["objects"], said["all"]["objects"]) == (1, 2)
+
+    def test_later_pages_are_weighed_as_well(self, cluster: EmbeddedCluster, command: Command) -> None:
+        cluster.create(*(pod(f"a-{number}", "web") for number in range(500)), *(pod(f"b-{number}", "web", size=50_000) for number in range(500)))
+        said = parsed(command("check", "select['v1/pods'] = 'app=web'", "-o", "json"))["caches"][0]
+        assert said["held"]["weighedObjects"] == 40
+        assert 20_000_000 < said["held"]["aboutBytes"] < 30_000_000
+
+    def test_what_could_not_be_counted_is_not_taken_for_nothing(self, cluster: EmbeddedCluster, command: Command) -> None:
+        cluster.create(pod("web-1", "web"), pod("db-1", "db"))
+        declared = """
+def broken(obj): return obj if obj['metadata']['name'] == 'web-1' else None
+select['v1/pods'] = Cached([Selector('app=web'), Selector(names=['db-1'], namespaces=['default'])], transform=broken)
+"""
+        said = command("check", declared)
+        assert said.code == 1
+        assert " ? of 2 " in said.output.splitlines()[1]
+
     def test_wide_shows_each_list_and_watch(self, command: Command) -> None:
         said = command("check", "select['v1/secrets'] = Selector(names=['ca', 'tls'], namespaces=['infra'])", "-o", "wide")
         assert "    0 in /api/v1/namespaces/infra/secrets?fieldSelector=metadata.name=tls" in said.output.splitlines()
@@ -100,15 +137,15 @@ class TestWhatWouldBeHeld:
 class TestWhatIsWrong:
     def test_a_missing_right_is_named_with_the_rule_to_add(self, cluster: EmbeddedCluster, command: Command) -> None:
         cluster.namespace("infra")
-        cluster.user("web", [{"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["ca"], "verbs": ["list", "watch"]}], namespace="infra")
-        said = command("check", "select['v1/secrets'] = Selector(names=['ca', 'tls'], namespaces=['infra'])", "--as", "web")
+        cluster.user(WEB, [{"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["ca"], "verbs": ["list", "watch"]}], namespace="infra")
+        said = command("check", "select['v1/secrets'] = Selector(names=['ca', 'tls'], namespaces=['infra'])", *AS_WEB)
         assert said.code == 1
         assert "lacks list, watch secrets tls in infra" in said.output
         assert "- {apiGroups: [''], resources: [secrets], resourceNames: [tls], verbs: [list, watch]}" in said.output
 
     def test_rights_that_are_there_are_no_problem(self, cluster: EmbeddedCluster, command: Command) -> None:
-        cluster.user("web", [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}])
-        said = parsed(command("check", "select['v1/pods'] = 'app=web'", "--as", "web", "-o", "json"))
+        cluster.user(WEB, [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}])
+        said = parsed(command("check", "select['v1/pods'] = 'app=web'", *AS_WEB, "-o", "json"))
         assert said["problems"] == 0
         assert said["caches"][0]["rights"] == {
             "needed": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}], "missing": []}
@@ -134,8 +171,9 @@ class TestWhatIsWrong:
         said = command("check", "select['v1/pods'] = 'app in web'", "-o", output)
         assert parse(said.output)["error"] in said.errors
 
-    def test_a_refusal_of_the_filter_has_the_servers_words(self, cluster: EmbeddedCluster, command: Command) -> None:
-        cluster.faults.add(Refuse(400, message="no such thing can be selected by"), verb="list", resource="pods", times=1)
+    @pytest.mark.parametrize("code", [400, 422])
+    def test_a_refusal_of_the_filter_has_the_servers_words(self, cluster: EmbeddedCluster, command: Command, code: int) -> None:
+        cluster.faults.add(Refuse(code, message="no such thing can be selected by"), verb="list", resource="pods", times=1)
         said = command("check", "select['v1/pods'] = 'app=web'")
         assert said.code == 1
         assert "no such thing can be selected by" in said.output
@@ -175,14 +213,14 @@ class TestFetches:
     FETCHING = "\n@kopf.on.create('v1', 'services')\n@selectcache.with_cache\nasync def react(cache, **_): return await cache.fetch('configmaps', 'a', 'b')\n"
 
     def test_a_right_that_is_missing_to_fetch_is_told(self, cluster: EmbeddedCluster, command: Command) -> None:
-        cluster.user("web", [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}])
-        said = command("check", "select['v1/pods'] = 'app=web'", "--as", "web", handlers=self.FETCHING)
+        cluster.user(WEB, [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}])
+        said = command("check", "select['v1/pods'] = 'app=web'", *AS_WEB, handlers=self.FETCHING)
         assert said.code == 1
         assert "! the right is missing to get configmaps, for what handlers fetch. Add to a ClusterRole: - {apiGroups: ['']" in said.output
 
     def test_one_that_is_there_is_not(self, cluster: EmbeddedCluster, command: Command) -> None:
-        cluster.user("web", [{"apiGroups": [""], "resources": ["pods", "configmaps"], "verbs": ["get", "list", "watch"]}])
-        assert command("check", "select['v1/pods'] = 'app=web'", "--as", "web", handlers=self.FETCHING).code == 0
+        cluster.user(WEB, [{"apiGroups": [""], "resources": ["pods", "configmaps"], "verbs": ["get", "list", "watch"]}])
+        assert command("check", "select['v1/pods'] = 'app=web'", *AS_WEB, handlers=self.FETCHING).code == 0
 
 
 class TestOperatorsThatCannotBeChecked:
@@ -211,6 +249,33 @@ class TestOperatorsThatCannotBeChecked:
         assert "the startup handler configure fails" in said.errors
         assert "no database" in said.errors
 
+    def test_one_that_ends_itself(self, command: Command) -> None:
+        said = command("check", "", source="raise SystemExit(0)")
+        assert (said.code, said.output) == (1, "")
+        assert "the operator cannot be loaded" in said.errors
+
+    def test_a_cleanup_handler_that_fails_takes_nothing_from_the_answer(self, command: Command) -> None:
+        said = command("check", "select['v1/pods'] = 'app=web'", handlers="\n@kopf.on.cleanup()\ndef clean(**_): raise ValueError('no')\n")
+        assert said.code == 0
+        assert "1 cache would hold" in said.output
+
+    def test_of_one_that_has_not_started_nothing_is_cleaned_up(self, command: Command) -> None:
+        said = command("check", "select['v1/pods'] = 'app in web'", handlers="\n@kopf.on.cleanup()\ndef clean(**_): print('cleaned')\n")
+        assert "cleaned" not in said.errors
+
+    def test_a_login_that_does_not_end(self, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(loading, "LOGIN", 0.1)
+        handlers = "\nimport asyncio\n@kopf.on.login()\nasync def login(**_): await asyncio.Event().wait()\n"
+        said = command("check", "select['v1/pods'] = 'app=web'", handlers=handlers)
+        assert said.code == 2
+        assert "has not logged in after 0.1 s" in said.errors
+
+    def test_ctrl_c_ends_it_without_a_word(self, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+        def interrupted(*_: object) -> NoReturn:
+            raise KeyboardInterrupt
+        monkeypatch.setattr(Counter, "held", interrupted)
+        assert command("check", "select['v1/pods'] = 'app=web'") == (130, "", "")
+
     def test_no_credentials(self, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("KUBECONFIG", "/nowhere")
         monkeypatch.setenv("HOME", "/nowhere")
@@ -235,9 +300,9 @@ class TestOperatorsThatCannotBeChecked:
     def test_somebody_who_may_not_be_impersonated(self, cluster: EmbeddedCluster, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         token = cluster.user("nobody")
         monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig(tmp_path / "nobody", token=token)))
-        said = command("check", "select['v1/pods'] = 'app=web'", "--as", "web")
+        said = command("check", "select['v1/pods'] = 'app=web'", *AS_WEB)
         assert (said.code, said.output) == (2, "")
-        assert "may not ask for the rights of web: " in said.errors
+        assert "may not ask for the rights of system:serviceaccount:operators:web: " in said.errors
         assert 'User "nobody"' in said.errors
 
 

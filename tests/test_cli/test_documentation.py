@@ -11,7 +11,9 @@ from kopf_selectcache.testing import EmbeddedCluster
 from tests.test_cli.conftest import Command
 from tests.test_cli.test_check import pod
 
-PAGE = (Path(__file__).parents[2] / "docs" / "commands.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "commands.md").read_text()
+DEPLOYING = (DOCS / "deploying.md").read_text()
 
 
 def shown(language: str, after: str = "") -> str:
@@ -45,7 +47,7 @@ def bytes_out(output: str) -> str:
 
 @pytest.mark.usefixtures("shop")
 def test_rbac(command: Command) -> None:
-    said = command("rbac", "", "-A", "--account", "operators/web", source=shown("python"))
+    said = command("rbac", "", "-A", "--standalone", "--account", "operators/web", source=shown("python"))
     assert said.output == shown("yaml")
 
 
@@ -55,5 +57,16 @@ def test_rbac_compared_with_manifests(command: Command, tmp_path: Path) -> None:
     objects[1]["rules"][0]["verbs"].append("delete")
     objects[3]["rules"][0]["resourceNames"].remove("tls")
     (tmp_path / "rbac.yaml").write_text(yaml.safe_dump_all(objects))
-    said = command("rbac", "", "-A", "--check", str(tmp_path / "rbac.yaml"), source=shown("python"))
+    said = command("rbac", "", "-A", "--standalone", "--check", str(tmp_path / "rbac.yaml"), source=shown("python"))
     assert (said.code, said.output) == (1, shown("text", "--check rbac.yaml"))
+
+
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize(("file", "where"), [("rbac.yaml", ["-A"]), ("rbac-of-one-namespace.yaml", ["-n", "shop"])])
+def test_the_manifests_of_deploying_are_just_right(command: Command, cluster: EmbeddedCluster, tmp_path: Path, file: str, where: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster.apply((DOCS / "getting-started.md").read_text().partition("# crd.yaml\n")[2].partition("```")[0])
+    (tmp_path / file).write_text(DEPLOYING.partition(f"# {file}\n")[2].partition("```")[0])
+    operator = DEPLOYING.partition("# my_operator.py\n")[2].partition("```")[0]
+    monkeypatch.setenv("METRICS_PORT", "0")
+    said = command("rbac", "", *where, "--standalone", "--account", "my-operator/my-operator", "--check", str(tmp_path / file), source=operator)
+    assert (said.code, said.output, said.errors) == (0, "The rights are those that are needed.\n", "")
