@@ -7,10 +7,10 @@ from typing import Generic, TypeVar
 _T = TypeVar("_T")
 
 MOST = 4096
-"""So many values are remembered. Where there are more, most of them are not shared, and nothing is lost by forgetting them."""
+"""So many values are remembered, while most come again."""
 
-LONGEST = 4096
-"""Longer texts, in bytes, are shared by few."""
+FEW = 512
+"""So many are, while they do not. What is alike comes close together: servers list objects by their names."""
 
 
 class Sharing(Generic[_T]):
@@ -24,16 +24,18 @@ class Sharing(Generic[_T]):
     def __init__(self, decode: Callable[[bytes], _T]) -> None:
         self._decode = decode
         self._known: dict[bytes, _T] = {}
+        self._found = 0   # How often one of these has come again.
 
     def of(self, text: bytes) -> _T:
         """Return what the text says; raise what decoding it does."""
         try:
-            return self._known[text]
+            value = self._known[text]
         except KeyError:
-            pass
-        value = self._decode(text)
-        if len(text) <= LONGEST:
-            if len(self._known) >= MOST:
-                self._known.clear()
+            value = self._decode(text)
+            # What is forgotten is still shared by those who have it.
+            if len(self._known) >= (MOST if self._found > len(self._known) else FEW):
+                self._known, self._found = {}, 0
             self._known[text] = value
+        else:
+            self._found += 1
         return value
