@@ -78,6 +78,7 @@ class Check:
     def __init__(self, operator: Loaded, key: Key, *, progress: Progress, reviewer: Reviewer) -> None:
         self._operator = operator
         self._key = key
+        self._declared = f"settings.selectcache.selectors[{key!r}]"
         self._cached = operator.declared.selectors.cached(key)
         self._reviewer = reviewer
         self._progress = progress
@@ -113,7 +114,7 @@ class Check:
             return await resolve(self._operator.transport, self._key)
         except NotServed as error:
             meant = likely(self._key)
-            self._problem(str(error), f"Did you mean {meant!r}? If not, install its definition" if meant else "Install its definition, or correct the key")
+            self._problem(str(error), f"Did you mean {meant!r}? If not, install its definition" if meant else f"Install its definition, or correct the key of {self._declared}")
         except Refused as error:
             if error.refusal.code != 403:
                 raise
@@ -156,9 +157,9 @@ class Check:
                 if error.refusal.code != 403:   # That is told as a right.
                     self._problem(
                         f"{resource}: the server refuses the filter {stream.selector}: {error.refusal.message}",
-                        "Declare a selector that the server supports for this kind")
+                        f"Assign a selector that the server supports for this kind to {self._declared}")
             except Garbled as error:
-                self._problem(f"{resource}: {error}", "See to the server, or to transform=")
+                self._problem(f"{resource}: {error}", f"See to the server, or to transform= of {self._declared}")
             results.append(Result(stream.path(resource), stream.query(), amount))
         return tuple(results)
 

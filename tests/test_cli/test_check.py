@@ -153,7 +153,7 @@ class TestWhatIsWrong:
     def test_a_kind_that_is_not_served(self, command: Command) -> None:
         said = command("check", "select['example.com/v1/widgets'] = ''")
         assert said.code == 1
-        assert "! the cluster serves no example.com/v1/widgets. Install its definition, or correct the key." in said.output
+        assert "! the cluster serves no example.com/v1/widgets. Install its definition, or correct the key of settings.selectcache.selectors['example.com/v1/widgets']." in said.output
 
     def test_a_field_that_only_the_cluster_knows_not_to_be_selectable(self, cluster: EmbeddedCluster, command: Command) -> None:
         cluster.create(DEFINITION)
