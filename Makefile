@@ -17,7 +17,7 @@ WITH_LOWEST := $(LOWEST)/.installed
 SITE := .venv/docs-$(notdir $(VENV))
 WITH_SPHINX := $(SITE)/.installed
 
-.PHONY: help env demo test test-real test-clients test-lowest comparison soak mutants test-all lint docs test-quick servers field-labels dist clean
+.PHONY: help env demo test test-real test-clients test-lowest comparison bench soak mutants test-all lint docs test-quick servers field-labels dist clean
 
 help:  ## Show what can be made.
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -40,7 +40,7 @@ PROOFS := tests/oracle $(addprefix tests/,test_containment.py test_properties.py
 # A process for each processor, but for no more than make sense here. What ARGS ask for runs in one, to be seen and debugged.
 PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=worksteal
 # What relies on Kopf's private names, and calls of its code that nobody promises to stay as they are.
-TOUCHING_KOPF := $(addsuffix .py,$(addprefix test_,kopf_names plugin handlers decoration operators advice admission stopping own_object probe embedding)) test_cli
+TOUCHING_KOPF := $(addsuffix .py,$(addprefix test_,kopf_names plugin handlers decoration operators advice admission stopping own_object probe embedding)) test_cache/test_views.py test_cache/test_forms.py test_cli
 # Each process has a real API server of its own, and waits more than it works; the tests of a file share it.
 SERVERS := --numprocesses=3 --dist=loadfile
 SUITE = $(or $(ARGS),$(PARALLEL) $(addprefix --ignore=,$(PROOFS)))
@@ -74,6 +74,9 @@ test-lowest: $(WITH_LOWEST)  ## Run what touches Kopf on the lowest versions tha
 
 comparison: $(WITH_CLIENTS)  ## Play the faults to our cache, Kopf's index and the Python informer; write docs/comparison.md.
 	$(CLIENTS)/bin/python -m bench.comparison $(ARGS)
+
+bench: $(INSTALLED) $(WITH_CLIENTS)  ## Measure our cache beside its peers on a real API server (needs Go); ARGS=--quick takes some minutes, all of it most of an hour.
+	$(PY) -m bench --clients $(CLIENTS)/bin/python $(ARGS)
 
 soak: $(INSTALLED)  ## Explore the core eight steps deep, simulate a million operations, play 10,000 faults over sockets: minutes to hours.
 	$(PY) -m pytest -m soak $(or $(ARGS),$(PARALLEL) tests/core tests/test_faults)

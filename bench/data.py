@@ -1,0 +1,200 @@
+"""The objects that every peer reads: pods as busy clusters have them, made from a seed, and how well they compress.
+
+Must never depend on anything but its arguments: runs on two machines are about the same bytes.
+"""
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import json
+import random
+import uuid
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kopf_selectcache.testing.population import BIG, BIG_ONE_IN, EPOCH, Population
+
+Obj = dict[str, Any]
+
+NAMESPACES = tuple(f"bench-{number:02}" for number in range(20))
+APPS = tuple(f"app-{number:02}" for number in range(50))
+APP = "app"
+"""A label with few values."""
+INSTANCE = "instance"
+"""A label whose every value is there once."""
+ROUND = "bench.example.com/round"
+"""An annotation that is changed while peers watch; as long before as afterwards."""
+SAMPLED = 500
+DICTIONARY = 32_768   # Bytes: the longest that zlib looks back.
+
+
+class Data:
+    """Pods, Secrets and ConfigMaps; the same seed makes the same ones, and fewer are the first of more.
+
+    >>> [pod["metadata"]["namespace"] for pod in Data(seed=1).pods(2)]
+    ['bench-00', 'bench-01']
+    """
+
+    def __init__(self, *, seed: int) -> None:
+        self.seed = seed
+
+    def pods(self, count: int) -> Iterator[Obj]:
+        population, rng = Population(seed=self.seed, namespaces=NAMESPACES), self._random("pods")
+        for number in range(count):
+            pod = population.pod(number, namespace=namespace_of(number), labels={APP: app_of(number), INSTANCE: instance_of(number)})
+            metadata = pod["metadata"]
+            metadata["name"] = name_of(number)
+            metadata["generateName"] = f"{app_of(number)}-{rng.getrandbits(36):09x}-"
+            metadata["annotations"] |= {ROUND: round_of(0), "networks.example.com/status": _networks(rng)}
+            pod["status"]["containerStatuses"] = [_status(container, rng) for container in pod["spec"]["containers"]]
+            _identify(metadata, rng)
+            if number % 3 == 0:   # Most pods have one owner, not all.
+                metadata["ownerReferences"].append({
+                    "apiVersion": "example.com/v1", "kind": "Release", "name": f"release-{rng.getrandbits(20):05x}", "uid": _uid(rng)})
+            metadata["managedFields"] = [
+                _managed("kube-controller-manager", {"metadata": _without(metadata, "name", "uid"), "spec": pod["spec"]}, metadata),
+                {**_managed("kubelet", {"status": pod["status"]}, metadata), "subresource": "status"}]
+            yield pod
+
+    def secrets(self, count: int) -> Iterator[Obj]:
+        """Make certificates with their keys: values that no compression makes smaller than their bytes."""
+        rng = self._random("secrets")
+        for number in range(count):
+            data = {name: base64.b64encode(rng.randbytes(rng.randint(1_000, 3_000))).decode() for name in ("tls.crt", "tls.key")}
+            yield {**_small("Secret", number, rng), "type": "kubernetes.io/tls", "data": data}
+
+    def configmaps(self, count: int) -> Iterator[Obj]:
+        rng = self._random("configmaps")
+        for number in range(count):
+            size = rng.randint(*BIG) if rng.randrange(BIG_ONE_IN) == 0 else rng.randint(200, 6_000)
+            yield {
+                **_small("ConfigMap", number, rng),
+                "data": {"settings.ini": "\n".join(f"key_{index} = {rng.getrandbits(64):x}" for index in range(rng.randint(5, 60)))},
+                "binaryData": {"bundle": base64.b64encode(rng.randbytes(size)).decode()}}
+
+    def _random(self, kind: str) -> random.Random:
+        return random.Random(f"{self.seed} {kind}")   # noqa: S311  # It is to be the same each time.
+
+
+def name_of(number: int) -> str:
+    return f"{app_of(number)}-{zlib.crc32(str(number).encode()):08x}-{number:06}"
+
+
+def namespace_of(number: int) -> str:
+    return NAMESPACES[number % len(NAMESPACES)]
+
+
+def app_of(number: int) -> str:
+    """Return the app of a pod: each has as many as any other, in all namespaces."""
+    return APPS[number // len(NAMESPACES) % len(APPS)]
+
+
+def instance_of(number: int) -> str:
+    return f"i{number:07}"
+
+
+def round_of(number: int) -> str:
+    return f"{number:08}"
+
+
+def encoded(obj: Mapping[str, Any]) -> bytes:
+    return json.dumps(obj, separators=(",", ":")).encode()
+
+
+@dataclass(frozen=True)
+class Compression:
+    """How well objects compress: the more alike they are, the more a cache that packs them would gain by it."""
+
+    size: float
+    """Bytes of an object, on average."""
+    alone: float
+    """How many times smaller it is packed alone."""
+    together: float
+    """How many times smaller it is packed with a dictionary of other objects."""
+
+    def __str__(self) -> str:
+        return f"{self.size:,.0f} bytes each, {self.alone:.1f} times smaller packed alone, {self.together:.1f} times with a dictionary (zlib)"
+
+
+def compression(objects: Iterable[bytes]) -> Compression:
+    """Pack each of these objects: alone, and with those of the others before that a dictionary has room for."""
+    found = list(objects)
+    dictionary = b""
+    size = alone = together = 0
+    for one in found:
+        size += len(one)
+        alone += len(zlib.compress(one, 6))
+        packer = zlib.compressobj(6, zdict=dictionary) if dictionary else zlib.compressobj(6)
+        together += len(packer.compress(one)) + len(packer.flush())
+        dictionary = (dictionary + one)[-DICTIONARY:]
+    return Compression(size / len(found), size / alone, size / together)
+
+
+def described(data: Data, count: int) -> str:
+    """Say how well each kind compresses, by its first objects."""
+    pods = list(data.pods(count))
+    kinds: Sequence[tuple[str, Iterable[Obj]]] = (
+        ("pods", pods), ("pods without managedFields", ({**pod, "metadata": _without(pod["metadata"], "managedFields")} for pod in pods)),
+        ("Secrets", data.secrets(count)), ("ConfigMaps", data.configmaps(count)))
+    return "\n".join(f"- {kind}: {compression(map(encoded, objects))}" for kind, objects in kinds)
+
+
+def _networks(rng: random.Random) -> str:
+    """Make what a network plugin notes of a pod."""
+    return json.dumps([
+        {"name": f"net-{rng.getrandbits(16):04x}", "interface": f"eth{index}", "ips": [f"10.{rng.randrange(256)}.{rng.randrange(256)}.{rng.randrange(256)}"],
+         "mac": ":".join(f"{rng.randrange(256):02x}" for _ in range(6)), "default": not index, "dns": {}} for index in range(rng.randint(1, 6))])
+
+
+def _status(container: Obj, rng: random.Random) -> Obj:
+    return {
+        "name": container["name"], "image": container["image"], "imageID": container["image"].partition(":")[0] + f"@sha256:{rng.getrandbits(256):064x}",
+        "containerID": f"containerd://{rng.getrandbits(256):064x}", "ready": True, "started": True, "restartCount": rng.randint(0, 3),
+        "state": {"running": {"startedAt": _time(rng)}}, "lastState": {}}
+
+
+def _time(rng: random.Random) -> str:
+    return (EPOCH + dt.timedelta(seconds=rng.randrange(300 * 24 * 3600))).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _small(kind: str, number: int, rng: random.Random) -> Obj:
+    metadata: Obj = {
+        "name": f"{kind.lower()}-{number:06}", "namespace": namespace_of(number),
+        "labels": {APP: app_of(number), INSTANCE: instance_of(number)}}
+    _identify(metadata, rng)
+    return {"apiVersion": "v1", "kind": kind, "metadata": metadata}
+
+
+def _identify(metadata: Obj, rng: random.Random) -> None:
+    metadata["uid"] = _uid(rng)
+    metadata["creationTimestamp"] = _time(rng)
+
+
+def _uid(rng: random.Random) -> str:
+    return str(uuid.UUID(int=rng.getrandbits(128), version=4))
+
+
+def _without(metadata: Obj, *names: str) -> Obj:
+    return {name: value for name, value in metadata.items() if name not in names}
+
+
+def _managed(manager: str, fields: Obj, metadata: Obj) -> Obj:
+    return {
+        "manager": manager, "operation": "Update", "apiVersion": "v1", "time": metadata["creationTimestamp"],
+        "fieldsType": "FieldsV1", "fieldsV1": _fields(fields)}
+
+
+def _fields(value: Any) -> Obj:
+    """Return which fields there are, as the server notes them."""
+    if isinstance(value, dict):
+        return {f"f:{name}": _fields(below) for name, below in value.items()}
+    if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
+        noted: Obj = {}
+        for item in value:
+            key = next((name for name in ("name", "uid", "type", "containerPort", "ip", "key") if name in item), None)
+            if key is not None:
+                noted[f"k:{json.dumps({key: item[key]}, separators=(',', ':'))}"] = {".": {}, **_fields(item)}
+        return noted
+    return {}

@@ -1,0 +1,75 @@
+"""Puts the objects into the cluster, once for all peers: straight into etcd, as JSON, which the API server reads as well as its own.
+
+Must begin with an API server that has none of them, and end with one that serves all of them.
+"""
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from bench.data import NAMESPACES, name_of, namespace_of
+from tests.apiserver.server import ApiServer
+from tests.apiserver.waiting import wait_until
+
+ASK: Mapping[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ask", "labels": {"bench": "ask"}}}
+"""The object that the handlers of Kopf's operators are called for."""
+AT_ONCE = 100
+"""So many objects one transaction of etcd takes at most, unless it is told otherwise: 128."""
+LONGEST = 700_000
+"""So many bytes go into one transaction: 1.5 MB is the most, and they grow by a third on the way."""
+
+
+def prepare(server: ApiServer) -> None:
+    """Make the namespaces, and what handlers are called for."""
+    for namespace in NAMESPACES:
+        server.request("POST", "/api/v1/namespaces", body={"metadata": {"name": namespace}})
+    server.request("POST", "/api/v1/namespaces/default/configmaps", body=ASK)
+
+
+def fill(server: ApiServer, pods: Iterable[bytes], *, begin: int = 0, step: Callable[[int], None]) -> int:
+    """Write these pods, the first of which has the number `begin`; return how many there are then."""
+    number = begin
+    address = urlsplit(next(option.partition("=")[2] for option in server.etcd.command if option.startswith("--listen-client-urls=")))
+    connection = http.client.HTTPConnection(str(address.hostname), address.port, timeout=60)
+    for batch in batches(pods):
+        puts = []
+        for pod in batch:
+            key = f"/registry/pods/{namespace_of(number)}/{name_of(number)}".encode()
+            puts.append({"requestPut": {"key": _text(key), "value": _text(pod)}})
+            number += 1
+        connection.request("POST", "/v3/kv/txn", json.dumps({"success": puts}).encode())
+        answer = connection.getresponse()
+        said = answer.read()
+        if answer.status != 200:
+            raise RuntimeError(f"etcd: {answer.status} {said[:400]!r}")
+        step(len(batch))
+    connection.close()
+    wait_until(lambda: served(server) == number, f"the API server serves {number:,} pods", deadline=120)
+    return number
+
+
+def served(server: ApiServer) -> int:
+    answer = server.request("GET", "/api/v1/pods", query={"limit": 1})
+    return len(answer["items"]) + int(answer["metadata"].get("remainingItemCount", 0))
+
+
+def batches(objects: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Yield all of them, as many at a time as a transaction takes."""
+    batch: list[bytes] = []
+    size = 0
+    for one in objects:
+        if batch and (len(batch) == AT_ONCE or size + len(one) > LONGEST):
+            yield batch
+            batch, size = [], 0
+        batch.append(one)
+        size += len(one)
+    if batch:
+        yield batch
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()

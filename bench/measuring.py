@@ -1,0 +1,205 @@
+"""Measures one peer, beside a cluster that has the objects: what it takes to hold them, to read them, and to follow them.
+
+Must do the same to every peer, in the same order.
+"""
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench.data import APP, ROUND, app_of, name_of, namespace_of, round_of
+from bench.peers.asking import LEFT_OUT, percentiles
+from bench.running import Cap, Over, Running
+from bench.synthetic import Synthetic
+from tests.apiserver.server import ApiServer
+
+WRITERS = 8
+SENTINEL = 0
+"""The number of the pod that is written last: what came before it has come as well."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much is done to each peer."""
+
+    gets: int
+    lists: int
+    changes: int
+    writes: int
+    relist: bool
+    rounds: int
+    """So often each pod changes in a burst."""
+
+    @classmethod
+    def of(cls, *, quick: bool) -> Plan:
+        return cls(gets=1_000, lists=30, changes=300, writes=50, relist=False, rounds=3) if quick else cls(gets=5_000, lists=100, changes=1_000, writes=200, relist=True, rounds=10)
+
+
+@dataclass
+class Result:
+    """What was measured of one peer with so many objects."""
+
+    peer: str
+    objects: int
+    figures: dict[str, float] = field(default_factory=dict)
+    over: str | None = None
+    """Why it did not finish."""
+
+
+def middle(results: Iterable[Result]) -> list[Result]:
+    """Return one result for each peer and number of objects: the median of each figure; a peer that once did not finish, did not."""
+    found: dict[tuple[str, int], list[Result]] = {}
+    for result in results:
+        found.setdefault((result.peer, result.objects), []).append(result)
+    return [
+        Result(peer, objects, {key: statistics.median(each.figures[key] for each in same if key in each.figures)
+                               for key in dict.fromkeys(key for each in same for key in each.figures)},
+               next((each.over for each in same if each.over), None))
+        for (peer, objects), same in found.items()]
+
+
+READS = (("get", ""), ("get", "view"), ("namespace", ""), ("namespace", "view"), ("label", ""), ("label", "view"), ("label", "keys"),
+         ("indexed", ""), ("indexed", "view"))
+
+
+def read_name(do: str, form: str) -> str:
+    return f"{do} {form}".strip()
+
+
+class Rounds:
+    """Writes to pods, each with another value than before, so that a peer that follows can be seen to."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+        self._round = 0
+
+    def next(self) -> str:
+        self._round += 1
+        return round_of(self._round)
+
+    def write(self, number: int, value: str) -> float:
+        """Change this pod; return when the server had said that it did."""
+        self._server.request(
+            "PATCH", f"/api/v1/namespaces/{namespace_of(number)}/pods/{name_of(number)}", body={"metadata": {"annotations": {ROUND: value}}})
+        return time.time()
+
+    def expire(self) -> None:
+        """Make all versions so far too old, so that whoever follows must list anew."""
+        self._server.expire()
+
+    def write_all(self, numbers: Sequence[int], value: str) -> None:
+        with ThreadPoolExecutor(WRITERS) as threads:
+            for written in [threads.submit(self.write, number, value) for number in numbers]:
+                written.result()
+
+
+def measured(
+    name: str, command: Sequence[str], *, objects: int, rounds: Rounds, plan: Plan, cap: Cap, kubeconfig: Path, log: Path,
+) -> Result:
+    result = Result(name, objects)
+    try:
+        with Running(command, env={"KUBECONFIG": str(kubeconfig)}, cap=cap, log=log) as peer:
+            _measure(peer, result.figures, objects=objects, rounds=rounds, plan=plan)
+    except Over as over:
+        result.over = str(over)
+    return result
+
+
+def _measure(peer: Running, figures: dict[str, float], *, objects: int, rounds: Rounds, plan: Plan) -> None:
+    peer.answer()   # It is loaded.
+    empty = peer.usage()
+    peer.forget_peak()
+    figures["empty"] = empty.resident
+    answer = peer.ask(do="sync")
+    synced = peer.usage()
+    if received := peer.received():   # Of one that keeps no connection open, it is not known.
+        figures["received"] = received
+    if answer["objects"] != objects:
+        raise Over(f"it holds {answer['objects']:,} objects of {objects:,}")
+    figures["sync"] = answer["seconds"]
+    figures["sync cpu"] = synced.cpu - empty.cpu
+    figures["peak"] = max(0, synced.peak - empty.resident)
+    peer.ask(do="collect")
+    figures["memory"] = max(0, peer.usage().resident - empty.resident)
+    figures["per object"] = figures["memory"] / objects
+    for do, form in READS:
+        times = plan.gets if do == "get" else plan.lists
+        found = peer.ask(do=do, form=form, times=times, **_asked(objects))
+        if LEFT_OUT not in found:
+            figures[read_name(do, form)] = found["p50"]
+            figures[f"{read_name(do, form)} p99"] = found["p99"]
+    _follow(peer, figures, objects=objects, rounds=rounds, plan=plan)
+    if plan.relist:
+        _relist(peer, figures, empty=empty.resident, rounds=rounds)
+
+
+def _asked(objects: int) -> Mapping[str, Any]:
+    step = max(1, objects // 1_000)
+    return {
+        "keys": [(namespace_of(number), name_of(number)) for number in range(0, objects, step)],
+        "namespace": namespace_of(0), "label": (APP, app_of(0))}
+
+
+def _follow(peer: Running, figures: dict[str, float], *, objects: int, rounds: Rounds, plan: Plan) -> None:
+    # What it still did of the start is no cost of an event.
+    peer.ask(do="until", **_awaited(rounds, every=0.05))
+    before, value = peer.usage(), rounds.next()
+    numbers = [1 + number % (objects - 1) for number in range(plan.changes)]
+    rounds.write_all(numbers, value)
+    peer.ask(do="until", **_awaited(rounds, every=0.05))
+    figures["event cpu"] = 1e6 * (peer.usage().cpu - before.cpu) / (len(numbers) + 1)
+    lags, behind = [], []
+    for _ in range(plan.writes):
+        value = rounds.next()
+        peer.tell(do="until", **_sentinel(value, every=0.0005))
+        began = time.time()
+        written = rounds.write(SENTINEL, value)
+        seen = peer.answer()["at"]
+        lags.append(1e3 * (seen - began))
+        behind.append(1e3 * (seen - written))
+    for name, values in (("lag", lags), ("behind", behind)):
+        found = percentiles(values)
+        figures[name], figures[f"{name} p99"] = found["p50"], found["p99"]
+
+
+def _relist(peer: Running, figures: dict[str, float], *, empty: int, rounds: Rounds) -> None:
+    peer.ask(do="collect")
+    peer.forget_peak()
+    rounds.expire()
+    began = time.monotonic()
+    peer.ask(do="until", **_awaited(rounds, every=0.05))
+    figures["relist"] = time.monotonic() - began
+    figures["relist peak"] = max(0, peer.usage().peak - empty)
+
+
+def burst(result: Result, command: Sequence[str], synthetic: Synthetic, *, cap: Cap, kubeconfig: Path, log: Path) -> None:
+    """Let the peer take in changes as fast as it can, and add how many a second it does, by the clock and of its CPU."""
+    try:
+        with Running(command, env={"KUBECONFIG": str(kubeconfig)}, cap=cap, log=log) as peer:
+            peer.answer()
+            peer.ask(do="sync")
+            before, began = peer.usage(), time.monotonic()
+            synthetic.begin()
+            peer.ask(do="until", keys=[(namespace_of(len(synthetic.pods) - 1), name_of(len(synthetic.pods) - 1))],
+                     annotation=(ROUND, synthetic.last), every=0.02)
+            events = len(synthetic.pods) * synthetic.rounds
+            result.figures["burst"] = events / (time.monotonic() - began)
+            result.figures["burst cpu"] = 1e6 * (peer.usage().cpu - before.cpu) / events
+    except Over as over:
+        result.over = f"a burst: {over}"
+
+
+def _awaited(rounds: Rounds, *, every: float) -> Mapping[str, Any]:
+    """Write the sentinel, and return how to wait for it."""
+    value = rounds.next()
+    rounds.write(SENTINEL, value)
+    return _sentinel(value, every=every)
+
+
+def _sentinel(value: str, *, every: float) -> Mapping[str, Any]:
+    return {"keys": [(namespace_of(SENTINEL), name_of(SENTINEL))], "annotation": (ROUND, value), "every": every}

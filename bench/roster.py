@@ -1,0 +1,77 @@
+"""Which peers there are, and the command that starts each. Must start none."""
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.building import RECIPES, LeftOut, built
+
+OURS = "cache"
+METADATA = "cache-metadata"
+AGAIN = "cache, again"
+"""Ours once more, after all others: how far the two are apart is how noisy the run was."""
+
+
+@dataclass(frozen=True)
+class Peer:
+    name: str
+    made_of: str
+    """`python`, `clients` (a Python with the official client), or the folder of its sources."""
+    arguments: tuple[str, ...]
+    words: str
+    most: int = 20_000
+    """So many objects it is measured with at most, unless it is asked for by name."""
+    whole: bool = True
+    """Whether it takes whole objects, which is all that the synthetic server has."""
+    relists: bool = True
+    """Whether it lists anew when it must."""
+
+
+PEERS = (
+    Peer(OURS, "python", ("-m", "bench.peers.cache"), "kopf_selectcache in a Kopf operator", 1_000_000),
+    Peer(METADATA, "python", ("-m", "bench.peers.cache", "metadata"), "the same, of metadata alone"),
+    Peer("controller-runtime", "go", ("default",), "controller-runtime's cache, a deep copy of what is read", 100_000),
+    Peer("controller-runtime-unsafe", "go", ("unsafe",), "the same with UnsafeDisableDeepCopy"),
+    Peer("controller-runtime-stripped", "go", ("stripped",), "the same without managedFields"),
+    Peer("controller-runtime-metadata", "go", ("metadata",), "the same with PartialObjectMetadata", whole=False),
+    Peer("client-go", "go", ("informer",), "client-go's SharedInformer, shared objects"),
+    Peer("client-go-json", "go", ("informer-json",), "the same over JSON instead of protobuf"),
+    Peer("kube-rs", "rust", ("reflector",), "kube-rs' reflector, shared objects"),
+    Peer("kube-rs-stripped", "rust", ("stripped",), "the same without managedFields"),
+    Peer("fabric8", "java", (), "fabric8's informer, shared objects"),
+    Peer("informer", "clients", ("-m", "bench.peers.informer"), "the official Python client's informer, shared objects"),
+    Peer("index", "python", ("-m", "bench.peers.index"), "@kopf.index of all bodies, shared objects"),
+    Peer("plain", "python", ("-m", "bench.peers.plain"), "a list into a dict, and a watch, shared objects", relists=False),
+)
+QUICK = ("controller-runtime", "informer")
+"""With ours, they are what `--quick` measures."""
+
+
+class Unknown(Exception):
+    """There is no such peer; the message names those that there are."""
+
+
+def chosen(names: str | None, *, quick: bool) -> tuple[Peer, ...]:
+    """Return the peers of these names, `a,b`; ours is always the first of them."""
+    wanted = set(QUICK) if quick and names is None else {peer.name for peer in PEERS} if names is None else {
+        name.strip() for name in names.split(",") if name.strip()}
+    if unknown := sorted(wanted - {peer.name for peer in PEERS}):
+        raise Unknown(f"--peers: there is no {', no '.join(unknown)}. There are: {', '.join(peer.name for peer in PEERS)}")
+    return tuple(peer for peer in PEERS if peer.name in wanted | {OURS})
+
+
+def command(peer: Peer, *, clients: Path | None, say: Callable[[str], None]) -> Sequence[str]:
+    """Return the command that starts this peer, built if it must be; raise LeftOut."""
+    if peer.made_of == "python":
+        return [sys.executable, *peer.arguments]
+    if peer.made_of == "clients":
+        if clients is not None:
+            return [str(clients), *peer.arguments]
+        if importlib.util.find_spec("kubernetes") is None:
+            raise LeftOut("the package kubernetes is not installed; --clients takes a Python that has it")
+        return [sys.executable, *peer.arguments]
+    product = built(RECIPES[peer.made_of], say=say)
+    return ["java", "-jar", str(product)] if product.suffix == ".jar" else [str(product), *peer.arguments]

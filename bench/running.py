@@ -1,0 +1,125 @@
+"""One peer as a process, with a cap on its time and memory: what it is told, what it answers, and what it takes.
+
+A peer that goes beyond a cap is ended: that it did not finish is a result, which `Over` tells.
+"""
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from bench.wire import received
+
+LOOK = 0.1   # Seconds between two looks at the memory of a peer that is at work.
+REPEATED = 400   # Characters of what a peer said last.
+RESET_PEAK = "5"   # See proc_pid_clear_refs(5).
+
+
+class Over(Exception):
+    """The peer did not finish, and why."""
+
+
+@dataclass(frozen=True)
+class Cap:
+    seconds: float
+    megabytes: float
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a process has taken until now."""
+
+    cpu: float
+    """Seconds."""
+    resident: int
+    """Bytes."""
+    peak: int
+    """Bytes: the most that was resident since `Running.forget_peak`."""
+
+
+class Running:
+    """A process that speaks as `bench.peers.asking` has it; use it in a `with` statement."""
+
+    def __init__(self, command: Sequence[str], *, env: Mapping[str, str], cap: Cap, log: Path) -> None:
+        self._cap = cap
+        self._log = log
+        self._rest = b""
+        with log.open("wb") as errors:
+            self._process = subprocess.Popen(   # noqa: S603  # It is one of ours.
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, bufsize=0, start_new_session=True,
+                env={**os.environ, **env}, cwd=Path(__file__).parent.parent)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)   # There is nothing that it would have to put in order.
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def ask(self, **order: Any) -> dict[str, Any]:
+        """Tell it what to do, and wait for its answer."""
+        self.tell(**order)
+        return self.answer()
+
+    def tell(self, **order: Any) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(order).encode() + b"\n")
+        except BrokenPipeError:
+            raise Over(f"it ended: {self._said()}") from None
+
+    def answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        end = time.monotonic() + self._cap.seconds
+        while b"\n" not in self._rest:
+            if select.select([self._process.stdout], [], [], LOOK)[0]:
+                more = self._process.stdout.read(1 << 16)
+                if not more:
+                    raise Over(f"it ended: {self._said()}")
+                self._rest += more
+            elif time.monotonic() > end:
+                raise Over(f"more than {self._cap.seconds:,.0f} s")
+            elif self._process.poll() is None and self.usage().resident > self._cap.megabytes * 1e6:
+                raise Over(f"more than {self._cap.megabytes:,.0f} MB")
+        line, _, self._rest = self._rest.partition(b"\n")
+        said: dict[str, Any] = json.loads(line)
+        if "error" in said:
+            raise Over(said["error"])
+        return said
+
+    def usage(self) -> Usage:
+        pid = self._process.pid
+        status = Path(f"/proc/{pid}/status").read_text()
+        # The clock of a process's CPU time, as clock_getcpuclockid(3) makes its number: /proc would tell ticks of 10 ms.
+        return Usage(time.clock_gettime((~pid << 3) | 2), _bytes(status, "VmRSS"), _bytes(status, "VmHWM"))
+
+    def received(self) -> int:
+        """Return how many bytes came over its connections."""
+        return received(self._process.pid)
+
+    def forget_peak(self) -> None:
+        """Count the peak from now on."""
+        Path(f"/proc/{self._process.pid}/clear_refs").write_text(RESET_PEAK)
+
+    def _said(self) -> str:
+        """Return the end of what it has written besides."""
+        lines = self._log.read_text(errors="replace").strip().splitlines()
+        return (lines[-1] if lines else f"exit code {self._process.wait()}")[-REPEATED:]
+
+
+def _bytes(status: str, name: str) -> int:
+    found = re.search(rf"^{name}:\s+(\d+) kB", status, re.MULTILINE)
+    return int(found[1]) * 1024 if found is not None else 0   # A process that has ended has none.

@@ -1,0 +1,165 @@
+"""A server that streams changes of pods as fast as they are read: how many a peer can take in, where no real server keeps up with it.
+
+It knows lists and watches of all pods, what clients ask before them, and nothing else. Must not be what limits a peer.
+"""
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import parse_qs, urlsplit
+
+from bench.data import ROUND, Data, encoded, round_of
+from bench.filling import ASK
+from tests.apiserver.client import ApiError, Client
+
+CHUNK = 1 << 20
+VERSION = "9000000000"
+"""The version of all pods: as long as each that follows."""
+AT = b'"resourceVersion":"%d"'
+PODS, CONFIGMAPS = "/api/v1/pods", "/api/v1/configmaps"
+
+
+def discovery(server: Client) -> dict[str, bytes]:
+    """Return what a real server says of the kinds that it has, by path."""
+    found: dict[str, Any] = {path: server.request("GET", path) for path in ("/version", "/api", "/apis", "/api/v1")}
+    for group in found["/apis"]["groups"]:
+        found[f"/apis/{group['name']}"] = group
+        for version in group["versions"]:
+            path = f"/apis/{version['groupVersion']}"
+            try:
+                found[path] = server.request("GET", path)
+            except ApiError:   # It is listed and not served; clients know how to live with that.
+                continue
+    return {path: encoded(answer) for path, answer in found.items()}
+
+
+def pods(count: int, *, seed: int) -> list[bytes]:
+    """Make pods as a server sends them."""
+    made = []
+    for pod in Data(seed=seed).pods(count):
+        pod["metadata"]["resourceVersion"] = VERSION
+        made.append(encoded(pod))
+    return made
+
+
+def changes(pods: Sequence[bytes], rounds: int) -> Iterator[bytes]:
+    """Yield a change of every pod in each round, each of a newer version, as lines of a watch."""
+    version, before = int(VERSION), f'"{ROUND}":"{round_of(0)}"'.encode()
+    for number in range(1, rounds + 1):
+        after = f'"{ROUND}":"{round_of(number)}"'.encode()
+        for pod in pods:
+            version += 1
+            yield b'{"type":"MODIFIED","object":%s}\n' % pod.replace(before, after, 1).replace(AT % int(VERSION), AT % version, 1)
+
+
+class Synthetic:
+    """The server, in threads of this process; use it in a `with` statement."""
+
+    def __init__(self, pods: Sequence[bytes], *, rounds: int, answers: Mapping[str, bytes]) -> None:
+        self.pods = pods
+        self.rounds = rounds
+        self.answers = answers
+        self.stopped, self._begin = threading.Event(), threading.Event()
+        # Made before anybody is measured: the machine has few processors.
+        self._events = b"".join(changes(pods, rounds))
+        self._server = _Server(("127.0.0.1", 0), self)
+
+    @property
+    def last(self) -> str:
+        """The value that the annotation of every pod has in the end."""
+        return round_of(self.rounds)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    def begin(self) -> None:
+        """Let the changes come."""
+        self._begin.set()
+
+    def events(self) -> Iterator[memoryview]:
+        self._begin.wait()
+        view = memoryview(self._events)
+        for index in range(0, len(view), CHUNK):
+            yield view[index:index + CHUNK]
+
+    def kubeconfig(self, path: Path) -> Path:
+        path.write_text(json.dumps({
+            "apiVersion": "v1", "kind": "Config", "current-context": "bench",
+            "clusters": [{"name": "bench", "cluster": {"server": self.url}}],
+            "users": [{"name": "bench", "user": {"token": "none"}}],
+            "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "bench", "namespace": "default"}}]}))
+        return path
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stopped.set()
+        self._begin.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, address: tuple[str, int], synthetic: Synthetic) -> None:
+        self.synthetic = synthetic
+        super().__init__(address, _Handler)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Keep quiet: a peer that is ended in the middle of an answer is what is to be expected."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
+
+    def do_GET(self) -> None:
+        address = urlsplit(self.path)
+        path, query = address.path.rstrip("/"), parse_qs(address.query)
+        if path in self.server.synthetic.answers:
+            self._answer(self.server.synthetic.answers[path])
+        elif "Upgrade" in self.headers:   # A WebSocket: who asks for one first takes a plain stream instead.
+            self._answer(b"", 503)
+        elif "sendInitialEvents" in query:   # Clients know servers that cannot, and list instead.
+            self._answer(b'{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422,"message":"sendInitialEvents: Forbidden"}', 422)
+        elif query.get("watch", ["0"])[0] in ("1", "true", "True"):
+            self._watch(path)
+        else:
+            objects = {PODS: self.server.synthetic.pods, CONFIGMAPS: [ASK_BYTES]}.get(path, ())
+            kind = {PODS: b"PodList", CONFIGMAPS: b"ConfigMapList"}.get(path, b"List")
+            self._answer(b'{"kind":"%s","apiVersion":"v1","metadata":{"resourceVersion":"%s"},"items":[%s]}' % (kind, VERSION.encode(), b",".join(objects)))
+
+    def _watch(self, path: str) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        if path == PODS:
+            for chunk in self.server.synthetic.events():
+                self.wfile.write(b"%x\r\n" % len(chunk))
+                self.wfile.write(chunk)
+                self.wfile.write(b"\r\n")
+        self.server.synthetic.stopped.wait()
+
+    def _answer(self, body: bytes, status: int = 200) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:   # noqa: A002  # Its name is given.
+        """Keep quiet."""
+
+
+ASK_BYTES = encoded({**ASK, "metadata": {**ASK["metadata"], "namespace": "default", "uid": "ask", "resourceVersion": "1"}})

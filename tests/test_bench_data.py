@@ -1,0 +1,103 @@
+"""The objects of the bench: the same for a seed, as big as is said, and with as much in them that is random as real ones."""
+from __future__ import annotations
+
+import base64
+import statistics
+from collections import Counter
+
+import pytest
+
+from bench.data import (
+    APP,
+    APPS,
+    INSTANCE,
+    NAMESPACES,
+    Data,
+    Obj,
+    compression,
+    described,
+    encoded,
+    name_of,
+    namespace_of,
+)
+from bench.filling import AT_ONCE, LONGEST, batches
+
+COUNT = 1_000
+
+
+@pytest.fixture(scope="module")
+def made() -> list[Obj]:
+    return list(Data(seed=1).pods(COUNT))
+
+
+@pytest.fixture(scope="module")
+def pods(made: list[Obj]) -> list[bytes]:
+    return [encoded(pod) for pod in made]
+
+
+def test_a_seed_makes_the_same_objects_each_time_and_fewer_are_the_first_of_more(pods: list[bytes]) -> None:
+    assert [encoded(pod) for pod in Data(seed=1).pods(50)] == pods[:50]
+    assert list(Data(seed=1).secrets(9)) == list(Data(seed=1).secrets(9))
+    assert list(Data(seed=1).configmaps(9)) == list(Data(seed=1).configmaps(9))
+
+
+def test_another_seed_makes_others(pods: list[bytes]) -> None:
+    assert not {encoded(pod) for pod in Data(seed=2).pods(50)} & set(pods)
+
+
+def test_pods_are_of_4_to_5_kb_without_managed_fields_and_one_in_fifty_is_big(made: list[Obj]) -> None:
+    sizes = []
+    for pod in made:
+        metadata = dict(pod["metadata"])
+        assert len(metadata.pop("managedFields")) == 2
+        sizes.append(len(encoded({**pod, "metadata": metadata})))
+    assert 4_000 < statistics.median(sizes) < 5_000
+    assert 0.01 < sum(size > 20_000 for size in sizes) / COUNT < 0.03
+    assert max(sizes) < 110_000
+
+
+def test_namespaces_and_apps_have_as_many_pods_each_and_every_instance_is_another(made: list[Obj]) -> None:
+    assert Counter(pod["metadata"]["namespace"] for pod in made) == dict.fromkeys(NAMESPACES, 50)
+    assert Counter(pod["metadata"]["labels"][APP] for pod in made) == dict.fromkeys(APPS, 20)
+    assert len({pod["metadata"]["labels"][INSTANCE] for pod in made}) == COUNT
+    assert len({pod["metadata"]["uid"] for pod in made}) == COUNT
+
+
+def test_a_pod_is_found_by_its_number(made: list[Obj]) -> None:
+    named = [(pod["metadata"]["namespace"], pod["metadata"]["name"]) for pod in made]
+    assert named == [(namespace_of(number), name_of(number)) for number in range(COUNT)]
+
+
+def test_what_a_pod_s_managers_own_is_what_it_has() -> None:
+    pod = next(Data(seed=1).pods(1))
+    spec = pod["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]
+    assert set(spec) == {f"f:{name}" for name in pod["spec"]}
+    container = spec["f:containers"][f'k:{{"name":"{pod["spec"]["containers"][0]["name"]}"}}']
+    assert container["f:image"] == {}
+
+
+def test_pods_compress_as_real_ones_not_as_copies_of_each_other(pods: list[bytes]) -> None:
+    found = compression(pods[:200])
+    assert 2 < found.alone < 4
+    assert 3.5 < found.together < 8
+
+
+def test_values_of_secrets_hardly_compress() -> None:
+    secrets = list(Data(seed=1).secrets(50))
+    assert all(len(base64.b64decode(value)) >= 1_000 for secret in secrets for value in secret["data"].values())
+    assert compression(map(encoded, secrets)).together < 1.6
+
+
+def test_it_is_said_how_well_each_kind_compresses() -> None:
+    lines = described(Data(seed=1), 20).splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["- pods", "- pods without managedFields", "- Secrets", "- ConfigMaps"]
+    assert all("times smaller packed alone" in line for line in lines)
+
+
+def test_a_transaction_takes_no_more_than_etcd_does_and_none_is_lost() -> None:
+    objects = [bytes([number % 256]) * size for number, size in enumerate([10] * 250 + [LONGEST - 5, 10, LONGEST + 9, 1])]
+    found = list(batches(objects))
+    assert [one for batch in found for one in batch] == objects
+    assert all(len(batch) <= AT_ONCE for batch in found)
+    assert all(sum(map(len, batch)) <= LONGEST or len(batch) == 1 for batch in found)
+    assert list(batches([])) == []
