@@ -17,7 +17,7 @@ WITH_LOWEST := $(LOWEST)/.installed
 SITE := .venv/docs-$(notdir $(VENV))
 WITH_SPHINX := $(SITE)/.installed
 
-.PHONY: help env demo test test-real test-clients test-lowest comparison bench soak mutants test-all lint docs test-quick servers field-labels dist clean
+.PHONY: help env demo test test-real test-clients test-lowest comparison bench test-bench soak mutants test-all lint docs test-quick servers field-labels dist clean
 
 help:  ## Show what can be made.
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -77,6 +77,9 @@ comparison: $(WITH_CLIENTS)  ## Play the faults to our cache, Kopf's index and t
 
 bench: $(INSTALLED) $(WITH_CLIENTS)  ## Measure our cache beside its peers on a real API server (needs Go); ARGS=--quick takes some minutes, all of it most of an hour.
 	$(PY) -m bench --clients $(CLIENTS)/bin/python $(ARGS)
+
+test-bench: $(INSTALLED)  ## Run the bench with few objects, to see that it measures what it says.
+	$(PY) -m pytest -m bench -rs $(or $(ARGS),tests/test_bench_run.py)
 
 soak: $(INSTALLED)  ## Explore the core eight steps deep, simulate a million operations, play 10,000 faults over sockets: minutes to hours.
 	$(PY) -m pytest -m soak $(or $(ARGS),$(PARALLEL) tests/core tests/test_faults)

@@ -19,21 +19,23 @@ from .feed import Feed
 from .fetching import questions
 from .keys import AnyKey, key_of, likely
 from .runner import Runtime
+from .spelling import Many, One, Read
 from .transport import JSON, Refused, Unreachable
-from .wording import Many, One, gone, not_served, refused, unanswered, untransformed
+from .troubles import gone, not_served, refused, unanswered, untransformed
 
 
-async def resource_of(runtime: Runtime, kind: Key) -> Resource:
-    """Return what the key means, declared or not."""
+async def resource_of(runtime: Runtime, read: Read) -> Resource:
+    """Return what the read is of, declared or not."""
+    kind, call = key_of(read.kind), read.call()
     try:
         declared = runtime.feed(kind).resource
     except (NotDeclared, NotSynced):
         declared = None
-    question = f"the question what {kind!r} is"
+    question = f"{call}, which has to know what {kind!r} is"
     try:
         return declared if declared is not None else await runtime.resolve(kind)
     except NotServed:
-        raise not_served(repr(kind), likely(kind)) from None
+        raise not_served(call, repr(kind), line_of(runtime, kind), likely(kind)) from None
     except Refused as error:
         raise unanswered(question, f"{error.refusal.code} {error.refusal.reason}".rstrip()) from None
     except (Unreachable, Garbled) as error:
@@ -47,12 +49,12 @@ def projection_of(runtime: Runtime, kind: Key) -> Projection:
     return ALL
 
 
-def declared_key(runtime: Runtime, kind: AnyKey) -> Key:
-    """Return the key under which the kind is declared; its own if it is not."""
+def line_of(runtime: Runtime, kind: AnyKey) -> str | None:
+    """Return what the kind's filter is assigned to in a startup handler; None if it is not declared."""
     with suppress(NotDeclared, NotSynced):
         feed = runtime.feed(key_of(kind))
-        return next(key for key, each in runtime.feeds.items() if each is feed)
-    return key_of(kind)
+        return next(f"settings.selectcache.selectors[{key!r}]" for key, each in runtime.feeds.items() if each is feed)
+    return None
 
 
 async def ask_one(runtime: Runtime, one: One, projection: Projection) -> Record:
@@ -76,7 +78,7 @@ async def _asked(runtime: Runtime, one: One, accept: str, read: Callable[[bytes]
         # Where the kind itself is not served, a server answers 404 without that reason.
         if (error.refusal.code, error.refusal.reason) == (404, "NotFound"):
             raise gone(one) from None
-        raise refused(one, "get", error.refusal) from None
+        raise refused(one, "get", error.refusal, line_of(runtime, one.kind)) from None
     except (Unreachable, Garbled) as error:
         raise _senseless(runtime, one, error) from error
 
@@ -92,7 +94,7 @@ async def ask_many(runtime: Runtime, many: Many, projection: Projection, *, enou
             records += await runtime.fetches.pages(
                 path, query, Reader.of(many.resource, projection), page_limit=runtime.settings.page_limit, enough=more)
     except Refused as error:
-        raise refused(many, "list", error.refusal) from None
+        raise refused(many, "list", error.refusal, line_of(runtime, many.kind)) from None
     except (Unreachable, Garbled) as error:
         raise _senseless(runtime, many, error) from error
     return records
@@ -100,15 +102,16 @@ async def ask_many(runtime: Runtime, many: Many, projection: Projection, *, enou
 
 def _senseless(runtime: Runtime, asked: One | Many, error: Unreachable | Garbled) -> Stalled:
     if isinstance(error, Untransformed):
-        return untransformed(asked, str(error), declared_key(runtime, asked.kind))
+        whole = asked._replace(options={**asked.options, "whole": True})
+        return untransformed(asked.bare(), str(error), line_of(runtime, asked.kind), whole.call())
     return unanswered(asked.call(), str(error))
 
 
-async def ask_audit(feed: Feed, many: Many) -> Audit:
+async def ask_audit(runtime: Runtime, feed: Feed, many: Many) -> Audit:
     """Ask for all names and versions of what the feed holds, and compare."""
     try:
         return await feed.audit()
     except Refused as error:
-        raise refused(many, "list", error.refusal) from None
+        raise refused(many, "list", error.refusal, line_of(runtime, many.kind)) from None
     except (Unreachable, Garbled) as error:
         raise unanswered(many.bare(), str(error)) from error

@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, Unpack, cast, overload
 
-from .calls import taught
-from .errors import ReadError
+from .calls import near, taught
+from .errors import NoSuchRead, ReadError
 from .keys import AnyKey, AnyName
 from .matching import Field, Label, Namespaces, Obj, Selection, SortBy, Where
 from .views import BodyView
@@ -30,10 +30,6 @@ _T = TypeVar("_T")
 def _read(method: _M) -> _M:
     """Teach what the read takes, to those who write something else."""
     return cast("_M", taught(ReadError, f"cache.blocking.{method.__name__}")(method))
-
-
-class NoSuchRead(ReadError, AttributeError):
-    """Both what a mistake in a read is, and what `hasattr` expects."""
 
 
 class Waits:
@@ -239,9 +235,13 @@ class Blocking:
     if not TYPE_CHECKING:   # Checkers know better what is not there.
         def __getattr__(self, name: str) -> NoReturn:
             """Say where the reads are that wait for nothing."""
-            if name.startswith("_") or not hasattr(type(self._cache), name):
-                reads = ", ".join(sorted(each for each in vars(Blocking) if not each.startswith("_")))
-                raise AttributeError(f"cache.blocking has no {name!r}, only {reads}")
+            if name.startswith("_"):
+                raise AttributeError(name)
+            if not hasattr(type(self._cache), name):
+                reads = sorted(each for each in vars(Blocking) if not each.startswith("_"))
+                meant = near(name, reads)
+                ask = f"Did you mean cache.blocking.{meant}? " if meant else ""
+                raise NoSuchRead(f"cache.blocking has no {name!r}", remedy=f"{ask}There are {', '.join(reads)}")
             raise NoSuchRead(
                 f"cache.blocking has no {name!r}: it does not wait, in sync handlers neither", remedy=f"Write: cache.{name}(...)")
 

@@ -24,6 +24,7 @@ from .checking import (
     must_be_whole,
     must_overlap,
     must_suit,
+    of_this,
     owner_of,
     records_of,
     request_of,
@@ -47,9 +48,10 @@ from .keys import AnyKey, AnyName, key_of
 from .matching import Field, Label, Match, Namespaces, Obj, Selection, SortBy, Where, paths_of
 from .reading import look, read, waiting
 from .selector import AnyOf, Selector
+from .spelling import Many, One, Read
 from .views import BodyView
 from .waiting import Waiting
-from .wording import Many, One, Unmatchable
+from .wording import Unmatchable
 
 if TYPE_CHECKING:
     from .forms import As, Default, Made, Named
@@ -105,7 +107,7 @@ class Cache(Waiting):
         form = wanted_form("get", kind, as_)
         options = {"max_age": max_age, "as_": as_} if default is _RAISE else {"default": default, "max_age": max_age, "as_": as_}
         try:
-            with self._reading("get", kind, max_age, name=name, namespace=namespace) as view:
+            with self._reading("get", kind, max_age, name=name, namespace=namespace, options=options) as view:
                 return self._object(One("get", kind, view.resource, name, namespace, self._sync, options), view, form)
         except NotFound:
             if default is _RAISE:
@@ -120,8 +122,9 @@ class Cache(Waiting):
                 raise kopf.TemporaryError('no CA yet')
         """
         try:
-            with self._reading("exists", kind, max_age, name=name, namespace=namespace) as view:
-                self._one(One("exists", kind, view.resource, name, namespace, self._sync, {"max_age": max_age}), view)
+            options = {"max_age": max_age}
+            with self._reading("exists", kind, max_age, name=name, namespace=namespace, options=options) as view:
+                self._one(One("exists", kind, view.resource, name, namespace, self._sync, options), view)
         except NotFound:
             return False
         return True
@@ -167,9 +170,10 @@ class Cache(Waiting):
                 one = One("fetch", kind, view.resource, name, namespace, self._sync, options)
                 found = self._object(one, view, form)
                 if whole:
-                    must_be_whole(view)
+                    must_be_whole(one, view)
                 return found
-            one = checked_one(One("fetch", kind, await resource_of(self._runtime, key_of(kind)), name, namespace, self._sync, options))
+            resource = await resource_of(self._runtime, Read("fetch", kind, None, name, namespace, self._sync, options))
+            one = checked_one(One("fetch", kind, resource, name, namespace, self._sync, options))
             asked_for(one)   # What is no name must not become a part of a path.
             projection = ALL if whole else projection_of(self._runtime, key_of(kind))
             must_suit(one, form, projection, self._runtime)
@@ -199,7 +203,8 @@ class Cache(Waiting):
             if uid in (None, held) and held != self._departed:
                 return False
         # What is absent here may have come since: only the server knows of an object that the reader knows from elsewhere.
-        one = checked_one(One("gone", kind, await resource_of(self._runtime, key_of(kind)), name, namespace, self._sync))
+        resource = await resource_of(self._runtime, Read("gone", kind, None, name, namespace, self._sync))
+        one = checked_one(One("gone", kind, resource, name, namespace, self._sync))
         asked_for(one)   # As above.
         found = await ask_uid(self._runtime, one)
         return found is None or uid not in (None, found)
@@ -274,7 +279,7 @@ class Cache(Waiting):
         """
         uid, namespace = owner_of(owner, f"cache.owned(body, {kind!r})" if isinstance(kind, (str, tuple)) else "cache.owned(body, kind)")
         form = wanted_form("owned", kind, as_)
-        with self._reading("owned", kind, max_age) as view:
+        with self._reading("owned", kind, max_age, namespace=namespace, options={"max_age": max_age, "as_": as_}) as view:
             # Whoever is owned by a namespaced object lives in its namespace.
             within = [namespace] if namespace and view.resource.kind.namespaced else None
             many = Many("owned", kind, view.resource, Selector(namespaces=within), self._sync, {"as_": as_})
@@ -292,8 +297,9 @@ class Cache(Waiting):
             replicas = cache.count('pods', namespace=namespace, label={'app': name})
         """
         request = request_of("count", kind, namespace, label, field, names)
-        with self._reading("count", kind, max_age, request=request) as view:
-            many = checked_many(Many("count", kind, view.resource, request, self._sync, {"where": where, "max_age": max_age}), where)
+        options = {"where": where, "max_age": max_age}
+        with self._reading("count", kind, max_age, request=request, options=options) as view:
+            many = checked_many(Many("count", kind, view.resource, request, self._sync, options), where)
             must_be_kept(many, where, None, view.projection, self._runtime)
             must_be_covered(many, view)
             match = match_of(many, where, view)
@@ -325,7 +331,8 @@ class Cache(Waiting):
         with suppress(*_NOT_HERE, *([NotKept] if whole else [])):
             return self._selected("fetch_list", kind, request, must_be_covered, where, sort_by, limit, max_age, form, whole=whole)
         options = {"where": where, "sort_by": sort_by, "limit": limit, "max_age": max_age, "as_": as_, "whole": whole}
-        many = Many("fetch_list", kind, await resource_of(self._runtime, key_of(kind)), request, self._sync, options)
+        resource = await resource_of(self._runtime, Read("fetch_list", kind, request, sync=self._sync, options=options))
+        many = Many("fetch_list", kind, resource, request, self._sync, options)
         projection = ALL if whole else projection_of(self._runtime, key_of(kind))
         checked_many(many, where, sort_by, limit)
         must_suit(many, form, projection, self._runtime)
@@ -353,7 +360,10 @@ class Cache(Waiting):
 
             print(cache.scope('pods'))    # label='app=web', namespaces=['shop']
         """
-        return feed_of(self._runtime, kind).filter
+        try:
+            return feed_of(self._runtime, kind).filter
+        except (NotDeclared, NotSynced) as error:
+            raise of_this(error, Read("scope", kind, sync=self._sync), self._runtime) from None
 
     @read
     def explain(
@@ -395,4 +405,4 @@ class Cache(Waiting):
         It is done regularly without being asked for (`audit_interval` of the settings): a list of names and versions.
         """
         with self._reading("audit", kind) as view:
-            return await ask_audit(feed_of(self._runtime, kind), Many("audit", kind, view.resource, Selector(), self._sync))
+            return await ask_audit(self._runtime, feed_of(self._runtime, kind), Many("audit", kind, view.resource, Selector(), self._sync))

@@ -6,17 +6,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from inspect import isawaitable, iscoroutine, iscoroutinefunction
+from inspect import isawaitable, iscoroutinefunction
+from typing import TypeAlias
 
-from .asking import declared_key
-from .classes import stands_for
-from .core.problems import BadField
+from .asking import line_of
+from .classes import class_for, stands_for
+from .core.problems import BadField, Untransformed
 from .core.projection import Path, Projection, keys_of
 from .core.record import Record
-from .errors import DeclarationError, NotDeclared, NotSynced, ReadError, clipped
+from .errors import DeclarationError, NotDeclared, NotSynced, ReadError, StateError, clipped
 from .feed import Feed, Part
 from .forms import Form, form_of
 from .keys import AnyKey, checked_key, key_of
@@ -25,12 +26,11 @@ from .overlay import View
 from .runner import Runtime
 from .selector import Selector
 from .slips import fields_as_labels, unlikely_where, wrong_path, wrong_value
+from .spelling import Many, One, Read, bare
+from .troubles import of_read, stale, undeclared, unsynced, untransformed
 from .verdict import Verdict
 from .wording import (
-    Many,
-    One,
     awaitable,
-    bare,
     misnamed,
     misplaced,
     mistyped,
@@ -39,13 +39,14 @@ from .wording import (
     nowhere,
     outside,
     partial,
-    stale,
     unfit,
     unmatchable,
-    unsynced,
 )
 
 _logger = logging.getLogger("kopf_selectcache")
+
+NotHere: TypeAlias = NotDeclared | NotSynced | StateError | Untransformed
+"""What is in the way of a read, whatever it asks for."""
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
@@ -112,15 +113,24 @@ def readable(feed: Feed, request: Selector | None = None, *, after: float | None
     return part
 
 
-def must_be_fresh(feed: Feed, request: Selector | None, max_age: float | None, call: str) -> None:
+def of_this(error: NotHere, read: Read, runtime: Runtime, feed: Feed | None = None) -> ReadError:
+    """Return what is in the way as an error of this read, which names its call. A cache's own words are for its log and probe."""
+    match error:
+        case NotDeclared():
+            return undeclared(read, runtime.feeds)
+        case Untransformed():
+            return untransformed(read.bare(), str(error), line_of(runtime, read.kind), read.of_server(whole=True))
+        case _:
+            return of_read(error, read.call(), feed.filter if feed is not None else None)
+
+
+def must_be_fresh(feed: Feed, request: Selector | None, max_age: float, read: Read) -> None:
     """Raise Stale if what is held was confirmed longer ago than the reader allows."""
-    if max_age is None:
-        return
     if not isinstance(max_age, (int, float)) or isinstance(max_age, bool) or not max_age >= 0:
-        raise mistyped(call, "max_age", max_age, "a number of seconds")
+        raise mistyped(f"cache.{read.verb}()", "max_age", max_age, "a number of seconds")
     age = feed.age(request)
     if age is None or age > max_age:
-        raise stale(feed.resource, age, max_age)
+        raise of_read(stale(feed.resource, age, max_age, read.of_server()), read.call(), feed.filter)
 
 
 # ---- What is asked for.
@@ -186,7 +196,7 @@ def must_be_kept(many: Many, where: Where | None, sort_by: SortBy | None, projec
         paths.append(keys_of(sort_by))
     for path in paths:
         if not projection.kept(path):
-            raise not_kept(many, path, projection, declared_key(runtime, many.kind))
+            raise not_kept(many, path, projection, line_of(runtime, many.kind))
 
 
 def wanted_form(verb: str, kind: AnyKey, as_: object) -> Form | None:
@@ -205,9 +215,9 @@ def must_suit(asked: One | Many, form: Form | None, projection: Projection, runt
     if form is None or form.of_client is None:
         return
     if not stands_for(form.of_client, asked.resource):
-        raise unfit(asked, form.of_client.__name__)
+        raise unfit(asked, form.of_client.__name__, class_for(form.of_client, asked.resource))
     if projection.partial:
-        raise not_whole(asked, form.of_client.__name__, projection, declared_key(runtime, asked.kind))
+        raise not_whole(asked, form.of_client.__name__, projection, line_of(runtime, asked.kind))
 
 
 def _refuse_order(many: Many, path: Path) -> None:
@@ -250,7 +260,7 @@ def checked_predicate(predicate: Callable[..., object], timeout: object, call: s
     if not callable(predicate):
         raise mistyped(call, "the predicate", predicate, "a function of an object")
     if iscoroutinefunction(predicate):
-        raise awaitable(call, predicate)
+        raise awaitable(call, "the predicate", predicate)
     if timeout is not None and (not isinstance(timeout, (int, float)) or isinstance(timeout, bool)):
         raise mistyped(call, "timeout", timeout, "a number of seconds")
 
@@ -259,9 +269,9 @@ def satisfies(predicate: Callable[[Obj], object], obj: Obj, call: str) -> bool:
     """Whether the object is waited for. A coroutine would be taken for a yes: it is refused, and never awaited."""
     answer = predicate(obj)
     if isawaitable(answer):
-        if iscoroutine(answer):
+        if isinstance(answer, Coroutine):
             answer.close()
-        raise awaitable(call, predicate)
+        raise awaitable(call, "the predicate", predicate)
     return bool(answer)
 
 
@@ -298,10 +308,10 @@ def must_be_covered(many: Many, view: View) -> None:
         raise outside(many, verdict)
 
 
-def must_be_whole(view: View) -> None:
+def must_be_whole(asked: One | Many, view: View) -> None:
     """Raise NotKept if only a part of each object is held."""
     if view.projection.partial:
-        raise partial(view.resource)
+        raise partial(asked, view.projection)
 
 
 def must_overlap(many: Many, view: View) -> None:

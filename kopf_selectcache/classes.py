@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from .core.fields import BUILT_IN, Kind
 from .core.resources import Resource
-from .errors import ReadError, UnknownKind
+from .errors import NoClient, UnknownKind
 
 _EXAMPLE = "Name the kind itself, such as 'v1/pods', or by a class such as kubernetes.client.V1Pod or pykube.Pod"
 _NAME = re.compile(r"(?P<group>[A-Z][a-z]+)?V(?P<version>\d+((alpha|beta)\d+)?)(?P<kind>[A-Z]\w*)")
@@ -33,10 +33,6 @@ class Model(NamedTuple):
         return self.kind == kind.kind and self.group in (None, (kind.group or "core").partition(".")[0])
 
 
-class NoClient(ReadError, AttributeError):
-    """Both what a mistake with an object of a cache is, and what `hasattr` expects."""
-
-
 class Unconnected:
     """The `api` of a pykube object that was read from a cache: there is none, and whoever needs one is told how to set it."""
 
@@ -48,11 +44,6 @@ class Unconnected:
             remedy="Give it one: pod.api = pykube.HTTPClient(pykube.KubeConfig.from_env())")
 
 
-def is_model(given: object) -> bool:
-    """Whether this is a class of the kubernetes client, or made from one."""
-    return isinstance(given, type) and _model(given) is not None
-
-
 def is_pykube(given: object) -> bool:
     """Whether this is a class of pykube, or made from one."""
     return isinstance(given, type) and any((base.__module__, base.__name__) == ("pykube.objects", "APIObject") for base in given.__mro__)
@@ -61,6 +52,22 @@ def is_pykube(given: object) -> bool:
 def is_lightkube(given: object) -> bool:
     """Whether this is a class of lightkube, or made from one: called with an object, it would take all of it for the apiVersion."""
     return isinstance(given, type) and any(base.__module__.startswith("lightkube.") for base in given.__mro__)
+
+
+def is_of_client(given: object) -> bool:
+    """Whether this is any class of kubernetes or pykube, such as `CoreV1Api`: each takes arguments, and few make objects of dicts."""
+    return isinstance(given, type) and _home(given) is not None
+
+
+def class_for(given: type, resource: Resource) -> str | None:
+    """Return the class that the client of this one has for objects of the kind, in this version; None if it has none."""
+    kind, version = resource.kind.kind, resource.version.capitalize()
+    group = (resource.kind.group or "core").partition(".")[0].capitalize()
+    for name in (kind, f"{version}{kind}", f"{group}{version}{kind}"):
+        found = getattr(sys.modules.get(_home(given) or ""), name, None)
+        if isinstance(found, type) and stands_for(found, resource):
+            return name
+    return None
 
 
 def key_of_class(given: type) -> str:
@@ -93,11 +100,14 @@ def key_of_class(given: type) -> str:
 
 
 def stands_for(given: type, resource: Resource) -> bool:
-    """Whether objects of this kind, in this version, can become objects of the class."""
+    """Whether objects of this kind, in this version, can become objects of the class; of lightkube's, nobody can know."""
+    if is_lightkube(given):
+        return True
     if is_pykube(given):
         return (getattr(given, "version", None), getattr(given, "endpoint", None)) == (resource.api_version, resource.kind.plural)
     model = _model(given)
-    assert model is not None, "whoever asks knows that it is a class of a client"
+    if model is None:
+        return False
     # A client may know kinds that are newer than the table; but none of its models is a custom resource.
     groups = {kind.group for kind in BUILT_IN if model.may_be(kind)} or {kind.group for kind in BUILT_IN}
     return (model.version, model.kind) == (resource.version, resource.kind.kind) and resource.kind.group in groups
@@ -127,6 +137,17 @@ def _model(given: type) -> Model | None:
 def _is_of_kubernetes(given: type) -> bool:
     client, _, rest = given.__module__.partition(".")
     return client in ("kubernetes", "kubernetes_asyncio") and "client.models." in rest and hasattr(given, "openapi_types")
+
+
+def _home(given: type) -> str | None:
+    """Return the module that has the classes of objects of the same client."""
+    for module in (base.__module__ for base in given.__mro__):
+        client = module.partition(".")[0]
+        if client == "pykube":
+            return "pykube.objects"
+        if client in ("kubernetes", "kubernetes_asyncio"):
+            return f"{module.partition('.client')[0]}.client.models"
+    return None
 
 
 def _key(kind: Kind, version: str) -> str:

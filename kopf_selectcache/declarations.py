@@ -106,7 +106,7 @@ class Selectors(MutableMapping[Key, Selector | AnyOf]):
     def __setitem__(self, key: AnyKey, value: Declared) -> None:
         key = checked_key(key)
         kind = find(key)
-        with _named(key):
+        with named(key):
             cached = value if isinstance(value, Cached) else Cached(_filter_of(value, f"the filter of {text_of(key)}"))
             _check(key, kind, cached)
         for said in fields_as_labels(cached.filter, kind, declared=True).values():
@@ -215,7 +215,7 @@ _ARGUMENTS = frozenset({"label", "field", "names", "namespaces"})
 
 
 @contextmanager
-def _named(key: Key) -> Iterator[None]:
+def named(key: Key) -> Iterator[None]:
     """Make errors name the kind: selectors do not know what they are for."""
     try:
         yield
@@ -256,7 +256,7 @@ def _check(key: Key, kind: Kind | None, cached: Cached) -> None:
     cached.filter.require_satisfiable(kind=kind)
     for name in (name for branch in cached.filter.branches for name in branch.names or ()):
         if kind is not None and kind.plural in _DNS and not is_dns_subdomain(name):
-            raise ConflictingSelectors(f"{kind.plural} cannot be called {name!r}", remedy="Correct it: lower-case letters, digits, '-' and '.'")
+            raise BadSelector(f"{kind.plural} cannot be called {name!r}", remedy="Correct it: lower-case letters, digits, '-' and '.'", text=name)
     group, version, name = parse_key(key)
     known = kind or Kind.unknown(group or "", name, name, namespaced=True, names=())
     plan(cached.filter, Resource(known, version or "v1", fields_known=kind is not None), share_watches=cached.share_watches)

@@ -13,6 +13,9 @@
         ├── NotFound               the object is absent: proved, as of a version
         ├── NotKept                the path that is asked for was dropped before storing
         ├── Stale                  the answer would be older than the reader allows
+        ├── NoSuchRead             there is no read of this name; also an AttributeError
+        ├── ReadOnly               a view of an object is changed; also a TypeError
+        ├── NoClient               an object that was read from a cache has no client to write with; also an AttributeError
         └── StateError             the cache of this kind cannot be kept, and for what reason:
             ├── Forbidden              a right is missing
             ├── Missing                the cluster does not serve the kind
@@ -158,6 +161,18 @@ class NotKept(ReadError):
 
 class Stale(ReadError):
     """The answer would be older than the reader allows."""
+
+
+class NoSuchRead(ReadError, AttributeError):
+    """There is no read of this name: both what a mistake in a read is, and what `hasattr` expects."""
+
+
+class ReadOnly(ReadError, TypeError):
+    """A view is changed: both what a mistake in a read is, and what Python raises for what cannot be changed."""
+
+
+class NoClient(ReadError, AttributeError):
+    """An object of a cache has no client: both what a mistake with it is, and what `hasattr` expects."""
 
 
 class StateError(ReadError):

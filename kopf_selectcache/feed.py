@@ -366,7 +366,7 @@ class Feed:
                 return await self._planned()
             except NotServed as error:
                 meant = f"Did you mean {meant!r}? If not, install" if (meant := likely(self._key)) is not None else "Install"
-                condition.missing(str(error), f"{meant} its definition, or correct the key; it is looked for again and again")
+                condition.missing(str(error), f"{meant} its definition, or correct the key of settings.selectcache.selectors[{self._key!r}]; it is looked for again and again")
             except DeclarationError as error:
                 condition.rejected(error.what if str(self) in error.what else f"the filter of {self}: {error.what}", error.remedy)
             except Refused as error:

@@ -1,18 +1,18 @@
 """In which form reads return objects: `as_=`, and kinds named by classes. Decides no read, and keeps no object."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from inspect import iscoroutinefunction
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, Never, TypeAlias
 
-from .classes import is_lightkube, is_model, is_pykube, made
+from .classes import is_lightkube, is_of_client, made
 from .core.record import Record
 from .errors import ReadError
 from .matching import Match, Obj, SortBy, key_for, present
 from .views import BodyView
-from .wording import mistyped, unmade
+from .wording import awaitable, mistyped, unmade
 
 if TYPE_CHECKING:   # Defaults of type variables are newer than the Python that we run on.
     from typing_extensions import TypeVar
@@ -56,6 +56,14 @@ def _as_client(wanted: type, record: Record, obj: Obj | None) -> Any:
     raise unmade(record, wanted.__name__, why)   # Out here it does not carry the error along.
 
 
+def _as_function(call: str, function: Callable[[Obj], Any], record: Record, obj: Obj | None) -> Any:
+    answer = function(_decoded(record, obj))
+    if isinstance(answer, Coroutine):   # No other awaitable: objects of kr8s can be awaited, and are objects all the same.
+        answer.close()
+        raise awaitable(call, "the function of as_=", function)
+    return answer
+
+
 def _where(error: Any) -> str:
     """Say where pydantic found something wrong, and never what is there."""
     if not callable(getattr(error, "errors", None)):
@@ -73,13 +81,16 @@ def form_of(call: str, as_: Any) -> Form:
         return Form(as_, _view)
     if as_ is bytes:
         return Form(as_, _data)
-    if is_model(as_) or is_pykube(as_):
+    if is_of_client(as_):
         return Form(as_, partial(_as_client, as_), as_)
     if is_lightkube(as_):
         raise ReadError(f"{call}: as_ is {as_.__name__}, which makes no objects of dicts", remedy=f"Write as_={as_.__name__}.from_dict")
-    if not callable(as_) or iscoroutinefunction(as_):
+    if not callable(as_):
         raise mistyped(call, "as_", as_, _WANTED)
-    return Form(as_, lambda record, obj: as_(_decoded(record, obj)))
+    if iscoroutinefunction(as_) or iscoroutinefunction(type(as_).__call__):
+        raise awaitable(call, "the function of as_=", as_)
+    bound_to = getattr(as_, "__self__", None)   # Of `Pod.from_dict` of lightkube, the class.
+    return Form(as_, partial(_as_function, call, as_), bound_to if is_lightkube(bound_to) else None)
 
 
 def formed(match: Match, records: Iterable[Record], form: Form | None, *, sort_by: SortBy | None, limit: int | None) -> list[Any]:

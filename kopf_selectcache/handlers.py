@@ -24,6 +24,7 @@ from .core.fields import find
 from .errors import DeclarationError, NotSynced, ReadError, shown
 from .keys import AnyKey, checked_key, text_of
 from .operators import Kinds, Operator, launch, operator_of
+from .reading import must_be_awaited
 from .settings import SelectCacheSettings
 
 _R = TypeVar("_R")
@@ -115,7 +116,8 @@ def _wrapper(fn: _Function, kinds: Kinds) -> _Function:
         if "retry" in kwargs:   # Kopf passes it to handlers, and not to callbacks.
             return _handle(fn, kinds, args, kwargs)
         try:
-            return fn(*args, **kwargs | {"cache": _cache_for_callback(kwargs)})
+            cache = _cache_for_callback(kwargs)
+            return must_be_awaited(cache, fn(*args, **kwargs | {"cache": cache}))
         except ReadError:
             if "resource" not in kwargs:
                 raise   # No callback of Kopf's, but somebody's own call.
@@ -155,7 +157,7 @@ async def _handle(fn: _Function, kinds: Kinds, args: tuple[Any, ...], kwargs: di
             return None
         kwargs["cache"] = cache
         if _kopf.is_async_fn(target):
-            return await _kopf.invoke(target, settings=operator.settings, kwargs=kwargs)
+            return must_be_awaited(cache, await _kopf.invoke(target, settings=operator.settings, kwargs=kwargs))
         stopper = cause.stopper if isinstance(cause, _kopf.DaemonCause) else None
         if stopper is not None:
             kwargs["stopped"] = stopper.sync_waiter   # To Kopf we are async, and so was the waiter.

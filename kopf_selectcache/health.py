@@ -9,7 +9,7 @@ from typing import Protocol
 from .core.fields import Kind
 from .core.protocol import Lost, Silent
 from .core.wire import Refusal
-from .errors import Forbidden, Missing, Rejected, Stalled, StateError
+from .errors import Forbidden, Missing, Rejected, Stalled, StateError, clipped
 from .selector import Branches, Selector
 
 TOLERATED = 15.0
@@ -18,6 +18,9 @@ So many seconds may pass until a cache that was synced, and is in trouble, is ca
 
 Servers end every watch after a while, and restart. One that starts refuses everybody until it has read who has which rights.
 """
+
+CHECK = "python -m kopf_selectcache check operator.py"
+"""What looks at all that is declared, with the operator's own login, and says what is wrong."""
 
 SEVERAL = 3
 """So many answers make certain what one does not: that a right is missing, or that what comes will never make sense."""
@@ -135,6 +138,11 @@ class Condition:
         """Wait until the cache is synced, or has said why it is not."""
         await self._settled.wait()
 
+    @property
+    def _told(self) -> str:
+        """What is declared, and where."""
+        return f"for {self._declared}, {clipped(self.subject.filter, 200)}"
+
     def dismiss(self) -> None:
         """Let go whoever waits: what this is the health of is kept no more."""
         self._settled.set()
@@ -158,11 +166,13 @@ class Condition:
             case Refusal(403):
                 self._forbidden(trouble.message, verb)
             case Refusal(404):
-                self.missing(f"{subject}: the cluster does not serve them", f"Install the definition of {subject}")
+                self.missing(
+                    f"{subject}: the cluster does not serve them",
+                    f"Install the definition of {subject}, or take out {self._declared}; it is looked for again and again")
             case Refusal(400) | Refusal(422):
                 self._tell(
                     Health.REJECTED, f"{subject}: the server refuses the filter {subject.filter}",
-                    f"Assign a selector that the server supports for this kind to {self._declared}", said=trouble.message)
+                    f"Assign a selector that the server supports for this kind to {self._declared} (to try it: {CHECK})", said=trouble.message)
             case Refusal(405):
                 self._tell(Health.REJECTED, f"{subject}: the server does not let anybody {verb} them",
                            f"Take out {self._declared}, and ask the server: await cache.fetch(...)")
@@ -204,6 +214,7 @@ class Condition:
             anywhere = " in a ClusterRole" if not where and kind is not None and kind.namespaced else ""
             what, remedy = f"{subject}: the operator may not {verb} them{where}", f"Grant it the verbs list and watch{where or anywhere}: {rule}"
             remedy += "; or, for one namespace alone, run it with -n" if anywhere else ""
+            remedy += f" ({self._told}; all that it lacks is told by {CHECK})"
         now = self._clock()
         self._denied = now if self._denied is None else self._denied
         self._denials += 1
@@ -215,7 +226,9 @@ class Condition:
     def _hindered(self, what: str, remedy: str, *, whole: bool = False) -> None:
         """Something is wrong that may pass by itself."""
         more = ", whole=True" if whole else ""
-        asking = f"{remedy}; meanwhile, await cache.fetch(...{more}) and cache.fetch_list(...{more}) ask the server directly"
+        asking = (
+            f"{remedy}; meanwhile, await cache.fetch(...{more}) and cache.fetch_list(...{more}) ask the server directly "
+            f"({self._told}; to see what the server answers: {CHECK})")
         if self._health is Health.SYNCED:
             since = self._clock() + TOLERATED
             self._tell(Health.SYNCED, what, remedy, stale_at=since if self._stale_at is None else self._stale_at)

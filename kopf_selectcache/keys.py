@@ -151,17 +151,19 @@ def _one_slip(some: str, other: str) -> bool:
         some[:2] == other[:2][::-1] and some[2:] == other[2:])
 
 
-def not_declared(key: Key, declared: Iterable[Key]) -> NotDeclared:
-    """Say that no cache is declared for a kind, and which are."""
+def not_declared(key: Key, declared: Iterable[Key], *, call: str = "", wanted: str = "", of_server: str = "") -> NotDeclared:
+    """Say that no cache is declared for a kind, and which are; of a read, also what filter it wants, and what asks the server."""
     names: dict[str, Key] = {}
     for other in (listed := list(declared)):
         kind = find(other)
         names |= dict.fromkeys(kind.names if kind is not None else [parse_key(other)[2]], other)
     more = f" and {len(listed) - MOST_NAMED} more" if len(listed) > MOST_NAMED else ""
-    known = f"declared are {', '.join(map(text_of, listed[:MOST_NAMED]))}{more}" if listed else "nor for any other"
+    known = f"declared are {', '.join(map(text_of, listed[:MOST_NAMED]))}{more}" if listed else "nor for any other kind"
     meant = near(parse_key(key)[2], names)
     ask = f"Did you mean {names[meant]!r}? If not, declare it" if meant is not None else "Declare it"
+    given = f"{wanted}, or a wider filter" if wanted else "'app=web', or another filter"
     return NotDeclared(
-        f"{text_of(key)}: no cache is declared for this kind; {known}",
-        remedy=f"{ask} in a startup handler: settings.selectcache.selectors[{key!r}] = 'app=web', or another filter",
+        f"{call}{': ' if call else ''}no cache is declared for {text_of(key)}; {known}",
+        remedy=f"{ask} in a startup handler: settings.selectcache.selectors[{key!r}] = {given}"
+               f"{f'; or ask the server: {of_server}' if of_server else ''}",
     )

@@ -77,7 +77,7 @@ class News:
         records, _ = cache.store.records()
         over = f", over {self._lists_and_watches} lists and watches" if self._lists_and_watches > 1 else ""
         self._logger.info(
-            "The cache of %s holds %s, %s, with %s, after %.1f s%s.", cache, _counted(len(records), "object"), _sized(bytes_of(records)),
+            "The cache of %s holds %s, %s, with %s, after %.1f s%s.", cache, _counted(len(records), "object"), sized(bytes_of(records)),
             clipped(cache.filter), self._clock() - self._since, over)
         return True
 
@@ -86,10 +86,10 @@ def _counted(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def _sized(size: float) -> str:
+def sized(size: float) -> str:
     """Return a number of bytes as people read it.
 
-    >>> [_sized(size) for size in (0, 999, 1_000, 4_120_000, 999_960_000, 20_000_000_000)]
+    >>> [sized(size) for size in (0, 999, 1_000, 4_120_000, 999_960_000, 20_000_000_000)]
     ['0 B', '999 B', '1.0 kB', '4.1 MB', '1,000.0 MB', '20.0 GB']
     """
     unit = "B"

@@ -1,6 +1,7 @@
 """What the caches of an operator have done and hold, as numbers. Counts and shows; decides nothing.
 
-Labels are group, version and resource alone: nothing that grows with the cluster, and nothing that an object contains.
+Labels are group, version and resource, and of some what was done and what came of it, a reason, or a state, of which there are few:
+nothing that grows with the cluster, and nothing that an object contains.
 """
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ class Operator:
         except NotSynced as error:
             return {"trouble": error.what, "remedy": error.remedy}
 
-    def hopeless(self) -> str:
+    def restartable(self) -> str:
         """Say which caches are in a state that starting the operator again may end; nothing, if none is."""
         try:
             feeds = self.runtime.feeds.values()

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from .core.problems import Garbled
+from .core.problems import Garbled, Untransformed
 from .core.projection import ALL, Projection
 from .core.record import Record, is_older
 from .core.resources import Resource
@@ -90,7 +90,10 @@ class View:
 def own_of(
     body: Mapping[str, Any], resource: Resource, declared: Branches, *, deleted: bool, version: str, projection: Projection,
 ) -> Own | None:
-    """Read a handler's own object; None if it is of another kind, or not newer than this version of the stream."""
+    """Read a handler's own object; None if it is of another kind, or not newer than this version of the stream.
+
+    Raise Untransformed if the operator's own function fails for it: what is held is older, and must not pass for it.
+    """
     # A daemon's body is a view of what is replaced under its hands as a whole, in a thread even while it is read.
     # Its shallow copy is a view of what it was.
     body = copy.copy(body)
@@ -101,6 +104,8 @@ def own_of(
         return None
     try:
         record = Reader.of(resource, projection).record(msgspec.json.encode(dict(body)))
+    except Untransformed:
+        raise
     except Garbled:
         return None   # Made by hand, in a test perhaps: without a name or uid it is no object.
     selected = not deleted and selects(declared, record, resource)

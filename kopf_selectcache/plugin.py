@@ -61,8 +61,8 @@ async def _cleanup(*, settings: kopf.OperatorSettings, **_: Any) -> None:
 
 async def _probe(*, settings: kopf.OperatorSettings, **_: Any) -> object:
     operator = operator_of(settings)
-    if operator is not None and settings_of(settings).failing_probe and (hopeless := operator.hopeless()):
-        raise kopf.PermanentError(hopeless)   # Kopf answers 500. With any other error it would not answer.
+    if operator is not None and settings_of(settings).failing_probe and (why := operator.restartable()):
+        raise kopf.PermanentError(why)   # Kopf answers 500. With any other error it would not answer.
     return operator.report() if operator is not None else None
 
 

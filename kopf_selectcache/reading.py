@@ -1,10 +1,11 @@
 """What all reads of a cache have in common: which feed, whether it can be read, what is counted. No read of its own."""
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
-from functools import wraps
+from functools import partial, wraps
 from inspect import signature
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, cast
 
@@ -21,27 +22,35 @@ from .checking import (
     must_be_kept,
     must_be_whole,
     must_suit,
+    of_this,
     readable,
     records_of,
     request_of_one,
     running_loop,
 )
+from .core.problems import Untransformed
 from .core.record import Record
-from .errors import ReadError, shown
+from .errors import NotDeclared, NotSynced, ReadError, StateError, shown
 from .feed import Feed
 from .forms import Form, formed
 from .keys import AnyKey
 from .matching import IntoList, SortBy, Where
 from .overlay import View
+from .pending import Pending
 from .runner import Runtime
 from .selector import Selector
-from .wording import Many, One, absent, into_list, no_such_read, not_awaited, not_held
+from .spelling import Many, One, Read
+from .wording import absent, into_list, never_awaited, no_such_read, not_awaited, not_held
 
 if TYPE_CHECKING:
     from .cache import Cache
 
 _M = TypeVar("_M", bound=Callable[..., Any])
 _T = TypeVar("_T")
+
+_NO_OPTIONS: Mapping[str, object] = {}
+
+_logger = logging.getLogger("kopf_selectcache")
 
 
 def read(method: _M) -> _M:
@@ -50,7 +59,7 @@ def read(method: _M) -> _M:
 
 
 def waiting(method: _M) -> _M:
-    """Refuse a read that is to be awaited where it is called: a sync handler would take the coroutine for the answer."""
+    """Tell who takes the coroutine of a read for its answer: a sync handler at once, an async one where it forgets to await."""
     parameters = signature(method)
 
     @wraps(method)
@@ -58,8 +67,22 @@ def waiting(method: _M) -> _M:
         if (here := running_loop()) is not self._runtime.loop:
             instead = written(f"cache.blocking.{method.__name__}", parameters, (self, *args), kwargs)
             raise not_awaited(method.__name__, instead, sync=here is None)
-        return method(self, *args, **kwargs)
+        parameters.bind(self, *args, **kwargs)   # It begins when it is awaited; what it does not take is told here.
+        return Pending(
+            partial(method, self, *args, **kwargs),
+            unawaited=lambda: never_awaited(written(f"cache.{method.__name__}", parameters, (self, *args), kwargs)),
+            forgotten=self._forget)
     return read(cast("_M", call))
+
+
+def must_be_awaited(cache: Reading, answer: _T) -> _T:
+    """Return what a handler, or a callback, has answered; raise ReadError if it has not awaited a read: it took a wrong turn."""
+    if isinstance(answer, Pending):
+        answer.close()   # It is told here, and not once more when it is dropped.
+        raise answer.unawaited()
+    if cache._forgotten:   # noqa: SLF001  # Of what is defined here.
+        raise cache._forgotten.pop()   # noqa: SLF001  # As above. Kept, it would keep its traceback, and that the handler.
+    return answer
 
 
 def look(many: Many, how: Callable[[], _T]) -> _T:
@@ -82,6 +105,7 @@ class Reading:
         self._deleted = deleted
         self._departed = departed
         self._for_sync = False
+        self._forgotten: list[ReadError] = []   # The first read that was dropped without being awaited.
         self.blocking = Blocking(cast("Cache", self._of_sync()), runtime.loop, waits)
         """The reads that wait, for sync handlers."""
 
@@ -97,26 +121,48 @@ class Reading:
 
     if not TYPE_CHECKING:   # Checkers know better what is not there.
         def __getattr__(self, name: str) -> NoReturn:
-            raise AttributeError(name if name.startswith("_") else no_such_read(name, [each for each in dir(self) if not each.startswith("_")]))
+            if name.startswith("_"):
+                raise AttributeError(name)
+            raise no_such_read(name, [each for each in dir(self) if not each.startswith("_")])
 
         def __getitem__(self, kind: object) -> NoReturn:
             raise ReadError(f"cache[{shown(kind)}] is no read", remedy=f"Write cache.list({shown(kind)}, ...), or one of its other methods")
 
     # ---- Below, what the reads have in common.
 
+    def _forget(self, error: ReadError) -> None:
+        """Take note of a read that was never awaited; but one handler, such as a daemon, may forget it for ever."""
+        _logger.error("%s.", error)
+        self._forgotten[:] = self._forgotten or [error]
+
     @contextmanager
     def _reading(
         self, verb: str, kind: AnyKey, max_age: float | None = None, *, request: Selector | None = None, name: object = None,
-        namespace: object = None,
+        namespace: object = None, options: Mapping[str, object] = _NO_OPTIONS,
     ) -> Iterator[View]:
         """Enter a read of one kind, by request or name: what it needs must be readable, and fresh enough. It is counted."""
-        feed = feed_of(self._runtime, kind)
+        try:
+            feed = feed_of(self._runtime, kind)
+        except (NotDeclared, NotSynced) as error:
+            raise of_this(error, self._as_called(verb, kind, request, name, namespace, options), self._runtime) from None
         with Counted(feed, verb, kind):
-            if request is None and name is not None and feed.parted:
-                request = request_of_one(name, namespace)
-            view = self._view(feed, request)
-            must_be_fresh(feed, request, max_age, f"cache.{verb}()")
-            yield view
+            needed = request_of_one(name, namespace) if request is None and name is not None and feed.parted else request
+            try:
+                view = self._view(feed, needed)
+            except (NotSynced, StateError) as error:
+                raise of_this(error, self._as_called(verb, kind, request, name, namespace, options), self._runtime, feed) from None
+            if max_age is not None:
+                must_be_fresh(feed, needed, max_age, self._as_called(verb, kind, request, name, namespace, options))
+            try:
+                yield view
+            except Untransformed as error:
+                raise of_this(error, self._as_called(verb, kind, request, name, namespace, options), self._runtime) from None
+
+    def _as_called(
+        self, verb: str, kind: AnyKey, request: Selector | None, name: object, namespace: object, options: Mapping[str, object],
+    ) -> Read:
+        """Return the read for an error, which is all that needs it: others go without its cost."""
+        return Read(verb, kind, request, name, namespace, self._sync, options)
 
     def _view(self, feed: Feed, request: Selector | None) -> View:
         """Return the kind as this handler sees it; raise why what the request needs cannot be read, if it cannot."""
@@ -130,11 +176,11 @@ class Reading:
         where: Where | None, sort_by: SortBy | None, limit: int | None, max_age: float | None, form: Form | None, *, whole: bool = False,
     ) -> list[Any]:
         """Return the held objects that match, if the filter has to the request what it must have."""
-        with self._reading(verb, kind, max_age, request=request) as view:
-            if whole:
-                must_be_whole(view)
-            options = {"where": where, "sort_by": sort_by, "limit": limit, "max_age": max_age, "as_": form and form.given, "whole": whole}
+        options = {"where": where, "sort_by": sort_by, "limit": limit, "max_age": max_age, "as_": form and form.given, "whole": whole}
+        with self._reading(verb, kind, max_age, request=request, options=options) as view:
             many = checked_many(Many(verb, kind, view.resource, request, self._sync, options), where, sort_by, limit)
+            if whole:
+                must_be_whole(many, view)
             must_suit(many, form, view.projection, self._runtime)
             must_be_kept(many, where, sort_by, view.projection, self._runtime)
             must(many, view)

@@ -10,13 +10,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 import msgspec
 
 from ._kopf import Body
-from .errors import ReadError
+from .errors import ReadOnly
 
 _PARTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
-
-
-class ReadOnly(ReadError, TypeError):
-    """Both what a mistake in a read is, and what Python raises for what cannot be changed."""
 
 
 def _refuse(*_: object, **__: object) -> NoReturn:
@@ -105,6 +101,12 @@ class BodyView(Body):
         # Of a mapping, Kopf's body keeps the reference alone.
         super().__init__(cast("Any", _Parts(data)))
         self._data = data
+
+    def __repr__(self) -> str:
+        """Say which object it is, and nothing that is in it: Kopf's own would show a Secret to any log."""
+        metadata = self.get("metadata") or {}
+        known = {"apiVersion": self.get("apiVersion"), "kind": self.get("kind"), **{key: metadata.get(key) for key in ("namespace", "name")}}
+        return f"BodyView({', '.join(f'{key}={value!r}' for key, value in known.items() if value)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._data,)

@@ -14,19 +14,25 @@ from .checking import (
     match_of,
     must_overlap,
     must_suit,
+    of_this,
     readable,
     records_of,
     request_of,
     satisfies,
     wanted_form,
 )
+from .core.problems import Untransformed
 from .core.store import Change
+from .errors import NotDeclared, NotSynced, StateError
 from .feed import Feed
 from .keys import AnyKey, AnyName
 from .matching import Field, Label, Namespaces, Obj
 from .reading import Reading, waiting
+from .selector import Selector
+from .spelling import Many, Read, method
+from .troubles import of_read
 from .views import BodyView
-from .wording import Many, in_vain
+from .wording import in_vain
 
 if TYPE_CHECKING:
     from .forms import As, Made, Named
@@ -50,7 +56,7 @@ class Waiting(Reading):
         except TimeoutError:
             pass   # Which of them it was, and why, is said below.
         for feed in feeds:
-            readable(feed, after=timeout, sync=self._sync)
+            self._ready(feed, method("wait_synced", sync=self._sync) + "()", after=timeout)
 
     @overload
     async def wait_for(
@@ -86,7 +92,11 @@ class Waiting(Reading):
         checked_predicate(predicate, timeout, "cache.wait_for()")
         form = wanted_form("wait_for", kind, as_)
         request = request_of("wait_for", kind, namespace, label, field, None)
-        feed = feed_of(self._runtime, kind)
+        read = Read("wait_for", kind, request, sync=self._sync, options={"timeout": timeout, "as_": as_})
+        try:
+            feed = feed_of(self._runtime, kind)
+        except (NotDeclared, NotSynced) as error:
+            raise of_this(error, read, self._runtime) from None
         seen: set[tuple[str, str]] = set()
         waiting = asyncio.timeout(timeout)
         with Counted(feed, "wait_for", kind):
@@ -94,6 +104,7 @@ class Waiting(Reading):
                 async with waiting:
                     await feed.settled(request)
                     with _told_by(feed) as told:
+                        self._ready(feed, read.call(), request)
                         view = self._view(feed, request)
                         many = checked_many(Many("wait_for", kind, view.resource, request, self._sync, {"as_": as_}))
                         must_suit(many, form, view.projection, self._runtime)
@@ -106,15 +117,24 @@ class Waiting(Reading):
                                 if satisfies(predicate, obj, "cache.wait_for()"):
                                     return obj if form is None else form.make(record, obj)
                             change = await told.get()
-                            readable(feed, request, sync=self._sync)
+                            self._ready(feed, read.call(), request)
                             came = view.newest(change.after) if change is not None and change.after is not None else None
                             candidates = match.pairs([came] if came is not None else [])
             except TimeoutError:
                 if not waiting.expired():
                     raise   # It is the predicate's own.
-            readable(feed, request, after=timeout, sync=self._sync)
+            except Untransformed as error:
+                raise of_this(error, read, self._runtime) from None
+            self._ready(feed, read.call(), request, after=timeout)
             asked = Many("wait_for", kind, self._view(feed, request).resource, request, self._sync, {"as_": as_})
             raise TimeoutError(in_vain(asked, feed.filter, predicate, timeout, len(seen)))
+
+    def _ready(self, feed: Feed, call: str, request: Selector | None = None, *, after: float | None = None) -> None:
+        """Raise why what the request needs cannot be read, if it cannot."""
+        try:
+            readable(feed, request, after=after, sync=self._sync)
+        except (NotSynced, StateError) as error:
+            raise of_read(error, call, feed.filter) from None
 
 
 @contextmanager

@@ -1,154 +1,29 @@
 """The words of read errors: what was asked, what the filter is, and what to write instead. Makes errors, raises none."""
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import replace
-from types import MappingProxyType
-from typing import NamedTuple
 
 from .calls import near
-from .core.fields import Key, find
+from .core.fields import find
 from .core.projection import Keys, Projection, as_written, keys_of
 from .core.record import Record
 from .core.regions import MAX_BOXES, field_dimension
-from .core.resources import Resource
-from .core.wire import Refusal
 from .errors import (
-    Forbidden,
-    Missing,
+    NoSuchRead,
     NotFound,
     NotKept,
-    NotSynced,
     OutsideFilter,
     ReadError,
     Reason,
-    Rejected,
-    Stale,
-    Stalled,
-    StateError,
-    UnknownKind,
     clipped,
-    shown,
     shown_with_type,
 )
-from .keys import AnyKey, as_given, key_of
+from .keys import as_given
 from .names import is_name
 from .selector import AnyOf, Selector
+from .spelling import Many, One
 from .verdict import Answer, Verdict
-
-_NO_OPTIONS: Mapping[str, object] = MappingProxyType({})
-
-
-class One(NamedTuple):
-    """A read of one object."""
-
-    verb: str
-    kind: AnyKey
-    resource: Resource
-    name: str
-    namespace: str | None
-    sync: bool = False
-    """Whether a sync handler reads."""
-    options: Mapping[str, object] = _NO_OPTIONS
-    """What else it was given: what is advised instead keeps it."""
-
-    @property
-    def where(self) -> str:
-        """Say in which namespace."""
-        return f" in {self.namespace}" if self.namespace is not None else ""
-
-    @property
-    def request(self) -> Selector:
-        """Return what is asked for, as a selector."""
-        return Selector(names=[self.name], namespaces=[self.namespace] if self.namespace is not None else None)
-
-    def __str__(self) -> str:
-        return f"{self.resource} {self.name}{self.where}"
-
-    def call(self, verb: str | None = None, *more: str) -> str:
-        """Write the read as Python, with another verb perhaps."""
-        verb = verb or self.verb
-        namespace = [repr(self.namespace)] if self.namespace is not None else []
-        given = [as_given(self.kind), repr(self.name), *namespace, *more, *_written(self.options)]
-        return f"{_method(verb, self.sync)}({', '.join(given)})"
-
-    def bare(self) -> str:
-        """Write the read without its arguments, one of which may be anything."""
-        return f"{_method(self.verb, self.sync)}({as_given(self.kind)}, ...)"
-
-
-class Many(NamedTuple):
-    """A read of several objects."""
-
-    verb: str
-    kind: AnyKey
-    resource: Resource
-    request: Selector
-    sync: bool = False
-    """Whether a sync handler reads."""
-    options: Mapping[str, object] = _NO_OPTIONS
-    """What else it was given: what is advised instead keeps it, or it would be another question."""
-
-    @property
-    def where(self) -> str:
-        """Say in which namespaces."""
-        return f" in {', '.join(self.request.namespaces)}" if self.request.namespaces is not None else ""
-
-    def __str__(self) -> str:
-        return f"{self.resource}{self.where}"
-
-    def call(self, verb: str | None = None, request: Selector | None = None) -> str:
-        """Write the read as Python, with another verb or request perhaps."""
-        verb, request = verb or self.verb, request or self.request
-        if verb == "owned":
-            return f"cache.owned({', '.join(['owner', as_given(self.kind), *_written(self.options)])})"
-        parts = [as_given(self.kind), *(["predicate"] if verb == "wait_for" else [])]
-        parts += [f"{each}={str(value)!r}" for each in ("label", "field") if (value := getattr(request, each)) is not None]
-        parts += [f"names={list(request.names)}"] if request.names is not None else []
-        if request.namespaces is not None:
-            parts.append(f"namespace={_one_or_list(request.namespaces)!r}")
-        return f"{_method(verb, self.sync)}({', '.join([*parts, *_written(self.options)])})"
-
-    def bare(self) -> str:
-        """Write the read without its arguments, one of which may be anything."""
-        return f"{_method(self.verb, self.sync)}({as_given(self.kind)}, ...)"
-
-
-def bare(verb: str, kind: object) -> str:
-    """Write a read of which nothing is known to make sense but its name."""
-    with suppress(UnknownKind):
-        key_of(kind)
-        return f"cache.{verb}({as_given(kind)}, ...)"   # type: ignore[arg-type]  # It is one: this was no error.
-    return f"cache.{verb}()"
-
-
-def _written(options: Mapping[str, object]) -> list[str]:
-    """Write what else a read was given as Python; without values that may be those of a Secret, or functions."""
-    texts = {}
-    for name, value in options.items():
-        if name == "default":
-            texts[name] = "None" if value is None else "..."
-        elif name == "where":
-            paths = ", ".join(f"{shown(path)}: ..." for path in value) if isinstance(value, Mapping) else ""
-            texts |= {name: f"{{{paths}}}"} if paths else {}
-        elif isinstance(value, type):
-            texts[name] = value.__name__
-        elif value is not None and value is not False:
-            texts[name] = "..." if callable(value) else shown(value)
-    return [f"{name}={text}" for name, text in texts.items()]
-
-
-def _one_or_list(values: tuple[str, ...]) -> str | list[str]:
-    return values[0] if len(values) == 1 else list(values)
-
-
-def _method(verb: str, sync: bool) -> str:   # noqa: FBT001  # One of two ways to write the same.
-    if not verb.startswith(("fetch", "gone", "wait", "audit")):
-        return f"cache.{verb}"
-    return f"cache.blocking.{verb}" if sync else f"await cache.{verb}"
-
 
 # ---- Verdicts.
 
@@ -267,14 +142,15 @@ def mistyped(call: str, argument: str, given: object, wanted: str) -> ReadError:
     return ReadError(f"{call}: {argument} is {shown_with_type(given)}", remedy=f"Give {wanted}")
 
 
-def no_such_read(name: str, reads: Iterable[str]) -> str:
+def no_such_read(name: str, reads: Iterable[str]) -> NoSuchRead:
     """Say what there is instead of a read that there is not."""
+    what = f"cache.{name} is no read"
     if name in ("create", "patch", "update", "replace", "delete", "apply"):
-        return f"cache.{name}: caches are read only. Write objects with a client of your own"
+        return NoSuchRead(f"{what}: caches are read only", remedy="Write objects with a client of your own")
     if find(name) is not None:
-        return f"cache.{name} is no read. Write cache.list({name!r}, ...), or one of its other methods"
+        return NoSuchRead(what, remedy=f"Write cache.list({name!r}, ...), or one of its other methods")
     meant = near(name, reads)
-    return f"cache.{name} is no read. {f'Did you mean cache.{meant}? ' if meant else ''}There are {', '.join(sorted(reads))}"
+    return NoSuchRead(what, remedy=f"{f'Did you mean cache.{meant}? ' if meant else ''}There are {', '.join(sorted(reads))}")
 
 
 def not_awaited(method: str, call: str, *, sync: bool) -> ReadError:
@@ -283,10 +159,15 @@ def not_awaited(method: str, call: str, *, sync: bool) -> ReadError:
     return ReadError(f"cache.{method}() was called {where}", remedy=f"In a sync handler or a thread, write: {call}")
 
 
-def awaitable(call: str, predicate: object) -> ReadError:
-    """Say that a predicate is to be awaited, which would be taken for a yes."""
+def never_awaited(call: str) -> ReadError:
+    """Say that a read which waits was not awaited: nothing was read."""
+    return ReadError(f"{call} was never awaited", remedy=f"Write: await {call}")
+
+
+def awaitable(call: str, role: str, function: object) -> ReadError:
+    """Say that what a function returns is to be awaited, which would be taken for a yes, or for the answer."""
     return ReadError(
-        f"{call}: the answer of the predicate {_named(predicate)} is to be awaited, and nobody awaits it",
+        f"{call}: the answer of {role} {_named(function)} is to be awaited, and nobody awaits it",
         remedy="Give a plain function of an object, and await the rest once the object is there")
 
 
@@ -320,39 +201,38 @@ def into_list(many: Many, path: Keys, listed: Keys, name: str) -> ReadError:
         remedy=remedy)
 
 
-def not_kept(many: Many, path: Keys, projection: Projection, key: Key) -> NotKept:
-    """Say that a path is asked for that was dropped, and what to change where the kind is declared, under this key."""
-    asked = as_written(path)
-    declared, dropped = f"settings.selectcache.selectors[{key!r}]", projection.dropping(path)
+def not_kept(many: Many, path: Keys, projection: Projection, line: str | None) -> NotKept:
+    """Say that a path is asked for that was dropped, and what to change in the line where the kind is declared."""
+    asked, dropped = as_written(path), projection.dropping(path)
     if dropped is None:
-        what, remedy = f"which is not among what is kept of {many.resource}", f"Add {asked!r} to keep= of {declared}"
+        what, remedy = f"which is not among what is kept of {many.resource}", f"Add {asked!r} to keep= of {line}"
     else:
         what = f"{'which' if len(dropped) <= len(path) else 'a part of which'} is dropped before {many.resource} are stored"
-        remedy = f"Take {as_written(dropped)!r} out of drop= of {declared}" if dropped in projection.drop else "Look at another path"
+        remedy = f"Take {as_written(dropped)!r} out of drop= of {line}" if dropped in projection.drop else "Look at another path"
     if projection.partial:
         remedy += f"; or ask the server for whole objects: {many._replace(verb='fetch_list').bare()[:-1]}, whole=True)"
     return NotKept(f"{many.bare()} looks at {_brief(asked)}, {what}", remedy=_brief(remedy))
 
 
-def not_whole(asked: One | Many, form: str, projection: Projection, key: Key) -> NotKept:
+def not_whole(asked: One | Many, form: str, projection: Projection, line: str | None) -> NotKept:
     """Say that objects are asked for which would be written back as wholes, where only a part of each is kept."""
     whole = asked._replace(options={**asked.options, "whole": True})
     remedy = f"Ask for whole ones: {whole.call()}"
     if not asked.verb.startswith("fetch"):
         ask = f"Ask for a whole one: {whole.call('fetch')}; or t" if isinstance(asked, One) else "T"
-        remedy = f"{ask}ake that out of settings.selectcache.selectors[{key!r}]; or read dicts"
+        remedy = f"{ask}ake that out of {line}; or read dicts"
     return NotKept(
         f"{asked.bare()} is to return {form} objects, and of {asked.resource} only a part is kept, {_brief(projection)}: "
         "written back, they would wipe the rest",
         remedy=_brief(remedy))
 
 
-def unfit(asked: One | Many, form: str) -> ReadError:
-    """Say that objects of this kind are no objects of the class."""
+def unfit(asked: One | Many, form: str, right: str | None) -> ReadError:
+    """Say that objects of this kind are no objects of the class, and of which they are."""
     resource = asked.resource
     return ReadError(
         f"{asked.bare()}: {resource} are {resource.kind.kind} objects of {resource.api_version}, and none of them is a {form}",
-        remedy="Give the class of this kind and version")
+        remedy=f"Write as_={right}" if right is not None else "Give the class of this kind and version")
 
 
 def unmade(record: Record, form: str, why: str) -> ReadError:
@@ -362,9 +242,11 @@ def unmade(record: Record, form: str, why: str) -> ReadError:
         remedy="Read it as a dict, without as_=; or take a version of the client that knows what the cluster serves")
 
 
-def partial(resource: Resource) -> NotKept:
-    """Say that whole objects are asked for where they are not kept."""
-    return NotKept(f"Only a part of {resource} is kept", remedy="Ask the server: cache.fetch(..., whole=True)")
+def partial(asked: One | Many, projection: Projection) -> NotKept:
+    """Say that whole objects are asked for where they are not kept: the server is asked then."""
+    return NotKept(
+        f"{asked.bare()} is to return whole objects, and of {asked.resource} only a part is kept, {_brief(projection)}",
+        remedy=f"Leave whole=True out for that part: {asked._replace(options={**asked.options, 'whole': False}).call()}")
 
 
 class Unmatchable(ReadError):
@@ -377,73 +259,3 @@ def unmatchable(many: Many, field: str) -> Unmatchable:
         f"{many.call()} selects by {field}, and only the server knows which value of {many.resource} that is",
         remedy=f"To ask the server: {many.call('fetch_list')}; or look at a path of the objects: where={{{field!r}: ...}}",
     )
-
-
-def unsynced(key: str, trouble: str, remedy: str, *, after: float | None = None, sync: bool = False) -> NotSynced:
-    """Say that there was no complete list yet, and why, if that is known."""
-    why = trouble or "the first complete list has not come yet"
-    waited = "" if after is None else f" after {after:g} s"
-    return NotSynced(
-        f"The cache of {key} is not synced{waited}: {why}", remedy=remedy or f"Wait for it: {_method('wait_synced', sync)}()")
-
-
-def stale(kind: object, age: float | None, max_age: float) -> Stale:
-    """Say that what is held was confirmed too long ago."""
-    # Rounded up: it was longer ago than is allowed, and must read so.
-    ago = "never confirmed" if age is None else f"last confirmed {math.ceil(age * 10) / 10:g} s ago"
-    return Stale(
-        f"what is held of {kind} was {ago}, and {max_age:g} s are allowed",
-        remedy="Allow some more than a minute, which is how often servers confirm; or ask the server: cache.fetch, cache.fetch_list",
-    )
-
-
-# ---- What the server says.
-
-
-def gone(one: One) -> NotFound:
-    """Say that the server has no such object."""
-    return NotFound(
-        f"{one} is absent: the server has none", remedy=f"If it may be absent: {one.call(None, 'default=None')}", version="")
-
-
-def not_served(name: str, meant: str | None = None) -> Missing:
-    """Say that the cluster does not know the kind."""
-    ask = f"Did you mean {meant!r}? If not, install its definition" if meant is not None else "Install its definition, or correct the key"
-    return Missing(f"The cluster serves no {name}", remedy=ask)
-
-
-def refused(asked: One | Many, verb: str, refusal: Refusal) -> StateError:
-    """Say that the server refuses a request."""
-    match refusal.code:
-        case 403:
-            return Forbidden(
-                f"The operator may not {verb} {asked}",
-                remedy=(
-                    f"Grant it the verb {verb} on {asked.resource} "
-                    f"(apiGroups: [{asked.resource.kind.group!r}]){asked.where}"
-                ),
-            )
-        case 404:
-            return not_served(str(asked.resource))
-        case 400 | 422:
-            return Rejected(f"The server refuses {asked.call()}: {refusal.message}", remedy="Correct what is asked for")
-        case code:
-            return Stalled(
-                f"The server answers {code} {refusal.reason}".rstrip() + f" to {asked.call()}", remedy="Ask again later")
-
-
-def unanswered(asked: str, why: str) -> Stalled:
-    """Say that no answer came, or none that makes sense."""
-    return Stalled(f"The server gave no answer to {asked}: {why}", remedy="Ask again later")
-
-
-def untransformed(asked: One | Many, why: str, key: Key) -> Stalled:
-    """Say that the server did answer, and the operator's own function failed for what it said."""
-    return Stalled(
-        f"{asked.bare()}: {why}",
-        remedy=f"Correct transform= of settings.selectcache.selectors[{key!r}]; "
-               f"for what the server has: {_with(asked.bare(), 'whole=True')}")
-
-
-def _with(call: str, argument: str) -> str:
-    return f"{call[:-1]}, {argument})"

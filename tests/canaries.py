@@ -1,6 +1,6 @@
 """Puts a canary into the Secrets, annotations and tokens of all tests, and fails each test in whose output it turns up (contract 10).
 
-What is searched: the log of the library, its errors, metrics and probe answers, and whatever a test or a command writes. A test that
+What is searched: the log of the library and of Kopf, down to what is told to debuggers, its errors, metrics and probe answers, and whatever a test or a command writes. A test that
 puts a canary somewhere itself, or asks for what has one, has it where it belongs: in objects that a handler reads.
 """
 from __future__ import annotations
@@ -65,7 +65,9 @@ class Canaries(logging.Handler):
     # ---- Where canaries go, and where they are looked for.
 
     def settle(self, patch: pytest.MonkeyPatch) -> None:
-        logging.getLogger("kopf_selectcache").addHandler(self)
+        for name in ("kopf_selectcache", "kopf"):
+            logging.getLogger(name).addHandler(self)
+        logging.getLogger("kopf_selectcache").setLevel(logging.DEBUG)
         patch.setattr(Admin, "create", self._seeding(Admin.create))
         patch.setattr(EmbeddedCluster, "_token", self._prefixed(EmbeddedCluster._token))
         patch.setattr(errors.SelectCacheError, "__init__", self._initially(errors.SelectCacheError.__init__))

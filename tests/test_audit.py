@@ -119,7 +119,7 @@ def test_an_audit_that_cannot_be_done_says_why_and_changes_nothing() -> None:
             await world.cache.wait_synced()
             await until(lambda: world.feed.synced)
             refused: list[tuple[int, type[StateError], str]] = [
-                (403, Forbidden, "The operator may not list secrets"), (410, Stalled, r"cache.audit\('secrets'"), (500, Stalled, r"cache.audit\('secrets'")]
+                (403, Forbidden, r"await cache.audit\('secrets'\): the operator may not list secrets\. Grant it the verb list"), (410, Stalled, r"cache.audit\('secrets'"), (500, Stalled, r"cache.audit\('secrets'")]
             for code, error, words in refused:
                 world.cluster.faults.add(Refuse(code), verb="list", resource="secrets", times=1)
                 with pytest.raises(error, match=words):

@@ -10,7 +10,7 @@ import pytest
 from bench.__main__ import main
 from bench.roster import AGAIN, METADATA, OURS
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]   # It measures for a while, on a machine that may be busy.
+pytestmark = [pytest.mark.bench, pytest.mark.timeout(900)]   # It measures for a while, on a machine that may be busy.
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,9 @@ SECRET = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a", "names
 LEAKS = {
     "an error": "raise_and_catch(NotSynced(f'the value is {value}', remedy='None'))",
     "the log": "logging.getLogger('kopf_selectcache').warning('of %s', {'value': value})",
+    "the log of what is well": "logging.getLogger('kopf_selectcache').info('of %s', {'value': value})",
+    "the log of a part for debuggers": "logging.getLogger('kopf_selectcache.feed').debug('of %s', {'value': value})",
+    "the log of Kopf": "logging.getLogger('kopf.objects').warning('of %s', {'value': value})",
     "a traceback in the log": "log_error(ValueError(value))",
     "what is printed": "print(value)",
     "a value as the API has it": "print(base64.b64encode(('user:' + value + ':rest').encode()).decode())",

@@ -98,6 +98,7 @@ def on_a_loop_given(left: Left, options: dict[str, Any]) -> None:
     kopf.run(loop=loop, **options)
     left.extend(asyncio.all_tasks(loop))
     loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.run_until_complete(loop.shutdown_default_executor())   # In it, names of hosts are looked up.
     loop.close()
 
 

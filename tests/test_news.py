@@ -158,6 +158,6 @@ def test_a_kind_that_goes_and_comes_back_is_told_of_once_each_way(told: Told) ->
                 world.cluster.delete(definition)
                 await until(lambda: world.feed.health is Health.MISSING and world.feed._resolving)
                 line, = told()
-                assert line.startswith("WARNING: widgets.example.com: the cluster does not serve them. Install the definition of widgets.example.com.")
+                assert line.startswith("WARNING: widgets.example.com: the cluster does not serve them. Install the definition of widgets.example.com, or take out ")
                 world.cluster.create(definition)
     run(main())

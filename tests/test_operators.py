@@ -261,7 +261,7 @@ def test_a_report_never_fails() -> None:
         cluster.refused[SECRETS] = 403
         async with launched(settings, cluster) as operator:
             assert "has not logged in yet" in operator.report()["trouble"]
-            assert operator.hopeless() == "", "that is not known yet"
+            assert operator.restartable() == "", "that is not known yet"
             await operator.gate(None, None)
             report = operator.report()
             assert report["pods"] == {

@@ -104,7 +104,8 @@ def test_a_transform_that_fails_is_told_with_its_object_and_line_and_nothing_is_
     assert CANARY not in str(info.value)
     assert info.value.remedy == (
         "Correct the transform= of settings.selectcache.selectors['v1/secrets']; meanwhile, "
-        "await cache.fetch(..., whole=True) and cache.fetch_list(..., whole=True) ask the server directly")
+        "await cache.fetch(..., whole=True) and cache.fetch_list(..., whole=True) ask the server directly "
+        "(for settings.selectcache.selectors['v1/secrets'], label=''; to see what the server answers: python -m kopf_selectcache check operator.py)")
 
 
 def test_a_transform_is_not_called_with_what_is_not_declared() -> None:
@@ -137,8 +138,8 @@ def test_a_cache_stalled_by_a_transform_says_so_for_as_long_as_it_fails() -> Non
 def test_what_the_server_answered_is_not_taken_for_no_answer_where_a_transform_fails() -> None:
     cache = FakeCache([secret("good", app="web"), secret("bad", app="db")], {"v1/secrets": Cached("app=web", transform=raising)})
     for read, whole in (
-        (lambda **more: cache.blocking.fetch("secrets", "bad", "shop", **more), "cache.blocking.fetch('secrets', ..., whole=True)"),
-        (lambda **more: cache.blocking.fetch_list("secrets", **more), "cache.blocking.fetch_list('secrets', ..., whole=True)"),
+        (lambda **more: cache.blocking.fetch("secrets", "bad", "shop", **more), "cache.blocking.fetch('secrets', 'bad', 'shop', whole=True)"),
+        (lambda **more: cache.blocking.fetch_list("secrets", **more), "cache.blocking.fetch_list('secrets', whole=True)"),
     ):
         with pytest.raises(Stalled, match=r"\('secrets', \.\.\.\): the transform of Secret, shop/bad, raised KeyError") as info:
             read()

@@ -1,6 +1,7 @@
 """The liveness probe over HTTP, of whole operators: what it tells, and when it fails."""
 from __future__ import annotations
 
+import json
 import socket
 from typing import Any
 
@@ -43,7 +44,9 @@ async def probed(health: Health, *, failing: bool) -> tuple[int, Any]:
             while True:
                 try:
                     async with session.get(endpoint) as response:
-                        return response.status, (await response.json())["selectcache.probe"] if response.ok else None
+                        text = await response.text()
+                        assert response.ok or text.startswith("500 Internal Server Error"), "Kopf lets the web server answer"
+                        return response.status, json.loads(text)["selectcache.probe"] if response.ok else None
                 except aiohttp.ClientConnectorError:
                     continue   # Kopf has not opened it yet.
 
@@ -62,3 +65,4 @@ def test_where_that_is_wanted_it_fails_while_a_cache_is_stalled_or_forbidden(hea
     assert code == (500 if health in (Health.STALLED, Health.FORBIDDEN) else 200)
     assert (told is None) is (code == 500)
     assert any(f"The cache of pods is {health.value}: " in message for message in caplog.messages) is (code == 500), "Kopf logs why"
+    assert [record.name for record in caplog.records if record.exc_info] == (["aiohttp.server"] if code == 500 else [])

@@ -93,7 +93,7 @@ def test_who_waits_in_vain_is_told_what_is_in_the_way() -> None:
     async def main() -> None:
         async with Server(lists=[refused(503, "ServiceUnavailable")]) as server, operating(server) as world:
             await world.listed(2)
-            with pytest.raises(NotSynced, match=r"not synced after 0[.]02 s: pods: the server answers 503 ServiceUnavailable[.] It is asked again"):
+            with pytest.raises(NotSynced, match=r"not synced after 0[.]02 s: pods: the server answers 503 ServiceUnavailable; the filter is label='app=web'[.] It is asked again"):
                 await world.cache.wait_synced(timeout=0.02)
     run(main())
 
@@ -120,7 +120,8 @@ def test_each_change_of_health_is_logged_once(told: Callable[[], list[str]]) -> 
             *lines, last = told()
             assert lines == [
                 "WARNING: pods: the operator may not watch them: no. It is asked again: a server that has just started says so to everybody.",
-                "WARNING: pods: the operator may not watch them: no. Grant it the verbs list and watch in a ClusterRole: apiGroups: [''], resources: ['pods']; or, for one namespace alone, run it with -n."]
+                ("WARNING: pods: the operator may not watch them: no. Grant it the verbs list and watch in a ClusterRole: apiGroups: [''], resources: ['pods']; or, for one namespace alone, run it with -n "
+                 "(for settings.selectcache.selectors['pods'], label='app=web'; all that it lacks is told by python -m kopf_selectcache check operator.py).")]
             assert re.fullmatch(r"INFO: The cache of pods holds 1 object, 1\d\d B, with label='app=web', after \d\d\.0 s\.", last), "so long could it not be read"
     run(main())
 
@@ -195,7 +196,7 @@ def test_an_operator_that_may_not_even_ask_what_there_is_is_told_which_role_lets
                 server.scripts["/api/v1"] = Script([refused(403, "Forbidden", message="no")])
             async with operating(server) as world:
                 await until(lambda: world.feed.trouble)
-                with pytest.raises(Forbidden, match=r"pods: the operator may not ask what the cluster serves: no[.] Bind it to the ClusterRole system:discovery"):
+                with pytest.raises(Forbidden, match=r"pods: the operator may not ask what the cluster serves: no; the filter is label='app=web'[.] Bind it to the ClusterRole system:discovery"):
                     await world.cache.wait_synced()
     run(main())
 
@@ -209,7 +210,9 @@ def test_a_right_that_is_missing_in_a_namespace_is_named_with_it() -> None:
                 await until(lambda: feed.health is Health.FORBIDDEN)
                 assert feed.trouble == "webapps.example.com: the operator may not list them in the namespace shop: no"
                 assert feed.remedy == (
-                    "Grant it the verbs list and watch in the namespace shop: apiGroups: ['example.com'], resources: ['webapps']")
+                    "Grant it the verbs list and watch in the namespace shop: apiGroups: ['example.com'], resources: ['webapps'] "
+                    "(for settings.selectcache.selectors['webapps.example.com'], namespaces=['shop']; "
+                    "all that it lacks is told by python -m kopf_selectcache check operator.py)")
     run(main())
 
 
@@ -224,7 +227,9 @@ def test_a_kind_that_is_not_served_is_looked_for_slowly_and_said_once(told: Call
                 feed = world.runtime.feed("webapps.example.com")
                 await until(lambda: len(world.time.slept) >= 3)
                 assert world.time.slept[:3] == [10.0] * 3
-                with pytest.raises(Missing, match=r"the cluster serves no webapps.example.com. Install its definition, or correct the key"):
+                with pytest.raises(Missing, match=(
+                    r"^cache[.]held\('webapps.example.com'\): the cluster serves no webapps.example.com; the filter is namespaces=.*"
+                    r"Install its definition, or correct the key of settings[.]selectcache[.]selectors\['webapps.example.com'\]")):
                     world.cache.held("webapps.example.com")
                 serving(server, "v1")
                 await until(lambda: feed.synced)

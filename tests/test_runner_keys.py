@@ -187,7 +187,7 @@ def test_two_keys_that_turn_out_to_mean_the_same_are_one_too_many() -> None:
                 with pytest.raises(Rejected) as caught:
                     world.cache.held(refused_.key)
                 assert str(caught.value) == (
-                    f"{refused_.key} and {kept.key} are both webapps.example.com. "
+                    f"cache.held({refused_.key!r}): {refused_.key} and {kept.key} are both webapps.example.com; the filter is {refused_.filter}. "
                     f"Declare them once: remove settings.selectcache.selectors[{refused_.key!r}]")
                 assert world.cache.scope("WebApp") == kept.filter
                 samples = [sample for family in Collector(world.runtime.feeds.values).collect() for sample in family.samples]

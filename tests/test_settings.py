@@ -107,8 +107,8 @@ def test_values_are_texts_dicts_and_selectors_also_in_a_list_of_one(value: Any) 
         "or let the names share one watch, Cached(..., share_watches=True), which takes the right to list and watch all objects of the namespace")),
     ("webapps.example.com", Selector(namespaces=NAMES), DeclarationError,
      "takes 21 lists and watches, for 21 namespaces, and 20 are the most. Drop the namespaces, and select by a label in all of them"),
-    ("pods", Selector("app=web", namespaces=["shop"], names=["A_B", "x"]), ConflictingSelectors, "pods cannot be called 'A_B'"),
-    ("pods", Selector(names=["A_B"]), ConflictingSelectors, "pods cannot be called 'A_B'. Correct it: lower-case letters, digits, '-' and '.'"),
+    ("pods", Selector("app=web", namespaces=["shop"], names=["A_B", "x"]), BadSelector, "pods cannot be called 'A_B'"),
+    ("pods", Selector(names=["A_B"]), BadSelector, "pods cannot be called 'A_B'. Correct it: lower-case letters, digits, '-' and '.'"),
 ])
 def test_a_filter_that_cannot_be_meant_is_refused_where_it_is_assigned(key: Any, value: Any, error: type[Exception], words: str) -> None:
     selectors = Selectors()

@@ -29,7 +29,7 @@ from kopf_selectcache.core.protocol import (
 from kopf_selectcache.core.resources import Resource
 from kopf_selectcache.core.store import Change
 from kopf_selectcache.core.wire import read_refusal
-from kopf_selectcache.declarations import Cached
+from kopf_selectcache.declarations import Cached, named
 from kopf_selectcache.discovery import NotServed
 from kopf_selectcache.errors import Missing, ReadError
 from kopf_selectcache.feed import Claims, Feed
@@ -59,7 +59,8 @@ class OfflineFeed(Feed):
         self._served = transport
         self._lines: list[_Listwatch] = []
         try:
-            self._start()
+            with named(key):
+                self._start()
         except NotServed as error:
             raise Missing(
                 f"{error}, and no object tells what it is",

@@ -196,6 +196,23 @@ def test_a_part_is_never_made_an_object_that_is_written_back(kind: Any) -> None:
     assert cache.blocking.fetch(kind, NAME, "shop", whole=True) is not None
 
 
+def test_a_part_is_never_made_an_object_of_lightkube() -> None:
+    cache = FakeCache(PODS, {"pods": Cached("", drop=["status"])})
+    with pytest.raises(NotKept, match=r"is to return Pod objects, .* drop=\['status'\]: written back, they would wipe the rest"):
+        cache.get("pods", NAME, "shop", as_=lightkube.resources.core_v1.Pod.from_dict)
+    assert cache.blocking.fetch("pods", NAME, "shop", as_=lightkube.resources.core_v1.Pod.from_dict, whole=True).status is not None
+
+
+@pytest.mark.parametrize(("as_", "right"), [
+    *((getattr(module, name), "V1Pod") for module in (kubernetes.client, kubernetes_asyncio.client)
+      for name in ("V1PodList", "V1ObjectMeta", "V1ConfigMap", "CoreV1Api", "ApiClient")),
+    (pykube.ConfigMap, "Pod"), (pykube.HTTPClient, "Pod"),
+])
+def test_a_wrong_class_is_told_with_the_right_one(cache: FakeCache, as_: Any, right: str) -> None:
+    with pytest.raises(ReadError, match=rf"none of them is a {as_.__name__}\. Write as_={right}$"):
+        cache.get("pods", NAME, "shop", as_=as_)
+
+
 # ---- The recipes of docs/reading.md.
 
 

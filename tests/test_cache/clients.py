@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -38,12 +38,13 @@ def earlier(name: str, types: dict[str, str], attributes: dict[str, str]) -> Any
 
 
 @contextmanager
-def imported(*classes: type) -> Iterator[None]:
-    """Have the classes in the module that says which there are, as the client does when it is imported."""
-    models = ModuleType("kubernetes_asyncio.client.models")
-    for each in classes:
-        setattr(models, each.__name__, each)
-    with patch.dict(sys.modules, {models.__name__: models}):
+def imported(classes: Mapping[str, Collection[type]]) -> Iterator[None]:
+    """Have the classes in the modules that say which there are, as the clients do when they are imported."""
+    modules = {name: ModuleType(name) for name in classes}
+    for name, module in modules.items():
+        for each in classes[name]:
+            setattr(module, each.__name__, each)
+    with patch.dict(sys.modules, modules):
         yield
 
 

@@ -117,7 +117,7 @@ def test_filters_are_declared_by_class() -> None:
 def test_what_is_declared_by_class_is_read_by_name_and_the_other_way_round() -> None:
     assert FakeCache([WEB], {V1Pod: ""}).exists("pods", "web-1", "ns")
     assert FakeCache([WEB], {"po": ""}).exists(V1Pod, "web-1", "ns")
-    with pytest.raises(NotDeclared, match="batch/v1/jobs: no cache is declared"):
+    with pytest.raises(NotDeclared, match=r"cache\.held\(V1Job\): no cache is declared for batch/v1/jobs; .*: cache\.blocking\.fetch_list\(V1Job\)"):
         FakeCache([WEB], {V1Pod: ""}).held(model("V1Job"))
 
 
@@ -134,6 +134,17 @@ def test_a_custom_resource_of_the_name_of_a_kind_is_not_that_kind() -> None:
     own = {**WEB, "apiVersion": "example.com/v1"}
     with pytest.raises(ReadError, match="none of them is a V1Pod"):
         reading("", own, resource=mine, key="example.com/v1/pods").get("example.com/v1/pods", "web-1", "ns", as_=V1Pod)
+
+
+def test_a_kind_that_is_newer_than_the_table_is_read_by_a_class_and_a_custom_resource_is_not() -> None:
+    new, v1 = model("V1Novelty"), {"apiVersion": "apps/v1", "kind": "Novelty", "metadata": WEB["metadata"]}
+    for group, kept in (("apps", True), ("example.com", False)):
+        cache = reading("", v1 | {"apiVersion": f"{group}/v1"}, resource=Resource(Kind.unknown(group, "Novelty", "novelties", namespaced=True), "v1"), key="novelties")
+        if kept:
+            assert type(cache.get("novelties", "web-1", "ns", as_=new)) is new
+        else:
+            with pytest.raises(ReadError, match="none of them is a V1Novelty"):
+                cache.get("novelties", "web-1", "ns", as_=new)
 
 
 def test_handlers_wait_for_kinds_named_by_class() -> None:
@@ -173,7 +184,7 @@ def test_models_of_earlier_clients_are_made_part_by_part() -> None:
     obj = pod("web-1", app="web", owner="o-1")
     obj["metadata"] |= {"creationTimestamp": "2026-01-02T03:04:05Z", "raw": {"creationTimestamp": "x"}}
     obj["spec"] = {"cpu": {"size": 5}, "memory": "odd"}
-    with imported(V1ObjectMeta, V1OwnerReference, V1Quantities, Earlier):
+    with imported({"kubernetes_asyncio.client.models": [V1ObjectMeta, V1OwnerReference, V1Quantities, Earlier]}):
         found = reading("", obj).get(Earlier, "web-1", "ns")
         mine: object = reading("", obj).get(type("MyPod", (Earlier,), {}), "web-1", "ns")
     assert (type(found), type(mine).__name__) == (Earlier, "MyPod")

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -19,6 +19,7 @@ from kopf_selectcache import (
     Selector,
     Stalled,
 )
+from kopf_selectcache.cache import Cache
 from kopf_selectcache.core.fields import Kind
 from kopf_selectcache.core.problems import Garbled
 from kopf_selectcache.core.resources import Resource
@@ -114,14 +115,24 @@ def test_what_comes_is_as_what_is_held() -> None:
     run(main)
 
 
+LATER = "Ask again later: raise kopf.TemporaryError('no answer', delay={})"
+
+
 @pytest.mark.parametrize(("answer", "error", "message"), [
     (Refusal(403, "Forbidden"), Forbidden,
-     "The operator may not get pods db-1 in ns. Grant it the verb get on pods (apiGroups: ['']) in ns"),
-    (Refusal(404), Missing, "The cluster serves no pods. Install its definition, or correct the key"),
+     ("await cache.fetch('pods', 'db-1', 'ns', default=None): the operator may not get pods db-1 in ns. "
+      "Grant it the verb get in ns: apiGroups: [''], resources: ['pods']")),
+    (Refusal(404), Missing, (
+        "await cache.fetch('pods', 'db-1', 'ns', default=None): the cluster serves no pods. "
+        "Install its definition, or correct the key of settings.selectcache.selectors['pods']")),
+    (Refusal(400, "BadRequest", "no such name"), Rejected,
+     "The server refuses await cache.fetch('pods', 'db-1', 'ns', default=None): no such name. Correct the name, 'db-1'"),
+    (Refusal(405, "MethodNotAllowed"), Rejected,
+     "await cache.fetch('pods', 'db-1', 'ns', default=None): the server does not let anybody get pods. Take the read out"),
     (Refusal(500, "InternalError"), Stalled,
-     "The server answers 500 InternalError to await cache.fetch('pods', 'db-1', 'ns', default=None). Ask again later"),
-    (Refusal(429), Stalled, "The server answers 429 to await cache.fetch('pods', 'db-1', 'ns', default=None). Ask again later"),
-    (Unreachable("gone"), Stalled, "The server gave no answer to await cache.fetch('pods', 'db-1', 'ns', default=None): gone. Ask again later"),
+     f"The server answers 500 InternalError to await cache.fetch('pods', 'db-1', 'ns', default=None). {LATER.format(30)}"),
+    (Refusal(429, retry_after=7.2), Stalled, f"The server answers 429 to await cache.fetch('pods', 'db-1', 'ns', default=None). {LATER.format(8)}"),
+    (Unreachable("gone"), Stalled, f"The server gave no answer to await cache.fetch('pods', 'db-1', 'ns', default=None): gone. {LATER.format(30)}"),
     ({"kind": "Table"}, Stalled,
      "The server gave no answer to await cache.fetch('pods', 'db-1', 'ns', default=None): an object of kind 'Table' came instead of Pod"),
 ])
@@ -136,26 +147,46 @@ def test_what_the_server_says_instead(answer: Any, error: type[Exception], messa
 
 
 @pytest.mark.parametrize(("found", "error", "message"), [
-    (NotServed("no"), Missing, "The cluster serves no 'things'. Install its definition, or correct the key"),
+    (NotServed("no"), Missing, "{}: the cluster serves no 'things'. Install its definition, or correct the key"),
     (Refused(Refusal(503, "ServiceUnavailable")), Stalled,
-     "The server gave no answer to the question what 'things' is: 503 ServiceUnavailable. Ask again later"),
-    (Unreachable("gone"), Stalled, "The server gave no answer to the question what 'things' is: gone. Ask again later"),
-    (Garbled("what?"), Stalled, "The server gave no answer to the question what 'things' is: what?. Ask again later"),
+     "The server gave no answer to {}, which has to know what 'things' is: 503 ServiceUnavailable. Ask again later: raise kopf."),
+    (Unreachable("gone"), Stalled, "The server gave no answer to {}, which has to know what 'things' is: gone. Ask again later"),
+    (Garbled("what?"), Stalled, "The server gave no answer to {}, which has to know what 'things' is: what?. Ask again later"),
 ])
 def test_a_kind_that_cannot_be_looked_up(found: Exception, error: type[Exception], message: str) -> None:
     async def main(world: World) -> None:
         world.resources["things"] = found
-        for read in (world.cache().fetch("things", "x", "ns"), world.cache().fetch_list("things")):
+        reads: dict[str, Callable[[Cache], Coroutine[Any, Any, object]]] = {
+            "await cache.fetch('things', 'x', 'ns')": lambda cache: cache.fetch("things", "x", "ns"),
+            "await cache.fetch_list('things', label='a=b', limit=3)": lambda cache: cache.fetch_list("things", label="a=b", limit=3),
+            "await cache.gone('things', 'x', 'ns')": lambda cache: cache.gone("things", "x", "ns"),
+        }
+        for call, read in reads.items():
             with pytest.raises(error) as info:
-                await read
-            assert str(info.value) == message
+                await read(world.cache())
+            assert str(info.value).startswith(message.format(call))
+    run(main)
+
+
+def test_a_declared_kind_that_is_not_served_is_told_with_the_line_to_correct() -> None:
+    async def main(world: World) -> None:
+        world.declare("app=web", None, "things")
+        world.resources["things"] = NotServed("no")
+        with pytest.raises(Missing) as info:
+            await world.cache().fetch("things", "x", "ns")
+        assert info.value.remedy == "Install its definition, or correct the key of settings.selectcache.selectors['things']"
+        world.declare("app=web", None, "podz")
+        world.resources["podz"] = NotServed("no")
+        with pytest.raises(Missing) as info:
+            await world.cache().fetch("podz", "x", "ns")
+        assert info.value.remedy == "Did you mean 'pods'? If not, install its definition; it is declared as settings.selectcache.selectors['podz']"
     run(main)
 
 
 def test_a_kind_that_is_almost_one_of_kubernetes_is_named() -> None:
     async def main(world: World) -> None:
         world.resources["podz"] = NotServed("no")
-        with pytest.raises(Missing, match=r"The cluster serves no 'podz'\. Did you mean 'pods'\? If not, install its definition"):
+        with pytest.raises(Missing, match=r"the cluster serves no 'podz'\. Did you mean 'pods'\? If not, install its definition"):
             await world.cache().fetch("podz", "x", "ns")
     run(main)
 
@@ -296,11 +327,11 @@ def test_a_field_that_only_the_server_knows_is_asked_for() -> None:
 @pytest.mark.parametrize(("answer", "error", "message"), [
     (Refusal(410, "Expired"), Stalled, "The server answers 410 Expired to await cache.fetch_list('pods', namespace='ns')"),
     ({"kind": "Status", "code": 403}, Forbidden,
-     "The operator may not list pods in ns. Grant it the verb list on pods (apiGroups: ['']) in ns"),
-    (Refusal(400, "BadRequest", "field label not supported: x"), Rejected,
-     ("The server refuses await cache.fetch_list('pods', namespace='ns'): field label not supported: x. "
-      "Correct what is asked for")),
-    (Refusal(404), Missing, "The cluster serves no pods. Install its definition, or correct the key"),
+     ("await cache.fetch_list('pods', namespace='ns'): the operator may not list pods in ns. "
+      "Grant it the verb list in ns: apiGroups: [''], resources: ['pods']")),
+    (Refusal(400, "BadRequest", "no"), Rejected,
+     "The server refuses await cache.fetch_list('pods', namespace='ns'): no. Correct the kind, await cache.fetch_list('pods', ...): it cannot be listed so"),
+    (Refusal(404), Missing, "await cache.fetch_list('pods', namespace='ns'): the cluster serves no pods. Install its definition, or correct the key"),
     (Unreachable("gone"), Stalled, "The server gave no answer to await cache.fetch_list('pods', namespace='ns'): gone"),
     ({"kind": "PodList"}, Stalled, "The server gave no answer to await cache.fetch_list('pods', namespace='ns'): a PodList came"),
 ])
@@ -321,7 +352,26 @@ def test_a_right_that_is_missing_in_all_namespaces() -> None:
         world.server.answer("/apis/batch/v1/jobs", Refusal(403))
         with pytest.raises(Forbidden) as info:
             await world.cache().fetch_list("jobs")
-        assert info.value.remedy == "Grant it the verb list on jobs.batch (apiGroups: ['batch'])"
+        assert info.value.remedy == "Grant it the verb list: apiGroups: ['batch'], resources: ['jobs']"
+    run(main)
+
+
+@pytest.mark.parametrize(("asked", "message", "remedy"), [
+    ({"label": "app=web"}, "unable to parse requirement", "Correct label='app=web'"),
+    ({"field": "spec.color=red"}, "field label not supported: spec.color",
+     "Correct field='spec.color=red'; or leave it out, and compare a path of the objects: where={'spec.color': ...}"),
+    ({"label": "app=web", "field": "spec.color=red"}, "field label not supported: spec.color",
+     "Correct field='spec.color=red'; or leave it out, and compare a path of the objects: where={'spec.color': ...}"),
+    ({"label": "app=web", "field": "spec.color=red"}, "unable to parse requirement", "Correct label='app=web'"),
+])
+def test_a_list_that_the_server_refuses_is_told_with_the_argument_to_correct(asked: dict[str, Any], message: str, remedy: str) -> None:
+    async def main(world: World) -> None:
+        world.resources["things"] = Resource(Kind.unknown("x.io", "Thing", "things", namespaced=True), "v1", fields_known=False)
+        world.server.answer("/apis/x.io/v1/things", Refusal(400, "BadRequest", message))
+        with pytest.raises(Rejected) as info:
+            await world.cache().fetch_list("things", **asked)
+        assert info.value.remedy == remedy
+        assert "await cache.fetch_list('things'" in info.value.what
     run(main)
 
 
@@ -374,13 +424,6 @@ def test_a_sync_handler_that_cannot_await_is_told_at_once(call: str, ask: Callab
             f"cache.{method}() was called without an event loop, as sync handlers are. "
             f"In a sync handler or a thread, write: cache.blocking.{call}"
         )
-    run(main)
-
-
-def test_a_forgotten_await_is_warned_of_by_python_with_the_name_of_the_read() -> None:
-    async def main(world: World) -> None:
-        with pytest.warns(RuntimeWarning, match=r"coroutine 'Cache\.fetch' was never awaited"):
-            world.cache().fetch("pods", "x", "ns")   # type: ignore[unused-coroutine]  # Mypy warns as well.
     run(main)
 
 

@@ -14,9 +14,10 @@ from kopf_selectcache.cache import Cache
 from kopf_selectcache.core.projection import Projection
 from kopf_selectcache.testing import FakeCache
 
-from .clients import APIObject, Pod, V1Pod, model
+from .clients import APIObject, Pod, V1Pod, earlier, imported, model
 from .world import PODS, Obj, World, names, pod, reading, run
 
+EARLIER = {"kubernetes_asyncio.client.models": [earlier("V1Pod", {}, {}), earlier("V1ConfigMap", {}, {})]}
 WEB, OTHER = pod("web-1", app="web"), pod("web-2", app="web")
 PATH, LIST = "/api/v1/namespaces/ns/pods/db-1", "/api/v1/pods"
 OWNER = {"metadata": {"uid": "o-1"}}
@@ -123,6 +124,18 @@ def test_a_function_has_an_object_of_its_own() -> None:
     assert cache.get("pods", "web-1", "ns") == WEB
 
 
+def test_the_dict_that_a_function_is_given_is_that_which_was_sorted_by_or_waited_for() -> None:
+    """It is of this read alone; what has looked at it before has had the same."""
+    def note(obj: Obj) -> str:
+        obj["noted"] = True
+        return name_of(obj)
+
+    cache = FakeCache([WEB], {"pods": ""})
+    assert cache.held("pods", sort_by=note, as_=dict)[0]["noted"]
+    assert cache.blocking.wait_for("pods", note, as_=dict)["noted"]
+    assert "noted" not in cache.held("pods", as_=dict)[0]
+
+
 def test_what_a_function_raises_is_not_changed() -> None:
     with pytest.raises(ZeroDivisionError):
         reading("", WEB).get("pods", "web-1", "ns", as_=lambda _: 1 // 0)
@@ -163,10 +176,17 @@ async def later(_: Obj) -> None:
     """Nobody awaits it."""
 
 
+class AsyncCall:
+    async def __call__(self, _: Obj) -> None:
+        """Nor this."""
+
+
 @pytest.mark.parametrize(("as_", "said"), [
     ("dict", "as_ is 'dict', of the type str. Give 'view', bytes, a class of kubernetes or pykube, or a function of an object; for dicts leave it out"),
     (5, "as_ is 5, of the type int. Give 'view'"),
-    (later, "as_ is a function. Give 'view'"),
+    (later, "the answer of the function of as_= later is to be awaited, and nobody awaits it. Give a plain function of an object"),
+    (AsyncCall(), "the answer of the function of as_= AsyncCall is to be awaited"),
+    (lambda obj: later(obj), "the answer of the function of as_= <lambda> is to be awaited"),   # noqa: PLW0108  # As it is written.
     (model("Pod", "lightkube.resources.core_v1"), r"as_ is Pod, which makes no objects of dicts. Write as_=Pod\.from_dict"),
 ])
 @pytest.mark.parametrize("read", CACHED)
@@ -186,6 +206,55 @@ def test_what_can_be_no_form_is_refused_with_what_can(read: Callable[..., Any], 
 def test_a_class_of_another_kind_or_version_is_refused(as_: Any, said: str) -> None:
     with pytest.raises(ReadError, match=said):
         reading("", WEB).get("pods", "web-1", "ns", as_=as_)
+
+
+@pytest.mark.parametrize("as_", [later, AsyncCall(), partial(later)])
+def test_what_is_to_be_awaited_is_refused_also_where_there_is_no_object(as_: Any) -> None:
+    with pytest.raises(ReadError, match="is to be awaited"):
+        reading("").held("pods", as_=as_)
+
+
+@pytest.mark.parametrize(("as_", "known", "right"), [
+    (earlier("V1PodList", {}, {}), EARLIER, "V1Pod"),
+    (earlier("V1ObjectMeta", {}, {}), EARLIER, "V1Pod"),
+    (earlier("V1ConfigMap", {}, {}), EARLIER, "V1Pod"),
+    (type("CoreV1Api", (), {"__module__": "kubernetes_asyncio.client.api.core_v1_api"}), EARLIER, "V1Pod"),
+    (type("ConfigMap", (APIObject,), {"version": "v1", "endpoint": "configmaps"}), {"pykube.objects": [Pod]}, "Pod"),
+    (type("HTTPClient", (), {"__module__": "pykube.http"}), {"pykube.objects": [Pod]}, "Pod"),
+])
+@pytest.mark.parametrize("read", CACHED)
+def test_a_wrong_class_is_told_with_the_right_one(read: Callable[..., Any], as_: Any, known: dict[str, list[type]], right: str) -> None:
+    with imported(known), pytest.raises(ReadError, match=rf"none of them is a {as_.__name__}\. Write as_={right}$"):
+        read(FakeCache([WEB], {"pods": ""}), "pods", as_=as_)
+
+
+@pytest.mark.parametrize("as_", [model("V1Secret"), type("Secret", (APIObject,), {"version": "v1", "endpoint": "secrets"})])
+@pytest.mark.parametrize("read", [
+    lambda cache, as_: cache.fetch("pods", "db-1", "ns", as_=as_), lambda cache, as_: cache.fetch_list("pods", as_=as_),
+])
+def test_the_server_is_not_asked_for_objects_of_a_wrong_class(read: Callable[..., Any], as_: Any) -> None:
+    """Nor where no cache is declared, and nothing is known of the kind before."""
+    async def main(world: World) -> None:
+        world.resources["pods"] = PODS
+        with pytest.raises(ReadError, match="none of them is a"):
+            await read(world.cache(), as_)
+        assert world.server.asked == []
+    run(main)
+
+
+def test_of_two_kinds_of_a_name_the_class_of_the_right_group_is_named() -> None:
+    known = {"kubernetes.client.models": [model("CoreV1Event"), model("EventsV1Event")]}
+    with imported(known), pytest.raises(ReadError, match=r"none of them is a CoreV1Event\. Write as_=EventsV1Event$"):
+        FakeCache([], {"events.k8s.io/v1/events": ""}).held("events.k8s.io/v1/events", as_=model("CoreV1Event"))
+
+
+def test_what_can_be_awaited_and_is_an_object_is_returned() -> None:
+    """As those of kr8s are."""
+    class Awaitable(dict[str, Any]):
+        def __await__(self) -> Any:
+            yield
+
+    assert type(reading("", WEB).get("pods", "web-1", "ns", as_=Awaitable)) is Awaitable
 
 
 def test_what_a_client_makes_nothing_of_is_told_without_a_value() -> None:
@@ -227,7 +296,7 @@ def test_where_a_client_finds_something_wrong_is_told_and_not_what_is_there() ->
     (Projection.of(keep=["spec.nodeName"]), r"keep=\['spec\.nodeName'\]"),
     (Projection.of(transform=partial(dict)), "transform=partial"),
 ])
-@pytest.mark.parametrize("as_", [V1Pod, Pod])
+@pytest.mark.parametrize("as_", [V1Pod, Pod, model("Pod", "lightkube.resources.core_v1").from_dict])
 @pytest.mark.parametrize("read", [
     lambda cache, **given: cache.get("pods", "web-1", "ns", **given),
     lambda cache, **given: cache.list("pods", label="app=web", **given),
@@ -243,7 +312,7 @@ def test_where_a_part_is_kept_no_read_makes_an_object_of_a_client(read: Callable
     async def main(world: World) -> None:
         world.declare("app=web", projection=projection).hold(WEB)
         world.server.answer(PATH, pod("db-1"))
-        with pytest.raises(NotKept, match=rf"is to return {as_.__name__} objects, and of pods only a part is kept, {said}: written back"):
+        with pytest.raises(NotKept, match=rf"is to return {getattr(as_, '__self__', as_).__name__} objects, and of pods only a part is kept, {said}: written back"):
             await read(world.cache(), as_=as_)   # Those that are not awaited raise before they would be.
         assert world.server.asked == []
     run(main)

@@ -194,8 +194,8 @@ def test_it_is_counted_as_a_read_of_the_cache_is() -> None:
 
 
 @pytest.mark.parametrize(("answer", "error", "message"), [
-    (Refusal(403, "Forbidden"), Forbidden, "The operator may not get pods web-1 in ns. Grant it the verb get on pods"),
-    (Refusal(404), Missing, "The cluster serves no pods"),
+    (Refusal(403, "Forbidden"), Forbidden, "await cache.gone('pods', 'web-1', 'ns'): the operator may not get pods web-1 in ns. Grant it the verb get in ns: "),
+    (Refusal(404), Missing, "await cache.gone('pods', 'web-1', 'ns'): the cluster serves no pods"),
     (Refusal(500, "InternalError"), Stalled, "The server answers 500 InternalError to await cache.gone('pods', 'web-1', 'ns')"),
     (Unreachable("down"), Stalled, "The server gave no answer to await cache.gone('pods', 'web-1', 'ns'): down. Ask again later"),
     ({"kind": "Table"}, Stalled, "The server gave no answer to await cache.gone('pods', 'web-1', 'ns'): an object of kind 'Table' came"),

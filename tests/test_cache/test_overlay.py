@@ -1,17 +1,18 @@
 """Contract 9: a handler reads its own object at least as new as the body that it was called with, whichever stream is ahead."""
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import kopf
 import pytest
 
-from kopf_selectcache import NotFound, OutsideFilter, Reason, Selector
+from kopf_selectcache import Cached, NotFound, OutsideFilter, Reason, Selector, Stalled
 from kopf_selectcache.cache import Cache
 from kopf_selectcache.core.fields import Kind
 from kopf_selectcache.core.resources import Resource
 
-from .world import NODES, PODS, FakeFeed, Obj, World, names, node, pod
+from .world import NODES, PODS, FakeFeed, Obj, World, names, node, pod, run
 
 OLD = pod("mine", version="5", app="web", seen="old")
 OTHER = pod("other", version="6", app="web")
@@ -191,6 +192,50 @@ def test_where_a_field_is_known_to_the_server_alone_the_stream_counts() -> None:
 ])
 def test_the_body_counts_only_if_its_version_is_known_to_be_later(own: str, stream: str, seen: str) -> None:
     assert shown(called_with(pod("mine", version=own, app="web"), OLD, version=stream)) == seen
+
+
+# ---- A transform that fails for it.
+
+
+def failing(obj: Obj) -> Obj:
+    if obj["metadata"]["name"] == "mine":
+        raise KeyError("canary")
+    return obj
+
+
+TRANSFORMED = Cached("app=web", transform=failing).projection
+MINE = pod("mine", version="11", app="web")
+
+
+@pytest.mark.parametrize(("read", "instead"), [
+    (lambda cache: cache.get("pods", "mine", "ns"), "; for what the server has: await cache.fetch('pods', 'mine', 'ns', whole=True)"),
+    (lambda cache: cache.held("pods", label="app=web", as_=bytes),
+     "; for what the server has: await cache.fetch_list('pods', label='app=web', as_=bytes, whole=True)"),
+    (lambda cache: cache.count("pods", label="app=web"), "; for what the server has: len(await cache.fetch_list('pods', label='app=web', whole=True))"),
+    (lambda cache: cache.explain("pods"), ""),
+])
+def test_a_transform_that_fails_for_the_body_is_told_instead_of_an_older_object_being_read(read: Callable[[Cache], object], instead: str) -> None:
+    world = World()
+    feed = world.declare("app=web", PODS, "v1/pods", TRANSFORMED).hold(OTHER)
+    with pytest.raises(Stalled, match=r"^cache\.\w+\('pods', \.\.\.\): the transform of Pod, ns/mine, raised KeyError at test_overlay\.py") as info:
+        read(world.cache(own=MINE))
+    assert "canary" not in str(info.value)
+    assert info.value.remedy == f"Correct transform= of settings.selectcache.selectors['v1/pods']{instead}"
+    assert {outcome for _, outcome in feed.counts.reads} == {"Stalled"}
+
+
+def test_who_waits_for_an_object_is_told_as_well() -> None:
+    async def main(world: World) -> None:
+        world.declare("app=web", PODS, "v1/pods", TRANSFORMED).hold(OTHER)
+        with pytest.raises(Stalled, match=r"^await cache\.wait_for\('pods', \.\.\.\): the transform of Pod, ns/mine, raised KeyError"):
+            await world.cache(own=MINE).wait_for("pods", lambda _: False)
+    run(main)
+
+
+def test_a_body_that_the_stream_is_past_needs_no_transform() -> None:
+    world = World()
+    world.declare("app=web", PODS, "v1/pods", TRANSFORMED).hold(OTHER, version="11")
+    assert names(world.cache(own=MINE).held("pods")) == ["other"]
 
 
 def test_a_handler_of_another_kind_pays_nothing() -> None:

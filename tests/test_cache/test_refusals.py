@@ -1,6 +1,7 @@
 """Reads that no answer can be given to: mistakes, what was dropped, what only the server knows, caches that are not ready."""
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -8,13 +9,17 @@ import pytest
 
 from kopf_selectcache import (
     Forbidden,
+    Missing,
     NotDeclared,
     NotKept,
     NotSynced,
     OutsideFilter,
     ReadError,
+    Rejected,
     Selector,
     Stale,
+    Stalled,
+    StateError,
     _kopf,
 )
 from kopf_selectcache.cache import Cache
@@ -150,15 +155,23 @@ def test_calls_that_fit_no_read_are_told_what_to_write(read: Read, message: str,
     ("exist", "cache.exist is no read. Did you mean cache.exists? There are age, audit, blocking, count,"),
     ("find", "cache.find is no read. There are age, audit, blocking, count,"),
     ("pods", "cache.pods is no read. Write cache.list('pods', ...), or one of its other methods"),
-    ("create", "cache.create: caches are read only. Write objects with a client of your own"),
-    ("patch", "cache.patch: caches are read only"),
+    ("create", "cache.create is no read: caches are read only. Write objects with a client of your own"),
+    ("patch", "cache.patch is no read: caches are read only"),
 ])
 def test_what_is_no_read_is_told_with_what_there_is(name: str, message: str) -> None:
     cache = reading("app=web", WEB)
     assert not hasattr(cache, name)
+    for caught in (AttributeError, ReadError):
+        with pytest.raises(caught) as info:
+            getattr(cache, name)
+        assert str(info.value).startswith(message)
+
+
+def test_private_names_are_looked_for_by_python_itself_and_are_no_reads() -> None:
+    cache = reading("app=web", WEB)
     with pytest.raises(AttributeError) as info:
-        getattr(cache, name)
-    assert str(info.value).startswith(message)
+        getattr(cache, "__deepcopy__")   # noqa: B009  # Mypy knows that there is none.
+    assert not isinstance(info.value, ReadError)
 
 
 def test_a_type_error_of_the_users_own_function_stays_what_it_is() -> None:
@@ -200,12 +213,41 @@ def test_what_is_declared_is_named_where_a_kind_is_not() -> None:
     with pytest.raises(NotDeclared) as info:
         world.cache().list("podz")
     assert str(info.value) == (
-        "podz: no cache is declared for this kind; declared are "
+        "cache.list('podz'): no cache is declared for podz; declared are "
         f"{', '.join(f'example.com/v1/things{number}' for number in range(10))} and 3 more. "
-        "Did you mean 'v1/pods'? If not, declare it in a startup handler: settings.selectcache.selectors['podz'] = 'app=web', or another filter"
+        "Did you mean 'v1/pods'? If not, declare it in a startup handler: settings.selectcache.selectors['podz'] = 'app=web', or another filter; "
+        "or ask the server: await cache.fetch_list('podz')"
     )
-    with pytest.raises(NotDeclared, match=r"configmaps: no cache is declared for this kind; nor for any other\. Declare it in a startup"):
-        World().cache().list("configmaps")
+
+
+@pytest.mark.parametrize(("read", "wanted", "instead"), [
+    (lambda cache: cache.get("pods", "x", "ns", default=None), "Selector(names=['x'], namespaces=['ns']), or a wider filter", "await cache.fetch('pods', 'x', 'ns', default=None)"),
+    (lambda cache: cache.get("pods", "x", "ns", max_age=5), "Selector(names=['x'], namespaces=['ns']), or a wider filter", "await cache.fetch('pods', 'x', 'ns', max_age=5)"),
+    (lambda cache: cache.get("pods", "x*", "ns"), "'app=web', or another filter", "await cache.fetch('pods', 'x*', 'ns')"),
+    (lambda cache: cache.get("pods", {"x": "y"}, "ns"), "'app=web', or another filter", "await cache.fetch('pods', ...)"),
+    (lambda cache: cache.exists("nodes", "n"), "Selector(names=['n']), or a wider filter", "(await cache.fetch('nodes', 'n', default=None)) is not None"),
+    (lambda cache: cache.list("pods", label="tier=gold", namespace="ns"), "'tier=gold', or a wider filter", "await cache.fetch_list('pods', label='tier=gold', namespace='ns')"),
+    (lambda cache: cache.held("pods", field="spec.nodeName=n1", limit=3), "Selector(field='spec.nodeName=n1'), or a wider filter", "await cache.fetch_list('pods', field='spec.nodeName=n1', limit=3)"),
+    (lambda cache: cache.held("pods", namespace="ns"), "Selector(namespaces=['ns']), or a wider filter", "await cache.fetch_list('pods', namespace='ns')"),
+    (lambda cache: cache.held("pods", label="a=b,a=c"), "'app=web', or another filter", "await cache.fetch_list('pods', label='a=b,a=c')"),
+    (lambda cache: cache.count("pods", names=["x"]), "Selector(names=['x']), or a wider filter", "len(await cache.fetch_list('pods', names=['x']))"),
+    (lambda cache: cache.owned({"metadata": {"uid": "u", "namespace": "ns"}}, "pods"), "Selector(namespaces=['ns']), or a wider filter",
+     "[each for each in await cache.fetch_list('pods', namespace='ns') if ...]"),
+    (lambda cache: cache.owned({"metadata": {"uid": "u", "namespace": "*"}}, "pods"), "'app=web', or another filter",
+     "[each for each in await cache.fetch_list('pods', ...) if ...]"),
+    (lambda cache: cache.age("pods"), "'app=web', or another filter", None),
+    (lambda cache: cache.scope("pods"), "'app=web', or another filter", None),
+    (lambda cache: cache.explain("pods", label="app=db"), "'app=db', or a wider filter", None),
+])
+def test_what_is_not_declared_is_told_with_the_filter_that_was_asked_for_and_the_call_that_asks_the_server(
+    read: Read, wanted: str, instead: str | None,
+) -> None:
+    with pytest.raises(NotDeclared) as info:
+        read(World().cache())
+    assert info.value.what.endswith("; nor for any other kind")
+    kind = "nodes" if "nodes" in info.value.what else "pods"
+    assert info.value.remedy == (
+        f"Declare it in a startup handler: settings.selectcache.selectors[{kind!r}] = {wanted}" + (f"; or ask the server: {instead}" if instead else ""))
 
 
 def test_no_error_is_longer_than_people_read() -> None:
@@ -235,33 +277,36 @@ def test_what_was_dropped_cannot_be_asked_for(read: Read) -> None:
 
 # ---- The state of a cache.
 
-EVERY_READ: list[Read] = [
-    lambda cache: cache.get("pods", "web-1", "ns"),
-    lambda cache: cache.exists("pods", "web-1", "ns"),
-    lambda cache: cache.list("pods", label="app=web"),
-    lambda cache: cache.held("pods"),
-    lambda cache: cache.owned({"metadata": {"uid": "u"}}, "pods"),
-    lambda cache: cache.count("pods", label="app=web"),
-    lambda cache: cache.age("pods"),
-    lambda cache: cache.explain("pods"),
-]
+EVERY_READ: dict[str, Read] = {
+    "cache.get('pods', 'web-1', 'ns', default=None)": lambda cache: cache.get("pods", "web-1", "ns", default=None),
+    "cache.exists('pods', 'web-1', 'ns')": lambda cache: cache.exists("pods", "web-1", "ns"),
+    "cache.list('pods', label='app=web')": lambda cache: cache.list("pods", label="app=web"),
+    "cache.held('pods', where={'spec.nodeName': ...}, limit=2)": lambda cache: cache.held("pods", where={"spec.nodeName": "secret"}, limit=2),
+    "cache.owned(owner, 'pods')": lambda cache: cache.owned({"metadata": {"uid": "u"}}, "pods"),
+    "cache.count('pods', label='app=web')": lambda cache: cache.count("pods", label="app=web"),
+    "cache.age('pods')": lambda cache: cache.age("pods"),
+    "cache.explain('pods', names=['a'])": lambda cache: cache.explain("pods", names=["a"]),
+}
+"""With the call as errors write it."""
 
 
-@pytest.mark.parametrize("read", EVERY_READ)
-def test_no_read_answers_for_a_kind_that_is_not_declared(read: Read) -> None:
-    with pytest.raises(NotDeclared):
-        read(World().cache())
+@pytest.mark.parametrize("call", EVERY_READ)
+def test_no_read_answers_for_a_kind_that_is_not_declared(call: str) -> None:
+    with pytest.raises(NotDeclared) as info:
+        EVERY_READ[call](World().cache())
+    assert info.value.what == f"{call}: no cache is declared for pods; nor for any other kind"
 
 
-@pytest.mark.parametrize("read", EVERY_READ)
+@pytest.mark.parametrize("call", EVERY_READ)
 @pytest.mark.parametrize("resource", [PODS, None])
-def test_no_read_answers_before_the_first_complete_list(read: Read, resource: Resource | None) -> None:
+def test_no_read_answers_before_the_first_complete_list(call: str, resource: Resource | None) -> None:
     world = World()
     world.declare("app=web", resource)
     with pytest.raises(NotSynced) as info:
-        read(world.cache())
+        EVERY_READ[call](world.cache())
     assert str(info.value) == (
-        "The cache of pods is not synced: the first complete list has not come yet. Wait for it: await cache.wait_synced()")
+        f"{call}: the cache of pods is not synced: the first complete list has not come yet; the filter is label='app=web'. "
+        "Wait for it: await cache.wait_synced()")
 
 
 def test_not_synced_says_what_is_in_the_way() -> None:
@@ -270,15 +315,29 @@ def test_not_synced_says_what_is_in_the_way() -> None:
     feed.trouble, feed.remedy = "pods: the server answers 500 InternalError", "It is asked again"
     with pytest.raises(NotSynced) as info:
         world.cache().held("pods")
-    assert str(info.value) == "The cache of pods is not synced: pods: the server answers 500 InternalError. It is asked again"
+    assert str(info.value) == (
+        "cache.held('pods'): the cache of pods is not synced: pods: the server answers 500 InternalError; the filter is label='app=web'. It is asked again")
 
 
-@pytest.mark.parametrize("read", EVERY_READ)
-def test_no_read_answers_from_a_cache_that_cannot_be_kept_even_if_it_was_synced(read: Read) -> None:
+@pytest.mark.parametrize("error", [Forbidden, Missing, Rejected, Stalled])
+@pytest.mark.parametrize("call", EVERY_READ)
+def test_no_read_answers_from_a_cache_that_cannot_be_kept_even_if_it_was_synced(call: str, error: type[StateError]) -> None:
     world = World()
-    world.declare("app=web").hold(WEB).error = Forbidden("pods: no", remedy="Grant it")
-    with pytest.raises(Forbidden, match=r"pods: no\. Grant it"):
-        read(world.cache())
+    of_cache = world.declare("app=web").hold(WEB).error = error("pods: no", remedy="Grant it")
+    for _ in range(2):
+        with pytest.raises(error) as info:
+            EVERY_READ[call](world.cache())
+        assert str(info.value) == f"{call}: pods: no; the filter is label='app=web'. Grant it"
+        assert str(pickle.loads(pickle.dumps(info.value))) == str(info.value)   # noqa: S301  # Our own.
+    assert str(of_cache) == "pods: no. Grant it", "log and probe have the short text"
+
+
+def test_a_filter_that_the_cache_itself_has_named_is_not_named_twice() -> None:
+    world = World()
+    world.declare("app=web").error = Rejected("pods: the server refuses the filter label='app=web'", remedy="Correct it")
+    with pytest.raises(Rejected) as info:
+        world.cache().held("pods")
+    assert str(info.value).count("app=web") == 1
 
 
 def test_reads_are_counted_by_verb_and_outcome() -> None:
@@ -308,6 +367,17 @@ READS: dict[str, Callable[..., Any]] = {
 }
 
 
+TOO_OLD = {
+    "get": ("cache.get('pods', 'web-1', 'ns', default=None, max_age=1)", "await cache.fetch('pods', 'web-1', 'ns', default=None, max_age=1)"),
+    "exists": ("cache.exists('pods', 'web-1', 'ns', max_age=1)", "(await cache.fetch('pods', 'web-1', 'ns', max_age=1, default=None)) is not None"),
+    "list": ("cache.list('pods', label='app=web', max_age=1)", "await cache.fetch_list('pods', label='app=web', max_age=1)"),
+    "held": ("cache.held('pods', max_age=1)", "await cache.fetch_list('pods', max_age=1)"),
+    "count": ("cache.count('pods', label='app=web', max_age=1)", "len(await cache.fetch_list('pods', label='app=web', max_age=1))"),
+    "owned": ("cache.owned(owner, 'pods', max_age=1)", "[each for each in await cache.fetch_list('pods', max_age=1) if ...]"),
+}
+"""Each as its error writes it, and what it says instead."""
+
+
 @pytest.mark.parametrize("verb", READS)
 def test_what_was_confirmed_longer_ago_than_is_allowed_is_refused(verb: str) -> None:
     world = World()
@@ -316,9 +386,10 @@ def test_what_was_confirmed_longer_ago_than_is_allowed_is_refused(verb: str) -> 
     assert read(world.cache(), max_age=1.5) == read(world.cache()), "it was 1.5 s ago"
     with pytest.raises(Stale) as info:
         read(world.cache(), max_age=1)
+    call, instead = TOO_OLD[verb]
     assert str(info.value) == (
-        "what is held of pods was last confirmed 1.5 s ago, and 1 s are allowed. "
-        "Allow some more than a minute, which is how often servers confirm; or ask the server: cache.fetch, cache.fetch_list")
+        f"{call}: what is held of pods was last confirmed 1.5 s ago, and 1 s are allowed; the filter is label='app=web'. "
+        f"Allow some more than a minute, which is how often servers confirm; or ask the server: {instead}")
     assert feed.counts.reads == {(verb, "served"): 2, (verb, "Stale"): 1}
 
 

@@ -5,6 +5,7 @@ What needs classes of other clients is in tests/clients/typed.py, which pyright 
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Mapping
 from typing import Any, assert_type
 
@@ -95,6 +96,19 @@ def test_reads_that_are_awaited(cache: FakeCache) -> None:
         assert_type(await cache.wait_for("pods", bool, as_=PodInfo), PodInfo)
         assert_type(await asyncio.to_thread(cache.held, "pods", as_=name_of), list[str])
     asyncio.run(main())
+
+
+def test_a_forgotten_await_is_a_mistake_to_mypy_but_where_it_is_compared_to_none(cache: FakeCache) -> None:
+    async def main() -> None:
+        cache.fetch("pods", "a", "ns").close()
+        with pytest.raises(ReadError):
+            cache.fetch("pods", "a", "ns")["metadata"]   # type: ignore[index]
+        with pytest.raises(ReadError):
+            cache.fetch("pods", "a", "ns").get("metadata")   # type: ignore[attr-defined]
+        assert cache.fetch("pods", "a", "ns", default=None) is not None
+        cache.fetch("pods", "a", "ns")   # type: ignore[unused-coroutine]
+    asyncio.run(main())
+    gc.collect()   # What was caught keeps the reads: they are told of in this test.
 
 
 def test_a_view_is_a_body_to_kopf(cache: FakeCache) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from kopf_selectcache import BodyView, ReadError
 from kopf_selectcache.core.record import Record
+from kopf_selectcache.testing import FakeCache
 
 from .world import Obj, pod, reading
 
@@ -39,6 +40,17 @@ def test_an_object_is_adopted_by_what_it_shows(view: Any) -> None:
     kopf.adopt(child, owner=view)
     assert child["metadata"]["ownerReferences"] == [kopf.build_owner_reference(view)]
     assert (child["metadata"]["namespace"], child["metadata"]["labels"]) == ("ns", {"app": "web"})
+
+
+def test_a_view_says_which_object_it_is_and_nothing_that_is_in_it() -> None:
+    """Whoever logs it has no Secret in the log (contract 10)."""
+    metadata = {"name": "ca", "namespace": "ns", "annotations": {"note": "hidden"}, "labels": {"app": "web"}}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"key": "aGlkZGVu"}}
+    view = FakeCache([secret], {"secrets": ""}).get("secrets", "ca", "ns", as_="view")
+    assert repr(view) == str(view) == f"{view}" == "BodyView(apiVersion='v1', kind='Secret', namespace='ns', name='ca')"
+    assert repr(BodyView(b'{"kind": "Node", "metadata": {"name": "n1"}}')) == "BodyView(kind='Node', name='n1')"
+    assert repr(BodyView(b"{}")) == "BodyView()"
+    assert "aGlkZGVu" in repr(view["data"]), "its parts are dicts, and show what they are"
 
 
 @pytest.mark.parametrize("change", [

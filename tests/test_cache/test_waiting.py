@@ -43,7 +43,8 @@ def test_who_waited_in_vain_is_told_for_whom_and_why() -> None:
         with pytest.raises(NotSynced) as info:
             await world.cache().wait_synced(0)
         assert str(info.value) == (
-            "The cache of nodes is not synced after 0 s: nodes: the server has fallen silent. It is asked again")
+            "await cache.wait_synced(): the cache of nodes is not synced after 0 s: nodes: the server has fallen silent; "
+            "the filter is everything. It is asked again")
     run(main)
 
 
@@ -187,8 +188,11 @@ def test_who_waits_in_vain_for_a_cache_is_told_that_it_is_not_synced() -> None:
     async def main(world: World) -> None:
         feed = world.declare("app=web")
         feed.trouble, feed.remedy = "pods: the server answers 500", "It is asked again"
-        with pytest.raises(NotSynced, match="The cache of pods is not synced after 0 s: pods: the server answers 500"):
-            await world.cache().wait_for("pods", ready, timeout=0)
+        with pytest.raises(NotSynced) as info:
+            await world.cache().wait_for("pods", ready, namespace="ns", timeout=0)
+        assert str(info.value) == (
+            "await cache.wait_for('pods', predicate, namespace='ns', timeout=0): the cache of pods is not synced after 0 s: "
+            "pods: the server answers 500; the filter is label='app=web'. It is asked again")
         assert feed.counts.reads == {("wait_for", "NotSynced"): 1}
     run(main)
 
@@ -199,8 +203,9 @@ def test_who_waits_for_a_kind_that_cannot_be_kept_any_more_is_told_at_once() -> 
         waiting = asyncio.create_task(world.cache().wait_for("pods", ready))
         await feed.subscribed.wait()
         feed.fail(Forbidden("pods: no", remedy="Grant it"))
-        with pytest.raises(Forbidden, match="pods: no"):
+        with pytest.raises(Forbidden) as info:
             await waiting
+        assert str(info.value) == "await cache.wait_for('pods', predicate): pods: no; the filter is label='app=web'. Grant it"
         assert feed.listeners == []
         assert feed.counts.reads == {("wait_for", "Forbidden"): 1}
     run(main)
@@ -422,5 +427,14 @@ def test_reads_that_do_not_wait_are_not_among_those_that_do_and_say_where_they_a
     with pytest.raises(ReadError, match=rf"cache\.blocking has no '{read}': .* Write: cache\.{read}\(\.\.\.\)"):
         getattr(blocking, read)
     assert not hasattr(blocking, read)
-    with pytest.raises(AttributeError, match=r"cache\.blocking has no 'fetchlist', only audit, fetch, fetch_list"):
-        getattr(blocking, "fetchlist")   # noqa: B009  # Mypy knows that there is none.
+
+
+def test_what_is_no_read_at_all_is_a_mistake_in_a_read_and_no_attribute() -> None:
+    blocking = World().cache().blocking
+    for caught in (ReadError, AttributeError):
+        with pytest.raises(caught, match=r"cache\.blocking has no 'fetchlist'\. Did you mean cache\.blocking\.fetch_list\? There are audit, fetch, fetch_list"):
+            getattr(blocking, "fetchlist")   # noqa: B009  # Mypy knows that there is none.
+    with pytest.raises(ReadError, match=r"cache\.blocking has no 'xyz'\. There are audit, fetch, fetch_list"):
+        getattr(blocking, "xyz")   # noqa: B009  # As above.
+    assert not hasattr(blocking, "fetchlist")
+    assert not hasattr(blocking, "_private")

@@ -87,6 +87,12 @@ def test_takes_the_settings_that_the_operator_configures() -> None:
     assert names(FakeCache([pod("web-1", app="web"), pod("db-1", app="db")], settings).held("pods")) == ["db-1"]
 
 
+def test_what_the_cluster_alone_can_judge_is_told_with_the_declared_key() -> None:
+    with pytest.raises(NotSelectable) as info:
+        FakeCache([definition("WebApp", "webapps")], {"example.com/v1/webapps": Selector(field="spec.image=x")})
+    assert info.value.what.startswith("the filter of example.com/v1/webapps: WebApp cannot be selected by the field 'spec.image'")
+
+
 def test_a_wrong_declaration_fails_here_already() -> None:
     with pytest.raises(NotSelectable):
         FakeCache([], {"pods": Selector(field="spec.color=red")})
