@@ -37,6 +37,9 @@ demo: $(INSTALLED)  ## Show what it does, in about a minute and without a cluste
 # measured, which needs none of them; and one interpreter computes what every other does.
 PROOFS := tests/oracle $(addprefix tests/,test_containment.py test_properties.py test_overlay_products.py test_thread_products.py test_faults/test_soak.py) \
 	$(addprefix tests/core/,test_merging.py test_exploration.py test_simulation.py)
+# What other interpreters need not be asked again: the API as a server has it, whose code all other tests go through as well; pages,
+# commands and the bench, which are processes for the most part.
+ONCE := $(PROOFS) README.md docs $(addprefix tests/,conformance test_testing test_cli test_demo.py) $(wildcard tests/test_docs*.py tests/test_bench*.py)
 # A process for each processor, but for no more than make sense here. What ARGS ask for runs in one, to be seen and debugged.
 PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=worksteal
 # What relies on Kopf's private names, and calls of its code that nobody promises to stay as they are.
@@ -87,14 +90,14 @@ soak: $(INSTALLED)  ## Explore the core eight steps deep, simulate a million ope
 mutants: $(INSTALLED)  ## Put each seeded bug into a copy of the package, and show which test catches it.
 	$(PY) -m tests.mutants $(ARGS)
 
-test-all: test  ## Run the default suite on every CPython >= 3.11 of this machine; coverage and proofs on the first.
+test-all: test  ## Run the default suite on every CPython >= 3.11 of this machine: all of it on the first, on the others what depends on them.
 	@for python in $$(tests/pythons); do \
 		[ "$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])')" = $(notdir $(VENV)) ] && continue; \
 		echo "== $$python"; $(MAKE) --no-print-directory env PYTHON=$$python || exit 1; \
 		$(MAKE) --no-print-directory test-quick PYTHON=$$python || exit 1; done
 
 test-quick: $(INSTALLED)
-	$(PY) -m pytest $(SUITE)
+	$(PY) -m pytest $(or $(ARGS),$(PARALLEL) $(addprefix --ignore=,$(ONCE)))
 
 servers: $(INSTALLED)  ## Build the real API server into your cache folder, unless it is there.
 	$(PY) -m tests.apiserver.build
