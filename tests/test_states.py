@@ -29,7 +29,7 @@ from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Refuse
 from kopf_selectcache.transport import KopfTransport
 from tests.kopf_operators import activity, called
-from tests.test_faults.world import Time, run, until
+from tests.test_faults.world import Time, connections_closed, run, until
 
 LIST_AND_WATCH = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch"]}
 WIDGETS = "widgets.example.com"
@@ -146,6 +146,7 @@ async def operating(info: kopf.ConnectionInfo, time: Time, settings: kopf.Operat
         operator.task.cancel()
         await asyncio.wait({operator.task})
         await vault.close()
+        await connections_closed()
 
 
 async def probed(settings: kopf.OperatorSettings) -> Any:

@@ -22,6 +22,7 @@ from kopf_selectcache.runner import Runtime
 from kopf_selectcache.settings import SelectCacheSettings
 from kopf_selectcache.transport import KopfTransport
 from tests.apiserver.cluster import Cluster
+from tests.test_faults.world import connections_closed
 
 Seen = tuple[str, ...]
 Contents = dict[str, tuple[str, str, Any]]
@@ -136,9 +137,7 @@ async def operating(
         with suppress(asyncio.CancelledError):
             await task
         await vault.close()
-        # The loop knows each connection that is not closed yet, and its own wake-up pipe.
-        open_ones = asyncio.get_running_loop()._selector.get_map()   # type: ignore[attr-defined]
-        await until(lambda: len(open_ones) <= 1, "all connections are closed")
+        await connections_closed()
 
 
 def credentials(api: Cluster, *, url: str = "", token: str = "") -> kopf.ConnectionInfo:

@@ -35,6 +35,12 @@ async def until(condition: Callable[[], object]) -> None:
         await asyncio.sleep(0)
 
 
+async def connections_closed() -> None:
+    """Wait until the loop of the caller has no connection any more: those with TLS are closed a moment after their session."""
+    open_ones = asyncio.get_running_loop()._selector.get_map()   # type: ignore[attr-defined]  # It has its own wake-up pipe, too.
+    await until(lambda: len(open_ones) <= 1)
+
+
 async def nothing_left(before: set[asyncio.Task[Any]], *servers: Server) -> None:
     """Check that no task is left but these and those of servers."""
     for _ in range(10):   # Kopf leaves a generator of its vault to the loop to close.
