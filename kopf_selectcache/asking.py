@@ -17,7 +17,7 @@ from .discovery import NotServed
 from .errors import NotDeclared, NotFound, NotSynced, Stalled
 from .feed import Feed
 from .fetching import questions
-from .keys import AnyKey, key_of, likely
+from .keys import AnyKey, assigned, key_of
 from .runner import Runtime
 from .spelling import Many, One, Read
 from .transport import JSON, Refused, Unreachable
@@ -35,7 +35,7 @@ async def resource_of(runtime: Runtime, read: Read) -> Resource:
     try:
         return declared if declared is not None else await runtime.resolve(kind)
     except NotServed:
-        raise not_served(call, repr(kind), line_of(runtime, kind), likely(kind)) from None
+        raise not_served(call, repr(kind), kind, line_of(runtime, kind)) from None
     except Refused as error:
         raise unanswered(question, f"{error.refusal.code} {error.refusal.reason}".rstrip()) from None
     except (Unreachable, Garbled) as error:
@@ -53,7 +53,7 @@ def line_of(runtime: Runtime, kind: AnyKey) -> str | None:
     """Return what the kind's filter is assigned to in a startup handler; None if it is not declared."""
     with suppress(NotDeclared, NotSynced):
         feed = runtime.feed(key_of(kind))
-        return next(f"settings.selectcache.selectors[{key!r}]" for key, each in runtime.feeds.items() if each is feed)
+        return next(assigned(key) for key, each in runtime.feeds.items() if each is feed)
     return None
 
 

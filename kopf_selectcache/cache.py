@@ -46,6 +46,7 @@ from .fetching import questions
 from .forms import formed
 from .keys import AnyKey, AnyName, key_of
 from .matching import Field, Label, Match, Namespaces, Obj, Selection, SortBy, Where, paths_of
+from .queries import written
 from .reading import look, read, waiting
 from .selector import AnyOf, Selector
 from .spelling import Many, One, Read
@@ -386,10 +387,7 @@ class Cache(Waiting):
                 verdict=verdict_of(request, view),
                 looks_at=len(records_of(view, request)),
                 decodes=match_of(many, where, view).decodes,
-                asks=tuple(
-                    f"{path}?{'&'.join(f'{key}={value}' for key, value in query.items())}".removesuffix("?")
-                    for path, query in questions(view.resource, request)
-                ),
+                asks=tuple(written(path, query) for path, query in questions(view.resource, request)),
                 partial=str(view.projection),
                 lacks=lacks,
             )

@@ -26,7 +26,7 @@ from .discovery import NotServed, resolve
 from .errors import ConflictingSelectors, DeclarationError, StateError
 from .fetching import Shared
 from .health import Condition, Health
-from .keys import likely
+from .keys import assigned, unserved
 from .listwatch import Listwatch, reason
 from .news import News
 from .observe import Counts
@@ -227,7 +227,7 @@ class Feed:
     def _new_condition(self) -> Condition:
         world = self._world
         return Condition(
-            self, declared=f"settings.selectcache.selectors[{self._key!r}]", sync_timeout=world.settings.sync_timeout, clock=world.clock,
+            self, declared=assigned(self._key), sync_timeout=world.settings.sync_timeout, clock=world.clock,
             listener=self._news, unreadable=lambda: self._notify(None))
 
     # ---- Keeping it.
@@ -365,8 +365,7 @@ class Feed:
             try:
                 return await self._planned()
             except NotServed as error:
-                meant = f"Did you mean {meant!r}? If not, install" if (meant := likely(self._key)) is not None else "Install"
-                condition.missing(str(error), f"{meant} its definition, or correct the key of settings.selectcache.selectors[{self._key!r}]; it is looked for again and again")
+                condition.missing(str(error), f"{unserved(self._key, assigned(self._key))}; it is looked for again and again")
             except DeclarationError as error:
                 condition.rejected(error.what if str(self) in error.what else f"the filter of {self}: {error.what}", error.remedy)
             except Refused as error:
@@ -395,4 +394,4 @@ class Feed:
         other = self._claims.setdefault((resource.api_version, resource.kind.plural), self)
         if other is not self:
             raise ConflictingSelectors(
-                f"{self.key} and {other.key} are both {resource}", remedy=f"Declare them once: remove settings.selectcache.selectors[{self._key!r}]")
+                f"{self.key} and {other.key} are both {resource}", remedy=f"Declare them once: remove {assigned(self._key)}")

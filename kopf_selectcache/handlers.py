@@ -22,7 +22,7 @@ from .cache import Cache
 from .calls import taught
 from .core.fields import find
 from .errors import DeclarationError, NotSynced, ReadError, shown
-from .keys import AnyKey, checked_key, text_of
+from .keys import AnyKey, assigned, checked_key, text_of
 from .operators import Kinds, Operator, launch, operator_of
 from .reading import must_be_awaited
 from .settings import SelectCacheSettings
@@ -327,7 +327,7 @@ def check_handlers(registry: _kopf.OperatorRegistry, declared: SelectCacheSettin
             if find(kind) is not None and kind not in declared.selectors:
                 raise DeclarationError(
                     f"{handler} waits for the cache of {text_of(kind)}, and none is declared",
-                    remedy=f"Declare it: settings.selectcache.selectors[{kind!r}] = ...; or take it out of with_cache(kinds=...)",
+                    remedy=f"Declare it: {assigned(kind)} = ...; or take it out of with_cache(kinds=...)",
                 )
         if argument := next((each for each in _VALUES if any(map(_is_wrapper, _given(handler, each)))), None):
             raise DeclarationError(

@@ -62,6 +62,17 @@ def key_of(given: object) -> Key:
     return given   # type: ignore[return-value]  # Checked above.
 
 
+def assigned(key: Key) -> str:
+    """Return what the filter of a kind is assigned to in a startup handler."""
+    return f"settings.selectcache.selectors[{key!r}]"
+
+
+def unserved(key: Key, line: str | None) -> str:
+    """Say what to do about a key that the cluster serves nothing for; `line` is where it is declared."""
+    meant = likely(key) if find(key) is None else None
+    return f"{f'Did you mean {meant!r}? If not, install' if meant is not None else 'Install'} its definition, or correct the key{f' of {line}' if line else ''}"
+
+
 def as_given(kind: AnyKey) -> str:
     """Return what names a kind as Python, the way that it was given."""
     return kind.__name__ if isinstance(kind, type) else repr(key_of(kind))
@@ -164,6 +175,6 @@ def not_declared(key: Key, declared: Iterable[Key], *, call: str = "", wanted: s
     given = f"{wanted}, or a wider filter" if wanted else "'app=web', or another filter"
     return NotDeclared(
         f"{call}{': ' if call else ''}no cache is declared for {text_of(key)}; {known}",
-        remedy=f"{ask} in a startup handler: settings.selectcache.selectors[{key!r}] = {given}"
+        remedy=f"{ask} in a startup handler: {assigned(key)} = {given}"
                f"{f'; or ask the server: {of_server}' if of_server else ''}",
     )

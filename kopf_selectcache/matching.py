@@ -102,10 +102,7 @@ class Match:
 
     def objects(self, records: Iterable[Record]) -> Iterator[Obj]:
         """Yield the objects that match, each decoded once, when its turn comes."""
-        chosen = self._by_record(records)
-        if not self.decodes:
-            return (record.decode() for record in chosen)
-        return (obj for record in chosen if self._by_object(record, obj := record.decode()))
+        return (obj for _, obj in self.pairs(records)) if self.decodes else (record.decode() for record in self._by_record(records))
 
     def pairs(self, records: Iterable[Record]) -> Iterator[tuple[Record, Obj]]:
         """Yield the records that match, each with the object."""

@@ -25,7 +25,7 @@ from .declarations import Cached
 from .errors import DeclarationError, NotDeclared, NotSynced
 from .feed import Feed
 from .health import RESTARTED
-from .keys import text_of
+from .keys import assigned, text_of
 from .observe import Collector
 from .runner import Runtime
 from .selector import Selector
@@ -253,7 +253,7 @@ def namespaces_of(settings: kopf.OperatorSettings, declared: SelectCacheSettings
             "the operator is not started by `kopf run`, and which namespaces it watches cannot be seen", "let it watch all: kopf.operator(clusterwide=True)")
     raise DeclarationError(
         f"the namespaces to cache {' and '.join(text_of(key) for key in undecided)} in are not known: {why}",
-        remedy=f"Declare them: settings.selectcache.selectors[{undecided[0]!r}] = {_with_namespaces(declared.selectors.cached(undecided[0]))}; or {other}",
+        remedy=f"Declare them: {assigned(undecided[0])} = {_with_namespaces(declared.selectors.cached(undecided[0]))}; or {other}",
     )
 
 

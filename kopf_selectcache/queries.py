@@ -1,7 +1,18 @@
 """What a cache asks a server for, as the queries of its requests: the command of the protocol. Asks nothing."""
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from .core.protocol import List, Watch
+
+
+def written(path: str, query: Mapping[str, str]) -> str:
+    """Return a request as people read it.
+
+    >>> written('/api/v1/pods', {'labelSelector': 'app=web'}), written('/api/v1/pods', {})
+    ('/api/v1/pods?labelSelector=app=web', '/api/v1/pods')
+    """
+    return path + ("?" if query else "") + "&".join(f"{key}={value}" for key, value in query.items())
 
 
 def listing(command: List, limit: int) -> dict[str, str]:

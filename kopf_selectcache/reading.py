@@ -67,7 +67,7 @@ def waiting(method: _M) -> _M:
         if (here := running_loop()) is not self._runtime.loop:
             instead = written(f"cache.blocking.{method.__name__}", parameters, (self, *args), kwargs)
             raise not_awaited(method.__name__, instead, sync=here is None)
-        parameters.bind(self, *args, **kwargs)   # It begins when it is awaited; what it does not take is told here.
+        method(self, *args, **kwargs).close()   # It begins when it is awaited; what it does not take is told here.
         return Pending(
             partial(method, self, *args, **kwargs),
             unawaited=lambda: never_awaited(written(f"cache.{method.__name__}", parameters, (self, *args), kwargs)),

@@ -8,7 +8,7 @@ from typing import TypeVar
 from .core.fields import Key
 from .core.wire import Refusal
 from .errors import Forbidden, Missing, NotDeclared, NotFound, NotSynced, Rejected, Stale, Stalled, StateError, clipped
-from .keys import key_of, not_declared
+from .keys import key_of, not_declared, unserved
 from .selector import Branches
 from .spelling import Many, One, Read, method
 
@@ -60,11 +60,9 @@ def gone(one: One) -> NotFound:
         f"{one} is absent: the server has none", remedy=f"If it may be absent: {one.call(None, 'default=None')}", version="")
 
 
-def not_served(call: str, name: str, line: str | None, meant: str | None = None) -> Missing:
+def not_served(call: str, name: str, key: Key, line: str | None) -> Missing:
     """Say that the cluster does not know the kind; `line` is where it is declared."""
-    ask = f"Did you mean {meant!r}? If not, install its definition" if meant is not None else "Install its definition, or correct the key"
-    where = f" of {line}" if line is not None and meant is None else f"; it is declared as {line}" if line is not None else ""
-    return Missing(f"{call}: the cluster serves no {name}", remedy=f"{ask}{where}")
+    return Missing(f"{call}: the cluster serves no {name}", remedy=unserved(key, line))
 
 
 def refused(asked: One | Many, verb: str, refusal: Refusal, line: str | None) -> StateError:
@@ -76,7 +74,7 @@ def refused(asked: One | Many, verb: str, refusal: Refusal, line: str | None) ->
                 f"{asked.call()}: the operator may not {verb} {asked}",
                 remedy=f"Grant it the verb {verb}{asked.where}: apiGroups: [{group!r}], resources: [{asked.resource.kind.plural!r}]")
         case 404:
-            return not_served(asked.call(), str(asked.resource), line)
+            return not_served(asked.call(), str(asked.resource), key_of(asked.kind), line)
         case 400 | 422:
             return Rejected(f"The server refuses {asked.call()}: {refusal.message}", remedy=_corrected(asked, refusal.message))
         case 405:

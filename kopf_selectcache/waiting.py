@@ -56,7 +56,7 @@ class Waiting(Reading):
         except TimeoutError:
             pass   # Which of them it was, and why, is said below.
         for feed in feeds:
-            self._ready(feed, method("wait_synced", sync=self._sync) + "()", after=timeout)
+            self._ready(feed, lambda: method("wait_synced", sync=self._sync) + "()", after=timeout)
 
     @overload
     async def wait_for(
@@ -104,7 +104,7 @@ class Waiting(Reading):
                 async with waiting:
                     await feed.settled(request)
                     with _told_by(feed) as told:
-                        self._ready(feed, read.call(), request)
+                        self._ready(feed, read.call, request)
                         view = self._view(feed, request)
                         many = checked_many(Many("wait_for", kind, view.resource, request, self._sync, {"as_": as_}))
                         must_suit(many, form, view.projection, self._runtime)
@@ -117,7 +117,7 @@ class Waiting(Reading):
                                 if satisfies(predicate, obj, "cache.wait_for()"):
                                     return obj if form is None else form.make(record, obj)
                             change = await told.get()
-                            self._ready(feed, read.call(), request)
+                            self._ready(feed, read.call, request)
                             came = view.newest(change.after) if change is not None and change.after is not None else None
                             candidates = match.pairs([came] if came is not None else [])
             except TimeoutError:
@@ -125,16 +125,16 @@ class Waiting(Reading):
                     raise   # It is the predicate's own.
             except Untransformed as error:
                 raise of_this(error, read, self._runtime) from None
-            self._ready(feed, read.call(), request, after=timeout)
+            self._ready(feed, read.call, request, after=timeout)
             asked = Many("wait_for", kind, self._view(feed, request).resource, request, self._sync, {"as_": as_})
             raise TimeoutError(in_vain(asked, feed.filter, predicate, timeout, len(seen)))
 
-    def _ready(self, feed: Feed, call: str, request: Selector | None = None, *, after: float | None = None) -> None:
+    def _ready(self, feed: Feed, call: Callable[[], str], request: Selector | None = None, *, after: float | None = None) -> None:
         """Raise why what the request needs cannot be read, if it cannot."""
         try:
             readable(feed, request, after=after, sync=self._sync)
         except (NotSynced, StateError) as error:
-            raise of_read(error, call, feed.filter) from None
+            raise of_read(error, call(), feed.filter) from None
 
 
 @contextmanager

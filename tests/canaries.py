@@ -50,12 +50,9 @@ class Canaries(logging.Handler):
         super().__init__(logging.DEBUG)
         self.seeds: Counter[str] = Counter()
         """How many of what a canary was put into."""
-        self.searched: Counter[str] = Counter()
-        """How many texts of which kind were searched."""
         self._found: list[str] = []
 
     def look(self, where: str, text: str) -> None:
-        self.searched[where] += 1
         if traced(text):
             self._found.append(f"{where}: {text[:1000]}")
 

@@ -20,12 +20,18 @@ LEAKS = {
     "the log of a part for debuggers": "logging.getLogger('kopf_selectcache.feed').debug('of %s', {'value': value})",
     "the log of Kopf": "logging.getLogger('kopf.objects').warning('of %s', {'value': value})",
     "a traceback in the log": "log_error(ValueError(value))",
+    "a metric": "list(Collector(lambda: [feed(value)]).collect())",
+    "a probe answer": "Operator.report(SimpleNamespace(runtime=SimpleNamespace(feeds={'pods': feed(value)})))",
     "what is printed": "print(value)",
     "a value as the API has it": "print(base64.b64encode(('user:' + value + ':rest').encode()).decode())",
 }
 MODULE = """
 import base64, logging
+from types import SimpleNamespace
 from kopf_selectcache import NotSynced
+from kopf_selectcache.health import Health
+from kopf_selectcache.observe import Collector
+from kopf_selectcache.operators import Operator
 from kopf_selectcache.testing import FakeCache
 
 def raise_and_catch(error):
@@ -39,6 +45,10 @@ def log_error(error):
         raise error
     except ValueError:
         logging.getLogger('kopf_selectcache.feed').exception('It fails.')
+
+def feed(value):
+    store = SimpleNamespace(records=lambda: ([], ''))
+    return SimpleNamespace(key=value, resource=None, health=Health.SYNCED, store=store, age=lambda: None, filter='', trouble='', remedy='')
 
 def held():
     secret = {'apiVersion': 'v1', 'kind': 'Secret', 'metadata': {'name': 'a', 'namespace': 'shop'}}

@@ -14,10 +14,10 @@ from kopf_selectcache.core.problems import Garbled
 from kopf_selectcache.core.resources import Resource
 from kopf_selectcache.discovery import NotServed, resolve
 from kopf_selectcache.errors import SelectCacheError
-from kopf_selectcache.keys import likely, text_of
+from kopf_selectcache.keys import assigned, text_of, unserved
 from kopf_selectcache.planning import Plan, plan
 from kopf_selectcache.selector import Branches
-from kopf_selectcache.transport import Refused, Unreachable
+from kopf_selectcache.transport import Refused
 
 from . import loading
 from .counting import Amount, Counter
@@ -58,17 +58,12 @@ async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Calla
     async with loading.loaded(arguments) as operator:
         await operator.log_in()
         needs, sections, reviewer = Needs(operator), [], Reviewer(operator.transport, user=loading.user_of(arguments))
-        try:
-            for key in operator.declared.selectors:
-                with Progress(f"counting {text_of(key)}", None, file=errors, clock=clock) as progress:
-                    sections.append(await Check(operator, key, progress=progress, reviewer=reviewer).result())
-            others = [
-                Problem(f"the right is missing to {lack}, for what handlers fetch", f"Add to {lack.role}: {lack.written()}")
-                for right in merged(await needs.of_fetches()) for lack in await reviewer.lacks(right)]
-        except Unreachable as error:
-            raise Unloadable(f"the server gives no answer: {error}") from error
-        except Refused as error:
-            raise Unloadable(f"the server answers {error.refusal.code} {error.refusal.reason}: {error.refusal.message}. Try again later") from error
+        for key in operator.declared.selectors:
+            with Progress(f"counting {text_of(key)}", None, file=errors, clock=clock) as progress:
+                sections.append(await Check(operator, key, progress=progress, reviewer=reviewer).result())
+        others = [
+            Problem(f"the right is missing to {lack}, for what handlers fetch", f"Add to {lack.role}: {lack.written()}")
+            for right in merged(await needs.of_fetches()) for lack in await reviewer.lacks(right)]
         return Report(tuple(sections), tuple(others), tuple(needs.unknown))
 
 
@@ -78,7 +73,7 @@ class Check:
     def __init__(self, operator: Loaded, key: Key, *, progress: Progress, reviewer: Reviewer) -> None:
         self._operator = operator
         self._key = key
-        self._declared = f"settings.selectcache.selectors[{key!r}]"
+        self._declared = assigned(key)
         self._cached = operator.declared.selectors.cached(key)
         self._reviewer = reviewer
         self._progress = progress
@@ -113,8 +108,7 @@ class Check:
         try:
             return await resolve(self._operator.transport, self._key)
         except NotServed as error:
-            meant = likely(self._key)
-            self._problem(str(error), f"Did you mean {meant!r}? If not, install its definition" if meant else f"Install its definition, or correct the key of {self._declared}")
+            self._problem(str(error), unserved(self._key, self._declared))
         except Refused as error:
             if error.refusal.code != 403:
                 raise
@@ -132,14 +126,8 @@ class Check:
             return None
 
     async def _rights(self, resource: Resource, planned: Plan) -> tuple[list[Right], list[Right]]:
-        needed, missing = merged(of_cache(resource, planned)), []
-        try:
-            for right in needed:
-                missing += await self._reviewer.lacks(right)
-        except Refused as error:
-            if error.refusal.code != 403:
-                raise
-            raise Unloadable(f"the operator's login may not ask for {f'the rights of {self._reviewer.user}' if self._reviewer.user else 'its own rights'}: {error.refusal.message}") from error
+        needed = merged(of_cache(resource, planned))
+        missing = [lack for right in needed for lack in await self._reviewer.lacks(right)]
         for right in missing:
             self._problem(f"{resource}: the right is missing to {right}", f"Add to {right.role}: {right.written()}")
         return needed, missing

@@ -22,13 +22,13 @@ class Fetch(NamedTuple):
     where: str
 
 
-def fetches_in(source: str, file: str) -> Iterator[Fetch]:
+def fetches_in(tree: ast.AST, file: str) -> Iterator[Fetch]:
     """Yield the reads of what a handler calls its cache: `cache.fetch('configmaps', ...)`, `cache.blocking.gone(...)`.
 
-    >>> list(fetches_in("async def f(cache, **_): await cache.fetch('configmaps', 'a', 'b')", 'web.py'))
+    >>> list(fetches_in(ast.parse("async def f(cache, **_): await cache.fetch('configmaps', 'a', 'b')"), 'web.py'))
     [Fetch(verb='get', key='configmaps', where='web.py, line 1')]
     """
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and (verb := VERBS.get(node.func.attr)) and _is_cache(node.func.value):
             kinds = [*node.args[:1], *(each.value for each in node.keywords if each.arg == "kind")]
             yield Fetch(verb, _constant(kinds[0]) if kinds else None, f"{file}, line {node.lineno}")
@@ -48,12 +48,12 @@ def _constant(node: ast.expr) -> Key | None:
     return value if isinstance(value, str) or (isinstance(value, tuple) and all(isinstance(each, str) for each in value)) else None
 
 
-def posts_events(source: str) -> bool:
+def posts_events(tree: ast.AST) -> bool:
     """Whether events are posted about objects: by `kopf.info(...)` and the like.
 
-    >>> posts_events("kopf.info(body, reason='Made', message='It is there.')"), posts_events("logger.info('It is there.')")
-    (True, False)
+    >>> [posts_events(ast.parse(text)) for text in ("kopf.info(body, reason='Made', message='It is there.')", "logger.info('It is there.')")]
+    [True, False]
     """
     return any(
         isinstance(node, ast.Attribute) and node.attr in POSTING and isinstance(node.value, ast.Name) and node.value.id == "kopf"
-        for node in ast.walk(ast.parse(source)))
+        for node in ast.walk(tree))

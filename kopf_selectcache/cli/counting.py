@@ -1,14 +1,14 @@
 """Counts objects without their contents, and weighs some of them: what a cache would hold, against all there is. Keeps none."""
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from kopf_selectcache.core.paging import Paging
-from kopf_selectcache.core.problems import Garbled
 from kopf_selectcache.core.projection import ALL, Projection
+from kopf_selectcache.core.record import Record
 from kopf_selectcache.core.resources import Resource
 from kopf_selectcache.core.wire import Reader, Refusal
 from kopf_selectcache.metadata import page_of_metadata
@@ -47,7 +47,6 @@ class _Metadata(msgspec.Struct):
 
 class _List(msgspec.Struct):
     metadata: _Metadata
-    items: list[msgspec.Raw] | None = None
 
 
 class Counter:
@@ -80,22 +79,19 @@ class Counter:
         found = Amount()
         for namespace in (None,) if namespaces is None or self._resource.kind.namespaced is False else namespaces:
             path = self._resource.path(namespace)
-            answer = await self._transport.get(path, {"limit": "1"})
-            try:
-                first = msgspec.json.decode(answer, type=_List)
-            except (msgspec.DecodeError, UnicodeDecodeError):
-                first = None   # The reason may quote what is in an object.
-            if first is None:
-                raise Garbled(f"{path} is not what the API promises")
-            found += Amount(len(first.items or ()) + first.metadata.remaining) + await self._weighed(path, {}, ALL)
+            answer = await self._transport.get(path, {"limit": str(WEIGHED)})
+            records = self._records(answer, ALL)   # It makes sense, or this is known now.
+            found += Amount(len(records) + msgspec.json.decode(answer, type=_List).metadata.remaining, len(records), bytes_of(records))
         return found
 
-    async def _weighed(
-        self, path: str, query: Mapping[str, str], projection: Projection, names: Collection[str] | None = None,
-    ) -> Amount:
+    async def _weighed(self, path: str, query: Mapping[str, str], projection: Projection, names: Collection[str] | None) -> Amount:
         limit = str(PAGE_LIMIT if names else WEIGHED)   # Those that share a watch may be anywhere in the page.
-        page = Reader.of(self._resource, projection).page(await self._transport.get(path, {**query, "limit": limit}))
+        records = self._records(await self._transport.get(path, {**query, "limit": limit}), projection)
+        named = [record for record in records if names is None or record.name in names]
+        return Amount(0, len(named), bytes_of(named))
+
+    def _records(self, answer: bytes, projection: Projection) -> Sequence[Record]:
+        page = Reader.of(self._resource, projection).page(answer)
         if isinstance(page, Refusal):
             raise Refused(page)
-        records = [record for record in page.records if names is None or record.name in names]
-        return Amount(0, len(records), bytes_of(records))
+        return page.records

@@ -22,7 +22,7 @@ from kopf_selectcache.errors import SelectCacheError
 from kopf_selectcache.operators import namespaces_of
 from kopf_selectcache.plugin import checked
 from kopf_selectcache.settings import SelectCacheSettings
-from kopf_selectcache.transport import KopfTransport
+from kopf_selectcache.transport import KopfTransport, Refused, Unreachable
 
 LOGIN = 60.0
 """So many seconds a login may take: those that ask an identity provider are slow, and nobody waits longer for a command."""
@@ -133,8 +133,14 @@ async def loaded(arguments: argparse.Namespace) -> AsyncIterator[Loaded]:
             await _logged_in(vault, logins[0])
 
         name = Path(arguments.paths[0]).stem if arguments.paths else arguments.module[0].rpartition(".")[2]
-        yield Loaded(name, _own_files({*sys.modules} - before), settings, registry, declared, namespaces, _exact(watched), not watched, KopfTransport(
+        operator = Loaded(name, _own_files({*sys.modules} - before), settings, registry, declared, namespaces, _exact(watched), not watched, KopfTransport(
             vault, request_timeout=declared.request_timeout, connect_timeout=settings.networking.connect_timeout), log_in)
+        try:
+            yield operator
+        except Unreachable as error:
+            raise Unloadable(f"the server gives no answer: {error}") from error
+        except Refused as error:
+            raise Unloadable(f"the server answers {error.refusal.code} {error.refusal.reason}: {error.refusal.message}. Try again later") from error
 
 
 def _require_operator(arguments: argparse.Namespace) -> None:

@@ -1,6 +1,7 @@
 """Finds out which rights an operator needs: what it declares, what its handlers are of. Asks the cluster only what a custom kind is."""
 from __future__ import annotations
 
+import ast
 import inspect
 from collections.abc import AsyncIterator, Iterator, Sequence
 
@@ -11,7 +12,7 @@ from kopf_selectcache.core.problems import Garbled
 from kopf_selectcache.core.resources import Resource
 from kopf_selectcache.discovery import NotServed, resolve
 from kopf_selectcache.errors import SelectCacheError
-from kopf_selectcache.keys import checked_key, likely, text_of
+from kopf_selectcache.keys import checked_key, text_of, unserved
 from kopf_selectcache.planning import plan
 from kopf_selectcache.transport import Refused, Unreachable
 
@@ -29,7 +30,9 @@ class Needs:
     def __init__(self, operator: Loaded) -> None:
         self._operator = operator
         self._found: dict[Key, Resource] = {}
-        self._offline = ""
+        self._offline = ""   # Why the cluster cannot be asked, once that is known.
+        # As bytes: the first lines of a file may say how it is encoded.
+        self._code = [(file.name, ast.parse(file.read_bytes())) for file in operator.sources]
         self.notes: list[str] = [UNSEEN]
         """What there is to say of any operator like this."""
         self.unknown: list[str] = []
@@ -52,23 +55,18 @@ class Needs:
             for verb in ("get", "list"):
                 rights += await self._of_fetch(text, verb, f"--fetch {text}")
         rights += await self.of_fetches()
-        async for right in self._of_kopf():
-            rights.append(right)
-        return rights
+        return rights + [right async for right in self._of_kopf()]
 
     async def of_fetches(self) -> list[Right]:
         """Return what the reads take that ask the server beyond the caches, as far as the operator's files say of what; raise Unloadable."""
         rights = list[Right]()
-        for file, source in zip(self._operator.sources, self._sources(), strict=True):
-            for fetch in fetches_in(source, file.name):
+        for file, tree in self._code:
+            for fetch in fetches_in(tree, file):
                 if fetch.key is None:
                     self._unknown(f"What is fetched in {fetch.where}, is not written out there: name it with --fetch.")
                 else:
                     rights += await self._of_fetch(fetch.key, fetch.verb, fetch.where)
         return rights
-
-    def _sources(self) -> Iterator[str]:
-        return (file.read_text(encoding="utf-8") for file in self._operator.sources)
 
     async def _of_fetch(self, key: Key, verb: str, where: str) -> list[Right]:
         try:
@@ -91,7 +89,7 @@ class Needs:
             for right in of_kopf(everywhere=operator.everywhere):
                 yield right
         posting = operator.settings.posting
-        if posting.enabled and (posting.loggers or any(map(posts_events, self._sources()))):
+        if posting.enabled and (posting.loggers or any(posts_events(tree) for _, tree in self._code)):
             for right in of_events(operator.watched):
                 yield right
         for right in self._of_admission():
@@ -122,17 +120,15 @@ class Needs:
 
     async def _custom(self, key: Key) -> Resource:
         """Ask the cluster; where it gives no answer, take the key at its word."""
-        try:
-            if not self._offline:
+        why = self._offline
+        if not why:
+            try:
                 await self._operator.log_in()
                 return await resolve(self._operator.transport, key)
-        except NotServed as error:
-            meant = likely(key)
-            self._offline, why = "", f"{error}{f'; did you mean {meant!r}?' if meant else ''}"
-        except (Unloadable, Unreachable, Refused, Garbled) as error:
-            self._offline = why = str(error).splitlines()[0]
-        else:
-            why = self._offline
+            except NotServed as error:
+                why = f"{error}. {unserved(key, None)}"
+            except (Unloadable, Unreachable, Refused, Garbled) as error:
+                self._offline = why = str(error).splitlines()[0]
         group, version, name = parse_key(key)
         if group is None:
             raise Unloadable(f"only the cluster knows of which group {text_of(key)} are, and: {why}")

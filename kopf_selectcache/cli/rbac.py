@@ -9,9 +9,6 @@ from pathlib import Path
 
 import yaml
 
-from kopf_selectcache.core.problems import Garbled
-from kopf_selectcache.transport import Refused, Unreachable
-
 from . import loading
 from .loading import INTERRUPTED, PROBLEM, Loaded, Unloadable
 from .needs import Needs
@@ -87,15 +84,9 @@ def _read(file: Path, account: str | None) -> tuple[list[Right], list[str]]:
 async def _reviewed(operator: Loaded, needed: Sequence[Right], user: str | None) -> tuple[list[Right], list[Right]]:
     """Return what is missing in the cluster, and what is granted there."""
     reviewer = Reviewer(operator.transport, user=user)
-    try:
-        await operator.log_in()
-        missing = [lack for each in needed for lack in await reviewer.lacks(each)]
-        return missing, await reviewer.granted({each.namespace for each in needed if each.namespace is not None})
-    except Unreachable as error:
-        raise Unloadable(f"the server gives no answer: {error}") from error
-    except (Refused, Garbled) as error:
-        said = error.refusal.message if isinstance(error, Refused) else error
-        raise Unloadable(f"the server does not tell which rights {user or 'the operator'} has: {said}") from error
+    await operator.log_in()
+    missing = [lack for each in needed for lack in await reviewer.lacks(each)]
+    return missing, await reviewer.granted({each.namespace for each in needed if each.namespace is not None})
 
 
 def _compared(missing: Sequence[Right], granted: Sequence[Right], needed: Sequence[Right]) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from kopf_selectcache.news import sized
+from kopf_selectcache.queries import written
 
 from .counting import Amount
 from .rights import Right
@@ -35,7 +36,7 @@ class Result:
     """None if it could not be counted."""
 
     def __str__(self) -> str:
-        return self.path + ("?" + "&".join(f"{name}={value}" for name, value in self.query.items()) if self.query else "")
+        return written(self.path, self.query)
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from kopf_selectcache.core.problems import Garbled
-from kopf_selectcache.transport import KopfTransport
+from kopf_selectcache.transport import KopfTransport, Refused
 
+from .loading import Unloadable
 from .rights import Right, merged
 
 AUTHORIZATION = "/apis/authorization.k8s.io/v1"
@@ -38,15 +38,14 @@ class _Review(msgspec.Struct):
 
 
 class Reviewer:
-    """Asks about one user."""
+    """Asks about one user, or about whoever logs in. Raises Unloadable where that may not be known, Refused and Unreachable."""
 
     def __init__(self, transport: KopfTransport, *, user: str | None = None) -> None:
         self._transport = transport
-        self.user = user
-        """Whose rights are asked about; None for those of the operator's own login."""
+        self._user = user
 
     async def lacks(self, right: Right) -> list[Right]:
-        """Return the part of a right that is not granted; raise Refused or Unreachable."""
+        """Return the part of a right that is not granted."""
         return merged([each for each in right.single() if not await self._may(each)])
 
     async def granted(self, namespaces: Collection[str]) -> list[Right]:
@@ -70,11 +69,16 @@ class Reviewer:
         return list(_rights(status.resource_rules or (), namespace))
 
     async def _ask(self, question: str, spec: dict[str, Any]) -> _Status:
-        answer = await self._transport.ask(f"{AUTHORIZATION}/{question}", msgspec.json.encode({"spec": spec}), impersonate=self.user)
+        whose = f"the rights of {self._user}" if self._user is not None else "its own rights"
         try:
+            answer = await self._transport.ask(f"{AUTHORIZATION}/{question}", msgspec.json.encode({"spec": spec}), impersonate=self._user)
             return msgspec.json.decode(answer, type=_Review).status
+        except Refused as error:
+            if error.refusal.code != 403:
+                raise
+            raise Unloadable(f"the operator's login may not ask for {whose}: {error.refusal.message}") from error
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise Garbled(f"the answer to a question about rights is not what the API promises: {error}") from error
+            raise Unloadable(f"the server's answer to a question about {whose} makes no sense: {error}") from error
 
 
 def _rights(rules: Iterable[_Rule], namespace: str | None) -> Iterator[Right]:

@@ -179,7 +179,7 @@ def test_a_declared_kind_that_is_not_served_is_told_with_the_line_to_correct() -
         world.resources["podz"] = NotServed("no")
         with pytest.raises(Missing) as info:
             await world.cache().fetch("podz", "x", "ns")
-        assert info.value.remedy == "Did you mean 'pods'? If not, install its definition; it is declared as settings.selectcache.selectors['podz']"
+        assert info.value.remedy == "Did you mean 'pods'? If not, install its definition, or correct the key of settings.selectcache.selectors['podz']"
     run(main)
 
 

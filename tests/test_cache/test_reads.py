@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from kopf_selectcache import (
     Selector,
 )
 from kopf_selectcache.cache import Cache
+from kopf_selectcache.core.selectors import LabelRequirement
 
 from .world import JOBS, NODES, World, names, node, pod, reading
 
@@ -320,6 +321,19 @@ def test_counting_decodes_nothing_unless_fields_or_paths_are_asked_for() -> None
     cache = world.cache()
     assert cache.count("pods", label="app=web", field="spec.nodeName=n1,metadata.name=web-1") == 1
     assert cache.exists("pods", "web-1", "ns")
+
+
+def test_each_set_of_labels_is_looked_at_once_however_many_objects_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at: list[Mapping[str, str]] = []
+
+    def matches(requirement: LabelRequirement, labels: Mapping[str, str]) -> bool:
+        looked_at.append(labels)
+        return really(requirement, labels)
+    cache = reading("", *(pod(f"{tier}-{number}", tier=tier) for tier in ("gold", "tin") for number in range(5)))
+    really = LabelRequirement.matches
+    monkeypatch.setattr(LabelRequirement, "matches", matches)
+    assert names(cache.list("pods", label="tier=gold")) == [f"gold-{number}" for number in range(5)]
+    assert looked_at == [{"tier": "gold"}, {"tier": "tin"}]
 
 
 def test_exists_is_false_only_where_it_is_proved() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import cached_property
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -79,15 +80,16 @@ class FakeFeed:
         self.settling.set()
         return self
 
-    def put(self, obj: Obj) -> None:
+    @cached_property
+    def _reader(self) -> Reader:
         assert self.resource is not None
-        reader = Reader.of(self.resource, self.projection)
-        self.tell(self.store.put(reader.record(msgspec.json.encode(obj))))
+        return Reader.of(self.resource, self.projection)
+
+    def put(self, obj: Obj) -> None:
+        self.tell(self.store.put(self._reader.record(msgspec.json.encode(obj))))
 
     def leave(self, obj: Obj) -> None:
-        assert self.resource is not None
-        reader = Reader.of(self.resource, self.projection)
-        self.tell(self.store.leave(reader.record(msgspec.json.encode(obj))))
+        self.tell(self.store.leave(self._reader.record(msgspec.json.encode(obj))))
 
     def fail(self, error: StateError | None) -> None:
         """Become unreadable, or be told to have without being."""

@@ -50,5 +50,5 @@ def command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyt
         return said
     yield run
     for each in {*sys.modules} - before:
-        if each.startswith("__kopf_script"):
+        if (getattr(sys.modules[each], "__file__", None) or "").startswith(str(tmp_path)):
             del sys.modules[each]

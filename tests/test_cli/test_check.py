@@ -1,6 +1,10 @@
 """The command `check`: what would be held, against all there is; what is wrong, with the line to change."""
 from __future__ import annotations
 
+import argparse
+import asyncio
+import io
+import itertools
 import json
 import subprocess
 import sys
@@ -13,10 +17,11 @@ import yaml
 
 from kopf_selectcache.__main__ import main
 from kopf_selectcache.cli import loading
+from kopf_selectcache.cli.check import add_arguments, checked
 from kopf_selectcache.cli.counting import Counter
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults.refusals import Refuse
-from tests.test_cli.conftest import Command, Said
+from tests.test_cli.conftest import HEAD, Command, Said
 
 
 def pod(name: str, app: str, *, namespace: str = "default", size: int = 10) -> dict[str, Any]:
@@ -34,6 +39,12 @@ DEFINITION = {
     "spec": {
         "group": "example.com", "scope": "Namespaced", "names": {"kind": "Widget", "plural": "widgets", "singular": "widget"},
         "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}]}}
+
+
+def parsed_arguments(*given: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return parser.parse_args(given)
 
 
 def parsed(said: Said) -> dict[str, Any]:
@@ -77,6 +88,21 @@ class TestWhatWouldBeHeld:
         assert said["caches"][0]["held"]["objects"] == said["caches"][0]["all"]["objects"] == 1001
         limits = [int(each.query["limit"]) for each in cluster.requests if (each.verb, each.resource) == ("list", "pods")]
         assert sorted(limits, reverse=True)[:4] == [500, 500, 500, 20]   # Whole objects come in the small ones alone.
+
+    def test_where_counting_takes_long_it_is_shown_how_far_it_is(
+        self, cluster: EmbeddedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        cluster.create(*(pod(f"web-{number}", "web") for number in range(501)))
+        monkeypatch.setattr(sys, "path", [*sys.path])
+        (tmp_path / "web.py").write_text(f"{HEAD}    select['v1/pods'] = 'app=web'\n")
+        shown, seconds = io.StringIO(), itertools.count(step=10)
+        asyncio.run(checked(parsed_arguments(str(tmp_path / "web.py")), errors=shown, clock=lambda: next(seconds)))
+        assert shown.getvalue().splitlines() == ["counting v1/pods: 500", "counting v1/pods: 501"]
+
+    def test_all_there_is_of_a_kind_is_counted_and_weighed_in_one_request(self, busy: EmbeddedCluster, command: Command) -> None:
+        command("check", "select['v1/pods'] = 'app=web'")
+        asked = [each for each in busy.requests if (each.verb, each.resource) == ("list", "pods") and "labelSelector" not in each.query]
+        assert len(asked) == 1
 
     @pytest.mark.usefixtures("busy")
     def test_names_that_share_a_watch_are_counted_alone(self, command: Command) -> None:

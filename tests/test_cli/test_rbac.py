@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,18 @@ class TestManifestsOfACache:
         said = command("rbac", "select['v1/pods'] = 'app=web'", handlers=handlers)
         assert said.output.count("is not written out there: name it with --fetch") == 1
         assert "# What is fetched in web.py, line 11, " in said.output
+
+    def test_a_file_may_be_of_any_encoding(self, command: Command, tmp_path: Path) -> None:
+        (tmp_path / "latin.py").write_bytes(b"# -*- coding: latin-1 -*-\nasync def helper(cache): return await cache.fetch('configmaps', '\xe9', 'b')\n")
+        said = command("rbac", "select['v1/pods'] = 'app=web'", handlers="\nimport latin\n")
+        assert {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]} in rules(said.output)[""]
+
+    def test_what_a_library_fetches_is_not_the_operators(self, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "lib").mkdir()
+        (tmp_path / "lib" / "library.py").write_text("async def helper(cache): return await cache.fetch('configmaps', 'a', 'b')\n")
+        monkeypatch.syspath_prepend(tmp_path / "lib")
+        monkeypatch.setattr(sysconfig, "get_path", lambda _: str(tmp_path / "lib"))
+        assert "configmaps" not in command("rbac", "select['v1/pods'] = 'app=web'", handlers="\nimport library\n").output
 
     def test_a_kind_to_fetch_that_makes_no_sense_is_refused(self, command: Command) -> None:
         said = command("rbac", "select['v1/pods'] = 'app=web'", "--fetch", "configmap s")
