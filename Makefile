@@ -39,7 +39,7 @@ PROOFS := tests/oracle $(addprefix tests/,test_containment.py test_properties.py
 	$(addprefix tests/core/,test_merging.py test_exploration.py test_simulation.py)
 # What other interpreters need not be asked again: the API as a server has it, whose code all other tests go through as well; pages,
 # commands and the bench, which are processes for the most part.
-ONCE := $(PROOFS) README.md docs $(addprefix tests/,conformance test_testing test_cli test_demo.py) $(wildcard tests/test_docs*.py tests/test_bench*.py)
+ONCE := $(PROOFS) README.md docs tests/test_allocations.py $(addprefix tests/,conformance test_testing test_cli test_demo.py) $(wildcard tests/test_docs*.py tests/test_bench*.py)
 # A process for each processor, but for no more than make sense here. What ARGS ask for runs in one, to be seen and debugged.
 PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=worksteal
 # What relies on Kopf's private names, and calls of its code that nobody promises to stay as they are.
@@ -78,7 +78,7 @@ test-lowest: $(WITH_LOWEST)  ## Run what touches Kopf on the lowest versions tha
 comparison: $(WITH_CLIENTS)  ## Play the faults to our cache, Kopf's index and the Python informer; write docs/comparison.md.
 	$(CLIENTS)/bin/python -m bench.comparison $(ARGS)
 
-bench: $(INSTALLED) $(WITH_CLIENTS)  ## Measure our cache beside its peers on a real API server (needs Go); ARGS=--quick takes some minutes, all of it most of an hour.
+bench: $(INSTALLED) $(WITH_CLIENTS)  ## Measure our cache beside its peers on a real API server (needs Go); ARGS=--quick takes some minutes, all of it half an hour.
 	$(PY) -m bench --clients $(CLIENTS)/bin/python $(ARGS)
 
 test-bench: $(INSTALLED)  ## Run the bench with few objects, to see that it measures what it says.

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
+import signal
 import sys
 import tempfile
 import time
@@ -19,13 +21,16 @@ from pathlib import Path
 from typing import Any
 
 from bench.building import LeftOut
-from bench.data import SAMPLED, Data, described, encoded
+from bench.data import SAMPLED, Data, compression, described, encoded
 from bench.filling import fill, prepare
-from bench.measuring import Plan, Result, Rounds, burst, measured, middle
-from bench.picture import drawn
-from bench.roster import AGAIN, OURS, PEERS, Peer, Unknown, chosen, command
+from bench.histogram import histograms
+from bench.many import Many
+from bench.measuring import PACE, Plan, Result, Rounds, burst, held, late, measured, middle
+from bench.picture import drawing, svg
+from bench.png import missing, png
+from bench.roster import AGAIN, OURS, PEERS, Peer, Unknown, chosen, command, rounds
 from bench.running import Cap
-from bench.synthetic import Synthetic, discovery, pods
+from bench.synthetic import VERSION, Synthetic, discovery, pods
 from bench.table import DID_NOT_FINISH, tables
 from bench.targets import growth, judged
 from kopf_selectcache.cli.progress import Progress
@@ -34,7 +39,11 @@ from tests.apiserver.server import ApiServer
 SEED = 1
 BURST = 1_000
 """So many pods change in a burst."""
-QUICK_OBJECTS, OBJECTS = "2000", "1000,20000,100000"
+QUICK_OBJECTS, OBJECTS, MILLION = "2000", "1000,20000,100000", "1000,10000,100000,1000000"
+SECONDS, MEGABYTES = 180, 8_000
+"""What a peer may take."""
+MORE_SECONDS, MORE_MEGABYTES = 1_800, 16_000
+"""The same, of a million objects."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -43,14 +52,16 @@ def parser() -> argparse.ArgumentParser:
         epilog="peers:\n" + "\n".join(f"  {peer.name:28} {peer.words}" for peer in PEERS))
     made.add_argument("--quick", action="store_true", help=f"{QUICK_OBJECTS} pods, controller-runtime and the official informer")
     made.add_argument("--peers", metavar="A,B", help="these and ours, instead of all")
-    made.add_argument("--objects", metavar="N,M", help=f"how many pods, one round for each number (default: {OBJECTS}; with --quick {QUICK_OBJECTS})")
+    made.add_argument("--million", action="store_true", help="a run of its own: up to a million pods of a synthetic server, held and read by ours")
+    made.add_argument("--objects", metavar="N,M", help=f"how many pods, one round for each number (default: {OBJECTS}, and 4000 for the peers that cannot do more; "
+                      f"with --quick {QUICK_OBJECTS}, with --million {MILLION})")
     made.add_argument("--repeats", type=int, default=1, help="how often each is measured, in turn; medians are shown (default: %(default)s)")
-    made.add_argument("--seconds", type=float, default=180, help="what a peer may take for any one thing (default: %(default)g)")
-    made.add_argument("--megabytes", type=float, default=8_000, help="what a peer may hold (default: %(default)g)")
+    made.add_argument("--seconds", type=float, help=f"what a peer may take for any one thing (default: {SECONDS}, with --million {MORE_SECONDS})")
+    made.add_argument("--megabytes", type=float, help=f"what a peer may hold (default: {MEGABYTES:,}, with --million {MORE_MEGABYTES:,})")
     made.add_argument("--clients", type=Path, metavar="PYTHON", help="the Python that has the official client (default: this one)")
     made.add_argument("--json", type=Path, metavar="FILE", help="write all figures")
-    made.add_argument("--report", type=Path, metavar="FILE", help="write a page in Markdown, with the picture beside it")
-    made.add_argument("--picture", type=Path, metavar="FILE", help="write a picture of memory and sync, SVG")
+    made.add_argument("--report", type=Path, metavar="FILE", help="write a page in Markdown, with the pictures beside it")
+    made.add_argument("--picture", type=Path, metavar="FILE", help="write a picture of memory and sync: this file as SVG, and beside it one as PNG")
     return made
 
 
@@ -76,22 +87,28 @@ class Bench:
         self._about = about
         self._say = say
         self._rounds = Rounds(server)
-        self._cap = Cap(options.seconds, options.megabytes)
+        self._cap = Cap(
+            options.seconds or (MORE_SECONDS if options.million else SECONDS), options.megabytes or (MORE_MEGABYTES if options.million else MEGABYTES))
         self._kubeconfig = server.kubeconfig(folder / "kubeconfig")
         self._results: list[Result] = []
+        self._to_do = self._done = 0
         self.left_out: dict[str, str] = {}
 
     @property
     def results(self) -> list[Result]:
         return middle(self._results)
 
-    def run(self, peers: Sequence[Peer], sizes: Sequence[int]) -> None:
+    def run(self, who: Mapping[int, Sequence[Peer]]) -> None:
+        """Measure those with so many objects, the fewest first."""
+        peers = list(dict.fromkeys(peer for some in who.values() for peer in some))
         commands = self._commands(peers)
+        self._to_do = self._options.repeats * sum(1 + sum(peer.name in commands for peer in some) for some in who.values())
         prepare(self._server)
         plan = Plan.of(quick=self._options.quick)
-        all_pods = map(encoded, Data(seed=SEED).pods(sizes[-1]))
+        without = replace(plan, relist=False)
+        all_pods = map(encoded, Data(seed=SEED).pods(max(who)))
         there = 0
-        for objects in sizes:
+        for objects, some in who.items():
             began = time.monotonic()
             with Progress("writing pods", objects - there, file=sys.stderr, clock=time.monotonic) as progress:
                 there = fill(self._server, islice(all_pods, objects - there), begin=there, step=progress.step)
@@ -99,21 +116,50 @@ class Bench:
             # What the first change of a pod does to its size, it has done before anybody looks.
             self._rounds.write_all(range(min(plan.changes + 1, objects)), self._rounds.next())
             for _ in range(self._options.repeats):
-                for peer in peers:
-                    if peer.name in commands and (objects <= peer.most or self._options.peers):
-                        own = plan if peer.relists else replace(plan, relist=False)
-                        self._measure(peer.name, commands[peer.name], objects=objects, plan=own)
-                self._measure(AGAIN, commands[OURS], objects=objects, plan=plan)
-        self._burst([(peer.name, commands[peer.name]) for peer in peers if peer.name in commands and peer.whole], plan)
+                for peer in some:
+                    if peer.name in commands:
+                        self._measure(peer.name, commands[peer.name], objects, plan if objects <= peer.relists else without)
+                self._measure(AGAIN, commands[OURS], objects, without)
+        self._stream([peer for peer in peers if peer.name in commands and peer.whole], commands, plan)
 
-    def _burst(self, peers: Sequence[tuple[str, Sequence[str]]], plan: Plan) -> None:
-        """Add to the results with the fewest objects how fast each takes in changes."""
+    def _measure(self, name: str, each: Sequence[str], objects: int, plan: Plan) -> None:
+        self._add(measured, name, each, objects=objects, plan=plan, kubeconfig=self._kubeconfig, rounds=self._rounds)
+
+    def hold(self, peers: Sequence[Peer], sizes: Sequence[int]) -> None:
+        """Have them hold and read so many objects of a synthetic server: a real one would need more than they do."""
+        commands = self._commands(peers)
+        self._to_do = len(sizes) * len(commands)
+        answers, plan = discovery(self._server), Plan.of(quick=True)
+        self._server.stop()
+        for objects in sizes:
+            many = Many(objects, seed=SEED, version=VERSION)
+            began = time.monotonic()
+            some = many[:min(objects, SAMPLED)]
+            self._say(f"{objects:,} pods, each made when it is read, in {1e6 * (time.monotonic() - began) / len(some):.0f} µs: {compression(some)}")
+            with Synthetic(many, rounds=0, answers=answers) as synthetic:
+                kubeconfig = synthetic.kubeconfig(self._folder / "synthetic")
+                for name, each in commands.items():
+                    self._add(held, name, each, objects=objects, plan=plan, kubeconfig=kubeconfig)
+
+    def _stream(self, peers: Sequence[Peer], commands: Mapping[str, Sequence[str]], plan: Plan) -> None:
+        """Add to the results with the fewest objects how fast each takes in changes, and how late its event loop wakes meanwhile."""
         answers, made = discovery(self._server), pods(BURST, seed=SEED)
         first = {result.peer: result for result in reversed(self._results)}
-        for name, each in peers:
+        for peer in peers:
+            if (result := first.get(peer.name)) is None:   # It has left itself out.
+                continue
+            began = time.monotonic()
             with Synthetic(made, rounds=plan.rounds, answers=answers) as synthetic:
-                burst(first[name], each, synthetic, cap=self._cap, kubeconfig=synthetic.kubeconfig(self._folder / "synthetic"), log=self._folder / "log")
-            self._say(f"a burst of {BURST * plan.rounds:,} changes, {name}: {'measured' if 'burst cpu' in first[name].figures else first[name].over}")
+                burst(result, commands[peer.name], synthetic, cap=self._cap, kubeconfig=synthetic.kubeconfig(self._folder / "synthetic"), log=self._folder / "log")
+            how = "measured" if "burst cpu" in result.figures else result.over
+            self._say(f"a burst of {BURST * plan.rounds:,} changes, {peer.name}: {how} ({time.monotonic() - began:.0f} s)")
+            if peer.loops:
+                began = time.monotonic()
+                with Synthetic(made, rounds=math.ceil(PACE * plan.late / BURST), answers=answers, pace=PACE) as synthetic:
+                    late(result, commands[peer.name], synthetic, seconds=plan.late, cap=self._cap,
+                         kubeconfig=synthetic.kubeconfig(self._folder / "synthetic"), log=self._folder / "log")
+                how = "measured" if result.late else result.over
+                self._say(f"its event loop at {PACE:,} changes a second, {peer.name}: {how} ({time.monotonic() - began:.0f} s)")
         self._keep()
 
     def _commands(self, peers: Sequence[Peer]) -> dict[str, Sequence[str]]:
@@ -122,18 +168,27 @@ class Bench:
             try:
                 found[peer.name] = command(peer, clients=self._options.clients, say=self._say)
             except LeftOut as why:
-                self.left_out[peer.name] = str(why)
-                self._say(f"{peer.name} is left out: {why}")
+                self._leave_out(peer.name, why)
         return found
 
-    def _measure(self, name: str, each: Sequence[str], *, objects: int, plan: Plan) -> None:
+    def _add(self, how: Callable[..., Result], name: str, each: Sequence[str], *, objects: int, **more: Any) -> None:
         began = time.monotonic()
-        result = measured(
-            name, each, objects=objects, rounds=self._rounds, plan=plan, cap=self._cap, kubeconfig=self._kubeconfig, log=self._folder / "log")
+        self._done += 1
+        try:
+            result = how(name, each, objects=objects, cap=self._cap, log=self._folder / "log", **more)
+        except LeftOut as why:
+            self._leave_out(name, why)
+            return
         self._results.append(result)
         self._keep()
-        how = f"{DID_NOT_FINISH}, {result.over}" if result.over else "measured"
-        self._say(f"{objects:,} pods, {name}: {how} ({time.monotonic() - began:.0f} s)")
+        told = f"{DID_NOT_FINISH}, {result.over}" if result.over else "measured"
+        spent = "".join(f", {what} {seconds:.0f}" for what, seconds in result.spent.items())
+        self._say(f"[{self._done} of {self._to_do}] {objects:,} pods, {name}: {told} ({time.monotonic() - began:.0f} s{spent})")
+
+    def _leave_out(self, name: str, why: LeftOut) -> None:
+        if name not in self.left_out:
+            self._say(f"{name} is left out: {why}")
+        self.left_out[name] = str(why)
 
     def _keep(self) -> None:
         """Write what there is: it is not lost with a run that is ended."""
@@ -151,8 +206,9 @@ def about() -> dict[str, Any]:
 
 def page(head: str, bench: Bench, picture: str) -> str:
     """Return the report, in Markdown."""
+    results = bench.results
     left_out = "".join(f"- {name} is left out: {why}\n" for name, why in bench.left_out.items())
-    parts = (judged(bench.results, markdown=True), growth(bench.results, markdown=True), tables(bench.results, markdown=True))
+    parts = (judged(results, markdown=True), growth(results, markdown=True), tables(results, markdown=True), histograms(results, markdown=True))
     return (
         "# Beside its peers\n\nWritten by `make bench ARGS='--report docs/bench.md'`. In brackets is how many times ours a figure is. "
         f"Ours is measured twice, first and last: how far the two are apart is how noisy the run was.\n\n{head}\n\n{left_out}\n"
@@ -164,13 +220,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     made = parser()
     options = made.parse_args(arguments)
     try:
-        peers = chosen(options.peers, quick=options.quick)
-        sizes = counts(options.objects or (QUICK_OBJECTS if options.quick else OBJECTS))
+        peers = chosen(options.peers or (OURS if options.million else None), quick=options.quick)
+        sizes = counts(options.objects or (MILLION if options.million else QUICK_OBJECTS if options.quick else OBJECTS))
     except (Unknown, ValueError) as error:
         made.error(str(error))
 
     if sys.platform != "linux":
         made.error("what a process takes is read from /proc, which only Linux has: run it there")
+    picture = options.picture or (options.report.with_suffix(".svg") if options.report is not None else None)
+    if picture is not None and (why := missing()):
+        made.error(why)
 
     def say(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
@@ -183,18 +242,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as folder, ApiServer() as server:
         bench = Bench(server, options, Path(folder), about=where, say=say)
         with suppress(KeyboardInterrupt):   # What has been measured by then is told.
-            bench.run(peers, sizes)
+            if options.million:
+                bench.hold(peers, sizes)
+            elif options.objects or options.quick:
+                bench.run({size: [peer for peer in peers if size <= peer.most or options.peers] for size in sizes})
+            else:
+                bench.run(rounds(peers, sizes))
     if not bench.results:
         sys.exit("nothing was measured")
-    print("\n\n".join(part for part in (tables(bench.results), growth(bench.results), judged(bench.results)) if part))
+    print("\n\n".join(part for part in (
+        tables(bench.results), growth(bench.results), histograms(bench.results), judged(bench.results)) if part))
     for name, why in bench.left_out.items():
         print(f"{name} is left out: {why}")
-    picture = options.picture or (options.report.with_suffix(".svg") if options.report is not None else None)
     if picture is not None:
-        picture.write_text(drawn(bench.results))
+        drawn = drawing(bench.results)
+        picture.write_text(svg(drawn))
+        picture.with_suffix(".png").write_bytes(png(drawn))
         if options.report is not None:
             options.report.write_text(page(head, bench, picture.name))
 
 
 if __name__ == "__main__":
+    # Whoever ends it by a signal, such as timeout(1), is told what there is as well, and no peer stays behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     main()

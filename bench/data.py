@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from kopf_selectcache.testing.population import BIG, BIG_ONE_IN, EPOCH, Population
 
 Obj = dict[str, Any]
@@ -100,7 +102,7 @@ def round_of(number: int) -> str:
 
 
 def encoded(obj: Mapping[str, Any]) -> bytes:
-    return json.dumps(obj, separators=(",", ":")).encode()
+    return msgspec.json.encode(obj)
 
 
 @dataclass(frozen=True)
@@ -195,6 +197,6 @@ def _fields(value: Any) -> Obj:
         for item in value:
             key = next((name for name in ("name", "uid", "type", "containerPort", "ip", "key") if name in item), None)
             if key is not None:
-                noted[f"k:{json.dumps({key: item[key]}, separators=(',', ':'))}"] = {".": {}, **_fields(item)}
+                noted[f"k:{encoded({key: item[key]}).decode()}"] = {".": {}, **_fields(item)}
         return noted
     return {}

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import base64
 import http.client
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 from urllib.parse import urlsplit
 
-from bench.data import NAMESPACES, name_of, namespace_of
+from bench.data import NAMESPACES, encoded, name_of, namespace_of
 from tests.apiserver.server import ApiServer
 from tests.apiserver.waiting import wait_until
 
@@ -32,24 +33,34 @@ def prepare(server: ApiServer) -> None:
 
 def fill(server: ApiServer, pods: Iterable[bytes], *, begin: int = 0, step: Callable[[int], None]) -> int:
     """Write these pods, the first of which has the number `begin`; return how many there are then."""
-    number = begin
     address = urlsplit(next(option.partition("=")[2] for option in server.etcd.command if option.startswith("--listen-client-urls=")))
     connection = http.client.HTTPConnection(str(address.hostname), address.port, timeout=60)
-    for batch in batches(pods):
-        puts = []
-        for pod in batch:
-            key = f"/registry/pods/{namespace_of(number)}/{name_of(number)}".encode()
-            puts.append({"requestPut": {"key": _text(key), "value": _text(pod)}})
-            number += 1
-        connection.request("POST", "/v3/kv/txn", json.dumps({"success": puts}).encode())
-        answer = connection.getresponse()
-        said = answer.read()
-        if answer.status != 200:
-            raise RuntimeError(f"etcd: {answer.status} {said[:400]!r}")
-        step(len(batch))
-    connection.close()
-    wait_until(lambda: served(server) == number, f"the API server serves {number:,} pods", deadline=120)
+    number = begin
+    # While etcd writes some, the next ones are made, which takes longer.
+    with ThreadPoolExecutor(1) as writer, closing(connection):
+        writing: Future[None] | None = None
+        for batch in batches(pods):
+            puts = []
+            for pod in batch:
+                key = f"/registry/pods/{namespace_of(number)}/{name_of(number)}".encode()
+                puts.append({"requestPut": {"key": _text(key), "value": _text(pod)}})
+                number += 1
+            if writing is not None:
+                writing.result()
+            writing = writer.submit(_write, connection, encoded({"success": puts}))
+            step(len(batch))
+        if writing is not None:
+            writing.result()
+    wait_until(lambda: served(server) == number, f"the API server serves {number:,} pods", deadline=300)
     return number
+
+
+def _write(connection: http.client.HTTPConnection, transaction: bytes) -> None:
+    connection.request("POST", "/v3/kv/txn", transaction)
+    answer = connection.getresponse()
+    said = answer.read()
+    if answer.status != 200:
+        raise RuntimeError(f"etcd: {answer.status} {said[:400]!r}")
 
 
 def served(server: ApiServer) -> int:

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench.building import LeftOut
 from bench.data import APP, ROUND, app_of, name_of, namespace_of, round_of
 from bench.peers.asking import LEFT_OUT, percentiles
 from bench.running import Cap, Over, Running
@@ -34,10 +36,15 @@ class Plan:
     relist: bool
     rounds: int
     """So often each pod changes in a burst."""
+    reading: float
+    """Seconds that reads of one sort may take: of slow ones, there are fewer."""
+    late: float
+    """Seconds in which it is looked how late an event loop wakes, with changes and without."""
 
     @classmethod
     def of(cls, *, quick: bool) -> Plan:
-        return cls(gets=1_000, lists=30, changes=300, writes=50, relist=False, rounds=3) if quick else cls(gets=5_000, lists=100, changes=1_000, writes=200, relist=True, rounds=10)
+        return (cls(gets=1_000, lists=30, changes=300, writes=50, relist=False, rounds=3, reading=1, late=5) if quick
+                else cls(gets=5_000, lists=100, changes=600, writes=200, relist=True, rounds=10, reading=2, late=20))
 
 
 @dataclass
@@ -49,6 +56,18 @@ class Result:
     figures: dict[str, float] = field(default_factory=dict)
     over: str | None = None
     """Why it did not finish."""
+    late: dict[str, list[int]] = field(default_factory=dict)
+    """How many wakes of its event loop were how late, without changes and with them: see `asking`."""
+    spent: dict[str, float] = field(default_factory=dict)
+    """Seconds that it took to measure, by what was measured."""
+
+    @contextmanager
+    def spending(self, what: str) -> Iterator[None]:
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.spent[what] = time.monotonic() - began
 
 
 def middle(results: Iterable[Result]) -> list[Result]:
@@ -59,12 +78,20 @@ def middle(results: Iterable[Result]) -> list[Result]:
     return [
         Result(peer, objects, {key: statistics.median(each.figures[key] for each in same if key in each.figures)
                                for key in dict.fromkeys(key for each in same for key in each.figures)},
-               next((each.over for each in same if each.over), None))
+               next((each.over for each in same if each.over), None), next((each.late for each in same if each.late), {}))
         for (peer, objects), same in found.items()]
 
 
-READS = (("get", ""), ("get", "view"), ("namespace", ""), ("namespace", "view"), ("label", ""), ("label", "view"), ("label", "keys"),
-         ("indexed", ""), ("indexed", "view"))
+READS = (("get", ""), ("get", "view"), ("get", "typed"), ("namespace", ""), ("namespace", "view"),
+         ("label", ""), ("label", "kept"), ("label", "view"), ("label", "typed"), ("label", "keys"), ("indexed", ""), ("indexed", "view"))
+FEW_READS = tuple((do, form) for do, form in READS if do in ("get", "label"))
+"""Those that are measured of a million objects as well."""
+TICK = 0.002
+"""So often, in seconds, an event loop is woken to see how late that is."""
+PACE = 2_000
+"""So many changes a second come meanwhile."""
+SETTLED = 2.0
+"""Seconds after a sync in which a loop is still busy with the start."""
 
 
 def read_name(do: str, form: str) -> str:
@@ -101,17 +128,47 @@ class Rounds:
 def measured(
     name: str, command: Sequence[str], *, objects: int, rounds: Rounds, plan: Plan, cap: Cap, kubeconfig: Path, log: Path,
 ) -> Result:
+    """Measure all of it; raise LeftOut if it says that it cannot be had here."""
     result = Result(name, objects)
     try:
         with Running(command, env={"KUBECONFIG": str(kubeconfig)}, cap=cap, log=log) as peer:
-            _measure(peer, result.figures, objects=objects, rounds=rounds, plan=plan)
+            with result.spending("holding"):
+                empty = _hold(peer, result)
+            with result.spending("reading"):
+                _read(peer, result, READS, plan)
+            with result.spending("following"):
+                _follow(peer, result.figures, objects=objects, rounds=rounds, plan=plan)
+            if plan.relist:
+                with result.spending("relisting"):
+                    _relist(peer, result.figures, empty=empty, rounds=rounds)
     except Over as over:
         result.over = str(over)
     return result
 
 
-def _measure(peer: Running, figures: dict[str, float], *, objects: int, rounds: Rounds, plan: Plan) -> None:
-    peer.answer()   # It is loaded.
+def held(name: str, command: Sequence[str], *, objects: int, plan: Plan, cap: Cap, kubeconfig: Path, log: Path) -> Result:
+    """Measure what it takes to hold them, and to read them; they do not change."""
+    result = Result(name, objects)
+    try:
+        with Running(command, env={"KUBECONFIG": str(kubeconfig)}, cap=cap, log=log) as peer:
+            with result.spending("holding"):
+                _hold(peer, result)
+            with result.spending("reading"):
+                _read(peer, result, FEW_READS, plan)
+    except Over as over:
+        result.over = str(over)
+    return result
+
+
+def _loaded(peer: Running) -> None:
+    if why := peer.answer().get(LEFT_OUT):
+        raise LeftOut(why)
+
+
+def _hold(peer: Running, result: Result) -> int:
+    """Let it sync; return how large it was before."""
+    _loaded(peer)
+    figures, objects = result.figures, result.objects
     empty = peer.usage()
     peer.forget_peak()
     figures["empty"] = empty.resident
@@ -127,15 +184,16 @@ def _measure(peer: Running, figures: dict[str, float], *, objects: int, rounds: 
     peer.ask(do="collect")
     figures["memory"] = max(0, peer.usage().resident - empty.resident)
     figures["per object"] = figures["memory"] / objects
-    for do, form in READS:
+    return empty.resident
+
+
+def _read(peer: Running, result: Result, reads: Iterable[tuple[str, str]], plan: Plan) -> None:
+    for do, form in reads:
         times = plan.gets if do == "get" else plan.lists
-        found = peer.ask(do=do, form=form, times=times, **_asked(objects))
+        found = peer.ask(do=do, form=form, times=times, seconds=plan.reading, **_asked(result.objects))
         if LEFT_OUT not in found:
-            figures[read_name(do, form)] = found["p50"]
-            figures[f"{read_name(do, form)} p99"] = found["p99"]
-    _follow(peer, figures, objects=objects, rounds=rounds, plan=plan)
-    if plan.relist:
-        _relist(peer, figures, empty=empty.resident, rounds=rounds)
+            result.figures[read_name(do, form)] = found["p50"]
+            result.figures[f"{read_name(do, form)} p99"] = found["p99"]
 
 
 def _asked(objects: int) -> Mapping[str, Any]:
@@ -181,17 +239,47 @@ def burst(result: Result, command: Sequence[str], synthetic: Synthetic, *, cap: 
     """Let the peer take in changes as fast as it can, and add how many a second it does, by the clock and of its CPU."""
     try:
         with Running(command, env={"KUBECONFIG": str(kubeconfig)}, cap=cap, log=log) as peer:
-            peer.answer()
+            _loaded(peer)
             peer.ask(do="sync")
             before, began = peer.usage(), time.monotonic()
             synthetic.begin()
-            peer.ask(do="until", keys=[(namespace_of(len(synthetic.pods) - 1), name_of(len(synthetic.pods) - 1))],
-                     annotation=(ROUND, synthetic.last), every=0.02)
+            peer.ask(do="until", **_the_last(synthetic))
             events = len(synthetic.pods) * synthetic.rounds
             result.figures["burst"] = events / (time.monotonic() - began)
             result.figures["burst cpu"] = 1e6 * (peer.usage().cpu - before.cpu) / events
     except Over as over:
         result.over = f"a burst: {over}"
+
+
+def late(result: Result, command: Sequence[str], synthetic: Synthetic, *, seconds: float, cap: Cap, kubeconfig: Path, log: Path) -> None:
+    """See how late its event loop wakes while nothing changes, and while changes come at a pace; add what the latter adds."""
+    figures = result.figures
+    try:
+        with Running(command, env={"KUBECONFIG": str(kubeconfig)}, cap=cap, log=log) as peer:
+            _loaded(peer)
+            peer.ask(do="sync")
+            if LEFT_OUT in peer.ask(do="late", every=TICK, seconds=SETTLED):
+                return
+            idle = peer.ask(do="late", every=TICK, seconds=seconds)
+            before = peer.usage()
+            synthetic.begin()
+            busy = peer.ask(do="late", every=TICK, seconds=seconds)
+            figures["late cpu"] = (peer.usage().cpu - before.cpu) / seconds
+            result.late = {"nothing changes": idle["counts"], f"{PACE:,} changes a second": busy["counts"]}
+            for key in ("p50", "p99", "max"):
+                figures[f"idle {key}"], figures[f"late {key}"] = idle[key], busy[key]
+                figures[f"added {key}"] = max(0.0, busy[key] - idle[key])
+            began = time.monotonic()
+            peer.ask(do="until", **_the_last(synthetic))
+            figures["caught up"] = time.monotonic() - began
+    except Over as over:
+        result.over = f"{PACE:,} changes a second: {over}"
+
+
+def _the_last(synthetic: Synthetic) -> Mapping[str, Any]:
+    """Return how to wait for the last change that it sends."""
+    number = len(synthetic.pods) - 1
+    return {"keys": [(namespace_of(number), name_of(number))], "annotation": (ROUND, synthetic.last), "every": 0.02}
 
 
 def _awaited(rounds: Rounds, *, every: float) -> Mapping[str, Any]:

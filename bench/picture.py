@@ -1,61 +1,117 @@
-"""A picture of memory and sync against the number of objects, both logarithmic, in SVG. Measures nothing."""
+"""A picture of memory and sync against the number of objects, both logarithmic: as shapes, and those as SVG. Measures nothing."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
+from typing import Literal, TypeAlias
 
 from bench.measuring import Result
 
 WIDTH, HEIGHT = 460, 340
-LEFT, RIGHT, TOP, BOTTOM = 64, 16, 34, 40
+LEFT, RIGHT, TOP, BOTTOM = 64, 34, 34, 40
 LEGEND = 24   # Pixels for a line of the legend.
-COLOURS = ("#d62728", "#1f77b4", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b", "#e377c2", "#17becf", "#bcbd22", "#7f7f7f", "#393b79", "#637939", "#843c39", "#7b4173")
+FONT = 12
+COLOURS = ("#d62728", "#1f77b4", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b", "#e377c2", "#17becf", "#bcbd22", "#7f7f7f", "#393b79", "#637939", "#843c39", "#7b4173", "#000000", "#aec7e8")
+GRID = "#dddddd"
 PANELS = (("memory", "memory above the empty process, MB", 1e-6), ("sync", "time to sync, s", 1.0))
 
-Line = list[tuple[float, float]]
+Point: TypeAlias = tuple[float, float]
+Points: TypeAlias = Sequence[Point]
 
 
-def drawn(results: Sequence[Result]) -> str:
+@dataclass(frozen=True)
+class Text:
+    at: Point
+    """Where its line of letters stands: its begin, middle or end, as the anchor says."""
+    words: str
+    anchor: Literal["start", "middle", "end"] = "start"
+    bold: bool = False
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line through some points. With one point or none, there is nothing to be seen."""
+
+    points: Points
+    colour: str
+    width: float
+
+
+@dataclass(frozen=True)
+class Dot:
+    at: Point
+    colour: str
+    title: str = ""
+    """What it stands for."""
+    radius: float = 3.5
+
+
+Shape: TypeAlias = Text | Line | Dot
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What is drawn, in pixels, the later above the earlier."""
+
+    width: int
+    height: int
+    shapes: Sequence[Shape]
+
+
+def drawing(results: Sequence[Result]) -> Drawing:
     """Return the picture. A peer has a point for each number of objects that it came to hold."""
     names = list(dict.fromkeys(result.peer for result in results))
     colours = {name: COLOURS[index % len(COLOURS)] for index, name in enumerate(names)}
-    parts = []
+    shapes: list[Shape] = []
     for index, (key, words, scale) in enumerate(PANELS):
-        lines: dict[str, Line] = {
+        lines = {
             name: sorted((float(result.objects), result.figures[key] * scale) for result in results
                          if result.peer == name and result.figures.get(key, 0) > 0)
             for name in names}
-        parts.append(f'<g transform="translate({index * WIDTH} 0)">{_panel(words, lines, colours)}</g>')
+        shapes += _panel(words, lines, colours, left=index * WIDTH)
     for index, name in enumerate(names):
         x, y = LEFT + index % 3 * 280, HEIGHT + LEGEND * (index // 3) + 16
-        parts.append(f'<circle cx="{x}" cy="{y - 4}" r="4" fill="{colours[name]}"/><text x="{x + 10}" y="{y}">{escape(name)}</text>')
-    width, height = WIDTH * len(PANELS), HEIGHT + LEGEND * math.ceil(len(names) / 3) + 8
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
-        f'font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="white"/>{"".join(parts)}</svg>\n')
+        shapes += [Dot((x, y - 4), colours[name], radius=4), Text((x + 10, y), name)]
+    return Drawing(WIDTH * len(PANELS), HEIGHT + LEGEND * math.ceil(len(names) / 3) + 8, shapes)
 
 
-def _panel(words: str, lines: Mapping[str, Line], colours: Mapping[str, str]) -> str:
+def _panel(words: str, lines: Mapping[str, Points], colours: Mapping[str, str], *, left: int) -> Iterator[Shape]:
+    begin, end, bottom = left + LEFT, left + WIDTH - RIGHT, HEIGHT - BOTTOM
+    yield Text((begin, 20), words, bold=True)
     points = [point for line in lines.values() for point in line]
-    text = f'<text x="{LEFT}" y="20" font-weight="bold">{escape(words)}</text>'
     if not points:
-        return f'{text}<text x="{LEFT}" y="60">nobody finished</text>'
-    across = _Scale([x for x, _ in points], LEFT, WIDTH - RIGHT)
-    up = _Scale([y for _, y in points], HEIGHT - BOTTOM, TOP)
-    parts = [text]
-    parts += [
-        f'<path d="M{across(value):.1f} {TOP}V{HEIGHT - BOTTOM}" stroke="#ddd"/>'
-        f'<text x="{across(value):.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{value:,.0f}</text>' for value in across.ticks()]
-    parts += [
-        f'<path d="M{LEFT} {up(value):.1f}H{WIDTH - RIGHT}" stroke="#ddd"/>'
-        f'<text x="{LEFT - 6}" y="{up(value) + 4:.1f}" text-anchor="end">{value:,g}</text>' for value in up.ticks()]
+        yield Text((begin, 60), "nobody finished")
+        return
+    across, up = _Scale([x for x, _ in points], begin, end), _Scale([y for _, y in points], bottom, TOP)
+    for value in across.ticks():
+        yield Line([(across(value), TOP), (across(value), bottom)], GRID, 1)
+        yield Text((across(value), bottom + 18), f"{value:,.0f}", "middle")
+    for value in up.ticks():
+        yield Line([(begin, up(value)), (end, up(value))], GRID, 1)
+        yield Text((begin - 6, up(value) + 4), f"{value:,g}", "end")
     for name, line in lines.items():
         placed = [(across(x), up(y)) for x, y in line]
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in placed)
-        parts.append(f'<polyline points="{path}" fill="none" stroke="{colours[name]}" stroke-width="1.5"/>')
-        parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colours[name]}"><title>{escape(name)}</title></circle>' for x, y in placed]
-    return "".join(parts)
+        yield Line(placed, colours[name], 1.5)
+        for point in placed:
+            yield Dot(point, colours[name], name)
+
+
+def svg(drawn: Drawing) -> str:
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{drawn.width}" height="{drawn.height}" viewBox="0 0 {drawn.width} {drawn.height}" '
+        f'font-family="sans-serif" font-size="{FONT}"><rect width="100%" height="100%" fill="white"/>{"".join(map(_element, drawn.shapes))}</svg>\n')
+
+
+def _element(shape: Shape) -> str:
+    match shape:
+        case Text((x, y), words, anchor, bold):
+            return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{" font-weight=" + repr("bold") if bold else ""}>{escape(words)}</text>'
+        case Line(points, colour, width):
+            return f'<polyline points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in points)}" fill="none" stroke="{colour}" stroke-width="{width}"/>'
+        case Dot((x, y), colour, title, radius):
+            return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{colour}">{f"<title>{escape(title)}</title>" if title else ""}</circle>'
 
 
 class _Scale:

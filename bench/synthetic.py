@@ -1,4 +1,4 @@
-"""A server that streams changes of pods as fast as they are read: how many a peer can take in, where no real server keeps up with it.
+"""A server that streams changes of pods as fast as they are read, or at a pace: how many a peer can take in, where no real server keeps up.
 
 It knows lists and watches of all pods, what clients ask before them, and nothing else. Must not be what limits a peer.
 """
@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import takewhile
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -58,15 +60,19 @@ def changes(pods: Sequence[bytes], rounds: int) -> Iterator[bytes]:
 
 
 class Synthetic:
-    """The server, in threads of this process; use it in a `with` statement."""
+    """The server, in threads of this process; use it in a `with` statement.
 
-    def __init__(self, pods: Sequence[bytes], *, rounds: int, answers: Mapping[str, bytes]) -> None:
+    Each of its pods changes in so many rounds: at a pace, so many a second, or as fast as the changes are read.
+    """
+
+    def __init__(self, pods: Sequence[bytes], *, rounds: int, answers: Mapping[str, bytes], pace: float | None = None) -> None:
         self.pods = pods
         self.rounds = rounds
         self.answers = answers
         self.stopped, self._begin = threading.Event(), threading.Event()
-        # Made before anybody is measured: the machine has few processors.
-        self._events = b"".join(changes(pods, rounds))
+        self._pace = pace
+        # Made before anybody is measured, as the machine has few processors; at a pace there is time for it.
+        self._events = b"" if pace is not None else b"".join(changes(pods, rounds))
         self._server = _Server(("127.0.0.1", 0), self)
 
     @property
@@ -82,11 +88,14 @@ class Synthetic:
         """Let the changes come."""
         self._begin.set()
 
-    def events(self) -> Iterator[memoryview]:
+    def events(self) -> Iterator[bytes]:
+        """Yield what a watch of the pods sends, as soon as it may."""
         self._begin.wait()
-        view = memoryview(self._events)
-        for index in range(0, len(view), CHUNK):
-            yield view[index:index + CHUNK]
+        if self._pace is not None:
+            yield from takewhile(lambda _: not self.stopped.is_set(), paced(changes(self.pods, self.rounds), self._pace))
+            return
+        for index in range(0, len(self._events), CHUNK):
+            yield self._events[index:index + CHUNK]
 
     def kubeconfig(self, path: Path) -> Path:
         path.write_text(json.dumps({
@@ -107,6 +116,17 @@ class Synthetic:
         self._server.server_close()
 
 
+def paced(
+    lines: Iterable[bytes], pace: float, *, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep,
+) -> Iterator[bytes]:
+    """Yield so many a second: each when it is due, or at once where that is over."""
+    began = clock()
+    for number, line in enumerate(lines):
+        if (early := began + number / pace - clock()) > 0:
+            sleep(early)
+        yield line
+
+
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
@@ -121,6 +141,7 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True   # What is due is sent.
     server: _Server
 
     def do_GET(self) -> None:
@@ -135,9 +156,16 @@ class _Handler(BaseHTTPRequestHandler):
         elif query.get("watch", ["0"])[0] in ("1", "true", "True"):
             self._watch(path)
         else:
-            objects = {PODS: self.server.synthetic.pods, CONFIGMAPS: [ASK_BYTES]}.get(path, ())
-            kind = {PODS: b"PodList", CONFIGMAPS: b"ConfigMapList"}.get(path, b"List")
-            self._answer(b'{"kind":"%s","apiVersion":"v1","metadata":{"resourceVersion":"%s"},"items":[%s]}' % (kind, VERSION.encode(), b",".join(objects)))
+            self._list(path, limit=int(query.get("limit", ["0"])[0]), begin=int(query.get("continue", ["0"])[0]))
+
+    def _list(self, path: str, *, limit: int, begin: int) -> None:
+        """Answer so many objects from there on, or all of them."""
+        objects: Sequence[bytes] = {PODS: self.server.synthetic.pods, CONFIGMAPS: [ASK_BYTES]}.get(path, ())
+        kind = {PODS: b"PodList", CONFIGMAPS: b"ConfigMapList"}.get(path, b"List")
+        end = begin + limit if limit else len(objects)
+        more = b',"continue":"%d","remainingItemCount":%d' % (end, len(objects) - end) if end < len(objects) else b""
+        self._answer(b'{"kind":"%s","apiVersion":"v1","metadata":{"resourceVersion":"%s"%s},"items":[%s]}' % (
+            kind, VERSION.encode(), more, b",".join(objects[begin:end])))
 
     def _watch(self, path: str) -> None:
         self.send_response(200)
@@ -146,9 +174,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if path == PODS:
             for chunk in self.server.synthetic.events():
-                self.wfile.write(b"%x\r\n" % len(chunk))
-                self.wfile.write(chunk)
-                self.wfile.write(b"\r\n")
+                self.wfile.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
         self.server.synthetic.stopped.wait()
 
     def _answer(self, body: bytes, status: int = 200) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from bench.measuring import READS, Result, read_name
+from bench.measuring import PACE, READS, Result, read_name
 from bench.roster import OURS
 
 
@@ -26,6 +26,9 @@ GROUPS: Mapping[str, Sequence[Measure]] = {
         Measure("event cpu", "CPU an event, µs"), Measure("lag", "write to read, ms (p50)"), Measure("lag p99", "ms (p99)"),
         Measure("behind", "read after the writer's answer, ms (p50)"), Measure("behind p99", "ms (p99)"), Measure("relist", "relist after a restart, s"), Measure("relist peak", "its peak, MB", 1e-6)),
     "to take in a burst": (Measure("burst", "events a second"), Measure("burst cpu", "CPU an event, µs")),
+    f"to share the loop with {PACE:,} changes a second, ms": (
+        Measure("added p99", "later than without (p99)"), Measure("added p50", "(p50)"), Measure("late p99", "late (p99)"), Measure("late max", "(max)"),
+        Measure("idle p99", "without changes (p99)"), Measure("idle max", "(max)"), Measure("late cpu", "CPU, of one processor"), Measure("caught up", "all held, s later")),
 }
 DID_NOT_FINISH = "did not finish"
 
@@ -62,7 +65,7 @@ def tables(results: Sequence[Result], *, markdown: bool = False) -> str:
             if not there:
                 continue
             rows = [[title, *(measure.words for measure in there)]]
-            rows += [[result.peer, *(cell(measure, result, ours) for measure in there)] for result in some if result.figures or not result.over]
+            rows += [[result.peer, *(cell(measure, result, ours) for measure in there)] for result in some if any(measure.key in result.figures for measure in there)]
             parts.append(piped(rows) if markdown else aligned(rows))
         parts += [f"{result.peer}: {DID_NOT_FINISH}, {result.over}" for result in some if result.over]
     return "\n\n".join(parts)

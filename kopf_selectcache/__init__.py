@@ -18,6 +18,7 @@ from .errors import (
     NotSelectable,
     NotSynced,
     OutsideFilter,
+    Oversized,
     ReadError,
     ReadOnly,
     Reason,
@@ -30,12 +31,14 @@ from .errors import (
 )
 from .explaining import Explanation
 from .handlers import with_cache
+from .objects import Objects
 from .operators import collector
 from .selector import AnyOf, Selector
 from .settings import SelectCacheSettings, settings_of
 from .texts import FieldSelector, LabelSelector
 from .verdict import Answer, Verdict, Witness
 from .views import BodyView
+from .weighing import Stats
 
 __all__ = [
     "Answer",
@@ -60,7 +63,9 @@ __all__ = [
     "NotKept",
     "NotSelectable",
     "NotSynced",
+    "Objects",
     "OutsideFilter",
+    "Oversized",
     "ReadError",
     "ReadOnly",
     "Reason",
@@ -71,6 +76,7 @@ __all__ = [
     "Stale",
     "Stalled",
     "StateError",
+    "Stats",
     "UnknownKind",
     "Verdict",
     "Witness",

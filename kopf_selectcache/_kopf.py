@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from kopf._cogs.clients.auth import vault_var
 from kopf._cogs.helpers.loaders import preload
-from kopf._cogs.structs.bodies import Body
+from kopf._cogs.structs.bodies import Body, Meta, Spec, Status
 from kopf._cogs.structs.credentials import AiohttpSession, ConnectionInfo, KubeContext, LoginError, Vault, VaultKey
 from kopf._cogs.structs.ids import HandlerId
 from kopf._cogs.structs.references import Resource, Selector, select_specific_namespaces
@@ -34,7 +34,7 @@ __all__ = [
     "ActivityHandler",    # What our hooks are.
     "ActivityRegistry",   # Where every operator, with whatever registry, asks for its hooks.
     "AiohttpSession",     # Credentials that are a session of the user's own.
-    "Body",               # What `as_='view'` returns is one, made of a mapping that is looked at no sooner than the body is.
+    "Body",               # What `as_='view'` returns is one, with `metadata`, `spec` and `status` as of its own items.
     "ChangingHandler",    # Narrowing is refused to kinds whose handlers need a finalizer.
     "ConnectionInfo",     # Credentials as Kopf's logins hand them out.
     "DaemonCause",        # Has the stopper of daemons and timers, which end the waiting for a cache.
@@ -43,6 +43,7 @@ __all__ = [
     "HandlerId",          # The type of a handler's id.
     "KubeContext",        # What all credentials have in common: the server.
     "LoginError",         # There are no credentials left.
+    "Meta",               # What `metadata` of a body is, for our views of bodies.
     "OperatorIndexers",   # The indices that startup handlers are given, empty as they are then.
     "OperatorRegistry",   # What the operator itself watches, for the warning at the start.
     "Resource",           # To ask Kopf's selectors whether they mean a kind.
@@ -51,6 +52,8 @@ __all__ = [
     "Selector",           # What a handler was decorated with: asked whether it means a kind.
     "SmartOperatorRegistry",   # For the fixture `registry`: what Kopf's default registry is, which logs in by itself.
     "SpawningHandler",    # A daemon or timer: narrowing would leave it behind.
+    "Spec",               # What `spec` of a body is.
+    "Status",             # What `status` of a body is.
     "Vault",              # Kopf's credentials, with re-login when they fail.
     "VaultKey",           # By which credentials are given back as failed.
     "WatchingCause",      # Says by its type that the object was deleted.

@@ -13,9 +13,12 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, Unpack, cast, overload
 
 from .calls import near, taught
+from .core.indexed import Function
+from .core.projection import Path
 from .errors import NoSuchRead, ReadError
 from .keys import AnyKey, AnyName
 from .matching import Field, Label, Namespaces, Obj, Selection, SortBy, Where
+from .objects import Objects
 from .views import BodyView
 
 if TYPE_CHECKING:
@@ -163,9 +166,9 @@ class Blocking:
         return self._run("gone", lambda: self._cache.gone(kind, name, namespace, uid=uid, max_age=max_age))
 
     @overload
-    def fetch_list(self, kind: AnyName, *, as_: None = None, whole: bool = False, **asked: Unpack[Selection]) -> list[Obj]: ...
+    def fetch_list(self, kind: AnyName, *, as_: None = None, whole: bool = False, **asked: Unpack[Selection]) -> Objects[Obj]: ...
     @overload
-    def fetch_list(self, kind: AnyKey, *, as_: Literal["view"], whole: bool = False, **asked: Unpack[Selection]) -> list[BodyView]: ...
+    def fetch_list(self, kind: AnyKey, *, as_: Literal["view"], whole: bool = False, **asked: Unpack[Selection]) -> Objects[BodyView]: ...
     @overload
     def fetch_list(self, kind: type[Named], *, as_: None = None, whole: bool = False, **asked: Unpack[Selection]) -> list[Named]: ...
     @overload
@@ -183,6 +186,14 @@ class Blocking:
         return self._run("fetch_list", lambda: self._cache.fetch_list(
             kind, namespace=namespace, label=label, field=field, names=names, where=where, sort_by=sort_by, limit=limit,
             max_age=max_age, as_=as_, whole=whole))
+
+    @_read
+    def add_index(self, kind: AnyKey, **indexes: Path | Function) -> None:
+        """Index what is held, and will be held: `cache.add_index` for sync handlers.
+
+            cache.blocking.add_index('pods', image=images)
+        """
+        self._run("add_index", lambda: self._cache.add_index(kind, **indexes))
 
     @_read
     def audit(self, kind: AnyKey) -> Audit:

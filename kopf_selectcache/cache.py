@@ -10,25 +10,21 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Literal, Unpack, overload
 
-from .asking import ask_audit, ask_many, ask_one, ask_uid, projection_of, resource_of
-from .auditing import Audit
+from .asking import ask_many, ask_one, ask_uid, projection_of, resource_of
 from .checking import (
     asked_for,
     checked_many,
     checked_one,
     checked_uid,
-    feed_of,
+    chosen_of,
     match_of,
     must_be_covered,
     must_be_kept,
     must_be_whole,
     must_overlap,
     must_suit,
-    of_this,
     owner_of,
-    records_of,
     request_of,
-    verdict_of,
     wanted_form,
 )
 from .core.projection import ALL
@@ -41,17 +37,15 @@ from .errors import (
     Stale,
     StateError,
 )
-from .explaining import Explanation
-from .fetching import questions
 from .forms import formed
 from .keys import AnyKey, AnyName, key_of
-from .matching import Field, Label, Match, Namespaces, Obj, Selection, SortBy, Where, paths_of
-from .queries import written
+from .matching import Field, IndexedSelection, Label, Match, Namespaces, Obj, Selection, SortBy, Where, paths_of
+from .objects import Objects
 from .reading import look, read, waiting
-from .selector import AnyOf, Selector
+from .selector import Selector
 from .spelling import Many, One, Read
+from .telling import Telling
 from .views import BodyView
-from .waiting import Waiting
 from .wording import Unmatchable
 
 if TYPE_CHECKING:
@@ -62,7 +56,7 @@ _NOT_HERE = (OutsideFilter, NotDeclared, NotSynced, Stale, StateError, Unmatchab
 """What a read of the cache may say, and the server may know better."""
 
 
-class Cache(Waiting):
+class Cache(Telling):
     """The caches of one operator, as one handler sees them. Reads are safe in any thread; those to await, on its loop.
 
     `own` is the body that the handler was called with: reads show that object at least as new. `deleted` says that it
@@ -105,6 +99,10 @@ class Cache(Waiting):
 
         The default stands for what is proved absent, never for what is merely not held.
         """
+        if as_ is None and max_age is None and (plain := self._plainly("get", kind, name, namespace)) is not None:
+            return plain.decode()
+        if as_ == "view" and max_age is None and (plain := self._plainly("get", kind, name, namespace)) is not None:
+            return BodyView(plain)
         form = wanted_form("get", kind, as_)
         options = {"max_age": max_age, "as_": as_} if default is _RAISE else {"default": default, "max_age": max_age, "as_": as_}
         try:
@@ -122,6 +120,8 @@ class Cache(Waiting):
             if not cache.exists('secrets', 'ca-bundle', 'infra'):
                 raise kopf.TemporaryError('no CA yet')
         """
+        if max_age is None and self._plainly("exists", kind, name, namespace) is not None:
+            return True
         try:
             options = {"max_age": max_age}
             with self._reading("exists", kind, max_age, name=name, namespace=namespace, options=options) as view:
@@ -213,18 +213,21 @@ class Cache(Waiting):
     # ---- Several objects.
 
     @overload
-    def list(self, kind: AnyName, *, as_: None = None, **asked: Unpack[Selection]) -> builtins.list[Obj]: ...
+    def list(self, kind: AnyKey, *, keys_only: Literal[True], **asked: Unpack[IndexedSelection]) -> builtins.list[tuple[str, str]]: ...
     @overload
-    def list(self, kind: AnyKey, *, as_: Literal["view"], **asked: Unpack[Selection]) -> builtins.list[BodyView]: ...
+    def list(self, kind: AnyName, *, as_: None = None, **asked: Unpack[IndexedSelection]) -> Objects[Obj]: ...
     @overload
-    def list(self, kind: type[Named], *, as_: None = None, **asked: Unpack[Selection]) -> builtins.list[Named]: ...
+    def list(self, kind: AnyKey, *, as_: Literal["view"], **asked: Unpack[IndexedSelection]) -> Objects[BodyView]: ...
     @overload
-    def list(self, kind: AnyKey, *, as_: As[Made], **asked: Unpack[Selection]) -> builtins.list[Made]: ...
+    def list(self, kind: type[Named], *, as_: None = None, **asked: Unpack[IndexedSelection]) -> builtins.list[Named]: ...
+    @overload
+    def list(self, kind: AnyKey, *, as_: As[Made], **asked: Unpack[IndexedSelection]) -> builtins.list[Made]: ...
     @read
     def list(
         self, kind: AnyKey, *, namespace: Namespaces = None, label: Label = None, field: Field = None,
         names: Collection[str] | None = None, where: Where | None = None, sort_by: SortBy | None = None,
-        limit: int | None = None, max_age: float | None = None, as_: Any = None,
+        limit: int | None = None, max_age: float | None = None, as_: Any = None, keys_only: bool = False,
+        index: Mapping[str, object] | None = None,
     ) -> Any:
         """Return all objects that there are; raise OutsideFilter if some of them might not be held.
 
@@ -232,25 +235,30 @@ class Cache(Waiting):
             oldest = cache.list('jobs', label={'run': run}, sort_by='metadata.creationTimestamp', limit=1)
 
         `label` and `field` are text, dicts, or selectors. `where` compares values at any path, after the selection:
-        it never makes a read complete. The order is unspecified without `sort_by`.
+        it never makes a read complete; nor does `index`, which compares the values of declared indexes. The order is unspecified without `sort_by`. Each object is made when it is reached
+        (`Objects`); with `keys_only=True` none is, and namespaces and names are returned.
         """
-        form = wanted_form("list", kind, as_)
+        form = wanted_form("list", kind, as_, keys_only=keys_only)
         request = request_of("list", kind, namespace, label, field, names)
-        return self._selected("list", kind, request, must_be_covered, where, sort_by, limit, max_age, form)
+        found = self._selected("list", kind, request, must_be_covered, where, sort_by, limit, max_age, form, index=index)
+        return found.keys() if keys_only else found
 
     @overload
-    def held(self, kind: AnyName, *, as_: None = None, **asked: Unpack[Selection]) -> builtins.list[Obj]: ...
+    def held(self, kind: AnyKey, *, keys_only: Literal[True], **asked: Unpack[IndexedSelection]) -> builtins.list[tuple[str, str]]: ...
     @overload
-    def held(self, kind: AnyKey, *, as_: Literal["view"], **asked: Unpack[Selection]) -> builtins.list[BodyView]: ...
+    def held(self, kind: AnyName, *, as_: None = None, **asked: Unpack[IndexedSelection]) -> Objects[Obj]: ...
     @overload
-    def held(self, kind: type[Named], *, as_: None = None, **asked: Unpack[Selection]) -> builtins.list[Named]: ...
+    def held(self, kind: AnyKey, *, as_: Literal["view"], **asked: Unpack[IndexedSelection]) -> Objects[BodyView]: ...
     @overload
-    def held(self, kind: AnyKey, *, as_: As[Made], **asked: Unpack[Selection]) -> builtins.list[Made]: ...
+    def held(self, kind: type[Named], *, as_: None = None, **asked: Unpack[IndexedSelection]) -> builtins.list[Named]: ...
+    @overload
+    def held(self, kind: AnyKey, *, as_: As[Made], **asked: Unpack[IndexedSelection]) -> builtins.list[Made]: ...
     @read
     def held(
         self, kind: AnyKey, *, namespace: Namespaces = None, label: Label = None, field: Field = None,
         names: Collection[str] | None = None, where: Where | None = None, sort_by: SortBy | None = None,
-        limit: int | None = None, max_age: float | None = None, as_: Any = None,
+        limit: int | None = None, max_age: float | None = None, as_: Any = None, keys_only: bool = False,
+        index: Mapping[str, object] | None = None,
     ) -> Any:
         """Return those of the held objects that match; raise OutsideFilter if none can ever be held.
 
@@ -258,14 +266,15 @@ class Cache(Waiting):
 
         There may be others that match, outside the filter: where that matters, `list` is the read.
         """
-        form = wanted_form("held", kind, as_)
+        form = wanted_form("held", kind, as_, keys_only=keys_only)
         request = request_of("held", kind, namespace, label, field, names)
-        return self._selected("held", kind, request, must_overlap, where, sort_by, limit, max_age, form)
+        found = self._selected("held", kind, request, must_overlap, where, sort_by, limit, max_age, form, index=index)
+        return found.keys() if keys_only else found
 
     @overload
-    def owned(self, owner: Mapping[str, Any], kind: AnyName, *, max_age: float | None = None, as_: None = None) -> builtins.list[Obj]: ...
+    def owned(self, owner: Mapping[str, Any], kind: AnyName, *, max_age: float | None = None, as_: None = None) -> Objects[Obj]: ...
     @overload
-    def owned(self, owner: Mapping[str, Any], kind: AnyKey, *, max_age: float | None = None, as_: Literal["view"]) -> builtins.list[BodyView]: ...
+    def owned(self, owner: Mapping[str, Any], kind: AnyKey, *, max_age: float | None = None, as_: Literal["view"]) -> Objects[BodyView]: ...
     @overload
     def owned(self, owner: Mapping[str, Any], kind: type[Named], *, max_age: float | None = None, as_: None = None) -> builtins.list[Named]: ...
     @overload
@@ -286,30 +295,32 @@ class Cache(Waiting):
             many = Many("owned", kind, view.resource, Selector(namespaces=within), self._sync, {"as_": as_})
             must_suit(many, form, view.projection, self._runtime)
             must_overlap(many, view)
-            return formed(Match(), [each for each in records_of(view, many.request) if uid in each.owners], form, sort_by=None, limit=None)
+            match, records = chosen_of(view, Match(owner=uid, namespaces=frozenset(within) if within else None))
+            return formed(match, records, form, sort_by=None, limit=None)
 
     @read
     def count(
         self, kind: AnyKey, *, namespace: Namespaces = None, label: Label = None, field: Field = None,
         names: Collection[str] | None = None, where: Where | None = None, max_age: float | None = None,
+        index: Mapping[str, object] | None = None,
     ) -> int:
         """Return how many objects there are; raise OutsideFilter if some of them might not be held.
 
             replicas = cache.count('pods', namespace=namespace, label={'app': name})
         """
         request = request_of("count", kind, namespace, label, field, names)
-        options = {"where": where, "max_age": max_age}
+        options = {"where": where, "max_age": max_age, "index": index}
         with self._reading("count", kind, max_age, request=request, options=options) as view:
             many = checked_many(Many("count", kind, view.resource, request, self._sync, options), where)
             must_be_kept(many, where, None, view.projection, self._runtime)
             must_be_covered(many, view)
-            match = match_of(many, where, view)
-            return look(many, lambda: match.count(records_of(view, request)))
+            match, records = chosen_of(view, match_of(many, where, view, index))
+            return look(many, lambda: match.count(records))
 
     @overload
-    async def fetch_list(self, kind: AnyName, *, as_: None = None, whole: bool = False, **asked: Unpack[Selection]) -> builtins.list[Obj]: ...
+    async def fetch_list(self, kind: AnyName, *, as_: None = None, whole: bool = False, **asked: Unpack[Selection]) -> Objects[Obj]: ...
     @overload
-    async def fetch_list(self, kind: AnyKey, *, as_: Literal["view"], whole: bool = False, **asked: Unpack[Selection]) -> builtins.list[BodyView]: ...
+    async def fetch_list(self, kind: AnyKey, *, as_: Literal["view"], whole: bool = False, **asked: Unpack[Selection]) -> Objects[BodyView]: ...
     @overload
     async def fetch_list(self, kind: type[Named], *, as_: None = None, whole: bool = False, **asked: Unpack[Selection]) -> builtins.list[Named]: ...
     @overload
@@ -340,67 +351,3 @@ class Cache(Waiting):
         must_be_kept(many, where, sort_by, projection, self._runtime)
         records = await ask_many(self._runtime, many, projection, enough=limit if where is None and sort_by is None else None)
         return look(many, lambda: formed(Match(where=paths_of(where)), records, form, sort_by=sort_by, limit=limit))
-
-    # ---- How the cache is doing, and what it would do.
-
-    @read
-    def age(self, kind: AnyKey) -> float:
-        """Return how many seconds ago the server last confirmed what is held.
-
-            if cache.age('pods') > 60:
-                logger.warning('acting on what the cluster was a minute ago')
-        """
-        with self._reading("age", kind):
-            age = feed_of(self._runtime, kind).age()
-            assert age is not None, f"{kind!r} is synced, and was never heard of"
-            return age
-
-    @read
-    def scope(self, kind: AnyKey) -> Selector | AnyOf:
-        """Return what is covered: the `branches`, each with its `namespaces`, `names`, `label` and `field`; None is all of them.
-
-            print(cache.scope('pods'))    # label='app=web', namespaces=['shop']
-        """
-        try:
-            return feed_of(self._runtime, kind).filter
-        except (NotDeclared, NotSynced) as error:
-            raise of_this(error, Read("scope", kind, sync=self._sync), self._runtime) from None
-
-    @read
-    def explain(
-        self, kind: AnyKey, *, namespace: Namespaces = None, label: Label = None, field: Field = None,
-        names: Collection[str] | None = None, where: Where | None = None,
-    ) -> Explanation:
-        """Say whether the filter covers a read, why not, and what would be looked at or asked for. Reads nothing.
-
-            print(cache.explain('pods', label='app in (web,db)'))
-        """
-        request = request_of("explain", kind, namespace, label, field, names)
-        with self._reading("explain", kind, request=request) as view:
-            many = checked_many(Many("explain", kind, view.resource, request, self._sync, {"where": where}), where)
-            lacks = ""
-            try:
-                must_be_kept(many, where, None, view.projection, self._runtime)
-            except NotKept as error:
-                lacks = str(error)
-            return Explanation(
-                verdict=verdict_of(request, view),
-                looks_at=len(records_of(view, request)),
-                decodes=match_of(many, where, view).decodes,
-                asks=tuple(written(path, query) for path, query in questions(view.resource, request)),
-                partial=str(view.projection),
-                lacks=lacks,
-            )
-
-    @waiting
-    async def audit(self, kind: AnyKey) -> Audit:
-        """Compare all that is held with the server, now; what has drifted is told, and listed anew at once.
-
-            found = await cache.audit('pods')
-            if not found:
-                logger.warning('the cache of pods: %s', found)
-
-        It is done regularly without being asked for (`audit_interval` of the settings): a list of names and versions.
-        """
-        with self._reading("audit", kind) as view:
-            return await ask_audit(self._runtime, feed_of(self._runtime, kind), Many("audit", kind, view.resource, Selector(), self._sync))

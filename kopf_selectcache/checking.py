@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from inspect import isawaitable, iscoroutinefunction
@@ -14,13 +14,15 @@ from typing import TypeAlias
 
 from .asking import line_of
 from .classes import class_for, stands_for
+from .core.indexed import Indexed
 from .core.problems import BadField, Untransformed
-from .core.projection import Path, Projection, keys_of
+from .core.projection import Path, Projection, as_written, keys_of
 from .core.record import Record
-from .errors import DeclarationError, NotDeclared, NotSynced, ReadError, StateError, clipped
+from .errors import DeclarationError, NotDeclared, NotKept, NotSynced, ReadError, StateError, clipped, shown
 from .feed import Feed, Part
 from .forms import Form, form_of
-from .keys import AnyKey, checked_key, key_of
+from .keeping import indexes as declared_indexes
+from .keys import AnyKey, as_given, checked_key, key_of
 from .matching import Field, Label, Match, Namespaces, Obj, SortBy, Where, paths_of
 from .overlay import View
 from .runner import Runtime
@@ -199,8 +201,16 @@ def must_be_kept(many: Many, where: Where | None, sort_by: SortBy | None, projec
             raise not_kept(many, path, projection, line_of(runtime, many.kind))
 
 
-def wanted_form(verb: str, kind: AnyKey, as_: object) -> Form | None:
-    """Return the form that is asked for, by name or by the class that names the kind; None for dicts."""
+def wanted_form(verb: str, kind: AnyKey, as_: object, *, keys_only: object = False) -> Form | None:
+    """Return the form that is asked for, by name or by the class that names the kind; None for dicts, and for keys."""
+    if not isinstance(keys_only, bool):
+        raise mistyped(bare(verb, kind), "keys_only", keys_only, "True or False")
+    if keys_only and as_ is not None:
+        raise ReadError(f"{bare(verb, kind)}: keys_only=True returns no objects, and as_ says what to make of them", remedy="Leave one of them out")
+    if keys_only:
+        with NoDeclaration():
+            key_of(kind)
+        return None
     if as_ is not None:
         return form_of(bare(verb, kind), as_)
     if not isinstance(kind, type):
@@ -212,6 +222,9 @@ def wanted_form(verb: str, kind: AnyKey, as_: object) -> Form | None:
 
 def must_suit(asked: One | Many, form: Form | None, projection: Projection, runtime: Runtime) -> None:
     """Raise ReadError if the objects cannot have this form, NotKept if too little of them is kept for it."""
+    for path in form.paths if form is not None else ():
+        if projection.lost(path):
+            raise not_kept(asked, path, projection, line_of(runtime, asked.kind))
     if form is None or form.of_client is None:
         return
     if not stands_for(form.of_client, asked.resource):
@@ -275,7 +288,7 @@ def satisfies(predicate: Callable[[Obj], object], obj: Obj, call: str) -> bool:
     return bool(answer)
 
 
-def match_of(many: Many, where: Where | None, view: View) -> Match:
+def match_of(many: Many, where: Where | None, view: View, index: Mapping[str, object] | None = None) -> Match:
     """Return what an object must be like to be a part of the answer. What can hardly be meant is logged, once."""
     said = {**fields_as_labels(many.request, many.resource.kind)}
     said |= {str(path): advice for path, value in (where or {}).items() if (advice := unlikely_where(path, value))}
@@ -283,15 +296,61 @@ def match_of(many: Many, where: Where | None, view: View) -> Match:
         if view.comparisons.untold(what):
             _logger.warning("A read, %s: %s.", many.bare(), advice)
     try:
-        return Match.of(many.request, where, view.resource, view.filter)
+        return Match.of(
+            many.request, where, view.resource, view.filter, values=_values_of(many, index, view),
+            indexes=[each for each in view.indexes.values() if each.path is not None and view.projection.exact(each.path)])
     except BadField as problem:
         raise unmatchable(many, problem.label) from None
 
 
-def records_of(view: View, request: Selector) -> Sequence[Record]:
-    """Return what must be looked at: one namespace, or all."""
-    within = request.namespaces
-    return view.records(within[0] if within is not None and len(within) == 1 else None)
+def chosen_of(view: View, match: Match) -> tuple[Match, list[Record]]:
+    """Return what must be looked at, and what for."""
+    chosen = view.chosen(match.lookup)
+    return match.left(chosen.rest), chosen.records
+
+
+def _values_of(many: Many, index: Mapping[str, object] | None, view: View) -> tuple[tuple[Indexed, object], ...]:
+    """Return what is asked for by declared indexes; raise ReadError for what is not declared, or cannot be a value."""
+    if index is None:
+        return ()
+    if not isinstance(index, Mapping):
+        raise mistyped(many.bare(), "index", index, "a dict of values by the names of indexes, such as {'image': 'nginx'}")
+    for name, value in index.items():
+        if name not in view.indexes:
+            known = f", but {', '.join(map(repr, view.indexes))}" if view.indexes else ""
+            raise ReadError(
+                f"{many.bare()}: {many.resource} have no index {shown(name)}{known}",
+                remedy=f"Declare it, Cached(..., index={{{shown(name)}: ...}}), with a path or a function; or add it: "
+                f"await cache.add_index({as_given(many.kind)}, {name}=...)")
+        if not isinstance(value, (str, bool, int, float)):
+            raise mistyped(many.bare(), f"index={{{name!r}: ...}}", value, "one value, which is a text in most indexes")
+    return tuple((view.indexes[name], value) for name, value in index.items())
+
+
+def added(many: Many, indexes: Mapping[str, object], view: View, runtime: Runtime) -> list[Indexed]:
+    """Return the indexes that are to be added; raise ReadError for what can be none, and NotKept where too little is kept for one."""
+    if not indexes:
+        raise ReadError(f"{many.bare()} was given no index", remedy=f"Write: {many.call()[:-1]}, node='spec.nodeName')")
+    with NoDeclaration(many.verb, many.kind):
+        made = declared_indexes(indexes, late=True)
+    for each in made:
+        known = view.indexes.get(each.name)
+        if known is not None and (known.path, known.function) != (each.path, each.function):
+            raise ReadError(
+                f"{many.bare()}: {many.resource} have another index {each.name!r} already: {known}", remedy="Give this one another name")
+        if each.path is not None and not view.projection.kept(each.path):
+            raise not_kept(many, each.path, view.projection, line_of(runtime, many.kind))
+        if each.path is not None and not view.projection.exact(each.path):
+            raise NotKept(
+                f"{many.bare()}: what is at {as_written(each.path)!r} may have been changed by the transform of {many.resource}",
+                remedy=f"Declare the index, which then sees objects as they come: Cached(..., index={{{each}}})")
+    return [each for each in made if each.name not in view.indexes]
+
+
+def unindexed(many: Many, name: str, record: Record, why: str) -> ReadError:
+    """Say for which object the function of an index failed."""
+    where = f"{record.namespace}/{record.name}" if record.namespace else record.name
+    return ReadError(f"{many.bare()}: for {where}, {why}", remedy=f"Correct the function of {name}=; for an object without a value, let it return None")
 
 
 # ---- Whether the filter holds it.

@@ -9,19 +9,22 @@ import logging
 from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeAlias, get_args
 
+from .budget import Size, complaint
 from .calls import taught
 from .core.fields import Key, Kind, find, parse_key
+from .core.indexed import Function, Indexed
 from .core.projection import Path, Projection, Transform
 from .core.resources import Resource
 from .core.values import is_dns_subdomain
 from .errors import BadSelector, ConflictingSelectors, DeclarationError, clipped, shown, shown_with_type
-from .keeping import projection
+from .keeping import indexes, projection
 from .keys import AnyKey, checked_key, key_of, text_of
 from .planning import plan
 from .selector import AnyOf, Branches, Selector
 from .slips import fields_as_labels
+from .storing import Storage
 
 _logger = logging.getLogger("kopf_selectcache")
 
@@ -58,12 +61,33 @@ class Cached:
     named are kept. With a watch for each name, a Role with `resourceNames` is enough.
     """
 
+    storage: Storage | None
+    """How objects are stored, `"packed"`, `"raw"` or `"auto"`, where that is to be other than `storage` of the settings."""
+
+    max_bytes: Size | None
+    """
+    How much may be held, as bytes or as a quantity such as `"200Mi"`; None for as much as comes.
+
+    A cache that grows beyond it is let go: it holds nothing, and its reads raise `Oversized`.
+    """
+
+    indexes: tuple[Indexed, ...]
+    """
+    What objects are found by without looking at all of them, besides labels and owners: `index={'image': images, 'node': 'spec.nodeName'}`.
+
+    Each is a path, through lists to each item, or a function of an object that returns a text, a list of texts, or None. Reads name
+    it: `cache.held('pods', index={'image': 'nginx:1'})`; those with `where=` of the path use it by themselves. Values are read
+    off objects as they come: what is dropped can be found by, though it cannot be read.
+    """
+
     @taught(DeclarationError, "Cached", instead=(
-        "Write Cached(filter, keep=[...], drop=[...], transform=..., share_watches=...), as needed; "
+        "Write Cached(filter, keep=[...], drop=[...], transform=..., share_watches=..., storage=..., index={...}, max_bytes=...), as needed; "
         f"the filter is {_FILTERS}"))
     def __init__(
         self, filter: Filter, *,   # noqa: A002  # Users write it by position.
         keep: Collection[Path] | None = None, drop: Collection[Path] = (), transform: Transform | None = None, share_watches: bool = False,
+        storage: Storage | None = None, index: Mapping[str, Path | Function] | None = None,
+        max_bytes: Size | None = None,
     ) -> None:
         if not isinstance(share_watches, bool):
             raise DeclarationError(f"Cached(share_watches=...) is given {shown(share_watches)}", remedy="Give True or False")
@@ -75,7 +99,20 @@ class Cached:
                 f"Cached(share_watches=True) lets names share a watch, and the filter names none: {clipped(self.filter, 500)}",
                 remedy="Leave share_watches= out, or name the objects: Selector(names=[...])")
         object.__setattr__(self, "projection", projection(keep=keep, drop=drop, transform=transform))
+        if storage is not None and storage not in get_args(Storage):
+            choices = ", ".join(map(repr, get_args(Storage)))
+            raise DeclarationError(f"Cached(storage=...) is given {shown(storage)}", remedy=f"Give one of {choices}; or leave it out, for what the settings say")
+        if (wrong := complaint(max_bytes)) is not None:
+            raise DeclarationError(f"Cached(max_bytes=...) is given {shown(max_bytes)}, {wrong[0]}", remedy=wrong[1])
+        object.__setattr__(self, "max_bytes", max_bytes)
+        object.__setattr__(self, "storage", storage)
         object.__setattr__(self, "share_watches", share_watches)
+        object.__setattr__(self, "indexes", indexes({} if index is None else index))
+
+    @property
+    def is_particular(self) -> bool:
+        """Whether more is said than the filter and its budget."""
+        return self != Cached(self.filter, max_bytes=self.max_bytes)
 
 
 Declared: TypeAlias = Filter | Cached

@@ -20,7 +20,8 @@
             ├── Forbidden              a right is missing
             ├── Missing                the cluster does not serve the kind
             ├── Rejected               the cluster refuses the declared selector
-            └── Stalled                the server has stopped answering
+            ├── Stalled                the server has stopped answering
+            └── Oversized              it grew beyond `max_bytes`, and was let go
 
 Read errors are plain exceptions, never a kopf.PermanentError: that would drop a creation for good because of a read.
 docs/errors.md has a real message of each, what it usually comes from, and how to get rid of it.
@@ -193,3 +194,7 @@ class Rejected(StateError):
 
 class Stalled(StateError):
     """The server has stopped answering for this resource."""
+
+
+class Oversized(StateError):
+    """The cache of this resource grew beyond `max_bytes`, and was let go: nothing of it is held."""

@@ -13,7 +13,7 @@ class Explanation:
     verdict: Verdict
     """Whether the filter holds all that is asked for."""
     looks_at: int
-    """How many of the held objects would be compared with what is asked for."""
+    """How many of the held objects would be taken as candidates, and compared with the rest of what is asked for."""
     decodes: bool
     """Whether each that has the labels must be decoded to see if it matches, because of `field=` or `where=`."""
     asks: tuple[str, ...]
@@ -21,12 +21,20 @@ class Explanation:
     partial: str = ""
     """By what only a part of each object is kept, as it is declared: `drop=['data']`. Empty if objects are whole but for `managedFields`."""
 
+    by: tuple[str, ...] = ()
+    """How the candidates are found: by `names`, `namespace`, or an index such as `label app`; then what they are cut by. Empty if it is all that is held."""
+    indexes: str = ""
+    """The index that such a read would have made, so that the next ones look at less; empty if none would help, or it is being made."""
     lacks: str = ""
     """Why the read would raise NotKept, whatever is held; empty if it would not."""
 
     def __str__(self) -> str:
         how = " and decodes those that fit so far" if self.decodes else ""
-        lines = [str(self.verdict), f"The cache looks at {self.looks_at:,} held object{'' if self.looks_at == 1 else 's'}{how}."]
+        found = [each for each in self.by if each not in ("names", "namespace")]
+        which = f" that it finds by its index of {' and '.join(found)}," if found else ""
+        lines = [str(self.verdict), f"The cache looks at {self.looks_at:,} held object{'' if self.looks_at == 1 else 's'}{which}{how}".rstrip(",") + "."]
+        if self.indexes:
+            lines.append(f"Such a read has an index of {self.indexes} made, for the next ones.")
         if self.lacks:
             lines.append(f"A read raises NotKept: {self.lacks}.")
         if self.partial:

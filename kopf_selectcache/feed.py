@@ -11,10 +11,12 @@ from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 from .auditing import Audit, audited
+from .budget import AGAIN, Budget, told
 from .confirming import Confirming
 from .core.backoff import delay
 from .core.branches import Branch
 from .core.fields import Key, Kind, find
+from .core.indexed import Indexed
 from .core.merging import Merging
 from .core.problems import Garbled
 from .core.protocol import Lost
@@ -26,12 +28,14 @@ from .discovery import NotServed, resolve
 from .errors import ConflictingSelectors, DeclarationError, StateError
 from .fetching import Shared
 from .health import Condition, Health
+from .indexing import Indexing
 from .keys import assigned, unserved
 from .listwatch import Listwatch, reason
 from .news import News
 from .observe import Counts
 from .planning import Plan, Stream, plan
 from .selector import AnyOf, Comparisons, Selector
+from .storing import packing_of
 from .transport import Refused, Unreachable
 from .world import World
 
@@ -69,6 +73,7 @@ class Feed:
 
     def __init__(
         self, key: Key, declared: Cached, *, world: World, namespaces: tuple[str, ...] | None, claims: Claims | None = None,
+        resolved: Callable[[], object] = lambda: None, budget: Budget | None = None,
     ) -> None:
         self.key = key if isinstance(key, str) else "/".join(key)
         """As it was declared, for messages."""
@@ -80,11 +85,17 @@ class Feed:
         """What is kept of each object."""
         self.comparisons = Comparisons()
         self.counts = Counts()
+        self.packing = packing_of(declared.storage or world.settings.storage)
+        """How objects are packed, if they may be."""
+        self.share = (budget or Budget()).share(key, declared.max_bytes)
+        """How much it holds, and may hold."""
         self._key = key
         self._declared = declared
         self._world = world
         self._namespaces = namespaces
         self._claims = claims if claims is not None else {}
+        self._is_resolved = resolved   # Told whenever it has become known what the key means.
+        self.indexing = Indexing(declared.indexes)
         self._listeners: list[Callable[[Change | None], None]] = []
         self._merging = Merging()
         self._confirming: Confirming   # With the first lists and watches.
@@ -99,6 +110,11 @@ class Feed:
 
     def __str__(self) -> str:
         return str(self.resource) if self.resource is not None else self.key
+
+    @property
+    def indexes(self) -> dict[str, Indexed]:
+        """Those that are declared or were added, by name."""
+        return self.indexing.indexes
 
     @property
     def store(self) -> Store:
@@ -140,6 +156,15 @@ class Feed:
     def synced(self) -> bool:
         """Whether the cache holds what the server had, and follows."""
         return self.health is Health.SYNCED
+
+    @property
+    def ready(self) -> Store | None:
+        """What is held, where nothing is in the way of any read of it; else None, and `part` says what of it can be read."""
+        for condition in self._conditions:
+            if not condition.readable:
+                return None
+        store = self._merging.store
+        return store if store.version else None
 
     @property
     def parted(self) -> bool:
@@ -238,18 +263,23 @@ class Feed:
         while True:
             try:
                 await self._kept(await self._resolved())
+                if self.share.excess is not None:
+                    self._let_go()
+                    await world.sleep(AGAIN * (0.5 + world.chance()))
             except Exception as error:
                 world.logger.exception("The cache of %s stumbled over a mistake of its own, and starts again.", self)
                 self._conditions[0].mistaken(error)
                 await world.sleep(delay(6, world.chance()))
 
     async def _kept(self, planned: Plan) -> None:
-        """Keep it until the cluster does not serve the resource any more: it may come back in another version."""
-        if (self.resource, planned) != self._kept_as or self.parted:   # What was not served may be no more, branch by branch.
+        """Keep it until the cluster does not serve the resource any more, as it may come back in another version; or until it is too large."""
+        let_go = self._conditions[0].health is Health.OVERSIZED   # It begins as it was left.
+        if (self.resource, planned) != self._kept_as or (self.parted and not let_go):   # What was not served may be no more, branch by branch.
             self._begin(planned)
         self._conditions[0].subject = self._listwatches[0]
         tasks = [asyncio.create_task(each.run(), name=f"selectcache: {self.key}, {each.filter}") for each in self._listwatches]
         beside = {"what is in doubt": self._confirming.run} if self.parted else {}
+        beside["its indexes"] = self.indexing.run
         if self._world.settings.audit_interval:
             beside["audit"] = self._audit_regularly
         tasks += [asyncio.create_task(self._again_and_again(work), name=f"selectcache: {self.key}, {what}") for what, work in beside.items()]
@@ -265,6 +295,19 @@ class Feed:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _let_go(self) -> None:
+        """Say how much was held, which was too much, and hold nothing any more."""
+        excess, kept_as = self.share.excess, self._kept_as
+        assert excess is not None, "nothing is too much"
+        assert kept_as is not None, "nothing was kept"
+        why = told(
+            self, self._key, excess, self._declared.filter, self._merging.newest(), kind=kept_as[0].domains, limit=self._declared.max_bytes,
+            packed=self.packing is not None and self.packing.packs, others=self._declared.is_particular)
+        self._conditions[0].oversized(*why)
+        self._begin(kept_as[1])
+        for condition in self._conditions[1:]:
+            condition.oversized(*why)
 
     def resume(self) -> None:
         """Open all watches anew: nobody knows which connections are still alive."""
@@ -331,7 +374,10 @@ class Feed:
         assert resource is not None, "planned before it was resolved"
         for needless in planned.needless:
             world.logger.warning("The filter of %s: %s selects nothing that the other selectors do not.", self, needless)
-        self._merging = Merging([stream.keys for stream in planned.streams])
+        self._merging.end()
+        for listwatch in self._listwatches:
+            listwatch.forget()
+        self._merging = Merging([stream.keys for stream in planned.streams], wanted=self.indexing.want, tally=self.share.begin())
         self._conditions[1:] = [self._new_condition() for _ in planned.streams[1:]]
         self._news.begin(self._conditions)
         self._listwatches = tuple(
@@ -340,12 +386,13 @@ class Feed:
             listwatch.condition.subject = listwatch
         self._confirming = Confirming(self._merging, planned.streams, resource, world=world, notify=self._taken_in)
         self._needed = self._needing()
+        self.indexing.begin(self._merging, self._listwatches)
         self._kept_as = resource, planned
 
     def _listwatch(self, stream: Stream, branch: Branch, condition: Condition, resource: Resource) -> Listwatch:
         return Listwatch(
             stream, branch, condition, resource, world=self._world, counts=self.counts, notify=self._taken_in,
-            projection=self.projection)
+            projection=self.projection, packing=self.packing, share=self.share)
 
     def _taken_in(self, changes: Sequence[Change]) -> None:
         for change in changes:
@@ -379,6 +426,7 @@ class Feed:
         resource = await resolve(self._world.transport, self._key)
         self._claim(resource)
         self.resource = resource
+        self._is_resolved()
         planned = plan(self._declared.filter, resource, namespaces=self._namespaces, share_watches=self._declared.share_watches)
         self.filter = planned.filter
         return planned

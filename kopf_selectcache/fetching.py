@@ -119,7 +119,7 @@ class Fetches:
 
     async def page(self, path: str, query: Query, reader: Reader) -> Page:
         """Return one page of a list; raise Refused, Unreachable or Garbled."""
-        answer = reader.page(await self.get(path, query))
+        answer = await unhurried(reader, await self.get(path, query))
         if isinstance(answer, Refusal):
             raise Refused(answer)
         return answer
@@ -163,6 +163,16 @@ class Fetches:
         for requests in (self._unsent, self._sent):
             if requests.get(key) is request:
                 del requests[key]
+
+
+async def unhurried(reader: Reader, data: bytes) -> Page | Refusal:
+    """Read the answer to a list, and let everybody else on the loop go on after each slice of it; raise Garbled."""
+    answer = None
+    for answer in reader.slices(data):
+        if answer is None:
+            await asyncio.sleep(0)
+    assert answer is not None, "the last slice is the answer"
+    return answer
 
 
 def questions(resource: Resource, request: Selector) -> list[tuple[str, dict[str, str]]]:

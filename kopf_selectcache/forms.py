@@ -1,18 +1,24 @@
 """In which form reads return objects: `as_=`, and kinds named by classes. Decides no read, and keeps no object."""
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from inspect import iscoroutinefunction
 from itertools import islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Never, TypeAlias
 
+import msgspec
+
 from .classes import is_lightkube, is_of_client, made
+from .core.projection import Keys
 from .core.record import Record
 from .errors import ReadError
-from .matching import Match, Obj, SortBy, key_for, present
+from .matching import Match, Obj, SortBy, key_for
+from .objects import Objects
+from .structs import is_struct, paths, reader, where
 from .views import BodyView
-from .wording import awaitable, mistyped, unmade
+from .wording import awaitable, mismade, mistyped, unmade
 
 if TYPE_CHECKING:   # Defaults of type variables are newer than the Python that we run on.
     from typing_extensions import TypeVar
@@ -26,7 +32,7 @@ if TYPE_CHECKING:   # Defaults of type variables are newer than the Python that 
     As: TypeAlias = type[Made] | Callable[[Obj], Made]
     """What `as_=` can be, but for `'view'`."""
 
-_WANTED = "'view', bytes, a class of kubernetes or pykube, or a function of an object; for dicts leave it out"
+_WANTED = "'view', bytes, a msgspec.Struct, a class of kubernetes or pykube, or a function of an object; for dicts leave it out"
 
 
 class Form(NamedTuple):
@@ -38,6 +44,8 @@ class Form(NamedTuple):
     """Given the object itself as well, if it has been decoded already."""
     of_client: type | None = None
     """The class of another client, whose objects are written back as wholes."""
+    paths: tuple[Keys, ...] = ()
+    """What it is made of, where that is known."""
 
 
 def _data(record: Record, _: Obj | None) -> bytes:
@@ -45,7 +53,7 @@ def _data(record: Record, _: Obj | None) -> bytes:
 
 
 def _view(record: Record, _: Obj | None) -> BodyView:
-    return BodyView(record.data)
+    return BodyView(record)
 
 
 def _as_client(wanted: type, record: Record, obj: Obj | None) -> Any:
@@ -62,6 +70,14 @@ def _as_function(call: str, function: Callable[[Obj], Any], record: Record, obj:
         answer.close()
         raise awaitable(call, "the function of as_=", function)
     return answer
+
+
+def _as_struct(name: str, read: Callable[[Record], Any], record: Record, _: Obj | None) -> Any:
+    try:
+        return read(record)
+    except msgspec.ValidationError as error:
+        found = where(error)
+    raise mismade(record, name, found)   # Out here, as above.
 
 
 def _where(error: Any) -> str:
@@ -81,6 +97,12 @@ def form_of(call: str, as_: Any) -> Form:
         return Form(as_, _view)
     if as_ is bytes:
         return Form(as_, _data)
+    if is_struct(as_):
+        try:
+            return Form(as_, partial(_as_struct, as_.__name__, reader(as_)), paths=paths(as_))
+        except (NameError, TypeError) as error:   # Its types are names that are not to be found, or are nothing that JSON has.
+            raise ReadError(f"{call}: as_ is {as_.__name__}, whose fields make no sense to msgspec: {error}", remedy=(
+                "Define it, and what it is made of, at the top of a module, and of types that msgspec decodes")) from None
     if is_of_client(as_):
         return Form(as_, partial(_as_client, as_), as_)
     if is_lightkube(as_):
@@ -93,10 +115,16 @@ def form_of(call: str, as_: Any) -> Form:
     return Form(as_, partial(_as_function, call, as_), bound_to if is_lightkube(bound_to) else None)
 
 
-def formed(match: Match, records: Iterable[Record], form: Form | None, *, sort_by: SortBy | None, limit: int | None) -> list[Any]:
-    """Return those that match in the form that is asked for: sorted as dicts, then cut, then made."""
-    if form is None:
-        return present(match.objects(records), sort_by=sort_by, limit=limit)
+def formed(match: Match, records: Iterable[Record], form: Form | None, *, sort_by: SortBy | None, limit: int | None) -> Sequence[Any]:
+    """Return those that match in the form that is asked for: sorted as dicts, then cut, then made. Dicts and views are made when they are reached."""
+    if form is None or form.given == "view":
+        made = Record.decode if form is None else BodyView
+        if sort_by is None:
+            return Objects(list(islice(match.chosen(records), limit)), made)
+        by = key_for(sort_by)
+        # The objects are not kept until they are made again: many at once are what is to be avoided.
+        keyed = sorted(((by(obj), record) for record, obj in match.pairs(records)), key=itemgetter(0))
+        return Objects([record for _, record in keyed[:limit]], made)
     if sort_by is None:
         return [form.make(record, obj) for record, obj in islice(match.records(records), limit)]
     key = key_for(sort_by)

@@ -9,7 +9,7 @@ from typing import Protocol
 from .core.fields import Kind
 from .core.protocol import Lost, Silent
 from .core.wire import Refusal
-from .errors import Forbidden, Missing, Rejected, Stalled, StateError, clipped
+from .errors import Forbidden, Missing, Oversized, Rejected, Stalled, StateError, clipped
 from .selector import Branches, Selector
 
 TOLERATED = 15.0
@@ -43,10 +43,13 @@ class Health(Enum):
     """The cluster does not serve the kind."""
     REJECTED = "rejected"
     """The cluster refuses the selector, or what is declared contradicts what the cluster serves."""
+    OVERSIZED = "oversized"
+    """It grew beyond `max_bytes`, and was let go: it holds nothing, and is tried again now and then."""
 
 
 _UNREADABLE: Mapping[Health, type[StateError]] = {
     Health.STALLED: Stalled, Health.FORBIDDEN: Forbidden, Health.MISSING: Missing, Health.REJECTED: Rejected,
+    Health.OVERSIZED: Oversized,
 }
 
 
@@ -54,11 +57,11 @@ RESTARTED = frozenset({Health.STALLED, Health.FORBIDDEN})
 """
 In these, starting the operator again may help: it makes new connections, and reads its credentials anew.
 
-It would not help one that is missing or rejected, and take from one that is stale what it can still be read for.
+It would not help one that is missing, rejected or oversized, and take from one that is stale what it can still be read for.
 """
 
 
-_GRAVITY = (Health.SYNCED, Health.STALE, Health.SYNCING, Health.STALLED, Health.MISSING, Health.FORBIDDEN, Health.REJECTED)
+_GRAVITY = (Health.SYNCED, Health.STALE, Health.SYNCING, Health.STALLED, Health.OVERSIZED, Health.MISSING, Health.FORBIDDEN, Health.REJECTED)
 """The worst comes last."""
 
 
@@ -102,6 +105,8 @@ class Condition:
         self._clock = clock   # Asked for the health, it must answer in any thread.
         self._listener = listener
         self._unreadable = unreadable   # Called whenever reads begin to raise.
+        self.readable = True
+        """Whether reads may be answered, once there was a complete list: whether there is no `error`."""
         self._health = Health.SYNCING
         self._headline = ""   # The trouble without what the server said, which may be other words each time.
         self._began = clock()
@@ -154,7 +159,7 @@ class Condition:
         self._denied, self._denials, self._garbled = None, 0, 0
         if self.subject.version:
             self._tell(Health.SYNCED)
-        elif self._health is not Health.STALLED:   # That was asked before as well, and came to nothing.
+        elif self._health not in (Health.STALLED, Health.OVERSIZED):   # That was asked before as well, and came to nothing.
             self._tell(Health.SYNCING)
 
     def troubled(self, trouble: Refusal | Lost | Silent, *, verb: str) -> None:
@@ -181,7 +186,7 @@ class Condition:
             case Refusal():
                 self._hindered(f"{subject}: the server answers {trouble.code} {trouble.reason}".rstrip(), "It is asked again")
             case Lost(why, transform=True):
-                self._hindered(f"{subject}: {why}", f"Correct the transform= of {self._declared}", whole=True)
+                self._hindered(f"{subject}: {why}", f"Correct the {'index=' if why.startswith('an index') else 'transform='} of {self._declared}", whole=True)
             case Lost(why):
                 self._hindered(f"{subject}: {why}", "The server is asked again")
             case _:   # Silent.
@@ -194,6 +199,10 @@ class Condition:
     def rejected(self, what: str, remedy: str) -> None:
         """The cluster being what it is, the declaration makes no sense."""
         self._tell(Health.REJECTED, what, remedy)
+
+    def oversized(self, what: str, held: str, remedy: str) -> None:
+        """More came than may be held; what was held is not told of anew when it is tried again."""
+        self._tell(Health.OVERSIZED, what, remedy, said=held)
 
     def mistaken(self, error: Exception) -> None:
         """We have made a mistake."""
@@ -248,6 +257,7 @@ class Condition:
         """Take a change in, and tell it once."""
         before, headline = self._health, self._headline
         self._health, self._headline, self._stale_at = health, what, stale_at
+        self.readable = health not in _UNREADABLE
         self.trouble, self.remedy = f"{what}: {said}" if said else what, remedy
         if health is Health.SYNCING and before is not health:
             self._began = self._clock()
@@ -256,7 +266,7 @@ class Condition:
         if health is not Health.SYNCING:
             self._settled.set()
         # Where only a person can help, that has to know what is wrong now; other trouble comes in many forms.
-        precise = health in (Health.FORBIDDEN, Health.REJECTED)
+        precise = health in (Health.FORBIDDEN, Health.REJECTED, Health.OVERSIZED)
         if what:
             if health is not before or (what != headline if precise else not headline):
                 self._listener.trouble(self, what if precise else health.value, f"{self.trouble}. {remedy}.")

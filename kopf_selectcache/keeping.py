@@ -2,9 +2,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from inspect import iscoroutinefunction, signature
 
+from .core.indexed import Indexed
 from .core.problems import BadPath
 from .core.projection import Path, Projection, Transform, as_written, keys_of
 from .errors import DeclarationError, shown, shown_with_type
@@ -27,7 +28,7 @@ def projection(*, keep: Collection[Path] | None = None, drop: Collection[Path] =
             f"transform= is {'a coroutine function' if callable(transform) else shown_with_type(transform)}",
             remedy="Give it a plain function that takes an object, as a dict, and returns what is to be kept of it")
     if transform is not None:
-        _refuse_unlike_transform(transform)
+        _refuse_unlike_transform(transform, "transform=", "that returns what is to be kept of it")
     chosen, dropped = None if keep is None else list(_paths("keep", keep)), list(_paths("drop", drop))
     try:
         return Projection.of(keep=chosen, drop=dropped, transform=transform)
@@ -36,7 +37,34 @@ def projection(*, keep: Collection[Path] | None = None, drop: Collection[Path] =
         raise DeclarationError(f"{name}=[{as_written(problem.path)!r}] {problem.reason}", remedy=f"Take it out of {name}=") from None
 
 
-def _refuse_unlike_transform(transform: Transform) -> None:
+def indexes(given: object, *, late: bool = False, within: str = "index=") -> tuple[Indexed, ...]:
+    """Return the declared indexes; raise DeclarationError for what can be none.
+
+    >>> indexes({'node': 'spec.nodeName'})
+    (Indexed(name='node', path=('spec', 'nodeName'), function=None, late=False),)
+    """
+    if not isinstance(given, Mapping):
+        raise DeclarationError(
+            f"{within} is {shown_with_type(given)}", remedy="Write a dict of paths or functions by name: index={'node': 'spec.nodeName'}")
+    return tuple(_index(name, by, late=late) for name, by in given.items())
+
+
+def _index(name: object, by: object, *, late: bool) -> Indexed:
+    if not isinstance(name, str) or not name:
+        raise DeclarationError(f"index= has the name {shown_with_type(name)}", remedy="Write index={'node': 'spec.nodeName'}")
+    what = f"index={{{shown(name)}: ...}}"
+    if not callable(by):
+        if not isinstance(by, (str, tuple)):
+            raise DeclarationError(f"{what} is {shown_with_type(by)}", remedy=f"Write index={{{shown(name)}: 'spec.nodeName'}}, or give it a function of an object")
+        path, = _paths("index", [by])
+        return Indexed(name, keys_of(path), late=late)
+    if iscoroutinefunction(by):
+        raise DeclarationError(f"{what} is a coroutine function", remedy="Give it a plain function that takes an object, as a dict, and returns a text, or a list of texts")
+    _refuse_unlike_transform(by, what, "that returns a text, or a list of texts")
+    return Indexed(name, function=by, late=late)
+
+
+def _refuse_unlike_transform(transform: Callable[..., object], what: str, which: str) -> None:
     """Raise DeclarationError if this can never be called with an object alone."""
     try:
         takes = signature(transform)
@@ -46,8 +74,8 @@ def _refuse_unlike_transform(transform: Transform) -> None:
         takes.bind({})
     except TypeError:
         raise DeclarationError(
-            f"transform= is a function of {takes}, and is called with one object",
-            remedy="Give it a function of one object, as a dict, that returns what is to be kept of it") from None
+            f"{what} is a function of {takes}, and is called with one object",
+            remedy=f"Give it a function of one object, as a dict, {which}") from None
 
 
 def _paths(name: str, given: object) -> Iterator[Path]:

@@ -10,9 +10,14 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 
+from .budget import Share
 from .core.backoff import delay
 from .core.branches import Branch
 from .core.fields import Kind
+from .core.indexed import Indexed
+from .core.lines import Lines
+from .core.merging import Merging
+from .core.packing import Packing
 from .core.problems import Garbled, Untransformed
 from .core.projection import Projection
 from .core.protocol import (
@@ -42,12 +47,14 @@ from .core.protocol import (
 )
 from .core.resources import Resource
 from .core.store import Change
-from .core.wire import Bookmark, Event, Lines, Reader, Refusal
+from .core.wire import APIECE, SLICE, Bookmark, Event, Page, Reader, Refusal
+from .fetching import unhurried
 from .health import Condition
 from .observe import Counts
 from .planning import Stream
 from .queries import listing, watching
 from .selector import Selector
+from .storing import give_back, learn
 from .transport import Refused, Unreachable
 from .world import World
 
@@ -63,7 +70,7 @@ class Listwatch:
 
     def __init__(
         self, stream: Stream, branch: Branch, condition: Condition, resource: Resource, *, world: World, counts: Counts,
-        notify: Callable[[Sequence[Change]], None], projection: Projection,
+        notify: Callable[[Sequence[Change]], None], projection: Projection, packing: Packing | None = None, share: Share | None = None,
     ) -> None:
         self.stream = stream
         self.branch = branch
@@ -72,7 +79,10 @@ class Listwatch:
         self._world = world
         self._counts = counts
         self._notify = notify
-        self._reader = Reader.of(resource, projection, wanted=branch.keys.have if stream.is_wider else None)
+        self._reader = Reader.of(resource, projection, wanted=branch.keys.have if stream.is_wider else None, packing=packing)
+        self._packing = packing
+        self._share = share
+        self._tally = share.tally if share is not None else None
         self._why = "first"
         self._asking = "list"
         """The verb of the request that is under way."""
@@ -80,6 +90,7 @@ class Listwatch:
         self._state: State = Idle(Known())
         self._running: asyncio.Timeout | None = None
         self._relisting = False
+        self._listed = False   # Whether the last request was a list.
 
     def __str__(self) -> str:
         return str(self.resource)
@@ -96,6 +107,14 @@ class Listwatch:
     def version(self) -> str:
         return self.branch.version
 
+    def forget(self) -> None:
+        """Let go what is held: it is kept no more, and what is left of this may be found by the garbage collector alone."""
+        self.branch = Merging([self.branch.keys]).branches[0]
+
+    def index(self, indexes: tuple[Indexed, ...]) -> None:
+        """Read the values of these indexes off whatever comes from now on."""
+        self._reader = replace(self._reader, indexes=indexes)
+
     def held(self) -> int:
         return len(self.branch.view.records()[0])
 
@@ -104,7 +123,7 @@ class Listwatch:
         return None if self._heard is None or not self.version else self._world.clock() - self._heard
 
     async def run(self) -> None:
-        """Follow the server until it does not serve the resource any more. A mistake of ours costs a relist."""
+        """Follow the server until it does not serve the resource any more, or too much is held. A mistake of ours costs a relist."""
         world = self._world
         state: State = self._anew()
         while True:
@@ -153,7 +172,8 @@ class Listwatch:
     async def _follow(self, state: State) -> None:
         """Run the protocol: each input gives effects, the last of which may say where the next inputs come from.
 
-        Return when the cluster does not serve the resource any more: it may come back in another version.
+        Return when the cluster does not serve the resource any more: it may come back in another version. Return as well
+        when more is held than may be: that is said by no error, whose traceback would hold some of it.
         """
         self._state = state
         source = _just(Start() if isinstance(state, Idle) else Due())
@@ -165,6 +185,8 @@ class Listwatch:
                     stepped = step(self._state, input_)
                     self._state = stepped.state
                     command = self._carried_out(stepped.effects)
+                    if self._share is not None and self._share.is_beyond():
+                        return
                     missing = missing or (isinstance(input_, Refusal) and input_.code == 404)
                     if isinstance(self._state, Watching) and isinstance(input_, Bookmark) and input_.version == self.version:
                         self._heard = self._world.clock()
@@ -178,33 +200,34 @@ class Listwatch:
     def _carried_out(self, effects: tuple[Effect, ...]) -> List | Watch | Wait | None:
         """Apply the deltas to the branch, and return the command that the next inputs come of, if there is one."""
         command: List | Watch | Wait | None = None
+        changes: list[Change] = []
         for effect in effects:
-            changes: Sequence[Change] = ()
-            match effect:
+            match effect:   # What comes most often is looked at first.
+                case Put(record):
+                    changes += self.branch.put(record)
+                case Progress(version):
+                    self._heard = self._world.clock()
+                    changes += self.branch.progress(version)
                 case List() | Watch() | Wait():
                     command = effect
                 case Begin():
                     self.branch.begin()
-                case Put(record):
-                    changes = self.branch.put(record)
                 case Leave(record):
-                    changes = self.branch.leave(record)
+                    changes += self.branch.leave(record)
                 case Commit(version, restored):
                     if self.version:
                         self._counts.relists[self._why] += 1
                     self._heard = self._world.clock()
-                    changes = self.branch.commit(version, restored=restored)
+                    changes += self.branch.commit(version, restored=restored)
                     if restored:
                         self._world.logger.warning("The server of %s went back to an older state; its cache started anew.", self)
                 case Abandon():
                     self.branch.abandon()
-                case Progress(version):
-                    self._heard = self._world.clock()
-                    changes = self.branch.progress(version)
                 case Told(trouble):
                     self._told(trouble)
                 case _:
-                    continue   # To close is what happens to every source when the next command comes.
+                    pass   # To close is what happens to every source when the next command comes.
+        if effects:
             self._notify(changes)
         return command
 
@@ -224,9 +247,18 @@ class Listwatch:
         try:
             if isinstance(command, List):
                 self._counts.lists += 1
-                yield self._reader.page(await self._world.transport.get(path, query | listing(command, self._world.settings.page_limit)))
+                self._listed = True
+                wanted = query | listing(command, self._world.settings.page_limit)
+                answer = await unhurried(self._reader, await self._world.transport.get(path, wanted))
+                if isinstance(answer, Page):   # From the first page on: what is not packed yet should never be much.
+                    await learn(self._packing, lambda: answer.records)
+                yield answer
             else:
                 self._counts.watches += 1
+                await learn(self._packing, self.branch.view.writing, self._tally)   # Where each page had too few.
+                if self._listed:
+                    self._listed = False
+                    await asyncio.to_thread(give_back)
                 async with aclosing(self._watched(path, query | watching(command), command)) as messages:
                     async for message in messages:
                         yield message
@@ -242,7 +274,7 @@ class Listwatch:
     async def _watched(self, path: str, query: dict[str, str], command: Watch) -> AsyncGenerator[Input, None]:
         """Read a watch to its end; raise Refused, Unreachable, Garbled, or TimeoutError if nothing comes any more."""
         clock, settings = self._world.clock, self._world.settings
-        idle, lines, filling = settings.idle_timeout, Lines(), command.initial
+        idle, lines, filling, taken = settings.idle_timeout, Lines(), command.initial, 0
         patience = idle * UNMARKED   # Until there is a bookmark: this server may send none, and have nothing to say.
         async with AsyncExitStack() as stack:
             # Servers accept a watch before they have anything to say.
@@ -256,12 +288,25 @@ class Listwatch:
                     self._counts.events += isinstance(message, Event)
                     filling = filling and not (isinstance(message, Bookmark) and message.complete)
                     yield message
+                    taken = await self._shared(taken + APIECE + len(line))
                 if filling and clock() - opened > settings.request_timeout:
                     # It may go on for ever without saying that the initial state is complete.
                     raise TimeoutError
-                # A busy stream never has to wait for its next chunk, and would keep the loop to itself.
+                # Chunks may have no end. And when what comes makes no sense to aiohttp, it wakes nobody who waits for the
+                # next one already; who asks for it after this is told.
                 await asyncio.sleep(0)
             yield self._reader.rest(lines.rest) or Lost("the watch ended", lived=clock() - opened > LIVED)
+
+    async def _shared(self, taken: int) -> int:
+        """Let others go on once so many bytes have been taken in since they last could; return how many that are now.
+
+        A busy stream never has to wait for its next chunk, and would keep the loop to itself.
+        """
+        if taken < SLICE:
+            return taken
+        await asyncio.sleep(0)
+        await learn(self._packing, self.branch.view.writing, self._tally)
+        return 0
 
     def _told(self, trouble: Refusal | Lost | Silent | None) -> None:
         if trouble is None:

@@ -6,11 +6,12 @@ paths were dropped, the record has the values.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypedDict
 
 from .core.fields import Field as Column
+from .core.indexed import Indexed
+from .core.lookup import Lookup
 from .core.projection import Keys, Path, at, keys_of
 from .core.record import Record
 from .core.resources import Resource
@@ -48,6 +49,12 @@ class Selection(TypedDict, total=False):
     max_age: float | None
 
 
+class IndexedSelection(Selection, total=False):
+    """What those take that answer from what is held alone."""
+
+    index: Mapping[str, object] | None
+
+
 _NAME, _NAMESPACE = "metadata.name", "metadata.namespace"
 
 
@@ -70,26 +77,56 @@ class Match:
     namespaces: frozenset[str] | None = None
     requirements: tuple[LabelRequirement, ...] = ()
     metadata: tuple[FieldTerm, ...] = ()
-    """Requirements on fields that are at hand."""
+    """What fields at hand must not be."""
     terms: tuple[tuple[FieldTerm, Column], ...] = ()
     """Requirements on fields for which the object must be decoded."""
     where: tuple[tuple[tuple[str, ...], object], ...] = ()
+    owner: str | None = None
+    """The uid of an owner."""
+    values: tuple[tuple[Indexed, object], ...] = ()
+    """By declared indexes: a value that the object must have."""
+    served: tuple[tuple[Indexed, object], ...] = ()
+    """What of `where` a declared index may see to."""
 
     @classmethod
-    def of(cls, request: Selector, where: Where | None, resource: Resource, declared: Branches) -> Match:
-        """Leave out what the filter sees to already. Raise BadField for a field that only the server can look at."""
+    def of(
+        cls, request: Selector, where: Where | None, resource: Resource, declared: Branches, *,
+        values: tuple[tuple[Indexed, object], ...] = (), indexes: Collection[Indexed] = (),
+    ) -> Match:
+        """Leave out what the filter sees to already. Raise BadField for a field that only the server can look at.
+
+        `indexes` are those of paths at which objects are kept as they came.
+        """
         seen_to = [(set(branch.requirements), set(branch.terms)) for branch in declared.branches]
         terms = [term for term in request.terms if not all(term in required for _, required in seen_to)]
         at_hand = tuple(term for term in terms if term.label in (_NAME, _NAMESPACE))
+        by_path = {index.path: index for index in indexes}
+        paths = paths_of(where)
         return cls(
-            names=frozenset(request.names) if request.names is not None else None,
-            namespaces=frozenset(request.namespaces) if request.namespaces is not None else None,
+            names=_only(request.names, [term.value for term in at_hand if term.equal and term.label == _NAME]),
+            namespaces=_only(request.namespaces, [term.value for term in at_hand if term.equal and term.label == _NAMESPACE]),
             requirements=tuple(
                 each for each in request.requirements if not all(each in required for required, _ in seen_to)),
-            metadata=at_hand,
+            metadata=tuple(term for term in at_hand if not term.equal),
             terms=tuple((term, resource.kind.field(term.label)) for term in terms if term not in at_hand),
-            where=paths_of(where),
+            where=paths,
+            values=values,
+            served=tuple((by_path[path], value) for path, value in paths if path in by_path and isinstance(value, (str, bool, int, float))),
         )
+
+    @property
+    def lookup(self) -> Lookup:
+        """What of it indexes may answer."""
+        return Lookup(self.names, self.namespaces, self.requirements, self.owner, self.values, self.served)
+
+    def left(self, rest: Lookup) -> Match:
+        """Return what has still to be looked at, where an index has seen to all but the rest."""
+        if rest == self.lookup:
+            return self
+        seen_to = [(index.path, value) for index, value in self.served if (index, value) not in rest.where]
+        return replace(
+            self, names=rest.names, namespaces=rest.namespaces, requirements=rest.labels, owner=rest.owner, values=rest.values,
+            served=rest.where, where=tuple(each for each in self.where if each not in seen_to))
 
     @property
     def decodes(self) -> bool:
@@ -98,15 +135,15 @@ class Match:
 
     def count(self, records: Iterable[Record]) -> int:
         """Count the objects that match."""
-        return sum(1 for _ in (self.objects(records) if self.decodes else self._by_record(records)))
-
-    def objects(self, records: Iterable[Record]) -> Iterator[Obj]:
-        """Yield the objects that match, each decoded once, when its turn comes."""
-        return (obj for _, obj in self.pairs(records)) if self.decodes else (record.decode() for record in self._by_record(records))
+        return sum(1 for _ in self.chosen(records)) if self.decodes else len(list(self._by_record(records)))
 
     def pairs(self, records: Iterable[Record]) -> Iterator[tuple[Record, Obj]]:
         """Yield the records that match, each with the object."""
         return ((record, obj) for record in self._by_record(records) if self._by_object(record, obj := record.decode()))
+
+    def chosen(self, records: Iterable[Record]) -> Iterator[Record]:
+        """Yield the records that match."""
+        return (record for record, _ in self.pairs(records)) if self.decodes else self._by_record(records)
 
     def records(self, records: Iterable[Record]) -> Iterator[tuple[Record, Obj | None]]:
         """Yield the records that match, each with the object if it was decoded to see that."""
@@ -119,6 +156,10 @@ class Match:
             records = (record for record in records if record.namespace in self.namespaces)
         if self.metadata:
             records = (record for record in records if self._by_metadata(record))
+        if self.owner is not None:
+            records = (record for record in records if self.owner in record.owners)
+        if self.values:
+            records = (record for record in records if all(value in index.of(record) for index, value in self.values))
         return _labelled(records, self.requirements) if self.requirements else iter(records)
 
     def _by_metadata(self, record: Record) -> bool:
@@ -128,6 +169,13 @@ class Match:
     def _by_object(self, record: Record, obj: Obj) -> bool:
         return all(term.matches({term.label: _value(field, record, obj)}) for term, field in self.terms) and all(
             _found(obj, path) == value for path, value in self.where)
+
+
+def _only(given: Collection[str] | None, equal: Collection[str]) -> frozenset[str] | None:
+    """Return the names that are asked for in several ways at once; None if they are not."""
+    sets = [] if given is None else [frozenset(given)]
+    sets += [frozenset({value}) for value in equal]
+    return frozenset.intersection(*sets) if sets else None
 
 
 def _found(obj: Obj, path: Keys) -> Any:
@@ -154,13 +202,6 @@ def selects(declared: Branches, record: Record, resource: Resource) -> bool | No
     obj = record.decode() if labels else {}
     fields = {label: _value(resource.kind.field(label), record, obj) for label in labels}
     return declared.matches(name=record.name, namespace=record.namespace, labels=record.labels, fields=fields)
-
-
-def present(objects: Iterable[Obj], *, sort_by: SortBy | None, limit: int | None) -> Objects:
-    """Sort, then cut. Without an order the first that come will do, and the others are never decoded."""
-    if sort_by is not None:
-        objects = sorted(objects, key=key_for(sort_by))
-    return list(islice(objects, limit))
 
 
 def key_for(sort_by: SortBy) -> Callable[[Obj], Any]:

@@ -51,7 +51,7 @@ class Counts:
 
 def bytes_of(records: Iterable[Record]) -> int:
     """Return how many bytes objects take as they are stored."""
-    return sum(len(record.data) + len(record.fields) for record in records)
+    return sum(len(record.stored) + len(record.fields) for record in records)
 
 
 class Observed(Protocol):

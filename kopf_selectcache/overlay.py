@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
 
+from .core.indexed import Indexed
+from .core.lookup import Chosen, Lookup
 from .core.problems import Garbled, Untransformed
 from .core.projection import ALL, Projection
 from .core.record import Record, is_older
@@ -52,6 +54,8 @@ class View:
     """Whether it was called with a deletion. The body then has the labels of before: they must not be matched."""
     projection: Projection = ALL
     """What is kept of each object, the handler's own as well."""
+    indexes: Mapping[str, Indexed] = field(default_factory=dict)
+    """Those that are declared, by name."""
 
     def get(self, namespace: str, name: str) -> tuple[Record | None, str]:
         """Return the object, if there is one, and the version as of which that is so."""
@@ -62,33 +66,43 @@ class View:
         found = own.instead_of(held)
         return found, own.version if found is own.record else version
 
-    def records(self, namespace: str | None = None) -> list[Record]:
-        """Return all objects, or those of one namespace."""
-        records, version = self.store.records(namespace)
-        own = self._own(version)
-        if own is None or namespace not in (None, own.key[0]):
-            return records
-        held = next((record for record in records if record.key == own.key), None)
-        found = own.instead_of(held)
-        if found is held:
-            return records
-        others = [record for record in records if record is not held]
-        return others if found is None else [*others, found]
+    def chosen(self, lookup: Lookup, *, asking: bool = True) -> Chosen:
+        """Return what must be looked at to find this, as of one generation."""
+        key = self._own_key()
+        chosen = self.store.chosen(lookup, key, asking=asking)
+        own = self._own(chosen.version) if key is not None else None
+        found = own.instead_of(chosen.beside) if own is not None else chosen.beside
+        if own is None or found is chosen.beside:
+            return chosen
+        others = [record for record in chosen.records if record is not chosen.beside]
+        if found is not None and lookup.admits(found) and all(index.of(found) == (value,) for index, value in lookup.where if (index, value) not in chosen.rest.where):
+            others.append(found)
+        return chosen._replace(records=others)
 
     def newest(self, held: Record) -> Record | None:
         """Return an object that came by the stream, or what the handler knows of it already, if that is newer."""
         own = self._own(held.version)
         return own.instead_of(held) if own is not None and own.key == held.key else held
 
+    def _own_key(self) -> tuple[str, str] | None:
+        """Return the namespace and name of the handler's own object, if it is of this kind, and may be of this cache."""
+        body = self.body
+        if body is None or (body.get("apiVersion"), body.get("kind")) != (self.resource.api_version, self.resource.kind.kind):
+            return None
+        metadata = body.get("metadata") or {}
+        return metadata.get("namespace") or "", metadata.get("name") or ""
+
     def _own(self, version: str) -> Own | None:
         """Return the own object, if it is of this kind, and newer than the stream's version."""
         if self.body is None:
             return None
-        return own_of(self.body, self.resource, self.filter, deleted=self.deleted, version=version, projection=self.projection)
+        return own_of(self.body, self.resource, self.filter, deleted=self.deleted, version=version, projection=self.projection,
+            indexes=tuple(self.indexes.values()))
 
 
 def own_of(
     body: Mapping[str, Any], resource: Resource, declared: Branches, *, deleted: bool, version: str, projection: Projection,
+    indexes: tuple[Indexed, ...] = (),
 ) -> Own | None:
     """Read a handler's own object; None if it is of another kind, or not newer than this version of the stream.
 
@@ -103,7 +117,7 @@ def own_of(
     if not isinstance(own, str) or not is_older(version, own):
         return None
     try:
-        record = Reader.of(resource, projection).record(msgspec.json.encode(dict(body)))
+        record = replace(Reader.of(resource, projection), indexes=indexes).record(msgspec.json.encode(dict(body)))
     except Untransformed:
         raise
     except Garbled:

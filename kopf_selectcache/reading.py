@@ -16,6 +16,7 @@ from .checking import (
     asked_for,
     checked_many,
     checked_one,
+    chosen_of,
     feed_of,
     match_of,
     must_be_fresh,
@@ -24,11 +25,11 @@ from .checking import (
     must_suit,
     of_this,
     readable,
-    records_of,
     request_of_one,
     running_loop,
 )
 from .core.problems import Untransformed
+from .core.projection import at
 from .core.record import Record
 from .errors import NotDeclared, NotSynced, ReadError, StateError, shown
 from .feed import Feed
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 
 _M = TypeVar("_M", bound=Callable[..., Any])
 _T = TypeVar("_T")
+
+_NAME = ("metadata", "name")
 
 _NO_OPTIONS: Mapping[str, object] = {}
 
@@ -104,6 +107,7 @@ class Reading:
         self._own = own
         self._deleted = deleted
         self._departed = departed
+        self._named: tuple[object] | None = None   # The own object, once it is known how.
         self._for_sync = False
         self._forgotten: list[ReadError] = []   # The first read that was dropped without being awaited.
         self.blocking = Blocking(cast("Cache", self._of_sync()), runtime.loop, waits)
@@ -129,6 +133,32 @@ class Reading:
             raise ReadError(f"cache[{shown(kind)}] is no read", remedy=f"Write cache.list({shown(kind)}, ...), or one of its other methods")
 
     # ---- Below, what the reads have in common.
+
+    def _plainly(self, verb: str, kind: object, name: object, namespace: object) -> Record | None:
+        """Return an object that is held, counted as read; None if there is anything to consider, which the whole way is for.
+
+        Most reads are of this kind, and take a fraction of the time of the whole way. What is held is answered
+        whatever the filter says of it; a handler's own object alone may be another than what is held.
+        """
+        if type(kind) is not str or type(name) is not str or name == self._own_name():
+            return None
+        if namespace is None:
+            namespace = ""
+        elif type(namespace) is not str or not namespace:
+            return None
+        feed = self._runtime.quick.get(kind)
+        if feed is None or (store := feed.ready) is None:
+            return None
+        record = store.peek(namespace, name)
+        if record is not None:
+            feed.counts.read(verb, "served")
+        return record
+
+    def _own_name(self) -> object:
+        """Return the name of the handler's own object, which stays the same; None if it has none."""
+        if self._named is None:
+            self._named = (at(self._own, _NAME) if self._own is not None else None,)
+        return self._named[0]
 
     def _forget(self, error: ReadError) -> None:
         """Take note of a read that was never awaited; but one handler, such as a daemon, may forget it for ever."""
@@ -169,14 +199,15 @@ class Reading:
         part = readable(feed, request, sync=self._sync)
         assert feed.resource is not None, f"{feed.key} is synced, and nobody knows of what"
         return View(
-            feed.resource, feed.filter, part.store, feed.comparisons, self._own, self._deleted, feed.projection)
+            feed.resource, feed.filter, part.store, feed.comparisons, self._own, self._deleted, feed.projection, feed.indexes)
 
     def _selected(
         self, verb: str, kind: AnyKey, request: Selector, must: Callable[[Many, View], None],
         where: Where | None, sort_by: SortBy | None, limit: int | None, max_age: float | None, form: Form | None, *, whole: bool = False,
-    ) -> list[Any]:
+        index: Mapping[str, object] | None = None,
+    ) -> Any:
         """Return the held objects that match, if the filter has to the request what it must have."""
-        options = {"where": where, "sort_by": sort_by, "limit": limit, "max_age": max_age, "as_": form and form.given, "whole": whole}
+        options = {"where": where, "sort_by": sort_by, "limit": limit, "max_age": max_age, "as_": form and form.given, "whole": whole, "index": index}
         with self._reading(verb, kind, max_age, request=request, options=options) as view:
             many = checked_many(Many(verb, kind, view.resource, request, self._sync, options), where, sort_by, limit)
             if whole:
@@ -184,8 +215,8 @@ class Reading:
             must_suit(many, form, view.projection, self._runtime)
             must_be_kept(many, where, sort_by, view.projection, self._runtime)
             must(many, view)
-            match = match_of(many, where, view)
-            return look(many, lambda: formed(match, records_of(view, request), form, sort_by=sort_by, limit=limit))
+            match, records = chosen_of(view, match_of(many, where, view, index))
+            return look(many, lambda: formed(match, records, form, sort_by=sort_by, limit=limit))
 
     def _object(self, one: One, view: View, form: Form | None) -> Any:
         """Return what is held in the form that is asked for; or raise why nothing is."""

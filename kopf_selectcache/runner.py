@@ -6,6 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from time import monotonic
 
+from .budget import Budget
 from .core.fields import Key, find, parse_key
 from .core.resources import Resource
 from .errors import NotSynced, ReadError
@@ -45,10 +46,12 @@ class Runtime:
         self.settings = settings
         self.transport = transport
         self.loop = asyncio.get_running_loop()
+        self.quick: dict[Key, Feed] = {}
+        """What was found for keys, as long as nothing else becomes known of what any key means. Reads look here first."""
         claims: Claims = {}
-        world = World(settings, transport, logger, chance, clock, sleep)
+        world, budget = World(settings, transport, logger, chance, clock, sleep), Budget(settings.max_bytes)
         self.feeds: Mapping[Key, Feed] = {
-            key: Feed(key, settings.selectors.cached(key), world=world, namespaces=namespaces, claims=claims)
+            key: Feed(key, settings.selectors.cached(key), world=world, namespaces=namespaces, claims=claims, resolved=self.quick.clear, budget=budget)
             for key in settings.selectors
         }
         self.fetches = Fetches(transport, per_second=settings.fetch_per_second, clock=clock, sleep=sleep)
@@ -64,10 +67,12 @@ class Runtime:
         until then, NotSynced is raised.
         """
         if (exact := self.feeds.get(key)) is not None:
+            self.quick[key] = exact
             return exact
         known = self._found.by([feed.resource or feed.health for feed in self.feeds.values()])
         if (found := known.get(key)) is None:
             found = known[key] = self._named(key)
+        self.quick[key] = found
         return found
 
     def _named(self, key: Key) -> Feed:

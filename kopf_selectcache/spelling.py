@@ -80,7 +80,7 @@ class Many(NamedTuple):
 
 
 _OF_ONE = frozenset({"get", "exists", "fetch", "gone"})
-_FETCHED = {"get": "fetch", "exists": "fetch", "fetch": "fetch", "gone": "fetch", "wait_for": "", "explain": "", "age": "", "audit": "", "scope": ""}
+_FETCHED = {"get": "fetch", "exists": "fetch", "fetch": "fetch", "gone": "fetch", "wait_for": "", "explain": "", "age": "", "audit": "", "scope": "", "stats": "", "add_index": ""}
 """What asks the server instead; of what returns several objects, it is `fetch_list`."""
 
 
@@ -167,6 +167,8 @@ def _of_many(verb: str, kind: AnyKey, request: Selector, *, sync: bool, options:
     if verb == "owned":
         return f"cache.owned({', '.join(['owner', as_given(kind), *_written(options)])})"
     parts = [as_given(kind), *(["predicate"] if verb == "wait_for" else [])]
+    if verb.startswith("fetch"):   # Only a cache has indexes.
+        options = {name: value for name, value in options.items() if name != "index"}
     parts += [f"{each}={str(value)!r}" for each in ("label", "field") if (value := getattr(request, each)) is not None]
     parts += [f"names={list(request.names)}"] if request.names is not None else []
     if request.namespaces is not None:
@@ -180,7 +182,7 @@ def _written(options: Mapping[str, object]) -> list[str]:
     for name, value in options.items():
         if name == "default":
             texts[name] = "None" if value is None else "..."
-        elif name == "where":
+        elif name in ("where", "index"):
             paths = ", ".join(f"{shown(path)}: ..." for path in value) if isinstance(value, Mapping) else ""
             texts |= {name: f"{{{paths}}}"} if paths else {}
         elif isinstance(value, type):
@@ -196,6 +198,6 @@ def _one_or_list(values: tuple[str, ...]) -> str | list[str]:
 
 def method(verb: str, *, sync: bool) -> str:
     """Write the name of a read, as async handlers or sync ones call it."""
-    if not verb.startswith(("fetch", "gone", "wait", "audit")):
+    if not verb.startswith(("fetch", "gone", "wait", "audit", "add")):
         return f"cache.{verb}"
     return f"cache.blocking.{verb}" if sync else f"await cache.{verb}"

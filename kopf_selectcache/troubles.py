@@ -107,4 +107,4 @@ def unanswered(asked: str, why: str) -> Stalled:
 def untransformed(asked: str, why: str, line: str | None, of_server: str) -> Stalled:
     """Say that an object did come, and the operator's own function, declared in this line, failed for it."""
     instead = f"; for what the server has: {of_server}" if of_server else ""
-    return Stalled(f"{asked}: {why}", remedy=f"Correct transform= of {line}{instead}")
+    return Stalled(f"{asked}: {why}", remedy=f"Correct {'index=' if why.startswith('an index') else 'transform='} of {line}{instead}")

@@ -4,12 +4,13 @@ A part of the object, such as its metadata, is decoded when it is looked at, and
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
-from ._kopf import Body
+from ._kopf import Body, Meta, Spec, Status
+from .core.record import Record
 from .errors import ReadOnly
 
 _PARTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -63,13 +64,16 @@ def _thawed(value: Any) -> Any:
     return [_thawed(each) for each in value] if isinstance(value, list) else value
 
 
-class _Parts(Mapping[str, Any]):
-    """The members of an object, each decoded when it is asked for."""
+class BodyView(Body):
+    """What `as_='view'` returns: read-only, and usable wherever Kopf takes a body.
 
-    __slots__ = ("_data", "_made", "_split")
+        pod = cache.get('pods', 'web-1', namespace, as_='view')
+        kopf.info(pod, reason='Seen', message=f'on {pod.spec["nodeName"]}')
+    """
 
-    def __init__(self, data: bytes) -> None:
-        self._data = data
+    def __init__(self, held: Record | bytes) -> None:
+        # Of what Kopf's own body is made, nothing is made until it is asked for: a view costs next to nothing.
+        self._held = held
         self._split: dict[str, msgspec.Raw] | None = None
         self._made: dict[str, Any] = {}
 
@@ -84,23 +88,30 @@ class _Parts(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self._members())
 
+    @property
+    def metadata(self) -> Meta:
+        return Meta(self)
+
+    @property
+    def meta(self) -> Meta:
+        return Meta(self)
+
+    @property
+    def spec(self) -> Spec:
+        return Spec(self)
+
+    @property
+    def status(self) -> Status:
+        return Status(self)
+
     def _members(self) -> dict[str, msgspec.Raw]:
+        """Return the members of the object, each to be decoded when it is asked for."""
         if self._split is None:
-            self._split = _PARTS.decode(self._data)
+            self._split = _PARTS.decode(self._data())
         return self._split
 
-
-class BodyView(Body):
-    """What `as_='view'` returns: read-only, and usable wherever Kopf takes a body.
-
-        pod = cache.get('pods', 'web-1', namespace, as_='view')
-        kopf.info(pod, reason='Seen', message=f'on {pod.spec["nodeName"]}')
-    """
-
-    def __init__(self, data: bytes) -> None:
-        # Of a mapping, Kopf's body keeps the reference alone.
-        super().__init__(cast("Any", _Parts(data)))
-        self._data = data
+    def _data(self) -> bytes:
+        return self._held if isinstance(self._held, bytes) else self._held.data
 
     def __repr__(self) -> str:
         """Say which object it is, and nothing that is in it: Kopf's own would show a Secret to any log."""
@@ -109,7 +120,7 @@ class BodyView(Body):
         return f"BodyView({', '.join(f'{key}={value!r}' for key, value in known.items() if value)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._data,)
+        return type(self), (self._data(),)
 
     if not TYPE_CHECKING:   # Checkers know better what is not there.
         __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse

@@ -10,13 +10,13 @@ from .checking import (
     Counted,
     checked_many,
     checked_predicate,
+    chosen_of,
     feed_of,
     match_of,
     must_overlap,
     must_suit,
     of_this,
     readable,
-    records_of,
     request_of,
     satisfies,
     wanted_form,
@@ -110,7 +110,8 @@ class Waiting(Reading):
                         must_suit(many, form, view.projection, self._runtime)
                         must_overlap(many, view)
                         match = match_of(many, None, view)
-                        candidates = match.pairs(records_of(view, request))
+                        left, records = chosen_of(view, match)
+                        candidates = left.pairs(records)
                         while True:
                             for record, obj in candidates:
                                 seen.add(record.key)

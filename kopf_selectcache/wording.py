@@ -201,7 +201,7 @@ def into_list(many: Many, path: Keys, listed: Keys, name: str) -> ReadError:
         remedy=remedy)
 
 
-def not_kept(many: Many, path: Keys, projection: Projection, line: str | None) -> NotKept:
+def not_kept(many: One | Many, path: Keys, projection: Projection, line: str | None) -> NotKept:
     """Say that a path is asked for that was dropped, and what to change in the line where the kind is declared."""
     asked, dropped = as_written(path), projection.dropping(path)
     if dropped is None:
@@ -210,7 +210,7 @@ def not_kept(many: Many, path: Keys, projection: Projection, line: str | None) -
         what = f"{'which' if len(dropped) <= len(path) else 'a part of which'} is dropped before {many.resource} are stored"
         remedy = f"Take {as_written(dropped)!r} out of drop= of {line}" if dropped in projection.drop else "Look at another path"
     if projection.partial:
-        remedy += f"; or ask the server for whole objects: {many._replace(verb='fetch_list').bare()[:-1]}, whole=True)"
+        remedy += f"; or ask the server for whole objects: {many._replace(verb='fetch' if isinstance(many, One) else 'fetch_list').bare()[:-1]}, whole=True)"
     return NotKept(f"{many.bare()} looks at {_brief(asked)}, {what}", remedy=_brief(remedy))
 
 
@@ -240,6 +240,13 @@ def unmade(record: Record, form: str, why: str) -> ReadError:
     return ReadError(
         f"{'/'.join(filter(None, record.key))} cannot be made a {form}: the client raised {why}",
         remedy="Read it as a dict, without as_=; or take a version of the client that knows what the cluster serves")
+
+
+def mismade(record: Record, form: str, where: str) -> ReadError:
+    """Say that an object is not as a struct says; not what is there, which may be a Secret's."""
+    return ReadError(
+        f"{'/'.join(filter(None, record.key))} is no {form}: what is at {clipped(where, 200)} is missing, or of another type",
+        remedy=f"Correct that field of {form}; give it a default, such as None, if objects may lack it")
 
 
 def partial(asked: One | Many, projection: Projection) -> NotKept:

@@ -9,8 +9,11 @@ import msgspec
 
 from kopf_selectcache import NotFound, OutsideFilter
 from kopf_selectcache.core.branches import Branch
+from kopf_selectcache.core.index import Dimension
+from kopf_selectcache.core.lookup import Lookup
 from kopf_selectcache.core.merging import Merging
 from kopf_selectcache.core.record import Record
+from kopf_selectcache.core.selectors import parse_labels
 from kopf_selectcache.core.store import Store
 from kopf_selectcache.core.wire import Reader
 
@@ -63,6 +66,10 @@ class Scene(NamedTuple):
             case "store.records":
                 records, version = store.records()
                 return frozenset((each.name, each.version) for each in records), version
+            case "store.chosen":
+                chosen = store.chosen(Lookup(labels=parse_labels("app=web")))
+                assert chosen.by == ("label app",)
+                return frozenset((each.name, each.version) for each in chosen.records), chosen.version
             case "get":
                 try:
                     return generation_of(reads.get("nodes", "a"))
@@ -76,12 +83,21 @@ class Scene(NamedTuple):
         return generations(reads.held("nodes"))
 
 
+def indexed(merging: Merging) -> None:
+    """Have an index of the label `app`, where a scan would do as well."""
+    for store in merging.stores:
+        store._indexes.want(Dimension("label", "app"))
+    while merging.build(10):
+        pass
+
+
 def alone(steps: Callable[[Branch], list[Call]], *, own: Obj | None = None) -> Scene:
     """One branch, which is a store: at 10, with `a` and `b`."""
     merging = Merging()
     branch, = merging.branches
     for call in listed(branch, 10, record("a", 1), record("b", 2)):
         call()
+    indexed(merging)
     feed = Fed(SHARED._replace(branches=SHARED.branches[:1]), merging)
     feed.parted = False
     return Scene(merging, feed, steps(branch), own)
@@ -93,4 +109,5 @@ def two(steps: Callable[[Merging], list[Call]], *, own: Obj | None = None, layou
     for branch, records in zip(merging.branches, ((record("a", 1), record("b", 2)), ()), strict=True):
         for call in listed(branch, 10, *records):
             call()
+    indexed(merging)
     return Scene(merging, Fed(layout, merging), steps(merging), own)

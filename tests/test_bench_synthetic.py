@@ -10,8 +10,19 @@ from typing import Any
 
 import pytest
 
-from bench.data import ROUND, round_of
-from bench.synthetic import VERSION, Synthetic, changes, pods
+from bench.data import (
+    APP,
+    INSTANCE,
+    ROUND,
+    app_of,
+    compression,
+    instance_of,
+    name_of,
+    namespace_of,
+    round_of,
+)
+from bench.many import TEMPLATES, Many
+from bench.synthetic import VERSION, Synthetic, changes, paced, pods
 
 COUNT, ROUNDS = 3, 2
 
@@ -63,6 +74,73 @@ def test_what_it_cannot_do_is_refused_so_that_clients_do_without(path: str, head
         asked(synthetic, path, **headers)
     assert refused.value.code == status
     refused.value.close()
+
+
+def test_pods_come_in_pages_where_pages_are_asked_for(synthetic: Synthetic) -> None:
+    first = asked(synthetic, "/api/v1/pods?limit=2")
+    assert (first["metadata"]["continue"], first["metadata"]["remainingItemCount"]) == ("2", 1)
+    second = asked(synthetic, f"/api/v1/pods?limit=2&continue={first['metadata']['continue']}")
+    assert "continue" not in second["metadata"]
+    assert first["items"] + second["items"] == asked(synthetic, "/api/v1/pods")["items"]
+
+
+def test_at_a_pace_each_change_comes_when_it_is_due_and_what_is_late_comes_at_once() -> None:
+    now, slept = [100.0], list[float]()
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        now[0] += seconds
+
+    came = []
+    for line in paced([b"a", b"b", b"c", b"d"], 4, clock=lambda: now[0], sleep=sleep):
+        came.append((line, now[0] - 100))
+        now[0] += 0.375 if line == b"b" else 0   # Whoever reads takes so long.
+    assert came == [(b"a", 0), (b"b", 0.25), (b"c", 0.625), (b"d", 0.75)]
+    assert slept == [0.25, 0.125]
+
+
+def test_at_a_pace_the_same_changes_come() -> None:
+    with Synthetic(pods(COUNT, seed=1), rounds=ROUNDS, answers={}, pace=1e9) as slow, urllib.request.urlopen(f"{slow.url}/api/v1/pods?watch=1") as watch:   # noqa: S310
+        slow.begin()
+        assert [watch.readline() for _ in range(COUNT * ROUNDS)] == list(changes(slow.pods, ROUNDS))
+
+
+# ---- Many pods.
+
+
+def test_each_of_many_pods_is_the_same_whenever_it_is_asked_for() -> None:
+    many = Many(5_000, seed=1, version=VERSION)
+    assert len(many) == 5_000
+    assert many[4_990:] == [many[number] for number in range(4_990, 5_000)] == Many(5_000, seed=1, version=VERSION)[4_990:5_010]
+    assert many[-1] == many[4_999]
+    assert Many(5_000, seed=2, version=VERSION)[4_999] != many[4_999]
+
+
+def test_many_pods_are_named_as_those_of_the_data_and_none_is_another_one() -> None:
+    numbers = [0, 1, 999, 1_000, 1_999, 61_000]
+    made = [json.loads(pod) for pod in map(Many(100_000, seed=1, version=VERSION).__getitem__, numbers)]
+    for number, pod in zip(numbers, made, strict=True):
+        metadata = pod["metadata"]
+        assert (metadata["namespace"], metadata["name"]) == (namespace_of(number), name_of(number))
+        assert (metadata["labels"][APP], metadata["labels"][INSTANCE]) == (app_of(number), instance_of(number))
+        assert metadata["resourceVersion"] == VERSION
+        assert metadata["annotations"][ROUND] == round_of(0)
+    own = [(pod["metadata"]["uid"], pod["metadata"]["ownerReferences"][0]["uid"], pod["status"]["containerStatuses"][0]["containerID"]) for pod in made]
+    assert [len(set(each)) for each in zip(*own, strict=True)] == [len(made)] * 3
+
+
+def test_every_template_makes_json_of_the_size_it_was_and_is_as_hard_to_pack() -> None:
+    made, own = Many(TEMPLATES * 2, seed=1, version=VERSION)[TEMPLATES:], pods(TEMPLATES, seed=1)
+    assert [len(pod) for pod in made] == [len(pod) for pod in own]
+    assert all(shape(json.loads(pod)) == shape(json.loads(other)) for pod, other in zip(made, own, strict=True))
+    assert compression(made[:200]).together < 1.1 * compression(own[:200]).together
+
+
+def shape(value: Any) -> Any:
+    """Return what an object looks like, whatever its texts are: managed fields are named by keys of others."""
+    if isinstance(value, dict):
+        return sorted((key if len(key) < 20 else "", shape(below)) for key, below in value.items())
+    return [shape(below) for below in value] if isinstance(value, list) else type(value).__name__
 
 
 def test_its_kubeconfig_leads_to_it(synthetic: Synthetic, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import aiohttp
 import kopf
 import pytest
 
+from kopf_selectcache import Cached
 from kopf_selectcache.health import Health
 from kopf_selectcache.operators import operator_of
 from kopf_selectcache.settings import settings_of
@@ -19,6 +20,10 @@ PODS = "/api/v1/pods"
 CODES = {Health.FORBIDDEN: 403, Health.REJECTED: 422, Health.STALLED: 503}
 """What the server answers to the list, so that the cache comes to be in these states."""
 
+LARGE = {
+    "kind": "Pod", "apiVersion": "v1", "metadata": {"name": "large", "namespace": "shop", "uid": "u", "resourceVersion": "5", "labels": {"app": "web"}},
+    "spec": {"padding": "x" * 100_000}}
+
 
 def free_endpoint() -> str:
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -27,7 +32,9 @@ def free_endpoint() -> str:
 
 async def probed(health: Health, *, failing: bool) -> tuple[int, Any]:
     """Run an operator until its cache is so, and ask its probe: give the code and what it tells."""
-    settings, cluster = declaring(**{"widgets.example.com" if health is Health.MISSING else "pods": "app=web"}), Cluster()
+    settings, cluster = declaring(**{"widgets.example.com" if health is Health.MISSING else "pods": Cached("app=web", max_bytes="64Ki")}), Cluster()
+    if health is Health.OVERSIZED:
+        cluster.objects = (LARGE,)
     declared = settings_of(settings)
     declared.failing_probe, declared.sync_timeout = failing, 0.001
     if health in CODES:

@@ -278,7 +278,7 @@ def test_what_others_have_declared_is_declared_with_how_it_is_kept() -> None:
 
 
 @pytest.mark.parametrize(("declare", "words"), [
-    (lambda: CACHED(label="app=web"), "Cached() knows no label=. Write Cached(filter, keep=[...], drop=[...], transform=..., share_watches=...)"),
+    (lambda: CACHED(label="app=web"), "Cached() knows no label=. Write Cached(filter, keep=[...], drop=[...], transform=..., share_watches=..., storage=..., index={...}, max_bytes=...)"),
     (CACHED, "Cached() was not given filter. Write Cached(filter,"),
     (lambda: CACHED("app=web", "app=db"), "Cached() was given 2 arguments by position, and takes 1: filter. Write Cached(filter,"),
     (lambda: CACHED(Cached("app=web", drop=["data"]), keep=["spec"]), "Cached() was given a Cached. Write one, with all that is meant: Cached(Selector(label='app=web'), ...)"),

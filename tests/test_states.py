@@ -18,7 +18,7 @@ from kopf._core.intents import causes
 from prometheus_client import CollectorRegistry, generate_latest
 
 import kopf_selectcache as selectcache
-from kopf_selectcache import Forbidden, Missing, Rejected, Selector, Stalled, StateError
+from kopf_selectcache import Cached, Forbidden, Missing, Oversized, Rejected, Selector, Stalled, StateError
 from kopf_selectcache.cache import Cache
 from kopf_selectcache.health import Health
 from kopf_selectcache.operators import Operator, launch
@@ -71,6 +71,16 @@ def no_answer(cluster: EmbeddedCluster) -> tuple[str, Cure]:
     return cluster.token, planned.release
 
 
+def large(namespace: str = "default", **labels: str) -> dict[str, Any]:
+    metadata = {"name": "large", "namespace": namespace, "labels": labels or {"app": "web"}}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"padding": "x" * 100_000}}
+
+
+def too_large(cluster: EmbeddedCluster) -> tuple[str, Cure]:
+    cluster.create(large())
+    return cluster.token, lambda: cluster.delete(large())
+
+
 @dataclass(frozen=True)
 class State:
     """A state, what makes a cache be in it, and what shows it."""
@@ -102,6 +112,9 @@ STATES = {
         Health.REJECTED, Rejected, not_selectable, WIDGETS, Selector(field="spec.color=red"),
         {"group": "example.com", "version": "v1", "resource": "widgets"},
         "the filter of widgets.example.com: ", restarted=False),
+    "oversized": State(
+        Health.OVERSIZED, Oversized, too_large, "secrets", Cached("app=web", max_bytes="64Ki"), SECRETS,
+        "secrets: the cache was let go, because it grew beyond max_bytes='64Ki': with ", restarted=False),
     "stalled": State(
         Health.STALLED, Stalled, no_answer, "secrets", "app=web", SECRETS,
         "secrets: the server answers 503 ServiceUnavailable. It is asked again; meanwhile, await cache.fetch(...)", restarted=True),

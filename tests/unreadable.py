@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
-from kopf_selectcache import Selector
+from kopf_selectcache import Cached, Selector
 from kopf_selectcache.cache import Cache
 from kopf_selectcache.core.fields import Key
 from kopf_selectcache.core.wire import Refusal
@@ -24,10 +24,16 @@ RULES = {"apiGroups": ["example.com"], "resources": ["webapps"], "verbs": ["list
 class _AsOperator(InProcess):
     """The embedded API, asked by somebody who may list a custom resource, and no other; for lists it may have no time."""
 
-    def __init__(self, *, overloaded: bool) -> None:
+    def __init__(self, *, overloaded: bool, objects: int) -> None:
         cluster = OfflineCluster()
+        kind = ""
         for definition in definitions([], ["example.com/v1/webapps"], cluster.api.kinds):
             cluster.create(definition)
+            kind = definition["spec"]["names"]["kind"]
+        for number in range(objects):
+            cluster.create({
+                "apiVersion": "example.com/v1", "kind": kind, "spec": {"text": "x" * 10_000},
+                "metadata": {"name": f"web-{number}", "namespace": "default", "labels": {"app": "web", "tier": "gold" if number % 2 else "tin"}}})
         cluster.token = cluster.user("system:serviceaccount:shop:operator", [RULES])
         self._overloaded = overloaded
         super().__init__(cluster)
@@ -43,13 +49,13 @@ class _AsOperator(InProcess):
         yield
 
 
-def unreadable(key: Key, declared: Selector, *, overloaded: bool = False) -> Cache:
+def unreadable(key: Key, declared: Selector | Cached, *, overloaded: bool = False, objects: int = 0) -> Cache:
     """Return the cache of an operator that cannot keep what it declares, with the error that came of it."""
     async def error() -> StateError:
         settings = declaring()
         settings_of(settings).selectors[key] = declared
         settings_of(settings).sync_timeout = 0.001
-        async with launched(settings, _AsOperator(overloaded=overloaded)) as operator:   # type: ignore[arg-type]  # A transport, as the other.
+        async with launched(settings, _AsOperator(overloaded=overloaded, objects=objects)) as operator:   # type: ignore[arg-type]  # A transport, as the other.
             await operator.gate(None, None)
             feed, = operator.runtime.feeds.values()
             found = feed.part().error
@@ -57,5 +63,5 @@ def unreadable(key: Key, declared: Selector, *, overloaded: bool = False) -> Cac
             return found
 
     world = World()
-    world.declare(declared, key=str(key)).fail(run(error()))
+    world.declare(declared.filter if isinstance(declared, Cached) else declared, key=str(key)).fail(run(error()))
     return world.cache()

@@ -39,7 +39,7 @@ def run(registry: kopf.OperatorRegistry, peer: Peer, answers: Answers) -> None:
     kopf.on.login(registry=registry)(_login)
 
     async def operate() -> None:
-        threading.Thread(target=serve, args=[peer, answers], daemon=True).start()
+        threading.Thread(target=serve, args=[peer, answers], kwargs={"loop": asyncio.get_running_loop()}, daemon=True).start()
         await kopf.operator(registry=registry, clusterwide=True, standalone=True)
 
     asyncio.run(operate())

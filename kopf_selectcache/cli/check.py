@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TextIO
 
 from kopf_selectcache.advice import advice_on
+from kopf_selectcache.budget import bytes_in, expected, written
 from kopf_selectcache.core.fields import Key, find
 from kopf_selectcache.core.problems import Garbled
 from kopf_selectcache.core.resources import Resource
@@ -57,13 +58,20 @@ async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Calla
     """Return what there is to say of the operator in its cluster; raise Unloadable."""
     async with loading.loaded(arguments) as operator:
         await operator.log_in()
-        needs, sections, reviewer = Needs(operator), [], Reviewer(operator.transport, user=loading.user_of(arguments))
+        needs, sections, total, reviewer = Needs(operator), [], 0, Reviewer(operator.transport, user=loading.user_of(arguments))
         for key in operator.declared.selectors:
             with Progress(f"counting {text_of(key)}", None, file=errors, clock=clock) as progress:
-                sections.append(await Check(operator, key, progress=progress, reviewer=reviewer).result())
+                check = Check(operator, key, progress=progress, reviewer=reviewer)
+                sections.append(await check.result())
+                total += check.expected
         others = [
             Problem(f"the right is missing to {lack}, for what handlers fetch", f"Add to {lack.role}: {lack.written()}")
             for right in merged(await needs.of_fetches()) for lack in await reviewer.lacks(right)]
+        limit = operator.declared.max_bytes
+        if limit is not None and total > (bytes_in(limit) or 0):
+            others.append(Problem(
+                f"all caches together would take about {written(total)} of memory, and settings.selectcache.max_bytes = {limit!r} is allowed",
+                f"Narrow their filters; or allow more: settings.selectcache.max_bytes = {written(1.5 * total)!r}"))
         return Report(tuple(sections), tuple(others), tuple(needs.unknown))
 
 
@@ -78,6 +86,8 @@ class Check:
         self._reviewer = reviewer
         self._progress = progress
         self._problems: list[Problem] = []
+        self.expected = 0
+        """About how many bytes would be held, once that is known."""
 
     async def result(self) -> Section:
         """Ask the cluster; raise Refused or Unreachable."""
@@ -90,6 +100,8 @@ class Check:
         streams = await self._streams(resource, planned)
         counted = [result.amount for result in streams if result.amount is not None]
         held = sum(counted, Amount()) if len(counted) == len(streams) else None   # Of a part, nobody knows how much it is of all.
+        if held is not None:
+            self._weigh(resource, held)
         all_ = await self._all(resource, planned)
         watched = advice_on(
             self._operator.settings, self._operator.registry, resource, self._cached.filter,
@@ -99,6 +111,16 @@ class Check:
             str(resource), _shown(planned.filter), resource.api_version, str(self._cached.projection) or "all but managedFields",
             held=held, all=all_, streams=streams, needed=tuple(needed), missing=tuple(missing),
             hints=tuple(filter(None, (none, watched))), problems=tuple(self._problems))
+
+    def _weigh(self, resource: Resource, held: Amount) -> None:
+        """Expect how much would be held, and say so where that is more than may be."""
+        limit = self._cached.max_bytes
+        self.expected = expected(held.objects, held.bytes, packs=(self._cached.storage or self._operator.declared.storage) != "raw")
+        if limit is not None and self.expected > (bytes_in(limit) or 0):
+            self._problem(
+                f"{resource}: {held.objects:,} objects would take about {written(self.expected)} of memory, and max_bytes={limit!r} is allowed",
+                f"Narrow the filter of {self._declared}, or keep less of each object: Cached(..., keep=[...]); or allow more: "
+                f"max_bytes={written(1.5 * self.expected)!r}")
 
     def _problem(self, what: str, remedy: str) -> None:
         self._problems.append(Problem(what, remedy))

@@ -4,13 +4,15 @@ It never answers readers of the whole, and decides nothing.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple, Protocol, TypeAlias
 
+from .lookup import Chosen, Lookup
 from .record import Record, is_newer, is_older
 from .store import Change, Store
+from .tally import Tally
 
 Key: TypeAlias = tuple[str, str]
 """Namespace and name."""
@@ -84,8 +86,8 @@ class View(Store):
 class Union(View):
     """What several branches show: each group of them, which no key has in common with others, as of a version of its own."""
 
-    def __init__(self, groups: int) -> None:
-        super().__init__()
+    def __init__(self, groups: int, *, wanted: Callable[[], None] = lambda: None, tally: Tally | None = None) -> None:
+        super().__init__(wanted=wanted, tally=tally)
         self.versions = ("",) * groups
 
     def version_of(self, groups: Iterable[int]) -> str:
@@ -101,19 +103,30 @@ class Union(View):
         with self._lock:
             return list(self._picked(namespace)), self.version_of(groups)
 
-    def show(self, changes: Iterable[Change], versions: tuple[str, ...]) -> None:
+    def chosen_of(self, groups: Iterable[int], lookup: Lookup, key: Key | None, *, asking: bool) -> Chosen:
+        with self._lock:
+            chosen = self._chosen(lookup, key, asking=asking)._replace(version=self.version_of(groups))
+        if asking and chosen.wanted is not None:
+            self._wanted()
+        return chosen
+
+    def show(self, changes: list[Change], versions: tuple[str, ...]) -> None:
         """Show all of these changes at once, and the versions as of which they are all."""
         with self._lock:
             self.versions, self._version = versions, least(versions)
+            forgotten = self._index(changes)
             for change in changes:
                 namespace, name = key_of(change)
                 named = self._held.setdefault(namespace, {})
+                self._count(named.get(name), change.after)
                 if change.after is not None:
                     named[name] = change.after
                     continue
                 del named[name]
                 if not named:
                     del self._held[namespace]
+        if forgotten:
+            self._wanted()
 
 
 class Section:
@@ -133,6 +146,12 @@ class Section:
     def records(self, namespace: str | None = None) -> tuple[list[Record], str]:
         return self._union.records_of(self._groups, namespace)
 
+    def chosen(self, lookup: Lookup, key: Key | None = None, *, asking: bool = True) -> Chosen:
+        return self._union.chosen_of(self._groups, lookup, key, asking=asking)
+
+    def weights(self) -> dict[str, int]:
+        return self._union.weights()
+
 
 class Merger(Protocol):
     """Who makes of the branches what readers see."""
@@ -149,9 +168,9 @@ class Merger(Protocol):
 class Branch:
     """Where the effects of one stream go: the calls of a `Store`, each of which returns what it changed for readers."""
 
-    def __init__(self, keys: Keys, merger: Merger) -> None:
+    def __init__(self, keys: Keys, merger: Merger, *, wanted: Callable[[], None] = lambda: None, tally: Tally | None = None) -> None:
         self.keys = keys
-        self.view = View()
+        self.view = View(wanted=wanted, tally=tally)
         self.epoch = 0
         self.listed = ""
         """The version of the last list: what came and left before it, this branch has not heard of."""
@@ -167,6 +186,10 @@ class Branch:
     def version(self) -> str:
         """The version up to which everything was taken in; empty until there was a first complete list."""
         return self.view.version
+
+    def end(self) -> None:
+        """Nothing will come any more. What is read meanwhile is held for as long as it is read, and no longer."""
+        del self._merger   # Else each would keep the other.
 
     def begin(self) -> None:
         self.view.begin()

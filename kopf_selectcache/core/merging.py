@@ -21,13 +21,14 @@ speak cannot matter. With one branch the view is what readers see, and nothing o
 """
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from .branches import SPARE, Branch, Key, Keys, Left, Read, Section, Union, View, key_of, least
 from .record import Record, is_newer, is_older
 from .store import Change, Readable, Store
+from .tally import Tally
 
 Outdated: TypeAlias = Literal["restored", "behind"]
 """Why a branch must be listed anew: the server was restored, or the branch is too far behind others."""
@@ -51,15 +52,19 @@ class Doubt:
 class Merging:
     """The branches of one filter, and the store that readers see. The writer is one task."""
 
-    def __init__(self, branches: Sequence[Keys] = (Keys(),)) -> None:
-        self.branches = tuple(Branch(keys, self) for keys in branches)
+    def __init__(
+        self, branches: Sequence[Keys] = (Keys(),), *, wanted: Callable[[], None] = lambda: None, tally: Tally | None = None,
+    ) -> None:
+        self.tally = tally
+        """Told of what all stores hold, if there is one."""
+        self.branches = tuple(Branch(keys, self, wanted=wanted, tally=tally) for keys in branches)
         self._alone = len(self.branches) == 1
         spaces = {branch.keys.namespace for branch in self.branches}
         self._near = {space: tuple(branch for branch in self.branches if branch.keys.namespace in (None, space)) for space in spaces}
         self._by_name = any(branch.keys.names is not None for branch in self.branches)
         self._groups = _groups(self.branches)
         """Branches of several groups never hold the same keys: each group has a version of its own."""
-        self._union = Union(len(self._groups))
+        self._union = Union(len(self._groups), wanted=wanted, tally=tally)
         self._shown: View = self.branches[0].view if self._alone else self._union
         self._epoch = 0
         self._listed: set[Branch] = set()
@@ -92,6 +97,19 @@ class Merging:
     def near(self, branches: Iterable[Branch]) -> Collection[Branch]:
         """Return all branches of the groups of these: the answers of several wait for all of them."""
         return frozenset().union(*(group for group in self._groups if not group.isdisjoint(branches)))
+
+    @property
+    def stores(self) -> tuple[Store, ...]:
+        """All that readers may read: the whole, and what each branch alone can hold."""
+        return (self._shown,) if self._alone else (self._union, *(branch.view for branch in self.branches))
+
+    def build(self, most: int) -> bool:
+        """Take so many records into an index that is wanted; return whether there is more to do."""
+        return any(store.build(most) for store in self.stores)
+
+    def newest(self) -> list[Record]:
+        """Return what is held, of each branch from the larger of the generations that is read and the one that is written."""
+        return [record for branch in self.branches for record in max(branch.view.records()[0], branch.view.writing(), key=len)]
 
     @property
     def doubts(self) -> tuple[Doubt, ...]:
@@ -130,13 +148,18 @@ class Merging:
         outdated, self._outdated = self._outdated, {}
         return outdated
 
+    def end(self) -> None:
+        """No branch will say anything any more."""
+        for branch in self.branches:
+            branch.end()
+
     # ---- What branches say.
 
     def put(self, branch: Branch, record: Record) -> list[Change]:
         if self._alone:
             return branch.view.put(record)
         shown = self._shown.held(record.key)
-        if shown is not None and (shown.uid, shown.version, shown.data, shown.fields) == (record.uid, record.version, record.data, record.fields):
+        if shown is not None and shown.is_same(record):
             record = shown   # An object that is in several branches is held once.
         return self._settled([record.key], said=branch) if branch.view.put(record) else []
 

@@ -5,6 +5,7 @@
     ├── BadField       a field label that the kind's objects cannot be selected by
     ├── BadPath        a path that cannot be kept or dropped
     ├── BadTransform   what a transform made of an object is not that object any more
+    ├── BadIndex       what the function of a declared index made of an object is no text, or nothing came of it
     ├── TooManyBoxes   a question about regions that would cost more than its bound
     └── Garbled        bytes from a server that are not what its API promises
         └── Untransformed   what it sent is as promised, and the operator's own function failed for it
@@ -55,6 +56,18 @@ class BadPath(Problem):
 
 class BadTransform(Problem):
     """What a transform made of an object is not that object any more. Says what it did, quoting no values."""
+
+
+class BadIndex(Problem):
+    """What the function of a declared index returned is no text, or it failed. Says what it did, quoting no values."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(name, reason)
+        self.name = name
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"the function of the index {self.name!r} {self.reason}"
 
 
 class TooManyBoxes(Problem):

@@ -138,6 +138,13 @@ class Projection:
             tree = tree.part(key)
         return tree.whole
 
+    def lost(self, path: Keys) -> bool:
+        """Whether nothing of what is at this path is kept."""
+        tree = self._kept
+        for key in path:
+            tree = tree.part(key)
+        return not tree.rest and not tree.parts
+
     def dropping(self, path: Keys) -> Keys | None:
         """Return what was said to be dropped at, in or around this path, if that is why it is not kept."""
         return next((each for each in (*self.drop, MANAGED) if _related(path, each)), None)
@@ -165,7 +172,7 @@ class Projection:
         try:
             made = self.transform(obj)
         except Exception as error:   # noqa: BLE001  # It is anybody's code.
-            why = f"raised {type(error).__name__}{_where(error)}"
+            why = f"raised {type(error).__name__}{where_of(error)}"
         else:
             if made is None:
                 raise BadTransform("returned None, and must return the object")
@@ -195,7 +202,7 @@ def _related(one: Keys, two: Keys) -> bool:
     return all(key == other for key, other in zip(one, two, strict=False))
 
 
-def _where(error: Exception) -> str:
+def where_of(error: Exception) -> str:
     """Say in which line of the function it was raised, if it was in one."""
     trace = error.__traceback__.tb_next if error.__traceback__ is not None else None
     if trace is None:

@@ -310,11 +310,11 @@ def step(state: State, input_: Input) -> Step:
                 # Some servers delete with the version that was deleted.
                 return Step(replace(state, known=replace(known, beyond=True)), (Leave(record),))
             delta = Leave(record) if type_ == "DELETED" else Put(record)
-            return Step(_ahead(known, record.version), (delta, Progress(record.version)))
+            return Step(_ahead(known, version, record.version), (delta, Progress(record.version)))
         case Watching(known, version), Bookmark(marked):
             known = replace(known, marked=True)
             if is_newer(marked, version):
-                return Step(_ahead(known, marked), (Progress(marked),))
+                return Step(_ahead(known, version, marked), (Progress(marked),))
             return Step(replace(state, known=known, heard=state.heard or marked == version))
         case (Listing() | Filling() | Watching()), Refusal():
             return _refused(state, input_)
@@ -334,8 +334,10 @@ def _later(one: str, two: str) -> str:
     return two if is_newer(two, one) else one
 
 
-def _ahead(known: Known, version: str) -> Watching:
-    return Watching(replace(known, floor=_later(known.floor, version), failures=0), version, heard=True)
+def _ahead(known: Known, before: str, version: str) -> Watching:
+    """Go on from one version to a newer one. For each event, what is clear is not compared again."""
+    floor = version if known.floor == before else _later(known.floor, version)
+    return Watching(Known(known.streaming, known.marked, floor, known.beyond, 0, known.expired), version, True)
 
 
 def _ask_for_all(known: Known) -> Step:

@@ -8,8 +8,15 @@ from typing import Any
 
 import msgspec
 
+from .packing import Packing
 
-class Record(msgspec.Struct, frozen=True, eq=False, gc=False):
+_decoded = msgspec.json.Decoder().decode
+
+INDEXED = ""
+"""What is no field label: under it, the values of declared indexes stand beside those of field labels."""
+
+
+class Record(msgspec.Struct, eq=False, gc=False):
     """A held object. The garbage collector need not look at it: it can be a part of no cycle."""
 
     namespace: str
@@ -22,9 +29,14 @@ class Record(msgspec.Struct, frozen=True, eq=False, gc=False):
     """Other records may have the very same dict. Nobody changes it: readers get their own as a part of what `decode` makes."""
     owners: tuple[str, ...]
     """The uids of the objects that own it."""
-    data: bytes
+    stored: bytes
+    """The object in JSON, packed or not. It alone may be replaced, by the same object (`pack`)."""
     fields: bytes = b""
-    """The values of those field labels that can not be read off `data`, since their paths were dropped; empty if there are none."""
+    """What cannot be read off what is kept: the values of field labels whose paths were dropped, and of declared indexes; empty if there is none."""
+    packing: Packing | None = None
+    """How it is packed, if it may be."""
+    holders: int = 0
+    """How many stores hold it, where that is counted (`core.tally`)."""
 
     def __repr__(self) -> str:
         """Show which object it is, and nothing of it: it may be a Secret."""
@@ -34,14 +46,35 @@ class Record(msgspec.Struct, frozen=True, eq=False, gc=False):
     def key(self) -> tuple[str, str]:
         return self.namespace, self.name
 
+    @property
+    def data(self) -> bytes:
+        """The object in JSON, with its apiVersion and kind."""
+        return self.stored if self.packing is None else self.packing.unpack(self.stored)
+
     def decode(self) -> dict[str, Any]:
-        """Return the object, made anew for this call, with its apiVersion and kind."""
-        decoded: dict[str, Any] = msgspec.json.decode(self.data)
+        """Return the object, made anew for this call."""
+        decoded: dict[str, Any] = _decoded(self.stored if self.packing is None else self.packing.unpack(self.stored))
         return decoded
+
+    def pack(self) -> None:
+        """Store the object as its kind is packed now. Readers in other threads see it as it was, or as it is then, which is the same."""
+        if self.packing is not None:
+            self.stored = self.packing.pack(self.data)
+
+    def is_same(self, other: Record) -> bool:
+        """Whether this is the same object in the same version. A server that was restored gives versions out again, for other contents."""
+        return (self.uid, self.version, self.fields) == (other.uid, other.version, other.fields) and (
+            self.stored == other.stored or self.data == other.data)
 
     def lost(self) -> dict[str, str]:
         """Return the values of those field labels that can not be read off what is kept."""
         values: dict[str, str] = msgspec.json.decode(self.fields) if self.fields else {}
+        values.pop(INDEXED, None)
+        return values
+
+    def indexed(self) -> dict[str, list[Any]]:
+        """Return the values of declared indexes that were read when it came, by their names."""
+        values: dict[str, list[Any]] = msgspec.json.decode(self.fields).get(INDEXED, {}) if self.fields else {}
         return values
 
 

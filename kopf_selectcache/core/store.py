@@ -5,12 +5,18 @@ guarded here is that an object never goes back: servers replay, duplicate and re
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import starmap
+from sys import getsizeof
 from threading import Lock
 from typing import Protocol
 
+from .differing import all_of, differing
+from .indexed import Indexed
+from .lookup import AT_ONCE, Chosen, Indexes, Lookup
 from .record import Record, is_newer, is_older
+from .tally import Tally
 
 Records = dict[str, dict[str, Record]]
 """By namespace and name."""
@@ -31,13 +37,21 @@ class Readable(Protocol):
     def version(self) -> str: ...
     def get(self, namespace: str, name: str) -> tuple[Record | None, str]: ...
     def records(self, namespace: str | None = None) -> tuple[list[Record], str]: ...
+    def chosen(self, lookup: Lookup, key: tuple[str, str] | None = None, *, asking: bool = True) -> Chosen: ...
+    def weights(self) -> dict[str, int]: ...
 
 
 class Store:
-    """What is held of one kind. Readers may be in any thread; the writer is one task."""
+    """What is held of one kind. Readers may be in any thread; the writer is one task.
 
-    def __init__(self) -> None:
+    `wanted` is called, in a reader's thread perhaps, when there is an index to `build`. A `tally` is told of what is held.
+    """
+
+    def __init__(self, *, wanted: Callable[[], None] = lambda: None, tally: Tally | None = None) -> None:
         self._lock = Lock()
+        self._tally = tally
+        self._wanted = wanted
+        self._indexes = Indexes()
         self._held: Records = {}
         self._staged: Records | None = None
         self._gone: dict[tuple[str, str], Record] = {}
@@ -56,33 +70,86 @@ class Store:
         with self._lock:
             return self._held.get(namespace, {}).get(name), self._version
 
+    def peek(self, namespace: str, name: str) -> Record | None:
+        """Return the object, if it is held, for those who need no version: what is found is true, whatever is written meanwhile."""
+        named = self._held.get(namespace)
+        return named.get(name) if named is not None else None
+
     def records(self, namespace: str | None = None) -> tuple[list[Record], str]:
         """Return all objects, or those of one namespace, of one generation, and the version as of which there are no more."""
         with self._lock:
             return list(self._picked(namespace)), self._version
 
+    def chosen(self, lookup: Lookup, key: tuple[str, str] | None = None, *, asking: bool = True) -> Chosen:
+        """Return what must be looked at to find this, of one generation, and what is held under the key as well.
+
+        With `asking`, an index that would help is wanted from now on.
+        """
+        with self._lock:
+            chosen = self._chosen(lookup, key, asking=asking)._replace(version=self._version)
+        if asking and chosen.wanted is not None:
+            self._wanted()
+        return chosen
+
+    def _chosen(self, lookup: Lookup, key: tuple[str, str] | None, *, asking: bool) -> Chosen:
+        chosen = self._indexes.chosen(self._held, lookup, asking=asking)
+        return chosen._replace(beside=self._held.get(key[0], {}).get(key[1])) if key is not None else chosen
+
+    def weights(self) -> dict[str, int]:
+        """Return about how many bytes each index takes, and the tables of what is held: their containers alone."""
+        with self._lock:
+            return {"": sum(map(getsizeof, self._held.values()), getsizeof(self._held)), **self._indexes.weights()}
+
     def _picked(self, namespace: str | None) -> Iterable[Record]:
-        return _all(self._held) if namespace is None else self._held.get(namespace, {}).values()
+        return all_of(self._held) if namespace is None else self._held.get(namespace, {}).values()
 
     # ---- Writing.
 
+    def declare(self, indexed: Indexed) -> None:
+        """Have a declared index made."""
+        with self._lock:
+            self._indexes.declare(indexed)
+        self._wanted()
+
+    def build(self, most: int) -> bool:
+        """Take so many records into an index that is wanted; return whether there is more to do."""
+        with self._lock:
+            index = self._indexes.unready()
+        # Until it is ready, no reader looks into it.
+        if index is not None and index.build(lambda: list(all_of(self._held)), self._holds, most):
+            with self._lock:
+                index.ready = True
+        return index is not None
+
+    def _holds(self, record: Record) -> bool:
+        return self._held.get(record.namespace, {}).get(record.name) is record
+
+    def writing(self) -> list[Record]:
+        """Return all objects of the generation that is written: the one that was begun, or else the one that is read."""
+        return list(all_of(self._held if self._staged is None else self._staged))
+
     def begin(self) -> None:
         """Start a new generation beside the one that is read."""
-        self._staged, self._gone = {}, {}
+        self.abandon()
+        self._staged = {}
 
     def abandon(self) -> None:
         """Forget the generation that was begun."""
+        if self._tally is not None and self._staged is not None:
+            self._tally.drop_all(all_of(self._staged))
         self._staged, self._gone = None, {}
 
     def put(self, record: Record) -> list[Change]:
         """Take an object in: into the generation that was begun, or else for readers to see at once."""
         if self._staged is not None:
             same = self._held.get(record.namespace, {}).get(record.name)
-            if same is not None and _identical(same, record):
+            if same is not None and same.is_same(record):
                 record = same   # Unchanged objects are held once, not once a generation.
             staged = self._staged.setdefault(record.namespace, {})
-            if _supersedes(record, staged.get(record.name)) and _supersedes(record, self._gone.get(record.key)):
+            earlier = staged.get(record.name)
+            if _supersedes(record, earlier) and _supersedes(record, self._gone.get(record.key)):
                 staged[record.name] = record
+                self._count(earlier, record)
             return []
         with self._lock:
             held = self._held.setdefault(record.namespace, {})
@@ -90,6 +157,8 @@ class Store:
             if not _supersedes(record, before):
                 return []
             held[record.name] = record
+            self._indexes.change(before, record)
+        self._count(before, record)
         if before is not None and before.uid != record.uid:
             return [Change(before, None), Change(None, record)]
         return [Change(before, record)]
@@ -99,7 +168,7 @@ class Store:
         if self._staged is not None:
             staged = self._staged.get(record.namespace, {})
             if _departs(record, staged.get(record.name)):
-                staged.pop(record.name, None)
+                self._count(staged.pop(record.name, None), None)
                 self._gone[record.key] = record
             return []
         with self._lock:
@@ -110,25 +179,45 @@ class Store:
             del held[record.name]
             if not held:
                 self._held.pop(record.namespace, None)
+            self._indexes.change(before, None)
+        self._count(before, None)
         return [Change(before, None)]
 
     def commit(self, version: str) -> list[Change]:
         """Show the generation that was begun to readers, at once and whole, and return how it differs from the last."""
         staged = self._staged
         assert staged is not None, "nothing was begun"
-        self.abandon()
+        self._staged, self._gone = None, {}
+        before = self._held
+        changes = list(starmap(Change, differing(self._held, staged)))
         with self._lock:
-            before, self._held, self._version = self._held, staged, version
-        return list(_difference(before, staged))
+            self._held, self._version = staged, version
+            forgotten = self._index(changes)
+        if self._tally is not None:
+            self._tally.drop_all(all_of(before))
+        if forgotten:
+            self._wanted()
+        return changes
+
+    def _count(self, before: Record | None, after: Record | None) -> None:
+        """Take note that this is held instead of that."""
+        if self._tally is not None:
+            if after is not None:
+                self._tally.take(after)
+            self._tally.drop(before)
+
+    def _index(self, changes: list[Change]) -> bool:
+        """Keep the indexes true; return whether there were so many changes that they have to be built anew."""
+        if len(changes) > AT_ONCE:
+            return self._indexes.forget()
+        for change in changes if self._indexes else ():
+            self._indexes.change(change.before, change.after)
+        return False
 
     def progress(self, version: str) -> None:
         """Everything up to this version has been taken in."""
         if is_newer(version, self._version):
             self._version = version
-
-
-def _all(records: Records) -> Iterator[Record]:
-    return (record for named in records.values() for record in named.values())
 
 
 def _supersedes(record: Record, held: Record | None) -> bool:
@@ -137,21 +226,3 @@ def _supersedes(record: Record, held: Record | None) -> bool:
 
 def _departs(record: Record, held: Record | None) -> bool:
     return held is None or (held.uid == record.uid and not is_older(record.version, held.version))
-
-
-def _identical(one: Record, two: Record) -> bool:
-    # A server that was restored from a backup gives the same versions out again, for other contents.
-    return (one.uid, one.version, one.data, one.fields) == (two.uid, two.version, two.data, two.fields)
-
-
-def _difference(before: Records, after: Records) -> Iterator[Change]:
-    for old in _all(before):
-        new = after.get(old.namespace, {}).get(old.name)
-        if new is None or new.uid != old.uid:
-            yield Change(old, None)
-    for new in _all(after):
-        same = before.get(new.namespace, {}).get(new.name)
-        if same is None or same.uid != new.uid:
-            yield Change(None, new)
-        elif same is not new:
-            yield Change(same, new)

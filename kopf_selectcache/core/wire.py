@@ -8,22 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from sys import intern
-from typing import Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
 from .fields import Extractor
-from .problems import BadTransform, Garbled, Untransformed
+from .indexed import Indexed, Values, with_values
+from .packing import Packing
+from .problems import BadIndex, BadTransform, Garbled, Untransformed
 from .projection import ALL, Projection
 from .record import Record
 from .resources import Resource
 from .sharing import Sharing
+from .slicing import parted, without_managed
 
 END_OF_INITIAL_EVENTS = "k8s.io/initial-events-end"
 """The annotation of the one bookmark after which a WatchList's initial state is complete."""
-
-MAX_LINE = 16 * 1024 * 1024
-"""The longest line of a watch, in bytes. etcd takes objects of 1.5 MiB; some aggregated servers ten times that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,24 @@ class _Object(msgspec.Struct, rename={"api_version": "apiVersion"}):
     metadata: _Metadata | None = None
 
 
+class _UsualMetadata(msgspec.Struct, gc=False, rename={"version": "resourceVersion", "owners": "ownerReferences", "managed": "managedFields"}):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    version: str = ""
+    labels: dict[str, str] | None = None
+    owners: list[_Owner] | None = None
+    managed: Any = msgspec.UNSET
+
+
+class _UsualObject(msgspec.Struct, rename={"api_version": "apiVersion"}):
+    """An object of which everything has been decoded."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: _UsualMetadata | None = None
+
+
 class _Marked(msgspec.Struct, rename={"version": "resourceVersion"}):
     version: str = ""
     annotations: dict[str, str] | None = None
@@ -126,9 +144,6 @@ class _Line(msgspec.Struct):
 
 MOST_SAID = 1000
 """How many characters of what a server says are taken in: people read them, in logs, errors and the probe."""
-
-_START = 64 * 1024
-"""So much of an endless line is searched for the object's name."""
 
 _Shape = TypeVar("_Shape")
 
@@ -169,14 +184,25 @@ def _said(text: str) -> str:
 
 _LABELS = msgspec.json.Decoder(dict[str, str] | None)
 _OWNERS = msgspec.json.Decoder(list[_Owner] | None)
+_EVERYTHING: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
+
+_SAYS_NO_KIND = b'{"metadata":{'
+"""How the items of most lists begin."""
+
+def _sharing() -> Callable[[tuple[tuple[str, str], ...]], dict[str, str]]:
+    """Return what makes labels of pairs: of the same few keys each time, and of values of which many come again."""
+    values: Sharing[str] = Sharing(str)
+    return lambda pairs: {intern(key): values.of(value) for key, value in pairs}
 
 
-def _labels(text: bytes) -> dict[str, str]:
-    return _LABELS.decode(text) or {}
+_EVENTS: tuple[tuple[Literal["ADDED", "MODIFIED", "DELETED"], bytes], ...] = (
+    ("MODIFIED", b'{"type":"MODIFIED","object":'), ("ADDED", b'{"type":"ADDED","object":'), ("DELETED", b'{"type":"DELETED","object":'))
 
+SLICE = 64 * 1024
+"""After so many bytes of a long answer, or of a busy watch, somebody else is let in, who would have to wait for the whole."""
 
-def _owners(text: bytes) -> tuple[str, ...]:
-    return tuple(owner.uid for owner in _OWNERS.decode(text) or ())
+APIECE = 4 * 1024
+"""So many bytes does each object count as besides its own: to take it in takes its time, however small it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,20 +216,55 @@ class Reader:
     """The field labels whose values the projection would lose: they are read off the object as it came."""
     wanted: Callable[[tuple[str, str]], bool] | None = None
     """Which objects will be taken in, by namespace and name: of others, nothing is kept. None means all."""
-    _labels: Sharing[dict[str, str]] = field(default_factory=lambda: Sharing(_labels), init=False, repr=False, compare=False)
-    _owners: Sharing[tuple[str, ...]] = field(default_factory=lambda: Sharing(_owners), init=False, repr=False, compare=False)
+    packing: Packing | None = None
+    """How they are packed, if they may be."""
+    indexes: tuple[Indexed, ...] = ()
+    """The declared indexes whose values are read off each object."""
+    _labels: Sharing[dict[str, str]] = field(default_factory=lambda: Sharing(_sharing()), init=False, repr=False, compare=False)
+    _owners: Sharing[tuple[str, ...]] = field(default_factory=lambda: Sharing(tuple), init=False, repr=False, compare=False)
+    _starts: tuple[bytes, ...] = field(init=False, repr=False, compare=False)
+    """How objects usually begin: up to their metadata, having said what they are, or nothing of it."""
+
+    def __post_init__(self) -> None:
+        kind, version = (b'"%s":%s,' % (key, msgspec.json.encode(said)) for key, said in ((b"kind", self.kind), (b"apiVersion", self.api_version)))
+        # As typed clients write them, in whose order the members are declared; and as maps are written.
+        object.__setattr__(self, "_starts", tuple(b"{" + said + _SAYS_NO_KIND[1:] for said in (kind + version, b"", version + kind)))
 
     @classmethod
-    def of(cls, resource: Resource, projection: Projection, *, wanted: Callable[[tuple[str, str]], bool] | None = None) -> Reader:
+    def of(
+        cls, resource: Resource, projection: Projection, *, wanted: Callable[[tuple[str, str]], bool] | None = None, packing: Packing | None = None,
+    ) -> Reader:
         """Return the reader of a resource of which this much is kept."""
         return cls(resource.api_version, resource.kind.kind, projection, {
-            label: each.value for label, each in resource.kind.fields.items() if not all(map(projection.exact, each.value.paths))}, wanted)
+            label: each.value for label, each in resource.kind.fields.items() if not all(map(projection.exact, each.value.paths))}, wanted, packing)
 
     def page(self, data: bytes) -> Page | Refusal:
         """Read the answer to a list: a page of it, or the Status that some servers send instead, even with code 200."""
+        *_, answer = self.slices(data)
+        assert answer is not None, "the last slice is the answer"
+        return answer
+
+    def slices(self, data: bytes) -> Iterator[Page | Refusal | None]:
+        """Read the answer to a list bit by bit: yield None whenever a slice has been read, and the answer last."""
+        if (parts := parted(data, self._starts)) is not None:
+            try:
+                answer = _decode(parts.envelope, _Answer, "a list")
+                if answer.items == []:
+                    yield from self._sliced(answer, parts.items)
+                    return
+            except Untransformed:
+                raise
+            except Garbled:
+                pass   # It may be nothing but written in another way.
         answer = _decode(data, _Answer, "a list")
         if answer.kind == "Status":
-            return _refusal(answer)
+            yield _refusal(answer)
+            return
+        items, answer.items = answer.items or [], None
+        items.reverse()
+        yield from self._sliced(answer, (items.pop() for _ in range(len(items))))   # Each of them is forgotten once it is read.
+
+    def _sliced(self, answer: _Answer, items: Iterator[bytes | msgspec.Raw]) -> Iterator[Page | None]:
         usual = answer.kind == f"{self.kind}List"
         # The definition of a custom resource may name its list otherwise. The items of such lists do name their kind,
         # and their group has a dot; an empty list of another kind must not be taken for one that says there is nothing.
@@ -212,11 +273,22 @@ class Reader:
             raise Garbled(f"a {answer.kind[:100]!r} came instead of a {self.kind}List")
         if answer.metadata is None or not answer.metadata.version:
             raise Garbled(f"a {self.kind}List came without a resourceVersion")
-        records = tuple(self.record(item, kindless=usual) for item in answer.items or ())
-        return Page(answer.metadata.version, answer.metadata.token, records)
+        records, size = [], 0
+        for item in items:
+            if size >= SLICE:
+                yield None
+                size = 0
+            records.append(self.record(item, kindless=usual))
+            size += APIECE + len(memoryview(item))
+        yield Page(answer.metadata.version, answer.metadata.token, tuple(records))
 
     def line(self, data: bytes) -> Message:
         """Read one line of a watch."""
+        if data.endswith(b"}"):
+            for type_, start in _EVENTS:
+                # If what stands between is an object, this is how the line is to be read.
+                if data.startswith(start) and (record := self._usual(data[len(start):-1], kindless=False)) is not None:
+                    return Event(type_, record)
         line = _decode(data, _Line, "a line of a watch")
         if line.type == "" and (refusal := self.rest(data)) is not None:
             return refusal
@@ -246,6 +318,36 @@ class Reader:
 
     def record(self, data: bytes | msgspec.Raw, *, kindless: bool = True) -> Record:
         """Read an object. It must be of the kind, since some proxies answer with Tables; in lists it may be `kindless`."""
+        data = bytes(data)
+        return self._usual(data, kindless=kindless) or self._checked(data, kindless=kindless)
+
+    def _usual(self, data: bytes, *, kindless: bool) -> Record | None:
+        """Read an object that is written as servers write them, and kept as it usually is. None says nothing about it.
+
+        It is decoded once, and wholly, since the decoder looks only at what it is asked for, and readers ask for all of it.
+        """
+        start = next((start for start in self._starts if data.startswith(start)), b"")
+        says_no_kind = start == _SAYS_NO_KIND
+        if not start or (says_no_kind and not kindless) or self.projection.partial or self.wanted is not None:
+            return None
+        kept = without_managed(data, len(start) - 1)
+        if kept is None:
+            return None
+        try:
+            found = msgspec.convert(_EVERYTHING.decode(kept), _UsualObject)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+        metadata, said = found.metadata, ("", "") if says_no_kind else (self.kind, self.api_version)
+        if metadata is None or metadata.managed is not msgspec.UNSET or (found.kind, found.api_version) != said:
+            return None
+        if not metadata.name or not metadata.version or not metadata.uid:
+            return None
+        if says_no_kind:
+            kept = self._starts[0][:-len(start) + 1] + kept[1:]
+        return self._made(metadata, metadata.labels, metadata.owners, kept)
+
+    def _checked(self, data: bytes, *, kindless: bool) -> Record:
+        """Read any object, and say what is wrong with it."""
         found = _decode(data, _Object, f"an object of kind {self.kind}")
         metadata = found.metadata
         if found.kind != self.kind and (found.kind or not kindless):
@@ -256,21 +358,39 @@ class Reader:
             raise Garbled(f"an object of kind {self.kind}{_named(metadata)} came without a name, uid or resourceVersion")
         if self.wanted is not None and not self.wanted((metadata.namespace, metadata.name)):
             return Record(metadata.namespace, metadata.name, metadata.uid, metadata.version, {}, (), b"")
-        labels, owners = self._shared(metadata)
-        kept, fields = self._kept(bytes(data), found)
-        # The decoder looks only at what it is asked for; readers ask for all of it.
-        if not _is_text(kept) or not _has_sane_numbers(kept):
+        labels, owners = self._common(metadata)
+        kept, fields = self._kept(data, found)
+        if not _is_readable(kept):
             raise Garbled(f"an object of kind {self.kind}{_named(metadata)} came that is no UTF-8, or has numbers beyond all bounds")
-        return Record(
-            intern(metadata.namespace), metadata.name, metadata.uid, metadata.version, labels, owners, kept, fields)
+        return self._made(metadata, labels, owners, kept, fields, whole=data)
 
-    def _shared(self, metadata: _Metadata) -> tuple[dict[str, str], tuple[str, ...]]:
-        """Return what many objects have in common: the labels, and the uids of the owners."""
+    def _common(self, metadata: _Metadata) -> tuple[dict[str, str] | None, list[_Owner] | None]:
         try:
-            return self._labels.of(bytes(metadata.labels)), self._owners.of(bytes(metadata.owners))
+            return _LABELS.decode(metadata.labels), _OWNERS.decode(metadata.owners)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             why = str(error)
         raise Garbled(f"an object of kind {self.kind}{_named(metadata)} has labels or owners that are not what the API promises: {why}")
+
+    def _made(
+        self, metadata: _Metadata | _UsualMetadata, labels: dict[str, str] | None, owners: list[_Owner] | None,
+        kept: bytes, fields: bytes = b"", *, whole: bytes | None = None,
+    ) -> Record:
+        if self.indexes:
+            fields = with_values(fields, self._by_indexes(metadata, kept if whole is None else whole, kept))
+        return Record(
+            intern(metadata.namespace), metadata.name, metadata.uid, metadata.version,
+            self._labels.of(tuple(labels.items()) if labels else ()), self._owners.of(tuple([owner.uid for owner in owners]) if owners else ()),
+            kept if self.packing is None else self.packing.pack(kept), fields, self.packing)
+
+    def _by_indexes(self, metadata: _Metadata | _UsualMetadata, whole: bytes, kept: bytes) -> dict[str, Values]:
+        """Read the values of declared indexes off an object: each function is given one of its own."""
+        try:
+            return {each.name: each.values(msgspec.json.decode(kept if each.late else whole)) for each in self.indexes}
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            problem = Garbled(f"an object of kind {self.kind}{_named(metadata)} is not what the API promises: {error}")
+        except BadIndex as bad:
+            problem = Untransformed(f"an index of {self.kind}{_named(metadata)} is missing, since {bad}")
+        raise problem   # As below.
 
     def _kept(self, data: bytes, found: _Object) -> tuple[bytes, bytes]:
         """Return what is kept of an object, which says what it is, and the field labels' values that are not to be found in that.
@@ -305,7 +425,7 @@ class Reader:
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-def _named(metadata: _Metadata | None) -> str:
+def _named(metadata: _Metadata | _UsualMetadata | None) -> str:
     """Say which object it is: whoever has to find what is wrong with it needs its name."""
     if metadata is None or not metadata.name:
         return ""
@@ -313,71 +433,9 @@ def _named(metadata: _Metadata | None) -> str:
     return f", {within}{metadata.name[:253]},"
 
 
-def _is_text(data: bytes) -> bool:
+def _is_readable(data: bytes) -> bool:
     try:
-        data.decode()
-    except UnicodeDecodeError:
+        _EVERYTHING.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return False
     return True
-
-
-_AS_IF = bytes.maketrans(b"123456789E", b"000000000e")
-_ENORMOUS = (b"0e000", b"0e+000", b"0" * 200)
-"""What every number too large for a float looks like with zeros for its digits. Little else does: mostly hexadecimal."""
-
-
-def _has_sane_numbers(data: bytes) -> bool:
-    seen = data.translate(_AS_IF)
-    if any(enormous in seen for enormous in _ENORMOUS):
-        try:
-            msgspec.json.decode(data)
-        except msgspec.DecodeError:
-            return False
-    return True
-
-
-class Lines:
-    """Splits the chunks of a stream into lines. What follows the last newline is kept back: half a line is no event."""
-
-    def __init__(self, limit: int = MAX_LINE) -> None:
-        self._limit = limit
-        self._parts: list[bytes] = []
-        self._size = 0
-
-    @property
-    def rest(self) -> bytes:
-        """What has come since the last newline."""
-        return b"".join(self._parts)
-
-    def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Yield the lines that this chunk completes; raise Garbled once an unfinished one is too long."""
-        *complete, rest = chunk.split(b"\n")
-        for end in complete:
-            line = b"".join((*self._parts, end))
-            self._parts, self._size = [], 0
-            if line.strip():
-                yield line
-        self._size += len(rest)
-        if self._size > self._limit:
-            name = _name_in(b"".join((*self._parts, rest))[:_START])
-            raise Garbled(f"a line of a watch is longer than {self._limit:,} bytes{f'; the object is {name!r}' if name else ''}")
-        self._parts.append(rest)
-
-
-def _name_in(start: bytes) -> str:
-    """Find the object's name in the start of a line. Any other value must not be told, be its key `name` or not."""
-    # Without escaped quotes, every other piece is what stands in quotes.
-    pieces = start.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
-    path: list[bytes] = []
-    key = b""
-    for marks, text in zip(pieces[::2], pieces[1:-1:2], strict=False):
-        for mark in marks.decode("latin-1"):
-            if mark in "{[":
-                path.append(key)
-            elif mark in "}]":
-                del path[-1:]
-        if not marks.rstrip().endswith(b":"):
-            key = text
-        elif key == b"name" and path == [b"", b"object", b"metadata"]:
-            return text[:253].decode("utf-8", "replace")
-    return ""

@@ -16,7 +16,8 @@ from kopf_selectcache.blocking import Blocking
 from kopf_selectcache.cache import Cache
 from kopf_selectcache.calls import taught
 from kopf_selectcache.checking import running_loop
-from kopf_selectcache.feed import Claims
+from kopf_selectcache.core.fields import Key
+from kopf_selectcache.feed import Claims, Feed
 from kopf_selectcache.fetching import Fetches
 from kopf_selectcache.resolving import Kinds
 from kopf_selectcache.runner import Found, Runtime
@@ -76,9 +77,11 @@ class _Runtime:
     def __init__(self, settings: SelectCacheSettings, cluster: OfflineCluster, namespaces: tuple[str, ...] | None) -> None:
         self.settings = settings
         self.transport = InProcess(cluster)
+        self.quick: dict[Key, Feed] = {}
         claims: Claims = {}
         self.feeds = {
-            key: OfflineFeed(key, settings.selectors.cached(key), settings, self.transport, namespaces=namespaces, claims=claims)
+            key: OfflineFeed(
+                key, settings.selectors.cached(key), settings, self.transport, namespaces=namespaces, claims=claims, resolved=self.quick.clear)
             for key in settings.selectors
         }
         for feed in self.feeds.values():

@@ -52,10 +52,11 @@ class OfflineFeed(Feed):
 
     def __init__(
         self, key: Key, declared: Cached, settings: SelectCacheSettings, transport: InProcess, *,
-        namespaces: tuple[str, ...] | None, claims: Claims,
+        namespaces: tuple[str, ...] | None, claims: Claims, resolved: Callable[[], object],
     ) -> None:
         world = World(settings, cast("Transport", transport), logging.getLogger(__name__), chance=lambda: 0.5, clock=monotonic, sleep=asyncio.sleep)
-        super().__init__(key, declared, world=world, namespaces=namespaces, claims=claims)
+        super().__init__(key, declared, world=world, namespaces=namespaces, claims=claims, resolved=resolved)
+        self.packing = None   # To learn takes a thread.
         self._served = transport
         self._lines: list[_Listwatch] = []
         try:
@@ -195,9 +196,10 @@ class InProcess:
 
 
 def _at_once(coroutine: Coroutine[Any, Any, _T]) -> _T:
-    """Run what never has to wait for anything."""
+    """Run what never has to wait for anything, though it may let others go on for a moment: here are none."""
     try:
-        coroutine.send(None)
+        while coroutine.send(None) is None:
+            pass
     except StopIteration as end:
         return cast("_T", end.value)
     raise AssertionError(f"{coroutine} waits, and nothing here is worth waiting for")

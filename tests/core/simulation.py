@@ -13,11 +13,12 @@ from dataclasses import dataclass, field, replace
 
 from kopf_selectcache.core import protocol
 from kopf_selectcache.core.backoff import SHORTEST, delay
+from kopf_selectcache.core.lines import Lines
 from kopf_selectcache.core.merging import Doubt, Merging
 from kopf_selectcache.core.problems import Garbled
 from kopf_selectcache.core.record import is_older
 from kopf_selectcache.core.store import Change
-from kopf_selectcache.core.wire import Bookmark, Event, Lines, Page, Reader, Refusal
+from kopf_selectcache.core.wire import Bookmark, Event, Page, Reader, Refusal
 
 from .client import carried_out
 from .cluster import Filter, Thing

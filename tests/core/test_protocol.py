@@ -390,3 +390,10 @@ def test_a_list_is_no_proof_that_its_version_can_be_watched() -> None:
     for failures in range(20):
         assert client.on(GONE)[-1] == Wait(failures)
         client.on(Due(), page("100"))
+
+
+@pytest.mark.parametrize(("floor", "after"), [("90", "101"), ("100", "101"), ("500", "500")])
+def test_what_was_seen_to_be_the_newest_is_never_forgotten_for_something_older(floor: str, after: str) -> None:
+    """A server that was restored comes from behind, and nothing that it says makes what was seen before it older."""
+    stepped = step(Watching(Known(floor=floor), "100"), Bookmark("101"))
+    assert stepped.state == Watching(Known(marked=True, floor=after), "101", heard=True)

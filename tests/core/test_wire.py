@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from kopf_selectcache.core.lines import Lines
 from kopf_selectcache.core.problems import Garbled
 from kopf_selectcache.core.record import Record
-from kopf_selectcache.core.wire import MOST_SAID, Bookmark, Event, Lines, Message, Page, Reader, Refusal, read_refusal
+from kopf_selectcache.core.wire import MOST_SAID, Bookmark, Event, Message, Page, Reader, Refusal, read_refusal
 
 PODS = Reader("v1", "Pod")
 JOBS = Reader("batch/v1", "Job")

@@ -25,6 +25,7 @@ def configure(settings, **_):
     select['v1/secrets'] = Cached('app=web', drop=['data'])
     select['v1/services'] = ''
     select['v1/endpoints'] = ''
+    select['v1/serviceaccounts'] = Cached('app=large', max_bytes='64Ki', storage='raw')
     select['example.com/v1/gadgets'] = ''
     select['example.com/v1/widgets'] = Selector(field='spec.color=red')
 """
@@ -39,6 +40,7 @@ READS = {
     "Forbidden": ("cache.held('services')", ["cache.held('services'): ", "services", "list", "NS", "resources: ['services']", "selectors['v1/services'], label=''", "check operator.py"]),
     "Missing": ("cache.held('example.com/v1/gadgets')", ["cache.held('example.com/v1/gadgets'): ", "gadgets", "the filter is label=''", "Install its definition", "selectors['example.com/v1/gadgets']"]),
     "Rejected": ("cache.held('example.com/v1/widgets')", ["cache.held('example.com/v1/widgets'): ", "widgets", "the filter is field='spec.color=red'"]),
+    "Oversized": ("cache.held('serviceaccounts')", ["cache.held('serviceaccounts'): ", "serviceaccounts", "max_bytes='64Ki'", "label='app=large'", "selectors['v1/serviceaccounts']", "max_bytes='128Ki'"]),
     "NotSynced": ("cache.held('endpoints')", ["cache.held('endpoints'): ", "endpoints", "not synced", "the filter is label=''", "wait_synced"]),
     "NoSuchRead": ("cache.exist('configmaps', 'other', 'NS')", ["cache.exist is no read", "Did you mean cache.exists?"]),
     "ReadOnly": ("kopf_selectcache.BodyView(b'{}').update(a=1)", ["read-only", "as_='view'", "copy.deepcopy(dict(view))"]),
@@ -87,7 +89,7 @@ def user(cluster: Cluster) -> User:
     """Somebody who may do everything but list services."""
     user = cluster.user()
     cluster.grant(user, [
-        {"apiGroups": [""], "resources": ["configmaps", "secrets", "endpoints", "events", "namespaces"], "verbs": ["*"]},
+        {"apiGroups": [""], "resources": ["configmaps", "secrets", "serviceaccounts", "endpoints", "events", "namespaces"], "verbs": ["*"]},
         {"apiGroups": ["example.com", "apiextensions.k8s.io"], "resources": ["*"], "verbs": ["*"]},
     ])
     return user
@@ -101,9 +103,11 @@ def start(cluster: Cluster, proxy: Proxy, user: User, tmp_path_factory: pytest.T
     running: list[Operator] = []
 
     def start(patience: float) -> Operator:
-        source = OPERATOR.format(patience=patience)
+        source, namespace = OPERATOR.format(patience=patience), cluster.namespace()
+        large = {"name": "large", "labels": {"app": "large"}, "annotations": {"padding": "x" * 100_000}}
+        cluster.request("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts", body={"metadata": large})
         running.append(Operator(
-            tmp_path_factory.mktemp("operator"), cluster, source, namespaces=[cluster.namespace()], token=user.token, server=proxy.url))
+            tmp_path_factory.mktemp("operator"), cluster, source, namespaces=[namespace], token=user.token, server=proxy.url))
         return running[-1]
     try:
         yield start

@@ -9,17 +9,19 @@ from dataclasses import dataclass, replace
 import kopf
 import pytest
 
-from kopf_selectcache import Selector
+from kopf_selectcache import Cached, Selector
 from tests.apiserver.server import ApiServer
 from tests.real.inprocess import credentials
 from tests.real.proxy import Fault, Proxy
 from tests.test_faults.world import Time, run
-from tests.test_states import LIST_AND_WATCH, STATES, Cure, Told, definition, seen_and_ended, told
+from tests.test_states import LIST_AND_WATCH, STATES, Cure, Told, definition, large, seen_and_ended, told
 
 __all__ = ["told"]   # A fixture.
 
 PACE = 0.01
 """So long, in seconds, is a second in which caches wait."""
+LONGEST = 60.0
+"""No wait is longer: some last for minutes."""
 FOR_EVER = 10**9
 
 
@@ -32,7 +34,7 @@ class Paced(Time):
 
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
-        await asyncio.sleep(seconds * PACE)
+        await asyncio.sleep(min(seconds, LONGEST) * PACE)
 
 
 @pytest.fixture
@@ -41,12 +43,15 @@ def proxy(real_api: ApiServer) -> Iterator[Proxy]:
         yield running
 
 
-def provoked(state: str, api: ApiServer, proxy: Proxy, group: str) -> tuple[kopf.ConnectionInfo, Cure]:
+def provoked(state: str, api: ApiServer, proxy: Proxy, group: str, namespace: str) -> tuple[kopf.ConnectionInfo, Cure]:
     """Make it so; return how to log in, and what mends it."""
     match state:
         case "forbidden":
             user = api.user()
             return credentials(api, token=user.token), lambda: api.grant(user, [LIST_AND_WATCH])
+        case "oversized":
+            api.request("POST", f"/api/v1/namespaces/{namespace}/secrets", body=large(namespace, app=namespace))
+            return credentials(api), lambda: api.request("DELETE", f"/api/v1/namespaces/{namespace}/secrets/large")
         case "missing":
             return credentials(api), lambda: api.create_crd(group, "v1", "Widget", "widgets")
         case "rejected":
@@ -68,13 +73,14 @@ def test_each_state_is_seen_in_reads_probe_metrics_and_one_line_of_the_log_and_s
 ) -> None:
     namespace = real_api.namespace(prefix="g")
     group, state = f"{namespace}.example.com", STATES[name]
-    info, cure = provoked(name, real_api, proxy, group)
+    info, cure = provoked(name, real_api, proxy, group, namespace)
 
     def of_this_group(text: str) -> str:
         return text.replace("example.com", group)
 
     # Others keep secrets on this server, too.
-    declared = state.declared if isinstance(state.declared, Selector) else {"app": namespace}
+    mine = {"app": namespace}
+    declared = state.declared if isinstance(state.declared, Selector) else Cached(mine, max_bytes="64Ki") if name == "oversized" else mine
     here = replace(
         state, key=of_this_group(state.key), declared=declared, line=of_this_group(state.line).partition(" Service")[0],
         labels={label: of_this_group(value) for label, value in state.labels.items()})

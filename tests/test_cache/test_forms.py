@@ -182,7 +182,7 @@ class AsyncCall:
 
 
 @pytest.mark.parametrize(("as_", "said"), [
-    ("dict", "as_ is 'dict', of the type str. Give 'view', bytes, a class of kubernetes or pykube, or a function of an object; for dicts leave it out"),
+    ("dict", "as_ is 'dict', of the type str. Give 'view', bytes, a msgspec.Struct, a class of kubernetes or pykube, or a function of an object; for dicts leave it out"),
     (5, "as_ is 5, of the type int. Give 'view'"),
     (later, "the answer of the function of as_= later is to be awaited, and nobody awaits it. Give a plain function of an object"),
     (AsyncCall(), "the answer of the function of as_= AsyncCall is to be awaited"),

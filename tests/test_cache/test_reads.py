@@ -317,7 +317,7 @@ def test_counting_decodes_nothing_unless_fields_or_paths_are_asked_for() -> None
     feed = world.declare(Selector("app=web", field="spec.nodeName=n1")).hold(WEB, GOLD)
     for record in feed.store.records()[0]:
         looked_at = {"what": "the filter sees to is not looked at again, and neither is its field"}
-        feed.store.put(replace(record, version=f"{record.version}0", data=b"cannot be decoded", labels=looked_at))
+        feed.store.put(replace(record, version=f"{record.version}0", stored=b"cannot be decoded", labels=looked_at))
     cache = world.cache()
     assert cache.count("pods", label="app=web", field="spec.nodeName=n1,metadata.name=web-1") == 1
     assert cache.exists("pods", "web-1", "ns")

@@ -98,7 +98,7 @@ def test_mistakes_are_read_errors_with_a_remedy(read: Read, message: str) -> Non
     (lambda cache: cache.list("pods", "app=web"), "cache.list() was given 2 arguments by position, and takes 1: kind. Write: cache.list('pods', label='app=web')"),
     (lambda cache: cache.list("pods", "ns", "app=web"),
      ("cache.list() was given 3 arguments by position, and takes 1: kind. "
-      "Name the others: cache.list(kind, namespace=..., label=..., field=..., names=..., where=..., sort_by=..., limit=..., max_age=..., as_=...)")),
+      "Name the others: cache.list(kind, namespace=..., label=..., field=..., names=..., where=..., sort_by=..., limit=..., max_age=..., as_=..., keys_only=..., index=...)")),
     (lambda cache: cache.list("pods", name="web-1"), "cache.list() knows no name=. Did you mean names=? Write: cache.list('pods', names=['web-1'])"),
     (lambda cache: cache.blocking.wait_for("pods", lambda _: True, name="web-1"),
      "cache.blocking.wait_for() knows no name=. Did you mean field=? Write: cache.blocking.wait_for('pods', ..., field='metadata.name=web-1')"),
@@ -152,8 +152,8 @@ def test_calls_that_fit_no_read_are_told_what_to_write(read: Read, message: str,
 
 
 @pytest.mark.parametrize(("name", "message"), [
-    ("exist", "cache.exist is no read. Did you mean cache.exists? There are age, audit, blocking, count,"),
-    ("find", "cache.find is no read. There are age, audit, blocking, count,"),
+    ("exist", "cache.exist is no read. Did you mean cache.exists? There are add_index, age, audit, blocking, count,"),
+    ("find", "cache.find is no read. There are add_index, age, audit, blocking, count,"),
     ("pods", "cache.pods is no read. Write cache.list('pods', ...), or one of its other methods"),
     ("create", "cache.create is no read: caches are read only. Write objects with a client of your own"),
     ("patch", "cache.patch is no read: caches are read only"),

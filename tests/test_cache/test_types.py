@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from typing import Any, assert_type
 
 import kopf
+import msgspec
 import pytest
 
-from kopf_selectcache import BodyView, Cached, ReadError, settings_of, with_cache
+from kopf_selectcache import BodyView, Cached, Objects, ReadError, settings_of, with_cache
 from kopf_selectcache.testing import FakeCache
 
 Obj = dict[str, Any]
@@ -23,6 +24,12 @@ class PodInfo:
 
     def __init__(self, obj: Mapping[str, Any]) -> None:
         self.name: str = obj["metadata"]["name"]
+
+
+class Wanted(msgspec.Struct):
+    """The part of an object that somebody wants."""
+
+    kind: str
 
 
 def name_of(obj: Obj) -> str:
@@ -63,15 +70,21 @@ def test_get(cache: FakeCache) -> None:
 
 def test_reads_of_several(cache: FakeCache) -> None:
     for read in (cache.list, cache.held, cache.blocking.fetch_list):
-        assert_type(read("pods", namespace="ns", label={"app": "web"}, limit=5), list[Obj])
-        assert_type(read("pods", as_="view"), list[BodyView])
+        assert_type(read("pods", namespace="ns", label={"app": "web"}, limit=5), Objects[Obj])
+        assert_type(read("pods", as_="view"), Objects[BodyView])
         assert_type(read("pods", as_=bytes, sort_by="metadata.name"), list[bytes])
         assert_type(read("pods", as_=name_of), list[str])
         assert_type(read("pods", as_=PodInfo), list[PodInfo])
     for obj in cache.held("pods"):
         assert_type(obj, Obj)
-    assert_type(cache.owned(OWNER, "pods"), list[Obj])
-    assert_type(cache.owned(OWNER, "pods", as_="view"), list[BodyView])
+    for keys in (cache.list("pods", keys_only=True), cache.held("pods", label="app=web", keys_only=True)):
+        assert_type(keys, list[tuple[str, str]])
+    assert_type(cache.list("pods").keys(), list[tuple[str, str]])
+    assert_type(cache.list("pods")[:2], Objects[Obj])
+    assert_type(cache.get("pods", "a", "ns", as_=Wanted), Wanted)
+    assert_type(cache.list("pods", as_=Wanted), list[Wanted])
+    assert_type(cache.owned(OWNER, "pods"), Objects[Obj])
+    assert_type(cache.owned(OWNER, "pods", as_="view"), Objects[BodyView])
     assert_type(cache.owned(OWNER, "pods", as_=name_of), list[str])
 
 
@@ -89,7 +102,7 @@ def test_reads_that_are_awaited(cache: FakeCache) -> None:
         assert_type(await cache.fetch("pods", "a", "ns", default=None), Obj | None)
         assert_type(await cache.fetch("pods", "a", "ns", as_="view"), BodyView)
         assert_type(await cache.fetch("pods", "a", "ns", as_=name_of, default=None, whole=True), str | None)
-        assert_type(await cache.fetch_list("pods"), list[Obj])
+        assert_type(await cache.fetch_list("pods"), Objects[Obj])
         assert_type(await cache.fetch_list("pods", as_=bytes, label="app=web", whole=True), list[bytes])
         assert_type(await cache.wait_for("pods", bool), Obj)
         assert_type(await cache.wait_for("pods", bool, as_="view", timeout=5), BodyView)

@@ -432,9 +432,9 @@ def test_reads_that_do_not_wait_are_not_among_those_that_do_and_say_where_they_a
 def test_what_is_no_read_at_all_is_a_mistake_in_a_read_and_no_attribute() -> None:
     blocking = World().cache().blocking
     for caught in (ReadError, AttributeError):
-        with pytest.raises(caught, match=r"cache\.blocking has no 'fetchlist'\. Did you mean cache\.blocking\.fetch_list\? There are audit, fetch, fetch_list"):
+        with pytest.raises(caught, match=r"cache\.blocking has no 'fetchlist'\. Did you mean cache\.blocking\.fetch_list\? There are add_index, audit, fetch, fetch_list"):
             getattr(blocking, "fetchlist")   # noqa: B009  # Mypy knows that there is none.
-    with pytest.raises(ReadError, match=r"cache\.blocking has no 'xyz'\. There are audit, fetch, fetch_list"):
+    with pytest.raises(ReadError, match=r"cache\.blocking has no 'xyz'\. There are add_index, audit, fetch, fetch_list"):
         getattr(blocking, "xyz")   # noqa: B009  # As above.
     assert not hasattr(blocking, "fetchlist")
     assert not hasattr(blocking, "_private")

@@ -12,6 +12,7 @@ import msgspec
 from kopf_selectcache.blocking import Waits
 from kopf_selectcache.cache import Cache
 from kopf_selectcache.core.fields import Key, Kind, find
+from kopf_selectcache.core.indexed import Indexed
 from kopf_selectcache.core.projection import ALL, Projection
 from kopf_selectcache.core.resources import Resource
 from kopf_selectcache.core.store import Change, Store
@@ -59,6 +60,7 @@ class FakeFeed:
     def __init__(self, declared: Branches, resource: Resource | None, key: str, projection: Projection = ALL) -> None:
         self.key = key
         self.projection = projection
+        self.indexes: dict[str, Indexed] = {}
         self.filter = declared
         self.resource = resource
         self.store = Store()
@@ -102,6 +104,10 @@ class FakeFeed:
                 listener(change)
 
     parted = False
+
+    @property
+    def ready(self) -> Store | None:
+        return self.store if self.error is None and self.resource is not None and self.store.version else None
 
     def age(self, _: Selector | None = None) -> float | None:
         return 1.5
@@ -162,6 +168,7 @@ class World:
         self.fetches = Fetches(
             self.server, per_second=self.settings.fetch_per_second, clock=lambda: self.time, sleep=self.sleep)
         self.feeds: dict[Key, FakeFeed] = {}
+        self.quick: dict[Key, FakeFeed] = {}
         self.resources: dict[Key, Resource | Exception] = {}
 
     async def sleep(self, seconds: float) -> None:
@@ -178,6 +185,7 @@ class World:
     def feed(self, key: Key) -> FakeFeed:
         for declared, feed in self.feeds.items():
             if declared == key or find(declared) is find(key) is not None:
+                self.quick[key] = feed
                 return feed
         raise not_declared(key, self.feeds)
 
@@ -209,5 +217,5 @@ def run(main: Callable[[World], Coroutine[Any, Any, T]]) -> T:
     return asyncio.run(run())
 
 
-def names(objects: list[Obj]) -> list[str]:
+def names(objects: Sequence[Obj]) -> list[str]:
     return sorted(obj["metadata"]["name"] for obj in objects)

@@ -134,6 +134,18 @@ class TestWhatWouldBeHeld:
         said = parsed(command("check", "select['v1/pods'] = Selector('app=web', namespaces=['infra'])", "-o", "json"))["caches"][0]
         assert (said["held"]["objects"], said["all"]["objects"]) == (1, 2)
 
+    def test_more_than_may_be_held_is_to_be_changed(self, cluster: EmbeddedCluster, command: Command) -> None:
+        cluster.create(*(pod(f"web-{number}", "web", size=50_000) for number in range(10)))
+        said = command("check", "select['v1/pods'] = Cached('app=web', max_bytes='300Ki')")
+        assert said.code == 1
+        assert "! pods: 10 objects would take about 49" in said.output
+        assert "of memory, and max_bytes='300Ki' is allowed. Narrow the filter of settings.selectcache.selectors['v1/pods'], or keep less" in said.output
+        said = command("check", "settings.selectcache.max_bytes = '300Ki'\nselect['v1/pods'] = 'app=web'")
+        assert said.code == 1
+        assert "! all caches together would take about 49" in said.output
+        assert "of memory, and settings.selectcache.max_bytes = '300Ki' is allowed. Narrow their filters; or allow more: settings.selectcache.max_bytes = '" in said.output
+        assert command("check", "settings.selectcache.max_bytes = '1Mi'\nselect['v1/pods'] = Cached('app=web', max_bytes='1Mi')").code == 0
+
     def test_later_pages_are_weighed_as_well(self, cluster: EmbeddedCluster, command: Command) -> None:
         cluster.create(*(pod(f"a-{number}", "web") for number in range(500)), *(pod(f"b-{number}", "web", size=50_000) for number in range(500)))
         said = parsed(command("check", "select['v1/pods'] = 'app=web'", "-o", "json"))["caches"][0]

@@ -1,6 +1,6 @@
 """FakeCache: what a handler could not see in a cluster, it cannot see in its test."""
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
@@ -19,7 +19,9 @@ from kopf_selectcache import (
     Selector,
     settings_of,
 )
+from kopf_selectcache.core.wire import SLICE
 from kopf_selectcache.testing import FakeCache
+from kopf_selectcache.testing.population import Population
 
 Obj = dict[str, Any]
 
@@ -46,7 +48,7 @@ def definition(kind: str, plural: str) -> Obj:
                  "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}]}}
 
 
-def names(objects: list[Obj]) -> list[str]:
+def names(objects: Sequence[Obj]) -> list[str]:
     return sorted(each["metadata"]["name"] for each in objects)
 
 
@@ -400,3 +402,9 @@ def test_two_fake_caches_know_nothing_of_each_other() -> None:
     one.cluster.delete(pod("web-1"))
     assert names(one.held("pods")) == []
     assert names(two.held("pods")) == ["web-1"]
+
+
+def test_it_takes_more_objects_than_a_page_is_read_in_at_once() -> None:
+    pods = list(Population(seed=1, namespaces=["shop"]).pods(300))
+    assert sum(len(str(pod)) for pod in pods) > 3 * SLICE
+    assert FakeCache(pods, {"v1/pods": ""}).count("pods") == 300

@@ -1,0 +1,145 @@
+"""Where the records with a label, an owner or a value of a declared index are found without looking at all of them.
+
+An index maps values to *postings*: of one record that record itself, of a few a tuple, of many a set. What has values that
+are nearly all distinct costs one entry of a dict an object, what has few values some 40 bytes an object. An index is made
+only when a read asks for it, slice by slice (`build`), and is kept true from then on. Until it is ready, reads scan.
+
+It never decides what is held, and never decodes an object whose index was declared when it came. The store has the lock.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from itertools import islice
+from sys import getsizeof
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from .record import Record
+
+Posting: TypeAlias = Record | tuple[Record, ...] | set[Record]
+
+FEW = 32
+"""Up to so many records are a tuple, which takes a quarter of the room of a set, or less."""
+
+LARGE = 50_000
+"""Sets beyond this grow by doubling. Smaller ones grow fourfold, and are worth copying into half the room."""
+
+
+class Dimension(NamedTuple):
+    """What an index is by."""
+
+    by: Literal["label", "lacking", "owner", "index"]
+    """The value of a label; that there is no such label; the uid of an owner; a declared index."""
+    key: str = ""
+
+    def __str__(self) -> str:
+        match self.by:
+            case "owner":
+                return "owners"
+            case "lacking":
+                return f"no label {self.key}"
+            case _:
+                return f"{self.by} {self.key}"
+
+
+OWNER = Dimension("owner")
+
+
+class Index:
+    """Values and their postings. The writer's alone until it is `ready`; then the store's lock is held around each call."""
+
+    __slots__ = ("_of", "_postings", "_steps", "count", "ready", "used")
+
+    def __init__(self, of: Callable[[Record], Collection[Any]]) -> None:
+        self._of = of
+        self._postings: dict[Any, Posting] = {}
+        self._steps: Iterator[None] | None = None
+        self.ready = False
+        self.used = 0
+        """The number of the last read that used it."""
+        self.count = 0
+        """How many records are in a posting, once for each."""
+
+    def posting(self, value: object) -> Collection[Record]:
+        """Return the records with this value: not a copy."""
+        found = self._postings.get(value, ())
+        return (found,) if isinstance(found, Record) else found
+
+    def postings(self, but: Collection[str] = ()) -> Iterator[Collection[Record]]:
+        """Return the records by their values, but for these values."""
+        for value, found in self._postings.items():
+            if value not in but:
+                yield (found,) if isinstance(found, Record) else found
+
+    def change(self, before: Record | None, after: Record | None) -> None:
+        """Have one record instead of another."""
+        if before is not None:
+            self._discard(before)
+        if after is not None:
+            self._add(after)
+
+    def forget(self) -> None:
+        """Be built anew."""
+        self._postings, self._steps, self.ready, self.count = {}, None, False, 0
+
+    def build(self, all_: Callable[[], list[Record]], is_held: Callable[[Record], bool], most: int) -> bool:
+        """Take in so many more of the records that were there at the first call; return whether that was all of them.
+
+        What came since is here already, and what left since is held no more.
+        """
+        if self._steps is None:
+            self._steps = self._built(all_(), is_held)
+        for _ in islice(self._steps, most):
+            pass
+        done = next(self._steps, self) is self
+        if done:
+            self._steps = None
+        return done
+
+    def _built(self, records: list[Record], is_held: Callable[[Record], bool]) -> Iterator[None]:
+        for record in records:
+            if is_held(record):
+                self._add(record)
+            yield
+        for value in list(self._postings):
+            posting = self._postings.get(value)
+            if isinstance(posting, set) and len(posting) < LARGE:
+                self._postings[value] = posting.copy()
+                yield
+
+    def _add(self, record: Record) -> None:
+        for value in self._of(record):
+            found = self._postings.get(value)
+            if found is None:
+                self._postings[value] = record
+            elif isinstance(found, set):
+                if record in found:
+                    continue
+                found.add(record)
+            else:
+                few = (found,) if isinstance(found, Record) else found
+                if any(each is record for each in few):
+                    continue   # It came while the index was being built.
+                self._postings[value] = (*few, record) if len(few) < FEW else {*few, record}
+            self.count += 1
+
+    def _discard(self, record: Record) -> None:
+        for value in self._of(record):
+            found = self._postings.get(value)
+            if isinstance(found, set):
+                if record not in found:
+                    continue
+                found.discard(record)
+                if len(found) < FEW // 2:
+                    self._postings[value] = tuple(found)
+            elif found is record:
+                del self._postings[value]
+            elif isinstance(found, tuple) and any(each is record for each in found):
+                rest = tuple(each for each in found if each is not record)
+                self._postings[value] = rest if len(rest) > 1 else rest[0]
+            else:
+                continue   # It has not been taken in yet.
+            self.count -= 1
+
+    def weight(self) -> int:
+        """Return how many bytes its containers take. Records and values are those of the store."""
+        return getsizeof(self._postings) + sum(getsizeof(each) for each in self._postings.values() if not isinstance(each, Record))

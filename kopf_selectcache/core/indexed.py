@@ -1,0 +1,112 @@
+"""What a declared index is by: a path, or the operator's own function. Reads values off objects; finds no object by them.
+
+The values are read off an object as it comes, before anything of it is dropped, and are kept beside it. An index that is
+added later reads them off what is kept.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from .problems import BadIndex
+from .projection import Keys, as_written, at, where_of
+from .record import INDEXED, Record
+
+Value: TypeAlias = str | bool | int | float
+
+Function: TypeAlias = Callable[[dict[str, Any]], str | Collection[str] | None]
+
+ODD: Final = None
+"""Among the values at a path: there is more, or something else, than one value."""
+
+Values: TypeAlias = tuple[Value | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Indexed:
+    """One declared index: its name, and what it is by."""
+
+    name: str
+    path: Keys | None = None
+    function: Function | None = None
+    late: bool = False
+    """Whether it was added to what is kept: then it is by that, of objects that come later as well."""
+
+    def __str__(self) -> str:
+        """Write it as it is declared."""
+        by = repr(as_written(self.path)) if self.path is not None else getattr(self.function, "__name__", type(self.function).__name__)
+        return f"{self.name!r}: {by}"
+
+    def of(self, record: Record) -> Values:
+        """Return the values of a record: those that were read when it came, or else what is read off what is kept.
+
+        An object that came while the index was being added, and for which its function fails, has none.
+        """
+        known = record.indexed().get(self.name)
+        if known is not None:
+            return tuple(known)
+        try:
+            return self.values(record.decode())
+        except BadIndex:
+            return ()
+
+    def noted(self, record: Record) -> Values:
+        """Return the values of a record, which are those of it from now on, whatever the function would make of it later. The writer's."""
+        known = record.indexed()
+        if self.name not in known:
+            record.fields = with_values(record.fields, {**known, self.name: self.of(record)})
+        return self.of(record)
+
+    def values(self, obj: dict[str, Any]) -> Values:
+        """Return the values of an object; raise BadIndex if its function fails, or returns what can be none.
+
+        What the function does is told without its words, which may be a Secret's.
+        """
+        return _at(obj, self.path) if self.path is not None else self._made(obj)
+
+    def _made(self, obj: dict[str, Any]) -> Values:
+        assert self.function is not None, "an index is by a path or a function"
+        try:
+            made = self.function(obj)
+            if made is None or isinstance(made, str):
+                return () if made is None else (str.__str__(made),)
+            if isinstance(made, Collection) and not isinstance(made, (Mapping, bytes, bytearray)):
+                each = tuple(dict.fromkeys(made))
+                if all(isinstance(value, str) for value in each):
+                    return tuple(map(str.__str__, each))
+        except Exception as error:   # noqa: BLE001  # It is anybody's code.
+            why = f"raised {type(error).__name__}{where_of(error)}"
+        else:
+            why = f"returned {'a list of something else than texts' if isinstance(made, Collection) else f'a {type(made).__name__}'}"
+        raise BadIndex(self.name, why)   # Out here it does not carry the error along, which may hold the object.
+
+
+def with_values(fields: bytes, values: Mapping[str, Collection[Any]]) -> bytes:
+    """Return what is kept beside an object, with these values of declared indexes."""
+    return msgspec.json.encode({**(msgspec.json.decode(fields) if fields else {}), INDEXED: values})
+
+
+def _at(obj: dict[str, Any], path: Keys) -> Values:
+    found = at(obj, path)
+    if _is_plain(found):
+        return (found,)
+    leads_on = found is None and not any(isinstance(at(obj, path[:depth]), list) for depth in range(1, len(path)))
+    return () if leads_on else (*dict.fromkeys(filter(_is_plain, _ends(obj, path))), ODD)
+
+
+def _ends(value: object, path: Keys) -> Iterator[Any]:
+    """Yield what is at the path, through lists to each item."""
+    if isinstance(value, list):
+        for each in value:
+            yield from _ends(each, path)
+    elif not path:
+        yield value
+    elif isinstance(value, Mapping):
+        yield from _ends(value.get(path[0]), path[1:])
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, (str, bool, int, float))

@@ -1,0 +1,92 @@
+"""Builds the indexes of one cache on the loop, slice by slice: those that are declared or added, and those that reads want.
+
+Neither a reader nor the loop ever waits for one. What is indexed, and how it is found, is the core's (`core.lookup`).
+"""
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+
+from .core.indexed import Indexed, with_values
+from .core.merging import Merging
+from .core.problems import BadIndex
+from .core.record import Record
+from .core.tally import weight
+from .listwatch import Listwatch
+
+SLICE = 200
+"""So many objects are taken into an index before others on the loop go on: some 0.1 ms."""
+
+DECODED = 20
+"""So many are decoded first for an index that is added."""
+
+
+class Failed(Exception):
+    """The function of an index that is added failed for an object that is held."""
+
+    def __init__(self, record: Record, why: str) -> None:
+        super().__init__(record.key, why)
+        self.record = record
+        self.why = why
+
+
+class Indexing:
+    """The indexes of one cache, and what builds them."""
+
+    def __init__(self, declared: Sequence[Indexed]) -> None:
+        self.indexes = {each.name: each for each in declared}
+        """Those that can be read by, by name."""
+        self._merging = Merging()
+        self._listwatches: Sequence[Listwatch] = ()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._wanted = asyncio.Event()
+
+    def begin(self, merging: Merging, listwatches: Sequence[Listwatch]) -> None:
+        """Index what is kept from now on."""
+        self._merging, self._listwatches = merging, listwatches
+        self._tell(self.indexes)
+        for each in self.indexes.values():
+            merging.store.declare(each)
+
+    def want(self) -> None:
+        """Take note, in any thread, that there is something to build."""
+        if self._loop is not None:
+            with suppress(RuntimeError):   # The loop is closed: the operator has ended.
+                self._loop.call_soon_threadsafe(self._wanted.set)
+
+    async def run(self) -> None:
+        """Build whatever is wanted, until cancelled."""
+        self._loop = asyncio.get_running_loop()
+        while True:
+            await self._built()
+            await self._wanted.wait()
+            self._wanted.clear()
+
+    async def add(self, indexed: Indexed) -> None:
+        """Index what is held and what will be held by this as well; return once that is done. Raise Failed if its function does."""
+        indexes = {**self.indexes, indexed.name: indexed}
+        self._tell(indexes)   # What comes meanwhile brings its values.
+        for number, record in enumerate(self._merging.store.records()[0]):
+            if number % DECODED == 0:
+                await asyncio.sleep(0)
+            try:
+                values = indexed.values(record.decode())
+            except BadIndex as bad:
+                self._tell(self.indexes)
+                raise Failed(record, str(bad)) from None
+            before = weight(record)
+            record.fields = with_values(record.fields, {**record.indexed(), indexed.name: values})
+            if self._merging.tally is not None:
+                self._merging.tally.reweigh(record, before)
+        self.indexes = indexes
+        self._merging.store.declare(indexed)
+        await self._built()
+
+    async def _built(self) -> None:
+        while self._merging.build(SLICE):   # noqa: ASYNC110  # It waits for nothing, but for its next turn.
+            await asyncio.sleep(0)
+
+    def _tell(self, indexes: dict[str, Indexed]) -> None:
+        for each in self._listwatches:
+            each.index(tuple(indexes.values()))

@@ -1,0 +1,61 @@
+"""Objects as `msgspec.Struct`s of the fields that are wanted: what is not wanted is never made. Knows no cache."""
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any, TypeGuard, get_args
+
+import msgspec
+
+from .core.projection import Keys
+from .core.record import Record
+
+_WHERE = re.compile(r" - at `(?P<path>[^`]*)`$")
+
+
+def is_struct(given: object) -> TypeGuard[type[msgspec.Struct]]:
+    """Whether this is a class of msgspec's, which says itself how it is decoded."""
+    return isinstance(given, type) and issubclass(given, msgspec.Struct)
+
+
+@lru_cache(256)
+def reader(wanted: type[msgspec.Struct]) -> Callable[[Record], Any]:
+    """Return what makes such a struct of an object. It raises what msgspec raises."""
+    decode = msgspec.json.Decoder(wanted).decode
+    return lambda record: decode(record.data)
+
+
+@lru_cache(256)
+def paths(wanted: type[msgspec.Struct]) -> tuple[Keys, ...]:
+    """Return the path of each field that is wanted, through structs in structs, and in lists of them.
+
+    >>> Spec = msgspec.defstruct('Spec', [('node_name', str)], rename='camel')
+    >>> paths(msgspec.defstruct('Pod', [('metadata', dict), ('spec', Spec | None)]))
+    (('metadata',), ('spec', 'nodeName'))
+    """
+    return tuple(_paths(wanted, (), (wanted,)))
+
+
+def _paths(wanted: type[msgspec.Struct], within: Keys, seen: tuple[type, ...]) -> Iterator[Keys]:
+    for field in msgspec.structs.fields(wanted):
+        path = (*within, field.encode_name)
+        inner = [each for each in _classes(field.type) if is_struct(each)]
+        if not inner or any(each in seen for each in inner):   # One that contains itself would have no end.
+            yield path
+        else:
+            for each in inner:
+                yield from _paths(each, path, (*seen, each))
+
+
+def _classes(of: Any) -> Iterator[Any]:
+    """Yield the type, and those that it is made of: of `list[Port] | None`, Port as well."""
+    yield of
+    for each in get_args(of):
+        yield from _classes(each)
+
+
+def where(error: msgspec.ValidationError) -> str:
+    """Say where in an object something is wrong, and never what is there: it may be a Secret's."""
+    found = _WHERE.search(str(error))
+    return found["path"] if found is not None else "$"

@@ -1,0 +1,124 @@
+"""What a cache tells of itself: what it covers, how fresh and how large it is, what a read would do; and what can be done about it.
+
+Reads no object.
+"""
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from .asking import ask_audit
+from .auditing import Audit
+from .checking import added, checked_many, feed_of, match_of, must_be_kept, of_this, request_of, unindexed, verdict_of
+from .core.indexed import Function
+from .core.projection import Path
+from .errors import NotDeclared, NotKept, NotSynced
+from .explaining import Explanation
+from .fetching import questions
+from .indexing import Failed
+from .keys import AnyKey
+from .matching import Field, Label, Namespaces, Where
+from .queries import written
+from .reading import read, waiting
+from .selector import AnyOf, Selector
+from .spelling import Many, Read
+from .waiting import Waiting
+from .weighing import Stats, weighed
+
+
+class Telling(Waiting):
+    """A part of what handlers get as `cache`."""
+
+    @read
+    def age(self, kind: AnyKey) -> float:
+        """Return how many seconds ago the server last confirmed what is held.
+
+            if cache.age('pods') > 60:
+                logger.warning('acting on what the cluster was a minute ago')
+        """
+        with self._reading("age", kind):
+            age = feed_of(self._runtime, kind).age()
+            assert age is not None, f"{kind!r} is synced, and was never heard of"
+            return age
+
+    @read
+    def scope(self, kind: AnyKey) -> Selector | AnyOf:
+        """Return what is covered: the `branches`, each with its `namespaces`, `names`, `label` and `field`; None is all of them.
+
+            print(cache.scope('pods'))    # label='app=web', namespaces=['shop']
+        """
+        try:
+            return feed_of(self._runtime, kind).filter
+        except (NotDeclared, NotSynced) as error:
+            raise of_this(error, Read("scope", kind, sync=self._sync), self._runtime) from None
+
+    @read
+    def explain(
+        self, kind: AnyKey, *, namespace: Namespaces = None, label: Label = None, field: Field = None,
+        names: Collection[str] | None = None, where: Where | None = None,
+        index: Mapping[str, object] | None = None,
+    ) -> Explanation:
+        """Say whether the filter covers a read, why not, and what would be looked at or asked for. Reads nothing.
+
+            print(cache.explain('pods', label='app in (web,db)'))
+        """
+        request = request_of("explain", kind, namespace, label, field, names)
+        with self._reading("explain", kind, request=request) as view:
+            many = checked_many(Many("explain", kind, view.resource, request, self._sync, {"where": where, "index": index}), where)
+            lacks = ""
+            try:
+                must_be_kept(many, where, None, view.projection, self._runtime)
+            except NotKept as error:
+                lacks = str(error)
+            match = match_of(many, where, view, index)
+            chosen = view.chosen(match.lookup, asking=False)
+            return Explanation(
+                verdict=verdict_of(request, view),
+                looks_at=chosen.size,
+                decodes=match.left(chosen.rest).decodes,
+                by=chosen.by,
+                indexes=str(chosen.wanted or ""),
+                asks=tuple(written(path, query) for path, query in questions(view.resource, request)),
+                partial=str(view.projection),
+                lacks=lacks,
+            )
+
+    @read
+    def stats(self, kind: AnyKey) -> Stats:
+        """Return how many objects are held, and what they and each index take, in bytes.
+
+            print(cache.stats('pods'))
+        """
+        with self._reading("stats", kind) as view:
+            return weighed(view.store)
+
+    @waiting
+    async def add_index(self, kind: AnyKey, **indexes: Path | Function) -> None:
+        """Index what is held, and will be held, by a path or a function of an object; return once that is done.
+
+            await cache.add_index('pods', image=images)
+            pods = cache.held('pods', index={'image': 'nginx:1'})
+
+        It is as if it were declared, `Cached(..., index={'image': images})`, but for what it looks at, which is what is kept:
+        a path that is dropped, or may be changed by a transform, raises NotKept.
+        """
+        with self._reading("add_index", kind) as view:
+            feed = feed_of(self._runtime, kind)
+            many = Many("add_index", kind, view.resource, Selector(), self._sync)
+            for each in added(many, indexes, view, self._runtime):
+                try:
+                    await feed.indexing.add(each)
+                except Failed as failed:
+                    raise unindexed(many, each.name, failed.record, failed.why) from None
+
+    @waiting
+    async def audit(self, kind: AnyKey) -> Audit:
+        """Compare all that is held with the server, now; what has drifted is told, and listed anew at once.
+
+            found = await cache.audit('pods')
+            if not found:
+                logger.warning('the cache of pods: %s', found)
+
+        It is done regularly without being asked for (`audit_interval` of the settings): a list of names and versions.
+        """
+        with self._reading("audit", kind) as view:
+            return await ask_audit(self._runtime, feed_of(self._runtime, kind), Many("audit", kind, view.resource, Selector(), self._sync))

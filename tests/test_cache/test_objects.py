@@ -1,0 +1,206 @@
+"""What reads of several objects return: a sequence of which each is made when it is reached, and `as_=` a struct."""
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from kopf_selectcache import NotKept, Objects, ReadError, ReadOnly
+from kopf_selectcache.core.projection import Projection
+from kopf_selectcache.core.record import Record
+
+from .world import NODES, Obj, node, pod, reading
+
+PODS = [pod(f"web-{number}", app="web") for number in range(3)]
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Which objects were decoded."""
+    names: list[str] = []
+    really = Record.decode
+
+    def decode(record: Record) -> Obj:
+        names.append(record.name)
+        return really(record)
+    monkeypatch.setattr("kopf_selectcache.core.record.Record.decode", decode)
+    return names
+
+
+def test_nothing_is_made_until_it_is_reached(decoded: list[str]) -> None:
+    found = reading("", *PODS).list("pods")
+    assert (len(found), bool(found), sorted(found.keys()), decoded) == (3, True, [("ns", f"web-{number}") for number in range(3)], [])
+    assert next(iter(found))["kind"] == "Pod"
+    assert len(decoded) == 1
+    assert found[-1]["kind"] == "Pod"
+    assert [len(found[1:]), len(decoded)] == [2, 2]
+
+
+def test_keys_and_numbers_decode_nothing(decoded: list[str]) -> None:
+    cache = reading("", *PODS, pod("db", app="db"))
+    assert sorted(cache.held("pods", label="app=web", keys_only=True)) == [("ns", f"web-{number}") for number in range(3)]
+    assert cache.list("pods", names=["db"], keys_only=True) == [("ns", "db")]
+    assert cache.count("pods", label="app=web") == 3
+    assert decoded == []
+    assert reading("", node("n1"), resource=NODES, key="nodes").list("nodes", keys_only=True) == [("", "n1")]
+    assert decoded == []
+
+
+def test_keys_of_what_is_sorted_are_in_order() -> None:
+    cache = reading("", *PODS[::-1])
+    assert [name for _, name in cache.list("pods", sort_by="metadata.name", limit=2, keys_only=True)] == ["web-0", "web-1"]
+
+
+@pytest.mark.parametrize(("read", "said"), [
+    (lambda cache: cache.list("pods", keys_only=1), "cache.list('pods', ...): keys_only is 1, of the type int. Give True or False"),
+    (lambda cache: cache.held("pods", keys_only=True, as_="view"),
+     "cache.held('pods', ...): keys_only=True returns no objects, and as_ says what to make of them. Leave one of them out"),
+])
+def test_keys_are_asked_for_with_true_or_false_and_no_form(read: Callable[[Any], Any], said: str) -> None:
+    with pytest.raises(ReadError) as info:
+        read(reading("", *PODS))
+    assert str(info.value).startswith(said)
+
+
+def test_each_is_made_anew_whenever_it_is_reached() -> None:
+    found = reading("", *PODS).list("pods", sort_by="metadata.name")
+    for obj in found:
+        obj["metadata"].clear()
+    assert [obj["metadata"]["name"] for obj in found] == ["web-0", "web-1", "web-2"]
+    own = list(found)
+    own[0].clear()
+    assert (own[0], found[0]) == ({}, PODS[0])
+
+
+def test_it_is_compared_and_joined_as_a_list_is() -> None:
+    found = reading("", *PODS).list("pods", sort_by="metadata.name")
+    assert found == PODS
+    assert PODS == found   # noqa: SIM300  # Either way round.
+    assert found != PODS[:2]
+    assert found != [*PODS[:2], pod("other")]
+    assert found != "web"
+    assert found[:2] == PODS[:2]
+    assert found + [1] == [*PODS, 1]   # noqa: RUF005  # This is what is tested.
+    assert [1] + found == [1, *PODS]   # noqa: RUF005  # As above.
+    assert (PODS[1] in found, found.index(PODS[1]), found.count(PODS[2]), list(reversed(found))) == (True, 1, 1, PODS[::-1])
+    with pytest.raises(TypeError):
+        hash(found)
+
+
+def test_views_are_made_when_they_are_reached() -> None:
+    found = reading("", *PODS).list("pods", as_="view")
+    assert isinstance(found, Objects)
+    assert sorted(view.metadata.name for view in found) == ["web-0", "web-1", "web-2"]
+
+
+@pytest.mark.parametrize("through", [copy.copy, copy.deepcopy, lambda found: pickle.loads(pickle.dumps(found))])   # noqa: S301  # Our own.
+def test_copies_are_lists(through: Callable[[Any], Any]) -> None:
+    copied = through(reading("", *PODS).list("pods", sort_by="metadata.name"))
+    assert (type(copied), copied) == (list, PODS)
+    assert json.loads(json.dumps(copied)) == PODS
+
+
+@pytest.mark.parametrize("change", [
+    *(lambda found, name=name: getattr(found, name)() for name in ("append", "clear", "copy", "extend", "insert", "pop", "remove", "reverse", "sort")),
+    lambda found: found.__setitem__(0, {}), lambda found: found.__delitem__(0), lambda found: found.__iadd__([]),
+])
+def test_whoever_changes_it_is_told_how_to_get_a_list(change: Callable[[Any], Any]) -> None:
+    with pytest.raises(ReadOnly, match=r"is no list.*Make a list of it: list\(cache.list\(...\)\)"):
+        change(reading("", *PODS).list("pods"))
+
+
+def test_it_shows_which_objects_it_has_and_nothing_that_is_in_them() -> None:
+    cache = reading("", *(pod(f"web-{number}", app="canary") for number in range(7)))
+    shown = repr(cache.list("pods", sort_by="metadata.name"))
+    assert shown == "<7 objects: ns/web-0, ns/web-1, ns/web-2, ns/web-3, ns/web-4 and 2 more>"
+    assert repr(cache.list("pods", names=["web-1"])) == "<1 object: ns/web-1>"
+    assert repr(cache.list("pods", names=["none"])) == "<0 objects>"
+
+
+# ---- Structs.
+
+
+class Meta(msgspec.Struct):
+    name: str
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class Spec(msgspec.Struct, rename="camel"):
+    node_name: str
+
+
+class Pod(msgspec.Struct):
+    metadata: Meta
+    spec: Spec | None = None
+
+
+class Unlike(msgspec.Struct):
+    metadata: dict[str, int]
+
+
+class Condition(msgspec.Struct):
+    phase: str
+    because: list[Condition] | None = None
+
+
+class Phased(msgspec.Struct):
+    status: Condition
+
+
+def test_structs_have_what_is_asked_for() -> None:
+    cache = reading("", *PODS)
+    assert cache.get("pods", "web-1", "ns", as_=Pod) == Pod(Meta("web-1", {"app": "web"}), Spec("n1"))
+    found = cache.list("pods", as_=Pod, sort_by="metadata.name")
+    assert [pod.metadata.name for pod in found] == ["web-0", "web-1", "web-2"]
+    assert cache.get("pods", "web-1", "ns", as_=Phased) == Phased(Condition("Running"))
+
+
+@pytest.mark.parametrize("read", [lambda cache: cache.get("pods", "web-1", "ns", as_=Unlike), lambda cache: cache.list("pods", names=["web-1"], as_=Unlike)])
+def test_an_object_that_is_not_as_a_struct_says_is_named_with_the_place_and_no_value(read: Callable[[Any], Any]) -> None:
+    with pytest.raises(ReadError) as info:
+        read(reading("", *PODS))
+    assert str(info.value) == (
+        "ns/web-1 is no Unlike: what is at $.metadata[...] is missing, or of another type. "
+        "Correct that field of Unlike; give it a default, such as None, if objects may lack it")
+    assert info.value.__cause__ is None
+    assert info.value.__context__ is None
+
+
+@pytest.mark.parametrize(("projection", "line"), [
+    (Projection.of(drop=["spec.nodeName"]), "which is dropped before pods are stored. Take 'spec.nodeName' out of drop="),
+    (Projection.of(drop=["spec"]), "which is dropped before pods are stored. Take 'spec' out of drop="),
+    (Projection.of(keep=["metadata", "status"]), "which is not among what is kept of pods. Add 'spec.nodeName' to keep="),
+])
+def test_structs_of_what_was_dropped_are_refused(projection: Projection, line: str) -> None:
+    """A default would pass for what the object has (contract 13)."""
+    cache = reading("", *PODS, projection=projection)
+    for read in (lambda: cache.get("pods", "web-1", "ns", as_=Pod), lambda: cache.list("pods", as_=Pod)):
+        with pytest.raises(NotKept) as info:
+            read()
+        assert f"looks at spec.nodeName, {line}" in str(info.value)
+    with pytest.raises(NotKept) as info:
+        cache.get("pods", "web-1", "ns", as_=Pod)
+    assert "await cache.fetch('pods', ..., whole=True)" in str(info.value)
+
+
+def test_structs_of_a_part_that_is_kept_are_made() -> None:
+    cache = reading("", *PODS, projection=Projection.of(drop=["spec.containers", ("metadata", "annotations", "big")]))
+    assert cache.get("pods", "web-1", "ns", as_=Pod).spec == Spec("n1")
+    assert cache.get("pods", "web-1", "ns", as_=Phased) == Phased(Condition("Running"))
+
+
+def test_structs_that_msgspec_cannot_make_are_told_with_what_to_do() -> None:
+    class Inner(msgspec.Struct):
+        name: str
+
+    class Local(msgspec.Struct):
+        metadata: Inner
+
+    with pytest.raises(ReadError, match=r"^cache.get\('pods', ...\): as_ is Local, whose fields make no sense to msgspec: name 'Inner' is not defined. Define it, "):
+        reading("", *PODS).get("pods", "web-1", "ns", as_=Local)

@@ -1,0 +1,200 @@
+"""How objects are stored while a cache is kept: packed where it is worthwhile, from the first page on, whichever way they come."""
+from __future__ import annotations
+
+import asyncio
+import base64
+import random
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kopf_selectcache import Cached, DeclarationError, Selector
+from kopf_selectcache.core.packing import FEWEST
+from kopf_selectcache.core.record import Record
+from kopf_selectcache.core.wire import APIECE, SLICE
+from kopf_selectcache.storing import Storage, give_back
+from kopf_selectcache.testing.population import Population
+from tests.test_faults.server import Obj, Server, bookmark, error, event, held, listed, streamed
+from tests.test_faults.world import World, operating, run, until
+
+CACHED: Any = Cached
+CALLED: list[int] = []
+COUNT = 3 * FEWEST
+
+
+def pods(count: int = COUNT, *, version: int = 1) -> list[Obj]:
+    made = list(Population(seed=3, namespaces=["shop"]).pods(count))
+    for number, pod in enumerate(made):
+        pod["metadata"] |= {"uid": f"uid-{number}", "resourceVersion": str(version + number), "labels": {"app": "web"}}
+    return made
+
+
+def records(world: World) -> list[Record]:
+    return world.feed.store.records()[0]
+
+
+def packed(world: World) -> list[bool]:
+    return [record.stored != record.data for record in records(world)]
+
+
+def as_served(world: World) -> list[Obj]:
+    return sorted((record.decode() for record in records(world)), key=lambda obj: int(obj["metadata"]["resourceVersion"]))
+
+
+def served(objects: Sequence[Obj]) -> list[Obj]:
+    for obj in objects:
+        obj["metadata"].pop("managedFields", None)
+    return list(objects)
+
+
+def test_a_kind_with_many_objects_is_packed_when_it_is_synced() -> None:
+    made = pods()
+
+    async def main() -> None:
+        async with Server(lists=[listed("1000", *made)], watches=[streamed()]) as server, operating(server) as world:
+            await world.synced()
+            assert all(packed(world))
+            assert as_served(world) == served(made)
+            assert sum(len(record.stored) for record in records(world)) < sum(len(record.data) for record in records(world)) / 2
+    run(main())
+
+
+def test_each_page_is_packed_as_it_comes() -> None:
+    """The peak of a long list is not all of it as JSON."""
+    made = pods()
+
+    async def main() -> None:
+        go = asyncio.Event()
+        lists = [listed("1000", *made[:FEWEST], then="t1"), held(go, listed("1000", *made[FEWEST:]))]
+        async with Server(lists=lists, watches=[streamed()]) as server, operating(server) as world:
+            await world.listed(2)
+            come = world.feed._merging.branches[0].view.writing()
+            assert [record.stored != record.data for record in come] == [True] * FEWEST
+            go.set()
+            await world.synced()
+            assert all(packed(world))
+    run(main())
+
+
+def test_pages_that_are_too_small_are_packed_once_all_have_come() -> None:
+    made = pods()
+    parts = [made[at:at + FEWEST // 3] for at in range(0, COUNT, FEWEST // 3)]
+    lists = [listed("1000", *part, then=f"t{number}" if part is not parts[-1] else "") for number, part in enumerate(parts)]
+
+    async def main() -> None:
+        async with Server(lists=lists, watches=[streamed()]) as server, operating(server) as world:
+            await world.synced()
+            assert all(packed(world))
+            assert as_served(world) == served(made)
+    run(main())
+
+
+def test_what_is_streamed_is_packed_while_it_comes() -> None:
+    made = pods()
+    assert COUNT * APIECE > 3 * SLICE
+
+    async def main() -> None:
+        first = b"".join(event("ADDED", pod) for pod in made)
+        watches = [streamed(first, bookmark("1000", end=True))]
+        async with Server(watches=watches) as server, operating(server, initial="stream") as world:
+            await world.synced()
+            assert sum(packed(world)) > COUNT / 2
+            assert as_served(world) == served(made)
+    run(main())
+
+
+def test_a_kind_that_grows_is_packed_once_it_is_large_enough() -> None:
+    made = pods()
+
+    async def main() -> None:
+        more = asyncio.Event()
+        watches = [streamed(more, b"".join(event("ADDED", pod) for pod in made[10:]))]
+        async with Server(lists=[listed("5", *made[:10])], watches=watches) as server, operating(server) as world:
+            await world.synced()
+            assert not any(packed(world))
+            more.set()
+            await until(lambda: len(records(world)) == COUNT)
+            assert sum(packed(world)) > COUNT / 2
+            assert as_served(world) == served(made)
+    run(main())
+
+
+def noise() -> list[Obj]:
+    rng = random.Random(5)   # The same each time.
+    return [{
+        "kind": "Pod", "apiVersion": "v1", "spec": {"key": base64.b64encode(rng.randbytes(2_000)).decode()},
+        "metadata": {"name": f"s-{number}", "namespace": "shop", "uid": f"u-{number}", "resourceVersion": str(number + 1)}} for number in range(COUNT)]
+
+
+@pytest.mark.parametrize(("storage", "made", "all_packed"), [
+    ("auto", "pods", True), ("packed", "pods", True), ("raw", "pods", False), ("auto", "noise", False), ("packed", "noise", True),
+    ("auto", "few", False), ("packed", "few", True)])
+def test_the_settings_and_the_declaration_say_how_a_kind_is_stored(storage: Storage, made: str, all_packed: bool) -> None:
+    objects = {"pods": pods(), "noise": noise(), "few": pods(5)}[made]
+
+    async def main(declared: Cached, **settings: Any) -> None:
+        async with Server(lists=[listed("1000", *objects)]) as server, operating(server, selectors={"pods": declared}, **settings) as world:
+            await world.synced()
+            assert set(packed(world)) == {all_packed}
+            assert as_served(world) == served(objects)
+    run(main(Cached(Selector(), storage=storage)))
+    run(main(Cached(Selector()), storage=storage))
+    run(main(Cached(Selector(), storage=storage), storage="raw" if all_packed else "auto"))
+
+
+def test_a_relist_of_what_has_not_changed_holds_it_once() -> None:
+    """Though other bytes may stand for the same object by then."""
+    made = pods()
+
+    async def main() -> None:
+        gone = asyncio.Event()
+        lists = [listed("1000", *made), listed("1001", *made)]
+        watches = [streamed(gone, error(410, "Expired")), streamed()]
+        async with Server(lists=lists, watches=watches) as server, operating(server) as world:
+            await world.synced()
+            before = {id(record) for record in records(world)}
+            gone.set()
+            await until(lambda: world.feed.version == "1001")
+            assert {id(record) for record in records(world)} == before
+    run(main())
+
+
+def test_what_can_be_no_storage_is_refused_where_it_is_declared() -> None:
+    with pytest.raises(DeclarationError, match=r"^Cached\(storage=...\) is given 'zip'. Give one of 'auto', 'packed', 'raw'; or leave it out"):
+        CACHED("app=web", storage="zip")
+
+
+# ---- Memory that is free again.
+
+
+def test_it_is_given_back_once_all_has_been_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    async def main() -> None:
+        gone = asyncio.Event()
+        lists = [listed("1000", *pods(5), then="more"), listed("1000"), listed("1001", *pods(5))]
+        watches = [streamed(error(500, "InternalError")), streamed(gone, error(410, "Expired")), streamed()]
+        async with Server(lists=lists, watches=watches) as server, operating(server) as world:
+            monkeypatch.setattr("kopf_selectcache.listwatch.give_back", lambda: asked.append(len(server.pods.listed)))
+            await world.watched(2)
+            assert asked == [2], "not after each page, nor before each watch"
+            gone.set()
+            await world.watched(3)
+            assert asked == [2, 3]
+    run(main())
+
+
+@pytest.mark.parametrize(("library", "called"), [
+    (SimpleNamespace(malloc_trim=CALLED.append), [0]), (SimpleNamespace(), []),
+])
+def test_it_is_asked_for_where_the_c_library_keeps_it(library: object, called: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    CALLED.clear()
+    monkeypatch.setattr("kopf_selectcache.storing.ctypes.CDLL", lambda _: library)
+    give_back()
+    assert called == CALLED
+
+
+def test_no_library_there_is_makes_it_fail() -> None:
+    give_back()
