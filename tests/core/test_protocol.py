@@ -26,6 +26,7 @@ from kopf_selectcache.core.protocol import (
     Wait,
     Watch,
     Watching,
+    step,
 )
 from kopf_selectcache.core.wire import Bookmark, Event, Refusal
 
