@@ -43,7 +43,6 @@ TARGETS = (
     Target("time to sync", "sync", INDEX, 1 / 300, fewest=8_000),
     Target("get, a dict", "get", CONTROLLER, 1),
     Target("get, a view, not packed", "get view", UNSAFE, 1, ours=RAW),
-    Target("get, some members, typed", "get typed", CONTROLLER, 1, their_key="get"),
     Target("list by label, dicts", "label", CONTROLLER, 1),
     Target("list by label, views", "label view", UNSAFE, 1, their_key="indexed view"),
     Target("list by label, keys", "label keys", CLIENT_GO, 1),

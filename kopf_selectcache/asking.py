@@ -103,7 +103,7 @@ async def ask_many(runtime: Runtime, many: Many, projection: Projection, *, enou
 def _senseless(runtime: Runtime, asked: One | Many, error: Unreachable | Garbled) -> Stalled:
     if isinstance(error, Untransformed):
         whole = asked._replace(options={**asked.options, "whole": True})
-        return untransformed(asked.bare(), str(error), line_of(runtime, asked.kind), whole.call())
+        return untransformed(asked.bare(), error, line_of(runtime, asked.kind), whole.call())
     return unanswered(asked.call(), str(error))
 
 

@@ -137,6 +137,7 @@ class Share:
         """By what it has been found to be beyond. From then on it counts as nothing to others: it is let go."""
         self.tally: Tally | None = None
         """What is held; None where there is no limit at all."""
+        self._asked = 0   # How many bytes were held when it was asked last whether that is too much.
         self._budget = budget
         self._most = None if limit is None else bytes_in(limit)
 
@@ -148,13 +149,16 @@ class Share:
     def begin(self) -> Tally | None:
         """Count anew; return who is to be told of what is held."""
         self.excess = None
+        self._asked = 0
         self.tally = Tally() if self._most is not None or self._budget.limit is not None else None
         return self.tally
 
     def is_beyond(self) -> bool:
-        """Whether it is too much: asked of the cache that grew."""
+        """Whether it is too much, where it has grown since this was asked last."""
         tally = self.tally
-        if tally is not None and self.excess is None:
+        grown = tally is not None and tally.bytes > self._asked
+        self._asked = tally.bytes if tally is not None else 0
+        if tally is not None and grown and self.excess is None:   # Another cache may have grown: it is asked itself.
             if self._most is not None and self.limit is not None and tally.bytes > self._most:
                 self.excess = Excess(tally.objects, tally.bytes, self.limit, self._most)
             else:

@@ -10,14 +10,16 @@ from collections.abc import Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from inspect import isawaitable, iscoroutinefunction
+from keyword import iskeyword
 from typing import TypeAlias
 
 from .asking import line_of
 from .classes import class_for, stands_for
-from .core.indexed import Indexed
+from .core.indexed import Failing, Indexed
 from .core.problems import BadField, Untransformed
 from .core.projection import Path, Projection, as_written, keys_of
 from .core.record import Record
+from .core.resources import Resource
 from .errors import DeclarationError, NotDeclared, NotKept, NotSynced, ReadError, StateError, clipped, shown
 from .feed import Feed, Part
 from .forms import Form, form_of
@@ -28,7 +30,7 @@ from .overlay import View
 from .runner import Runtime
 from .selector import Selector
 from .slips import fields_as_labels, unlikely_where, wrong_path, wrong_value
-from .spelling import Many, One, Read, bare
+from .spelling import Many, One, Read, bare, method
 from .troubles import of_read, stale, undeclared, unsynced, untransformed
 from .verdict import Verdict
 from .wording import (
@@ -121,7 +123,7 @@ def of_this(error: NotHere, read: Read, runtime: Runtime, feed: Feed | None = No
         case NotDeclared():
             return undeclared(read, runtime.feeds)
         case Untransformed():
-            return untransformed(read.bare(), str(error), line_of(runtime, read.kind), read.of_server(whole=True))
+            return untransformed(read.bare(), error, line_of(runtime, read.kind), read.of_server(whole=True))
         case _:
             return of_read(error, read.call(), feed.filter if feed is not None else None)
 
@@ -314,17 +316,27 @@ def _values_of(many: Many, index: Mapping[str, object] | None, view: View) -> tu
     if index is None:
         return ()
     if not isinstance(index, Mapping):
-        raise mistyped(many.bare(), "index", index, "a dict of values by the names of indexes, such as {'image': 'nginx'}")
+        raise _of_type(many, "index", index, "a dict of values by the names of indexes, such as {'image': 'nginx'}")
     for name, value in index.items():
         if name not in view.indexes:
             known = f", but {', '.join(map(repr, view.indexes))}" if view.indexes else ""
             raise ReadError(
                 f"{many.bare()}: {many.resource} have no index {shown(name)}{known}",
                 remedy=f"Declare it, Cached(..., index={{{shown(name)}: ...}}), with a path or a function; or add it: "
-                f"await cache.add_index({as_given(many.kind)}, {name}=...)")
+                f"{method('add_index', sync=many.sync)}({as_given(many.kind)}, {_argument(name)})" if isinstance(name, str) else "Give the name of an index, which is a text")
         if not isinstance(value, (str, bool, int, float)):
-            raise mistyped(many.bare(), f"index={{{name!r}: ...}}", value, "one value, which is a text in most indexes")
+            raise _of_type(many, f"index={{{name!r}: ...}}", value, "one value, which is a text in most indexes")
     return tuple((view.indexes[name], value) for name, value in index.items())
+
+
+def _of_type(many: Many, argument: str, given: object, wanted: str) -> ReadError:
+    """Say of which type something is that should be another one. What an index is read by may be a Secret's: it is not shown."""
+    return ReadError(f"{many.bare()}: {argument} is of the type {type(given).__name__}", remedy=f"Give {wanted}")
+
+
+def _argument(name: str) -> str:
+    """Write an index as an argument of `add_index`, whether or not Python takes its name for one."""
+    return f"{name}=..." if name.isidentifier() and not iskeyword(name) else f"**{{{shown(name)}: ...}}"
 
 
 def added(many: Many, indexes: Mapping[str, object], view: View, runtime: Runtime) -> list[Indexed]:
@@ -335,22 +347,44 @@ def added(many: Many, indexes: Mapping[str, object], view: View, runtime: Runtim
         made = declared_indexes(indexes, late=True)
     for each in made:
         known = view.indexes.get(each.name)
-        if known is not None and (known.path, known.function) != (each.path, each.function):
-            raise ReadError(
-                f"{many.bare()}: {many.resource} have another index {each.name!r} already: {known}", remedy="Give this one another name")
+        if known is not None:
+            if not known.is_like(each):
+                raise another(many, each.name, known)
+            continue
         if each.path is not None and not view.projection.kept(each.path):
             raise not_kept(many, each.path, view.projection, line_of(runtime, many.kind))
         if each.path is not None and not view.projection.exact(each.path):
             raise NotKept(
                 f"{many.bare()}: what is at {as_written(each.path)!r} may have been changed by the transform of {many.resource}",
                 remedy=f"Declare the index, which then sees objects as they come: Cached(..., index={{{each}}})")
-    return [each for each in made if each.name not in view.indexes]
+    return [replace(each, failing=_failing(many.resource, each.name)) for each in made]
+
+
+def _failing(resource: Resource, name: str) -> Failing:
+    """Return what tells that the function of an index that was added fails for what has come: once."""
+    told: list[str] = []
+
+    def failing(key: tuple[str, str], why: str) -> None:
+        if not told:
+            told.append(why)
+            _logger.warning(
+                "The cache of %s: for %s, %s. The index %s has no value of that object, nor of others for which it fails; for an object without "
+                "a value, let it return None.", resource, "/".join(filter(None, key)), why, shown(name))
+
+    return failing
+
+
+def another(many: Many, name: str, known: Indexed) -> ReadError:
+    """Say that there is another index of the name."""
+    return ReadError(
+        f"{many.bare()}: {many.resource} have another index {shown(name)} already: {known}",
+        remedy="Give this one another name; or, if it is meant to be the same, define its function once: a lambda is another one with each call")
 
 
 def unindexed(many: Many, name: str, record: Record, why: str) -> ReadError:
     """Say for which object the function of an index failed."""
     where = f"{record.namespace}/{record.name}" if record.namespace else record.name
-    return ReadError(f"{many.bare()}: for {where}, {why}", remedy=f"Correct the function of {name}=; for an object without a value, let it return None")
+    return ReadError(f"{many.bare()}: for {where}, {why}", remedy=f"Correct the function of the index {shown(name)}; for an object without a value, let it return None")
 
 
 # ---- Whether the filter holds it.

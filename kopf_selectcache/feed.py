@@ -35,7 +35,7 @@ from .news import News
 from .observe import Counts
 from .planning import Plan, Stream, plan
 from .selector import AnyOf, Comparisons, Selector
-from .storing import packing_of
+from .storing import apart, give_back, packing_of
 from .transport import Refused, Unreachable
 from .world import World
 
@@ -265,6 +265,7 @@ class Feed:
                 await self._kept(await self._resolved())
                 if self.share.excess is not None:
                     self._let_go()
+                    await apart(give_back)
                     await world.sleep(AGAIN * (0.5 + world.chance()))
             except Exception as error:
                 world.logger.exception("The cache of %s stumbled over a mistake of its own, and starts again.", self)
@@ -392,7 +393,7 @@ class Feed:
     def _listwatch(self, stream: Stream, branch: Branch, condition: Condition, resource: Resource) -> Listwatch:
         return Listwatch(
             stream, branch, condition, resource, world=self._world, counts=self.counts, notify=self._taken_in,
-            projection=self.projection, packing=self.packing, share=self.share)
+            projection=self.projection, packing=self.packing, share=self.share, all_kept=self._merging.writing)
 
     def _taken_in(self, changes: Sequence[Change]) -> None:
         for change in changes:

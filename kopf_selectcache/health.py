@@ -185,8 +185,8 @@ class Condition:
                 pass   # Servers end every watch after a while.
             case Refusal():
                 self._hindered(f"{subject}: the server answers {trouble.code} {trouble.reason}".rstrip(), "It is asked again")
-            case Lost(why, transform=True):
-                self._hindered(f"{subject}: {why}", f"Correct the {'index=' if why.startswith('an index') else 'transform='} of {self._declared}", whole=True)
+            case Lost(why, transform=True, argument=argument):
+                self._hindered(f"{subject}: {why}", f"Correct the {argument} of {self._declared}", whole=True)
             case Lost(why):
                 self._hindered(f"{subject}: {why}", "The server is asked again")
             case _:   # Silent.

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 
-from .core.indexed import Indexed, with_values
+from .core.indexed import Indexed, Values, with_values
 from .core.merging import Merging
 from .core.problems import BadIndex
 from .core.record import Record
@@ -31,6 +31,14 @@ class Failed(Exception):
         self.why = why
 
 
+class Taken(Exception):
+    """There is another index of the name."""
+
+    def __init__(self, by: Indexed) -> None:
+        super().__init__(by)
+        self.by = by
+
+
 class Indexing:
     """The indexes of one cache, and what builds them."""
 
@@ -41,11 +49,12 @@ class Indexing:
         self._listwatches: Sequence[Listwatch] = ()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wanted = asyncio.Event()
+        self._adding = asyncio.Lock()
 
     def begin(self, merging: Merging, listwatches: Sequence[Listwatch]) -> None:
         """Index what is kept from now on."""
         self._merging, self._listwatches = merging, listwatches
-        self._tell(self.indexes)
+        self._tell()
         for each in self.indexes.values():
             merging.store.declare(each)
 
@@ -64,29 +73,55 @@ class Indexing:
             self._wanted.clear()
 
     async def add(self, indexed: Indexed) -> None:
-        """Index what is held and what will be held by this as well; return once that is done. Raise Failed if its function does."""
-        indexes = {**self.indexes, indexed.name: indexed}
-        self._tell(indexes)   # What comes meanwhile brings its values.
+        """Index what is held and what will be held by this as well; return once that is done, or at once if it was.
+
+        Raise Taken if there is another index of the name, and Failed if its function fails for what is held: then nothing
+        is left of it.
+        """
+        async with self._adding:
+            known = self.indexes.get(indexed.name)
+            if known is not None and not known.is_like(indexed):
+                raise Taken(known)
+            if known is None:
+                values = await self._computed(indexed)
+                # From here on nothing fails, and whoever begins anew tells of it as well.
+                self.indexes = {**self.indexes, indexed.name: indexed}
+                self._tell()   # What comes from now on brings its values.
+                self._merging.store.declare(indexed)
+                await self._note(indexed, values)
+        await self._built()
+
+    async def _computed(self, indexed: Indexed) -> dict[Record, Values]:
+        """Return the values of what is held, beside which nothing is noted yet."""
+        values = {}
         for number, record in enumerate(self._merging.store.records()[0]):
             if number % DECODED == 0:
                 await asyncio.sleep(0)
             try:
-                values = indexed.values(record.decode())
+                values[record] = indexed.values(record.decode())
             except BadIndex as bad:
-                self._tell(self.indexes)
                 raise Failed(record, str(bad)) from None
-            before = weight(record)
-            record.fields = with_values(record.fields, {**record.indexed(), indexed.name: values})
-            if self._merging.tally is not None:
-                self._merging.tally.reweigh(record, before)
-        self.indexes = indexes
-        self._merging.store.declare(indexed)
-        await self._built()
+        return values
+
+    async def _note(self, indexed: Indexed, values: dict[Record, Values]) -> None:
+        """Note the values beside what is held, ahead of who builds the index, and would call the function again.
+
+        What came meanwhile, or is being listed, is left to that one.
+        """
+        merging = self._merging
+        for number, record in enumerate(merging.store.records()[0], 1):
+            if record in values and indexed.known(record) is None:
+                before = weight(record)
+                record.fields = with_values(record.fields, {**record.indexed(), indexed.name: values[record]})
+                if merging.tally is not None:
+                    merging.tally.reweigh(record, before)
+            if number % SLICE == 0:
+                await asyncio.sleep(0)
 
     async def _built(self) -> None:
         while self._merging.build(SLICE):   # noqa: ASYNC110  # It waits for nothing, but for its next turn.
             await asyncio.sleep(0)
 
-    def _tell(self, indexes: dict[str, Indexed]) -> None:
+    def _tell(self) -> None:
         for each in self._listwatches:
-            each.index(tuple(indexes.values()))
+            each.index(tuple(self.indexes.values()))

@@ -45,6 +45,7 @@ from .core.protocol import (
     Watching,
     step,
 )
+from .core.record import Record
 from .core.resources import Resource
 from .core.store import Change
 from .core.wire import APIECE, SLICE, Bookmark, Event, Page, Reader, Refusal
@@ -54,7 +55,7 @@ from .observe import Counts
 from .planning import Stream
 from .queries import listing, watching
 from .selector import Selector
-from .storing import give_back, learn
+from .storing import Storing, apart, give_back
 from .transport import Refused, Unreachable
 from .world import World
 
@@ -71,6 +72,7 @@ class Listwatch:
     def __init__(
         self, stream: Stream, branch: Branch, condition: Condition, resource: Resource, *, world: World, counts: Counts,
         notify: Callable[[Sequence[Change]], None], projection: Projection, packing: Packing | None = None, share: Share | None = None,
+        all_kept: Callable[[], Sequence[Record]] = list,
     ) -> None:
         self.stream = stream
         self.branch = branch
@@ -80,9 +82,8 @@ class Listwatch:
         self._counts = counts
         self._notify = notify
         self._reader = Reader.of(resource, projection, wanted=branch.keys.have if stream.is_wider else None, packing=packing)
-        self._packing = packing
+        self._storing = Storing(packing, kept=branch.view.writing, all_kept=all_kept, tally=share.tally if share is not None else None)
         self._share = share
-        self._tally = share.tally if share is not None else None
         self._why = "first"
         self._asking = "list"
         """The verb of the request that is under way."""
@@ -90,7 +91,7 @@ class Listwatch:
         self._state: State = Idle(Known())
         self._running: asyncio.Timeout | None = None
         self._relisting = False
-        self._listed = False   # Whether the last request was a list.
+        self._committed = False   # Whether a list has just become complete.
 
     def __str__(self) -> str:
         return str(self.resource)
@@ -110,6 +111,7 @@ class Listwatch:
     def forget(self) -> None:
         """Let go what is held: it is kept no more, and what is left of this may be found by the garbage collector alone."""
         self.branch = Merging([self.branch.keys]).branches[0]
+        self._storing = Storing(None, kept=list, all_kept=list, tally=None)
 
     def index(self, indexes: tuple[Indexed, ...]) -> None:
         """Read the values of these indexes off whatever comes from now on."""
@@ -185,6 +187,9 @@ class Listwatch:
                     stepped = step(self._state, input_)
                     self._state = stepped.state
                     command = self._carried_out(stepped.effects)
+                    if self._committed:   # What it took is free now.
+                        self._committed = False
+                        await apart(give_back)
                     if self._share is not None and self._share.is_beyond():
                         return
                     missing = missing or (isinstance(input_, Refusal) and input_.code == 404)
@@ -219,6 +224,7 @@ class Listwatch:
                         self._counts.relists[self._why] += 1
                     self._heard = self._world.clock()
                     changes += self.branch.commit(version, restored=restored)
+                    self._committed = True
                     if restored:
                         self._world.logger.warning("The server of %s went back to an older state; its cache started anew.", self)
                 case Abandon():
@@ -247,18 +253,14 @@ class Listwatch:
         try:
             if isinstance(command, List):
                 self._counts.lists += 1
-                self._listed = True
                 wanted = query | listing(command, self._world.settings.page_limit)
                 answer = await unhurried(self._reader, await self._world.transport.get(path, wanted))
                 if isinstance(answer, Page):   # From the first page on: what is not packed yet should never be much.
-                    await learn(self._packing, lambda: answer.records)
+                    await self._storing.taken(answer.records)
                 yield answer
             else:
                 self._counts.watches += 1
-                await learn(self._packing, self.branch.view.writing, self._tally)   # Where each page had too few.
-                if self._listed:
-                    self._listed = False
-                    await asyncio.to_thread(give_back)
+                await self._storing.taken()   # Where each page had too few.
                 async with aclosing(self._watched(path, query | watching(command), command)) as messages:
                     async for message in messages:
                         yield message
@@ -266,8 +268,10 @@ class Listwatch:
             yield refused.refusal
         except Unreachable as lost:
             yield Lost(str(lost), lived=clock() - asked > LIVED)
+        except Untransformed as failed:
+            yield Lost(str(failed), garbled=True, transform=True, argument=failed.argument)
         except Garbled as garbled:
-            yield Lost(str(garbled), garbled=True, transform=isinstance(garbled, Untransformed))
+            yield Lost(str(garbled), garbled=True)
         except TimeoutError:
             yield Silent()
 
@@ -305,7 +309,7 @@ class Listwatch:
         if taken < SLICE:
             return taken
         await asyncio.sleep(0)
-        await learn(self._packing, self.branch.view.writing, self._tally)
+        await self._storing.taken()
         return 0
 
     def _told(self, trouble: Refusal | Lost | Silent | None) -> None:

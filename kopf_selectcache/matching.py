@@ -22,8 +22,6 @@ from .texts import FieldSelector, LabelSelector
 Obj: TypeAlias = dict[str, Any]
 """A Kubernetes object, as JSON has it."""
 
-Objects: TypeAlias = list[Obj]
-
 Label: TypeAlias = str | Mapping[str, str | Collection[str]] | LabelSelector | None
 Field: TypeAlias = str | Mapping[str, str | bool | int] | FieldSelector | None
 Namespaces: TypeAlias = str | Collection[str] | None

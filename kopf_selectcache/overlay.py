@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from .core.indexed import Indexed
+from .core.indexed import ODD, Indexed
 from .core.lookup import Chosen, Lookup
 from .core.problems import Garbled, Untransformed
 from .core.projection import ALL, Projection
@@ -75,9 +75,12 @@ class View:
         if own is None or found is chosen.beside:
             return chosen
         others = [record for record in chosen.records if record is not chosen.beside]
-        if found is not None and lookup.admits(found) and all(index.of(found) == (value,) for index, value in lookup.where if (index, value) not in chosen.rest.where):
+        rest = chosen.rest
+        if found is not None and any(ODD in index.of(found) for index, _ in lookup.where):
+            rest = rest._replace(where=lookup.where)   # What is there, whoever asks has to see, as where nothing is indexed.
+        if found is not None and lookup.admits(found) and all(index.of(found) == (value,) for index, value in lookup.where if (index, value) not in rest.where):
             others.append(found)
-        return chosen._replace(records=others)
+        return chosen._replace(records=others, rest=rest)
 
     def newest(self, held: Record) -> Record | None:
         """Return an object that came by the stream, or what the handler knows of it already, if that is newer."""

@@ -51,7 +51,7 @@ class Runtime:
         claims: Claims = {}
         world, budget = World(settings, transport, logger, chance, clock, sleep), Budget(settings.max_bytes)
         self.feeds: Mapping[Key, Feed] = {
-            key: Feed(key, settings.selectors.cached(key), world=world, namespaces=namespaces, claims=claims, resolved=self.quick.clear, budget=budget)
+            key: Feed(key, settings.selectors.cached(key), world=world, namespaces=namespaces, claims=claims, resolved=self._forget_names, budget=budget)
             for key in settings.selectors
         }
         self.fetches = Fetches(transport, per_second=settings.fetch_per_second, clock=clock, sleep=sleep)
@@ -66,14 +66,18 @@ class Runtime:
         custom resource. Nothing is answered that would be answered otherwise once it is known what each key means:
         until then, NotSynced is raised.
         """
+        quick = self.quick   # If more becomes known meanwhile, what is found goes where nobody looks any more.
         if (exact := self.feeds.get(key)) is not None:
-            self.quick[key] = exact
+            quick[key] = exact
             return exact
         known = self._found.by([feed.resource or feed.health for feed in self.feeds.values()])
         if (found := known.get(key)) is None:
             found = known[key] = self._named(key)
-        self.quick[key] = found
+        quick[key] = found
         return found
+
+    def _forget_names(self) -> None:
+        self.quick = {}
 
     def _named(self, key: Key) -> Feed:
         asked = parse_key(key)

@@ -58,8 +58,7 @@ class SelectCacheSettings:
     """
     How objects are stored: packed where that is worthwhile, `"packed"` always, or `"raw"`, as JSON.
 
-    Packed objects take a third to a sixth of the memory, and a third longer to read: what objects of a kind have in common is learned
-    from the first of them. It is worthwhile for 100 objects or more that become a third smaller. `Cached(..., storage="raw")`
+    Packed objects take less memory, and longer to read: what objects of a kind have in common is learned from the first of them. It is worthwhile for 100 objects or more that become a third smaller. `Cached(..., storage="raw")`
     says so of one kind, such as one that is read all the time.
     """
 

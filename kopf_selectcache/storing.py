@@ -1,13 +1,17 @@
-"""When it is learned how the objects of a kind are packed: once there are enough of them, and when those that come are others. And what is free then.
+"""How what a cache keeps is stored: when it is learned how a kind is packed, what is packed then, and what memory is free.
 
-Learning takes some hundredths of a second, which it spends in a thread; packing what is there already is done bit by bit.
+Learning takes some hundredths of a second, which it spends in a thread of its own: those that asyncio lends may all be
+waiting, for this cache. What is there already is packed bit by bit.
 """
 from __future__ import annotations
 
 import asyncio
 import ctypes
 from collections.abc import Callable, Sequence
-from typing import Literal, TypeAlias
+from contextlib import suppress
+from functools import partial
+from threading import Thread
+from typing import Literal, TypeAlias, TypeVar
 
 from .core.packing import FEWEST, SAMPLES, Packing, learned
 from .core.record import Record
@@ -19,15 +23,7 @@ Storage: TypeAlias = Literal["auto", "packed", "raw"]
 AT_ONCE = 50
 """So many objects are packed until others are let go on."""
 
-
-def give_back() -> None:
-    """Let the system have the memory that is free again, where the C library would keep it, as glibc does.
-
-    The pages of a list take more than what is kept of them, and leave as much behind.
-    """
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
+_T = TypeVar("_T")
 
 
 def packing_of(storage: Storage) -> Packing | None:
@@ -35,24 +31,67 @@ def packing_of(storage: Storage) -> Packing | None:
     return None if storage == "raw" else Packing(always=storage == "packed")
 
 
-async def learn(packing: Packing | None, kept: Callable[[], Sequence[Record]], tally: Tally | None = None) -> None:
-    """Learn from the objects of one kind, if it is due; and pack them, if nothing had been learned before.
+def give_back() -> None:
+    """Let the system have the memory that is free again, where the C library would keep it, as glibc does.
 
-    A tally is told what that saves.
+    The pages of a list take more than what is kept of them, and leave as much behind.
     """
-    if packing is None or packing.fits:
-        return
-    records = kept()
-    if len(records) < FEWEST:
-        return
-    first = not packing.learned
-    packing.begin()
-    samples = [record.data for record in records[::max(1, len(records) // SAMPLES)]]
-    packing.adopt(await asyncio.to_thread(learned, samples))
-    for number, record in enumerate(records if first and packing.learned else ()):
-        before = weight(record)
-        record.pack()
-        if tally is not None:
-            tally.reweigh(record, before)
-        if number % AT_ONCE == 0:
-            await asyncio.sleep(0)
+    with suppress(OSError, TypeError):   # Windows has no such library.
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)
+
+
+async def apart(work: Callable[[], _T]) -> _T:
+    """Return what comes of work that cannot fail, done in a thread of its own."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[_T] = loop.create_future()
+
+    def tell(result: _T) -> None:
+        if not done.done():
+            done.set_result(result)
+
+    def run() -> None:
+        result = work()
+        with suppress(RuntimeError):   # The loop is closed: the operator has ended.
+            loop.call_soon_threadsafe(tell, result)
+
+    Thread(target=run, name="selectcache", daemon=True).start()
+    return await done
+
+
+class Storing:
+    """How what one list and watch keeps is stored."""
+
+    def __init__(
+        self, packing: Packing | None, *, kept: Callable[[], Sequence[Record]], all_kept: Callable[[], Sequence[Record]], tally: Tally | None,
+    ) -> None:
+        self._packing = packing
+        self._kept = kept   # What this one keeps.
+        self._all_kept = all_kept   # What all lists and watches of the kind do.
+        self._tally = tally
+        self._has_caught_up = False   # Whether all that came before anything was learned has been packed.
+
+    async def taken(self, page: Sequence[Record] = ()) -> None:
+        """Take note that objects have come: a page, which is not kept yet, or others. Learn from all there are, if it is due."""
+        packing = self._packing
+        if packing is None:
+            return
+        kept = self._kept
+        if not packing.fits and len(objects := [*self._all_kept(), *page]) >= FEWEST:
+            packing.begin()
+            samples = [record.data for record in objects[::max(1, len(objects) // SAMPLES)]]
+            packing.adopt(await apart(partial(learned, samples)))
+            kept = self._all_kept   # Others may be waiting for their next event by now.
+        if packing.learned and not self._has_caught_up:
+            await self._pack([*kept(), *page])
+            self._has_caught_up = True
+
+    async def _pack(self, records: Sequence[Record]) -> None:
+        for number, record in enumerate(records):
+            before = weight(record)
+            record.pack()
+            if self._tally is not None:
+                self._tally.reweigh(record, before)
+            if number % AT_ONCE == 0:
+                await asyncio.sleep(0)

@@ -8,13 +8,24 @@ from collections.abc import Collection, Mapping
 
 from .asking import ask_audit
 from .auditing import Audit
-from .checking import added, checked_many, feed_of, match_of, must_be_kept, of_this, request_of, unindexed, verdict_of
+from .checking import (
+    added,
+    another,
+    checked_many,
+    feed_of,
+    match_of,
+    must_be_kept,
+    of_this,
+    request_of,
+    unindexed,
+    verdict_of,
+)
 from .core.indexed import Function
 from .core.projection import Path
 from .errors import NotDeclared, NotKept, NotSynced
 from .explaining import Explanation
 from .fetching import questions
-from .indexing import Failed
+from .indexing import Failed, Taken
 from .keys import AnyKey
 from .matching import Field, Label, Namespaces, Where
 from .queries import written
@@ -87,6 +98,8 @@ class Telling(Waiting):
         """Return how many objects are held, and what they and each index take, in bytes.
 
             print(cache.stats('pods'))
+
+        It looks at all that is held, and at each value of each index: now and then, and not for each object that is handled.
         """
         with self._reading("stats", kind) as view:
             return weighed(view.store)
@@ -99,7 +112,11 @@ class Telling(Waiting):
             pods = cache.held('pods', index={'image': 'nginx:1'})
 
         It is as if it were declared, `Cached(..., index={'image': images})`, but for what it looks at, which is what is kept:
-        a path that is dropped, or may be changed by a transform, raises NotKept.
+        a path that is dropped, or may be changed by a transform, raises NotKept. A function that fails for an object that is
+        held is an error, and nothing is added; one that comes later, and for which it fails, is held without a value.
+
+        To add an index that is there does nothing. Define its function once, outside of the handler: a lambda, or a
+        function within a function, is another one with each call, and would be another index of the same name.
         """
         with self._reading("add_index", kind) as view:
             feed = feed_of(self._runtime, kind)
@@ -107,6 +124,8 @@ class Telling(Waiting):
             for each in added(many, indexes, view, self._runtime):
                 try:
                     await feed.indexing.add(each)
+                except Taken as taken:
+                    raise another(many, each.name, taken.by) from None
                 except Failed as failed:
                     raise unindexed(many, each.name, failed.record, failed.why) from None
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from .core.fields import Key
+from .core.problems import Untransformed
 from .core.wire import Refusal
 from .errors import Forbidden, Missing, NotDeclared, NotFound, NotSynced, Rejected, Stale, Stalled, StateError, clipped
 from .keys import key_of, not_declared, unserved
@@ -104,7 +105,7 @@ def unanswered(asked: str, why: str) -> Stalled:
     return Stalled(f"The server gave no answer to {asked}: {why}", remedy=_again())
 
 
-def untransformed(asked: str, why: str, line: str | None, of_server: str) -> Stalled:
+def untransformed(asked: str, error: Untransformed, line: str | None, of_server: str) -> Stalled:
     """Say that an object did come, and the operator's own function, declared in this line, failed for it."""
     instead = f"; for what the server has: {of_server}" if of_server else ""
-    return Stalled(f"{asked}: {why}", remedy=f"Correct {'index=' if why.startswith('an index') else 'transform='} of {line}{instead}")
+    return Stalled(f"{asked}: {error}", remedy=f"Correct {error.argument} of {line}{instead}")

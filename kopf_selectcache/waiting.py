@@ -112,6 +112,7 @@ class Waiting(Reading):
                         match = match_of(many, None, view)
                         left, records = chosen_of(view, match)
                         candidates = left.pairs(records)
+                        del records   # Who waits for long must not keep what is held now.
                         while True:
                             for record, obj in candidates:
                                 seen.add(record.key)

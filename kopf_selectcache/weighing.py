@@ -39,7 +39,7 @@ class Stats:
 
 
 def weighed(store: Readable) -> Stats:
-    """Weigh what is held."""
+    """Weigh what is held: all of it is looked at, in the reader's thread, and nobody waits for that."""
     records, _ = store.records()
     weights = store.weights()
     samples = records[::max(1, len(records) // SAMPLES)]

@@ -384,6 +384,21 @@ def test_what_is_let_go_counts_as_nothing_to_others_at_once() -> None:
     assert [share.is_beyond() for share in shares] == [True, False]
 
 
+def test_no_cache_is_let_go_because_another_has_grown() -> None:
+    """An index that is added makes a cache larger between two of its events."""
+    budget = Budget(2 * SIZE)
+    small, grown = (budget.share(key, None) for key in ("pods", "secrets"))
+    few, more = small.begin(), grown.begin()
+    assert few is not None
+    assert more is not None
+    one, other = records(*many(2))
+    few.take(one)
+    assert not small.is_beyond()
+    more.take(other)
+    assert not small.is_beyond(), "it is as large as it was"
+    assert grown.is_beyond()
+
+
 # ---- It is tried again.
 
 

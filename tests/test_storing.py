@@ -5,6 +5,8 @@ import asyncio
 import base64
 import random
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,9 +16,9 @@ from kopf_selectcache import Cached, DeclarationError, Selector
 from kopf_selectcache.core.packing import FEWEST
 from kopf_selectcache.core.record import Record
 from kopf_selectcache.core.wire import APIECE, SLICE
-from kopf_selectcache.storing import Storage, give_back
+from kopf_selectcache.storing import Storage, apart, give_back
 from kopf_selectcache.testing.population import Population
-from tests.test_faults.server import Obj, Server, bookmark, error, event, held, listed, streamed
+from tests.test_faults.server import Obj, Script, Server, bookmark, error, event, held, listed, streamed
 from tests.test_faults.world import World, operating, run, until
 
 CACHED: Any = Cached
@@ -187,14 +189,75 @@ def test_it_is_given_back_once_all_has_been_listed(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(("library", "called"), [
-    (SimpleNamespace(malloc_trim=CALLED.append), [0]), (SimpleNamespace(), []),
+    (SimpleNamespace(malloc_trim=CALLED.append), [0]), (SimpleNamespace(), []), (TypeError("as on Windows"), []), (OSError("there is none"), []),
 ])
 def test_it_is_asked_for_where_the_c_library_keeps_it(library: object, called: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(_: None) -> object:
+        if isinstance(library, Exception):
+            raise library
+        return library
     CALLED.clear()
-    monkeypatch.setattr("kopf_selectcache.storing.ctypes.CDLL", lambda _: library)
+    monkeypatch.setattr("kopf_selectcache.storing.ctypes.CDLL", load)
     give_back()
     assert called == CALLED
 
 
-def test_no_library_there_is_makes_it_fail() -> None:
-    give_back()
+# ---- Threads.
+
+
+def test_a_cache_waits_for_no_thread_that_a_handler_may_have() -> None:
+    """Handlers that wait in asyncio's threads may wait for this very cache."""
+    async def main() -> None:
+        go, taken = Event(), Event()
+
+        def long() -> None:
+            taken.set()
+            go.wait()
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        job = asyncio.get_running_loop().run_in_executor(None, long)
+        try:
+            await until(taken.is_set)
+            async with Server(lists=[listed("1000", *pods())], watches=[streamed()]) as server, operating(server) as world:
+                await world.synced()
+                assert all(packed(world))
+        finally:
+            go.set()
+            await job
+    run(main())
+
+
+def test_who_has_gone_before_the_work_is_done_is_told_nothing() -> None:
+    go = Event()
+
+    async def main() -> None:
+        waiting = asyncio.create_task(apart(go.wait))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        go.set()
+        assert await apart(lambda: 5) == 5
+        leaving.append(asyncio.create_task(apart(late.wait)))
+        await asyncio.sleep(0)
+    leaving: list[asyncio.Task[bool]] = []
+    late = Event()
+    asyncio.run(main())
+    late.set()   # The loop is closed by now.
+
+
+# ---- Several lists and watches.
+
+
+def test_namespaces_with_few_objects_each_are_packed_as_one_kind() -> None:
+    """What was read of one while another was learned from is packed as well."""
+    spaces = [f"ns-{number}" for number in range(6)]
+    made = {space: [{**pod, "metadata": {**pod["metadata"], "namespace": space}} for pod in pods(FEWEST // 2)] for space in spaces}
+
+    async def main() -> None:
+        async with Server() as server:
+            for space in spaces:
+                server.scripts[f"/api/v1/namespaces/{space}/pods"] = Script([listed("1000", *made[space])], [streamed(bookmark("1001"))])
+            async with operating(server, selectors={"pods": Selector("app=web", namespaces=spaces)}) as world:
+                await world.synced()
+                await until(lambda: all(packed(world)))
+                assert len(records(world)) == 6 * (FEWEST // 2)
+    run(main())

@@ -112,6 +112,7 @@ class Union(View):
 
     def show(self, changes: list[Change], versions: tuple[str, ...]) -> None:
         """Show all of these changes at once, and the versions as of which they are all."""
+        self._note_all(changes)
         with self._lock:
             self.versions, self._version = versions, least(versions)
             forgotten = self._index(changes)

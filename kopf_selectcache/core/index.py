@@ -8,8 +8,7 @@ It never decides what is held, and never decodes an object whose index was decla
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from itertools import islice
+from collections.abc import Callable, Collection, Iterable, Iterator
 from sys import getsizeof
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -52,7 +51,7 @@ class Index:
     def __init__(self, of: Callable[[Record], Collection[Any]]) -> None:
         self._of = of
         self._postings: dict[Any, Posting] = {}
-        self._steps: Iterator[None] | None = None
+        self._steps: Iterator[int] | None = None
         self.ready = False
         self.used = 0
         """The number of the last read that used it."""
@@ -88,23 +87,24 @@ class Index:
         """
         if self._steps is None:
             self._steps = self._built(all_(), is_held)
-        for _ in islice(self._steps, most):
-            pass
-        done = next(self._steps, self) is self
-        if done:
-            self._steps = None
-        return done
+        for entries in self._steps:
+            most -= entries
+            if most <= 0:
+                return False
+        self._steps = None
+        return True
 
-    def _built(self, records: list[Record], is_held: Callable[[Record], bool]) -> Iterator[None]:
+    def _built(self, records: list[Record], is_held: Callable[[Record], bool]) -> Iterator[int]:
+        """Yield after each step how many entries it wrote."""
         for record in records:
             if is_held(record):
                 self._add(record)
-            yield
+            yield 1
         for value in list(self._postings):
             posting = self._postings.get(value)
             if isinstance(posting, set) and len(posting) < LARGE:
                 self._postings[value] = posting.copy()
-                yield
+                yield len(posting)
 
     def _add(self, record: Record) -> None:
         for value in self._of(record):
@@ -140,6 +140,11 @@ class Index:
                 continue   # It has not been taken in yet.
             self.count -= 1
 
-    def weight(self) -> int:
-        """Return how many bytes its containers take. Records and values are those of the store."""
-        return getsizeof(self._postings) + sum(getsizeof(each) for each in self._postings.values() if not isinstance(each, Record))
+    def containers(self) -> list[object]:
+        """Return its containers, to be weighed. Records among them, and values, are those of the store."""
+        return [self._postings, *self._postings.values()]
+
+
+def room(containers: Iterable[object]) -> int:
+    """Return how many bytes containers take, without the records."""
+    return sum(getsizeof(each) for each in containers if not isinstance(each, Record))

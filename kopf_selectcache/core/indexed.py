@@ -6,7 +6,7 @@ added later reads them off what is kept.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -24,6 +24,9 @@ ODD: Final = None
 
 Values: TypeAlias = tuple[Value | None, ...]
 
+Failing: TypeAlias = Callable[[tuple[str, str], str], object]
+"""Told the namespace and name of an object, and why an index has no value of it. It may be called in any thread."""
+
 
 @dataclass(frozen=True, slots=True)
 class Indexed:
@@ -34,31 +37,45 @@ class Indexed:
     function: Function | None = None
     late: bool = False
     """Whether it was added to what is kept: then it is by that, of objects that come later as well."""
+    failing: Failing | None = field(default=None, repr=False, compare=False)
+    """Told of what comes later, and of which an added one has no value since its function fails."""
 
     def __str__(self) -> str:
         """Write it as it is declared."""
         by = repr(as_written(self.path)) if self.path is not None else getattr(self.function, "__name__", type(self.function).__name__)
         return f"{self.name!r}: {by}"
 
-    def of(self, record: Record) -> Values:
-        """Return the values of a record: those that were read when it came, or else what is read off what is kept.
+    def is_like(self, other: Indexed) -> bool:
+        """Whether both are by the same path or function, declared or added."""
+        return (self.path, self.function) == (other.path, other.function)
 
-        An object that came while the index was being added, and for which its function fails, has none.
-        """
+    def known(self, record: Record) -> Values | None:
+        """Return the values that were read when a record came, or noted since; None if none were."""
         known = record.indexed().get(self.name)
-        if known is not None:
-            return tuple(known)
+        return None if known is None else tuple(known)
+
+    def of(self, record: Record) -> Values:
+        """Return the values of a record: those that are known, or else what is read off what is kept. None if its function fails."""
+        if (known := self.known(record)) is not None:
+            return known
         try:
-            return self.values(record.decode())
+            return self.come(record.key, record.decode())
         except BadIndex:
             return ()
 
-    def noted(self, record: Record) -> Values:
-        """Return the values of a record, which are those of it from now on, whatever the function would make of it later. The writer's."""
-        known = record.indexed()
-        if self.name not in known:
-            record.fields = with_values(record.fields, {**known, self.name: self.of(record)})
-        return self.of(record)
+    def come(self, key: tuple[str, str], obj: dict[str, Any]) -> Values:
+        """Return the values of an object that has come; raise BadIndex as `values` does, if it was declared.
+
+        One that was added is left without a value of that object: nobody who declared the cache has reckoned with it.
+        """
+        try:
+            return self.values(obj)
+        except BadIndex as bad:
+            if not self.late:
+                raise
+            if self.failing is not None:
+                self.failing(key, str(bad))
+            return ()
 
     def values(self, obj: dict[str, Any]) -> Values:
         """Return the values of an object; raise BadIndex if its function fails, or returns what can be none.
@@ -82,6 +99,16 @@ class Indexed:
         else:
             why = f"returned {'a list of something else than texts' if isinstance(made, Collection) else f'a {type(made).__name__}'}"
         raise BadIndex(self.name, why)   # Out here it does not carry the error along, which may hold the object.
+
+
+def note(record: Record, indexes: Collection[Indexed]) -> None:
+    """Keep beside a record those values of these indexes that are not known yet. The writer's, and under no lock: functions are called.
+
+    They are its values from now on, whatever a function would make of it later.
+    """
+    known = record.indexed()
+    if missing := {each.name: each.of(record) for each in indexes if each.name not in known}:
+        record.fields = with_values(record.fields, {**known, **missing})
 
 
 def with_values(fields: bytes, values: Mapping[str, Collection[Any]]) -> bytes:

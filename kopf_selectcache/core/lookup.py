@@ -85,11 +85,11 @@ class _Candidates(NamedTuple):
 
 
 class Indexes:
-    """The indexes of one store. The store's lock is held around each call."""
+    """The indexes of one store. The store's lock is held around each call: whose values are not known has none to a declared index."""
 
     def __init__(self) -> None:
         self._all: dict[Dimension, Index] = {}
-        self._declared: set[Dimension] = set()
+        self.declared: tuple[Indexed, ...] = ()
         self._reads = 0
 
     def __bool__(self) -> bool:
@@ -110,7 +110,7 @@ class Indexes:
         """Have an index made; return whether there was none, and is room for one."""
         if dimension in self._all:
             return False
-        on_demand = self._all.keys() - self._declared - {OWNER}
+        on_demand = [each for each in self._all if each.by not in ("index", "owner")]
         if len(on_demand) >= MOST and dimension != OWNER:
             idle = min(on_demand, key=lambda each: self._all[each].used)
             if self._reads - self._all[idle].used < IDLE:
@@ -121,18 +121,19 @@ class Indexes:
         return True
 
     def declare(self, indexed: Indexed) -> None:
-        """Have a declared index made."""
+        """Have a declared index made, unless it is."""
         dimension = Dimension("index", indexed.name)
-        self._declared.add(dimension)
-        self._all[dimension] = Index(indexed.noted)
+        if dimension not in self._all:
+            self._all[dimension] = Index(lambda record: indexed.known(record) or ())
+            self.declared = (*self.declared, indexed)
 
     def unready(self) -> Index | None:
         """Return an index that has to be built."""
         return next((each for each in self._all.values() if not each.ready), None)
 
-    def weights(self) -> dict[str, int]:
-        """Return how many bytes the containers of each index take."""
-        return {str(dimension): index.weight() for dimension, index in self._all.items() if index.ready}
+    def containers(self) -> dict[str, list[object]]:
+        """Return the containers of each index, to be weighed when the lock is held no more."""
+        return {str(dimension): index.containers() for dimension, index in self._all.items() if index.ready}
 
     # ---- Choosing.
 

@@ -111,6 +111,10 @@ class Merging:
         """Return what is held, of each branch from the larger of the generations that is read and the one that is written."""
         return [record for branch in self.branches for record in max(branch.view.records()[0], branch.view.writing(), key=len)]
 
+    def writing(self) -> list[Record]:
+        """Return what all branches hold, or are about to: what several do, several times."""
+        return [record for branch in self.branches for record in branch.view.writing()]
+
     @property
     def doubts(self) -> tuple[Doubt, ...]:
         """What one read of the server's each would settle, sooner than the branches or at all. Empty with one branch."""

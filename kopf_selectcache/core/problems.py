@@ -9,6 +9,7 @@
     ├── TooManyBoxes   a question about regions that would cost more than its bound
     └── Garbled        bytes from a server that are not what its API promises
         └── Untransformed   what it sent is as promised, and the operator's own function failed for it
+            └── Unindexed       that of a declared index
 """
 
 
@@ -87,3 +88,12 @@ class Garbled(Problem):
 
 class Untransformed(Garbled):
     """An object cannot be taken in, and the server is not to blame: the operator's own `transform` failed for it."""
+
+    argument = "transform="
+    """Where the function was declared."""
+
+
+class Unindexed(Untransformed):
+    """An object cannot be taken in, since the function of a declared index failed for it."""
+
+    argument = "index="

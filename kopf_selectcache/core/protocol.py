@@ -72,7 +72,9 @@ class Lost:
     garbled: bool = False
     """Whether something came that made no sense, so that asking again may bring the same."""
     transform: bool = False
-    """Whether that is the operator's own doing, whose `transform` failed."""
+    """Whether that is the operator's own doing, whose function failed."""
+    argument: str = "transform="
+    """Where that function was declared."""
 
 
 @dataclass(frozen=True, slots=True)

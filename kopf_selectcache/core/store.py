@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import starmap
-from sys import getsizeof
 from threading import Lock
 from typing import Protocol
 
 from .differing import all_of, differing
-from .indexed import Indexed
+from .index import room
+from .indexed import Indexed, note
 from .lookup import AT_ONCE, Chosen, Indexes, Lookup
 from .record import Record, is_newer, is_older
-from .tally import Tally
+from .tally import Tally, weight
 
 Records = dict[str, dict[str, Record]]
 """By namespace and name."""
@@ -98,7 +98,8 @@ class Store:
     def weights(self) -> dict[str, int]:
         """Return about how many bytes each index takes, and the tables of what is held: their containers alone."""
         with self._lock:
-            return {"": sum(map(getsizeof, self._held.values()), getsizeof(self._held)), **self._indexes.weights()}
+            containers = {"": [self._held, *self._held.values()], **self._indexes.containers()}
+        return {what: room(each) for what, each in containers.items()}
 
     def _picked(self, namespace: str | None) -> Iterable[Record]:
         return all_of(self._held) if namespace is None else self._held.get(namespace, {}).values()
@@ -116,12 +117,13 @@ class Store:
         with self._lock:
             index = self._indexes.unready()
         # Until it is ready, no reader looks into it.
-        if index is not None and index.build(lambda: list(all_of(self._held)), self._holds, most):
+        if index is not None and index.build(lambda: list(all_of(self._held)), self._is_to_index, most):
             with self._lock:
                 index.ready = True
         return index is not None
 
-    def _holds(self, record: Record) -> bool:
+    def _is_to_index(self, record: Record) -> bool:
+        self._note(record)
         return self._held.get(record.namespace, {}).get(record.name) is record
 
     def writing(self) -> list[Record]:
@@ -141,6 +143,7 @@ class Store:
 
     def put(self, record: Record) -> list[Change]:
         """Take an object in: into the generation that was begun, or else for readers to see at once."""
+        self._note(record)
         if self._staged is not None:
             same = self._held.get(record.namespace, {}).get(record.name)
             if same is not None and same.is_same(record):
@@ -190,6 +193,7 @@ class Store:
         self._staged, self._gone = None, {}
         before = self._held
         changes = list(starmap(Change, differing(self._held, staged)))
+        self._note_all(changes)
         with self._lock:
             self._held, self._version = staged, version
             forgotten = self._index(changes)
@@ -205,6 +209,20 @@ class Store:
             if after is not None:
                 self._tally.take(after)
             self._tally.drop(before)
+
+    def _note(self, record: Record) -> None:
+        """Have the values of declared indexes beside a record before it is indexed, which happens under the lock. Most have come with them."""
+        if self._indexes.declared:
+            before = weight(record)
+            note(record, self._indexes.declared)
+            if self._tally is not None:
+                self._tally.reweigh(record, before)
+
+    def _note_all(self, changes: list[Change]) -> None:
+        """Do so for what is indexed at once: where there is more of it, indexes are built anew."""
+        for change in changes if self._indexes.declared and len(changes) <= AT_ONCE else ():
+            if change.after is not None:
+                self._note(change.after)
 
     def _index(self, changes: list[Change]) -> bool:
         """Keep the indexes true; return whether there were so many changes that they have to be built anew."""

@@ -15,7 +15,7 @@ import msgspec
 from .fields import Extractor
 from .indexed import Indexed, Values, with_values
 from .packing import Packing
-from .problems import BadIndex, BadTransform, Garbled, Untransformed
+from .problems import BadIndex, BadTransform, Garbled, Unindexed, Untransformed
 from .projection import ALL, Projection
 from .record import Record
 from .resources import Resource
@@ -362,7 +362,7 @@ class Reader:
         kept, fields = self._kept(data, found)
         if not _is_readable(kept):
             raise Garbled(f"an object of kind {self.kind}{_named(metadata)} came that is no UTF-8, or has numbers beyond all bounds")
-        return self._made(metadata, labels, owners, kept, fields, whole=data)
+        return self._made(metadata, labels, owners, kept, fields, whole=data if self.projection.partial else None)
 
     def _common(self, metadata: _Metadata) -> tuple[dict[str, str] | None, list[_Owner] | None]:
         try:
@@ -376,20 +376,26 @@ class Reader:
         kept: bytes, fields: bytes = b"", *, whole: bytes | None = None,
     ) -> Record:
         if self.indexes:
-            fields = with_values(fields, self._by_indexes(metadata, kept if whole is None else whole, kept))
+            fields = with_values(fields, self._by_indexes(metadata, kept, whole))
         return Record(
             intern(metadata.namespace), metadata.name, metadata.uid, metadata.version,
             self._labels.of(tuple(labels.items()) if labels else ()), self._owners.of(tuple([owner.uid for owner in owners]) if owners else ()),
             kept if self.packing is None else self.packing.pack(kept), fields, self.packing)
 
-    def _by_indexes(self, metadata: _Metadata | _UsualMetadata, whole: bytes, kept: bytes) -> dict[str, Values]:
-        """Read the values of declared indexes off an object: each function is given one of its own."""
+    def _by_indexes(self, metadata: _Metadata | _UsualMetadata, kept: bytes, whole: bytes | None) -> dict[str, Values]:
+        """Read the values of declared indexes off an object: each function is given one of its own.
+
+        Lists, watches and handlers have it in several shapes, and it must be found by the same: it says what it is, and has no
+        `managedFields`. `whole` is as it came, where not all but those is kept.
+        """
         try:
-            return {each.name: each.values(msgspec.json.decode(kept if each.late else whole)) for each in self.indexes}
+            whole = kept if whole is None else msgspec.json.encode(ALL.cut(self._members(_OBJECT.decode(whole))))
+            key = metadata.namespace, metadata.name
+            return {each.name: each.come(key, msgspec.json.decode(kept if each.late else whole)) for each in self.indexes}
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             problem = Garbled(f"an object of kind {self.kind}{_named(metadata)} is not what the API promises: {error}")
         except BadIndex as bad:
-            problem = Untransformed(f"an index of {self.kind}{_named(metadata)} is missing, since {bad}")
+            problem = Unindexed(f"an index of {self.kind}{_named(metadata)} is missing, since {bad}")
         raise problem   # As below.
 
     def _kept(self, data: bytes, found: _Object) -> tuple[bytes, bytes]:
@@ -402,9 +408,7 @@ class Reader:
             return data, b""
         try:
             parts = _OBJECT.decode(data)
-            # The order in which the server itself writes them, so that an object is the same bytes in lists and in watches.
-            said = {"kind": self.kind, "apiVersion": self.api_version, "metadata": parts["metadata"]}
-            members = {**said, **parts, **said}
+            members = self._members(parts)
             kept = msgspec.json.encode(members if untouched else self.projection.cut(members))
             if self.projection.transform is not None:
                 kept = self.projection.transformed(kept)
@@ -414,6 +418,11 @@ class Reader:
         except BadTransform as bad:
             problem = Untransformed(f"the transform of {self.kind}{_named(found.metadata)} {bad}")
         raise problem   # Out here it does not carry the error along, which may hold the object.
+
+    def _members(self, parts: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
+        """Return the parts of an object in the order in which the server itself writes them: it is the same bytes in lists and in watches."""
+        said = {"kind": self.kind, "apiVersion": self.api_version, "metadata": parts["metadata"]}
+        return {**said, **parts, **said}
 
     def _values(self, parts: Mapping[str, msgspec.Raw]) -> bytes:
         """Read the field labels' values off those parts of an object in which they are."""

@@ -81,7 +81,7 @@ class _Runtime:
         claims: Claims = {}
         self.feeds = {
             key: OfflineFeed(
-                key, settings.selectors.cached(key), settings, self.transport, namespaces=namespaces, claims=claims, resolved=self.quick.clear)
+                key, settings.selectors.cached(key), settings, self.transport, namespaces=namespaces, claims=claims, resolved=self._forget_names)
             for key in settings.selectors
         }
         for feed in self.feeds.values():
@@ -89,6 +89,9 @@ class _Runtime:
         self.fetches = Fetches(cast("Transport", self.transport), per_second=float("inf"))
         self.kinds = Kinds(self.fetches)
         self._found = Found()
+
+    def _forget_names(self) -> None:
+        self.quick = {}
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:

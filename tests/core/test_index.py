@@ -16,13 +16,14 @@ from hypothesis import strategies as st
 from kopf_selectcache.core import index, lookup
 from kopf_selectcache.core.branches import Branch, Keys
 from kopf_selectcache.core.index import OWNER, Dimension
-from kopf_selectcache.core.indexed import Indexed
+from kopf_selectcache.core.indexed import Indexed, note
 from kopf_selectcache.core.lookup import IDLE, MOST, WORTH, Lookup
 from kopf_selectcache.core.merging import Merging
 from kopf_selectcache.core.problems import BadIndex
 from kopf_selectcache.core.record import Record
 from kopf_selectcache.core.selectors import LabelRequirement, parse_labels
 from kopf_selectcache.core.store import Readable, Store
+from kopf_selectcache.core.tally import Tally, weight
 
 APP, NODE = Dimension("label", "app"), Indexed("node", ("spec", "node"))
 IMAGES = Indexed("image", function=lambda obj: obj["images"])
@@ -405,8 +406,92 @@ def test_a_declared_index_is_there_without_being_asked_for() -> None:
     build(store)
     assert store.chosen(Lookup(values=((IMAGES, "i-3"), (NODE, "n1")))).by == ("index image",)
     assert {each.name for each in found(store, Lookup(values=((NODE, "n1"),)))} == {"pod-1", "pod-3"}
+    store.declare(NODE)   # As whoever adds it does, if a read was before.
     served = store.chosen(Lookup(where=((NODE, "n1"),)))
     assert (served.by, served.rest, len(served.records)) == (("index node",), Lookup(), 2)
+
+
+@pytest.mark.parametrize("branches", [1, 2])
+def test_functions_are_called_under_no_lock_and_what_they_add_is_counted(branches: int) -> None:
+    tally, called = Tally(), []
+    merging = Merging([Keys()] * branches, tally=tally)
+
+    def named(obj: dict[str, Any]) -> str:
+        assert not any(store._lock.locked() for store in merging.stores)
+        called.append(obj)
+        return str(obj["spec"])
+
+    by, branch = Indexed("it", function=named), merging.branches[0]
+    merging.store.declare(by)
+    for each in merging.branches:
+        each.begin()
+        each.put(record("listed", spec="a"))
+        each.commit("10")
+    build(merging)
+    branch.put(record("came", "20", spec="a"))
+    branch.begin()
+    branch.put(record("listed", spec="a"))
+    branch.put(record("more", "30", spec="b"))
+    branch.commit("40")
+    branch.leave(record("came", "50"))
+    for each in merging.branches:
+        each.progress("60")
+    asked = Lookup(values=((by, "b"),))
+    assert merging.store.chosen(asked).by == ("index it",)
+    assert {each.name for each in found(merging.store, asked)} == {"more"}
+    assert len(called) >= 3
+    everything = {id(each): each for store in merging.stores for each in store.records()[0]}
+    assert tally.bytes == sum(map(weight, everything.values()))
+
+
+def test_what_is_staged_without_its_values_when_an_index_is_declared_is_found_once_it_is_shown() -> None:
+    store = filled(3, lambda i: record(f"pod-{i}", spec={"node": "n0"}))
+    store.begin()
+    store.put(record("pod-1", "101", spec={"node": "n1"}))
+    store.declare(NODE)
+    build(store)
+    store.commit("102")
+    asked = Lookup(values=((NODE, "n1"),))
+    assert store.chosen(asked).by == ("index node",)
+    assert {each.name for each in found(store, asked)} == {"pod-1"}
+
+
+def test_containers_are_weighed_when_the_lock_is_held_no_more() -> None:
+    store = filled(200, lambda i: record(f"pod-{i}", spec={"node": f"n{i % 2}"}))
+    store.declare(NODE)
+    build(store)
+
+    def weighed(each: object) -> int:
+        assert not store._lock.locked()
+        return sys.getsizeof(each)
+
+    with patch.object(index, "getsizeof", weighed):
+        weights = store.weights()
+    assert weights.keys() == {"", "index node"}
+    assert weights["index node"] > 2 * sys.getsizeof(set(range(100)).copy())
+
+
+def test_a_slice_is_so_many_entries_whatever_a_step_takes() -> None:
+    store = filled(400, lambda i: record(f"pod-{i}", app=f"a-{i % 4}"))
+    with patch.object(lookup, "WORTH", 0):
+        store.chosen(by_label("app=a-1"))
+    assert build(store, 200) == 2 + 2 + 1, "the records, then sets of 100 each that are made small; the last finds no more"
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_an_index_that_was_added_is_without_values_of_what_its_function_fails_for(late: bool) -> None:
+    told: list[tuple[tuple[str, str], str]] = []
+    by = Indexed("it", function=lambda obj: obj["canary"], late=late, failing=lambda *of: told.append(of))
+    if late:
+        assert by.come(("shop", "a"), {}) == ()
+        (key, why), = told
+        assert key == ("shop", "a")
+        assert why.startswith("the function of the index 'it' raised KeyError")
+        assert Indexed("it", function=by.function, late=True).come(("shop", "a"), {}) == ()
+    else:
+        with pytest.raises(BadIndex):
+            by.come(("shop", "a"), {})
+        assert told == []
 
 
 def test_what_has_a_list_at_the_path_leaves_where_to_be_looked_at() -> None:
@@ -463,14 +548,16 @@ def test_what_else_a_function_does_is_told_without_its_words(function: Callable[
     assert "canary" not in str(info.value)
     assert info.value.__context__ is None
     held = record("a")
-    assert Indexed("it", function=function).noted(held) == Indexed("it", function=function).of(held) == ()
+    assert Indexed("it", function=function).of(held) == ()
 
 
 def test_values_are_noted_once_and_stay_beside_those_of_fields() -> None:
     held = record("a", spec={"node": "n1"}, images=["i"])
     held.fields = b'{"status.phase":"Running"}'
-    assert (NODE.of(held), held.indexed()) == (("n1",), {})
-    assert (NODE.noted(held), IMAGES.noted(held), NODE.noted(held)) == (("n1",), ("i",), ("n1",))
+    assert (NODE.of(held), NODE.known(held), held.indexed()) == (("n1",), None, {})
+    note(held, [NODE])
+    note(held, [NODE, IMAGES])
+    assert (NODE.known(held), IMAGES.known(held)) == (("n1",), ("i",))
     assert (held.indexed(), held.lost()) == ({"node": ["n1"], "image": ["i"]}, {"status.phase": "Running"})
     held.stored = b"{}"
     assert NODE.of(held) == ("n1",), "it is not read anew"

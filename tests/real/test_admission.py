@@ -236,7 +236,7 @@ def test_reads_answer_as_in_any_handler(admission: Admission, how: str) -> None:
     assert admission.ask(f"cache.get('pods', 'web-1', '{namespace}')['metadata']['name']", how=how) == "web-1"
     assert admission.ask(f"cache.get('secrets', 'nope', '{namespace}', default=None)", how=how) is None
     assert "web-1" in admission.ask("[pod['metadata']['name'] for pod in cache.held('pods')]", how=how)
-    assert admission.ask(f"cache.list('pods', namespace='{namespace}', label='app=web,tier=iron')", how=how) == []
+    assert admission.ask(f"list(cache.list('pods', namespace='{namespace}', label='app=web,tier=iron'))", how=how) == []
 
 
 def test_what_is_not_held_is_fetched(admission: Admission) -> None:

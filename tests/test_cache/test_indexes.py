@@ -2,18 +2,22 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from kopf_selectcache import Cached, NotKept, OutsideFilter, Selector
 from kopf_selectcache.core.lookup import WORTH
 from kopf_selectcache.core.problems import Garbled, Untransformed
 from kopf_selectcache.core.projection import Projection
-from kopf_selectcache.core.wire import Reader
+from kopf_selectcache.core.wire import Event, Page, Reader
 from kopf_selectcache.errors import DeclarationError, ReadError, Stalled
 from kopf_selectcache.keeping import indexes
 from kopf_selectcache.matching import Obj
+from kopf_selectcache.overlay import own_of
 from kopf_selectcache.testing import FakeCache
 
 from .world import PODS, World, names, pod, reading
@@ -104,14 +108,26 @@ def test_an_index_makes_no_read_complete() -> None:
 @pytest.mark.parametrize(("index", "message"), [
     ({"imge": "nginx"}, "cache.held('pods', ...): pods.v1 have no index 'imge', but 'image', 'node', 'container'. Declare it, Cached(..., index={'imge': ...})"),
     ({5: "nginx"}, "cache.held('pods', ...): pods.v1 have no index 5, but"),
-    ("image=nginx", "cache.held('pods', ...): index is 'image=nginx', of the type str. Give a dict of values by the names of indexes"),
-    ({"image": ["nginx"]}, "cache.held('pods', ...): index={'image': ...} is ['nginx'], of the type list. Give one value"),
-    ({"image": None}, "cache.held('pods', ...): index={'image': ...} is None, of the type NoneType. Give one value"),
+    (f"image={CANARY}", "cache.held('pods', ...): index is of the type str. Give a dict of values by the names of indexes"),
+    ({"image": [CANARY]}, "cache.held('pods', ...): index={'image': ...} is of the type list. Give one value"),
+    ({"image": None}, "cache.held('pods', ...): index={'image': ...} is of the type NoneType. Give one value"),
 ])
 def test_what_cannot_be_asked_for_is_told(index: Any, message: str) -> None:
     with pytest.raises(ReadError) as info:
         fake().held("pods", index=index)
     assert str(info.value).startswith(message.replace("pods.v1", str(PODS)))
+    assert CANARY not in str(info.value), "it may be a Secret's"
+
+
+@pytest.mark.parametrize(("name", "remedy"), [
+    ("imge", "cache.blocking.add_index('pods', imge=...)"), ("a-b", "cache.blocking.add_index('pods', **{'a-b': ...})"),
+    ("class", "cache.blocking.add_index('pods', **{'class': ...})"), (5, ". Give the name of an index, which is a text"),
+])
+def test_what_is_advised_is_python_whatever_the_name(name: Any, remedy: str) -> None:
+    with pytest.raises(ReadError) as info:
+        fake().held("pods", index={name: "nginx"})
+    assert str(info.value).endswith(remedy)
+    assert f"Declare it, Cached(..., index={{{name!r}: ...}})" in str(info.value) or name == 5
 
 
 def test_where_nothing_is_declared_that_is_told() -> None:
@@ -159,6 +175,49 @@ def test_own_objects_are_laid_over_what_an_index_finds(gone: bool) -> None:
             pass
     assert cache.explain("pods", label="app=b").by == ("label app",)
     assert world.cache(own={"apiVersion": "v1", "kind": "Pod"}).count("pods", label="app=b") == WORTH // 2
+
+
+@pytest.mark.parametrize("ready", [False, True])
+def test_a_list_at_the_path_of_an_own_object_is_told_whether_or_not_there_is_an_index(ready: bool) -> None:
+    world = World()
+    feed = world.declare().hold(NGINX, PROXIED)
+    feed.indexes = {each.name: each for each in indexes({"node": "spec.nodeName"})}
+    while ready and (world.cache().count("pods", index={"node": "n2"}), feed.store.build(10))[1]:
+        pass
+    newer = {**NGINX, "metadata": NGINX["metadata"] | {"resourceVersion": "11"}}
+    cache = world.cache(own=newer | {"spec": [{"nodeName": "n2"}]})
+    assert cache.explain("pods", where={"spec.nodeName": "n2"}).by == (("index node",) if ready else ())
+    with pytest.raises(ReadError, match=r"has a list at 'spec'"):
+        cache.held("pods", where={"spec.nodeName": "n2"})
+    assert names(cache.held("pods", where={"spec.nodeName": "n2"}, names=["proxied"])) == ["proxied"]
+    for node, and_own in (({}, []), ("n3", []), ("n2", ["nginx"])):
+        own = newer | {"spec": {"nodeName": node}}
+        assert names(world.cache(own=own).held("pods", where={"spec.nodeName": "n2"})) == [*and_own, "proxied"]
+
+
+@pytest.mark.parametrize("projection", [{}, {"drop": ["spec"]}, {"keep": ["metadata.managedFields"]}, {"drop": ["metadata.managedFields"]}])
+def test_lists_watches_and_handlers_give_an_index_the_same_object(projection: dict[str, Any]) -> None:
+    seen: list[Obj] = []
+
+    def looked(obj: Obj) -> str:
+        seen.append(obj)
+        return "x"
+
+    body = NGINX | {"metadata": NGINX["metadata"] | {"managedFields": [{"manager": "kubectl"}], "resourceVersion": "7"}}
+    item = {key: value for key, value in body.items() if key not in ("kind", "apiVersion")}
+    declared = indexes({"it": looked, "by": "metadata.managedFields.manager", "kind": "kind"})
+    reader = replace(Reader.of(PODS, Projection.of(**projection)), indexes=declared)
+    page = reader.page(msgspec.json.encode({"kind": "PodList", "metadata": {"resourceVersion": "9"}, "items": [item]}))
+    event = reader.line(msgspec.json.encode({"type": "ADDED", "object": body}))
+    assert isinstance(page, Page)
+    assert isinstance(event, Event)
+    own = own_of(body, PODS, Selector(), deleted=False, version="6", projection=reader.projection, indexes=declared)
+    assert own is not None
+    assert own.record is not None
+    whole = {key: value for key, value in NGINX.items() if key != "metadata"} | {"metadata": NGINX["metadata"] | {"resourceVersion": "7"}}
+    assert seen == [whole] * 3
+    assert page.records[0].indexed() == event.record.indexed() == own.record.indexed() == {"it": ["x"], "by": [], "kind": ["Pod"]}
+    assert page.records[0].fields == event.record.fields
 
 
 # ---- What is told.
@@ -279,6 +338,44 @@ def test_an_index_is_added_to_what_is_held_and_to_what_comes() -> None:
         await cache.add_index("pods", image=images)   # As it is there, it stays.
         with pytest.raises(ReadError, match=r"have another index 'image' already: 'image': images. Give this one another name"):
             await cache.add_index("pods", image="spec.image")
+    asyncio.run(main())
+
+
+def test_what_is_declared_is_added_already_even_of_what_is_dropped() -> None:
+    cache = fake(drop=["spec"])
+    cache.blocking.add_index("pods", node="spec.nodeName", image=images)
+    assert cache.count("pods", index={"node": "n2"}) == 2
+
+
+def test_indexes_of_one_name_that_are_added_at_once_are_told_apart() -> None:
+    async def main() -> None:
+        cache = fake(index=None)
+        told = await asyncio.gather(cache.add_index("pods", it=images), cache.add_index("pods", it="spec.nodeName"), return_exceptions=True)
+        assert told[0] is None
+        assert str(told[1]).startswith("await cache.add_index('pods', ...): pods.v1 have another index 'it' already: 'it': images.".replace("pods.v1", str(PODS)))
+        assert "define its function once" in str(told[1])
+        assert cache.count("pods", index={"it": "nginx"}) == 2
+    asyncio.run(main())
+
+
+def test_what_an_added_index_fails_for_is_held_without_a_value_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    def labelled(obj: Obj) -> str:
+        return str(obj["metadata"]["labels"]["app"])
+
+    async def main() -> None:
+        cache = fake(index=None)
+        await cache.add_index("pods", **{"a-b": labelled, "other": images})
+        with caplog.at_level(logging.WARNING, "kopf_selectcache"):
+            cache.cluster.create(new("more", CANARY))
+            cache.cluster.create(new("another", "nginx"))
+        assert cache.count("pods") == 5, "the cache goes on"
+        assert names(cache.held("pods", index={"a-b": "web"})) == ["nginx", "proxied"]
+        assert names(cache.held("pods", index={"other": CANARY})) == ["more"]
+        lines = [each.getMessage() for each in caplog.records if each.name == "kopf_selectcache"]
+        assert len(lines) == 1
+        assert lines[0].startswith(f"The cache of {PODS}: for ns/more, the function of the index 'a-b' raised KeyError at test_indexes.py:")
+        assert "'a-b' has no value of that object" in lines[0]
+        assert CANARY not in lines[0]
     asyncio.run(main())
 
 
