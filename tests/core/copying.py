@@ -13,10 +13,10 @@ from kopf_selectcache.core.store import Records, Store
 
 Part: TypeAlias = tuple[object, ...]
 
-_OF_MERGING = {"branches", "_alone", "_shown", "_epoch", "_listed", "_left", "_reads", "_doubts", "_unclear", "_outdated", "_most_reads", "_near", "_by_name", "_groups", "_union"}
+_OF_MERGING = {"tally", "branches", "_alone", "_shown", "_epoch", "_listed", "_left", "_reads", "_doubts", "_unclear", "_outdated", "_most_reads", "_near", "_by_name", "_groups", "_union"}
 _OF_BRANCHES = {"keys", "view", "epoch", "listed", "vague", "_merger", "_waits", "_versions", "_waiting"}
-_OF_UNIONS = {"_lock", "_held", "_staged", "_gone", "_version", "versions"}
-_OF_STORES = {"_lock", "_held", "_staged", "_gone", "_version"}
+_OF_STORES = {"_lock", "_held", "_staged", "_gone", "_version", "_tally", "_wanted", "_indexes"}
+_OF_UNIONS = _OF_STORES | {"versions"}
 
 
 def _known(thing: object, attributes: set[str]) -> dict[str, Any]:
@@ -30,6 +30,7 @@ def copied(merging: Merging) -> Merging:
     made = Merging([branch.keys for branch in merging.branches])
     twins = dict(zip(merging.branches, made.branches, strict=True))
     old = _known(merging, _OF_MERGING)
+    assert merging.tally is None, "what is counted is not copied"
     for branch, twin in twins.items():
         _known(branch, _OF_BRANCHES)
         _fill(twin.view, branch.view)
@@ -48,6 +49,7 @@ def copied(merging: Merging) -> Merging:
 
 def _fill(made: Store, store: Store) -> None:
     old = _known(store, _OF_UNIONS if isinstance(store, Union) else _OF_STORES)
+    assert not old["_indexes"], "indexes are not copied"
     made._held, made._gone, made._version = _named(old["_held"]), dict(old["_gone"]), old["_version"]
     made._staged = _named(old["_staged"]) if old["_staged"] is not None else None
 
