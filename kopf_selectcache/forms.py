@@ -97,6 +97,8 @@ def form_of(call: str, as_: Any) -> Form:
         return Form(as_, _view)
     if as_ is bytes:
         return Form(as_, _data)
+    if is_lightkube(as_):   # Of which some versions are structs, too.
+        raise ReadError(f"{call}: as_ is {as_.__name__}, which makes no objects of dicts", remedy=f"Write as_={as_.__name__}.from_dict")
     if is_struct(as_):
         try:
             return Form(as_, partial(_as_struct, as_.__name__, reader(as_)), paths=paths(as_))
@@ -105,8 +107,6 @@ def form_of(call: str, as_: Any) -> Form:
                 "Define it, and what it is made of, at the top of a module, and of types that msgspec decodes")) from None
     if is_of_client(as_):
         return Form(as_, partial(_as_client, as_), as_)
-    if is_lightkube(as_):
-        raise ReadError(f"{call}: as_ is {as_.__name__}, which makes no objects of dicts", remedy=f"Write as_={as_.__name__}.from_dict")
     if not callable(as_):
         raise mistyped(call, "as_", as_, _WANTED)
     if iscoroutinefunction(as_) or iscoroutinefunction(type(as_).__call__):
