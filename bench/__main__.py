@@ -168,27 +168,19 @@ class Bench:
             try:
                 found[peer.name] = command(peer, clients=self._options.clients, say=self._say)
             except LeftOut as why:
-                self._leave_out(peer.name, why)
+                self.left_out[peer.name] = str(why)
+                self._say(f"{peer.name} is left out: {why}")
         return found
 
     def _add(self, how: Callable[..., Result], name: str, each: Sequence[str], *, objects: int, **more: Any) -> None:
         began = time.monotonic()
         self._done += 1
-        try:
-            result = how(name, each, objects=objects, cap=self._cap, log=self._folder / "log", **more)
-        except LeftOut as why:
-            self._leave_out(name, why)
-            return
+        result = how(name, each, objects=objects, cap=self._cap, log=self._folder / "log", **more)
         self._results.append(result)
         self._keep()
         told = f"{DID_NOT_FINISH}, {result.over}" if result.over else "measured"
         spent = "".join(f", {what} {seconds:.0f}" for what, seconds in result.spent.items())
         self._say(f"[{self._done} of {self._to_do}] {objects:,} pods, {name}: {told} ({time.monotonic() - began:.0f} s{spent})")
-
-    def _leave_out(self, name: str, why: LeftOut) -> None:
-        if name not in self.left_out:
-            self._say(f"{name} is left out: {why}")
-        self.left_out[name] = str(why)
 
     def _keep(self) -> None:
         """Write what there is: it is not lost with a run that is ended."""

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.building import LeftOut
 from bench.data import APP, ROUND, app_of, name_of, namespace_of, round_of
 from bench.peers.asking import LEFT_OUT, percentiles
 from bench.running import Cap, Over, Running
@@ -128,7 +127,6 @@ class Rounds:
 def measured(
     name: str, command: Sequence[str], *, objects: int, rounds: Rounds, plan: Plan, cap: Cap, kubeconfig: Path, log: Path,
 ) -> Result:
-    """Measure all of it; raise LeftOut if it says that it cannot be had here."""
     result = Result(name, objects)
     try:
         with Running(command, env={"KUBECONFIG": str(kubeconfig)}, cap=cap, log=log) as peer:
@@ -160,14 +158,9 @@ def held(name: str, command: Sequence[str], *, objects: int, plan: Plan, cap: Ca
     return result
 
 
-def _loaded(peer: Running) -> None:
-    if why := peer.answer().get(LEFT_OUT):
-        raise LeftOut(why)
-
-
 def _hold(peer: Running, result: Result) -> int:
     """Let it sync; return how large it was before."""
-    _loaded(peer)
+    peer.answer()
     figures, objects = result.figures, result.objects
     empty = peer.usage()
     peer.forget_peak()
@@ -239,7 +232,7 @@ def burst(result: Result, command: Sequence[str], synthetic: Synthetic, *, cap: 
     """Let the peer take in changes as fast as it can, and add how many a second it does, by the clock and of its CPU."""
     try:
         with Running(command, env={"KUBECONFIG": str(kubeconfig)}, cap=cap, log=log) as peer:
-            _loaded(peer)
+            peer.answer()
             peer.ask(do="sync")
             before, began = peer.usage(), time.monotonic()
             synthetic.begin()
@@ -256,7 +249,7 @@ def late(result: Result, command: Sequence[str], synthetic: Synthetic, *, second
     figures = result.figures
     try:
         with Running(command, env={"KUBECONFIG": str(kubeconfig)}, cap=cap, log=log) as peer:
-            _loaded(peer)
+            peer.answer()
             peer.ask(do="sync")
             if LEFT_OUT in peer.ask(do="late", every=TICK, seconds=SETTLED):
                 return

@@ -209,7 +209,8 @@ def told(
 ) -> tuple[str, str, str]:
     """Return what happened to a cache, with what it held, and the one thing to change.
 
-    `limit` is what is declared of the cache itself, `others` says that more is declared of it besides.
+    `limit` is what is declared of the cache itself, `others` says that more is declared of it besides, and `packed` that it is
+    stored packed, or that this was found to be of no use.
     """
     overall = bool(excess.largest)
     line = f"settings.selectcache.max_bytes = {excess.limit!r}" if overall else f"max_bytes={excess.limit!r}"

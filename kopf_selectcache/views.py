@@ -94,7 +94,7 @@ class BodyView(Body):
 
     @property
     def meta(self) -> Meta:
-        return Meta(self)
+        return self.metadata
 
     @property
     def spec(self) -> Spec:

@@ -65,11 +65,6 @@ class Answers:
         print(json.dumps(answer), file=self._out, flush=True)
 
 
-def refuse(why: str, answers: Answers) -> None:
-    """Say that this peer is not to be had here; the process may end."""
-    answers.tell({LEFT_OUT: why})
-
-
 def serve(
     peer: Peer, answers: Answers, *, clock: Callable[[], float] = time.perf_counter, loop: asyncio.AbstractEventLoop | None = None,
 ) -> None:

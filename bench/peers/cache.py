@@ -7,14 +7,13 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from inspect import signature
 from typing import Any
 
 import kopf
 import msgspec
 
 import kopf_selectcache as selectcache
-from bench.peers.asking import Answers, Key, Order, Read, refuse
+from bench.peers.asking import Answers, Key, Order, Read
 from bench.peers.kopfs import Synced, run
 
 
@@ -48,8 +47,6 @@ MODES: Mapping[str, Mapping[str, Any]] = {
 """How the pods are kept: arguments of `Cached`."""
 FORMS: Mapping[str, Mapping[str, Any]] = {"": {}, "kept": {}, "view": {"as_": "view"}, "typed": {"as_": Pod}, "keys": {"keys_only": True}}
 """Arguments of the reads."""
-NEW: Mapping[str, type] = {"typed": Pod, "keys": tuple}
-"""Forms that not every version of the cache has, and what each gives."""
 
 
 class Cached:
@@ -63,8 +60,7 @@ class Cached:
         return self._cache.count("pods")
 
     def read(self, order: Order) -> Read | None:
-        read = self._read(order)
-        if read is None or ((kind := NEW.get(order["form"])) is not None and not _gives(read, kind)):
+        if (read := self._read(order)) is None:
             return None
         each: Callable[[Iterable[Any]], Any] = list if order["form"] == "kept" else gone_through
         return read if order["do"] == "get" else lambda index: len(each(read(index)))
@@ -72,7 +68,7 @@ class Cached:
     def _read(self, order: Order) -> Callable[[int], Any] | None:
         if (form := FORMS.get(order["form"])) is None:
             return None
-        cache: Any = self._cache   # Not each of its versions has all of the forms.
+        cache: Any = self._cache   # What is returned depends on the form.
         match order["do"]:
             case "get" if order["form"] not in ("keys", "kept"):
                 keys: list[Key] = [(within, name) for within, name in order["keys"]]
@@ -97,20 +93,7 @@ def gone_through(objects: Iterable[Any]) -> Any:
     return objects
 
 
-def _gives(read: Callable[[int], Any], kind: type) -> bool:
-    """Say whether the cache has this form, by what one read returns."""
-    try:
-        found = read(0)
-    except (selectcache.ReadError, TypeError):
-        return False
-    return isinstance(found if isinstance(found, Pod) else next(iter(found), None), kind)
-
-
 def main(mode: str = "default") -> None:
-    answers = Answers()
-    if unknown := sorted(MODES[mode].keys() - signature(selectcache.Cached).parameters.keys()):
-        refuse(f"Cached takes no {', no '.join(f'{name}=' for name in unknown)}", answers)
-        return
     registry = kopf.OperatorRegistry()
     synced = Synced[selectcache.Cache]()
 
@@ -124,7 +107,7 @@ def main(mode: str = "default") -> None:
     async def ready(cache: selectcache.Cache, **_: Any) -> None:
         synced.done(cache)
 
-    run(registry, Cached(synced), answers)
+    run(registry, Cached(synced), Answers())
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple, Protocol, TypeAlias
 
+from .differing import all_of
 from .lookup import Chosen, Lookup
 from .record import Record, is_newer, is_older
 from .store import Change, Store
@@ -99,9 +100,9 @@ class Union(View):
         with self._lock:
             return self._held.get(namespace, {}).get(name), self.version_of(groups)
 
-    def records_of(self, groups: Iterable[int], namespace: str | None) -> tuple[list[Record], str]:
+    def records_of(self, groups: Iterable[int]) -> tuple[list[Record], str]:
         with self._lock:
-            return list(self._picked(namespace)), self.version_of(groups)
+            return list(all_of(self._held)), self.version_of(groups)
 
     def chosen_of(self, groups: Iterable[int], lookup: Lookup, key: Key | None, *, asking: bool) -> Chosen:
         with self._lock:
@@ -144,8 +145,8 @@ class Section:
     def get(self, namespace: str, name: str) -> tuple[Record | None, str]:
         return self._union.get_of(self._groups, namespace, name)
 
-    def records(self, namespace: str | None = None) -> tuple[list[Record], str]:
-        return self._union.records_of(self._groups, namespace)
+    def records(self) -> tuple[list[Record], str]:
+        return self._union.records_of(self._groups)
 
     def chosen(self, lookup: Lookup, key: Key | None = None, *, asking: bool = True) -> Chosen:
         return self._union.chosen_of(self._groups, lookup, key, asking=asking)

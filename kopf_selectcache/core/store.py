@@ -5,7 +5,7 @@ guarded here is that an object never goes back: servers replay, duplicate and re
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import starmap
 from threading import Lock
@@ -36,7 +36,7 @@ class Readable(Protocol):
     @property
     def version(self) -> str: ...
     def get(self, namespace: str, name: str) -> tuple[Record | None, str]: ...
-    def records(self, namespace: str | None = None) -> tuple[list[Record], str]: ...
+    def records(self) -> tuple[list[Record], str]: ...
     def chosen(self, lookup: Lookup, key: tuple[str, str] | None = None, *, asking: bool = True) -> Chosen: ...
     def weights(self) -> dict[str, int]: ...
 
@@ -75,10 +75,10 @@ class Store:
         named = self._held.get(namespace)
         return named.get(name) if named is not None else None
 
-    def records(self, namespace: str | None = None) -> tuple[list[Record], str]:
-        """Return all objects, or those of one namespace, of one generation, and the version as of which there are no more."""
+    def records(self) -> tuple[list[Record], str]:
+        """Return all objects of one generation, and the version as of which there are no more."""
         with self._lock:
-            return list(self._picked(namespace)), self._version
+            return list(all_of(self._held)), self._version
 
     def chosen(self, lookup: Lookup, key: tuple[str, str] | None = None, *, asking: bool = True) -> Chosen:
         """Return what must be looked at to find this, of one generation, and what is held under the key as well.
@@ -100,9 +100,6 @@ class Store:
         with self._lock:
             containers = {"": [self._held, *self._held.values()], **self._indexes.containers()}
         return {what: room(each) for what, each in containers.items()}
-
-    def _picked(self, namespace: str | None) -> Iterable[Record]:
-        return all_of(self._held) if namespace is None else self._held.get(namespace, {}).values()
 
     # ---- Writing.
 

@@ -161,7 +161,7 @@ def test_a_namespace_of_which_nothing_is_left_is_forgotten() -> None:
     for record, version in ((pod("11"), "11"), (pod("12", name="other"), "12")):
         a.leave(record)
         b.progress(version)
-    assert merging.store.records("shop")[0] == []
+    assert merging.store.records()[0] == []
     assert told(b.put(pod("13"))) == [(None, "13")]
 
 
@@ -343,7 +343,7 @@ def test_what_several_branches_hold_is_known_when_all_have_told_that_could_hold_
     one.progress("12")
     assert (shop.version, infra.version, merging.store.version) == ("12", "", "")
     assert shop.get("shop", "it") == (it, "12")
-    assert shop.records("shop") == ([it], "12")
+    assert shop.records() == ([it], "12")
     for branch in (ca, tls):
         listed(branch, "13")
     assert infra.version == "", "the third could hold what they have not heard of"

@@ -312,20 +312,12 @@ def test_the_version_moves_forward_only() -> None:
 # ---- Reading.
 
 
-def test_one_namespace_can_be_read_alone() -> None:
-    store = committed(pod("a", "1"), pod("a", "2", namespace="bank"), pod("node", "3", namespace=""))
-    assert [record.version for record in store.records("bank")[0]] == ["2"]
-    assert [record.version for record in store.records("")[0]] == ["3"]
-    assert store.records("none") == ([], "100")
-    assert len(store.records()[0]) == 3
-
-
 def test_a_namespace_whose_last_object_left_holds_nothing_and_can_be_filled_again() -> None:
     store = committed(pod("a", "1"), pod("b", "2"))
     store.leave(pod("a", "3"))
     assert held(store) == {"b": "2"}
     store.leave(pod("b", "4"))
-    assert store.records("shop") == ([], "100")
+    assert store.records() == ([], "100")
     store.put(pod("a", "5"))
     assert held(store) == {"a": "5"}
 
@@ -378,8 +370,6 @@ def test_readers_in_other_threads_see_each_generation_whole_and_with_its_own_ver
     def read() -> None:
         ready.set()
         while not done.is_set():
-            records, version = store.records("shop")
-            seen.append(({record.version for record in records}, len(records), version))
             one, version = store.get("shop", "pod-7")
             seen.append(({one.version if one else ""}, 50, version))
             records, version = store.records()

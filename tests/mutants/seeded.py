@@ -94,7 +94,7 @@ MUTANTS: tuple[Mutant, ...] = (
            "        with self._lock:\n            self._held, self._version = staged, version\n            forgotten = self._index(changes)\n",
            "        forgotten, self._held, self._version = self._index(changes), {}, version\n        for namespace, named in staged.items():\n"
            "            for name, record in named.items():\n                self._held.setdefault(namespace, {})[name] = record\n", 3, (IN_WRITER,), THREADS),
-    Mutant("pick the objects without the lock", STORE, "        with self._lock:\n            return list(self._picked(namespace)), self._version\n", "        if True:\n            return list(self._picked(namespace)), self._version\n",
+    Mutant("pick the objects without the lock", STORE, "        with self._lock:\n            return list(all_of(self._held)), self._version\n", "        if True:\n            return list(all_of(self._held)), self._version\n",
            3, (IN_TURNS,), THREADS),
     Mutant("choose the objects without the lock", STORE, "        with self._lock:\n            chosen = self._chosen(lookup, key, asking=asking)._replace(version=self._version)\n", "        if True:\n            chosen = self._chosen(lookup, key, asking=asking)._replace(version=self._version)\n",
            3, (IN_TURNS,), THREADS),

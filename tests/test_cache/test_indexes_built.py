@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
@@ -204,4 +205,11 @@ def test_a_function_is_called_once_for_what_is_held_and_its_values_are_counted()
 
 def test_sections_of_several_branches_are_weighed_as_the_whole() -> None:
     union = Merging([Keys(), Keys()])
-    assert Section(union._union, [0]).weights() == union.store.weights()
+    for branch in union.branches:
+        branch.begin()
+        for number in range(30):
+            branch.put(Record("shop", f"pod-{number}", f"u-{number}", "1", {}, (), b"{}"))
+        branch.commit("100")
+    weights = union.store.weights()
+    assert weights[""] > sys.getsizeof({f"pod-{number}": None for number in range(30)}), "it holds something"
+    assert Section(union._union, [0]).weights() == weights
