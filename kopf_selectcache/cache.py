@@ -28,6 +28,7 @@ from .checking import (
     wanted_form,
 )
 from .core.projection import ALL
+from .core.record import Record
 from .errors import (
     NotDeclared,
     NotFound,
@@ -41,7 +42,7 @@ from .forms import formed
 from .keys import AnyKey, AnyName, key_of
 from .matching import Field, IndexedSelection, Label, Match, Namespaces, Obj, Selection, SortBy, Where, paths_of
 from .objects import Objects
-from .reading import look, read, waiting
+from .reading import at_once, look, read, waiting
 from .selector import Selector
 from .spelling import Many, One, Read
 from .telling import Telling
@@ -54,6 +55,10 @@ if TYPE_CHECKING:
 _RAISE: Final = object()
 _NOT_HERE = (OutsideFilter, NotDeclared, NotSynced, Stale, StateError, Unmatchable)
 """What a read of the cache may say, and the server may know better."""
+
+
+def _is_there(_: Record) -> bool:
+    return True
 
 
 class Cache(Telling):
@@ -86,7 +91,7 @@ class Cache(Telling):
         self, kind: AnyKey, name: str, namespace: str | None = None, *, default: Default = ..., max_age: float | None = None,
         as_: As[Made],
     ) -> Made | Default: ...
-    @read
+    @at_once
     def get(
         self, kind: AnyKey, name: str, namespace: str | None = None, *, default: Any = _RAISE, max_age: float | None = None, as_: Any = None,
     ) -> Any:
@@ -99,10 +104,6 @@ class Cache(Telling):
 
         The default stands for what is proved absent, never for what is merely not held.
         """
-        if as_ is None and max_age is None and (plain := self._plainly("get", kind, name, namespace)) is not None:
-            return plain.decode()
-        if as_ == "view" and max_age is None and (plain := self._plainly("get", kind, name, namespace)) is not None:
-            return BodyView(plain)
         form = wanted_form("get", kind, as_)
         options = {"max_age": max_age, "as_": as_} if default is _RAISE else {"default": default, "max_age": max_age, "as_": as_}
         try:
@@ -120,7 +121,7 @@ class Cache(Telling):
             if not cache.exists('secrets', 'ca-bundle', 'infra'):
                 raise kopf.TemporaryError('no CA yet')
         """
-        if max_age is None and self._plainly("exists", kind, name, namespace) is not None:
+        if max_age is None and self._plainly("exists", kind, name, namespace, _is_there):
             return True
         try:
             options = {"max_age": max_age}
@@ -239,7 +240,7 @@ class Cache(Telling):
         (`Objects`); with `keys_only=True` none is, and namespaces and names are returned.
         """
         form = wanted_form("list", kind, as_, keys_only=keys_only)
-        request = request_of("list", kind, namespace, label, field, names)
+        request = request_of(self._runtime, "list", kind, namespace, label, field, names)
         found = self._selected("list", kind, request, must_be_covered, where, sort_by, limit, max_age, form, index=index)
         return found.keys() if keys_only else found
 
@@ -267,7 +268,7 @@ class Cache(Telling):
         There may be others that match, outside the filter: where that matters, `list` is the read.
         """
         form = wanted_form("held", kind, as_, keys_only=keys_only)
-        request = request_of("held", kind, namespace, label, field, names)
+        request = request_of(self._runtime, "held", kind, namespace, label, field, names)
         found = self._selected("held", kind, request, must_overlap, where, sort_by, limit, max_age, form, index=index)
         return found.keys() if keys_only else found
 
@@ -308,7 +309,7 @@ class Cache(Telling):
 
             replicas = cache.count('pods', namespace=namespace, label={'app': name})
         """
-        request = request_of("count", kind, namespace, label, field, names)
+        request = request_of(self._runtime, "count", kind, namespace, label, field, names)
         options = {"where": where, "max_age": max_age, "index": index}
         with self._reading("count", kind, max_age, request=request, options=options) as view:
             many = checked_many(Many("count", kind, view.resource, request, self._sync, options), where)
@@ -339,7 +340,7 @@ class Cache(Telling):
         each object is kept.
         """
         form = wanted_form("fetch_list", kind, as_)
-        request = request_of("fetch_list", kind, namespace, label, field, names)
+        request = request_of(self._runtime, "fetch_list", kind, namespace, label, field, names)
         with suppress(*_NOT_HERE, *([NotKept] if whole else [])):
             return self._selected("fetch_list", kind, request, must_be_covered, where, sort_by, limit, max_age, form, whole=whole)
         options = {"where": where, "sort_by": sort_by, "limit": limit, "max_age": max_age, "as_": as_, "whole": whole}

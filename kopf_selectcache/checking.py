@@ -29,7 +29,7 @@ from .matching import Field, Label, Match, Namespaces, Obj, SortBy, Where, paths
 from .overlay import View
 from .runner import Runtime
 from .selector import Selector
-from .slips import fields_as_labels, unlikely_where, wrong_path, wrong_value
+from .slips import unlikely_where, wrong_path, wrong_value
 from .spelling import Many, One, Read, bare, method
 from .troubles import of_read, stale, undeclared, unsynced, untransformed
 from .verdict import Verdict
@@ -140,9 +140,16 @@ def must_be_fresh(feed: Feed, request: Selector | None, max_age: float, read: Re
 # ---- What is asked for.
 
 
-def request_of(verb: str, kind: AnyKey, namespace: Namespaces, label: Label, field: Field, names: Collection[str] | None) -> Selector:
+def request_of(
+    runtime: Runtime, verb: str, kind: AnyKey, namespace: Namespaces, label: Label, field: Field, names: Collection[str] | None,
+) -> Selector:
     """Return what a read asks for, as a selector."""
     with NoDeclaration(verb, kind):
+        if field is None and names is None and (namespace is None or type(namespace) is str):   # As most reads are.
+            if label is None or type(label) is str:
+                return runtime.requests(label, namespace)
+            if type(label) is dict and all(type(value) is str for value in label.values()):
+                return runtime.requests(tuple(label.items()), namespace)
         return Selector(label, field=field, names=names, namespaces=[namespace] if isinstance(namespace, str) else namespace)
 
 
@@ -292,12 +299,14 @@ def satisfies(predicate: Callable[[Obj], object], obj: Obj, call: str) -> bool:
 
 def match_of(many: Many, where: Where | None, view: View, index: Mapping[str, object] | None = None) -> Match:
     """Return what an object must be like to be a part of the answer. What can hardly be meant is logged, once."""
-    said = {**fields_as_labels(many.request, many.resource.kind)}
+    said = {**view.comparisons.slips(many.request, many.resource.kind)}
     said |= {str(path): advice for path, value in (where or {}).items() if (advice := unlikely_where(path, value))}
     for what, advice in said.items():
         if view.comparisons.untold(what):
             _logger.warning("A read, %s: %s.", many.bare(), advice)
     try:
+        if where is None and index is None:
+            return view.comparisons.matches(view.filter, many.request, view.resource)
         return Match.of(
             many.request, where, view.resource, view.filter, values=_values_of(many, index, view),
             indexes=[each for each in view.indexes.values() if each.path is not None and view.projection.exact(each.path)])

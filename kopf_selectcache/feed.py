@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 from .auditing import Audit, audited
 from .budget import AGAIN, Budget, told
+from .comparing import Comparisons
 from .confirming import Confirming
 from .core.backoff import delay
 from .core.branches import Branch
@@ -34,7 +35,7 @@ from .listwatch import Listwatch, reason
 from .news import News
 from .observe import Counts
 from .planning import Plan, Stream, plan
-from .selector import AnyOf, Comparisons, Selector
+from .selector import AnyOf, Selector
 from .storing import apart, give_back, packing_of
 from .transport import Refused, Unreachable
 from .world import World

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from inspect import iscoroutinefunction
 from itertools import islice
 from operator import itemgetter
@@ -48,7 +48,7 @@ class Form(NamedTuple):
     """What it is made of, where that is known."""
 
 
-def _data(record: Record, _: Obj | None) -> bytes:
+def _data(record: Record, _: Obj | None = None) -> bytes:
     return record.data
 
 
@@ -113,6 +113,26 @@ def form_of(call: str, as_: Any) -> Form:
         raise awaitable(call, "the function of as_=", as_)
     bound_to = getattr(as_, "__self__", None)   # Of `Pod.from_dict` of lightkube, the class.
     return Form(as_, partial(_as_function, call, as_), bound_to if is_lightkube(bound_to) else None)
+
+
+def quick(as_: object) -> Callable[[Record], Any] | None:
+    """Return what makes this form of an object with no more ado; None if there may be something to say about it first."""
+    if as_ is None:
+        return Record.decode
+    if as_ == "view":
+        return BodyView
+    if as_ is bytes:
+        return _data
+    return _quick_struct(as_) if is_struct(as_) else None
+
+
+@lru_cache(256)
+def _quick_struct(as_: type[msgspec.Struct]) -> Callable[[Record], Any] | None:
+    try:
+        make = form_of("", as_).make
+    except ReadError:
+        return None
+    return lambda record: make(record, None)
 
 
 def formed(match: Match, records: Iterable[Record], form: Form | None, *, sort_by: SortBy | None, limit: int | None) -> Sequence[Any]:

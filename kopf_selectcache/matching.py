@@ -6,7 +6,7 @@ paths were dropped, the record has the values.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeAlias, TypedDict
 
 from .core.fields import Field as Column
@@ -122,9 +122,9 @@ class Match:
         if rest == self.lookup:
             return self
         seen_to = [(index.path, value) for index, value in self.served if (index, value) not in rest.where]
-        return replace(
-            self, names=rest.names, namespaces=rest.namespaces, requirements=rest.labels, owner=rest.owner, values=rest.values,
-            served=rest.where, where=tuple(each for each in self.where if each not in seen_to))
+        return Match(
+            rest.names, rest.namespaces, rest.labels, self.metadata, self.terms,
+            tuple(each for each in self.where if each not in seen_to), rest.owner, rest.values, rest.where)
 
     @property
     def decodes(self) -> bool:

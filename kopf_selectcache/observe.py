@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from threading import Lock
+from threading import get_ident
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -39,14 +39,21 @@ class Counts:
     `transform`, which is the operator's own; and `audit`, for comparisons that could not be made."""
     relists: Counter[str] = field(default_factory=Counter)
     """Complete lists after the first, by what made them necessary."""
-    reads: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """Reads by verb, such as `get`, and outcome: `served`, or the name of the error."""
-    _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
+    _reads: dict[tuple[int, str, str], int] = field(default_factory=dict, repr=False, compare=False)
+    """Of each thread its own: to add to a number that is shared is two steps, between which another thread may come."""
 
     def read(self, verb: str, outcome: str) -> None:
-        """Count a read, in any thread: to add to a number that is shared is two steps, between which another may come."""
-        with self._lock:
-            self.reads[verb, outcome] += 1
+        """Count a read, in any thread."""
+        key = get_ident(), verb, outcome
+        self._reads[key] = self._reads.get(key, 0) + 1
+
+    @property
+    def reads(self) -> Counter[tuple[str, str]]:
+        """Reads by verb, such as `get`, and outcome: `served`, or the name of the error."""
+        counted: Counter[tuple[str, str]] = Counter()
+        for (_, verb, outcome), count in self._reads.copy().items():
+            counted[verb, outcome] += count
+        return counted
 
 
 def bytes_of(records: Iterable[Record]) -> int:
@@ -125,7 +132,7 @@ class Collector:
             for family, reasons in ((failures, feed.counts.failures), (relists, feed.counts.relists)):
                 for reason, count in tuple(reasons.items()):
                     family.add_metric([*labels, reason], count)
-            for (verb, outcome), count in tuple(feed.counts.reads.items()):
+            for (verb, outcome), count in feed.counts.reads.items():
                 reads.add_metric([*labels, verb, outcome], count)
         yield from (health, *gauges.values(), *counters.values(), failures, relists, reads)
         if (longest := self._longest_stall()) is not None:

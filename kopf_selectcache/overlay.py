@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from .comparing import Comparisons
 from .core.indexed import ODD, Indexed
 from .core.lookup import Chosen, Lookup
 from .core.problems import Garbled, Untransformed
@@ -22,7 +23,7 @@ from .core.resources import Resource
 from .core.store import Readable
 from .core.wire import Reader
 from .matching import selects
-from .selector import AnyOf, Branches, Comparisons, Selector
+from .selector import AnyOf, Branches, Selector
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from .core.projection import at
 from .core.record import Record
 from .errors import NotDeclared, NotSynced, ReadError, StateError, shown
 from .feed import Feed
-from .forms import Form, formed
+from .forms import Form, formed, quick
 from .keys import AnyKey
 from .matching import IntoList, SortBy, Where
 from .overlay import View
@@ -53,12 +53,39 @@ _NAME = ("metadata", "name")
 
 _NO_OPTIONS: Mapping[str, object] = {}
 
+UNSAID: Any = object()
+"""Stands for an argument that was not given."""
+
 _logger = logging.getLogger("kopf_selectcache")
 
 
 def read(method: _M) -> _M:
     """Teach what the read takes, to those who write something else."""
     return cast("_M", taught(ReadError, f"cache.{method.__name__}")(method))
+
+
+def at_once(method: _M) -> _M:
+    """As `read`, for `get`, which is called most: what is held, and asked for by position, is answered before anything is considered.
+
+    It has the arguments that can be answered so, since to hand over any others takes a third of the time of such a read.
+    """
+    whole = read(method)
+
+    @wraps(method)
+    def call(
+        self: Reading, kind: Any = UNSAID, name: Any = UNSAID, namespace: Any = UNSAID, /, *more: Any, default: Any = UNSAID, as_: Any = None,
+        **others: Any,
+    ) -> Any:
+        if not more and not others and (make := quick(as_)) is not None:
+            answer = self._plainly("get", kind, name, namespace, make, lossless=as_ is not None and as_ != "view")
+            if answer is not None:
+                return answer
+        if default is not UNSAID:
+            others["default"] = default
+        if as_ is not None:
+            others["as_"] = as_
+        return whole(self, *(each for each in (kind, name, namespace, *more) if each is not UNSAID), **others)
+    return cast("_M", call)
 
 
 def waiting(method: _M) -> _M:
@@ -134,25 +161,32 @@ class Reading:
 
     # ---- Below, what the reads have in common.
 
-    def _plainly(self, verb: str, kind: object, name: object, namespace: object) -> Record | None:
-        """Return an object that is held, counted as read; None if there is anything to consider, which the whole way is for.
+    def _plainly(self, verb: str, kind: object, name: object, namespace: object, make: Callable[[Record], _T], *, lossless: bool = False) -> _T | None:
+        """Return what is made of an object that is held, counted as read; None if there is anything to consider, which the whole way is for.
 
-        Most reads are of this kind, and take a fraction of the time of the whole way. What is held is answered
-        whatever the filter says of it; a handler's own object alone may be another than what is held.
+        Most reads are of this kind, and take a fraction of the time of the whole way. What is held is answered whatever the
+        filter says of it; a handler's own object alone may be another than what is held. With `lossless`, there is something
+        to consider where not all of each object is kept.
         """
-        if type(kind) is not str or type(name) is not str or name == self._own_name():
+        named = self._named
+        if type(kind) is not str or type(name) is not str or name == (named[0] if named is not None else self._own_name()):
             return None
-        if namespace is None:
+        if namespace is None or namespace is UNSAID:
             namespace = ""
         elif type(namespace) is not str or not namespace:
             return None
         feed = self._runtime.quick.get(kind)
-        if feed is None or (store := feed.ready) is None:
+        if feed is None or (store := feed.ready) is None or (lossless and feed.projection.partial):
             return None
         record = store.peek(namespace, name)
-        if record is not None:
-            feed.counts.read(verb, "served")
-        return record
+        if record is None:
+            return None
+        try:
+            answer = make(record)
+        except ReadError:
+            return None   # It is raised, and counted, on the whole way.
+        feed.counts.read(verb, "served")
+        return answer
 
     def _own_name(self) -> object:
         """Return the name of the handler's own object, which stays the same; None if it has none."""

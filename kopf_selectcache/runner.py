@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from time import monotonic
 
 from .budget import Budget
+from .comparing import requests
 from .core.fields import Key, find, parse_key
 from .core.resources import Resource
 from .errors import NotSynced, ReadError
@@ -48,6 +49,8 @@ class Runtime:
         self.loop = asyncio.get_running_loop()
         self.quick: dict[Key, Feed] = {}
         """What was found for keys, as long as nothing else becomes known of what any key means. Reads look here first."""
+        self.requests = requests()
+        """What reads ask for, made of the words that they are usually given."""
         claims: Claims = {}
         world, budget = World(settings, transport, logger, chance, clock, sleep), Budget(settings.max_bytes)
         self.feeds: Mapping[Key, Feed] = {

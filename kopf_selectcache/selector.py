@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, TypeAlias, cast
 
 from .calls import near, taught
@@ -150,6 +149,7 @@ class Selector(Branches):
     namespaces: tuple[str, ...] | None
     _boxes: dict[Kind | None, Box] = dataclasses.field(init=False, compare=False)
     """What `box` has worked out: filters are asked about with each read, and never change."""
+    _hash: int = dataclasses.field(init=False, compare=False)
 
     @taught(BadSelector, "Selector")
     def __init__(
@@ -179,6 +179,10 @@ class Selector(Branches):
             )
         object.__setattr__(self, "names", names_of(names))
         object.__setattr__(self, "namespaces", namespaces_of(namespaces))
+        object.__setattr__(self, "_hash", hash((self.label, self.field, self.names, self.namespaces)))
+
+    def __hash__(self) -> int:
+        return self._hash   # With each read it is looked up what such a one came to.
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies are made anew: what has been worked out is not a part of it."""
@@ -277,38 +281,6 @@ class AnyOf(Branches):
 
     def __repr__(self) -> str:
         return f"AnyOf({list(self.branches)!r})"
-
-
-class Comparisons:
-    """What comparing the filter of one cache with requests came to. Reads are repeated: an operator has a few dozen of them."""
-
-    def __init__(self, *, remembered: int = 1024) -> None:
-        self.covers = lru_cache(remembered)(_covers)
-        self.excludes = lru_cache(remembered)(_excludes)
-        self._remembered = remembered
-        self._told: set[str] = set()
-
-    def untold(self, what: str) -> bool:
-        """Whether the log was not told of this yet: a label that looks like a field, a path that leads nowhere.
-
-        What is told of may have the name of an object in it, and those never end: of very many, all are forgotten.
-        """
-        if what in self._told:
-            return False
-        if len(self._told) >= self._remembered:
-            self._told.clear()
-        self._told.add(what)
-        return True
-
-
-def _covers(declared: Selector | AnyOf, request: Selector, kind: Kind | None) -> Verdict:
-    """Say whether the filter covers what is asked for."""
-    return declared.covers(request, kind=kind)
-
-
-def _excludes(declared: Selector | AnyOf, request: Selector, kind: Kind | None) -> bool:
-    """Whether nothing of what is asked for can be held, though there may be such objects."""
-    return declared.disjoint(request, kind=kind) and request.contradiction(kind=kind) is None
 
 
 def _parsed(argument: str, given: object, cls: type[LabelSelector | FieldSelector]) -> object:

@@ -72,7 +72,7 @@ class Telling(Waiting):
 
             print(cache.explain('pods', label='app in (web,db)'))
         """
-        request = request_of("explain", kind, namespace, label, field, names)
+        request = request_of(self._runtime, "explain", kind, namespace, label, field, names)
         with self._reading("explain", kind, request=request) as view:
             many = checked_many(Many("explain", kind, view.resource, request, self._sync, {"where": where, "index": index}), where)
             lacks = ""

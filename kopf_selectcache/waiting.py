@@ -91,7 +91,7 @@ class Waiting(Reading):
         """
         checked_predicate(predicate, timeout, "cache.wait_for()")
         form = wanted_form("wait_for", kind, as_)
-        request = request_of("wait_for", kind, namespace, label, field, None)
+        request = request_of(self._runtime, "wait_for", kind, namespace, label, field, None)
         read = Read("wait_for", kind, request, sync=self._sync, options={"timeout": timeout, "as_": as_})
         try:
             feed = feed_of(self._runtime, kind)

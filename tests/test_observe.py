@@ -53,7 +53,8 @@ def test_each_number_is_shown_under_group_version_and_resource() -> None:
     feed.counts.audits, feed.counts.drift = 8, 7
     feed.counts.relists["410"] += 1
     feed.counts.failures["garbled"] += 6
-    feed.counts.reads["get", "OutsideFilter"] += 5
+    for _ in range(5):
+        feed.counts.read("get", "OutsideFilter")
     labels = 'group="batch",resource="jobs",version="v1"'
     text = shown(feed)
     assert sorted(text) == sorted([

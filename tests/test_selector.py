@@ -20,8 +20,8 @@ from kopf_selectcache import (
     UnknownKind,
     _kopf,
 )
+from kopf_selectcache.comparing import Comparisons
 from kopf_selectcache.core.fields import Kind, find
-from kopf_selectcache.selector import Comparisons
 
 
 @pytest.mark.parametrize(("selector", "text"), [

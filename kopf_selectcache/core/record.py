@@ -80,12 +80,15 @@ class Record(msgspec.Struct, eq=False, gc=False):
 
 def is_newer(version: str, than: str) -> bool:
     """Whether one resourceVersion comes after another, or may: of those that are no numbers, only that they differ is known."""
-    return _rank(version) > _rank(than) if _comparable(version, than) else version != than
+    if not _comparable(version, than):
+        return version != than
+    # Of as many digits, the greater comes later as a text as well.
+    return version > than if len(version) == len(than) else _rank(version) > _rank(than)
 
 
 def is_older(version: str, than: str) -> bool:
     """Whether one resourceVersion is known to come before another. That is never known of those that are no numbers."""
-    return _comparable(version, than) and _rank(version) < _rank(than)
+    return _comparable(version, than) and (version < than if len(version) == len(than) else _rank(version) < _rank(than))
 
 
 def _comparable(one: str, two: str) -> bool:

@@ -16,6 +16,7 @@ from kopf_selectcache.blocking import Blocking
 from kopf_selectcache.cache import Cache
 from kopf_selectcache.calls import taught
 from kopf_selectcache.checking import running_loop
+from kopf_selectcache.comparing import requests
 from kopf_selectcache.core.fields import Key
 from kopf_selectcache.feed import Claims, Feed
 from kopf_selectcache.fetching import Fetches
@@ -78,6 +79,7 @@ class _Runtime:
         self.settings = settings
         self.transport = InProcess(cluster)
         self.quick: dict[Key, Feed] = {}
+        self.requests = requests()
         claims: Claims = {}
         self.feeds = {
             key: OfflineFeed(

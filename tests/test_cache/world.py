@@ -11,6 +11,7 @@ import msgspec
 
 from kopf_selectcache.blocking import Waits
 from kopf_selectcache.cache import Cache
+from kopf_selectcache.comparing import Comparisons, requests
 from kopf_selectcache.core.fields import Key, Kind, find
 from kopf_selectcache.core.indexed import Indexed
 from kopf_selectcache.core.projection import ALL, Projection
@@ -23,7 +24,7 @@ from kopf_selectcache.fetching import Fetches
 from kopf_selectcache.keys import not_declared
 from kopf_selectcache.observe import Counts
 from kopf_selectcache.runner import Runtime
-from kopf_selectcache.selector import Branches, Comparisons, Selector
+from kopf_selectcache.selector import Branches, Selector
 from kopf_selectcache.settings import SelectCacheSettings
 from kopf_selectcache.transport import Refused
 
@@ -169,6 +170,7 @@ class World:
             self.server, per_second=self.settings.fetch_per_second, clock=lambda: self.time, sleep=self.sleep)
         self.feeds: dict[Key, FakeFeed] = {}
         self.quick: dict[Key, FakeFeed] = {}
+        self.requests = requests()
         self.resources: dict[Key, Resource | Exception] = {}
 
     async def sleep(self, seconds: float) -> None:
