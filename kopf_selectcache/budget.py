@@ -39,10 +39,10 @@ PACKED = 1 / 3
 LARGEST = 3
 """So many of the largest caches are named."""
 
-_BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
-_DECIMAL = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-_QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)(|[kMGT]|[KMGT]i)")
-_ALMOST = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt])i?b?\s*", re.IGNORECASE)
+_BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
+_DECIMAL = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
+_QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)(|[kMGTPE]|[KMGTPE]i|[eE][0-9]{1,2})")
+_ALMOST = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgtpe])i?b?\s*", re.IGNORECASE)
 
 
 # ---- How it is written.
@@ -58,7 +58,8 @@ def bytes_in(size: Size) -> int | None:
         return size
     if not isinstance(size, str) or (found := _QUANTITY.fullmatch(size)) is None:
         return None
-    return int(Decimal(found[1]) * {**_BINARY, **_DECIMAL}[found[2]])
+    unit = {**_BINARY, **_DECIMAL}.get(found[2])
+    return int(Decimal(found[1]) * unit if unit is not None else Decimal(found[0]))
 
 
 def complaint(size: object) -> tuple[str, str] | None:
@@ -100,6 +101,8 @@ class Excess(NamedTuple):
     """How many bytes it may hold: of an overall limit, what other caches leave."""
     largest: tuple[tuple[str, int], ...] = ()
     """The largest caches with their bytes, where it is the overall limit."""
+    total: int = 0
+    """How many bytes all of them held, likewise."""
 
 
 class Budget:
@@ -124,7 +127,7 @@ class Budget:
         if total <= self._most:
             return None
         largest = sorted(((each.key, each.bytes) for each in self._shares), key=lambda named: -named[1])[:LARGEST]
-        return Excess(tally.objects, tally.bytes, self.limit, max(0, self._most - total + share.bytes), tuple(largest))
+        return Excess(tally.objects, tally.bytes, self.limit, max(0, self._most - total + share.bytes), tuple(largest), total)
 
 
 class Share:
@@ -214,6 +217,7 @@ def told(
     """
     overall = bool(excess.largest)
     line = f"settings.selectcache.max_bytes = {excess.limit!r}" if overall else f"max_bytes={excess.limit!r}"
+    held_in_all = excess.total if overall else excess.bytes
     what = f"{name}: the cache was let go, because {'all caches together' if overall else 'it'} grew beyond {line}"
     held = f"with {clipped(filter_, 200)} it held {excess.objects:,} {'object' if excess.objects == 1 else 'objects'} in {written(excess.bytes)}"
     if overall:
@@ -224,7 +228,8 @@ def told(
         return what, held, f"Select less: {narrower}; {again}"
     packing = "" if packed else "; or store it packed: Cached(..., storage='packed')"
     line = "settings.selectcache.max_bytes = " if overall else "max_bytes="
-    more = f"{line}{written(2 * (bytes_in(excess.limit) or 0))!r}"
+    # Twice, and more than the half besides what was held: of a list, perhaps, that was not complete.
+    more = f"{line}{written(max(2 * (bytes_in(excess.limit) or 0), 1.5 * held_in_all))!r}"
     return what, held, f"Keep less of each object in {assigned(key)}: Cached(..., keep=[...]){packing}; or allow more: {more}; {again}"
 
 

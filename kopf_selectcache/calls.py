@@ -65,6 +65,13 @@ _OTHERS = {"ns": "namespace", "selector": "label"}
 """What users of other clients write for arguments, in which no letters are alike."""
 
 
+_ELSEWHERE = {
+    ("fetch_list", "index"): "The server has no such index: compare with where={{...}}; or, of what is held, read cache.held(..., index={{...}})",
+    ("fetch_list", "keys_only"): "Ask what it returns: ({called}(...)).keys()",
+}
+"""What to write for arguments that others take."""
+
+
 _BY_NAME = "; one object is field='metadata.name=...'"
 
 
@@ -107,6 +114,8 @@ def _misfit(
         alike = [each for each in free if unknown[0] not in ("name", "names") or not each.startswith("namespace")]
         meant = instead[0] if instead is not None else near(unknown[0], alike)
         what = f"{bare}() knows no {clipped(unknown[0], 100)}="
+        if elsewhere := _ELSEWHERE.get((bare.rpartition(".")[2], unknown[0])):
+            return what, elsewhere.format(called=called)
         if meant is None:
             return what, f"It takes {', '.join(by_name)}{_BY_NAME if _knows_no_names(by_name) else ''}"
         given_as = {meant: instead[1] if instead is not None else kwargs[unknown[0]]}

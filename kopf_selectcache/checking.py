@@ -14,6 +14,7 @@ from keyword import iskeyword
 from typing import TypeAlias
 
 from .asking import line_of
+from .calls import near
 from .classes import class_for, stands_for
 from .core.indexed import Failing, Indexed
 from .core.problems import BadField, Untransformed
@@ -329,12 +330,17 @@ def _values_of(many: Many, index: Mapping[str, object] | None, view: View) -> tu
     for name, value in index.items():
         if name not in view.indexes:
             known = f", but {', '.join(map(repr, view.indexes))}" if view.indexes else ""
+            meant = near(name, view.indexes) if isinstance(name, str) else None
+            declare = (
+                f"Declare it, Cached(..., index={{{shown(name)}: ...}}), with a path or a function; or add it: "
+                f"{method('add_index', sync=many.sync)}({as_given(many.kind)}, {_argument(name)})" if isinstance(name, str) else "Give the name of an index, which is a text")
             raise ReadError(
                 f"{many.bare()}: {many.resource} have no index {shown(name)}{known}",
-                remedy=f"Declare it, Cached(..., index={{{shown(name)}: ...}}), with a path or a function; or add it: "
-                f"{method('add_index', sync=many.sync)}({as_given(many.kind)}, {_argument(name)})" if isinstance(name, str) else "Give the name of an index, which is a text")
+                remedy=f"Did you mean index={{{meant!r}: ...}}?" if meant is not None else declare)
         if not isinstance(value, (str, bool, int, float)):
             raise _of_type(many, f"index={{{name!r}: ...}}", value, "one value, which is a text in most indexes")
+        if view.indexes[name].function is not None and not isinstance(value, str):
+            raise _of_type(many, f"index={{{name!r}: ...}}", value, "a text: what functions return are texts")
     return tuple((view.indexes[name], value) for name, value in index.items())
 
 

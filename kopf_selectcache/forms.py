@@ -6,17 +6,17 @@ from functools import lru_cache, partial
 from inspect import iscoroutinefunction
 from itertools import islice
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, Never, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Never, TypeAlias, get_origin
 
 import msgspec
 
 from .classes import is_lightkube, is_of_client, made
 from .core.projection import Keys
 from .core.record import Record
-from .errors import ReadError
+from .errors import ReadError, shown
 from .matching import Match, Obj, SortBy, key_for
 from .objects import Objects
-from .structs import is_struct, paths, reader, where
+from .structs import is_struct, paths, reader, wrong
 from .views import BodyView
 from .wording import awaitable, mismade, mistyped, unmade
 
@@ -76,8 +76,8 @@ def _as_struct(name: str, read: Callable[[Record], Any], record: Record, _: Obj 
     try:
         return read(record)
     except msgspec.ValidationError as error:
-        found = where(error)
-    raise mismade(record, name, found)   # Out here, as above.
+        where, lacks = wrong(error)
+    raise mismade(record, name, where, lacks)   # Out here, as above.
 
 
 def _where(error: Any) -> str:
@@ -105,6 +105,8 @@ def form_of(call: str, as_: Any) -> Form:
         except (NameError, TypeError) as error:   # Its types are names that are not to be found, or are nothing that JSON has.
             raise ReadError(f"{call}: as_ is {as_.__name__}, whose fields make no sense to msgspec: {error}", remedy=(
                 "Define it, and what it is made of, at the top of a module, and of types that msgspec decodes")) from None
+    if get_origin(as_) is not None:
+        raise ReadError(f"{call}: as_ is {shown(as_)}, and each object is made one alone", remedy=f"Give {_WANTED}")
     if is_of_client(as_):
         return Form(as_, partial(_as_client, as_), as_)
     if not callable(as_):

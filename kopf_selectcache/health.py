@@ -186,7 +186,8 @@ class Condition:
             case Refusal():
                 self._hindered(f"{subject}: the server answers {trouble.code} {trouble.reason}".rstrip(), "It is asked again")
             case Lost(why, transform=True, argument=argument):
-                self._hindered(f"{subject}: {why}", f"Correct the {argument} of {self._declared}", whole=True)
+                returns_none = "; for an object without a value, let the function return None" if argument == "index=" else ""
+                self._hindered(f"{subject}: {why}", f"Correct the {argument} of {self._declared}{returns_none}", whole=True)
             case Lost(why):
                 self._hindered(f"{subject}: {why}", "The server is asked again")
             case _:   # Silent.

@@ -56,8 +56,7 @@ def _index(name: object, by: object, *, late: bool) -> Indexed:
     if not callable(by):
         if not isinstance(by, (str, tuple)):
             raise DeclarationError(f"{what} is {shown_with_type(by)}", remedy=f"Write index={{{shown(name)}: 'spec.nodeName'}}, or give it a function of an object")
-        path, = _paths("index", [by])
-        return Indexed(name, keys_of(path), late=late)
+        return Indexed(name, keys_of(_checked(by, f"index={{{shown(name)}: {shown(by)}}}")), late=late)
     if iscoroutinefunction(by):
         raise DeclarationError(f"{what} is a coroutine function", remedy="Give it a plain function that takes an object, as a dict, and returns a text, or a list of texts")
     _refuse_unlike_transform(by, what, "that returns a text, or a list of texts")
@@ -84,20 +83,23 @@ def _paths(name: str, given: object) -> Iterator[Path]:
     if not isinstance(given, Collection) or isinstance(given, (Mapping, bytes, bytearray)):
         raise DeclarationError(f"{name}= is {shown_with_type(given)}", remedy=f"Write a list of paths, such as {name}=['spec.nodeName']")
     for path in given:
-        if not isinstance(path, str) and not (isinstance(path, tuple) and all(isinstance(key, str) for key in path)):
-            raise DeclarationError(
-                f"{name}= has {shown_with_type(path)}", remedy="Write paths as text with dots, or as tuples where a key has a dot itself")
-        if isinstance(path, str) and _INDEX.search(path):
-            raise DeclarationError(
-                f"{name}=[{shown(path)}] points into a list, and paths lead to all of its items", remedy=f"Write {_INDEX.sub('', path)!r}")
-        if isinstance(path, str) and any(key.isdigit() for key in keys_of(path)[1:]):
-            raise DeclarationError(
-                f"{name}=[{shown(path)}] looks like an item of a list, and paths lead to all of its items",
-                remedy=f"Write {'.'.join(key for key in keys_of(path) if not key.isdigit())!r}; or, if it is a key, a tuple: {keys_of(path)!r}")
-        if wrong := wrong_path(path):
-            raise DeclarationError(f"{name}=[{shown(path)}]: {wrong[0]}", remedy=wrong[1])
-        if unlikely_where(path, None) is not None:
-            raise DeclarationError(
-                f"{name}=[{shown(path)}] has a slash, and each dot ends a key",
-                remedy="Write a tuple, a text for each key: ('metadata', 'annotations', 'example.com/key')")
-        yield path
+        yield _checked(path, f"{name}=[{shown(path)}]")
+
+
+def _checked(path: object, what: str) -> Path:
+    """Return a path, as it is written there; raise DeclarationError if it can lead nowhere."""
+    if not isinstance(path, str) and not (isinstance(path, tuple) and all(isinstance(key, str) for key in path)):
+        raise DeclarationError(
+            f"{what.partition('=')[0]}= has {shown_with_type(path)}", remedy="Write paths as text with dots, or as tuples where a key has a dot itself")
+    if isinstance(path, str) and _INDEX.search(path):
+        raise DeclarationError(f"{what} points into a list, and paths lead to all of its items", remedy=f"Write {_INDEX.sub('', path)!r}")
+    if isinstance(path, str) and any(key.isdigit() for key in keys_of(path)[1:]):
+        raise DeclarationError(
+            f"{what} looks like an item of a list, and paths lead to all of its items",
+            remedy=f"Write {'.'.join(key for key in keys_of(path) if not key.isdigit())!r}; or, if it is a key, a tuple: {keys_of(path)!r}")
+    if wrong := wrong_path(path):
+        raise DeclarationError(f"{what}: {wrong[0]}", remedy=wrong[1])
+    if unlikely_where(path, None) is not None:
+        raise DeclarationError(
+            f"{what} has a slash, and each dot ends a key", remedy="Write a tuple, a text for each key: ('metadata', 'annotations', 'example.com/key')")
+    return path

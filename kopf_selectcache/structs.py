@@ -12,6 +12,7 @@ from .core.projection import Keys
 from .core.record import Record
 
 _WHERE = re.compile(r" - at `(?P<path>[^`]*)`$")
+_LACKS = re.compile(r"Object missing required field `(?P<field>[^`]*)`")
 
 
 def is_struct(given: object) -> TypeGuard[type[msgspec.Struct]]:
@@ -55,7 +56,12 @@ def _classes(of: Any) -> Iterator[Any]:
         yield from _classes(each)
 
 
-def where(error: msgspec.ValidationError) -> str:
-    """Say where in an object something is wrong, and never what is there: it may be a Secret's."""
-    found = _WHERE.search(str(error))
-    return found["path"] if found is not None else "$"
+def wrong(error: msgspec.ValidationError) -> tuple[str, str]:
+    """Say where in an object something is wrong, and which field is missing there, if one is; never what is there: it may be a Secret's.
+
+    >>> try: msgspec.convert({'spec': {}}, msgspec.defstruct('Pod', [('spec', msgspec.defstruct('Spec', [('node', str)]))]))
+    ... except msgspec.ValidationError as error: wrong(error)
+    ('$.spec', 'node')
+    """
+    path, lacks = _WHERE.search(str(error)), _LACKS.match(str(error))
+    return path["path"] if path is not None else "$", lacks["field"] if lacks is not None else ""

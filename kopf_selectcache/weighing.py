@@ -7,7 +7,6 @@ from sys import getsizeof
 
 from .core.record import Record
 from .core.store import Readable
-from .observe import bytes_of
 
 SAMPLES = 500
 """So many objects are weighed, and stand for the others."""
@@ -15,12 +14,14 @@ SAMPLES = 500
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """What a cache takes, in bytes: estimates, but for `objects` and `stored`. As text, a few lines."""
+    """What a cache takes, in bytes: estimates, but for `objects`, `stored` and `values`. As text, a few lines."""
 
     objects: int
     """How many are held."""
     stored: int
     """The objects as they are stored."""
+    values: int
+    """What is kept beside them: the values of declared indexes, and of fields that were dropped and can be selected by."""
     json: int
     """The objects in JSON, as they are when they are read."""
     records: int
@@ -31,11 +32,18 @@ class Stats:
     def __str__(self) -> str:
         lines = [f"{self.objects:,} object{'' if self.objects == 1 else 's'}"]
         lines.append(f"  {self.stored:,} bytes stored, of about {self.json:,} in JSON")
+        if self.values:
+            lines.append(f"  {self.values:,} bytes for values of declared indexes, and of fields that were dropped{self._apiece(self.values)}")
         lines.append(f"  {self.records:,} bytes for what is known of each besides{self._apiece(self.records)}")
-        return "\n".join([*lines, *(f"  {size:,} bytes for the index of {by}{self._apiece(size)}" for by, size in self.indexes.items())])
+        return "\n".join([*lines, *(f"  {size:,} bytes for {_of(by)}{self._apiece(size)}" for by, size in self.indexes.items())])
 
     def _apiece(self, size: int) -> str:
         return f": {size / self.objects:,.0f} an object" if self.objects else ""
+
+
+def _of(by: str) -> str:
+    what, _, which = by.partition(" ")
+    return f"the declared index {which}" if what == "index" else f"the index of {by}"
 
 
 def weighed(store: Readable) -> Stats:
@@ -45,7 +53,7 @@ def weighed(store: Readable) -> Stats:
     samples = records[::max(1, len(records) // SAMPLES)]
     each = len(records) / len(samples) if samples else 0.0
     return Stats(
-        objects=len(records), stored=bytes_of(records),
+        objects=len(records), stored=sum(len(record.stored) for record in records), values=sum(len(record.fields) for record in records),
         json=round(each * sum(len(record.data) for record in samples)),
         records=round(each * _besides(samples)) + weights.pop(""),
         indexes=weights)

@@ -1,6 +1,7 @@
 """The words of read errors: what was asked, what the filter is, and what to write instead. Makes errors, raises none."""
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -242,11 +243,17 @@ def unmade(record: Record, form: str, why: str) -> ReadError:
         remedy="Read it as a dict, without as_=; or take a version of the client that knows what the cluster serves")
 
 
-def mismade(record: Record, form: str, where: str) -> ReadError:
+def mismade(record: Record, form: str, where: str, lacks: str) -> ReadError:
     """Say that an object is not as a struct says; not what is there, which may be a Secret's."""
+    which, at = "/".join(filter(None, record.key)), clipped(where.removeprefix("$").removeprefix("."), 200) or "the object"
+    if lacks:
+        camel = re.sub(r"_([a-z])", lambda found: found[1].upper(), lacks)
+        rename = f"If {camel!r} is meant, write it so, or class ...(msgspec.Struct, rename='camel'); else g" if camel != lacks else "G"
+        return ReadError(
+            f"{which} is no {form}: there is no {lacks!r} in {at}", remedy=f"{rename}ive the field a default, such as None: objects may lack it")
     return ReadError(
-        f"{'/'.join(filter(None, record.key))} is no {form}: what is at {clipped(where, 200)} is missing, or of another type",
-        remedy=f"Correct that field of {form}; give it a default, such as None, if objects may lack it")
+        f"{which} is no {form}: {at} is of another type, or has more than {form} allows",
+        remedy=f"Correct that field of {form}, or let it be None as well; to allow for other fields, take forbid_unknown_fields=True out")
 
 
 def partial(asked: One | Many, projection: Projection) -> NotKept:

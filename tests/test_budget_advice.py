@@ -102,6 +102,11 @@ def test_where_nothing_fits_it_is_said_what_else_to_do() -> None:
         "cache.fetch(...) asks the server directly")
 
 
+def test_more_is_to_be_allowed_than_what_was_held() -> None:
+    assert "allow more: max_bytes='313.7Ki'" in run_for(proposed(SMALL, *many(20)))
+    assert "allow more: settings.selectcache.max_bytes = '313.7Ki'" in run_for(proposed("app=web", *many(20), max_bytes=LIMIT))
+
+
 def run_for(coroutine: Any) -> Any:
     found = []
 
@@ -145,8 +150,8 @@ def test_a_label_that_all_have_narrows_nothing() -> None:
 
 
 def test_what_is_written() -> None:
-    assert [bytes_in(size) for size in (65536, "65536", "500k", "500M", "1Gi", "1.5Gi", "2Ti", "64Ki", "1G")] == [
-        65536, 65536, 500_000, 500_000_000, 2**30, 3 * 2**29, 2**41, 65536, 10**9]
+    assert [bytes_in(size) for size in (65536, "65536", "500k", "500M", "1Gi", "1.5Gi", "2Ti", "64Ki", "1G", "1Ei", "2P", "1e9")] == [
+        65536, 65536, 500_000, 500_000_000, 2**30, 3 * 2**29, 2**41, 65536, 10**9, 2**60, 2 * 10**15, 10**9]
     for size in (LIMIT, 10**6, None):
         assert Cached("app=web", max_bytes=size).max_bytes == size
         assert SelectCacheSettings(max_bytes=size).max_bytes == size

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache import Cached, DeclarationError, Selector
-from kopf_selectcache.core.packing import FEWEST
+from kopf_selectcache.core.packing import FEWEST, SAMPLES
 from kopf_selectcache.core.record import Record
 from kopf_selectcache.core.wire import APIECE, SLICE
 from kopf_selectcache.storing import Storage, apart, give_back
@@ -77,6 +77,19 @@ def test_each_page_is_packed_as_it_comes() -> None:
             go.set()
             await world.synced()
             assert all(packed(world))
+    run(main())
+
+
+def test_who_asks_for_it_gets_no_less_of_it() -> None:
+    made = pods(SAMPLES + 50)
+
+    async def held(storage: Storage) -> int:
+        async with Server(lists=[listed("1000", *made)]) as server, operating(server, storage=storage) as world:
+            await world.synced()
+            return sum(len(record.stored) for record in records(world))
+
+    async def main() -> None:
+        assert await held("packed") <= await held("auto")
     run(main())
 
 

@@ -11,7 +11,7 @@ from typing import TextIO
 from kopf_selectcache.advice import advice_on
 from kopf_selectcache.budget import bytes_in, expected, written
 from kopf_selectcache.core.fields import Key, find
-from kopf_selectcache.core.problems import Garbled
+from kopf_selectcache.core.problems import Garbled, Untransformed
 from kopf_selectcache.core.resources import Resource
 from kopf_selectcache.discovery import NotServed, resolve
 from kopf_selectcache.errors import SelectCacheError
@@ -160,7 +160,7 @@ class Check:
         for stream in planned.streams:
             amount: Amount | None = None
             try:
-                amount = await counter.held(stream, self._cached.projection, seen)
+                amount = await counter.held(stream, self._cached.projection, seen, self._cached.indexes)
             except Refused as error:
                 if error.refusal.code not in (400, 403, 422):
                     raise
@@ -168,8 +168,10 @@ class Check:
                     self._problem(
                         f"{resource}: the server refuses the filter {stream.selector}: {error.refusal.message}",
                         f"Assign a selector that the server supports for this kind to {self._declared}")
+            except Untransformed as error:
+                self._problem(f"{resource}: {error}", f"Correct {error.argument} of {self._declared}")
             except Garbled as error:
-                self._problem(f"{resource}: {error}", f"See to the server, or to transform= of {self._declared}")
+                self._problem(f"{resource}: {error}", "See to the server")
             results.append(Result(stream.path(resource), stream.query(), amount))
         return tuple(results)
 

@@ -2,10 +2,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
+from kopf_selectcache.core.indexed import Indexed
 from kopf_selectcache.core.paging import Paging
 from kopf_selectcache.core.projection import ALL, Projection
 from kopf_selectcache.core.record import Record
@@ -57,7 +58,7 @@ class Counter:
         self._resource = resource
         self._progress = progress
 
-    async def held(self, stream: Stream, projection: Projection, seen: set[tuple[str, str]]) -> Amount:
+    async def held(self, stream: Stream, projection: Projection, seen: set[tuple[str, str]], indexes: tuple[Indexed, ...] = ()) -> Amount:
         """Return what a list and watch would hold of what was not seen before, of which there is a note then."""
         path, query, names = stream.path(self._resource), stream.query(), stream.selector.names
         found, paging, number = Amount(), Paging({**query, "limit": str(PAGE_LIMIT)}), 0
@@ -67,7 +68,7 @@ class Counter:
             paging.turn(page)
             keys = {record.key for record in page.records if names is None or record.name in names}
             if keys and number & (number + 1) == 0:   # Of the pages 0, 1, 3, 7, ...
-                found += await self._weighed(path, asked, projection, names)
+                found += await self._weighed(path, asked, projection, names, indexes)
             found += Amount(len(keys - seen))
             seen |= keys
             self._progress.step(len(keys))
@@ -84,14 +85,16 @@ class Counter:
             found += Amount(len(records) + msgspec.json.decode(answer, type=_List).metadata.remaining, len(records), bytes_of(records))
         return found
 
-    async def _weighed(self, path: str, query: Mapping[str, str], projection: Projection, names: Collection[str] | None) -> Amount:
+    async def _weighed(
+        self, path: str, query: Mapping[str, str], projection: Projection, names: Collection[str] | None, indexes: tuple[Indexed, ...],
+    ) -> Amount:
         limit = str(PAGE_LIMIT if names else WEIGHED)   # Those that share a watch may be anywhere in the page.
-        records = self._records(await self._transport.get(path, {**query, "limit": limit}), projection)
+        records = self._records(await self._transport.get(path, {**query, "limit": limit}), projection, indexes)
         named = [record for record in records if names is None or record.name in names]
         return Amount(0, len(named), bytes_of(named))
 
-    def _records(self, answer: bytes, projection: Projection) -> Sequence[Record]:
-        page = Reader.of(self._resource, projection).page(answer)
+    def _records(self, answer: bytes, projection: Projection, indexes: tuple[Indexed, ...] = ()) -> Sequence[Record]:
+        page = replace(Reader.of(self._resource, projection), indexes=indexes).page(answer)
         if isinstance(page, Refusal):
             raise Refused(page)
         return page.records

@@ -97,7 +97,7 @@ class Indexed:
         except Exception as error:   # noqa: BLE001  # It is anybody's code.
             why = f"raised {type(error).__name__}{where_of(error)}"
         else:
-            why = f"returned {'a list of something else than texts' if isinstance(made, Collection) else f'a {type(made).__name__}'}"
+            why = f"returned {'a list with something else than texts in it' if isinstance(made, (list, tuple, set, frozenset)) else f'something of the type {type(made).__name__}'}"
         raise BadIndex(self.name, why)   # Out here it does not carry the error along, which may hold the object.
 
 

@@ -96,7 +96,7 @@ class Packing:
             stored = packed if len(packed) < 0.9 * len(data) else data
         self._left += len(stored)
         if self._packed >= self._window:
-            self.fits = self.packs and self._left <= OUTGROWN * self._leaves * self._given
+            self.fits = self.learned and self._left <= OUTGROWN * self._leaves * self._given
             self._packed = self._given = self._left = 0
         return stored
 

@@ -395,7 +395,7 @@ class Reader:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             problem = Garbled(f"an object of kind {self.kind}{_named(metadata)} is not what the API promises: {error}")
         except BadIndex as bad:
-            problem = Unindexed(f"an index of {self.kind}{_named(metadata)} is missing, since {bad}")
+            problem = Unindexed(f"{self.kind}{_named(metadata)} cannot be indexed: {bad}")
         raise problem   # As below.
 
     def _kept(self, data: bytes, found: _Object) -> tuple[bytes, bytes]:

@@ -164,8 +164,8 @@ def test_a_function_returns_a_text_or_texts_or_none(made: object, values: tuple[
 
 
 @pytest.mark.parametrize(("function", "why"), [
-    (lambda obj: obj["canary"], r"raised KeyError at test_indexed.py:\d+"), (lambda _: 5, "returned a int"), (lambda _: ["x", 5], "returned a list of something else than texts"),
-    (lambda _: [[]], "raised TypeError"), (lambda _: b"x", "returned a list of something"), (lambda _: {"x": "y"}, "returned a list of something"),
+    (lambda obj: obj["canary"], r"raised KeyError at test_indexed.py:\d+"), (lambda _: 5, "returned something of the type int"), (lambda _: ["x", 5], "returned a list with something else than texts in it"),
+    (lambda _: [[]], "raised TypeError"), (lambda _: b"x", "returned something of the type bytes"), (lambda _: {"x": "y"}, "returned something of the type dict"),
 ])
 def test_what_else_a_function_does_is_told_without_its_words(function: Callable[[Any], Any], why: str) -> None:
     with pytest.raises(BadIndex, match=f"^the function of the index 'it' {why}") as info:

@@ -56,6 +56,13 @@ def test_where_it_is_asked_for_even_the_first_is_packed() -> None:
     assert packing.unpack(packing.pack(data)) == data
 
 
+def test_what_is_packed_from_the_first_on_is_learned_from_all_the_same() -> None:
+    packing = Packing(always=True)
+    for data in objects(2 * SAMPLES):
+        packing.pack(data)
+    assert not packing.fits
+
+
 def test_what_becomes_no_smaller_is_stored_as_it_is() -> None:
     packing = Packing(always=True)
     data = noise(1)[0]

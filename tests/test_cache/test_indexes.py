@@ -106,10 +106,12 @@ def test_an_index_makes_no_read_complete() -> None:
 
 
 @pytest.mark.parametrize(("index", "message"), [
-    ({"imge": "nginx"}, "cache.held('pods', ...): pods.v1 have no index 'imge', but 'image', 'node', 'container'. Declare it, Cached(..., index={'imge': ...})"),
+    ({"imge": "nginx"}, "cache.held('pods', ...): pods.v1 have no index 'imge', but 'image', 'node', 'container'. Did you mean index={'image': ...}?"),
+    ({"tier": "nginx"}, "cache.held('pods', ...): pods.v1 have no index 'tier', but 'image', 'node', 'container'. Declare it, Cached(..., index={'tier': ...})"),
     ({5: "nginx"}, "cache.held('pods', ...): pods.v1 have no index 5, but"),
     (f"image={CANARY}", "cache.held('pods', ...): index is of the type str. Give a dict of values by the names of indexes"),
     ({"image": [CANARY]}, "cache.held('pods', ...): index={'image': ...} is of the type list. Give one value"),
+    ({"image": 3}, "cache.held('pods', ...): index={'image': ...} is of the type int. Give a text: what functions return are texts"),
     ({"image": None}, "cache.held('pods', ...): index={'image': ...} is of the type NoneType. Give one value"),
 ])
 def test_what_cannot_be_asked_for_is_told(index: Any, message: str) -> None:
@@ -120,7 +122,7 @@ def test_what_cannot_be_asked_for_is_told(index: Any, message: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "remedy"), [
-    ("imge", "cache.blocking.add_index('pods', imge=...)"), ("a-b", "cache.blocking.add_index('pods', **{'a-b': ...})"),
+    ("tier", "cache.blocking.add_index('pods', tier=...)"), ("a-b", "cache.blocking.add_index('pods', **{'a-b': ...})"),
     ("class", "cache.blocking.add_index('pods', **{'class': ...})"), (5, ". Give the name of an index, which is a text"),
 ])
 def test_what_is_advised_is_python_whatever_the_name(name: Any, remedy: str) -> None:
@@ -257,9 +259,11 @@ def test_stats_say_what_the_objects_and_each_index_take() -> None:
     lines = str(stats).splitlines()
     assert lines[0] == "3 objects"
     assert lines[1] == f"  {stats.stored:,} bytes stored, of about {stats.json:,} in JSON"
-    assert lines[3].startswith(f"  {stats.indexes['index image']:,} bytes for the index of index image: ")
+    assert lines[2].startswith(f"  {stats.values:,} bytes for values of declared indexes")
+    assert lines[4].startswith(f"  {stats.indexes['index image']:,} bytes for the declared index image: ")
     assert str(fake(DB).stats("pods")).startswith("1 object\n")
     assert "an object" not in str(reading("").stats("pods"))
+    assert "values of declared" not in str(reading("", NGINX).stats("pods"))
 
 
 def test_what_is_weighed_stands_for_what_is_not() -> None:
@@ -278,7 +282,7 @@ def test_what_is_weighed_stands_for_what_is_not() -> None:
     ({"a": 5}, "index={'a': ...} is 5, of the type int", "or give it a function"),
     ({"a": "spec.containers[0].image"}, "points into a list", "'spec.containers.image'"),
     ({"a": "Spec.x"}, "begins with a capital", "'spec.x'"),
-    ({"a": ()}, "index=[()]: it has no key", "keys with dots"),
+    ({"a": ()}, "index={'a': ()}: it has no key", "keys with dots"),
     ({"a": ("spec", "")}, "one of its keys is empty", ""),
     ({"a": lambda: ""}, "index={'a': ...} is a function of (), and is called with one object", "that returns a text, or a list of texts"),
     ({"a": asyncio.sleep}, "index={'a': ...} is a coroutine function", "a plain function"),
@@ -302,9 +306,9 @@ def test_a_function_that_fails_is_told_as_a_failing_transform_is() -> None:
         return str(obj["spec"]["canary"])
     with pytest.raises(Stalled) as info:
         fake(index={"it": broken})
-    assert "an index of Pod, ns/" in str(info.value)
+    assert ", cannot be indexed: " in str(info.value)
     assert "the function of the index 'it' raised KeyError at test_indexes.py:" in str(info.value)
-    assert "Correct the index= of settings.selectcache.selectors['v1/pods']" in str(info.value)
+    assert "Correct the index= of settings.selectcache.selectors['v1/pods']; for an object without a value, let the function return None" in str(info.value)
     assert CANARY not in str(info.value)
 
 

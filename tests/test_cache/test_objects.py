@@ -144,6 +144,22 @@ class Unlike(msgspec.Struct):
     metadata: dict[str, int]
 
 
+class Strict(msgspec.Struct, forbid_unknown_fields=True):
+    kind: str
+
+
+class Snake(msgspec.Struct):
+    node_name: str
+
+
+class Snaky(msgspec.Struct):
+    spec: Snake
+
+
+class Needs(msgspec.Struct):
+    absent: str
+
+
 class Condition(msgspec.Struct):
     phase: str
     because: list[Condition] | None = None
@@ -166,10 +182,28 @@ def test_an_object_that_is_not_as_a_struct_says_is_named_with_the_place_and_no_v
     with pytest.raises(ReadError) as info:
         read(reading("", *PODS))
     assert str(info.value) == (
-        "ns/web-1 is no Unlike: what is at $.metadata[...] is missing, or of another type. "
-        "Correct that field of Unlike; give it a default, such as None, if objects may lack it")
+        "ns/web-1 is no Unlike: metadata[...] is of another type, or has more than Unlike allows. "
+        "Correct that field of Unlike, or let it be None as well; to allow for other fields, take forbid_unknown_fields=True out")
     assert info.value.__cause__ is None
     assert info.value.__context__ is None
+
+
+@pytest.mark.parametrize(("wanted", "message"), [
+    (Strict, "ns/web-1 is no Strict: the object is of another type, or has more than Strict allows"),
+    (Snaky, ("ns/web-1 is no Snaky: there is no 'node_name' in spec. If 'nodeName' is meant, write it so, or class ...(msgspec.Struct, "
+     "rename='camel'); else give the field a default, such as None: objects may lack it")),
+    (Needs, "ns/web-1 is no Needs: there is no 'absent' in the object. Give the field a default, such as None: objects may lack it"),
+])
+def test_what_is_missing_and_what_is_too_much_is_told(wanted: type, message: str) -> None:
+    with pytest.raises(ReadError) as info:
+        reading("", *PODS).get("pods", "web-1", "ns", as_=wanted)
+    assert str(info.value).startswith(message)
+
+
+def test_a_type_of_several_objects_is_no_form_of_one() -> None:
+    for wanted in (list[Pod], dict[str, Any]):
+        with pytest.raises(ReadError, match=r"each object is made one alone\. Give 'view', bytes, a msgspec\.Struct"):
+            reading("", *PODS).get("pods", "web-1", "ns", as_=wanted)
 
 
 @pytest.mark.parametrize(("projection", "line"), [

@@ -112,6 +112,9 @@ def test_mistakes_are_read_errors_with_a_remedy(read: Read, message: str) -> Non
      "and takes 2: kind, predicate. Write: cache.blocking.wait_for('pods', ..., label='app=web')")),
     (lambda cache: cache.blocking.wait_for("pods", lambda _: True, "ns", "web-1"), ("cache.blocking.wait_for() was given 4 arguments by position, "
      "and takes 2: kind, predicate. Name the others: cache.blocking.wait_for(kind, predicate, namespace=..., label=..., field=..., timeout=..., as_=...); one object is field=")),
+    (lambda cache: cache.blocking.fetch_list("pods", index={"a": "canary"}), ("cache.blocking.fetch_list() knows no index=. The server has no such index: "
+     "compare with where={...}; or, of what is held, read cache.held(..., index={...})")),
+    (lambda cache: cache.blocking.fetch_list("pods", keys_only=True), "cache.blocking.fetch_list() knows no keys_only=. Ask what it returns: (cache.blocking.fetch_list(...)).keys()"),
     (lambda cache: cache.get("pods", "x", ns="shop"), "cache.get() knows no ns=. Did you mean namespace=? Write: cache.get('pods', 'x', namespace='shop')"),
     (lambda cache: cache.get("pods"), "cache.get() was not given name. Write: cache.get(kind, name)"),
     (lambda cache: cache.get("pods", "x", name="x"), "cache.get() was given name twice, by position and by name. Leave one of them out"),

@@ -162,6 +162,13 @@ select['v1/pods'] = Cached([Selector('app=web'), Selector(names=['db-1'], namesp
         assert said.code == 1
         assert " ? of 2 " in said.output.splitlines()[1]
 
+    def test_indexes_that_would_keep_the_cache_from_its_objects_are_told(self, cluster: EmbeddedCluster, command: Command) -> None:
+        cluster.create(pod("web-1", "web"))
+        said = command("check", "select['v1/pods'] = Cached('app=web', index={'node': lambda pod: pod['spec']['canary']})")
+        assert said.code == 1
+        assert "Pod, default/web-1, cannot be indexed: the function of the index 'node' raised KeyError at " in said.output
+        assert "Correct index= of settings.selectcache.selectors['v1/pods']" in said.output
+
     def test_wide_shows_each_list_and_watch(self, command: Command) -> None:
         said = command("check", "select['v1/secrets'] = Selector(names=['ca', 'tls'], namespaces=['infra'])", "-o", "wide")
         assert "    0 in /api/v1/namespaces/infra/secrets?fieldSelector=metadata.name=tls" in said.output.splitlines()
