@@ -38,8 +38,8 @@ STORE, PROTOCOL, WIRE, LINES = "core/store.py", "core/protocol.py", "core/wire.p
 PRODUCT_9 = "tests/test_overlay_products.py::test_contract_9_a_handler_reads_its_own_object_as_new_as_its_body_wherever_it_goes_meanwhile"
 ORDERS = "tests/core/test_merging.py::test_in_whatever_order_branches_tell_of_an_object_it_is_shown_as_it_is"
 IN_WRITER = "tests/test_thread_products.py::test_i4_a_reader_is_let_in_before_each_instruction_of_the_writer"
-IN_READER = "tests/test_thread_products.py::test_i4_the_writer_is_let_in_before_each_line_of_a_reader_for_any_number_of_calls"
-IN_TURNS = "tests/test_thread_products.py::test_i4_a_reader_and_the_writer_alternate_line_by_line"
+IN_READER = "tests/test_thread_products.py::test_i4_the_writer_is_let_in_before_each_step_of_a_reader_for_any_number_of_calls"
+IN_READER = "tests/test_thread_products.py::test_i4_the_writer_is_let_in_before_each_step_of_a_reader_for_any_number_of_calls"
 FIELDS = "tests/core/test_projected_fields.py::test_the_values_of_field_labels_are_those_of_the_object_as_it_came"
 SELECTED = "tests/test_cache/test_partial.py::test_a_selector_by_a_field_answers_as_if_nothing_were_dropped"
 
@@ -95,9 +95,9 @@ MUTANTS: tuple[Mutant, ...] = (
            "        forgotten, self._held, self._version = self._index(changes), {}, version\n        for namespace, named in staged.items():\n"
            "            for name, record in named.items():\n                self._held.setdefault(namespace, {})[name] = record\n", 3, (IN_WRITER,), THREADS),
     Mutant("pick the objects without the lock", STORE, "        with self._lock:\n            return list(all_of(self._held)), self._version\n", "        if True:\n            return list(all_of(self._held)), self._version\n",
-           3, (IN_TURNS,), THREADS),
+           3, (IN_READER,), THREADS),
     Mutant("choose the objects without the lock", STORE, "        with self._lock:\n            chosen = self._chosen(lookup, key, asking=asking)._replace(version=self._version)\n", "        if True:\n            chosen = self._chosen(lookup, key, asking=asking)._replace(version=self._version)\n",
-           3, (IN_TURNS,), THREADS),
+           3, (IN_READER,), THREADS),
     Mutant("show the changes of branches one by one", BRANCHES, "        with self._lock:\n            self.versions, self._version = versions, least(versions)\n",
            "        if True:\n            self.versions, self._version = versions, least(versions)\n", 3, (IN_WRITER,), THREADS),
     Mutant("show a staged generation", STORE, '        """Start a new generation beside the one that is read."""\n        self.abandon()\n        self._staged = {}',
