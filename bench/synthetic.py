@@ -20,6 +20,7 @@ from bench.filling import ASK
 from tests.apiserver.client import ApiError, Client
 
 CHUNK = 1 << 20
+SEEN_TO_END = 0.05   # Seconds: how long it takes at most to see that it is to end.
 VERSION = "9000000000"
 """The version of all pods: as long as each that follows."""
 AT = b'"resourceVersion":"%d"'
@@ -106,7 +107,7 @@ class Synthetic:
         return path
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(SEEN_TO_END,), daemon=True).start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -2,8 +2,10 @@
 
 Tests that need the real one are marked `real`: they run where that is asked for, and never in the default run.
 """
+import gc
 import os
-from collections.abc import Callable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import NoReturn
@@ -39,6 +41,21 @@ def pytest_configure(config: pytest.Config) -> None:
     canaries.settle(patch)
     config.pluginmanager.register(canaries, "canaries")
     config.add_cleanup(patch.undo)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Put what is collected out of reach of the garbage collector: many tests ask it to run, and would have it look at all the others."""
+    gc.disable()   # Modules and tests stay.
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
+        # What tests write themselves and load is often another text in the same second, of the same size: bytecode would be the former's.
+        sys.dont_write_bytecode = True
+        os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -296,12 +296,12 @@ async def operating(
     stop = asyncio.Event()
     settings = settings or kopf.OperatorSettings()
     settings.scanning.disabled = True
-    options = {"clusterwide": True, "standalone": True} | options
+    options = {"clusterwide": True, "standalone": True, "stop_flag": stop, **options}
     async with cluster.served() as info:
         if logs_in:
             kopf.on.login(registry=registry)(lambda **_: info)   # type: ignore[arg-type, return-value, unused-ignore]  # A login is handed over as it is.
         operator = asyncio.create_task(kopf.operator(
-            registry=registry, settings=settings, vault=Vault({} if logs_in else {"login": info}), stop_flag=stop, **options))
+            registry=registry, settings=settings, vault=Vault({} if logs_in else {"login": info}), **options))
         try:
             yield operator
         finally:

@@ -108,17 +108,22 @@ def test_at_a_pace_the_same_changes_come() -> None:
 # ---- Many pods.
 
 
-def test_each_of_many_pods_is_the_same_whenever_it_is_asked_for() -> None:
-    many = Many(5_000, seed=1, version=VERSION)
-    assert len(many) == 5_000
-    assert many[4_990:] == [many[number] for number in range(4_990, 5_000)] == Many(5_000, seed=1, version=VERSION)[4_990:5_010]
-    assert many[-1] == many[4_999]
-    assert Many(5_000, seed=2, version=VERSION)[4_999] != many[4_999]
+@pytest.fixture(scope="module")
+def many() -> Many:
+    """They are many only as they are asked for; their templates are what takes time."""
+    return Many(100_000, seed=1, version=VERSION)
 
 
-def test_many_pods_are_named_as_those_of_the_data_and_none_is_another_one() -> None:
+def test_each_of_many_pods_is_the_same_whenever_it_is_asked_for(many: Many) -> None:
+    assert len(many) == 100_000
+    assert many[99_990:] == [many[number] for number in range(99_990, 100_000)] == Many(100_000, seed=1, version=VERSION)[99_990:100_010]
+    assert many[-1] == many[99_999]
+    assert Many(10, seed=1, version=VERSION)[9] == many[9] != Many(10, seed=2, version=VERSION)[9]
+
+
+def test_many_pods_are_named_as_those_of_the_data_and_none_is_another_one(many: Many) -> None:
     numbers = [0, 1, 999, 1_000, 1_999, 61_000]
-    made = [json.loads(pod) for pod in map(Many(100_000, seed=1, version=VERSION).__getitem__, numbers)]
+    made = [json.loads(many[number]) for number in numbers]
     for number, pod in zip(numbers, made, strict=True):
         metadata = pod["metadata"]
         assert (metadata["namespace"], metadata["name"]) == (namespace_of(number), name_of(number))
@@ -129,8 +134,8 @@ def test_many_pods_are_named_as_those_of_the_data_and_none_is_another_one() -> N
     assert [len(set(each)) for each in zip(*own, strict=True)] == [len(made)] * 3
 
 
-def test_every_template_makes_json_of_the_size_it_was_and_is_as_hard_to_pack() -> None:
-    made, own = Many(TEMPLATES * 2, seed=1, version=VERSION)[TEMPLATES:], pods(TEMPLATES, seed=1)
+def test_every_template_makes_json_of_the_size_it_was_and_is_as_hard_to_pack(many: Many) -> None:
+    made, own = many[TEMPLATES:TEMPLATES * 2], pods(TEMPLATES, seed=1)
     assert [len(pod) for pod in made] == [len(pod) for pod in own]
     assert all(shape(json.loads(pod)) == shape(json.loads(other)) for pod, other in zip(made, own, strict=True))
     assert compression(made[:200]).together < 1.1 * compression(own[:200]).together

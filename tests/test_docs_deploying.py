@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -56,7 +57,10 @@ def folder(tmp_path: Path, cluster: EmbeddedCluster) -> Path:
 
 
 @contextmanager
-def deployed(cluster: EmbeddedCluster, folder: Path, **changed: str) -> Iterator[Mapping[str, str]]:
+def deployed(
+    cluster: EmbeddedCluster, folder: Path, changed: Mapping[str, str] = MappingProxyType({}),
+    *, end: Callable[[subprocess.Popen[bytes]], None] = subprocess.Popen.terminate,
+) -> Iterator[Mapping[str, str]]:
     """Run the container of the page's Deployment as a process, under its account; give the URLs of its ports.
 
     What is listened on is changed to free ports, and arguments as a test wants them.
@@ -70,7 +74,7 @@ def deployed(cluster: EmbeddedCluster, folder: Path, **changed: str) -> Iterator
     try:
         yield {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
     finally:
-        running.terminate()
+        end(running)
         running.wait()
 
 
@@ -114,7 +118,7 @@ def test_with_the_manifests_alone_the_operator_works_and_its_probe_answers(clust
 
 def test_for_one_namespace_the_rights_of_that_namespace_will_do(cluster: EmbeddedCluster, folder: Path) -> None:
     cluster.apply(folder / "rbac-of-one-namespace.yaml")
-    with deployed(cluster, folder, **{"-A": "-n shop"}):
+    with deployed(cluster, folder, {"-A": "-n shop"}):
         counted(cluster, folder, "shop")
     assert refused(cluster) == []
 
@@ -131,7 +135,7 @@ def test_no_rule_can_be_left_out(left_out: str, cluster: EmbeddedCluster, folder
     kept = [rule for rule in rules(folder) if rule["resources"] != [left_out]]
     assert len(kept) == len(rules(folder)) - 1
     cluster.patch({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "my-operator"}}, {"rules": kept})
-    with deployed(cluster, folder):
+    with deployed(cluster, folder, end=subprocess.Popen.kill):   # Otherwise Kopf tries again for seconds before it ends.
         cluster.create(webapp("default"))
         cluster.requests.wait(user=ACCOUNT, where=lambda asked: asked.code == 403)
     assert {re.split(r"[ ./]", each)[1] for each in refused(cluster)} == {left_out.partition("/")[0]}
@@ -161,7 +165,7 @@ def test_the_caches_of_a_paused_operator_go_on(cluster: EmbeddedCluster, folder:
     cluster.patch(role, {"rules": [*rules(folder), peers]})
     superior = {"priority": 100, "lifetime": 86_400, "lastseen": dt.datetime.now(dt.UTC).isoformat()}
     peering, = cluster.create({"apiVersion": "kopf.dev/v1", "kind": "ClusterKopfPeering", "metadata": {"name": "default"}, "status": {"superior": superior}})
-    with deployed(cluster, folder, **{"--standalone": "--peering=default --priority=1"}) as urls:
+    with deployed(cluster, folder, {"--standalone": "--peering=default --priority=1"}) as urls:
         cluster.requests.wait("watch", "clusterkopfpeerings", user=ACCOUNT)
         cluster.create(webapp("default"), {
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-1", "labels": {"app": "web"}},

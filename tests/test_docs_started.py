@@ -31,6 +31,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def count_at_once(folder: Path) -> Path:
+    """Let the operator count often, as nobody is to wait for the next time."""
+    operator = folder / "my_operator.py"
+    operator.write_text(operator.read_text().replace("interval=5", "interval=0.1"))
+    return operator
+
+
 @pytest.fixture
 def texts() -> list[str]:
     """What the page says that will be seen."""
@@ -43,8 +50,7 @@ def measureless(text: str) -> str:
 
 
 def test_the_operator_says_what_is_shown_and_follows_a_label(cluster: EmbeddedCluster, folder: Path, texts: list[str]) -> None:
-    operator = folder / "my_operator.py"
-    operator.write_text(operator.read_text().replace("interval=5", "interval=0.1"))   # Nobody is to wait for the next count.
+    operator = count_at_once(folder)
     cluster.apply(folder / "crd.yaml")
     cluster.apply(folder / "objects.yaml")
     with kopf.testing.KopfRunner(["run", "-A", str(operator)]) as runner:
@@ -57,6 +63,7 @@ def test_the_operator_says_what_is_shown_and_follows_a_label(cluster: EmbeddedCl
 
 
 def test_its_commands_run_it_without_a_cluster(folder: Path) -> None:
+    count_at_once(folder)
     serve, run = (next(shlex.split(line) for fence in fences(PAGE, "shell") for line in fence.text.splitlines() if begin in line)
                   for begin in ("serve", "kopf run -A"))
     with started([sys.executable, *serve[1:]], folder) as server:

@@ -192,7 +192,7 @@ def test_an_operator_that_fails_to_start_leaves_nothing_behind(registry: kopf.Op
     async def main() -> None:
         settings = declaring(pods="")
         before = asyncio.all_tasks()
-        async with operating(registry, Cluster(), settings=settings) as operator:
+        async with operating(registry, Cluster(), settings=settings, stop_flag=None) as operator:   # Kopf would wait for one for seconds.
             await asyncio.wait({operator})
             assert "enough" in str(operator.exception().__cause__)   # type: ignore[union-attr]  # It has failed.
             assert operator_of(settings) is None
