@@ -46,11 +46,13 @@ ONCE := $(PROOFS) README.md docs tests/test_allocations.py $(addprefix tests/,co
 UNMEASURED := $(filter-out tests/test_testing tests/test_cli,$(ONCE))
 # A process for each processor, but for no more than make sense here. What ARGS ask for runs in one, to be seen and debugged.
 PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=worksteal
+# Tests wait for each other's servers and processes as well: one more has something to do meanwhile.
+WAITING := --numprocesses=$(shell $(PYTHON) -c 'import os; print(min(4, 1 + (os.cpu_count() or 1)))') --dist=worksteal
 # What relies on Kopf's private names, and calls of its code that nobody promises to stay as they are.
 TOUCHING_KOPF := $(addsuffix .py,$(addprefix test_,kopf_names plugin handlers decoration operators advice admission stopping own_object probe embedding)) test_cache/test_views.py test_cache/test_forms.py test_cli
 # Each process has a real API server of its own, and waits more than it works; the tests of a file share it.
 SERVERS := --numprocesses=3 --dist=loadfile
-SUITE = $(or $(ARGS),$(PARALLEL) $(addprefix --ignore=,$(UNMEASURED)))
+SUITE = $(or $(ARGS),$(WAITING) $(addprefix --ignore=,$(UNMEASURED)))
 
 test: $(INSTALLED)  ## Run the default suite; all but testing/ and cli/ must be covered to the last branch.
 	$(PY) -m pytest --cov --cov-report= $(SUITE)
@@ -101,7 +103,7 @@ test-all: test  ## Run the default suite on every CPython >= 3.11 of this machin
 		$(MAKE) --no-print-directory test-quick PYTHON=$$python || exit 1; done
 
 test-quick: $(INSTALLED)
-	$(PY) -m pytest $(or $(ARGS),$(PARALLEL) $(addprefix --ignore=,$(ONCE)))
+	$(PY) -m pytest $(or $(ARGS),$(WAITING) $(addprefix --ignore=,$(ONCE)))
 
 servers: $(INSTALLED)  ## Build the real API server into your cache folder, unless it is there.
 	$(PY) -m tests.apiserver.build

@@ -189,10 +189,9 @@ class Reading:
         return answer
 
     def _own_name(self) -> object:
-        """Return the name of the handler's own object, which stays the same; None if it has none."""
-        if self._named is None:
-            self._named = (at(self._own, _NAME) if self._own is not None else None,)
-        return self._named[0]
+        """Return the name of the handler's own object, which stays the same, and is remembered; None if it has none."""
+        named, = self._named = (at(self._own, _NAME) if self._own is not None else None,)
+        return named
 
     def _forget(self, error: ReadError) -> None:
         """Take note of a read that was never awaited; but one handler, such as a daemon, may forget it for ever."""

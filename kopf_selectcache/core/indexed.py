@@ -13,7 +13,7 @@ import msgspec
 
 from .problems import BadIndex
 from .projection import Keys, as_written, at, where_of
-from .record import INDEXED, Record
+from .record import INDEXED, Record, kept_json
 
 Value: TypeAlias = str | bool | int | float
 
@@ -113,7 +113,7 @@ def note(record: Record, indexes: Collection[Indexed]) -> None:
 
 def with_values(fields: bytes, values: Mapping[str, Collection[Any]]) -> bytes:
     """Return what is kept beside an object, with these values of declared indexes."""
-    return msgspec.json.encode({**(msgspec.json.decode(fields) if fields else {}), INDEXED: values})
+    return kept_json({**(msgspec.json.decode(fields) if fields else {}), INDEXED: values})
 
 
 def _at(obj: dict[str, Any], path: Keys) -> Values:

@@ -78,6 +78,11 @@ class Record(msgspec.Struct, eq=False, gc=False):
         return values
 
 
+def kept_json(value: object) -> bytes:
+    """Return a value as JSON that is to be kept: in as many bytes as it has, where the encoder leaves room behind what it writes."""
+    return bytes(memoryview(msgspec.json.encode(value)))
+
+
 def is_newer(version: str, than: str) -> bool:
     """Whether one resourceVersion comes after another, or may: of those that are no numbers, only that they differ is known."""
     if not _comparable(version, than):

@@ -17,7 +17,7 @@ from .indexed import Indexed, Values, with_values
 from .packing import Packing
 from .problems import BadIndex, BadTransform, Garbled, Unindexed, Untransformed
 from .projection import ALL, Projection
-from .record import Record
+from .record import Record, kept_json
 from .resources import Resource
 from .sharing import Sharing
 from .slicing import parted, without_managed
@@ -409,7 +409,7 @@ class Reader:
         try:
             parts = _OBJECT.decode(data)
             members = self._members(parts)
-            kept = msgspec.json.encode(members if untouched else self.projection.cut(members))
+            kept = kept_json(members if untouched else self.projection.cut(members))
             if self.projection.transform is not None:
                 kept = self.projection.transformed(kept)
             return kept, self._values(parts) if self.fields else b""
@@ -428,7 +428,7 @@ class Reader:
         """Read the field labels' values off those parts of an object in which they are."""
         looked_at = {path[0] for extractor in self.fields.values() for path in extractor.paths}
         obj = {key: msgspec.json.decode(part) for key, part in parts.items() if key in looked_at}
-        return msgspec.json.encode({label: extractor(obj) for label, extractor in self.fields.items()})
+        return kept_json({label: extractor(obj) for label, extractor in self.fields.items()})
 
 
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])

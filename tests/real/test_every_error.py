@@ -40,7 +40,7 @@ READS = {
     "Forbidden": ("cache.held('services')", ["cache.held('services'): ", "services", "list", "NS", "resources: ['services']", "selectors['v1/services'], label=''", "check operator.py"]),
     "Missing": ("cache.held('example.com/v1/gadgets')", ["cache.held('example.com/v1/gadgets'): ", "gadgets", "the filter is label=''", "Install its definition", "selectors['example.com/v1/gadgets']"]),
     "Rejected": ("cache.held('example.com/v1/widgets')", ["cache.held('example.com/v1/widgets'): ", "widgets", "the filter is field='spec.color=red'"]),
-    "Oversized": ("cache.held('serviceaccounts')", ["cache.held('serviceaccounts'): ", "serviceaccounts", "max_bytes='64Ki'", "label='app=large'", "selectors['v1/serviceaccounts']", "max_bytes='128Ki'"]),
+    "Oversized": ("cache.held('serviceaccounts')", ["cache.held('serviceaccounts'): ", "serviceaccounts", "max_bytes='64Ki'", "label='app=large'", "selectors['v1/serviceaccounts']", "allow more: max_bytes='147"]),
     "NotSynced": ("cache.held('endpoints')", ["cache.held('endpoints'): ", "endpoints", "not synced", "the filter is label=''", "wait_synced"]),
     "NoSuchRead": ("cache.exist('configmaps', 'other', 'NS')", ["cache.exist is no read", "Did you mean cache.exists?"]),
     "ReadOnly": ("kopf_selectcache.BodyView(b'{}').update(a=1)", ["read-only", "as_='view'", "copy.deepcopy(dict(view))"]),

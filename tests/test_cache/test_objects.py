@@ -14,7 +14,7 @@ from kopf_selectcache import NotKept, Objects, ReadError, ReadOnly
 from kopf_selectcache.core.projection import Projection
 from kopf_selectcache.core.record import Record
 
-from .world import NODES, Obj, node, pod, reading
+from .world import NODES, Obj, World, node, pod, reading
 
 PODS = [pod(f"web-{number}", app="web") for number in range(3)]
 
@@ -186,6 +186,32 @@ def test_an_object_that_is_not_as_a_struct_says_is_named_with_the_place_and_no_v
         "Correct that field of Unlike, or let it be None as well; to allow for other fields, take forbid_unknown_fields=True out")
     assert info.value.__cause__ is None
     assert info.value.__context__ is None
+
+
+def test_what_has_been_read_before_is_refused_alike_and_counted_once() -> None:
+    """Once it is known which cache is meant, `get` goes a shorter way."""
+    world = World()
+    feed = world.declare(projection=Projection.of(drop=["status"])).hold(*PODS)
+    cache = world.cache()
+    assert cache.get("pods", "web-1", "ns", as_=Pod).metadata.name == "web-1"
+    for _ in range(2):
+        with pytest.raises(ReadError, match="is no Unlike"):
+            cache.get("pods", "web-1", "ns", as_=Unlike)
+        with pytest.raises(NotKept):
+            cache.get("pods", "web-1", "ns", as_=Phased)
+    assert cache.get("pods", "web-1", "ns", as_=bytes) == cache.list("pods", names=["web-1"], as_=bytes)[0]
+    assert feed.counts.reads == {("get", "served"): 2, ("list", "served"): 1, ("get", "ReadError"): 2, ("get", "NotKept"): 2}
+
+
+def test_structs_go_the_shorter_way_where_all_is_kept() -> None:
+    world = World()
+    feed = world.declare().hold(*PODS)
+    cache = world.cache()
+    for _ in range(2):
+        assert cache.get("pods", "web-1", "ns", as_=Phased) == Phased(Condition("Running"))
+        with pytest.raises(ReadError, match="is no Unlike"):
+            cache.get("pods", "web-1", "ns", as_=Unlike)
+    assert feed.counts.reads == {("get", "served"): 2, ("get", "ReadError"): 2}
 
 
 @pytest.mark.parametrize(("wanted", "message"), [
