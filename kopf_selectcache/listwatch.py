@@ -6,7 +6,7 @@ to its branch of the cache's objects; what that changed for readers, if anything
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 
@@ -52,6 +52,7 @@ from .core.wire import APIECE, SLICE, Bookmark, Event, Page, Reader, Refusal
 from .fetching import unhurried
 from .health import Condition
 from .observe import Counts
+from .patience import Patience
 from .planning import Stream
 from .queries import listing, watching
 from .selector import Selector
@@ -279,14 +280,16 @@ class Listwatch:
         """Read a watch to its end; raise Refused, Unreachable, Garbled, or TimeoutError if nothing comes any more."""
         clock, settings = self._world.clock, self._world.settings
         idle, lines, filling, taken = settings.idle_timeout, Lines(), command.initial, 0
-        patience = idle * UNMARKED   # Until there is a bookmark: this server may send none, and have nothing to say.
+        unmarked = idle * UNMARKED   # Until there is a bookmark: this server may send none, and have nothing to say.
+        patience = Patience()
         async with AsyncExitStack() as stack:
             # Servers accept a watch before they have anything to say.
             async with asyncio.timeout(idle):
                 chunks = await stack.enter_async_context(self._world.transport.watch(path, query))
+            stack.callback(patience.end)
             yield Opened()
             opened = clock()
-            while (chunk := await _next(chunks, within=idle if filling or self._state.known.marked else patience)) is not None:
+            while (chunk := await patience.next(chunks, within=idle if filling or self._state.known.marked else unmarked)) is not None:
                 for line in lines.feed(chunk):
                     message = self._reader.line(line)
                     self._counts.events += isinstance(message, Event)
@@ -332,11 +335,6 @@ def reason(trouble: Refusal | Lost | Silent) -> str:
             return "garbled"
         case _:
             return type(trouble).__name__.lower()
-
-
-async def _next(chunks: AsyncIterator[bytes], *, within: float) -> bytes | None:
-    async with asyncio.timeout(within):
-        return await anext(chunks, None)
 
 
 async def _just(input_: Input) -> AsyncGenerator[Input, None]:

@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from kopf_selectcache import Selector, listwatch, pulse
+from kopf_selectcache import Selector, pulse
 from kopf_selectcache.feed import Feed
+from kopf_selectcache.patience import Patience
 from kopf_selectcache.pulse import BEAT, NOTICED, Pulse, wall
 from tests.secrets import caching
 from tests.test_faults.server import SECRETS, Script, Server, bookmark, event, held, listed, pod, streamed
@@ -147,7 +148,7 @@ def test_a_gap_during_the_first_list_interrupts_nothing_and_the_next_one_does() 
 def test_a_server_that_has_never_sent_a_bookmark_may_be_silent_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
 
-    async def next_chunk(chunks: AsyncIterator[bytes], *, within: float) -> bytes | None:
+    async def next_chunk(_: Patience, chunks: AsyncIterator[bytes], *, within: float) -> bytes | None:
         waits.append(within)
         return await anext(chunks, None)
 
@@ -165,7 +166,7 @@ def test_a_server_that_has_never_sent_a_bookmark_may_be_silent_for_longer(monkey
             third.set()
             await world.holds("a@90", "b@110", "c@112")
             assert set(waits) == {70.0}
-    monkeypatch.setattr(listwatch, "_next", next_chunk)
+    monkeypatch.setattr(Patience, "next", next_chunk)
     run(main())
 
 
