@@ -14,10 +14,15 @@ NEVER = 1e9
 
 
 def hurried(main: Callable[[asyncio.AbstractEventLoop], Coroutine[Any, Any, None]]) -> None:
+    failed: list[dict[str, Any]] = []
+
     async def run() -> None:
-        await main(asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, what: failed.append(what))
+        await main(loop)
     with asyncio.Runner(loop_factory=HurriedLoop) as runner:
         runner.run(run())
+    assert failed == []
 
 
 async def after(*delays: float) -> AsyncIterator[float]:
