@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import kopf
@@ -71,8 +71,7 @@ class Cached:
         cache: Any = self._cache   # What is returned depends on the form.
         match order["do"]:
             case "get" if order["form"] not in ("keys", "kept"):
-                keys: list[Key] = [(within, name) for within, name in order["keys"]]
-                return lambda index: cache.get("pods", keys[index % len(keys)][1], keys[index % len(keys)][0], **form)
+                return _gets(cache, [(within, name) for within, name in order["keys"]], form.get("as_"))
             case "namespace":
                 return lambda _: cache.held("pods", namespace=order["namespace"], **form)
             case "label" | "indexed":   # There is no other read for what is indexed.
@@ -84,6 +83,21 @@ class Cached:
         namespace, pod = key
         found: str | None = self._cache.get("pods", pod, namespace, as_="view")["metadata"]["annotations"].get(name)
         return found
+
+
+def _gets(cache: selectcache.Cache, keys: Sequence[Key], as_: Any) -> Callable[[int], Any]:
+    """Return what reads one after the other, as handlers write it: of a read of a microsecond, the way there is a part."""
+    get, count = cache.get, len(keys)
+
+    def plain(index: int) -> Any:
+        within, name = keys[index % count]
+        return get("pods", name, within)
+
+    def formed(index: int) -> Any:
+        within, name = keys[index % count]
+        return get("pods", name, within, as_=as_)
+
+    return plain if as_ is None else formed
 
 
 def gone_through(objects: Iterable[Any]) -> Any:
