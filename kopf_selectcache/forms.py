@@ -118,11 +118,7 @@ def form_of(call: str, as_: Any) -> Form:
 
 
 def quick(as_: object) -> Callable[[Record], Any] | None:
-    """Return what makes this form of an object with no more ado; None if there may be something to say about it first."""
-    if as_ is None:
-        return Record.decode
-    if as_ == "view":
-        return BodyView
+    """Return what makes this form of a whole object with no more ado; None if there may be something to say about it first."""
     if as_ is bytes:
         return _data
     return _quick_struct(as_) if is_struct(as_) else None

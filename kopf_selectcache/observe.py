@@ -45,7 +45,10 @@ class Counts:
     def read(self, verb: str, outcome: str) -> None:
         """Count a read, in any thread."""
         key = get_ident(), verb, outcome
-        self._reads[key] = self._reads.get(key, 0) + 1
+        try:
+            self._reads[key] += 1
+        except KeyError:
+            self._reads[key] = 1
 
     @property
     def reads(self) -> Counter[tuple[str, str]]:

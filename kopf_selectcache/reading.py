@@ -41,6 +41,7 @@ from .pending import Pending
 from .runner import Runtime
 from .selector import Selector
 from .spelling import Many, One, Read
+from .views import BodyView
 from .wording import absent, into_list, never_awaited, no_such_read, not_awaited, not_held
 
 if TYPE_CHECKING:
@@ -76,8 +77,14 @@ def at_once(method: _M) -> _M:
         self: Reading, kind: Any = UNSAID, name: Any = UNSAID, namespace: Any = UNSAID, /, *more: Any, default: Any = UNSAID, as_: Any = None,
         **others: Any,
     ) -> Any:
-        if not more and not others and (make := quick(as_)) is not None:
-            answer = self._plainly("get", kind, name, namespace, make, lossless=as_ is not None and as_ != "view")
+        if not more and not others:
+            answer: Any
+            if as_ is None:
+                answer = self._plainly("get", kind, name, namespace, Record.decode)
+            elif as_ == "view":
+                answer = self._plainly("get", kind, name, namespace, BodyView)
+            else:
+                answer = self._plainly("get", kind, name, namespace, make, lossless=True) if (make := quick(as_)) is not None else None
             if answer is not None:
                 return answer
         if default is not UNSAID:

@@ -71,16 +71,20 @@ class BodyView(Body):
         kopf.info(pod, reason='Seen', message=f'on {pod.spec["nodeName"]}')
     """
 
+    _split: dict[str, msgspec.Raw] | None = None
+    _made: dict[str, Any] | None = None
+
     def __init__(self, held: Record | bytes) -> None:
         # Of what Kopf's own body is made, nothing is made until it is asked for: a view costs next to nothing.
         self._held = held
-        self._split: dict[str, msgspec.Raw] | None = None
-        self._made: dict[str, Any] = {}
 
     def __getitem__(self, key: str) -> Any:
-        if key not in self._made:
-            self._made[key] = _frozen(msgspec.json.decode(self._members()[key]))
-        return self._made[key]
+        made = self._made
+        if made is None:
+            made = self._made = {}
+        if key not in made:
+            made[key] = _frozen(msgspec.json.decode(self._members()[key]))
+        return made[key]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._members())

@@ -50,8 +50,9 @@ FORMS: Mapping[str, Mapping[str, Any]] = {"": {}, "kept": {}, "view": {"as_": "v
 
 
 class Cached:
-    def __init__(self, synced: Synced[selectcache.Cache]) -> None:
+    def __init__(self, synced: Synced[selectcache.Cache], forms: Mapping[str, Mapping[str, Any]] = FORMS) -> None:
         self._synced = synced
+        self._forms = forms
 
     def sync(self) -> None:
         self._cache = self._synced.wait()
@@ -66,7 +67,7 @@ class Cached:
         return read if order["do"] == "get" else lambda index: len(each(read(index)))
 
     def _read(self, order: Order) -> Callable[[int], Any] | None:
-        if (form := FORMS.get(order["form"])) is None:
+        if (form := self._forms.get(order["form"])) is None:
             return None
         cache: Any = self._cache   # What is returned depends on the form.
         match order["do"]:
@@ -121,7 +122,8 @@ def main(mode: str = "default") -> None:
     async def ready(cache: selectcache.Cache, **_: Any) -> None:
         synced.done(cache)
 
-    run(registry, Cached(synced), Answers())
+    # Of metadata alone, there is no such pod.
+    run(registry, Cached(synced, {name: form for name, form in FORMS.items() if name != "typed" or "keep" not in MODES[mode]}), Answers())
 
 
 if __name__ == "__main__":
