@@ -52,7 +52,9 @@ WAITING := --numprocesses=$(shell $(PYTHON) -c 'import os; print(min(4, 1 + (os.
 TOUCHING_KOPF := $(addsuffix .py,$(addprefix test_,kopf_names plugin handlers decoration operators advice admission stopping own_object probe embedding)) test_cache/test_views.py test_cache/test_forms.py test_cli
 # Each process has a real API server of its own, and waits more than it works; the tests of a file share it.
 SERVERS := --numprocesses=3 --dist=loadfile
-SUITE = $(or $(ARGS),$(WAITING) $(addprefix --ignore=,$(UNMEASURED)))
+# What pytest is told to look into (`testpaths`), it does not leave out by the name alone.
+LEAVING = $(addprefix --ignore=,$(1)) --ignore-glob='docs/*' --deselect=README.md
+SUITE = $(or $(ARGS),$(WAITING) $(call LEAVING,$(UNMEASURED)))
 
 test: $(INSTALLED)  ## Run the default suite; all but testing/ and cli/ must be covered to the last branch.
 	$(PY) -m pytest --cov --cov-report= $(SUITE)
@@ -103,7 +105,7 @@ test-all: test  ## Run the default suite on every CPython >= 3.11 of this machin
 		$(MAKE) --no-print-directory test-quick PYTHON=$$python || exit 1; done
 
 test-quick: $(INSTALLED)
-	$(PY) -m pytest $(or $(ARGS),$(WAITING) $(addprefix --ignore=,$(ONCE)))
+	$(PY) -m pytest $(or $(ARGS),$(WAITING) $(call LEAVING,$(ONCE)))
 
 servers: $(INSTALLED)  ## Build the real API server into your cache folder, unless it is there.
 	$(PY) -m tests.apiserver.build

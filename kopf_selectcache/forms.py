@@ -1,7 +1,7 @@
 """In which form reads return objects: `as_=`, and kinds named by classes. Decides no read, and keeps no object."""
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from functools import lru_cache, partial
 from inspect import iscoroutinefunction
 from itertools import islice
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Never, TypeAlias, get_origin
 import msgspec
 
 from .classes import is_lightkube, is_of_client, made
-from .core.projection import Keys
+from .core.projection import MANAGED, Keys
 from .core.record import Record
-from .errors import ReadError, shown
+from .errors import ReadError, clipped
 from .matching import Match, Obj, SortBy, key_for
 from .objects import Objects
 from .structs import is_struct, paths, reader, wrong
@@ -105,8 +105,8 @@ def form_of(call: str, as_: Any) -> Form:
         except (NameError, TypeError) as error:   # Its types are names that are not to be found, or are nothing that JSON has.
             raise ReadError(f"{call}: as_ is {as_.__name__}, whose fields make no sense to msgspec: {error}", remedy=(
                 "Define it, and what it is made of, at the top of a module, and of types that msgspec decodes")) from None
-    if get_origin(as_) is not None:
-        raise ReadError(f"{call}: as_ is {shown(as_)}, and each object is made one alone", remedy=f"Give {_WANTED}")
+    if isinstance(origin := get_origin(as_), type) and issubclass(origin, (Collection, msgspec.Struct)):
+        raise ReadError(f"{call}: as_ is {clipped(as_, 100)}, and each object is made one by itself", remedy=f"Give {_WANTED}")
     if is_of_client(as_):
         return Form(as_, partial(_as_client, as_), as_)
     if not callable(as_):
@@ -127,10 +127,11 @@ def quick(as_: object) -> Callable[[Record], Any] | None:
 @lru_cache(256)
 def _quick_struct(as_: type[msgspec.Struct]) -> Callable[[Record], Any] | None:
     try:
-        make = form_of("", as_).make
+        form = form_of("", as_)
     except ReadError:
         return None
-    return lambda record: make(record, None)
+    # That is never kept unless it is said, by a part of each object.
+    return (lambda record: form.make(record, None)) if not any(path[:2] == MANAGED for path in form.paths) else None
 
 
 def formed(match: Match, records: Iterable[Record], form: Form | None, *, sort_by: SortBy | None, limit: int | None) -> Sequence[Any]:

@@ -61,8 +61,8 @@ class View:
     def get(self, namespace: str, name: str) -> tuple[Record | None, str]:
         """Return the object, if there is one, and the version as of which that is so."""
         held, version = self.store.get(namespace, name)
-        own = self._own(version)
-        if own is None or own.key != (namespace, name):
+        own = self._own(version) if self._own_key() == (namespace, name) else None
+        if own is None:
             return held, version
         found = own.instead_of(held)
         return found, own.version if found is own.record else version

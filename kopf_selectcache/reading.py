@@ -54,6 +54,8 @@ _NAME = ("metadata", "name")
 
 _NO_OPTIONS: Mapping[str, object] = {}
 
+_WITHIN = {"namespace"}
+
 UNSAID: Any = object()
 """Stands for an argument that was not given."""
 
@@ -66,9 +68,9 @@ def read(method: _M) -> _M:
 
 
 def at_once(method: _M) -> _M:
-    """As `read`, for `get`, which is called most: what is held, and asked for by position, is answered before anything is considered.
+    """As `read`, for `get`, which is called most: what is held is answered before anything is considered.
 
-    It has the arguments that can be answered so, since to hand over any others takes a third of the time of such a read.
+    It has the arguments that can be answered so, since to hand over whatever comes takes a third of the time of such a read.
     """
     whole = read(method)
 
@@ -77,14 +79,15 @@ def at_once(method: _M) -> _M:
         self: Reading, kind: Any = UNSAID, name: Any = UNSAID, namespace: Any = UNSAID, /, *more: Any, default: Any = UNSAID, as_: Any = None,
         **others: Any,
     ) -> Any:
-        if not more and not others:
+        if not more and (not others or (namespace is UNSAID and others.keys() == _WITHIN)):
             answer: Any
+            within = others.get("namespace", namespace)
             if as_ is None:
-                answer = self._plainly("get", kind, name, namespace, Record.decode)
+                answer = self._plainly("get", kind, name, within, Record.decode)
             elif as_ == "view":
-                answer = self._plainly("get", kind, name, namespace, BodyView)
+                answer = self._plainly("get", kind, name, within, BodyView)
             else:
-                answer = self._plainly("get", kind, name, namespace, make, lossless=True) if (make := quick(as_)) is not None else None
+                answer = self._plainly("get", kind, name, within, make, lossless=True) if (make := quick(as_)) is not None else None
             if answer is not None:
                 return answer
         if default is not UNSAID:
@@ -109,7 +112,7 @@ def waiting(method: _M) -> _M:
             partial(method, self, *args, **kwargs),
             unawaited=lambda: never_awaited(written(f"cache.{method.__name__}", parameters, (self, *args), kwargs)),
             forgotten=self._forget)
-    return read(cast("_M", call))
+    return cast("_M", taught(ReadError, f"await cache.{method.__name__}")(call))
 
 
 def must_be_awaited(cache: Reading, answer: _T) -> _T:
@@ -190,8 +193,8 @@ class Reading:
             return None
         try:
             answer = make(record)
-        except ReadError:
-            return None   # It is raised, and counted, on the whole way.
+        except Exception:   # noqa: BLE001  # Of a struct, it may be anything; it is raised, and counted, on the whole way.
+            return None
         feed.counts.read(verb, "served")
         return answer
 

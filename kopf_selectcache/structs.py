@@ -63,5 +63,7 @@ def wrong(error: msgspec.ValidationError) -> tuple[str, str]:
     ... except msgspec.ValidationError as error: wrong(error)
     ('$.spec', 'node')
     """
+    if error.__cause__ is not None:
+        return "$", ""   # It is the class's own, whose words may be anything.
     path, lacks = _WHERE.search(str(error)), _LACKS.match(str(error))
     return path["path"] if path is not None else "$", lacks["field"] if lacks is not None else ""

@@ -39,7 +39,7 @@ PRODUCT_9 = "tests/test_overlay_products.py::test_contract_9_a_handler_reads_its
 ORDERS = "tests/core/test_merging.py::test_in_whatever_order_branches_tell_of_an_object_it_is_shown_as_it_is"
 IN_WRITER = "tests/test_thread_products.py::test_i4_a_reader_is_let_in_before_each_instruction_of_the_writer"
 IN_READER = "tests/test_thread_products.py::test_i4_the_writer_is_let_in_before_each_step_of_a_reader_for_any_number_of_calls"
-IN_READER = "tests/test_thread_products.py::test_i4_the_writer_is_let_in_before_each_step_of_a_reader_for_any_number_of_calls"
+IN_TURNS = "tests/test_thread_products.py::test_i4_a_reader_and_the_writer_alternate_line_by_line"
 FIELDS = "tests/core/test_projected_fields.py::test_the_values_of_field_labels_are_those_of_the_object_as_it_came"
 SELECTED = "tests/test_cache/test_partial.py::test_a_selector_by_a_field_answers_as_if_nothing_were_dropped"
 
@@ -89,7 +89,7 @@ MUTANTS: tuple[Mutant, ...] = (
     # ---- Readers in threads.
     Mutant("commit without the lock, version first", STORE,
            "        with self._lock:\n            self._held, self._version = staged, version\n            forgotten = self._index(changes)\n",
-           "        self._version = version\n        self._held = staged\n        forgotten = self._index(changes)\n", 3, (IN_WRITER,), THREADS),
+           "        self._version = version\n        self._held = staged\n        forgotten = self._index(changes)\n", 3, (IN_TURNS,), THREADS),
     Mutant("commit object by object", STORE,
            "        with self._lock:\n            self._held, self._version = staged, version\n            forgotten = self._index(changes)\n",
            "        forgotten, self._held, self._version = self._index(changes), {}, version\n        for namespace, named in staged.items():\n"

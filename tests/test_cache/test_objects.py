@@ -5,7 +5,7 @@ import copy
 import json
 import pickle
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 import pytest
@@ -17,6 +17,7 @@ from kopf_selectcache.core.record import Record
 from .world import NODES, Obj, World, node, pod, reading
 
 PODS = [pod(f"web-{number}", app="web") for number in range(3)]
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -160,6 +161,11 @@ class Needs(msgspec.Struct):
     absent: str
 
 
+class Box(Generic[T]):
+    def __init__(self, obj: Obj) -> None:
+        self.obj = obj
+
+
 class Condition(msgspec.Struct):
     phase: str
     because: list[Condition] | None = None
@@ -203,6 +209,59 @@ def test_what_has_been_read_before_is_refused_alike_and_counted_once() -> None:
     assert feed.counts.reads == {("get", "served"): 2, ("list", "served"): 1, ("get", "ReadError"): 2, ("get", "NotKept"): 2}
 
 
+class Managed(msgspec.Struct):
+    managedFields: list[Any] | None = None   # noqa: N815  # Kubernetes names it so.
+
+
+class Audited(msgspec.Struct):
+    metadata: Managed
+
+
+class Failing(msgspec.Struct):
+    kind: str
+
+    def __post_init__(self) -> None:
+        raise KeyError(self.kind)
+
+
+class Misleading(msgspec.Struct):
+    kind: str
+
+    def __post_init__(self) -> None:
+        raise ValueError("Object missing required field `canary`")
+
+
+def test_by_whichever_way_the_same_is_refused() -> None:
+    world = World()
+    feed = world.declare().hold(*PODS)
+    cache = world.cache()
+    for _ in range(2):
+        with pytest.raises(NotKept, match="managedFields"):
+            cache.get("pods", "web-1", "ns", as_=Audited)
+        with pytest.raises(KeyError):
+            cache.get("pods", "web-1", "ns", as_=Failing)
+        with pytest.raises(ReadError, match="is no Misleading: the object is of another type") as info:
+            cache.get("pods", "web-1", "ns", as_=Misleading)
+        assert "canary" not in str(info.value), "it may be anything"
+    assert feed.counts.reads == {("get", "NotKept"): 2, ("get", "failed"): 2, ("get", "ReadError"): 2}
+
+
+@pytest.mark.parametrize("read", [
+    lambda cache: cache.get("pods", "web-1", "ns", as_="view"), lambda cache: cache.get("pods", "web-1", namespace="ns"),
+    lambda cache: cache.get("pods", "web-1", namespace="ns", as_=bytes), lambda cache: cache.get("pods", "web-1", "ns", default=None)])
+def test_whatever_has_no_more_to_say_goes_the_shorter_way(read: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    world.declare().hold(*PODS)
+    cache = world.cache()
+    first = read(cache)
+    monkeypatch.setattr(type(cache), "_reading", None)
+    assert read(cache) == first
+
+
+def test_a_generic_class_may_be_a_form() -> None:
+    assert isinstance(reading("", *PODS).get("pods", "web-1", "ns", as_=Box[int]), Box)
+
+
 def test_structs_go_the_shorter_way_where_all_is_kept() -> None:
     world = World()
     feed = world.declare().hold(*PODS)
@@ -228,7 +287,7 @@ def test_what_is_missing_and_what_is_too_much_is_told(wanted: type, message: str
 
 def test_a_type_of_several_objects_is_no_form_of_one() -> None:
     for wanted in (list[Pod], dict[str, Any]):
-        with pytest.raises(ReadError, match=r"each object is made one alone\. Give 'view', bytes, a msgspec\.Struct"):
+        with pytest.raises(ReadError, match=r"each object is made one by itself\. Give 'view', bytes, a msgspec\.Struct"):
             reading("", *PODS).get("pods", "web-1", "ns", as_=wanted)
 
 

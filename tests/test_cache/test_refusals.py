@@ -144,7 +144,8 @@ def test_mistakes_are_read_errors_with_a_remedy(read: Read, message: str) -> Non
      "cache.blocking.fetch() knows no nme=. Did you mean name=? Write: cache.blocking.fetch('pods', name='x')"),
     (lambda cache: cache.blocking.wait_for("pods", label="app=web"),
      "cache.blocking.wait_for() was not given predicate. Write: cache.blocking.wait_for(kind, predicate)"),
-    (lambda cache: cache.fetch("pods", names="x"), "cache.fetch() knows no names=. Did you mean name=? Write: cache.fetch('pods', name='x')"),
+    (lambda cache: cache.fetch_list("pods", keys_only=True), "cache.fetch_list() knows no keys_only=. Ask what it returns: (await cache.fetch_list(...)).keys()"),
+    (lambda cache: cache.fetch("pods", names="x"), "cache.fetch() knows no names=. Did you mean name=? Write: await cache.fetch('pods', name='x')"),
 ])
 def test_calls_that_fit_no_read_are_told_what_to_write(read: Read, message: str, parted: bool) -> None:
     world = World()
