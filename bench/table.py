@@ -59,7 +59,7 @@ def tables(results: Sequence[Result], *, markdown: bool = False) -> str:
     for objects in sorted({result.objects for result in results}):
         some = [result for result in results if result.objects == objects]
         ours = next(result for result in some if result.peer == OURS)
-        parts.append(f"{'### ' if markdown else ''}{objects:,} pods")
+        parts.append(f"{'## ' if markdown else ''}{objects:,} pods")
         for title, measures in GROUPS.items():
             there = [measure for measure in measures if any(measure.key in result.figures for result in some)]
             if not there:

@@ -319,8 +319,10 @@ class Listwatch:
         if trouble is None:
             self.condition.well()
             return
-        self._why = reason(trouble)
-        self._counts.failures[self._why] += 1
+        why = reason(trouble)
+        if not self._relisting:   # That goes before: a connection that breaks off meanwhile is no reason to list anew.
+            self._why = why
+        self._counts.failures[why] += 1
         self.condition.troubled(trouble, verb=self._asking)
 
 

@@ -41,8 +41,8 @@ def test_it_is_seen_how_late_the_event_loop_of_each_operator_wakes(folder: Path)
 
 def test_the_report_has_a_table_of_each_size_the_growth_the_targets_and_the_picture(folder: Path) -> None:
     report = (folder / "bench.md").read_text()
-    assert "### 100 pods" in report
-    assert "### 200 pods" in report
+    assert "## 100 pods" in report
+    assert "## 200 pods" in report
     assert "bytes of one more" in report
     assert "| CPU of an event | index |" in report
     assert "(bench.svg)" in report

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache import Cached, Forbidden, Missing, NotFound, NotSynced, OutsideFilter, Selector, Stale
+from kopf_selectcache.core.protocol import Lost
 from kopf_selectcache.health import Health
 from kopf_selectcache.testing import EmbeddedCluster, FakeCache
 from kopf_selectcache.testing.faults import Disconnect, Fault, MalformedJSON, NotServed, Refuse, Silence
@@ -51,6 +52,19 @@ def test_several_names_and_namespaces_are_held_and_absent_ones_are_proved_absent
 
 
 # ---- How it is kept.
+
+
+def test_what_breaks_off_before_a_list_anew_begins_is_not_the_reason_for_it() -> None:
+    async def main() -> None:
+        async with caching(EITHER, secret("a", app="web")) as world:
+            await world.cache.wait_synced()
+            listwatch = world.feed._listwatches[0]
+            listwatch.relist("audit")
+            listwatch._told(Lost("the connection broke off"))
+            await until(lambda: world.feed.counts.relists.total() > 0)
+            assert world.feed.counts.relists == {"audit": 1}
+            assert world.feed.counts.failures["lost"] == 1
+    run(main())
 
 
 def test_when_one_watch_finds_that_the_server_was_restored_the_others_are_listed_anew() -> None:
