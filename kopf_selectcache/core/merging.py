@@ -30,8 +30,8 @@ from .record import Record, is_newer, is_older
 from .store import Change, Readable, Store
 from .tally import Tally
 
-Outdated: TypeAlias = Literal["restored", "behind"]
-"""Why a branch must be listed anew: the server was restored, or the branch is too far behind others."""
+Outdated: TypeAlias = Literal["restored", "behind", "missed"]
+"""Why a branch must be listed anew: the server was restored, or the branch is too far behind others, or was not told of a change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,6 +377,10 @@ class Merging:
                 best_epoch == shown_epoch and _supersedes(best, shown, said=said is not None and said.view.held(key) is best))
             # What all branches are past, and none holds, is not there: versions may be equal, or not comparable.
             if not newer and not (orphan and left is None and not vague):
+                return shown
+            if not newer and not anew and best_epoch == shown_epoch and best.uid == shown.uid and is_older(best.version, shown.version):
+                # Past that, and with what it was before: it was not told of it. Objects never go back, so it has to be listed anew.
+                self._outdated |= {branch: "missed" for branch in branches if branch.view.held(key) is best and branch not in self._outdated}
                 return shown
         if left is not None:
             self._left[key] = left._replace(lost=False)
