@@ -31,16 +31,13 @@ class Patience:
         cancelled = task.cancelling()   # By others.
         self._waiting, self._over = task, False
         try:
-            piece = await anext(pieces, None)
+            return await anext(pieces, None)
         except BaseException as error:
             if self._over and task.uncancel() <= cancelled and isinstance(error, asyncio.CancelledError):
                 raise TimeoutError from None
             raise
         finally:
             self._waiting = None
-        if self._over:
-            task.uncancel()   # The stream has taken it for its own.
-        return piece
 
     def end(self) -> None:
         """Nothing is waited for any more."""

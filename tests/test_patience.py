@@ -131,21 +131,6 @@ def test_what_the_stream_raises_is_raised_and_no_cancellation_is_left() -> None:
     hurried(main)
 
 
-def test_a_stream_that_takes_the_end_for_its_own_leaves_no_cancellation() -> None:
-    async def forgiving() -> AsyncIterator[int]:
-        try:
-            await asyncio.sleep(NEVER)
-        except asyncio.CancelledError:
-            yield 1
-
-    async def main(_: asyncio.AbstractEventLoop) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        assert await Patience().next(forgiving(), within=10) == 1
-        assert not task.cancelling()
-    hurried(main)
-
-
 def test_after_a_timeout_it_may_be_waited_again() -> None:
     async def main(_: asyncio.AbstractEventLoop) -> None:
         patience = Patience()

@@ -14,14 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kopf_selectcache.core import index, lookup
-from kopf_selectcache.core.branches import Branch, Keys
+from kopf_selectcache.core.branches import Branch, Keys, Section, Union
 from kopf_selectcache.core.index import OWNER, Dimension
 from kopf_selectcache.core.indexed import Indexed
 from kopf_selectcache.core.lookup import IDLE, MOST, WORTH, Lookup
 from kopf_selectcache.core.merging import Merging
 from kopf_selectcache.core.record import Record
 from kopf_selectcache.core.selectors import LabelRequirement, parse_labels
-from kopf_selectcache.core.store import Readable, Store
+from kopf_selectcache.core.store import Change, Readable, Store
 
 APP, NODE = Dimension("label", "app"), Indexed("node", ("spec", "node"))
 IMAGES = Indexed("image", function=lambda obj: obj["images"])
@@ -390,3 +390,11 @@ def test_nothing_is_paid_for_labels_that_nobody_asks_by() -> None:
     found(store, Lookup(namespaces=frozenset(["shop"])), asking=True)
     found(store, Lookup(), asking=True)
     assert not store.build(1)
+
+
+def test_a_read_of_some_branches_wants_an_index_as_one_of_all_does() -> None:
+    told: list[None] = []
+    union = Union(2, wanted=lambda: told.append(None))
+    union.show([Change(None, record(f"pod-{number}", app="web")) for number in range(lookup.WORTH + 1)], ("5", "5"))
+    chosen = Section(union, [0]).chosen(by_label("app=web"))
+    assert (chosen.version, len(chosen.records), len(told)) == ("5", lookup.WORTH + 1, 1)

@@ -10,7 +10,9 @@ import pytest
 from kopf_selectcache import Cached, NotFound, OutsideFilter, Reason, Selector, Stalled
 from kopf_selectcache.cache import Cache
 from kopf_selectcache.core.fields import Kind
+from kopf_selectcache.core.projection import ALL
 from kopf_selectcache.core.resources import Resource
+from kopf_selectcache.overlay import own_of
 
 from .world import NODES, PODS, FakeFeed, Obj, World, names, node, pod, run
 
@@ -244,3 +246,8 @@ def test_a_handler_of_another_kind_pays_nothing() -> None:
     feed: FakeFeed = world.declare("app=web").hold(OLD)
     assert world.cache(own=node("n")).get("pods", "mine", "ns") == OLD
     assert feed.counts.reads == {("get", "served"): 1}
+
+
+def test_an_object_of_another_kind_is_nobody_s_own() -> None:
+    body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "web-1", "uid": "u", "resourceVersion": "20"}}
+    assert own_of(body, PODS, Selector(), deleted=False, version="6", projection=ALL) is None
