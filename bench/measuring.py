@@ -127,6 +127,7 @@ class Rounds:
 def measured(
     name: str, command: Sequence[str], *, objects: int, rounds: Rounds, plan: Plan, cap: Cap, kubeconfig: Path, log: Path,
 ) -> Result:
+    """Measure all of it."""
     result = Result(name, objects)
     try:
         with Running(command, env={"KUBECONFIG": str(kubeconfig)}, cap=cap, log=log) as peer:

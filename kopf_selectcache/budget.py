@@ -228,7 +228,7 @@ def told(
         return what, held, f"Select less: {narrower}; {again}"
     packing = "" if packed else "; or store it packed: Cached(..., storage='packed')"
     line = "settings.selectcache.max_bytes = " if overall else "max_bytes="
-    # Twice, and more than the half besides what was held: of a list, perhaps, that was not complete.
+    # Twice as much, or half as much again as was held: the list may not have been complete.
     more = f"{line}{written(max(2 * (bytes_in(excess.limit) or 0), 1.5 * held_in_all))!r}"
     return what, held, f"Keep less of each object in {assigned(key)}: Cached(..., keep=[...]){packing}; or allow more: {more}; {again}"
 

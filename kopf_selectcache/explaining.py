@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .core.index import in_words
 from .verdict import Verdict
 
 
@@ -31,7 +32,7 @@ class Explanation:
     def __str__(self) -> str:
         how = " and decodes those that fit so far" if self.decodes else ""
         found = [each for each in self.by if each not in ("names", "namespace")]
-        which = f" that it finds by its {' and '.join(each if each.startswith('index ') else f'index of {each}' for each in found)}," if found else ""
+        which = f" that it finds by its {' and '.join(map(in_words, found))}," if found else ""
         lines = [str(self.verdict), f"The cache looks at {self.looks_at:,} held object{'' if self.looks_at == 1 else 's'}{which}{how}".rstrip(",") + "."]
         if self.indexes:
             lines.append(f"Such a read has an index of {self.indexes} made, for the next ones.")

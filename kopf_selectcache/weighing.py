@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from sys import getsizeof
 
+from .core.index import in_words
 from .core.record import Record
 from .core.store import Readable
 
@@ -35,15 +36,10 @@ class Stats:
         if self.values:
             lines.append(f"  {self.values:,} bytes for values of declared indexes, and of fields that were dropped{self._apiece(self.values)}")
         lines.append(f"  {self.records:,} bytes for what is known of each besides{self._apiece(self.records)}")
-        return "\n".join([*lines, *(f"  {size:,} bytes for {_of(by)}{self._apiece(size)}" for by, size in self.indexes.items())])
+        return "\n".join([*lines, *(f"  {size:,} bytes for the {in_words(by)}{self._apiece(size)}" for by, size in self.indexes.items())])
 
     def _apiece(self, size: int) -> str:
         return f": {size / self.objects:,.0f} an object" if self.objects else ""
-
-
-def _of(by: str) -> str:
-    what, _, which = by.partition(" ")
-    return f"the declared index {which}" if what == "index" else f"the index of {by}"
 
 
 def weighed(store: Readable) -> Stats:

@@ -40,6 +40,16 @@ class Dimension(NamedTuple):
                 return f"{self.by} {self.key}"
 
 
+def in_words(by: str) -> str:
+    """Name an index in a sentence, by the text of its dimension.
+
+    >>> in_words('label app'), in_words('index node')
+    ('index of label app', 'declared index node')
+    """
+    what, _, name = by.partition(" ")
+    return f"declared index {name}" if what == "index" else f"index of {by}"
+
+
 OWNER = Dimension("owner")
 
 
