@@ -17,7 +17,7 @@ from .asking import line_of
 from .calls import near
 from .classes import class_for, stands_for
 from .core.indexed import Failing, Indexed
-from .core.problems import BadField, Untransformed
+from .core.problems import NO_VALUE, BadField, Untransformed
 from .core.projection import Path, Projection, as_written, keys_of
 from .core.record import Record
 from .core.resources import Resource
@@ -383,8 +383,8 @@ def _failing(resource: Resource, name: str) -> Failing:
         if not told:
             told.append(why)
             _logger.warning(
-                "The cache of %s: for %s, %s. The index %s has no value of that object, nor of others for which it fails; for an object without "
-                "a value, let it return None.", resource, "/".join(filter(None, key)), why, shown(name))
+                "The cache of %s: for %s, %s. The index %s has no value of that object, nor of others for which it fails; %s.",
+                resource, "/".join(filter(None, key)), why, shown(name), NO_VALUE)
 
     return failing
 
@@ -399,7 +399,7 @@ def another(many: Many, name: str, known: Indexed) -> ReadError:
 def unindexed(many: Many, name: str, record: Record, why: str) -> ReadError:
     """Say for which object the function of an index failed."""
     where = f"{record.namespace}/{record.name}" if record.namespace else record.name
-    return ReadError(f"{many.bare()}: for {where}, {why}", remedy=f"Correct the function of the index {shown(name)}; for an object without a value, let it return None")
+    return ReadError(f"{many.bare()}: for {where}, {why}", remedy=f"Correct the function of the index {shown(name)}; {NO_VALUE}")
 
 
 # ---- Whether the filter holds it.

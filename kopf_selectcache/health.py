@@ -185,9 +185,8 @@ class Condition:
                 pass   # Servers end every watch after a while.
             case Refusal():
                 self._hindered(f"{subject}: the server answers {trouble.code} {trouble.reason}".rstrip(), "It is asked again")
-            case Lost(why, transform=True, argument=argument):
-                returns_none = "; for an object without a value, let the function return None" if argument == "index=" else ""
-                self._hindered(f"{subject}: {why}", f"Correct the {argument} of {self._declared}{returns_none}", whole=True)
+            case Lost(why, transform=True, argument=argument, besides=besides):
+                self._hindered(f"{subject}: {why}", f"Correct the {argument} of {self._declared}{besides}", whole=True)
             case Lost(why):
                 self._hindered(f"{subject}: {why}", "The server is asked again")
             case _:   # Silent.

@@ -56,7 +56,7 @@ def _index(name: object, by: object, *, late: bool) -> Indexed:
     if not callable(by):
         if not isinstance(by, (str, tuple)):
             raise DeclarationError(f"{what} is {shown_with_type(by)}", remedy=f"Write index={{{shown(name)}: 'spec.nodeName'}}, or give it a function of an object")
-        return Indexed(name, keys_of(_checked(by, f"index={{{shown(name)}: {shown(by)}}}")), late=late)
+        return Indexed(name, keys_of(_checked(by, "index=", f"index={{{shown(name)}: {shown(by)}}}")), late=late)
     if iscoroutinefunction(by):
         raise DeclarationError(f"{what} is a coroutine function", remedy="Give it a plain function that takes an object, as a dict, and returns a text, or a list of texts")
     _refuse_unlike_transform(by, what, "that returns a text, or a list of texts")
@@ -83,14 +83,14 @@ def _paths(name: str, given: object) -> Iterator[Path]:
     if not isinstance(given, Collection) or isinstance(given, (Mapping, bytes, bytearray)):
         raise DeclarationError(f"{name}= is {shown_with_type(given)}", remedy=f"Write a list of paths, such as {name}=['spec.nodeName']")
     for path in given:
-        yield _checked(path, f"{name}=[{shown(path)}]")
+        yield _checked(path, f"{name}=", f"{name}=[{shown(path)}]")
 
 
-def _checked(path: object, what: str) -> Path:
-    """Return a path, as it is written there; raise DeclarationError if it can lead nowhere."""
+def _checked(path: object, argument: str, what: str) -> Path:
+    """Return a path of an argument, where it is written as `what`; raise DeclarationError if it can lead nowhere."""
     if not isinstance(path, str) and not (isinstance(path, tuple) and all(isinstance(key, str) for key in path)):
         raise DeclarationError(
-            f"{what.partition('=')[0]}= has {shown_with_type(path)}", remedy="Write paths as text with dots, or as tuples where a key has a dot itself")
+            f"{argument} has {shown_with_type(path)}", remedy="Write paths as text with dots, or as tuples where a key has a dot itself")
     if isinstance(path, str) and _INDEX.search(path):
         raise DeclarationError(f"{what} points into a list, and paths lead to all of its items", remedy=f"Write {_INDEX.sub('', path)!r}")
     if isinstance(path, str) and any(key.isdigit() for key in keys_of(path)[1:]):

@@ -270,7 +270,7 @@ class Listwatch:
         except Unreachable as lost:
             yield Lost(str(lost), lived=clock() - asked > LIVED)
         except Untransformed as failed:
-            yield Lost(str(failed), garbled=True, transform=True, argument=failed.argument)
+            yield Lost(str(failed), garbled=True, transform=True, argument=failed.argument, besides=failed.besides)
         except Garbled as garbled:
             yield Lost(str(garbled), garbled=True)
         except TimeoutError:

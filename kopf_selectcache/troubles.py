@@ -108,4 +108,4 @@ def unanswered(asked: str, why: str) -> Stalled:
 def untransformed(asked: str, error: Untransformed, line: str | None, of_server: str) -> Stalled:
     """Say that an object did come, and the operator's own function, declared in this line, failed for it."""
     instead = f"; for what the server has: {of_server}" if of_server else ""
-    return Stalled(f"{asked}: {error}", remedy=f"Correct {error.argument} of {line}{instead}")
+    return Stalled(f"{asked}: {error}", remedy=f"Correct {error.argument} of {line}{error.besides}{instead}")

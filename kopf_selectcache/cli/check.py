@@ -169,7 +169,7 @@ class Check:
                         f"{resource}: the server refuses the filter {stream.selector}: {error.refusal.message}",
                         f"Assign a selector that the server supports for this kind to {self._declared}")
             except Untransformed as error:
-                self._problem(f"{resource}: {error}", f"Correct {error.argument} of {self._declared}")
+                self._problem(f"{resource}: {error}", f"Correct {error.argument} of {self._declared}{error.besides}")
             except Garbled as error:
                 self._problem(f"{resource}: {error}", "See to the server")
             results.append(Result(stream.path(resource), stream.query(), amount))

@@ -59,6 +59,10 @@ class BadTransform(Problem):
     """What a transform made of an object is not that object any more. Says what it did, quoting no values."""
 
 
+NO_VALUE = "for an object without a value, let the function return None"
+"""What to write for whom the function of an index fails."""
+
+
 class BadIndex(Problem):
     """What the function of a declared index returned is no text, or it failed. Says what it did, quoting no values."""
 
@@ -91,9 +95,12 @@ class Untransformed(Garbled):
 
     argument = "transform="
     """Where the function was declared."""
+    besides = ""
+    """What to write after what is to be corrected."""
 
 
 class Unindexed(Untransformed):
     """An object cannot be taken in, since the function of a declared index failed for it."""
 
     argument = "index="
+    besides = f"; {NO_VALUE}"

@@ -75,6 +75,8 @@ class Lost:
     """Whether that is the operator's own doing, whose function failed."""
     argument: str = "transform="
     """Where that function was declared."""
+    besides: str = ""
+    """What to write after what is to be corrected."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -336,6 +336,7 @@ def test_an_index_is_added_to_what_is_held_and_to_what_comes() -> None:
         cache = fake(index=None)
         await cache.add_index("pods", image=images, node="spec.nodeName")
         assert cache.explain("pods", index={"image": "nginx"}).by == ("index image",)
+        assert str(cache.explain("pods", index={"image": "nginx"})).endswith("held objects that it finds by its declared index image.")
         assert names(cache.held("pods", index={"image": "nginx"})) == ["nginx", "proxied"]
         cache.cluster.create(new("more", "nginx"))
         assert names(cache.held("pods", index={"image": "nginx", "node": "n1"})) == ["more", "nginx"]
