@@ -37,6 +37,7 @@ from .observe import Counts
 from .planning import Plan, Stream, plan
 from .selector import AnyOf, Selector
 from .storing import apart, give_back, packing_of
+from .together import Together, listed_together
 from .transport import Refused, Unreachable
 from .world import World
 
@@ -382,8 +383,8 @@ class Feed:
         self._merging = Merging([stream.keys for stream in planned.streams], wanted=self.indexing.want, tally=self.share.begin())
         self._conditions[1:] = [self._new_condition() for _ in planned.streams[1:]]
         self._news.begin(self._conditions)
-        self._listwatches = tuple(
-            self._listwatch(*parts, resource) for parts in zip(planned.streams, self._merging.branches, self._conditions, strict=True))
+        self._listwatches = tuple(self._listwatch(*parts, resource) for parts in zip(
+            planned.streams, self._merging.branches, self._conditions, listed_together(self._merging), strict=True))
         for listwatch in self._listwatches:
             listwatch.condition.subject = listwatch
         self._confirming = Confirming(self._merging, planned.streams, resource, world=world, notify=self._taken_in)
@@ -391,10 +392,10 @@ class Feed:
         self.indexing.begin(self._merging, self._listwatches)
         self._kept_as = resource, planned
 
-    def _listwatch(self, stream: Stream, branch: Branch, condition: Condition, resource: Resource) -> Listwatch:
+    def _listwatch(self, stream: Stream, branch: Branch, condition: Condition, together: Together | None, resource: Resource) -> Listwatch:
         return Listwatch(
             stream, branch, condition, resource, world=self._world, counts=self.counts, notify=self._taken_in,
-            projection=self.projection, packing=self.packing, share=self.share, all_kept=self._merging.writing)
+            projection=self.projection, packing=self.packing, share=self.share, all_kept=self._merging.writing, together=together)
 
     def _taken_in(self, changes: Sequence[Change]) -> None:
         for change in changes:

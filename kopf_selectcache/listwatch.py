@@ -6,7 +6,7 @@ to its branch of the cache's objects; what that changed for readers, if anything
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 
@@ -57,6 +57,7 @@ from .planning import Stream
 from .queries import listing, watching
 from .selector import Selector
 from .storing import Storing, apart, give_back
+from .together import Together
 from .transport import Refused, Unreachable
 from .world import World
 
@@ -73,7 +74,7 @@ class Listwatch:
     def __init__(
         self, stream: Stream, branch: Branch, condition: Condition, resource: Resource, *, world: World, counts: Counts,
         notify: Callable[[Sequence[Change]], None], projection: Projection, packing: Packing | None = None, share: Share | None = None,
-        all_kept: Callable[[], Sequence[Record]] = list,
+        all_kept: Callable[[], Sequence[Record]] = list, together: Together | None = None,
     ) -> None:
         self.stream = stream
         self.branch = branch
@@ -85,6 +86,7 @@ class Listwatch:
         self._reader = Reader.of(resource, projection, wanted=branch.keys.have if stream.is_wider else None, packing=packing)
         self._storing = Storing(packing, kept=branch.view.writing, all_kept=all_kept, tally=share.tally if share is not None else None)
         self._share = share
+        self._together = together   # With which it is listed first, if there are others that could hold the same.
         self._why = "first"
         self._asking = "list"
         """The verb of the request that is under way."""
@@ -253,9 +255,11 @@ class Listwatch:
         asked, path, query = clock(), self.stream.path(self.resource), self.stream.query()
         try:
             if isinstance(command, List):
-                self._counts.lists += 1
                 wanted = query | listing(command, self._world.settings.page_limit)
-                answer = await unhurried(self._reader, await self._world.transport.get(path, wanted))
+                if self._together is not None and not (self.version or command.token):
+                    answer = await self._together.listed(lambda as_of: self._page(path, {**wanted, **as_of}))
+                else:
+                    answer = await self._page(path, wanted)
                 if isinstance(answer, Page):   # From the first page on: what is not packed yet should never be much.
                     await self._storing.taken(answer.records)
                 yield answer
@@ -275,6 +279,11 @@ class Listwatch:
             yield Lost(str(garbled), garbled=True)
         except TimeoutError:
             yield Silent()
+
+    async def _page(self, path: str, query: Mapping[str, str]) -> Page | Refusal:
+        """Ask for a page; raise Refused, Unreachable or Garbled."""
+        self._counts.lists += 1
+        return await unhurried(self._reader, await self._world.transport.get(path, query))
 
     async def _watched(self, path: str, query: dict[str, str], command: Watch) -> AsyncGenerator[Input, None]:
         """Read a watch to its end; raise Refused, Unreachable, Garbled, or TimeoutError if nothing comes any more."""

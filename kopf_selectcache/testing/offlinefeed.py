@@ -41,6 +41,7 @@ from kopf_selectcache.settings import SelectCacheSettings
 from kopf_selectcache.testing.api.calls import Answer, Request
 from kopf_selectcache.testing.api.watching import Watch as Watched
 from kopf_selectcache.testing.offline import OfflineCluster
+from kopf_selectcache.together import Together
 from kopf_selectcache.transport import JSON, Refused, Transport
 from kopf_selectcache.world import World
 
@@ -106,9 +107,10 @@ class OfflineFeed(Feed):
         self._lines = []
         super()._begin(planned)
 
-    def _listwatch(self, stream: Stream, branch: Branch, condition: Condition, resource: Resource) -> Listwatch:
+    def _listwatch(self, stream: Stream, branch: Branch, condition: Condition, together: Together | None, resource: Resource) -> Listwatch:
         made = _Listwatch(
-            stream, branch, condition, resource, world=self._world, counts=self.counts, notify=self._taken_in, projection=self.projection)
+            stream, branch, condition, resource, world=self._world, counts=self.counts, notify=self._taken_in, projection=self.projection,
+            together=together)
         made.served = self._served
         self._lines.append(made)
         return made

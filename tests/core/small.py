@@ -155,8 +155,11 @@ class World:
             case protocol.Wait():
                 return [Action("due", number)]
             case protocol.List(floor, token):
-                if token or not floor:
+                if token:
                     return [Action("answer", number, self.cluster.version)]
+                if not floor:   # The first of several may be listed as of the same version as another.
+                    listed = {int(branch.listed) for branch in self.merging.branches if branch.listed and not self.merging.branches[number].version}
+                    return [Action("answer", number, version) for version in {self.cluster.version, *listed} if version in self.cluster.worlds]
                 # A replica may lag, but not behind what it was asked for.
                 return [Action("answer", number, version) for version in {int(floor), self.cluster.version} if version in self.cluster.worlds]
             case _:
