@@ -20,7 +20,7 @@ from kopf_selectcache import ReadError
 from kopf_selectcache.cache import Cache
 from kopf_selectcache.runner import Runtime
 from kopf_selectcache.settings import SelectCacheSettings
-from kopf_selectcache.transport import KopfTransport
+from kopf_selectcache.transport import JSON, KopfTransport
 from tests.apiserver.cluster import Cluster
 from tests.test_faults.world import connections_closed
 
@@ -98,6 +98,19 @@ class Operator:
         return dict(self.runtime.feed(kind).counts.relists)
 
 
+class Telling(KopfTransport):
+    """Tells when a list has been answered, before that is taken in."""
+
+    def __init__(self, vault: Vault, asked: Callable[[], object], *, request_timeout: float) -> None:
+        super().__init__(vault, request_timeout=request_timeout)
+        self._asked = asked
+
+    async def get(self, path: str, query: Mapping[str, str], *, accept: str = JSON) -> bytes:
+        answer = await super().get(path, query, accept=accept)
+        await asyncio.to_thread(self._asked)
+        return answer
+
+
 def run(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(test)
     gc.collect()   # What is left of connections is told here, and not in a test that has nothing to do with it.
@@ -112,9 +125,10 @@ async def until(condition: Callable[[], object], what: str, *, deadline: float =
 
 @asynccontextmanager
 async def operating(
-    api: Cluster, namespace: str, selectors: Mapping[str, Any], *, url: str = "", token: str = "", pace: float = 1.0, **options: Any,
+    api: Cluster, namespace: str, selectors: Mapping[str, Any], *, url: str = "", token: str = "", pace: float = 1.0,
+    asked: Callable[[], object] = lambda: None, **options: Any,
 ) -> AsyncIterator[Operator]:
-    """Keep caches, synced, for the code within the block; `pace` says how long what they take for a second is."""
+    """Keep caches, synced, for the code within the block; `pace` says how long what they take for a second is, and `asked` is called after each list."""
     async def sleep(seconds: float) -> None:
         await asyncio.sleep(seconds * pace)
 
@@ -122,7 +136,7 @@ async def operating(
     settings = SelectCacheSettings(**{"audit_interval": 0, **options})
     settings.selectors.update(selectors)
     runtime = Runtime(
-        settings, KopfTransport(vault, request_timeout=settings.request_timeout), namespaces=(namespace,), chance=lambda: 0.5,
+        settings, Telling(vault, asked, request_timeout=settings.request_timeout), namespaces=(namespace,), chance=lambda: 0.5,
         logger=logging.getLogger("kopf_selectcache"), clock=lambda: time.monotonic() / pace, sleep=sleep)
     task = asyncio.create_task(runtime.run())
     operator = Operator(runtime, vault, api, namespace, selectors)

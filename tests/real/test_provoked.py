@@ -111,6 +111,29 @@ def persistently(write: Callable[[], object]) -> None:
     wait_until(is_written, "it is written", deadline=120)
 
 
+# ---- A cluster that never stops writing.
+
+
+def test_watches_that_overlap_are_listed_as_of_one_version_whatever_is_written_meanwhile(real_api: ApiServer) -> None:
+    async def main(api: ApiServer) -> None:
+        namespace = api.namespace()
+        create(api, namespace, "both", app="web", tier="gold")
+        create(api, namespace, "mover", app="web")
+        moves = iter(range(1000))
+
+        def move() -> None:
+            relabel(api, namespace, "mover", **({"app": None, "tier": "gold"} if next(moves) % 2 else {"app": "web", "tier": None}))
+        async with operating(api, namespace, FILTERS, asked=move) as operator:
+            listed = [each.branch.listed for each in operator.runtime.feed(TWO)._listwatches]
+            assert len(listed) == 2
+            assert len(set(listed)) == 1
+            assert next(moves) > 1, "something was written between the lists"
+            for kind in FILTERS:
+                await operator.in_step(kind)
+            assert all("mover" in names for names in operator.readers[TWO].names)
+    run(main(real_api))
+
+
 # ---- A restore: versions go back.
 
 
