@@ -14,6 +14,7 @@ from .core.record import Record
 from .core.resources import Resource
 from .metadata import page_of_metadata
 from .planning import Stream
+from .queries import exactly
 from .world import World
 
 
@@ -61,7 +62,7 @@ async def audited(stream: Stream, branch: Branch, resource: Resource, *, world: 
     objects, missing, outdated = 0, list[Key](), list[Key]()
     paging = Paging(
         {**stream.query(), "limit": str(world.settings.page_limit)},
-        first={"resourceVersion": version, "resourceVersionMatch": "Exact"}, version=version)
+        first=exactly(version), version=version)
     while paging.query is not None:
         page = await page_of_metadata(world.transport, resource, stream.path(resource), paging.query)
         paging.turn(page)

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
+from .agreed import AgreedVersion, agreed_versions
 from .auditing import Audit, audited
 from .budget import AGAIN, Budget, told
 from .comparing import Comparisons
@@ -37,7 +38,6 @@ from .observe import Counts
 from .planning import Plan, Stream, plan
 from .selector import AnyOf, Selector
 from .storing import apart, give_back, packing_of
-from .together import Together, listed_together
 from .transport import Refused, Unreachable
 from .world import World
 
@@ -384,7 +384,7 @@ class Feed:
         self._conditions[1:] = [self._new_condition() for _ in planned.streams[1:]]
         self._news.begin(self._conditions)
         self._listwatches = tuple(self._listwatch(*parts, resource) for parts in zip(
-            planned.streams, self._merging.branches, self._conditions, listed_together(self._merging), strict=True))
+            planned.streams, self._merging.branches, self._conditions, agreed_versions(self._merging), strict=True))
         for listwatch in self._listwatches:
             listwatch.condition.subject = listwatch
         self._confirming = Confirming(self._merging, planned.streams, resource, world=world, notify=self._taken_in)
@@ -392,10 +392,10 @@ class Feed:
         self.indexing.begin(self._merging, self._listwatches)
         self._kept_as = resource, planned
 
-    def _listwatch(self, stream: Stream, branch: Branch, condition: Condition, together: Together | None, resource: Resource) -> Listwatch:
+    def _listwatch(self, stream: Stream, branch: Branch, condition: Condition, agreed: AgreedVersion | None, resource: Resource) -> Listwatch:
         return Listwatch(
             stream, branch, condition, resource, world=self._world, counts=self.counts, notify=self._taken_in,
-            projection=self.projection, packing=self.packing, share=self.share, all_kept=self._merging.writing, together=together)
+            projection=self.projection, packing=self.packing, share=self.share, all_kept=self._merging.writing, agreed=agreed)
 
     def _taken_in(self, changes: Sequence[Change]) -> None:
         for change in changes:

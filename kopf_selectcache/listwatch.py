@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 
+from .agreed import AgreedVersion
 from .budget import Share
 from .core.backoff import delay
 from .core.branches import Branch
@@ -57,7 +58,6 @@ from .planning import Stream
 from .queries import listing, watching
 from .selector import Selector
 from .storing import Storing, apart, give_back
-from .together import Together
 from .transport import Refused, Unreachable
 from .world import World
 
@@ -74,7 +74,7 @@ class Listwatch:
     def __init__(
         self, stream: Stream, branch: Branch, condition: Condition, resource: Resource, *, world: World, counts: Counts,
         notify: Callable[[Sequence[Change]], None], projection: Projection, packing: Packing | None = None, share: Share | None = None,
-        all_kept: Callable[[], Sequence[Record]] = list, together: Together | None = None,
+        all_kept: Callable[[], Sequence[Record]] = list, agreed: AgreedVersion | None = None,
     ) -> None:
         self.stream = stream
         self.branch = branch
@@ -86,7 +86,7 @@ class Listwatch:
         self._reader = Reader.of(resource, projection, wanted=branch.keys.have if stream.is_wider else None, packing=packing)
         self._storing = Storing(packing, kept=branch.view.writing, all_kept=all_kept, tally=share.tally if share is not None else None)
         self._share = share
-        self._together = together   # With which it is listed first, if there are others that could hold the same.
+        self._agreed = agreed   # For its first list, if there are others that could hold the same.
         self._why = "first"
         self._asking = "list"
         """The verb of the request that is under way."""
@@ -256,10 +256,8 @@ class Listwatch:
         try:
             if isinstance(command, List):
                 wanted = query | listing(command, self._world.settings.page_limit)
-                if self._together is not None and not (self.version or command.token):
-                    answer = await self._together.listed(lambda as_of: self._page(path, {**wanted, **as_of}))
-                else:
-                    answer = await self._page(path, wanted)
+                agreed, self._agreed = self._agreed, None
+                answer = await (self._page(path, wanted) if agreed is None else agreed.page(lambda as_of: self._page(path, {**wanted, **as_of})))
                 if isinstance(answer, Page):   # From the first page on: what is not packed yet should never be much.
                     await self._storing.taken(answer.records)
                 yield answer

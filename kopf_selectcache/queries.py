@@ -29,6 +29,15 @@ def listing(command: List, limit: int) -> dict[str, str]:
     return query
 
 
+def exactly(version: str) -> dict[str, str]:
+    """Return what makes a list one as of this version.
+
+    >>> exactly('100')
+    {'resourceVersion': '100', 'resourceVersionMatch': 'Exact'}
+    """
+    return {"resourceVersion": version, "resourceVersionMatch": "Exact"}
+
+
 def watching(command: Watch) -> dict[str, str]:
     """Return what makes a watch the one that is to come: since when, and whether with what there is.
 

@@ -1,7 +1,6 @@
 """Several lists and watches keep one cache: what moves between them is never absent, and one that fails spoils no other."""
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -345,53 +344,6 @@ def test_only_what_is_needed_is_waited_for() -> None:
             for fault in world.cluster.faults:
                 fault.release()
             await world.cache.wait_synced()
-    run(main())
-
-
-def refusing_gold(cluster: EmbeddedCluster) -> str:
-    """Let the lists of one of `EITHER` fail; return who may ask for all."""
-    cluster.faults.add(Refuse(503), verb="list", resource="secrets", where=lambda asked: "tier" in asked.query.get("labelSelector", ""))
-    return cluster.token
-
-
-def test_each_of_several_watches_is_listed_as_of_one_version_so_that_none_has_to_reach_another() -> None:
-    async def main() -> None:
-        async with caching(EITHER, secret("a", app="web"), secret("b", tier="gold"), who=refusing_gold) as world:
-            await until(lambda: len(world.watches()) == 1)
-            world.cluster.delete(secret("a"), secret("b"))   # As clusters go on and on: another list would be newer.
-            listed = world.watches()[0].query["resourceVersion"]
-            world.cluster.faults.clear()
-            await world.cache.wait_synced()   # No bookmark comes.
-            asked = [each.query for each in world.cluster.requests if each.verb == "list" and "tier" in each.query.get("labelSelector", "")][-1]
-            assert (asked["resourceVersion"], asked["resourceVersionMatch"]) == (listed, "Exact")
-            await until(lambda: not world.cache.held("secrets"))   # What has changed since, the watches tell.
-    run(main())
-
-
-def test_what_no_other_watch_could_hold_is_listed_when_it_will() -> None:
-    async def main() -> None:
-        declared = [Selector("app=web", namespaces=["shop"]), Selector("tier=gold", namespaces=["infra"])]
-        async with caching(declared, secret("a", app="web"), held="infra") as world:
-            await until(lambda: len(world.watches()) == 1)
-            assert named(world.cache.list("secrets", namespace="shop", label="app=web")) == ["a"]
-            assert not [each for each in world.cluster.requests if each.verb == "list" and "resourceVersionMatch" in each.query]
-    run(main())
-
-
-def test_it_is_synced_when_each_watch_has_reached_the_newest_list() -> None:
-    async def main() -> None:
-        async with caching(EITHER, secret("a", app="web"), who=refusing_gold) as world:
-            await until(lambda: len(world.watches()) == 1)
-            world.cluster.create(secret("z"))
-            world.cluster.compact()   # The version as of which the first was listed is not known any more.
-            world.cluster.faults.clear()
-            await until(lambda: len(world.watches()) == 2 and world.feed.synced)
-            assert not world.feed.version, "something may be on its way from one to the other"
-            waiting = asyncio.create_task(world.cache.wait_synced())
-            await asyncio.sleep(0)
-            world.cluster.bookmark()
-            await waiting
-            assert named(world.cache.held("secrets")) == ["a"]
     run(main())
 
 

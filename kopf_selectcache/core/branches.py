@@ -220,7 +220,7 @@ class Branch:
     def lags(self, read: Read) -> bool:
         """Whether it may still say what is older than the read: never of versions that cannot be compared."""
         if not self.version and self.view.stages_nothing:
-            return False   # Its first list will be the newest there is.
+            return False   # The list that it has yet to begin will be the newest there is.
         return self.epoch < read.epoch or is_older(self.version or "0", read.version)
 
     def wait_for(self, version: str, key: Key) -> None:

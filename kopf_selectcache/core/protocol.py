@@ -15,7 +15,8 @@ Four rules keep it true:
 2. The version never goes back. A relist asks for NotOlderThan the highest version seen; a server that lags behind is
    asked again later. Only a consistent read that is older than what was seen means that the server was restored.
 3. Every request is paid for with a wait, which doubles while nothing good happens. So no fault can make a storm. Only
-   pages follow each other at once, and not those that bring nothing.
+   pages follow each other at once, and not those that bring nothing; and where several branches agree upon a version for
+   their first list (`agreed`), the newest one follows, once, if that is refused.
 4. A message is progress only if the version moves. Half a line, garbled bytes and unknown types end the stream, and it
    is resumed; after more than three failures in a row at the same version, everything is listed anew.
 
@@ -97,7 +98,10 @@ Input: TypeAlias = Start | Page | Opened | Event | Bookmark | Refusal | Lost | S
 
 @dataclass(frozen=True, slots=True)
 class List:
-    """Ask for a page: the one of the token, or the first: as new as `not_older_than`, or the newest of all if empty."""
+    """Ask for a page: the one of the token, or the first: as new as `not_older_than`, or the newest of all if empty.
+
+    The first of several branches' may be as of the version that others are listed at, too: that was the newest, a moment ago.
+    """
 
     not_older_than: str = ""
     token: str = ""

@@ -8,6 +8,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any, TypeVar, cast
 
+from kopf_selectcache.agreed import AgreedVersion
 from kopf_selectcache.checking import running_loop
 from kopf_selectcache.core.branches import Branch
 from kopf_selectcache.core.fields import Key
@@ -41,7 +42,6 @@ from kopf_selectcache.settings import SelectCacheSettings
 from kopf_selectcache.testing.api.calls import Answer, Request
 from kopf_selectcache.testing.api.watching import Watch as Watched
 from kopf_selectcache.testing.offline import OfflineCluster
-from kopf_selectcache.together import Together
 from kopf_selectcache.transport import JSON, Refused, Transport
 from kopf_selectcache.world import World
 
@@ -107,10 +107,10 @@ class OfflineFeed(Feed):
         self._lines = []
         super()._begin(planned)
 
-    def _listwatch(self, stream: Stream, branch: Branch, condition: Condition, together: Together | None, resource: Resource) -> Listwatch:
+    def _listwatch(self, stream: Stream, branch: Branch, condition: Condition, agreed: AgreedVersion | None, resource: Resource) -> Listwatch:
         made = _Listwatch(
             stream, branch, condition, resource, world=self._world, counts=self.counts, notify=self._taken_in, projection=self.projection,
-            together=together)
+            agreed=agreed)
         made.served = self._served
         self._lines.append(made)
         return made

@@ -157,8 +157,9 @@ class World:
             case protocol.List(floor, token):
                 if token:
                     return [Action("answer", number, self.cluster.version)]
-                if not floor:   # The first of several may be listed as of the same version as another.
-                    listed = {int(branch.listed) for branch in self.merging.branches if branch.listed and not self.merging.branches[number].version}
+                if not floor:   # The first list that each of several asks for may be as of the version of another.
+                    begins = not (self.merging.branches[number].version or leg.state.known.failures)
+                    listed = {int(branch.listed) for branch in self.merging.branches if branch.listed and begins}
                     return [Action("answer", number, version) for version in {self.cluster.version, *listed} if version in self.cluster.worlds]
                 # A replica may lag, but not behind what it was asked for.
                 return [Action("answer", number, version) for version in {int(floor), self.cluster.version} if version in self.cluster.worlds]
