@@ -252,11 +252,11 @@ class Listwatch:
     async def _inputs(self, command: List | Watch) -> AsyncGenerator[Input, None]:
         self._asking = "list" if isinstance(command, List) else "watch"
         clock = self._world.clock
+        agreed, self._agreed = self._agreed, None   # For what comes first, and nothing else.
         asked, path, query = clock(), self.stream.path(self.resource), self.stream.query()
         try:
             if isinstance(command, List):
                 wanted = query | listing(command, self._world.settings.page_limit)
-                agreed, self._agreed = self._agreed, None
                 answer = await (self._page(path, wanted) if agreed is None else agreed.page(lambda as_of: self._page(path, {**wanted, **as_of})))
                 if isinstance(answer, Page):   # From the first page on: what is not packed yet should never be much.
                     await self._storing.taken(answer.records)

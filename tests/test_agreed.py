@@ -10,10 +10,11 @@ from kopf_selectcache import Selector
 from kopf_selectcache.agreed import REFUSED, AgreedVersion, agreed_versions
 from kopf_selectcache.core.branches import Keys
 from kopf_selectcache.core.merging import Merging
+from kopf_selectcache.core.protocol import Watching
 from kopf_selectcache.core.wire import Page, Refusal
 from kopf_selectcache.queries import exactly
 from kopf_selectcache.testing import EmbeddedCluster
-from kopf_selectcache.testing.faults import Refuse, Silence
+from kopf_selectcache.testing.faults import NoWatchList, Refuse, Silence
 from kopf_selectcache.testing.requests import Asked
 from kopf_selectcache.transport import Refused, Unreachable
 from tests.secrets import caching, named, secret
@@ -201,6 +202,21 @@ def test_where_the_version_is_not_known_any_more_the_newest_list_does_and_nobody
             assert [match for _, match in lists_of_gold(world.cluster)] == ["Exact", None]
             assert not world.feed.counts.failures
             assert world.feed.counts.lists == 3
+    run(main())
+
+
+def test_a_list_that_follows_an_initial_stream_is_the_newest() -> None:
+    async def main() -> None:
+        async with caching(EITHER, secret("a", app="web"), secret("b", tier="gold"), initial="stream") as world:
+            await world.cache.wait_synced()
+            world.cluster.faults.add(NoWatchList())
+            one, other = world.feed._listwatches
+            await until(lambda: isinstance(one._state, Watching) and isinstance(other._state, Watching))
+            one.relist("audit")
+            await until(lambda: world.feed.counts.relists == {"audit": 1})
+            other.relist("audit")
+            await until(lambda: world.feed.counts.relists == {"audit": 2})
+            assert {each.query.get("resourceVersionMatch") for each in world.cluster.requests if each.verb == "list" and each.resource == "secrets"} == {None}
     run(main())
 
 
