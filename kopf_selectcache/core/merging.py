@@ -378,7 +378,7 @@ class Merging:
             # What all branches are past, and none holds, is not there: versions may be equal, or not comparable.
             if not newer and not (orphan and left is None and not vague):
                 return shown
-            if not newer and not anew and best_epoch == shown_epoch and best.uid == shown.uid and is_older(best.version, shown.version):
+            if not newer and not anew and best_epoch == shown_epoch and is_older(best.version, shown.version):
                 # Past that, and with what it was before: it was not told of it. Objects never go back, so it has to be listed anew.
                 self._outdated |= {branch: "missed" for branch in branches if branch.view.held(key) is best and branch not in self._outdated}
                 return shown

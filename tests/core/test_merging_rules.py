@@ -374,15 +374,16 @@ def test_a_group_waits_for_no_list_or_departure_of_another() -> None:
     assert merging.needed([other, ca]).version == "20"
 
 
+@pytest.mark.parametrize("uid", ["uid", "another"], ids=["changed", "recreated"])
 @pytest.mark.parametrize("there", [True, False])
-def test_an_object_never_goes_back_to_what_a_branch_holds_that_was_not_told_of_the_change(there: bool) -> None:
+def test_an_object_never_goes_back_to_what_a_branch_holds_that_was_not_told_of_the_change(there: bool, uid: str) -> None:
     merging, a, b = two(pod("1"))
-    assert told(b.put(pod("12"))) == [("1", "12")]
-    b.leave(pod("14"))
+    assert told(b.put(pod("12", uid=uid))) == ([("1", "12")] if uid == "uid" else [("1", None), (None, "12")])
+    b.leave(pod("14", uid=uid))
     b.progress("14")
     assert (held(merging), merging.take_outdated()) == ("12", {})
     a.progress("20")   # Past the change, of which the server has told it nothing.
     assert (held(merging), merging.take_outdated()) == ("12", {a: "missed"})
-    changes = listed(a, "21", *([pod("14")] if there else [])) + b.progress("21")
+    changes = listed(a, "21", *([pod("14", uid=uid)] if there else [])) + b.progress("21")
     assert told(changes) == [("12", "14" if there else None)]
     assert merging.take_outdated() == {}

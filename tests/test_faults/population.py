@@ -60,9 +60,10 @@ class Population:
         self.settle()
         self._backup = cluster.backup(), deepcopy(self.now)
 
-    def settle(self) -> None:
-        """Forget what was: whoever reads has caught up."""
-        self.been.clear()
+    def settle(self, reached: int | None = None) -> None:
+        """Forget what was: whoever reads has caught up; or holds the same, and may yet be told of what came and went after `reached`."""
+        for known in [known for known in self.been if reached is None or int(known[2]) <= reached]:
+            del self.been[known]
         self.story.clear()
         for key, obj in self.now.items():
             self._note(key, obj)

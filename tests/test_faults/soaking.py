@@ -114,6 +114,10 @@ class Reader:
                         f"{sorted(held.items() - wanted.items())}, and not what is: {sorted(wanted.items() - held.items())}")
         return ""
 
+    def reached(self) -> int:
+        """Return the version up to which everything has been taken in."""
+        return min(int(self._cache._runtime.feed(resource).store.version or 0) for resource in self._resources)
+
     async def gone(self, key: Key, uid: str) -> bool:
         return await self._cache.gone(*key[:1], key[2], key[1], uid=uid)
 
@@ -276,7 +280,7 @@ class Soak:
             await asyncio.sleep(1.0)
         else:
             raise Lie(f"it did not settle: {said}; asked last: {[str(asked) for asked in [*cluster.requests][-12:]]}")
-        self.population.settle()
+        self.population.settle(min(reader.reached() for reader in self.readers))
         for reader in self.readers:
             reader.settle()
             reader.look()
