@@ -378,9 +378,11 @@ class Merging:
             # What all branches are past, and none holds, is not there: versions may be equal, or not comparable.
             if not newer and not (orphan and left is None and not vague):
                 return shown
-            if not newer and not anew and best_epoch == shown_epoch and is_older(best.version, shown.version):
+            if not newer and not anew and best_epoch == shown_epoch and is_older(best.version, shown.version) and (
+                    past := [branch for branch in branches if branch.view.held(key) is best and not is_newer(shown.version, branch.version)]):
                 # Past that, and with what it was before: it was not told of it. Objects never go back, so it has to be listed anew.
-                self._outdated |= {branch: "missed" for branch in branches if branch.view.held(key) is best and branch not in self._outdated}
+                # Where none is past that, it is of a server before it was restored.
+                self._outdated |= {branch: "missed" for branch in past if branch not in self._outdated}
                 return shown
         if left is not None:
             self._left[key] = left._replace(lost=False)
