@@ -29,12 +29,12 @@ class Explored:
                 f"{self.steps:,} steps, all to a depth of {self.depth} ({', '.join(f'{width:,}' for width in self.widths)})")
 
 
-def explore(rules: Rules, *, states: int, depth: int = 1_000) -> Explored:
-    """Visit states until so many were, or all to a depth. Raise Violation, which tells what led to it."""
+def explore(rules: Rules, *, states: int) -> Explored:
+    """Visit states until so many were, or all that there are. Raise Violation, which tells what led to it."""
     explored = Explored(rules)
     met = {hash(World(rules).frozen())}
     frontier: list[tuple[Action, ...]] = [()]
-    while frontier and explored.depth < depth:
+    while frontier:
         deeper: list[tuple[Action, ...]] = []
         for path in frontier:
             if explored.states >= states:

@@ -12,25 +12,18 @@ WORLDS = [
     Rules(objects=1, writes=3, faults=2), Rules(objects=1, writes=2, faults=2, synced=False, streaming=True),
     Rules(objects=2, writes=2, faults=1), Rules(objects=3, writes=2, faults=2), Rules(objects=3, writes=1, faults=2, synced=False),
 ]
-STATES = 8_000
-"""So many states of each world are visited in the default run."""
+STATES, MORE = 8_000, 100_000
+"""So many states of each world are visited in the default run, and in the soak."""
 
 
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("states", [STATES, pytest.param(MORE, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("rules", WORLDS, ids=str)
-def test_the_invariants_hold_in_every_state_that_a_few_steps_lead_to(rules: Rules, counted: Callable[[str], None]) -> None:
-    explored = explore(rules, states=STATES)
+def test_the_invariants_hold_in_every_state_that_a_few_steps_lead_to(rules: Rules, states: int, counted: Callable[[str], None]) -> None:
+    explored = explore(rules, states=states)
     counted(f"exploration: {explored}")
-    assert explored.states >= STATES
+    assert explored.states >= states or explored.widths[-1] == 0, "there are more"
     assert explored.depth >= 2
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(7200)
-@pytest.mark.parametrize("rules", WORLDS, ids=str)
-def test_the_invariants_hold_in_every_state_that_eight_steps_lead_to(rules: Rules, counted: Callable[[str], None]) -> None:
-    explored = explore(rules, states=10**9, depth=8)
-    counted(f"exploration: {explored}")
-    assert explored.depth == 8
 
 
 def test_worlds_that_differ_in_nothing_but_which_object_is_which_are_one() -> None:

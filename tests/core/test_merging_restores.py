@@ -60,6 +60,17 @@ def test_a_leave_that_was_waited_for_when_the_server_was_restored_waits_for_the_
     assert told(b.progress("500")) == [("400", None)]
 
 
+def test_what_was_lost_gives_way_to_a_list_past_the_restored_state() -> None:
+    merging, a, b = two(pod("290"), version="300")
+    a.put(pod("900"))
+    a.progress("900")
+    a.leave(pod("910"))
+    listed(a, "500", restored=True)
+    assert (held(merging), b.epoch, merging.take_outdated()) == ("900", 1, {b: "restored"})
+    assert told(listed(b, "510", pod("450"))) == [("900", "450")]
+    assert merging.take_outdated() == {}, "it has missed nothing"
+
+
 def test_the_version_stays_until_all_branches_have_heard_that_the_server_was_restored() -> None:
     merging, a, b = two(pod("9"))
     listed(b, "11", pod("9", name="lost"))

@@ -59,6 +59,11 @@ MUTANTS: tuple[Mutant, ...] = (
            12, (ORDERS,), TRANSIT),
     Mutant("tell one departure for two objects", MERGING, "if before is not None and after is not None and before.uid != after.uid:", "if False:",
            6, (ORDERS,), TRANSIT),
+    Mutant("go back to what a watch holds that was not told of a change", MERGING, "            if not newer and not anew and best_epoch == shown_epoch and",
+           "            if False and", 4,
+           ("tests/core/test_merging_rules.py::test_an_object_never_goes_back_to_what_a_branch_holds_that_was_not_told_of_the_change",)),
+    Mutant("keep what a restored server has lost until it is past that", MERGING, " and not is_newer(shown.version, branch.version)]):", "]):", 5,
+           ("tests/core/test_merging_restores.py::test_what_was_lost_gives_way_to_a_list_past_the_restored_state",)),
     # ---- The handler's own object.
     Mutant("the body wins though it is older", "overlay.py",
            "return held if held is not None and not is_older(held.version, self.version) else self.record", "return self.record", 9, (PRODUCT_9,), OVERLAY),
