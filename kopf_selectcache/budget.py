@@ -5,13 +5,12 @@ It counts and says; to let a cache go is up to whoever keeps it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, NamedTuple, TypeAlias
 
 from .core.fields import Key, Kind
-from .core.packing import FEWEST
 from .core.record import Record
 from .core.tally import OVERHEAD, Tally, weight
 from .errors import clipped
@@ -32,9 +31,6 @@ SAMPLES = 5000
 
 FITS = 0.75
 """What is proposed takes no more than this of what is allowed: objects come and grow, and a list anew has some of them twice."""
-
-PACKED = 1 / 3
-"""Packed objects take about so much of their JSON."""
 
 LARGEST = 3
 """So many of the largest caches are named."""
@@ -208,29 +204,42 @@ def _parts(record: Record) -> Iterator[tuple[str, str]]:
 
 def told(
     name: object, key: Key, excess: Excess, filter_: Selector | AnyOf, records: Sequence[Record], *, kind: Kind | None, limit: Size | None, packed: bool,
-    others: bool = False,
+    others: bool = False, indexes: Collection[str] = (),
 ) -> tuple[str, str, str]:
     """Return what happened to a cache, with what it held, and the one thing to change.
 
-    `limit` is what is declared of the cache itself, `others` says that more is declared of it besides, and `packed` that it is
-    stored packed, or that this was found to be of no use.
+    `limit` is what is declared of the cache itself, `others` says that more is declared of it besides, `packed` that it is
+    stored packed, or that this was found to be of no use, and `indexes` are the names of those whose values it held as well.
     """
     overall = bool(excess.largest)
     line = f"settings.selectcache.max_bytes = {excess.limit!r}" if overall else f"max_bytes={excess.limit!r}"
     held_in_all = excess.total if overall else excess.bytes
     what = f"{name}: the cache was let go, because {'all caches together' if overall else 'it'} grew beyond {line}"
     held = f"with {clipped(filter_, 200)} it held {excess.objects:,} {'object' if excess.objects == 1 else 'objects'} in {written(excess.bytes)}"
+    values = sum(len(record.fields) for record in records) if indexes else 0
+    if values > excess.bytes / 4:
+        held += f", of which {written(values)} are what is indexed by {', '.join(sorted(map(repr, indexes)))}"
     if overall:
         held += "; the largest are " + ", ".join(f"{each} with {written(size)}" for each, size in excess.largest)
     again = f"it is tried again about every {AGAIN / 60:g} minutes; meanwhile, await cache.fetch(...) asks the server directly"
     narrower = _narrower(key, filter_, fitting(records, FITS * excess.allowed), kind=kind, limit=limit, others=others)
-    if narrower is not None:
+    by_values = values > excess.bytes / 2
+    if narrower is not None and not by_values:
         return what, held, f"Select less: {narrower}; {again}"
-    packing = "" if packed else "; or store it packed: Cached(..., storage='packed')"
     line = "settings.selectcache.max_bytes = " if overall else "max_bytes="
     # Twice as much, or half as much again as was held: the list may not have been complete.
     more = f"{line}{written(max(2 * (bytes_in(excess.limit) or 0), 1.5 * held_in_all))!r}"
-    return what, held, f"Keep less of each object in {assigned(key)}: Cached(..., keep=[...]){packing}; or allow more: {more}; {again}"
+    less = f"Index by less in {assigned(key)}: Cached(..., index={{...}}), or in what is added later" if by_values else lessened(
+        assigned(key), excess.objects, excess.allowed, packed=packed)
+    return what, held, f"{less}; or allow more: {more}; {again}"
+
+
+def lessened(declared: str, objects: int, allowed: float, *, packed: bool) -> str:
+    """Say what to change where so many objects are to take no more than is allowed."""
+    if objects * OVERHEAD > allowed:
+        return f"Select less in {declared}: {objects:,} objects take {written(objects * OVERHEAD)} with nothing kept of them"
+    packing = "" if packed else "; or store it packed: Cached(..., storage='packed')"
+    return f"Keep less of each object in {declared}: Cached(..., keep=[...]){packing}; or narrow its filter"
 
 
 def _narrower(
@@ -248,6 +257,9 @@ def _narrower(
         f"{fit.objects:,} of them in {written(fit.bytes)}")
 
 
-def expected(objects: int, json: int, *, packs: bool) -> int:
-    """Return about how many bytes such a cache would hold, of objects with so many bytes of JSON, before there is one."""
-    return objects * OVERHEAD + round(json * (PACKED if packs and objects >= FEWEST else 1))
+def expected(objects: int, json: int, values: int, *, leaves: float) -> int:
+    """Return about how many bytes such a cache would hold, of objects with so much JSON and such values beside it, before there is one.
+
+    `leaves` is the part of the JSON that is left of it where it is packed.
+    """
+    return objects * OVERHEAD + round(json * leaves) + values

@@ -306,7 +306,7 @@ class Feed:
         assert kept_as is not None, "nothing was kept"
         why = told(
             self, self._key, excess, self._declared.filter, self._merging.newest(), kind=kept_as[0].domains, limit=self._declared.max_bytes,
-            packed=self.packing is not None and (self.packing.packs or self.packing.fits), others=self._declared.is_particular)
+            packed=self.packing is not None and (self.packing.packs or self.packing.fits), others=self._declared.is_particular, indexes=self.indexes)
         self._conditions[0].oversized(*why)
         self._begin(kept_as[1])
         for condition in self._conditions[1:]:

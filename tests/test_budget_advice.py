@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from base64 import b64encode
 from random import Random
 from typing import Any
@@ -98,8 +99,27 @@ def test_where_nothing_fits_it_is_said_what_else_to_do() -> None:
     remedy = run_for(proposed(SMALL, *many(8)))
     assert remedy == (
         "Keep less of each object in settings.selectcache.selectors['pods']: Cached(..., keep=[...]); or store it packed: "
-        "Cached(..., storage='packed'); or allow more: max_bytes='128Ki'; it is tried again about every 10 minutes; meanwhile, await "
+        "Cached(..., storage='packed'); or narrow its filter; or allow more: max_bytes='128Ki'; it is tried again about every 10 minutes; meanwhile, await "
         "cache.fetch(...) asks the server directly")
+
+
+def test_where_nothing_kept_of_each_would_still_be_too_much_no_less_of_each_is_proposed() -> None:
+    told = run_for(proposed(Cached("app=web", keep=[], max_bytes="64Ki"), *(pod(f"p{number}", "90") for number in range(150))))
+    assert told.startswith(
+        "Select less in settings.selectcache.selectors['pods']: 150 objects take 77.6Ki with nothing kept of them; or allow more: max_bytes='171Ki'; it is")
+
+
+def test_what_indexes_hold_is_told_and_is_to_be_less() -> None:
+    async def main() -> None:
+        bodies = [pod(f"p{number}", "90", tier="gold" if number else "tin") | {"spec": {"long": f"{number}{'x' * 9000}"}} for number in range(20)]
+        declared = Cached("app=web", drop=["spec"], index={"long": "spec.long", "short": "spec.short"}, max_bytes=LIMIT)
+        async with Server(lists=[listed("100", *bodies)]) as server, operating(server, selectors={"pods": declared}) as world:
+            await let_go(world.feed)
+            error = error_of(world)
+            assert re.search(r"it held \d+ objects in [0-9.]+Ki, of which [0-9.]+Ki are what is indexed by 'long', 'short'", str(error))
+            assert error.remedy.startswith(
+                "Index by less in settings.selectcache.selectors['pods']: Cached(..., index={...}), or in what is added later; or allow more: max_bytes=")
+    run(main())
 
 
 def test_more_is_to_be_allowed_than_what_was_held() -> None:
@@ -193,6 +213,5 @@ def test_it_is_declared_before_the_operator_starts() -> None:
 
 
 def test_what_a_cache_would_hold_is_expected() -> None:
-    assert expected(1000, 3_000_000, packs=False) == 3_000_000 + 1000 * OVERHEAD
-    assert expected(1000, 3_000_000, packs=True) == 1_000_000 + 1000 * OVERHEAD
-    assert expected(10, 30_000, packs=True) == 30_000 + 10 * OVERHEAD, "so few are not packed"
+    assert expected(1000, 3_000_000, 0, leaves=1.0) == 3_000_000 + 1000 * OVERHEAD
+    assert expected(1000, 3_000_000, 70_000, leaves=0.25) == 750_000 + 70_000 + 1000 * OVERHEAD

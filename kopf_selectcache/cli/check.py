@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TextIO
 
 from kopf_selectcache.advice import advice_on
-from kopf_selectcache.budget import bytes_in, expected, written
+from kopf_selectcache.budget import bytes_in, expected, lessened, written
 from kopf_selectcache.core.fields import Key, find
 from kopf_selectcache.core.problems import Garbled, Untransformed
 from kopf_selectcache.core.resources import Resource
@@ -28,6 +28,7 @@ from .progress import Progress
 from .report import FORMATS, PLAIN, Problem, Report, Result, Section
 from .reviewing import Reviewer
 from .rights import Right, merged, of_cache
+from .sampling import Samples
 
 NAME = "check"
 HELP = "Say what an operator's caches would hold in the cluster, which rights they lack, and what Kopf watches in full beside them."
@@ -97,30 +98,34 @@ class Check:
         if resource is None or planned is None:
             return Section(text_of(self._key), _shown(self._cached.filter), problems=tuple(self._problems))
         needed, missing = await self._rights(resource, planned)
-        streams = await self._streams(resource, planned)
+        counter = Counter(self._operator.transport, resource, progress=self._progress)
+        streams = await self._streams(resource, planned, counter)
         counted = [result.amount for result in streams if result.amount is not None]
         held = sum(counted, Amount()) if len(counted) == len(streams) else None   # Of a part, nobody knows how much it is of all.
         if held is not None:
-            self._weigh(resource, held)
+            self._weigh(resource, held, counter.samples)
         all_ = await self._all(resource, planned)
         watched = advice_on(
             self._operator.settings, self._operator.registry, resource, self._cached.filter,
             built_in=find(self._key) is not None, narrowing=self._operator.declared.narrow_handlers)
+        nothing = [f"{each}. Look at how it is spelt" for each in counter.samples.lacking(self._cached.projection, self._cached.indexes)]
         none = f"Of the {all_.objects:,} {resource} that there are it selects none" if held and all_ and not held.objects and all_.objects else ""
         return Section(
             str(resource), _shown(planned.filter), resource.api_version, str(self._cached.projection) or "all but managedFields",
-            held=held, all=all_, streams=streams, needed=tuple(needed), missing=tuple(missing),
-            hints=tuple(filter(None, (none, watched))), problems=tuple(self._problems))
+            held=held, memory=self.expected if held is not None else None, all=all_, streams=streams, needed=tuple(needed), missing=tuple(missing),
+            hints=tuple(filter(None, (none, *nothing, watched))), problems=tuple(self._problems))
 
-    def _weigh(self, resource: Resource, held: Amount) -> None:
+    def _weigh(self, resource: Resource, held: Amount, samples: Samples) -> None:
         """Expect how much would be held, and say so where that is more than may be."""
-        limit = self._cached.max_bytes
-        self.expected = expected(held.objects, held.bytes, packs=(self._cached.storage or self._operator.declared.storage) != "raw")
-        if limit is not None and self.expected > (bytes_in(limit) or 0):
+        limit, storage = self._cached.max_bytes, self._cached.storage or self._operator.declared.storage
+        leaves = samples.leaves(storage, held.objects)
+        self.expected = expected(held.objects, held.bytes, held.values, leaves=leaves)
+        allowed = (bytes_in(limit) or 0) if limit is not None else None
+        if allowed is not None and self.expected > allowed:
+            less = lessened(self._declared, held.objects, allowed, packed=storage != "raw")
             self._problem(
                 f"{resource}: {held.objects:,} objects would take about {written(self.expected)} of memory, and max_bytes={limit!r} is allowed",
-                f"Narrow the filter of {self._declared}, or keep less of each object: Cached(..., keep=[...]); or allow more: "
-                f"max_bytes={written(1.5 * self.expected)!r}")
+                f"{less}; or allow more: max_bytes={written(1.5 * self.expected)!r}")
 
     def _problem(self, what: str, remedy: str) -> None:
         self._problems.append(Problem(what, remedy))
@@ -154,9 +159,8 @@ class Check:
             self._problem(f"{resource}: the right is missing to {right}", f"Add to {right.role}: {right.written()}")
         return needed, missing
 
-    async def _streams(self, resource: Resource, planned: Plan) -> tuple[Result, ...]:
-        counter, seen = Counter(self._operator.transport, resource, progress=self._progress), set[tuple[str, str]]()
-        results = []
+    async def _streams(self, resource: Resource, planned: Plan, counter: Counter) -> tuple[Result, ...]:
+        seen, results = set[tuple[str, str]](), []
         for stream in planned.streams:
             amount: Amount | None = None
             try:

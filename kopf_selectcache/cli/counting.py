@@ -1,4 +1,4 @@
-"""Counts objects without their contents, and weighs some of them: what a cache would hold, against all there is. Keeps none."""
+"""Counts objects without their contents, and weighs some of them: what a cache would hold, against all there is."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
@@ -13,14 +13,14 @@ from kopf_selectcache.core.record import Record
 from kopf_selectcache.core.resources import Resource
 from kopf_selectcache.core.wire import Reader, Refusal
 from kopf_selectcache.metadata import page_of_metadata
-from kopf_selectcache.observe import bytes_of
 from kopf_selectcache.planning import Stream
 from kopf_selectcache.transport import Refused, Transport
 
 from .progress import Progress
+from .sampling import Samples
 
 PAGE_LIMIT = 500
-WEIGHED = 20
+WEIGHED = 100
 """So many objects are weighed at a time: of the first page, and ever more seldom of later ones."""
 
 
@@ -31,15 +31,22 @@ class Amount:
     objects: int = 0
     weighed: int = 0
     weight: int = 0
-    """Of those that were weighed, in bytes."""
+    """Of those that were weighed, in bytes of JSON."""
+    beside: int = 0
+    """How many bytes of values are kept beside those: of indexes, and of fields that were dropped."""
 
     @property
     def bytes(self) -> int:
-        """About so many bytes all of them take, if the others are like those that were weighed."""
+        """About so many bytes of JSON all of them have, if the others are like those that were weighed."""
         return round(self.weight / self.weighed * self.objects) if self.weighed else 0
 
+    @property
+    def values(self) -> int:
+        """About so many bytes of values are kept beside all of them, likewise."""
+        return round(self.beside / self.weighed * self.objects) if self.weighed else 0
+
     def __add__(self, other: Amount) -> Amount:
-        return Amount(self.objects + other.objects, self.weighed + other.weighed, self.weight + other.weight)
+        return Amount(self.objects + other.objects, self.weighed + other.weighed, self.weight + other.weight, self.beside + other.beside)
 
 
 class _Metadata(msgspec.Struct):
@@ -54,6 +61,8 @@ class Counter:
     """Counts the objects of one resource. Raises Refused, Unreachable and Garbled."""
 
     def __init__(self, transport: Transport, resource: Resource, *, progress: Progress) -> None:
+        self.samples = Samples()
+        """Of those that would be held."""
         self._transport = transport
         self._resource = resource
         self._progress = progress
@@ -82,7 +91,7 @@ class Counter:
             path = self._resource.path(namespace)
             answer = await self._transport.get(path, {"limit": str(WEIGHED)})
             records = self._records(answer, ALL)   # It makes sense, or this is known now.
-            found += Amount(len(records) + msgspec.json.decode(answer, type=_List).metadata.remaining, len(records), bytes_of(records))
+            found += Amount(len(records) + msgspec.json.decode(answer, type=_List).metadata.remaining, *_weighed(records))
         return found
 
     async def _weighed(
@@ -91,10 +100,16 @@ class Counter:
         limit = str(PAGE_LIMIT if names else WEIGHED)   # Those that share a watch may be anywhere in the page.
         records = self._records(await self._transport.get(path, {**query, "limit": limit}), projection, indexes)
         named = [record for record in records if names is None or record.name in names]
-        return Amount(0, len(named), bytes_of(named))
+        self.samples.take(named)
+        return Amount(0, *_weighed(named))
 
     def _records(self, answer: bytes, projection: Projection, indexes: tuple[Indexed, ...] = ()) -> Sequence[Record]:
         page = replace(Reader.of(self._resource, projection), indexes=indexes).page(answer)
         if isinstance(page, Refusal):
             raise Refused(page)
         return page.records
+
+
+def _weighed(records: Sequence[Record]) -> tuple[int, int, int]:
+    """Return how many objects there are, their bytes of JSON, and those of the values beside them."""
+    return len(records), sum(len(record.data) for record in records), sum(len(record.fields) for record in records)

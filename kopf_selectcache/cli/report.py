@@ -48,6 +48,8 @@ class Section:
     api_version: str = ""
     kept: str = ""
     held: Amount | None = None
+    memory: int | None = None
+    """About how many bytes of memory that would take; None if it could not be counted."""
     all: Amount | None = None
     streams: tuple[Result, ...] = ()
     needed: tuple[Right, ...] = ()
@@ -88,6 +90,7 @@ def _text(report: Report, *, wide: bool = False) -> str:
         told.append(line)
         if wide:
             told += [f"    {count(result.amount)} in {result}" for result in section.streams]
+            told += [f"    in memory: {sized(section.memory)}"] if section.memory is not None else []
             told += [f"    kept: {section.kept}"] if section.kept else []
         told += [f"  ! {problem}." for problem in section.problems]
         told += [f"  * {hint}." for hint in section.hints]
@@ -112,10 +115,10 @@ def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
 def _summary(report: Report) -> str:
     held = [section.held for section in report.sections if section.held is not None]
     caches, problems = len(report.sections), len(report.problems)
-    total = sum(held, Amount())
+    total, memory = sum(held, Amount()), sum(section.memory or 0 for section in report.sections)
     return (
         f"{caches} {'cache' if caches == 1 else 'caches'} would hold {count(total)} {'object' if total.objects == 1 else 'objects'}, "
-        f"about {sized(sum(each.bytes for each in held))} of JSON. " + (f"{problems} to be changed: marked with '!'." if problems else "Nothing is wrong."))
+        f"about {sized(sum(each.bytes for each in held))} of JSON, in {sized(memory)} of memory. " + (f"{problems} to be changed: marked with '!'." if problems else "Nothing is wrong."))
 
 
 def count(amount: Amount | None) -> str:
@@ -134,7 +137,7 @@ def _plain(report: Report) -> dict[str, Any]:
         "caches": [
             {
                 "kind": section.kind, "apiVersion": section.api_version, "filter": section.filter, "kept": section.kept,
-                "held": _amount(section.held), "all": _amount(section.all),
+                "held": _amount(section.held), "aboutMemory": section.memory, "all": _amount(section.all),
                 "streams": [{"path": each.path, "query": dict(each.query), "held": _amount(each.amount)} for each in section.streams],
                 "rights": {"needed": _rules(section.needed), "missing": _rules(section.missing)},
                 "hints": list(section.hints),

@@ -121,18 +121,18 @@ def _at(obj: dict[str, Any], path: Keys) -> Values:
     if _is_plain(found):
         return (found,)
     leads_on = found is None and not any(isinstance(at(obj, path[:depth]), list) for depth in range(1, len(path)))
-    return () if leads_on else (*dict.fromkeys(filter(_is_plain, _ends(obj, path))), ODD)
+    return () if leads_on else (*dict.fromkeys(filter(_is_plain, ends(obj, path))), ODD)
 
 
-def _ends(value: object, path: Keys) -> Iterator[Any]:
+def ends(value: object, path: Keys) -> Iterator[Any]:
     """Yield what is at the path, through lists to each item."""
     if isinstance(value, list):
         for each in value:
-            yield from _ends(each, path)
+            yield from ends(each, path)
     elif not path:
         yield value
     elif isinstance(value, Mapping):
-        yield from _ends(value.get(path[0]), path[1:])
+        yield from ends(value.get(path[0]), path[1:])
 
 
 def _is_plain(value: object) -> bool:

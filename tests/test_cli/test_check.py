@@ -8,8 +8,10 @@ import itertools
 import json
 import subprocess
 import sys
+from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any, NoReturn
 
 import pytest
@@ -19,8 +21,10 @@ from kopf_selectcache.__main__ import main
 from kopf_selectcache.cli import loading
 from kopf_selectcache.cli.check import add_arguments, checked
 from kopf_selectcache.cli.counting import Counter
+from kopf_selectcache.core.tally import OVERHEAD
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults.refusals import Refuse
+from kopf_selectcache.testing.population import Population
 from tests.test_cli.conftest import HEAD, Command, Said
 
 
@@ -87,7 +91,7 @@ class TestWhatWouldBeHeld:
         said = parsed(command("check", "select['v1/pods'] = 'app=web'", "-o", "json"))
         assert said["caches"][0]["held"]["objects"] == said["caches"][0]["all"]["objects"] == 1001
         limits = [int(each.query["limit"]) for each in cluster.requests if (each.verb, each.resource) == ("list", "pods")]
-        assert sorted(limits, reverse=True)[:4] == [500, 500, 500, 20]   # Whole objects come in the small ones alone.
+        assert sorted(limits, reverse=True)[:4] == [500, 500, 500, 100]   # Whole objects come in the small ones alone.
 
     def test_where_counting_takes_long_it_is_shown_how_far_it_is(
         self, cluster: EmbeddedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
@@ -139,7 +143,7 @@ class TestWhatWouldBeHeld:
         said = command("check", "select['v1/pods'] = Cached('app=web', max_bytes='300Ki')")
         assert said.code == 1
         assert "! pods: 10 objects would take about 49" in said.output
-        assert "of memory, and max_bytes='300Ki' is allowed. Narrow the filter of settings.selectcache.selectors['v1/pods'], or keep less" in said.output
+        assert "of memory, and max_bytes='300Ki' is allowed. Keep less of each object in settings.selectcache.selectors['v1/pods']: Cached(..., keep=[...]); or narrow" in said.output
         said = command("check", "settings.selectcache.max_bytes = '300Ki'\nselect['v1/pods'] = 'app=web'")
         assert said.code == 1
         assert "! all caches together would take about 49" in said.output
@@ -149,8 +153,41 @@ class TestWhatWouldBeHeld:
     def test_later_pages_are_weighed_as_well(self, cluster: EmbeddedCluster, command: Command) -> None:
         cluster.create(*(pod(f"a-{number}", "web") for number in range(500)), *(pod(f"b-{number}", "web", size=50_000) for number in range(500)))
         said = parsed(command("check", "select['v1/pods'] = 'app=web'", "-o", "json"))["caches"][0]
-        assert said["held"]["weighedObjects"] == 40
+        assert said["held"]["weighedObjects"] == 200
         assert 20_000_000 < said["held"]["aboutBytes"] < 30_000_000
+
+    @pytest.mark.parametrize(("storage", "packs"), [("auto", True), ("packed", True), ("raw", False)])
+    def test_memory_is_reckoned_as_objects_would_be_stored(self, cluster: EmbeddedCluster, command: Command, storage: str, packs: bool) -> None:
+        cluster.create(*Population(seed=7).pods(300))
+        said = parsed(command("check", f"select['v1/pods'] = Cached(Selector(), storage='{storage}')", "-A", "-o", "json"))["caches"][0]
+        json, memory = said["held"]["aboutBytes"], said["aboutMemory"] - 300 * OVERHEAD
+        assert 0.1 * json < memory < 0.6 * json if packs else memory == json
+
+    def test_what_packing_makes_no_smaller_is_not_reckoned_to_be(self, cluster: EmbeddedCluster, command: Command) -> None:
+        chance = Random(1)
+        cluster.create(*(
+            {"kind": "Secret", "metadata": {"name": f"s{number}"}, "data": {"key": b64encode(chance.randbytes(1500)).decode()}} for number in range(150)))
+        said = parsed(command("check", "select['v1/secrets'] = Cached(Selector())", "-o", "json"))["caches"][0]
+        assert said["aboutMemory"] == said["held"]["aboutBytes"] + 150 * OVERHEAD
+
+    def test_values_that_are_indexed_are_memory_and_no_json(self, cluster: EmbeddedCluster, command: Command) -> None:
+        cluster.create(*(pod(f"web-{number}", "web", size=5000) for number in range(10)))
+        declared = "select['v1/pods'] = Cached('app=web', drop=['metadata.annotations'], index={'notes': lambda obj: obj['metadata']['annotations']['note']})"
+        said = parsed(command("check", declared, "-o", "json"))["caches"][0]
+        assert said["held"]["aboutBytes"] < 10 * 1000 < 10 * 5000 < said["aboutMemory"]
+
+    def test_what_is_declared_and_found_nowhere_is_told(self, cluster: EmbeddedCluster, command: Command) -> None:
+        cluster.create(*(pod(f"web-{number}", "web") for number in range(20)))
+        declared = "select['v1/pods'] = Cached('app=web', keep=['specs.nodeName', 'spec.containers.image'], index={'n': 'spec.nodeNam', 'image': 'spec.containers.image'})"
+        said = command("check", declared)
+        assert said.code == 0
+        assert [line for line in said.output.splitlines() if "weighed" in line] == [
+            "  * keep=['specs.nodeName'] keeps nothing of the 20 that were weighed: none has anything there. Look at how it is spelt.",
+            "  * index={'n': 'spec.nodeNam'} finds none of the 20 that were weighed: none has a value by it. Look at how it is spelt."]
+
+    def test_of_a_few_objects_nothing_is_said_that_they_have_not(self, cluster: EmbeddedCluster, command: Command) -> None:
+        cluster.create(*(pod(f"web-{number}", "web") for number in range(19)))
+        assert "weighed" not in command("check", "select['v1/pods'] = Cached('app=web', keep=['specs.nodeName'])").output
 
     def test_what_could_not_be_counted_is_not_taken_for_nothing(self, cluster: EmbeddedCluster, command: Command) -> None:
         cluster.create(pod("web-1", "web"), pod("db-1", "db"))
