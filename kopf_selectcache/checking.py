@@ -36,8 +36,10 @@ from .troubles import of_read, stale, undeclared, unsynced, untransformed
 from .verdict import Verdict
 from .wording import (
     awaitable,
+    camelled,
     misnamed,
     misplaced,
+    misspelt,
     mistyped,
     not_kept,
     not_whole,
@@ -234,6 +236,8 @@ def must_suit(asked: One | Many, form: Form | None, projection: Projection, runt
     """Raise ReadError if the objects cannot have this form, NotKept if too little of them is kept for it."""
     for path in form.paths if form is not None else ():
         if projection.lost(path):
+            if (camel := tuple(map(camelled, path))) != path and not projection.lost(camel):
+                raise misspelt(asked, path, camel)
             raise not_kept(asked, path, projection, line_of(runtime, asked.kind))
     if form is None or form.of_client is None:
         return
@@ -349,9 +353,19 @@ def _of_type(many: Many, argument: str, given: object, wanted: str) -> ReadError
     return ReadError(f"{many.bare()}: {argument} is of the type {type(given).__name__}", remedy=f"Give {wanted}")
 
 
-def _argument(name: str) -> str:
+def _argument(name: str, by: str = "...") -> str:
     """Write an index as an argument of `add_index`, whether or not Python takes its name for one."""
-    return f"{name}=..." if name.isidentifier() and not iskeyword(name) else f"**{{{shown(name)}: ...}}"
+    return f"{name}={by}" if name.isidentifier() and not iskeyword(name) else f"**{{{shown(name)}: {by}}}"
+
+
+def missing_index(many: Many, match: Match, view: View) -> str:
+    """Return what to write for an index of a path that `where` compares; empty if there is one of each."""
+    indexed = {index.path for index, _ in match.served}
+    for path, value in match.where:
+        if path not in indexed and isinstance(value, (str, bool, int, float)) and view.projection.exact(path):
+            name = path[-1] if path[-1] not in ("kind", *view.indexes) else "_".join(path)
+            return f"{method('add_index', sync=many.sync)}({as_given(many.kind)}, {_argument(name, repr(as_written(path)))})"
+    return ""
 
 
 def added(many: Many, indexes: Mapping[str, object], view: View, runtime: Runtime) -> list[Indexed]:

@@ -26,6 +26,10 @@ class Explanation:
     """How the candidates are found: by `names`, `namespace`, or an index such as `label app`; then what they are cut by. Empty if it is all that is held."""
     indexes: str = ""
     """The index that such a read would have made, so that the next ones look at less; empty if none would help, or it is being made."""
+    missing: str = ""
+    """What to write for an index that would find them, where objects have to be decoded to be compared; empty if there is one, or none would help."""
+    nowhere: tuple[str, ...] = ()
+    """The declared indexes that are asked by, and by which no held object has a value."""
     lacks: str = ""
     """Why the read would raise NotKept, whatever is held; empty if it would not."""
 
@@ -36,6 +40,9 @@ class Explanation:
         lines = [str(self.verdict), f"The cache looks at {self.looks_at:,} held object{'' if self.looks_at == 1 else 's'}{which}{how}".rstrip(",") + "."]
         if self.indexes:
             lines.append(f"Such a read has an index of {self.indexes} made, for the next ones.")
+        if self.missing:
+            lines.append(f"An index would find them: {self.missing}.")
+        lines += [f"No held object has a value by the index {each}." for each in self.nowhere]
         if self.lacks:
             lines.append(f"A read raises NotKept: {self.lacks}.")
         if self.partial:

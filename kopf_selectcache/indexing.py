@@ -25,8 +25,9 @@ DECODED = 20
 class Failed(Exception):
     """The function of an index that is added failed for an object that is held."""
 
-    def __init__(self, record: Record, why: str) -> None:
-        super().__init__(record.key, why)
+    def __init__(self, name: str, record: Record, why: str) -> None:
+        super().__init__(name, record.key, why)
+        self.name = name
         self.record = record
         self.why = why
 
@@ -72,23 +73,22 @@ class Indexing:
             await self._wanted.wait()
             self._wanted.clear()
 
-    async def add(self, indexed: Indexed) -> None:
-        """Index what is held and what will be held by this as well; return once that is done, or at once if it was.
+    async def add(self, indexes: Sequence[Indexed]) -> None:
+        """Index what is held and what will be held by these as well; return once that is done, or at once if it was.
 
-        Raise Taken if there is another index of the name, and Failed if its function fails for what is held: then nothing
-        is left of it.
+        Raise Taken if there is another index of a name, and Failed if a function fails for what is held: then nothing is
+        left of any of them.
         """
         async with self._adding:
-            known = self.indexes.get(indexed.name)
-            if known is not None and not known.is_like(indexed):
-                raise Taken(known)
-            if known is None:
-                values = await self._computed(indexed)
-                # From here on nothing fails, and whoever begins anew tells of it as well.
-                self.indexes = {**self.indexes, indexed.name: indexed}
-                self._tell()   # What comes from now on brings its values.
-                self._merging.store.declare(indexed)
-                await self._note(indexed, values)
+            if other := next((known for each in indexes if (known := self.indexes.get(each.name)) is not None and not known.is_like(each)), None):
+                raise Taken(other)
+            computed = {each: await self._computed(each) for each in indexes if each.name not in self.indexes}
+            # From here on nothing fails, and whoever begins anew tells of them as well.
+            self.indexes = {**self.indexes, **{each.name: each for each in computed}}
+            self._tell()   # What comes from now on brings its values.
+            for each, values in computed.items():
+                self._merging.store.declare(each)
+                await self._note(each, values)
         await self._built()
 
     async def _computed(self, indexed: Indexed) -> dict[Record, Values]:
@@ -100,7 +100,7 @@ class Indexing:
             try:
                 values[record] = indexed.values(record.decode())
             except BadIndex as bad:
-                raise Failed(record, str(bad)) from None
+                raise Failed(indexed.name, record, str(bad)) from None
         return values
 
     async def _note(self, indexed: Indexed, values: dict[Record, Values]) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from threading import Thread
-from typing import Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar, cast
 
 from .core.packing import FEWEST, SAMPLES, Packing, learned
 from .core.record import Record
@@ -43,18 +43,26 @@ def give_back() -> None:
 
 
 async def apart(work: Callable[[], _T]) -> _T:
-    """Return what comes of work that cannot fail, done in a thread of its own."""
+    """Return what comes of the work, or raise what it raises, done in a thread of its own."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[_T] = loop.create_future()
 
-    def tell(result: _T) -> None:
-        if not done.done():
-            done.set_result(result)
+    def tell(result: _T | None, error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(cast("_T", result))
 
     def run() -> None:
-        result = work()
+        result, failed = None, None
+        try:
+            result = work()
+        except BaseException as error:   # noqa: BLE001  # Whoever waits is told of it, or would wait for ever.
+            failed = error
         with suppress(RuntimeError):   # The loop is closed: the operator has ended.
-            loop.call_soon_threadsafe(tell, result)
+            loop.call_soon_threadsafe(tell, result, failed)
 
     Thread(target=run, name="selectcache", daemon=True).start()
     return await done
@@ -81,7 +89,11 @@ class Storing:
         if not packing.fits and len(objects := [*self._all_kept(), *page]) >= FEWEST:
             packing.begin()
             samples = [record.data for record in objects[::max(1, len(objects) // SAMPLES)]]
-            packing.adopt(await apart(partial(learned, samples)))
+            try:
+                packing.adopt(await apart(partial(learned, samples)))
+            except asyncio.CancelledError:
+                packing.forget_begun()
+                raise
             kept = self._all_kept   # Others may be waiting for their next event by now.
         if packing.learned and not self._has_caught_up:
             await self._pack([*kept(), *page])

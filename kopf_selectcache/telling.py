@@ -4,7 +4,7 @@ Reads no object.
 """
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from .asking import ask_audit
 from .auditing import Audit
@@ -14,14 +14,17 @@ from .checking import (
     checked_many,
     feed_of,
     match_of,
+    missing_index,
     must_be_kept,
     of_this,
     request_of,
     unindexed,
     verdict_of,
 )
-from .core.indexed import Function
+from .core.indexed import Function, Indexed
+from .core.lookup import WORTH
 from .core.projection import Path
+from .core.record import Record
 from .errors import NotDeclared, NotKept, NotSynced
 from .explaining import Explanation
 from .fetching import questions
@@ -88,6 +91,8 @@ class Telling(Waiting):
                 decodes=match.left(chosen.rest).decodes,
                 by=chosen.by,
                 indexes=str(chosen.wanted or ""),
+                missing=missing_index(many, match, view) if chosen.size > WORTH else "",
+                nowhere=tuple(str(index) for index, _ in (*match.values, *match.served) if _is_nowhere(index, view.store.records()[0])),
                 asks=tuple(written(path, query) for path, query in questions(view.resource, request)),
                 partial=str(view.projection),
                 lacks=lacks,
@@ -113,7 +118,7 @@ class Telling(Waiting):
 
         It is as if it were declared, `Cached(..., index={'image': images})`, but for what it looks at, which is what is kept:
         a path that is dropped, or may be changed by a transform, raises NotKept. A function that fails for an object that is
-        held is an error, and nothing is added; one that comes later, and for which it fails, is held without a value.
+        held is an error, and none of them is added; one that comes later, and for which it fails, is held without a value.
 
         To add an index that is there does nothing. Define its function once, outside of the handler: a lambda, or a
         function within a function, is another one with each call, and would be another index of the same name.
@@ -121,13 +126,12 @@ class Telling(Waiting):
         with self._reading("add_index", kind) as view:
             feed = feed_of(self._runtime, kind)
             many = Many("add_index", kind, view.resource, Selector(), self._sync)
-            for each in added(many, indexes, view, self._runtime):
-                try:
-                    await feed.indexing.add(each)
-                except Taken as taken:
-                    raise another(many, each.name, taken.by) from None
-                except Failed as failed:
-                    raise unindexed(many, each.name, failed.record, failed.why) from None
+            try:
+                await feed.indexing.add(added(many, indexes, view, self._runtime))
+            except Taken as taken:
+                raise another(many, taken.by.name, taken.by) from None
+            except Failed as failed:
+                raise unindexed(many, failed.name, failed.record, failed.why) from None
 
     @waiting
     async def audit(self, kind: AnyKey) -> Audit:
@@ -141,3 +145,9 @@ class Telling(Waiting):
         """
         with self._reading("audit", kind) as view:
             return await ask_audit(self._runtime, feed_of(self._runtime, kind), Many("audit", kind, view.resource, Selector(), self._sync))
+
+
+def _is_nowhere(index: Indexed, records: Sequence[Record]) -> bool:
+    """Whether it is known that none of them has a value."""
+    known = [index.known(record) for record in records]
+    return bool(known) and all(values is not None and not any(value is not None for value in values) for values in known)

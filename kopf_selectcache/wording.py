@@ -243,12 +243,32 @@ def unmade(record: Record, form: str, why: str) -> ReadError:
         remedy="Read it as a dict, without as_=; or take a version of the client that knows what the cluster serves")
 
 
+def camelled(key: str) -> str:
+    """Return a key as Kubernetes writes it.
+
+    >>> camelled('node_name')
+    'nodeName'
+    """
+    return re.sub(r"_([a-z])", lambda found: found[1].upper(), key)
+
+
+def _renamed(camel: str) -> str:
+    return f"If {camel!r} is meant, write it so, or class ...(msgspec.Struct, rename='camel')"
+
+
+def misspelt(asked: One | Many, path: Keys, camel: Keys) -> NotKept:
+    """Say that a struct wants a field that objects have not, where another is kept of which this is how Python would write it."""
+    return NotKept(
+        f"{asked.bare()} looks at {_brief(as_written(path))}, which is not among what is kept of {asked.resource}, but {as_written(camel)!r} is",
+        remedy=_brief(_renamed(next(key for key, other in zip(camel, path, strict=True) if key != other))))
+
+
 def mismade(record: Record, form: str, where: str, lacks: str) -> ReadError:
     """Say that an object is not as a struct says; not what is there, which may be a Secret's."""
     which, at = "/".join(filter(None, record.key)), clipped(where.removeprefix("$").removeprefix("."), 200) or "the object"
     if lacks:
-        camel = re.sub(r"_([a-z])", lambda found: found[1].upper(), lacks)
-        rename = f"If {camel!r} is meant, write it so, or class ...(msgspec.Struct, rename='camel'); else g" if camel != lacks else "G"
+        camel = camelled(lacks)
+        rename = f"{_renamed(camel)}; else g" if camel != lacks else "G"
         return ReadError(
             f"{which} is no {form}: there is no {lacks!r} in {at}", remedy=f"{rename}ive the field a default, such as None: objects may lack it")
     return ReadError(

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import random
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,11 +14,12 @@ from typing import Any
 import pytest
 
 from kopf_selectcache import Cached, DeclarationError, Selector
-from kopf_selectcache.core.packing import FEWEST, SAMPLES
+from kopf_selectcache.core.packing import FEWEST, SAMPLES, Packing
 from kopf_selectcache.core.record import Record
 from kopf_selectcache.core.wire import APIECE, SLICE
-from kopf_selectcache.storing import Storage, apart, give_back
+from kopf_selectcache.storing import Storage, Storing, apart, give_back
 from kopf_selectcache.testing.population import Population
+from tests.secrets import caching, named, secret
 from tests.test_faults.server import Obj, Script, Server, bookmark, error, event, held, listed, streamed
 from tests.test_faults.world import World, operating, run, until
 
@@ -257,7 +259,45 @@ def test_who_has_gone_before_the_work_is_done_is_told_nothing() -> None:
     late.set()   # The loop is closed by now.
 
 
+def test_who_waits_for_work_that_fails_is_told() -> None:
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(asyncio.wait_for(apart(lambda: 1 // 0), 10))
+
+
+def test_learning_that_was_interrupted_is_done_the_next_time() -> None:
+    packing = Packing()
+    held = [Record("shop", f"p{number}", "uid", "1", {}, (), json.dumps(pod).encode(), packing=packing) for number, pod in enumerate(pods())]
+    storing = Storing(packing, kept=lambda: held, all_kept=lambda: held, tally=None)
+
+    async def main() -> None:
+        interrupted = asyncio.create_task(storing.taken())
+        await asyncio.sleep(0)
+        interrupted.cancel()
+        await asyncio.wait([interrupted])
+        assert not packing.learned
+        await storing.taken()
+        assert packing.learned
+        assert all(record.stored != record.data for record in held)
+    asyncio.run(main())
+
+
 # ---- Several lists and watches.
+
+
+@pytest.mark.parametrize("names", [("s187", "s192"), ("s001", "s007"), ("s000", "s100")])
+@pytest.mark.parametrize("storage", ["auto", "packed"])
+def test_what_a_shared_list_brings_besides_is_not_learned_from(names: tuple[str, ...], storage: Storage) -> None:
+    async def main() -> None:
+        objects = [secret(f"s{number:03}") | {"data": {"token": base64.b64encode(random.Random(number).randbytes(300)).decode()}} for number in range(200)]
+        declared = Cached(Selector(names=names, namespaces=["shop"]), share_watches=True, storage=storage)
+        async with caching(declared, *objects) as world:
+            await until(lambda: world.feed.version)
+            assert named(world.cache.held("secrets", namespace="shop")) == [*names]
+            assert sum(asked.verb == "list" for asked in world.cluster.requests if asked.resource == "secrets") == 1
+            packing = world.feed.packing
+            assert packing is not None
+            assert not packing.learned
+    run(main())
 
 
 def test_namespaces_with_few_objects_each_are_packed_as_one_kind() -> None:

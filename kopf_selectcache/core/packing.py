@@ -29,6 +29,7 @@ OUTGROWN = 1.5
 LEVEL = 1
 """Of compression. Level 3 saves 2 % more, and takes twice as long."""
 
+_SHORTEST = 64   # No object in JSON is shorter; of samples that are, zstd may read what is behind them.
 _SAMPLE = 8 * 1024   # Bytes of an object that count as a sample: what objects have in common is not in the rest of the largest.
 _USUAL = 8 * 1024   # Bytes of an object that the compressor makes room for. It takes larger ones as well.
 _RAW = ord("{")   # How an object begins that is not packed. What is packed begins with the number of its dictionary.
@@ -45,7 +46,10 @@ class Learned(NamedTuple):
 
 def learned(objects: Sequence[bytes]) -> Learned | None:
     """Return what is learned from such objects, None if they have too little in common. Takes a while, and may be done in any thread."""
+    objects = [each for each in objects if len(each) >= _SHORTEST]
     samples = objects[::max(1, len(objects) // SAMPLES)][:SAMPLES]
+    if not samples:
+        return None
     looked_at: list[bytes | bytearray | memoryview] = [each[:_SAMPLE] for number, each in enumerate(samples) if number % 5]
     tried = samples[::5]   # On others than these, it is seen what it does.
     try:
@@ -116,6 +120,10 @@ class Packing:
         """Take note that somebody learns: nothing is due for twice as long as the last time, whatever comes of it."""
         self.fits, self._window = True, 2 * self._window
         self._packed = self._given = self._left = 0
+
+    def forget_begun(self) -> None:
+        """Take note that who learned was interrupted: it is due as it was."""
+        self.fits, self._window = False, self._window // 2
 
     def adopt(self, found: Learned | None) -> None:
         """Pack with what was learned from now on, if it is worthwhile."""

@@ -247,6 +247,30 @@ def test_explain_says_which_index_is_used_and_which_would_be_made() -> None:
     assert cache.count("pods", names=["p-2"], field="metadata.name=p-1") == 0
 
 
+def test_explain_says_what_to_write_for_an_index_that_would_help() -> None:
+    world = World()
+    world.declare("app").hold(*(of(f"p-{i}", node=f"n{i}", app="web") for i in range(WORTH + 1)))
+    asked = world.cache().explain("pods", where={"spec.nodeName": "n7"})
+    assert asked.missing == "await cache.add_index('pods', nodeName='spec.nodeName')"
+    assert f"An index would find them: {asked.missing}." in str(asked).splitlines()
+    assert world.cache().explain("pods", where={("metadata", "annotations", "example.com/class"): "a"}).missing == (
+        "await cache.add_index('pods', **{'example.com/class': ('metadata', 'annotations', 'example.com/class')})")
+    assert world.cache().explain("pods", where={"spec.other.kind": "n7"}).missing == "await cache.add_index('pods', spec_other_kind='spec.other.kind')"
+    assert world.cache().explain("pods", where={"spec.containers": []}).missing == "", "lists are no values"
+    assert world.cache().explain("pods", names=["p-1"], where={"spec.nodeName": "n7"}).missing == "", "one object is decoded at once"
+    assert fake(*(of(f"p-{i}") for i in range(WORTH + 1))).explain("pods", where={"spec.nodeName": "n7"}).missing == "", "there is one"
+
+
+def test_explain_says_that_no_object_has_a_value_by_an_index() -> None:
+    cache = built(fake(index={"typo": "spec.nodeNam", "object": "spec.containers", "node": "spec.nodeName", "nothing": lambda _: None}))
+    assert str(cache.explain("pods", index={"typo": "n1"})).endswith("\nNo held object has a value by the index 'typo': 'spec.nodeNam'.")
+    assert cache.explain("pods", where={"spec.nodeNam": "n1"}).nowhere == ("'typo': 'spec.nodeNam'",)
+    assert cache.explain("pods", index={"object": "n1"}).nowhere == ("'object': 'spec.containers'",)
+    assert cache.explain("pods", index={"nothing": "n1"}).nowhere == ("'nothing': <lambda>",)
+    assert cache.explain("pods", index={"node": "n7"}).nowhere == ()
+    assert FakeCache([], {"v1/pods": Cached(Selector(), index=INDEX)}).explain("pods", index={"node": "n7"}).nowhere == ()
+
+
 def test_stats_say_what_the_objects_and_each_index_take() -> None:
     cache = built(fake())
     stats = cache.stats("pods")

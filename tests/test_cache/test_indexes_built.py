@@ -122,7 +122,7 @@ def test_what_is_added_at_once_is_all_there(running: bool) -> None:
         merging = filled(indexing, 3 * DECODED, follows)
         builder = asyncio.create_task(indexing.run() if running else asyncio.sleep(0))
         one, two = added("one", noded), added("two", noded)
-        await asyncio.gather(indexing.add(one), indexing.add(two))
+        await asyncio.gather(indexing.add([one]), indexing.add([two]))
         assert list(indexing.indexes) == follows.reads == ["node", "one", "two"]
         for each in (one, two):
             chosen = merging.store.chosen(Lookup(values=((each, "n1"),)))
@@ -136,7 +136,7 @@ def test_of_one_name_there_is_one_whoever_is_first() -> None:
         indexing = Indexing([])
         merging = filled(indexing, 3 * DECODED)
         same = added("it", noded)
-        told = await asyncio.gather(indexing.add(same), indexing.add(added("it", noded)), indexing.add(added("it", str)), return_exceptions=True)
+        told = await asyncio.gather(indexing.add([same]), indexing.add([added("it", noded)]), indexing.add([added("it", str)]), return_exceptions=True)
         assert told[0] is told[1] is None
         assert isinstance(told[2], Taken)
         assert told[2].by is indexing.indexes["it"] is same
@@ -153,15 +153,32 @@ def test_nothing_is_left_of_one_that_failed() -> None:
     async def main() -> None:
         indexing, follows = Indexing([]), Follows()
         merging = filled(indexing, 3 * DECODED, follows)
-        told = await asyncio.gather(indexing.add(added("it", late)), indexing.add(added("good", noded)), return_exceptions=True)
+        told = await asyncio.gather(indexing.add([added("it", late)]), indexing.add([added("good", noded)]), return_exceptions=True)
         assert [type(each) for each in told] == [Failed, type(None)]
         assert list(indexing.indexes) == follows.reads == ["good"]
         assert listed(merging, 3 * DECODED, "6") == [], "nothing has changed"
         again = added("it", noded)
-        await indexing.add(again)
+        await indexing.add([again])
         assert merging.store.chosen(Lookup(values=((again, "n1"),))).size == 3 * DECODED
         assert merging.store.chosen(Lookup(values=((again, "wrong"),))).size == 0
         assert len(seen) == 2 * DECODED
+    asyncio.run(main())
+
+
+def test_of_several_that_are_added_in_one_call_none_is_left_where_one_fails() -> None:
+    async def main() -> None:
+        indexing, follows = Indexing([]), Follows()
+        merging = filled(indexing, 3, follows)
+        with pytest.raises(Failed) as raised:
+            await indexing.add([added("good", noded), added("bad", failing)])
+        assert raised.value.name == "bad"
+        assert (indexing.indexes, follows.reads, listed(merging, 3, "6")) == ({}, [], [])
+        await indexing.add([added("good", noded), added("other", noded)])
+        assert list(indexing.indexes) == ["good", "other"]
+        with pytest.raises(Taken) as refused:
+            await indexing.add([added("new", noded), added("other", str)])
+        assert refused.value.by.name == "other"
+        assert list(indexing.indexes) == ["good", "other"]
     asyncio.run(main())
 
 
@@ -170,7 +187,7 @@ def test_what_begins_anew_meanwhile_has_it_too() -> None:
         indexing, follows = Indexing([]), Follows()
         filled(indexing, 3 * DECODED)
         one = added("one", noded)
-        adding = asyncio.create_task(indexing.add(one))
+        adding = asyncio.create_task(indexing.add([one]))
         for _ in range(2):
             await asyncio.sleep(0)
         merging = filled(indexing, 5, follows)
@@ -195,7 +212,7 @@ def test_a_function_is_called_once_for_what_is_held_and_its_values_are_counted()
         merging = filled(indexing, 3 * SLICE)
         builder = asyncio.create_task(indexing.run())
         await asyncio.sleep(0)
-        await indexing.add(added("it", counting))
+        await indexing.add([added("it", counting)])
         assert len(calls) == 3 * SLICE
         assert merging.tally is not None
         assert merging.tally.bytes == sum(map(weight, merging.store.records()[0]))
