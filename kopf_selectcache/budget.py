@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple, TypeAlias
 
 from .core.fields import Key, Kind
-from .core.record import Record
+from .core.record import Record, kept_json
 from .core.tally import OVERHEAD, Tally, weight
 from .errors import clipped
 from .keys import assigned, text_of
@@ -216,7 +216,7 @@ def told(
     held_in_all = excess.total if overall else excess.bytes
     what = f"{name}: the cache was let go, because {'all caches together' if overall else 'it'} grew beyond {line}"
     held = f"with {clipped(filter_, 200)} it held {excess.objects:,} {'object' if excess.objects == 1 else 'objects'} in {written(excess.bytes)}"
-    values = sum(len(record.fields) for record in records) if indexes else 0
+    values = indexed_bytes(records) if indexes else 0
     if values > excess.bytes / 4:
         held += f", of which {written(values)} are what is indexed by {', '.join(sorted(map(repr, indexes)))}"
     if overall:
@@ -232,6 +232,12 @@ def told(
     less = f"Index by less in {assigned(key)}: Cached(..., index={{...}}), or in what is added later" if by_values else lessened(
         assigned(key), excess.objects, excess.allowed, packed=packed)
     return what, held, f"{less}; or allow more: {more}; {again}"
+
+
+def indexed_bytes(records: Sequence[Record]) -> int:
+    """Return about how many bytes the values of declared and added indexes take, which are kept beside objects."""
+    step = max(1, len(records) // SAMPLES)
+    return step * sum(len(kept_json(record.indexed())) for record in records[::step] if record.fields)
 
 
 def lessened(declared: str, objects: int, allowed: float, *, packed: bool) -> str:

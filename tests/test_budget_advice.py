@@ -122,6 +122,13 @@ def test_what_indexes_hold_is_told_and_is_to_be_less() -> None:
     run(main())
 
 
+def test_what_is_kept_of_fields_that_were_dropped_is_none_of_an_index() -> None:
+    told = run_for(proposed(
+        Cached("app=web", keep=["metadata.name"], index={"phase": "status.phase"}, max_bytes="64Ki"),
+        *(pod(f"p{number}", "90") | {"spec": {"nodeName": "n" * 700}, "status": {"phase": "Running"}} for number in range(60))))
+    assert told.startswith("Keep less of each object")
+
+
 def test_more_is_to_be_allowed_than_what_was_held() -> None:
     assert "allow more: max_bytes='313.7Ki'" in run_for(proposed(SMALL, *many(20)))
     assert "allow more: settings.selectcache.max_bytes = '313.7Ki'" in run_for(proposed("app=web", *many(20), max_bytes=LIMIT))

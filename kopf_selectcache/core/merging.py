@@ -354,8 +354,7 @@ class Merging:
         best_epoch = shown_epoch = -1
         for branch in branches:
             record = branch.view.held(key)
-            if record is None or (left is not None and branch.epoch < left.epoch) or (
-                    read is not None and branch.lags(read) and _is_past(record, branch, read)):
+            if record is None or (left is not None and branch.epoch < left.epoch) or (read is not None and _is_denied(record, branch, read)):
                 continue
             if record is shown:
                 shown_epoch = branch.epoch
@@ -380,9 +379,11 @@ class Merging:
                 return shown
             if not newer and not anew and best_epoch == shown_epoch and is_older(best.version, shown.version) and (
                     past := [branch for branch in branches if branch.view.held(key) is best and not is_newer(shown.version, branch.version)]):
-                # Past that, and with what it was before: it was not told of it. Objects never go back, so it has to be listed anew.
-                # Where none is past that, it is of a server before it was restored.
-                self._outdated |= {branch: "missed" for branch in past if branch not in self._outdated}
+                # Past that, and with what it was before: it was not told of it. Objects never go back, so it has to be listed anew,
+                # or asked about if it cannot be. Where none is past that, it is of a server before it was restored.
+                self._miss(past)
+                self._unclear.add(key)
+                self._doubts[key] = Doubt(*key, shown.uid, shown.version, self._epoch)
                 return shown
         if left is not None:
             self._left[key] = left._replace(lost=False)
@@ -401,12 +402,24 @@ class Merging:
     def _still_true(self, key: Key, branches: Iterable[Branch]) -> Read | None:
         """Return the answer of the server's that some branch may still contradict with what is older."""
         read = self._reads.get(key)
-        behind = next((branch for branch in branches if branch.lags(read)), None) if read is not None else None
-        if read is None or behind is None:
-            self._reads.pop(key, None)
+        if read is None:
             return None
-        behind.wait_for(read.version, key)
+        behind = next((branch for branch in branches if branch.lags(read)), None)
+        missed = [
+            branch for branch in branches
+            if not branch.lags(read) and (record := branch.view.held(key)) is not None and _is_denied(record, branch, read)]
+        if behind is None and not missed:
+            del self._reads[key]
+            return None
+        for branch in (behind, *missed):
+            if branch is not None:
+                branch.wait_for(read.version, key)
+        self._miss(missed)
         return read
+
+    def _miss(self, branches: Iterable[Branch]) -> None:
+        """Have branches listed anew that are past a change, and hold what was before it: the server has not told them of it."""
+        self._outdated |= {branch: "missed" for branch in branches if branch not in self._outdated}
 
 
 def _groups(branches: Iterable[Branch]) -> tuple[frozenset[Branch], ...]:
@@ -427,5 +440,8 @@ def _supersedes(record: Record, other: Record, *, said: bool) -> bool:
     return is_newer(record.version, other.version) if said else is_older(other.version, record.version)
 
 
-def _is_past(record: Record, branch: Branch, read: Read) -> bool:
-    return branch.epoch < read.epoch or (record.uid != read.there and not is_newer(record.version, read.version))
+def _is_denied(record: Record, branch: Branch, read: Read) -> bool:
+    """Whether a read says that a record is no more which a branch holds: from before the read, and not listed since."""
+    return branch.epoch < read.epoch or (
+        record.uid != read.there and not is_newer(record.version, read.version)
+        and (branch.lags(read) or is_older(branch.listed or "0", read.version)))

@@ -333,8 +333,11 @@ class World:
             self._open(leg, leg.command)
         outdated, self.outdated = self.outdated, []
         for other in outdated:
-            other.state = protocol.Idle(replace(other.state.known, beyond=True))
-            self._feed(other, protocol.Start())
+            if isinstance(other.state, protocol.Watching):
+                other.state = protocol.Idle(replace(other.state.known, beyond=True))
+                self._feed(other, protocol.Start())
+            elif isinstance(other.state, protocol.Waiting):   # Which is not cut short. A list that is under way will do.
+                other.state = protocol.Waiting(replace(other.state.known, beyond=True))
 
     def _open(self, leg: Leg, command: protocol.Watch) -> None:
         """Answer a watch: at once, since nothing else can come of it."""

@@ -22,8 +22,9 @@ STATES, MORE = 8_000, 100_000
 def test_the_invariants_hold_in_every_state_that_a_few_steps_lead_to(rules: Rules, states: int, counted: Callable[[str], None]) -> None:
     explored = explore(rules, states=states)
     counted(f"exploration: {explored}")
-    assert explored.states >= states or explored.widths[-1] == 0, "there are more"
-    assert explored.depth >= 2
+    # Two of them have no more states than these; without faults, none has as many as the default run visits.
+    assert explored.states >= min(states, 30_000)
+    assert explored.states >= states or explored.widths[-1] == 0
 
 
 def test_worlds_that_differ_in_nothing_but_which_object_is_which_are_one() -> None:

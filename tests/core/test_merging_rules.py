@@ -260,12 +260,29 @@ def test_an_answer_to_what_was_settled_meanwhile_changes_nothing() -> None:
     assert held(merging) == "12"
 
 
-def test_a_read_is_forgotten_once_all_have_reached_it() -> None:
+@pytest.mark.parametrize("there", [True, False])
+def test_what_a_branch_holds_that_is_past_the_read_and_was_not_told_is_not_shown_until_it_is_listed_anew(there: bool) -> None:
     merging, a, b, doubt = doubtful()
     merging.confirmed(doubt, version="20")
     b.put(pod("12"))
     a.progress("20")
-    assert told(b.progress("20")) == [(None, "12")], "no branch is behind the read any more, and one holds it all the same"
+    for version in ("20", "21"):
+        assert (b.progress(version), held(merging), merging.take_outdated()) == ([], None, {b: "missed"})
+    changes = listed(b, "22", *([pod("12")] if there else []))
+    # Where it is there all the same, the server was restored under higher versions.
+    assert told(changes) == ([(None, "12")] if there else [])
+    assert merging._reads == {}
+    assert merging.take_outdated() == {}
+
+
+def test_a_read_is_forgotten_once_all_have_reached_it() -> None:
+    merging, a, b, doubt = doubtful()
+    merging.confirmed(doubt, version="20")
+    b.put(pod("12"))
+    b.leave(pod("13"))
+    for branch in (a, b):
+        branch.progress("20")
+    assert (merging._reads, held(merging), merging.take_outdated()) == ({}, None, {})
 
 
 def test_what_is_older_than_a_read_is_remembered_while_a_list_is_under_way() -> None:
@@ -387,3 +404,19 @@ def test_an_object_never_goes_back_to_what_a_branch_holds_that_was_not_told_of_t
     changes = listed(a, "21", *([pod("14", uid=uid)] if there else [])) + b.progress("21")
     assert told(changes) == [("12", "14" if there else None)]
     assert merging.take_outdated() == {}
+
+
+def test_what_a_branch_was_not_told_of_is_asked_about_where_it_cannot_be_listed_anew() -> None:
+    merging, a, b = two(pod("1"))
+    b.put(pod("12"))
+    b.leave(pod("14"))
+    b.progress("14")
+    a.progress("20")
+    assert (held(merging), merging.take_outdated(), merging.store.version) == ("12", {a: "missed"}, "10"), "it has left, and is shown"
+    doubt, = merging.doubts
+    assert merging.confirmed(doubt, version="21", uid="uid") == [], "nothing is known: it is somewhere"
+    assert told(merging.confirmed(doubt, version="22")) == [("12", None)]
+    assert (merging.doubts, held(merging)) == ((), None)
+    b.progress("22")
+    assert a.progress("22") == [], "it still holds what it was not told of"
+    assert (held(merging), merging.take_outdated(), merging.store.version) == (None, {a: "missed"}, "22")
