@@ -372,6 +372,9 @@ def added(many: Many, indexes: Mapping[str, object], view: View, runtime: Runtim
     """Return the indexes that are to be added; raise ReadError for what can be none, and NotKept where too little is kept for one."""
     if not indexes:
         raise ReadError(f"{many.bare()} was given no index", remedy=f"Write: {many.call()[:-1]}, node='spec.nodeName')")
+    if isinstance(nested := indexes.get("index"), Mapping):
+        arguments = ", ".join(_argument(name) if isinstance(name, str) else "..." for name in nested)
+        raise ReadError(f"{many.bare()}: index= is a dict, and each index is an argument here", remedy=f"Write: {many.call()[:-1]}, {arguments or 'name=...'})")
     with NoDeclaration(many.verb, many.kind):
         made = declared_indexes(indexes, late=True)
     for each in made:

@@ -63,8 +63,22 @@ class IntoList(Exception):
         self.path = path
         self.listed = listed
         """Where the list is."""
-        self.name = "/".join(filter(None, (at(obj, ("metadata", "namespace")), at(obj, ("metadata", "name")))))
+        self.name = _name_of(obj)
         super().__init__(path, listed, self.name)
+
+
+class Unordered(Exception):
+    """What is at the path by which to sort has no order: it is a dict, or a list."""
+
+    def __init__(self, path: Keys, obj: Obj, *, listed: bool) -> None:
+        self.path = path
+        self.name = _name_of(obj)
+        self.listed = listed
+        super().__init__(path, self.name)
+
+
+def _name_of(obj: Obj) -> str:
+    return "/".join(filter(None, (at(obj, ("metadata", "namespace")), at(obj, ("metadata", "name")))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,9 +240,11 @@ def _labelled(records: Iterable[Record], requirements: tuple[LabelRequirement, .
             yield record
 
 
-def _by_path(path: tuple[str, ...]) -> Callable[[Obj], tuple[bool, Any]]:
-    """Make a key for sorting, by which objects that have nothing at the path come last."""
-    def key(obj: Obj) -> tuple[bool, Any]:
+def _by_path(path: tuple[str, ...]) -> Callable[[Obj], tuple[bool, bool, Any]]:
+    """Make a key for sorting, by which numbers come before texts, and objects that have nothing at the path last. It raises Unordered."""
+    def key(obj: Obj) -> tuple[bool, bool, Any]:
         found = _found(obj, path)
-        return found is None, found
+        if isinstance(found, (Mapping, list)):
+            raise Unordered(path, obj, listed=isinstance(found, list))
+        return found is None, isinstance(found, str), found
     return key

@@ -35,14 +35,14 @@ from .errors import NotDeclared, NotSynced, ReadError, StateError, shown
 from .feed import Feed
 from .forms import Form, formed, quick
 from .keys import AnyKey
-from .matching import IntoList, SortBy, Where
+from .matching import IntoList, SortBy, Unordered, Where
 from .overlay import View
 from .pending import Pending
 from .runner import Runtime
 from .selector import Selector
 from .spelling import Many, One, Read
 from .views import BodyView
-from .wording import absent, into_list, never_awaited, no_such_read, not_awaited, not_held
+from .wording import absent, into_list, never_awaited, no_such_read, not_awaited, not_held, unordered
 
 if TYPE_CHECKING:
     from .cache import Cache
@@ -126,11 +126,13 @@ def must_be_awaited(cache: Reading, answer: _T) -> _T:
 
 
 def look(many: Many, how: Callable[[], _T]) -> _T:
-    """Look at objects; raise ReadError if a path leads into a list of one of them."""
+    """Look at objects; raise ReadError if a path leads into a list of one of them, or to what cannot be sorted by."""
     try:
         return how()
     except IntoList as found:
         raise into_list(many, found.path, found.listed, found.name) from None
+    except Unordered as found:
+        raise unordered(many, found.path, found.name, listed=found.listed) from None
 
 
 class Reading:

@@ -259,7 +259,7 @@ def _renamed(camel: str) -> str:
 def misspelt(asked: One | Many, path: Keys, camel: Keys) -> NotKept:
     """Say that a struct wants a field that objects have not, where another is kept of which this is how Python would write it."""
     return NotKept(
-        f"{asked.bare()} looks at {_brief(as_written(path))}, which is not among what is kept of {asked.resource}, but {as_written(camel)!r} is",
+        f"{asked.bare()} looks at {_brief(as_written(path))}, which is not among what is kept of {asked.resource}, but {as_written(camel)} is",
         remedy=_brief(_renamed(next(key for key, other in zip(camel, path, strict=True) if key != other))))
 
 
@@ -281,6 +281,13 @@ def partial(asked: One | Many, projection: Projection) -> NotKept:
     return NotKept(
         f"{asked.bare()} is to return whole objects, and of {asked.resource} only a part is kept, {_brief(projection)}",
         remedy=f"Leave whole=True out for that part: {asked._replace(options={**asked.options, 'whole': False}).call()}")
+
+
+def unordered(many: Many, path: Keys, name: str, *, listed: bool) -> ReadError:
+    """Say that nothing can be sorted by what is at a path, and nothing that is in it: it may be a Secret's."""
+    return ReadError(
+        f"{many.bare()}: sort_by={as_written(path)!r} sorts nothing: {many.resource} {name} has a {'list' if listed else 'dict'} there",
+        remedy="Sort by a value: by a longer path, or by a function, sort_by=lambda obj: ...")
 
 
 class Unmatchable(ReadError):

@@ -59,7 +59,7 @@ class BadTransform(Problem):
     """What a transform made of an object is not that object any more. Says what it did, quoting no values."""
 
 
-NO_VALUE = "for an object without a value, let the function return None"
+NO_VALUE = "it is to return a text, a list of texts, or None for an object without a value"
 """What to write for whom the function of an index fails."""
 
 

@@ -332,7 +332,7 @@ def test_a_function_that_fails_is_told_as_a_failing_transform_is() -> None:
         fake(index={"it": broken})
     assert ", cannot be indexed: " in str(info.value)
     assert "the function of the index 'it' raised KeyError at test_indexes.py:" in str(info.value)
-    assert "Correct the index= of settings.selectcache.selectors['v1/pods']; for an object without a value, let the function return None" in str(info.value)
+    assert "Correct the index= of settings.selectcache.selectors['v1/pods']; it is to return a text, a list of texts, or None for an object without a value" in str(info.value)
     assert CANARY not in str(info.value)
 
 
@@ -448,4 +448,18 @@ def test_what_cannot_be_added_is_told(indexed: dict[str, Any], message: str) -> 
         assert CANARY not in str(info.value)
         cache.cluster.create(new("db", "postgres"))
         assert cache.count("pods") == 2, "nothing was added"
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("call", "remedy"), [
+    (lambda cache: cache.add_index("pods", "status.phase"), "Name the others: await cache.add_index(kind, name=...)"),
+    (lambda cache: cache.add_index(), "Write: await cache.add_index(kind, name=...)"),
+    (lambda cache: cache.add_index("pods", index={"node": "spec.nodeName", "a-b": "c"}), "Write: await cache.add_index('pods', node=..., **{'a-b': ...})"),
+    (lambda cache: cache.add_index("pods", index={}), "Write: await cache.add_index('pods', name=...)"),
+])
+def test_indexes_that_are_added_are_named_by_arguments(call: Any, remedy: str) -> None:
+    async def main() -> None:
+        with pytest.raises(ReadError) as info:
+            await call(FakeCache([], {"v1/pods": "app"}))
+        assert info.value.remedy == remedy
     asyncio.run(main())

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 import pytest
 
-from kopf_selectcache import NotKept, Objects, ReadError, ReadOnly
+from kopf_selectcache import BodyView, NotKept, Objects, ReadError, ReadOnly
 from kopf_selectcache.core.projection import Projection
 from kopf_selectcache.core.record import Record
 
@@ -289,6 +289,26 @@ def test_a_type_of_several_objects_is_no_form_of_one() -> None:
     for wanted in (list[Pod], dict[str, Any]):
         with pytest.raises(ReadError, match=r"each object is made one by itself\. Give 'view', bytes, a msgspec\.Struct"):
             reading("", *PODS).get("pods", "web-1", "ns", as_=wanted)
+
+
+def test_the_class_of_views_asks_for_views() -> None:
+    cache = reading("", *PODS)
+    assert isinstance(cache.get("pods", "web-1", "ns", as_=BodyView), BodyView)
+    assert all(isinstance(each, BodyView) for each in cache.list("pods", as_=BodyView))
+
+
+@pytest.mark.parametrize("wanted", [Any, msgspec.Struct])
+def test_a_class_of_which_there_are_no_objects_is_no_form(wanted: Any) -> None:
+    with pytest.raises(ReadError, match=r"Give 'view', bytes, a msgspec\.Struct"):
+        reading("", *PODS).get("pods", "web-1", "ns", as_=wanted)
+
+
+def test_a_struct_that_writes_a_field_as_python_does_is_told_how_to_write_it() -> None:
+    with pytest.raises(NotKept) as info:
+        reading("", *PODS, projection=Projection.of(keep=["metadata", "spec.nodeName"])).get("pods", "web-1", "ns", as_=Snaky)
+    assert str(info.value) == (
+        "cache.get('pods', ...) looks at spec.node_name, which is not among what is kept of pods, but spec.nodeName is. "
+        "If 'nodeName' is meant, write it so, or class ...(msgspec.Struct, rename='camel')")
 
 
 @pytest.mark.parametrize(("projection", "line"), [

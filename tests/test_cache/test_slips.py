@@ -74,6 +74,20 @@ def test_a_path_that_leads_into_a_list_of_an_object_is_refused(read: Any, words:
         read(reading("", LISTED))
 
 
+@pytest.mark.parametrize(("path", "has"), [("spec", "dict"), ("spec.containers", "list"), (("metadata", "labels"), "dict")])
+def test_what_has_no_order_is_not_sorted_by(path: Any, has: str) -> None:
+    with pytest.raises(ReadError) as info:
+        reading("", LISTED).list("pods", sort_by=path)
+    assert str(info.value).endswith(
+        f"sorts nothing: pods ns/web-1 has a {has} there. Sort by a value: by a longer path, or by a function, sort_by=lambda obj: ...")
+
+
+def test_values_of_several_types_are_sorted_numbers_first() -> None:
+    values = ["b", 10, None, "a", 2.5, True]
+    cache = reading("", *({**pod(f"p-{number}", app="web"), "spec": {"value": value}} for number, value in enumerate(values)))
+    assert [each["spec"]["value"] for each in cache.list("pods", sort_by="spec.value")] == [True, 2.5, 10, "a", "b", None]
+
+
 def test_a_path_that_leads_into_a_list_of_what_is_fetched_is_refused() -> None:
     async def main(world: World) -> None:
         world.resources["pods"] = PODS

@@ -204,7 +204,7 @@ select['v1/pods'] = Cached([Selector('app=web'), Selector(names=['db-1'], namesp
         said = command("check", "select['v1/pods'] = Cached('app=web', index={'node': lambda pod: pod['spec']['canary']})")
         assert said.code == 1
         assert "Pod, default/web-1, cannot be indexed: the function of the index 'node' raised KeyError at " in said.output
-        assert "Correct index= of settings.selectcache.selectors['v1/pods']; for an object without a value, let the function return None" in said.output
+        assert "Correct index= of settings.selectcache.selectors['v1/pods']; it is to return a text, a list of texts, or None for an object without a value" in said.output
 
     def test_wide_shows_each_list_and_watch(self, command: Command) -> None:
         said = command("check", "select['v1/secrets'] = Selector(names=['ca', 'tls'], namespaces=['infra'])", "-o", "wide")
