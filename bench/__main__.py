@@ -9,6 +9,7 @@ import json
 import math
 import os
 import platform
+import shutil
 import signal
 import sys
 import tempfile
@@ -49,31 +50,59 @@ MORE_SECONDS, MORE_MEGABYTES = 1_800, 16_000
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="python -m bench", description=(__doc__ or "").partition("\n")[0], formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="peers:\n" + "\n".join(f"  {peer.name:28} {peer.words}" for peer in PEERS))
+        epilog="It needs Linux, and Go for the API server. kube-rs needs Rust, fabric8 Java and Maven: a peer that cannot be built is left out by name.\n"
+               "All of it takes half an hour, --quick some minutes.\n\npeers:\n" + "\n".join(f"  {peer.name:28} {peer.words}" for peer in PEERS))
     made.add_argument("--quick", action="store_true", help=f"{QUICK_OBJECTS} pods, controller-runtime and the official informer")
     made.add_argument("--peers", metavar="A,B", help="these and ours, instead of all")
     made.add_argument("--million", action="store_true", help="a run of its own: up to a million pods of a synthetic server, held and read by ours")
     made.add_argument("--objects", metavar="N,M", help=f"how many pods, one round for each number (default: {OBJECTS}, and 4000 for the peers that cannot do more; "
                       f"with --quick {QUICK_OBJECTS}, with --million {MILLION})")
-    made.add_argument("--repeats", type=int, default=1, help="how often each is measured, in turn; medians are shown (default: %(default)s)")
-    made.add_argument("--seconds", type=float, help=f"what a peer may take for any one thing (default: {SECONDS}, with --million {MORE_SECONDS})")
-    made.add_argument("--megabytes", type=float, help=f"what a peer may hold (default: {MEGABYTES:,}, with --million {MORE_MEGABYTES:,})")
-    made.add_argument("--clients", type=Path, metavar="PYTHON", help="the Python that has the official client (default: this one)")
-    made.add_argument("--json", type=Path, metavar="FILE", help="write all figures")
-    made.add_argument("--report", type=Path, metavar="FILE", help="write a page in Markdown, with the pictures beside it")
-    made.add_argument("--picture", type=Path, metavar="FILE", help="write a picture of memory and sync: this file as SVG, and beside it one as PNG")
+    made.add_argument("--repeats", type=above(int, 0), default=1, help="how often each is measured, in turn; medians are shown (default: %(default)s)")
+    made.add_argument("--seconds", type=above(float, 0), help=f"what a peer may take for any one thing (default: {SECONDS}, with --million {MORE_SECONDS})")
+    made.add_argument("--megabytes", type=above(float, 0), help=f"what a peer may hold (default: {MEGABYTES:,}, with --million {MORE_MEGABYTES:,})")
+    made.add_argument("--clients", type=program, metavar="PYTHON", help="the Python that has the official client (default: this one)")
+    made.add_argument("--json", type=writable, metavar="FILE", help="write all figures")
+    made.add_argument("--report", type=writable, metavar="FILE", help="write a page in Markdown, with the pictures beside it")
+    made.add_argument("--picture", type=writable, metavar="FILE", help="write a picture of memory and sync: this file as SVG, and beside it one as PNG")
     return made
+
+
+def above(kind: type[int | float], least: float) -> Callable[[str], float]:
+    """Return what reads a number that is more than this."""
+    def number(text: str) -> float:
+        with suppress(ValueError):
+            if least < (found := kind(text)) < math.inf:
+                return found
+        raise argparse.ArgumentTypeError(f"{text!r} is no {'whole ' if kind is int else ''}number above {least:g}")
+    return number
+
+
+def program(text: str) -> Path:
+    if shutil.which(text) is None:
+        raise argparse.ArgumentTypeError(f"there is no program {text}")
+    return Path(text)
+
+
+def writable(text: str) -> Path:
+    """Read where to write to, once all has been measured."""
+    file = Path(text)
+    if not file.parent.is_dir() or file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise argparse.ArgumentTypeError(f"{text} cannot be written")
+    return file
 
 
 def counts(text: str) -> list[int]:
     """Read numbers of objects: a label's value must be there, and so must each namespace.
 
-    >>> counts('20000,1000')
+    >>> counts('20_000,1000')
     [1000, 20000]
     """
-    found = sorted({int(part) for part in text.replace("_", "").split(",")})
+    try:
+        found = sorted({int(part) for part in text.split(",")})
+    except ValueError:
+        raise ValueError(f"--objects: {text!r} is no list of numbers, such as 1000,20000") from None
     if found[0] < 100:
-        raise ValueError("--objects: 100 at least, as there are 20 namespaces and 50 apps")
+        raise ValueError("--objects: 100 at least of each, as there are 20 namespaces and 50 apps; commas are between numbers, so write 1000 or 1_000, not 1,000")
     return found
 
 

@@ -66,6 +66,18 @@ def test_so_few_objects_that_not_every_namespace_and_app_has_some_are_an_error()
         counts("50,1000")
 
 
+@pytest.mark.parametrize(("given", "told"), [
+    (["--repeats", "0"], "'0' is no whole number above 0"), (["--seconds", "-1"], "'-1' is no number above 0"),
+    (["--megabytes", "nan"], "'nan' is no number above 0"), (["--clients", "no-such-python"], "there is no program no-such-python"),
+    (["--report", "/no/such/folder/page.md"], "/no/such/folder/page.md cannot be written"),
+    (["--objects", "many"], "'many' is no list of numbers"), (["--objects", "1,000"], "write 1000 or 1_000, not 1,000"),
+])
+def test_what_could_not_be_done_at_the_end_is_refused_at_the_start(given: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(given)
+    assert told in capsys.readouterr().err
+
+
 def test_a_peer_whose_toolchain_is_not_there_is_left_out_with_the_reason(tmp_path: Path) -> None:
     for recipe in RECIPES.values():
         with pytest.raises(LeftOut, match=rf"{recipe.tool} is not installed"):
