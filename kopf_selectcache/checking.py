@@ -383,12 +383,11 @@ def added(many: Many, indexes: Mapping[str, object], view: View, runtime: Runtim
             if not known.is_like(each):
                 raise another(many, each.name, known)
             continue
-        if each.path is not None and not view.projection.kept(each.path):
-            raise not_kept(many, each.path, view.projection, line_of(runtime, many.kind))
         if each.path is not None and not view.projection.exact(each.path):
-            raise NotKept(
-                f"{many.bare()}: what is at {as_written(each.path)!r} may have been changed by the transform of {many.resource}",
-                remedy=f"Declare the index, which then sees objects as they come: Cached(..., index={{{each}}})")
+            what = f"{many.bare()}: what is at {as_written(each.path)!r} may have been changed by the transform of {many.resource}"
+            if not view.projection.kept(each.path):
+                what = not_kept(many, each.path, view.projection, line_of(runtime, many.kind)).what
+            raise NotKept(what, remedy=f"Declare the index, which then sees objects as they come: Cached(..., index={{{each}}})")
     return [replace(each, failing=_failing(many.resource, each.name)) for each in made]
 
 
