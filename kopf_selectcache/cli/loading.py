@@ -163,9 +163,12 @@ def _as_kopf_run(arguments: argparse.Namespace) -> Iterator[Mapping[str, Any]]:
 
 def _own_files(modules: Collection[str]) -> tuple[Path, ...]:
     """Return the files of those modules that belong to no library."""
-    libraries = [Path(sysconfig.get_path(each)).resolve() for each in ("stdlib", "purelib", "platlib")]
     files = {Path(file).resolve() for name in modules if (file := getattr(sys.modules[name], "__file__", None)) and file.endswith(".py")}
-    return tuple(sorted(file for file in files if not any(file.is_relative_to(library) for library in libraries)))
+    return tuple(sorted(file for file in files if not _is_of_library(file)))
+
+
+def _is_of_library(file: Path) -> bool:
+    return any(file.is_relative_to(Path(sysconfig.get_path(each)).resolve()) for each in ("stdlib", "purelib", "platlib"))
 
 
 def _exact(patterns: Collection[str]) -> tuple[str, ...] | None:
@@ -191,9 +194,18 @@ async def _run(registry: _kopf.OperatorRegistry, activity: _kopf.Activity, **giv
             await _kopf.invoke(handler.fn, settings=given["settings"], kwargsrc=cause, kwargs={
                 "param": handler.param, "retry": 0, "started": started, "runtime": dt.timedelta()})
         except SelectCacheError as error:
-            raise Unloadable(str(error), code=PROBLEM) from error
+            raise Unloadable(f"{_line_of(error)}{error}", code=PROBLEM) from error
         except (Exception, SystemExit) as error:
             raise _failed(f"the {activity.value} handler {handler.id} fails", error) from error
+
+
+def _line_of(error: Exception) -> str:
+    """Say in which line of the operator an error was raised, by whatever it has called there."""
+    ours = Path(_kopf.__file__).resolve().parent
+    own = [
+        f"{Path(frame.filename).name}:{frame.lineno}: " for frame in traceback.extract_tb(error.__traceback__)
+        if not Path(frame.filename).resolve().is_relative_to(ours) and not _is_of_library(Path(frame.filename).resolve())]
+    return own[-1] if own else ""
 
 
 async def _clean_up(registry: _kopf.OperatorRegistry, **given: Any) -> None:

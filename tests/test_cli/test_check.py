@@ -6,6 +6,7 @@ import asyncio
 import io
 import itertools
 import json
+import re
 import subprocess
 import sys
 from base64 import b64encode
@@ -313,6 +314,16 @@ class TestOperatorsThatCannotBeChecked:
     def test_no_such_file(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["check", "nowhere.py"]) == 2
         assert "there is no file nowhere.py" in capsys.readouterr().err
+
+    @pytest.mark.parametrize(("declared", "line"), [
+        ("select['v1/pods'] = 'app=web'\nselect['v1/secrets'] = Cached('app=web', max_bytes='500MB')", 10),
+        ("select['v1/pods'] = 'app=web,'", 9),
+        ("select |= {'v1/pods': 'app=web', 'secret': 'app=web,'}", 9),
+    ])
+    def test_one_that_declares_what_makes_no_sense(self, command: Command, declared: str, line: int) -> None:
+        said = command("check", declared)
+        assert said.code == 1
+        assert re.match(rf"\w+\.py:{line}: (Cached|label selector|the filter)", said.errors), said.errors
 
     def test_one_that_declares_nothing(self, command: Command) -> None:
         said = command("check", "", source="import kopf, kopf_selectcache\n")
