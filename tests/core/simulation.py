@@ -340,9 +340,10 @@ class Run:
             case protocol.Told():
                 return
         changes = carried_out(effect, branch)
-        for old in self.merging.take_outdated():
+        for old, why in self.merging.take_outdated().items():
             self.outdated.append(self.followers[self.merging.branches.index(old)])
-            self.outdated[-1].epoch = self.cluster.epoch - 1   # As far as readers are concerned.
+            if why == "restored":
+                self.outdated[-1].epoch = self.cluster.epoch - 1   # As far as readers are concerned.
         if isinstance(effect, (protocol.Commit, protocol.Progress)):
             self._taken(follower, effect.version)
         self._seen(changes)

@@ -322,9 +322,10 @@ class World:
                     self.observer.hears(leg.epoch, int(version))
                     leg.beyond = False
             changes = carried_out(effect, branch)
-            for old in self.merging.take_outdated():
+            for old, why in self.merging.take_outdated().items():
                 self.outdated.append(self.legs[self.merging.branches.index(old)])
-                self.outdated[-1].epoch = self.cluster.epoch - 1   # As far as readers are concerned.
+                if why == "restored":
+                    self.outdated[-1].epoch = self.cluster.epoch - 1   # As far as readers are concerned.
             if isinstance(effect, (protocol.Commit, protocol.Progress)):
                 held = {record.key: record for record in branch.view.records()[0]}
                 self.judge.judge(Taken(leg.filter, leg.epoch, int(effect.version), held, leg.beyond))

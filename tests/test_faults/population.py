@@ -50,6 +50,7 @@ class Population:
         self.missed: set[Key] = set()
         """What has been absent at some time since `settle()`."""
         self.restored = False
+        self._lost = 0   # The version of the last state that was lost with that.
         self.story: list[str] = []
         """What has happened since `settle()`."""
         for namespace in ("shop", "infra"):
@@ -68,7 +69,12 @@ class Population:
         for key, obj in self.now.items():
             self._note(key, obj)
         self.missed = {key for key in COMING if key not in self.now}
-        self.restored = False
+        self.restored, self._lost = False, 0
+
+    @property
+    def outgrown(self) -> bool:
+        """Whether the server was restored and has given out the lost versions again: who has not noticed it by then needs an audit for it."""
+        return self.restored and self._cluster.version >= self._lost
 
     def happen(self) -> None:
         """Let something happen to some object."""
@@ -98,7 +104,7 @@ class Population:
 
     def restore(self) -> None:
         backup, self.now = self._backup[0], deepcopy(self._backup[1])
-        self.restored = True
+        self.restored, self._lost = True, max(self._lost, self._cluster.version)
         self._cluster.restore(backup)
         self.story.append(f"restored to {self._cluster.version}")
         for key, obj in self.now.items():
