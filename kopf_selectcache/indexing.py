@@ -82,11 +82,11 @@ class Indexing:
         async with self._adding:
             if other := next((known for each in indexes if (known := self.indexes.get(each.name)) is not None and not known.is_like(each)), None):
                 raise Taken(other)
-            computed = {each: await self._computed(each) for each in indexes if each.name not in self.indexes}
+            computed = [(each, await self._computed(each)) for each in indexes if each.name not in self.indexes]
             # From here on nothing fails, and whoever begins anew tells of them as well.
-            self.indexes = {**self.indexes, **{each.name: each for each in computed}}
+            self.indexes = {**self.indexes, **{each.name: each for each, _ in computed}}
             self._tell()   # What comes from now on brings its values.
-            for each, values in computed.items():
+            for each, values in computed:
                 self._merging.store.declare(each)
                 await self._note(each, values)
         await self._built()

@@ -15,6 +15,7 @@ import pytest
 
 from kopf_selectcache import Cached, DeclarationError, Selector
 from kopf_selectcache.core.packing import FEWEST, SAMPLES, Packing
+from kopf_selectcache.core.protocol import EMPTY_PAGES
 from kopf_selectcache.core.record import Record
 from kopf_selectcache.core.wire import APIECE, SLICE
 from kopf_selectcache.storing import Storage, Storing, apart, give_back
@@ -274,7 +275,7 @@ def test_learning_that_was_interrupted_is_done_the_next_time() -> None:
         await asyncio.sleep(0)
         interrupted.cancel()
         await asyncio.wait([interrupted])
-        assert not packing.learned
+        assert (packing.learned, packing.fits, packing._window) == (False, False, SAMPLES)
         await storing.taken()
         assert packing.learned
         assert all(record.stored != record.data for record in held)
@@ -296,7 +297,19 @@ def test_what_a_shared_list_brings_besides_is_not_learned_from(names: tuple[str,
             assert sum(asked.verb == "list" for asked in world.cluster.requests if asked.resource == "secrets") == 1
             packing = world.feed.packing
             assert packing is not None
-            assert not packing.learned
+            assert (packing.learned, packing.fits) == (False, False), "nobody has begun to"
+    run(main())
+
+
+def test_what_a_shared_list_brings_besides_is_no_empty_page() -> None:
+    """Pages without an object make a list that leads nowhere."""
+    async def main() -> None:
+        objects = [secret(f"s{number:03}") for number in range(EMPTY_PAGES + 20)]
+        declared = Cached(Selector(names=["s110", "s115"], namespaces=["shop"]), share_watches=True)
+        async with caching(declared, *objects, page_limit=1) as world:
+            await until(lambda: world.feed.version)
+            assert named(world.cache.held("secrets", namespace="shop")) == ["s110", "s115"]
+            assert sum(asked.verb == "list" for asked in world.cluster.requests if asked.resource == "secrets") == len(objects)
     run(main())
 
 

@@ -19,19 +19,19 @@ class Samples:
     """Some objects of one kind, as a cache would keep them."""
 
     def __init__(self) -> None:
-        self._kept: list[bytes] = []
+        self._kept: dict[str, bytes] = {}   # By the uid: several lists may have the same objects.
         self._indexed: set[str] = set()
 
     def take(self, records: Iterable[Record]) -> None:
         for record in records:
-            self._kept.append(record.data)
+            self._kept[record.uid] = record.data
             self._indexed |= {name for name, values in record.indexed().items() if any(value is not None for value in values)}
 
     def leaves(self, storage: Storage, objects: int) -> float:
         """Return which part of their bytes is left of so many objects, by the rule that the cache itself goes by."""
         if storage == "raw" or objects < FEWEST or not self._kept:
             return 1.0
-        found = learned(self._kept)
+        found = learned(list(self._kept.values()))
         return found.leaves if found is not None and (storage == "packed" or found.leaves <= WORTHWHILE) else 1.0
 
     def lacking(self, projection: Projection, indexes: Iterable[Indexed]) -> Iterator[str]:
@@ -39,7 +39,7 @@ class Samples:
         many = len(self._kept)
         if many < ENOUGH:
             return
-        objects = [msgspec.json.decode(each) for each in self._kept]
+        objects = [msgspec.json.decode(each) for each in self._kept.values()]
         for path in projection.keep or () if projection.transform is None else ():
             if all(value is None for obj in objects for value in ends(obj, path)):
                 yield f"keep=[{as_written(path)!r}] keeps nothing of the {many:,} that were weighed: none has anything there"

@@ -108,8 +108,8 @@ class Merging:
         return any(store.build(most) for store in self.stores)
 
     def newest(self) -> list[Record]:
-        """Return what is held, of each branch from the larger of the generations that is read and the one that is written."""
-        return [record for branch in self.branches for record in max(branch.view.records()[0], branch.view.writing(), key=len)]
+        """Return what is held, each once, of each branch from the larger of the generations that is read and the one that is written."""
+        return list(dict.fromkeys(record for branch in self.branches for record in max(branch.view.records()[0], branch.view.writing(), key=len)))
 
     def writing(self) -> list[Record]:
         """Return what all branches hold, or are about to: what several do, several times."""
@@ -231,7 +231,7 @@ class Merging:
         self._outdated = {branch: "restored" for branch in self.branches if branch is not first and branch.version}
         self._reads.clear()
         self._unclear.clear()
-        orphans = {*self._left}
+        orphans = {*self._left, *self._doubts}
         for branch in self.branches:
             orphans |= branch.vague
             branch.wait_for_nothing()

@@ -278,9 +278,7 @@ class Reader:
             if size >= SLICE:
                 yield None
                 size = 0
-            record = self.record(item, kindless=usual)
-            if record.stored:   # What a wider list brings is checked like the rest, and is none of the cache's.
-                records.append(record)
+            records.append(self.record(item, kindless=usual))
             size += APIECE + len(memoryview(item))
         yield Page(answer.metadata.version, answer.metadata.token, tuple(records))
 

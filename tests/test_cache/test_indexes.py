@@ -256,9 +256,14 @@ def test_explain_says_what_to_write_for_an_index_that_would_help() -> None:
     assert world.cache().explain("pods", where={("metadata", "annotations", "example.com/class"): "a"}).missing == (
         "await cache.add_index('pods', **{'example.com/class': ('metadata', 'annotations', 'example.com/class')})")
     assert world.cache().explain("pods", where={"spec.other.kind": "n7"}).missing == "await cache.add_index('pods', spec_other_kind='spec.other.kind')"
+    assert world.cache().explain("pods", where={"kind": "Pod"}).missing == "await cache.add_index('pods', by_kind='kind')"
+    assert world.cache().explain("pods", where={"self": "it"}).missing == "await cache.add_index('pods', by_self='self')"
     assert world.cache().explain("pods", where={"spec.containers": []}).missing == "", "lists are no values"
     assert world.cache().explain("pods", names=["p-1"], where={"spec.nodeName": "n7"}).missing == "", "one object is decoded at once"
     assert fake(*(of(f"p-{i}") for i in range(WORTH + 1))).explain("pods", where={"spec.nodeName": "n7"}).missing == "", "there is one"
+    taken = FakeCache([of(f"p-{i}") for i in range(WORTH + 1)], {"v1/pods": Cached(Selector(), index={"it": "spec.nodeName", "by_it": "spec.one"}, drop=["status"])})
+    assert taken.explain("pods", where={"it": 1}).missing == "cache.blocking.add_index('pods', by_it1='it')"
+    assert taken.explain("pods", where={"status.phase": "Running"}).missing == "", "it is not kept"
 
 
 def test_explain_says_that_no_object_has_a_value_by_an_index() -> None:
@@ -453,6 +458,7 @@ def test_what_cannot_be_added_is_told(indexed: dict[str, Any], message: str) -> 
 
 @pytest.mark.parametrize(("call", "remedy"), [
     (lambda cache: cache.add_index("pods", "status.phase"), "Name the others: await cache.add_index(kind, name=...)"),
+    (lambda cache: cache.add_index("pods", "status.phase", node="spec.nodeName"), "Name the others: await cache.add_index(kind, name=...)"),
     (lambda cache: cache.add_index(), "Write: await cache.add_index(kind, name=...)"),
     (lambda cache: cache.add_index("pods", index={"node": "spec.nodeName", "a-b": "c"}), "Write: await cache.add_index('pods', node=..., **{'a-b': ...})"),
     (lambda cache: cache.add_index("pods", index={}), "Write: await cache.add_index('pods', name=...)"),

@@ -5,6 +5,7 @@ import asyncio
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, cast
 
 import pytest
@@ -162,6 +163,23 @@ def test_nothing_is_left_of_one_that_failed() -> None:
         assert merging.store.chosen(Lookup(values=((again, "n1"),))).size == 3 * DECODED
         assert merging.store.chosen(Lookup(values=((again, "wrong"),))).size == 0
         assert len(seen) == 2 * DECODED
+    asyncio.run(main())
+
+
+def test_a_function_may_be_anything_that_is_called() -> None:
+    @dataclass
+    class By:
+        key: str
+
+        def __call__(self, obj: dict[str, Any]) -> str:
+            return noded(obj)
+
+    async def main() -> None:
+        indexing = Indexing([])
+        merging = filled(indexing, 3)
+        one = added("it", By("a"))
+        await indexing.add([one])
+        assert merging.store.chosen(Lookup(values=((one, "n1"),))).size == 3
     asyncio.run(main())
 
 

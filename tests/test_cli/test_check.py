@@ -186,6 +186,15 @@ class TestWhatWouldBeHeld:
             "  * keep=['specs.nodeName'] keeps nothing of the 20 that were weighed: none has anything there. Look at how it is spelt.",
             "  * index={'n': 'spec.nodeNam'} finds none of the 20 that were weighed: none has a value by it. Look at how it is spelt."]
 
+    def test_where_a_function_makes_what_is_kept_nothing_is_said_of_keep(self, cluster: EmbeddedCluster, command: Command) -> None:
+        cluster.create(*(pod(f"web-{number}", "web") for number in range(20)))
+        declared = "select['v1/pods'] = Cached('app=web', keep=['specs.nodeName'], transform=lambda obj: obj)"
+        assert "weighed" not in command("check", declared).output
+
+    def test_what_several_lists_have_is_looked_at_once(self, cluster: EmbeddedCluster, command: Command) -> None:
+        cluster.create(*(pod(f"web-{number}", "web") for number in range(10)))
+        assert "weighed" not in command("check", "select['v1/pods'] = Cached(['app=web', 'app'], keep=['specs.nodeName'])").output
+
     def test_of_a_few_objects_nothing_is_said_that_they_have_not(self, cluster: EmbeddedCluster, command: Command) -> None:
         cluster.create(*(pod(f"web-{number}", "web") for number in range(19)))
         assert "weighed" not in command("check", "select['v1/pods'] = Cached('app=web', keep=['specs.nodeName'])").output

@@ -23,7 +23,7 @@ from kopf_selectcache.cache import Cache
 from kopf_selectcache.runner import Runtime
 from kopf_selectcache.settings import SelectCacheSettings
 from kopf_selectcache.testing import EmbeddedCluster
-from kopf_selectcache.testing.faults import Gone
+from kopf_selectcache.testing.faults import Gone, OldVersionOnDelete
 from kopf_selectcache.transport import KopfTransport
 
 from .mishaps import ENDS, MISHAPS, Mishap, lag
@@ -83,7 +83,7 @@ class Reader:
     def _held(self, resource: str) -> None:
         if (found := self._answer(lambda: self._cache.held(resource))) is not None:
             keys = {self._checked(resource, obj) for obj in found}
-            if (absent := {key for key in ALWAYS if key[0] == resource} - keys) and not self._population.outgrown:
+            if absent := {key for key in ALWAYS if key[0] == resource and not self._population.may_be_absent(key)} - keys:
                 raise Lie(f"I8b: {absent} not among what is held")
 
     def _listed(self, resource: str) -> None:
@@ -136,7 +136,7 @@ class Reader:
         except ReadError as error:
             _silent(str(error), "an error", self._secrets)
             self.answers[type(error).__name__] += 1
-            if isinstance(error, NotFound) and (absent in self._population.missed or (absent is not None and self._population.outgrown)):
+            if isinstance(error, NotFound) and self._population.may_be_absent(absent):
                 return None
             if not isinstance(error, (NotSynced, StateError)) and not (outside and isinstance(error, OutsideFilter)):
                 raise Lie(f"of {absent or 'many'} it is said: {type(error).__name__}: {error}") from error
@@ -234,6 +234,7 @@ class Soak:
         if mishap.verb != "watch":   # Have it listed anew.
             self.cluster.faults.add(Gone(), verb="watch", resource=resource, where=lambda asked: "sendInitialEvents" not in asked.query, times=1)
         self.population.story.append(f"{fault} for {resource}")
+        self.population.misdated = self.population.misdated or isinstance(fault, OldVersionOnDelete)
         for _ in range(10):   # Other faults may be in its way.
             self.cluster.cut("watch", resource, how=chance.choice(ENDS))
             for _ in range(chance.randint(1, 3)):
