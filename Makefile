@@ -92,7 +92,7 @@ bench: $(INSTALLED) $(WITH_CLIENTS)  ## Measure our cache beside its peers on a 
 test-bench: $(INSTALLED)  ## Run the bench with few objects, to see that it measures what it says.
 	$(PY) -m pytest -m bench -rs $(or $(ARGS),tests/test_bench_run.py)
 
-soak: $(INSTALLED)  ## Explore half a million states of the core, simulate a million operations, play 10,000 faults over sockets: half an hour.
+soak: $(INSTALLED)  ## Explore 400,000 states of the core, simulate a million operations, play 10,000 faults over sockets: a quarter of an hour.
 	$(PY) -m pytest -m soak $(or $(ARGS),$(PARALLEL) tests/core tests/test_faults)
 
 mutants: $(INSTALLED)  ## Put each seeded bug into a copy of the package, and show which test catches it.

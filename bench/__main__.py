@@ -57,9 +57,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--million", action="store_true", help="a run of its own: up to a million pods of a synthetic server, held and read by ours")
     made.add_argument("--objects", metavar="N,M", help=f"how many pods, one round for each number (default: {OBJECTS}, and 4000 for the peers that cannot do more; "
                       f"with --quick {QUICK_OBJECTS}, with --million {MILLION})")
-    made.add_argument("--repeats", type=above(int, 0), default=1, help="how often each is measured, in turn; medians are shown (default: %(default)s)")
-    made.add_argument("--seconds", type=above(float, 0), help=f"what a peer may take for any one thing (default: {SECONDS}, with --million {MORE_SECONDS})")
-    made.add_argument("--megabytes", type=above(float, 0), help=f"what a peer may hold (default: {MEGABYTES:,}, with --million {MORE_MEGABYTES:,})")
+    made.add_argument("--repeats", type=positive(int), default=1, help="how often each is measured, in turn; medians are shown (default: %(default)s)")
+    made.add_argument("--seconds", type=positive(float), help=f"what a peer may take for any one thing (default: {SECONDS}, with --million {MORE_SECONDS})")
+    made.add_argument("--megabytes", type=positive(float), help=f"what a peer may hold (default: {MEGABYTES:,}, with --million {MORE_MEGABYTES:,})")
     made.add_argument("--clients", type=program, metavar="PYTHON", help="the Python that has the official client (default: this one)")
     made.add_argument("--json", type=writable, metavar="FILE", help="write all figures")
     made.add_argument("--report", type=writable, metavar="FILE", help="write a page in Markdown, with the pictures beside it")
@@ -67,13 +67,13 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def above(kind: type[int | float], least: float) -> Callable[[str], float]:
-    """Return what reads a number that is more than this."""
+def positive(kind: type[int | float]) -> Callable[[str], float]:
+    """Return what reads a number above 0."""
     def number(text: str) -> float:
         with suppress(ValueError):
-            if least < (found := kind(text)) < math.inf:
+            if 0 < (found := kind(text)) < math.inf:
                 return found
-        raise argparse.ArgumentTypeError(f"{text!r} is no {'whole ' if kind is int else ''}number above {least:g}")
+        raise argparse.ArgumentTypeError(f"{text!r} is no {'whole ' if kind is int else ''}number above 0")
     return number
 
 

@@ -103,14 +103,14 @@ def _misfit(
 ) -> tuple[str, str]:
     """Say what is wrong with the arguments, and what to write."""
     # `**default: Any` is one argument, which may be None; others are of any name.
-    at_will = {name for name, each in signature.parameters.items() if each.kind is each.VAR_KEYWORD and each.annotation != "Any"}
-    named_at_will = bool(at_will)
+    at_will = [name for name, each in signature.parameters.items() if each.kind is each.VAR_KEYWORD and each.annotation != "Any"]
+    any_name = ["name=..." for _ in at_will]
     taken = {name: each for name, each in signature.parameters.items() if name not in ("self", *at_will)}
     given = args["self" in signature.parameters:]
     by_position = [name for name, each in taken.items() if each.kind is not each.KEYWORD_ONLY]
     by_name = [name for name, each in taken.items() if each.kind is not each.POSITIONAL_ONLY]
     bare = called.removeprefix("await ")
-    if unknown := [name for name in kwargs if name not in by_name and not named_at_will]:
+    if unknown := [name for name in kwargs if name not in by_name and not at_will]:
         free = [name for name in by_name if name not in kwargs]
         instead = _instead(unknown[0], kwargs[unknown[0]], free)
         # Names of objects are no namespaces, however alike the words are.
@@ -126,9 +126,9 @@ def _misfit(
         return what, f"Did you mean {meant}=? Write: {written(called, signature, args, mended)}"
     if len(given) > len(by_position):
         what = f"{bare}() was given {len(given)} arguments by position, and takes {len(by_position)}: {', '.join(by_position)}"
-        named = [f"{name}=..." for name in by_name if name not in by_position] + ["name=..."] * named_at_will
+        named = [f"{name}=..." for name in by_name if name not in by_position] + any_name
         hint = _BY_NAME if _knows_no_names(by_name) else ""
-        if named and len(given) == len(by_position) + 1 and not named_at_will:
+        if named and len(given) == len(by_position) + 1 and not at_will:
             is_label = "label=..." in named and isinstance(given[-1], str) and not given[-1].replace("-", "").isalnum()
             last = {"label" if is_label else named[0].removesuffix("=..."): given[-1]}
             return what, f"Write: {written(called, signature, args[:-1], last | dict(kwargs))}{'' if is_label else hint}"
@@ -137,5 +137,4 @@ def _misfit(
         return f"{bare}() was given {twice[0]} twice, by position and by name", "Leave one of them out"
     needed = [name for name, each in taken.items() if each.default is each.empty]
     missing = [name for name in needed if name not in kwargs and name not in by_position[:len(given)]]
-    named = ["name=..."] * named_at_will
-    return f"{bare}() was not given {' and '.join(missing)}", f"Write: {called}({', '.join([*needed, *named])})"
+    return f"{bare}() was not given {' and '.join(missing)}", f"Write: {called}({', '.join([*needed, *any_name])})"

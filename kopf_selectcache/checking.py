@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from inspect import isawaitable, iscoroutinefunction
-from itertools import chain, count
 from keyword import iskeyword
 from typing import TypeAlias
 
@@ -364,9 +363,9 @@ def missing_index(many: Many, match: Match, view: View) -> str:
     indexed = {index.path for index, _ in match.served}
     for path, value in match.where:
         if path not in indexed and isinstance(value, (str, bool, int, float)) and view.projection.exact(path):
-            names = chain((path[-1], "_".join(path)), (f"by_{'_'.join(path)}{number or ''}" for number in count()))
-            name = next(each for each in names if each not in ("self", "kind", *view.indexes))
-            return f"{method('add_index', sync=many.sync)}({as_given(many.kind)}, {_argument(name, repr(as_written(path)))})"
+            for name in (path[-1], f"by_{'_'.join(path)}"):
+                if name not in ("self", "kind", *view.indexes):
+                    return f"{method('add_index', sync=many.sync)}({as_given(many.kind)}, {_argument(name, repr(as_written(path)))})"
     return ""
 
 

@@ -95,7 +95,7 @@ def form_of(call: str, as_: Any) -> Form:
     """Return the form that is asked for. Raise ReadError for what can be none."""
     if as_ == "view" or as_ is BodyView:
         return Form("view", _view)
-    if as_ in (Any, msgspec.Struct):   # They are classes, of which nobody has objects.
+    if as_ is Any or as_ is msgspec.Struct:   # They are classes, of which nobody has objects.
         raise mistyped(call, "as_", as_, _WANTED)
     if as_ is bytes:
         return Form(as_, _data)

@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 import ctypes
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from threading import Thread
-from typing import Literal, TypeAlias, TypeVar, cast
+from typing import Literal, TypeAlias, TypeVar
 
 from .core.packing import FEWEST, SAMPLES, Packing, learned
 from .core.record import Record
@@ -44,28 +45,17 @@ def give_back() -> None:
 
 async def apart(work: Callable[[], _T]) -> _T:
     """Return what comes of the work, or raise what it raises, done in a thread of its own."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[_T] = loop.create_future()
-
-    def tell(result: _T | None, error: BaseException | None) -> None:
-        if done.done():
-            return
-        if error is not None:
-            done.set_exception(error)
-        else:
-            done.set_result(cast("_T", result))
+    done: Future[_T] = Future()
+    done.set_running_or_notify_cancel()   # Who has gone before it is done is told nothing.
 
     def run() -> None:
-        result, failed = None, None
         try:
-            result = work()
+            done.set_result(work())
         except BaseException as error:   # noqa: BLE001  # Whoever waits is told of it, or would wait for ever.
-            failed = error
-        with suppress(RuntimeError):   # The loop is closed: the operator has ended.
-            loop.call_soon_threadsafe(tell, result, failed)
+            done.set_exception(error)
 
     Thread(target=run, name="selectcache", daemon=True).start()
-    return await done
+    return await asyncio.wrap_future(done)
 
 
 class Storing:

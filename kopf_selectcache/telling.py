@@ -149,5 +149,5 @@ class Telling(Waiting):
 
 def _is_nowhere(index: Indexed, records: Sequence[Record]) -> bool:
     """Whether it is known that none of them has a value."""
-    known = [index.known(record) for record in records]
-    return bool(known) and all(values is not None and not any(value is not None for value in values) for values in known)
+    known = map(index.known, records)   # One that has a value ends it.
+    return bool(records) and all(values is not None and not any(value is not None for value in values) for values in known)

@@ -91,7 +91,7 @@ class Counter:
             path = self._resource.path(namespace)
             answer = await self._transport.get(path, {"limit": str(WEIGHED)})
             records = self._records(answer, ALL)   # It makes sense, or this is known now.
-            found += Amount(len(records) + msgspec.json.decode(answer, type=_List).metadata.remaining, *_weighed(records))
+            found += Amount(len(records) + msgspec.json.decode(answer, type=_List).metadata.remaining, *_sizes(records))
         return found
 
     async def _weighed(
@@ -101,7 +101,7 @@ class Counter:
         records = self._records(await self._transport.get(path, {**query, "limit": limit}), projection, indexes)
         named = [record for record in records if names is None or record.name in names]
         self.samples.take(named)
-        return Amount(0, *_weighed(named))
+        return Amount(0, *_sizes(named))
 
     def _records(self, answer: bytes, projection: Projection, indexes: tuple[Indexed, ...] = ()) -> Sequence[Record]:
         page = replace(Reader.of(self._resource, projection), indexes=indexes).page(answer)
@@ -110,6 +110,6 @@ class Counter:
         return page.records
 
 
-def _weighed(records: Sequence[Record]) -> tuple[int, int, int]:
+def _sizes(records: Sequence[Record]) -> tuple[int, int, int]:
     """Return how many objects there are, their bytes of JSON, and those of the values beside them."""
     return len(records), sum(len(record.data) for record in records), sum(len(record.fields) for record in records)

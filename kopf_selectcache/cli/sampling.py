@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from kopf_selectcache.core.indexed import Indexed, ends
-from kopf_selectcache.core.packing import FEWEST, WORTHWHILE, learned
+from kopf_selectcache.core.packing import FEWEST, learned
 from kopf_selectcache.core.projection import Projection, as_written
 from kopf_selectcache.core.record import Record
-from kopf_selectcache.storing import Storage
+from kopf_selectcache.storing import Storage, packing_of
 
 ENOUGH = 20
 """Of fewer objects, it says nothing that something is not there."""
@@ -29,10 +29,12 @@ class Samples:
 
     def leaves(self, storage: Storage, objects: int) -> float:
         """Return which part of their bytes is left of so many objects, by the rule that the cache itself goes by."""
-        if storage == "raw" or objects < FEWEST or not self._kept:
+        packing = packing_of(storage)
+        if packing is None or objects < FEWEST:
             return 1.0
         found = learned(list(self._kept.values()))
-        return found.leaves if found is not None and (storage == "packed" or found.leaves <= WORTHWHILE) else 1.0
+        packing.adopt(found)
+        return found.leaves if found is not None and packing.learned else 1.0
 
     def lacking(self, projection: Projection, indexes: Iterable[Indexed]) -> Iterator[str]:
         """Yield what is declared, and is in none of them."""
@@ -46,4 +48,3 @@ class Samples:
         for each in indexes:
             if each.name not in self._indexed:
                 yield f"index={{{each}}} finds none of the {many:,} that were weighed: none has a value by it"
-

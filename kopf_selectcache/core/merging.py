@@ -14,6 +14,7 @@ three rules keep the union true:
    behind that read still say of the object is older than the answer, and is not shown.
 3. What is shown of a key never gets older, whichever branch speaks of it; except when the server was restored, which
    starts a new *epoch*. A branch is in the epoch of its last complete list, and what an older epoch says gives way.
+   A branch that is past a change, and holds what was before, has *missed* it: it has to be listed anew.
 
 Everything that happens ends in the same question, asked for each key that it concerns: what is to be shown now? It is
 answered from the views alone, the leave that is waited for, and the read that was made. So the order in which branches
@@ -36,7 +37,7 @@ Outdated: TypeAlias = Literal["restored", "behind", "missed"]
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """An object that is shown, and that no branch holds: does it still exist, inside of some branch?
+    """An object that is shown, and that no branch holds, or none as new: does it still exist, inside of some branch?
 
     Ask the server for this name and uid, for the metadata only, as a list (`metadata.name=`), whose version is known.
     """

@@ -261,7 +261,7 @@ def test_an_answer_to_what_was_settled_meanwhile_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_what_a_branch_holds_that_is_past_the_read_and_was_not_told_is_not_shown_until_it_is_listed_anew(there: bool) -> None:
+def test_what_a_branch_past_the_read_was_not_told_of_is_not_shown_until_it_is_listed_anew(there: bool) -> None:
     merging, a, b, doubt = doubtful()
     merging.confirmed(doubt, version="20")
     b.put(pod("12"))
@@ -413,6 +413,7 @@ def test_what_a_branch_was_not_told_of_is_asked_about_where_it_cannot_be_listed_
     b.progress("14")
     a.progress("20")
     assert (held(merging), merging.take_outdated(), merging.store.version) == ("12", {a: "missed"}, "10"), "it has left, and is shown"
+    assert merging.doubts == (Doubt("shop", "it", "uid", "12", 0),)
     doubt, = merging.doubts
     assert merging.confirmed(doubt, version="21", uid="uid") == [], "nothing is known: it is somewhere"
     assert told(merging.confirmed(doubt, version="22")) == [("12", None)]

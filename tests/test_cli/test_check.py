@@ -218,6 +218,7 @@ select['v1/pods'] = Cached([Selector('app=web'), Selector(names=['db-1'], namesp
 
     def test_wide_shows_each_list_and_watch(self, command: Command) -> None:
         said = command("check", "select['v1/secrets'] = Selector(names=['ca', 'tls'], namespaces=['infra'])", "-o", "wide")
+        assert "\n    in memory: 0 B\n" in said.output
         assert "    0 in /api/v1/namespaces/infra/secrets?fieldSelector=metadata.name=tls" in said.output.splitlines()
 
     @pytest.mark.usefixtures("busy")
