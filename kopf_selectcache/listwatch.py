@@ -259,7 +259,7 @@ class Listwatch:
                 wanted = query | listing(command, self._world.settings.page_limit)
                 answer = await (self._page(path, wanted) if agreed is None else agreed.page(lambda as_of: self._page(path, {**wanted, **as_of})))
                 if isinstance(answer, Page):   # From the first page on: what is not packed yet should never be much.
-                    await self._storing.taken([each for each in answer.records if self.branch.keys.have(each.key)] if self.stream.is_wider else answer.records)
+                    await self._storing.taken(answer.records)
                 yield answer
             else:
                 self._counts.watches += 1

@@ -76,6 +76,7 @@ class Storing:
         if packing is None:
             return
         kept = self._kept
+        page = [each for each in page if each.stored]   # A wider list brings others as well, of which nothing is kept.
         if not packing.fits and len(objects := [*self._all_kept(), *page]) >= FEWEST:
             packing.begin()
             samples = [record.data for record in objects[::max(1, len(objects) // SAMPLES)]]

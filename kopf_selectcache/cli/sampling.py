@@ -29,12 +29,14 @@ class Samples:
 
     def leaves(self, storage: Storage, objects: int) -> float:
         """Return which part of their bytes is left of so many objects, by the rule that the cache itself goes by."""
-        packing = packing_of(storage)
-        if packing is None or objects < FEWEST:
+        packing, kept = packing_of(storage), list(self._kept.values())
+        if packing is None or not kept:
             return 1.0
-        found = learned(list(self._kept.values()))
+        found = learned(kept) if objects >= FEWEST else None
         packing.adopt(found)
-        return found.leaves if found is not None and packing.learned else 1.0
+        if found is not None and packing.learned:
+            return found.leaves   # Of others than those that it was learned from.
+        return sum(len(packing.pack(each)) for each in kept) / sum(map(len, kept))
 
     def lacking(self, projection: Projection, indexes: Iterable[Indexed]) -> Iterator[str]:
         """Yield what is declared, and is in none of them."""

@@ -445,4 +445,4 @@ def _is_denied(record: Record, branch: Branch, read: Read) -> bool:
     """Whether a read says that a record is no more which a branch holds: from before the read, and not listed since."""
     return branch.epoch < read.epoch or (
         record.uid != read.there and not is_newer(record.version, read.version)
-        and (branch.lags(read) or is_older(branch.listed or "0", read.version)))
+        and (branch.lags(read) or is_older(branch.listed, read.version)))

@@ -48,8 +48,6 @@ def learned(objects: Sequence[bytes]) -> Learned | None:
     """Return what is learned from such objects, None if they have too little in common. Takes a while, and may be done in any thread."""
     objects = [each for each in objects if len(each) >= _SHORTEST]
     samples = objects[::max(1, len(objects) // SAMPLES)][:SAMPLES]
-    if not samples:
-        return None
     looked_at: list[bytes | bytearray | memoryview] = [each[:_SAMPLE] for number, each in enumerate(samples) if number % 5]
     tried = samples[::5]   # On others than these, it is seen what it does.
     try:

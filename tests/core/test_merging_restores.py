@@ -1,6 +1,9 @@
 """Several branches of a server that was restored: what of an older epoch is shown, and for how long."""
 from __future__ import annotations
 
+from kopf_selectcache.core.branches import Branch
+from kopf_selectcache.core.merging import Doubt, Merging
+
 from .test_merging_rules import doubtful, held, listed, pod, told, two
 
 
@@ -189,3 +192,31 @@ def test_what_a_read_of_the_epoch_before_kept_out_is_shown_where_the_branch_that
     assert held(merging) is None
     listed(a, "16", restored=True)
     assert (b.epoch, held(merging)) == (1, "15")
+
+
+def missed() -> tuple[Merging, Branch, Branch]:
+    """The first was not told of a change, nor of the departure after it, and cannot be listed."""
+    merging, a, b = two(pod("1"))
+    b.put(pod("12"))
+    b.leave(pod("14"))
+    b.progress("14")
+    a.progress("20")
+    return merging, a, b
+
+
+def test_what_was_asked_about_a_missed_change_before_the_server_was_restored_is_asked_anew() -> None:
+    merging, _, b = missed()
+    listed(b, "11", restored=True)
+    assert merging.doubts == (Doubt("shop", "it", "uid", "11", 1),)
+
+
+def test_a_branch_that_is_outdated_by_a_restore_is_not_called_one_that_missed_something() -> None:
+    merging, a, b = two(pod("1"))
+    b.progress("15")
+    listed(b, "11", restored=True)
+    b.put(pod("12"))
+    b.leave(pod("14"))
+    b.progress("14")
+    a.progress("20")
+    assert (held(merging), merging.doubts[0].version) == ("12", "12"), "it has missed the change besides"
+    assert merging.take_outdated() == {a: "restored"}

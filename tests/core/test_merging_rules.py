@@ -413,7 +413,7 @@ def test_what_a_branch_was_not_told_of_is_asked_about_where_it_cannot_be_listed_
     b.progress("14")
     a.progress("20")
     assert (held(merging), merging.take_outdated(), merging.store.version) == ("12", {a: "missed"}, "10"), "it has left, and is shown"
-    assert merging.doubts == (Doubt("shop", "it", "uid", "12", 0),)
+    assert list(merging.doubts) == [Doubt("shop", "it", "uid", "12", 0)]
     doubt, = merging.doubts
     assert merging.confirmed(doubt, version="21", uid="uid") == [], "nothing is known: it is somewhere"
     assert told(merging.confirmed(doubt, version="22")) == [("12", None)]
@@ -421,3 +421,9 @@ def test_what_a_branch_was_not_told_of_is_asked_about_where_it_cannot_be_listed_
     b.progress("22")
     assert a.progress("22") == [], "it still holds what it was not told of"
     assert (held(merging), merging.take_outdated(), merging.store.version) == (None, {a: "missed"}, "22")
+
+
+def test_what_is_held_by_several_branches_is_counted_once() -> None:
+    merging, _, b = two(pod("1"))
+    b.put(pod("1"))
+    assert [record.version for record in merging.newest()] == ["1"]

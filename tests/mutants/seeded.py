@@ -62,7 +62,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("go back to what a watch holds that was not told of a change", MERGING, "            if not newer and not anew and best_epoch == shown_epoch and",
            "            if False and", 4,
            ("tests/core/test_merging_rules.py::test_an_object_never_goes_back_to_what_a_branch_holds_that_was_not_told_of_the_change",)),
-    Mutant("show again what a read has shown to be gone", MERGING, '        and (branch.lags(read) or is_older(branch.listed or "0", read.version)))',
+    Mutant("show again what a read has shown to be gone", MERGING, "        and (branch.lags(read) or is_older(branch.listed, read.version)))",
            "        and branch.lags(read))", 4,
            ("tests/core/test_merging_rules.py::test_what_a_branch_past_the_read_was_not_told_of_is_not_shown_until_it_is_listed_anew",)),
     Mutant("leave what a watch has missed to its next list", MERGING, "                self._doubts[key] = Doubt(*key, shown.uid, shown.version, self._epoch)\n                return shown\n        if left",

@@ -309,6 +309,8 @@ def test_a_struct_that_writes_a_field_as_python_does_is_told_how_to_write_it() -
     assert str(info.value) == (
         "cache.get('pods', ...) looks at spec.node_name, which is not among what is kept of pods, but spec.nodeName is. "
         "If 'nodeName' is meant, write it so, or class ...(msgspec.Struct, rename='camel')")
+    with pytest.raises(NotKept, match=r"Add 'spec.node_name' to keep="):
+        reading("", *PODS, projection=Projection.of(keep=["metadata"])).get("pods", "web-1", "ns", as_=Snaky)
 
 
 @pytest.mark.parametrize(("projection", "line"), [
