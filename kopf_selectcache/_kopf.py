@@ -16,7 +16,15 @@ from kopf._core.actions.invocation import invoke, is_async_fn
 from kopf._core.engines.activities import authenticator
 from kopf._core.engines.indexing import OperatorIndexers
 from kopf._core.engines.posting import settings_var
-from kopf._core.intents.causes import Activity, ActivityCause, DaemonCause, ResourceCause, WatchingCause, WebhookCause
+from kopf._core.intents.causes import (
+    Activity,
+    ActivityCause,
+    ChangingCause,
+    DaemonCause,
+    ResourceCause,
+    WatchingCause,
+    WebhookCause,
+)
 from kopf._core.intents.handlers import (
     ActivityHandler,
     ChangingHandler,
@@ -35,6 +43,7 @@ __all__ = [
     "ActivityRegistry",   # Where every operator, with whatever registry, asks for its hooks.
     "AiohttpSession",     # Credentials that are a session of the user's own.
     "Body",               # What `as_='view'` returns is one, with `metadata`, `spec` and `status` as of its own items.
+    "ChangingCause",      # Its handlers are called again after an error: they need not wait for a cache that is stale.
     "ChangingHandler",    # Narrowing is refused to kinds whose handlers need a finalizer.
     "ConnectionInfo",     # Credentials as Kopf's logins hand them out.
     "DaemonCause",        # Has the stopper of daemons and timers, which end the waiting for a cache.

@@ -6,7 +6,7 @@ here ends when its handler is to end, or the operator does: it must never outliv
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import contextmanager, suppress
 from threading import Lock
@@ -204,12 +204,12 @@ class Blocking:
         return self._run("audit", lambda: self._cache.audit(kind))
 
     @_read
-    def wait_synced(self, timeout: float | None = None) -> None:
+    def wait_synced(self, timeout: float | None = None, *, at_least: Mapping[str, Any] | None = None) -> None:
         """Wait until each declared kind is synced: `cache.wait_synced` for sync handlers.
 
             cache.blocking.wait_synced(timeout=10)
         """
-        self._run("wait_synced", lambda: self._cache.wait_synced(timeout))
+        self._run("wait_synced", lambda: self._cache.wait_synced(timeout, at_least=at_least))
 
     @overload
     def wait_for(

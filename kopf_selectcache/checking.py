@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from inspect import isawaitable, iscoroutinefunction
@@ -24,6 +24,7 @@ from .core.resources import Resource
 from .errors import DeclarationError, NotDeclared, NotKept, NotSynced, ReadError, StateError, clipped, shown
 from .feed import Feed, Part
 from .forms import Form, form_of
+from .freshness import Event, event_of
 from .keeping import indexes as declared_indexes
 from .keys import AnyKey, as_given, checked_key, key_of
 from .matching import Field, Label, Match, Namespaces, Obj, SortBy, Where, paths_of
@@ -274,6 +275,22 @@ def owner_of(owner: object, call: str) -> tuple[str, str | None]:
     if not isinstance(uid, str) or not uid:
         raise ReadError("cache.owned() was given an owner without a metadata.uid", remedy=f"Write: {call}")
     return uid, namespace if isinstance(namespace, str) else None
+
+
+def checked_event(at_least: object) -> Event:
+    """Return the object that a cache is to be as new as; raise ReadError if this is none."""
+    event = event_of(at_least) if isinstance(at_least, Mapping) and isinstance(at_least.get("metadata"), Mapping) else None
+    if event is None or not event.kind:
+        raise mistyped("cache.wait_synced()", "at_least", at_least, "the body of an object, with its apiVersion, kind and resourceVersion")
+    return event
+
+
+def feeds_of_kind(feeds: Iterable[Feed], event: Event) -> list[Feed]:
+    """Return the caches of the kind of an object; raise ReadError if it is known that there is none."""
+    found = [feed for feed in feeds if feed.resource is not None and (feed.resource.kind.group, feed.resource.kind.kind) == (event.group, event.kind)]
+    if not found and all(feed.resource is not None for feed in feeds):
+        raise ReadError(f"cache.wait_synced(at_least=...): no cache is declared for the kind {event.kind}", remedy="Declare one, or leave at_least out")
+    return found
 
 
 def checked_uid(uid: object, call: str) -> None:

@@ -12,16 +12,19 @@ from typing import NamedTuple, TypeAlias
 
 from .agreed import AgreedVersion, agreed_versions
 from .auditing import Audit, audited
+from .awaited_versions import AwaitedVersions
 from .budget import AGAIN, Budget, told
 from .comparing import Comparisons
 from .confirming import Confirming
 from .core.backoff import delay
-from .core.branches import Branch
+from .core.branches import Branch, least
+from .core.branches import Key as ObjectKey
 from .core.fields import Key, Kind, find
 from .core.indexed import Indexed
 from .core.merging import Merging
 from .core.problems import Garbled
 from .core.protocol import Lost
+from .core.record import is_newer
 from .core.resources import Resource
 from .core.store import Change, Readable, Store
 from .core.wire import Refusal
@@ -104,6 +107,8 @@ class Feed:
         self._listwatches: tuple[Listwatch, ...] = ()
         self._needed = self._needing()
         self._moved = asyncio.Event()
+        self.awaited = AwaitedVersions()
+        """Those who wait until the leaves up to a version are confirmed."""
         self._audit: Shared[Audit] | None = None
         self._kept_as: tuple[Resource, Plan] | None = None
         self._news = News(self, clock=world.clock, logger=world.logger)
@@ -137,6 +142,10 @@ class Feed:
         """What is cached, as far as it is known: of a built-in kind before the cluster is asked."""
         return self.resource.kind if self.resource is not None else find(self._key)
 
+    def is_of(self, group: str, plural: str) -> bool:
+        """Return True if it is known to be of this resource, in whichever version."""
+        return self.resource is not None and (self.resource.kind.group, self.resource.kind.plural) == (group, plural)
+
     # ---- How it is doing: as a whole, or what a request needs of it.
 
     @property
@@ -167,6 +176,20 @@ class Feed:
                 return None
         store = self._merging.store
         return store if store.version else None
+
+    @property
+    def listwatches(self) -> tuple[Listwatch, ...]:
+        """The streams that keep it; others once the cluster serves the kind differently, or the cache is let go."""
+        return self._listwatches
+
+    @property
+    def world(self) -> World:
+        """Its clock, sleep, randomness, transport and log."""
+        return self._world
+
+    def condition_of(self, listwatch: Listwatch) -> Condition:
+        """Return the condition of a stream; while it is asked what the key means, that of the feed."""
+        return self._worst((listwatch,))
 
     @property
     def parted(self) -> bool:
@@ -237,6 +260,17 @@ class Feed:
         if self._resolving:
             return self._conditions[:1]
         return [each.condition for each in self._listwatches_for(request)]
+
+    async def moved(self) -> None:
+        """Wait until something is taken in, or reads begin to raise."""
+        self._moved.clear()
+        await self._moved.wait()
+
+    def has_unconfirmed(self, version: str, *, besides: ObjectKey) -> bool:
+        """True if another object is shown that left a stream at this version or before, and may be in another stream."""
+        return any(
+            (doubt.namespace, doubt.name) != besides and (not doubt.version or not is_newer(doubt.version, version))
+            for doubt in self._merging.doubts)
 
     def subscribe(self, listener: Callable[[Change | None], None]) -> Callable[[], None]:
         """Call the listener, on the loop's thread, with each change, and with None when reads must raise; return what ends that."""
@@ -378,6 +412,7 @@ class Feed:
         for needless in planned.needless:
             world.logger.warning("The filter of %s: %s selects nothing that the other selectors do not.", self, needless)
         self._merging.end()
+        self.awaited.wake()
         for listwatch in self._listwatches:
             listwatch.forget()
         self._merging = Merging([stream.keys for stream in planned.streams], wanted=self.indexing.want, tally=self.share.begin())
@@ -405,6 +440,15 @@ class Feed:
             self._listwatches[self._merging.branches.index(branch)].relist(why)
         self._confirming.look()
         self._news.look()
+        if self.awaited:
+            self._release_confirmed()
+
+    def _release_confirmed(self) -> None:
+        doubts = self._merging.doubts
+        if not doubts:
+            self.awaited.wake()
+        else:
+            self.awaited.reach_before(least(doubt.version for doubt in doubts))
 
     async def _resolved(self) -> Plan:
         """Ask until the cluster knows the kind, and the filter fits it; return how it is to be kept."""

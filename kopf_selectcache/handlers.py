@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from functools import partial
 from types import MethodType
-from typing import Any, TypeAlias, TypeVar, overload
+from typing import Any, NamedTuple, TypeAlias, TypeVar, overload
 
 import kopf
 
@@ -21,7 +21,7 @@ from .blocking import Waits
 from .cache import Cache
 from .calls import taught
 from .core.fields import find
-from .errors import DeclarationError, NotSynced, ReadError, shown
+from .errors import DeclarationError, NotSynced, ReadError, Stale, shown
 from .keys import AnyKey, assigned, checked_key, text_of
 from .operators import Kinds, Operator, launch, operator_of
 from .reading import must_be_awaited
@@ -41,12 +41,20 @@ _VALUES = ("labels", "annotations", "value", "old", "new")
 """What handlers are given values in, or functions of values."""
 
 
+class _Waiting(NamedTuple):
+    """What a handler waits for."""
+
+    kinds: Kinds
+    fresh: bool
+    """Whether the kind of its object must be as new as that."""
+
+
 @overload
 def with_cache(fn: Callable[..., _R], /) -> Callable[..., _R]: ...
 @overload
-def with_cache(*, kinds: Collection[AnyKey]) -> Callable[[Callable[..., _R]], Callable[..., _R]]: ...
+def with_cache(*, kinds: Collection[AnyKey] = ..., fresh: bool = ...) -> Callable[[Callable[..., _R]], Callable[..., _R]]: ...
 @taught(DeclarationError, "with_cache")
-def with_cache(fn: Any = None, /, *, kinds: Collection[AnyKey] | None = None) -> Any:
+def with_cache(fn: Any = None, /, *, kinds: Collection[AnyKey] | None = None, fresh: bool = True) -> Any:
     """Pass `cache` to a handler, which waits until all declared kinds, or these, can be read.
 
     @kopf.on.create('example.com', 'v1', 'webapps')
@@ -56,7 +64,8 @@ def with_cache(fn: Any = None, /, *, kinds: Collection[AnyKey] | None = None) ->
 
     It stands below Kopf's decorator, and serves all handlers of objects, async and sync, and callbacks such as `when=`.
     Waiting holds no thread, and uses up neither `retries=` nor `timeout=`. A kind that cannot be kept, for a missing
-    right for example, is not waited for: its reads raise why. Without waiting, `cache` is passed to probe and cleanup
+    right for example, is not waited for: its reads raise why. The kind of the handled object is at least as new as its
+    body, unless `fresh=False`: see "Order" in docs/reading.md. Without waiting, `cache` is passed to probe and cleanup
     handlers; startup and login handlers cannot have it. A call that passes `cache` itself, as in a unit test, is a
     call of the plain function. An index named `cache` is hidden.
     """
@@ -64,14 +73,17 @@ def with_cache(fn: Any = None, /, *, kinds: Collection[AnyKey] | None = None) ->
         if isinstance(kinds, str) or not isinstance(kinds, Collection):
             raise DeclarationError(f"with_cache(kinds={kinds!r}) is not a list", remedy=f"Write kinds=[{kinds!r}]")
         kinds = tuple(map(checked_key, kinds))
-    return partial(_decorated, kinds=kinds) if fn is None else _decorated(fn, kinds=kinds)
+    if not isinstance(fresh, bool):
+        raise DeclarationError(f"with_cache(fresh={shown(fresh)}) is neither True nor False", remedy="Write fresh=False, or leave it out")
+    waiting = _Waiting(kinds, fresh)
+    return partial(_decorated, waiting=waiting) if fn is None else _decorated(fn, waiting=waiting)
 
 
-def _decorated(fn: Any, *, kinds: Kinds) -> Any:
+def _decorated(fn: Any, *, waiting: _Waiting) -> Any:
     if isinstance(fn, (staticmethod, classmethod)):
-        return type(fn)(_decorated(fn.__func__, kinds=kinds))
+        return type(fn)(_decorated(fn.__func__, waiting=waiting))
     if isinstance(fn, MethodType):
-        return MethodType(_decorated(fn.__func__, kinds=kinds), fn.__self__)
+        return MethodType(_decorated(fn.__func__, waiting=waiting), fn.__self__)
     if isinstance(fn, type):
         raise DeclarationError(
             f"with_cache decorates the class {fn.__qualname__}, and it is functions that are handlers",
@@ -91,9 +103,9 @@ def _decorated(fn: Any, *, kinds: Kinds) -> Any:
         raise _above_kopf(_id_of(fn))
     # One wrapper for one function: Kopf calls a function that is registered twice only once for each event.
     made = vars(fn).setdefault(_WRAPPERS, {}) if hasattr(fn, "__dict__") else {}
-    key = id(fn), kinds   # functools.wraps shares the attributes with other functions. The wrapper keeps the id from reuse.
+    key = id(fn), waiting   # functools.wraps shares the attributes with other functions. The wrapper keeps the id from reuse.
     if key not in made:
-        made[key] = _wrapper(fn, kinds)
+        made[key] = _wrapper(fn, waiting)
     return made[key]
 
 
@@ -104,7 +116,7 @@ def _above_kopf(handler: str) -> DeclarationError:
     )
 
 
-def _wrapper(fn: _Function, kinds: Kinds) -> _Function:
+def _wrapper(fn: _Function, waiting: _Waiting) -> _Function:
     """Return what Kopf takes for an async handler, even of a sync function, since it waits; and what callbacks call."""
 
     async def as_kopf_sees_it(**_: Any) -> None:
@@ -114,7 +126,7 @@ def _wrapper(fn: _Function, kinds: Kinds) -> _Function:
         if "cache" in kwargs and not isinstance(kwargs["cache"], kopf.Index):
             return fn(*args, **kwargs)
         if "retry" in kwargs:   # Kopf passes it to handlers, and not to callbacks.
-            return _handle(fn, kinds, args, kwargs)
+            return _handle(fn, waiting, args, kwargs)
         try:
             cache = _cache_for_callback(kwargs)
             return must_be_awaited(cache, fn(*args, **kwargs | {"cache": cache}))
@@ -132,11 +144,11 @@ def _wrapper(fn: _Function, kinds: Kinds) -> _Function:
         function.__doc__ = getattr(fn, "__doc__", None)
         with suppress(TypeError, ValueError):
             vars(function)["__signature__"] = inspect.signature(fn)
-    vars(wrapper)[_ORIGINAL], vars(wrapper)[_KINDS] = fn, kinds
+    vars(wrapper)[_ORIGINAL], vars(wrapper)[_KINDS] = fn, waiting.kinds
     return wrapper
 
 
-async def _handle(fn: _Function, kinds: Kinds, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+async def _handle(fn: _Function, waiting: _Waiting, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call the function as Kopf would have called it: when there is something to read."""
     cause, handler = _kopf.cause_var.get(None), _kopf.handler_var.get(None)
     operator = _operator()
@@ -145,8 +157,11 @@ async def _handle(fn: _Function, kinds: Kinds, args: tuple[Any, ...], kwargs: di
     if isinstance(cause, _kopf.ActivityCause):
         return await _act(target, operator, cause, kwargs)
     try:
-        if await operator.gate(kinds, cause, since=kwargs["runtime"].total_seconds()):
-            return None
+        try:
+            if await operator.gate(waiting.kinds, cause, fresh=waiting.fresh, since=kwargs["runtime"].total_seconds()):
+                return None
+        except Stale as error:
+            raise kopf.TemporaryError(str(error), delay=RETRY) from error
         waits = Waits(operator.waits)
         cache = _cache_for(operator, cause, waits)
         # Before the caches were synced, a `when=` of ours answered True without having been asked.

@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 
 from .agreed import AgreedVersion
+from .awaited_versions import AwaitedVersions
 from .budget import Share
 from .core.backoff import delay
 from .core.branches import Branch
@@ -50,7 +51,7 @@ from .core.record import Record
 from .core.resources import Resource
 from .core.store import Change
 from .core.wire import APIECE, SLICE, Bookmark, Event, Page, Reader, Refusal
-from .fetching import unhurried
+from .fetching import Shared, unhurried
 from .health import Condition
 from .observe import Counts
 from .patience import Patience
@@ -63,6 +64,9 @@ from .world import World
 
 LIVED = 60.0
 """A stream that was open for so many seconds was a good one, even if it had nothing to say."""
+
+SETTLING = 1.0
+"""Seconds after its opening in which a watch may still be delivering what happened before it was opened."""
 
 UNMARKED = 4.0
 """So many times as long may a server be silent that has never sent a bookmark."""
@@ -95,6 +99,18 @@ class Listwatch:
         self._running: asyncio.Timeout | None = None
         self._relisting = False
         self._committed = False   # Whether a list has just become complete.
+        self.awaited = AwaitedVersions()
+        """Those who wait for this stream to reach a version."""
+        self.commits = 0
+        """How many lists have become complete."""
+        self.restores = 0
+        """How many of them showed that the server was restored."""
+        self.opening = 0
+        """The number of the open watch, or of the last one."""
+        self._opened_at: float | None = None   # None while no watch is open.
+        self._compared_opening = 0   # The watch that was compared with the server while it was open.
+        self.comparison: Shared[None] | None = None
+        """The comparison that is under way, for all who wait for it."""
 
     def __str__(self) -> str:
         return str(self.resource)
@@ -114,6 +130,7 @@ class Listwatch:
     def forget(self) -> None:
         """Let go what is held: it is kept no more, and what is left of this may be found by the garbage collector alone."""
         self.branch = Merging([self.branch.keys]).branches[0]
+        self.awaited.wake()
         self._storing = Storing(None, kept=list, all_kept=list, tally=None)
 
     def index(self, indexes: tuple[Indexed, ...]) -> None:
@@ -126,6 +143,27 @@ class Listwatch:
     def age(self) -> float | None:
         """Return the seconds since the server last confirmed what is held; None before the first complete list."""
         return None if self._heard is None or not self.version else self._world.clock() - self._heard
+
+    @property
+    def epoch(self) -> tuple[int, int]:
+        """Changes when the server was restored: versions of before and after cannot be compared."""
+        return self.restores, self.branch.epoch
+
+    @property
+    def has_caught_up(self) -> bool:
+        """True if the open watch follows the server: it delivered something some time after it was opened, or was compared since."""
+        if self._opened_at is None:
+            return False
+        return self._compared_opening == self.opening or (self._heard is not None and self._heard >= self._opened_at + SETTLING)
+
+    @property
+    def is_open(self) -> bool:
+        """True while a watch is open."""
+        return self._opened_at is not None
+
+    def mark_compared(self, opening: int) -> None:
+        """Note that this watch holds all that a list had which was read while it was open."""
+        self._compared_opening = opening
 
     async def run(self) -> None:
         """Follow the server until it does not serve the resource any more, or too much is held. A mistake of ours costs a relist."""
@@ -154,11 +192,12 @@ class Listwatch:
         # What is held may be of a server that was restored meanwhile: only the newest state will do, compared with it.
         return Idle(Known(streaming=self._world.settings.initial == "stream", floor=self.version, beyond=self.version != ""))
 
-    def relist(self, why: str) -> None:
-        """List all objects anew, beside what is held; a list that is under way will do."""
-        if isinstance(self._state, (Watching, Waiting)):
+    def relist(self, why: str) -> bool:
+        """List all objects anew, beside what is held; a list that is under way will do. Return True if there is none under way."""
+        if begins := isinstance(self._state, (Watching, Waiting)):
             self._why, self._relisting = why, True
         self.resume()
+        return begins
 
     def resume(self) -> None:
         """Open the watch anew, if it is open: its connection may be dead."""
@@ -225,6 +264,8 @@ class Listwatch:
                 case Commit(version, restored):
                     if self.version:
                         self._counts.relists[self._why] += 1
+                    self.commits += 1
+                    self.restores += restored
                     self._heard = self._world.clock()
                     changes += self.branch.commit(version, restored=restored)
                     self._committed = True
@@ -238,6 +279,11 @@ class Listwatch:
                     pass   # To close is what happens to every source when the next command comes.
         if effects:
             self._notify(changes)
+        if self.awaited:
+            if self._committed:
+                self.awaited.wake()
+            else:
+                self.awaited.reach(self.version)
         return command
 
     async def _waited(self, command: Wait) -> AsyncGenerator[Input, None]:
@@ -294,8 +340,11 @@ class Listwatch:
             async with asyncio.timeout(idle):
                 chunks = await stack.enter_async_context(self._world.transport.watch(path, query))
             stack.callback(patience.end)
+            stack.callback(self._close)
+            opened = self._opened_at = clock()
+            self.opening += 1
+            self.awaited.wake()
             yield Opened()
-            opened = clock()
             while (chunk := await patience.next(chunks, within=idle if filling or self._state.known.marked else unmarked)) is not None:
                 for line in lines.feed(chunk):
                     message = self._reader.line(line)
@@ -310,6 +359,9 @@ class Listwatch:
                 # next one already; who asks for it after this is told.
                 await asyncio.sleep(0)
             yield self._reader.rest(lines.rest) or Lost("the watch ended", lived=clock() - opened > LIVED)
+
+    def _close(self) -> None:
+        self._opened_at = None
 
     async def _shared(self, taken: int) -> int:
         """Let others go on once so many bytes have been taken in since they last could; return how many that are now.

@@ -12,6 +12,7 @@ import os
 import random
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from copy import copy
 from typing import Any, TypeAlias
 
 import click
@@ -24,6 +25,7 @@ from .core.fields import Key, find
 from .declarations import Cached
 from .errors import DeclarationError, NotDeclared, NotSynced
 from .feed import Feed
+from .freshness import event_of, wait_until_fresh
 from .health import RESTARTED
 from .keys import assigned, text_of
 from .observe import Collector
@@ -117,10 +119,12 @@ class Operator:
         self._abandoned = not starter.cancelled() and starter.exception() is not None
         self.task.cancel()
 
-    async def gate(self, kinds: Kinds, cause: object, *, since: float = 0.0) -> bool:
+    async def gate(self, kinds: Kinds, cause: object, *, fresh: bool = True, since: float = 0.0) -> bool:
         """Wait until these kinds, or all, can be read or have said why not; return whether to stop instead of running.
 
-        The time limit of admission is counted from when the request came, `since` seconds ago: its handlers share it.
+        With `fresh`, wait as well until the kind of the handled object is as new as its body; raise Stale for a handler that
+        Kopf calls again after an error, if that takes too long. The time limit of admission is counted from when the
+        request came, `since` seconds ago: its handlers share it.
         """
         stopper = cause.stopper if isinstance(cause, _kopf.DaemonCause) else None
         limit = self._declared.admission_timeout if isinstance(cause, _kopf.WebhookCause) else None
@@ -128,9 +132,9 @@ class Operator:
         try:
             async with asyncio.timeout(None if limit is None else max(0.0, limit - since)):
                 if stopper is None:
-                    await self._settled(kinds)
+                    await self._ready(kinds, cause, fresh=fresh)
                     return False
-                waits |= {asyncio.create_task(self._settled(kinds)), asyncio.create_task(stopper.async_event.wait())}
+                waits |= {asyncio.create_task(self._ready(kinds, cause, fresh=fresh)), asyncio.create_task(stopper.async_event.wait())}
                 done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
                 for wait in done:
                     wait.result()
@@ -144,12 +148,19 @@ class Operator:
             if waits:
                 await asyncio.gather(*waits, return_exceptions=True)
 
-    async def _settled(self, kinds: Kinds) -> None:
+    async def _ready(self, kinds: Kinds, cause: object, *, fresh: bool) -> None:
         with suppress(Exception):   # `runtime` tells.
             await asyncio.shield(self._runtime)
-        feeds = self.runtime.feeds
-        for feed in feeds.values() if kinds is None else [await self._feed(kind) for kind in kinds]:
+        feeds = tuple(self.runtime.feeds.values()) if kinds is None else [await self._feed(kind) for kind in kinds]
+        for feed in feeds:
             await feed.settled()
+        if not fresh or not isinstance(cause, _kopf.ResourceCause) or isinstance(cause, _kopf.WebhookCause):
+            return   # What is to be admitted is not stored yet.
+        # The body of a daemon is a view of what Kopf replaces as a whole: its copy stays as it is now.
+        if (event := event_of(copy(cause.body))) is not None:
+            for feed in feeds:
+                if feed.is_of(cause.resource.group, cause.resource.plural):
+                    await wait_until_fresh(feed, event, patient=not isinstance(cause, _kopf.ChangingCause))
 
     async def _feed(self, kind: Key) -> Feed:
         try:

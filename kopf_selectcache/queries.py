@@ -25,7 +25,7 @@ def listing(command: List, limit: int) -> dict[str, str]:
     if command.token:
         query["continue"] = command.token
     if command.not_older_than:
-        query |= {"resourceVersion": command.not_older_than, "resourceVersionMatch": "NotOlderThan"}
+        query |= not_older_than(command.not_older_than)
     return query
 
 
@@ -36,6 +36,15 @@ def exactly(version: str) -> dict[str, str]:
     {'resourceVersion': '100', 'resourceVersionMatch': 'Exact'}
     """
     return {"resourceVersion": version, "resourceVersionMatch": "Exact"}
+
+
+def not_older_than(version: str) -> dict[str, str]:
+    """Return what makes a list as new as this version, or newer.
+
+    >>> not_older_than('100')
+    {'resourceVersion': '100', 'resourceVersionMatch': 'NotOlderThan'}
+    """
+    return {"resourceVersion": version, "resourceVersionMatch": "NotOlderThan"}
 
 
 def watching(command: Watch) -> dict[str, str]:

@@ -2,16 +2,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from .checking import (
     Counted,
+    checked_event,
     checked_many,
     checked_predicate,
     chosen_of,
     feed_of,
+    feeds_of_kind,
     match_of,
     must_overlap,
     must_suit,
@@ -23,8 +25,9 @@ from .checking import (
 )
 from .core.problems import Untransformed
 from .core.store import Change
-from .errors import NotDeclared, NotSynced, StateError
+from .errors import NotDeclared, NotSynced, Stale, StateError
 from .feed import Feed
+from .freshness import wait_until_fresh
 from .keys import AnyKey, AnyName
 from .matching import Field, Label, Namespaces, Obj
 from .reading import Reading, waiting
@@ -42,21 +45,35 @@ class Waiting(Reading):
     """What the cache that handlers get has of them."""
 
     @waiting
-    async def wait_synced(self, timeout: float | None = None) -> None:   # noqa: ASYNC109  # Its end names a reason.
+    async def wait_synced(self, timeout: float | None = None, *, at_least: Mapping[str, Any] | None = None) -> None:   # noqa: ASYNC109  # Its end names a reason.
         """Wait until each declared kind is synced; raise why one is not. By default, for `sync_timeout` of the settings.
 
             await cache.wait_synced()
+            await cache.wait_synced(at_least=body)      # in a daemon: its kind is as new as its body is now
+
+        With `at_least`, the kind of that object is at least as new as the object; Stale is raised if it is not in time.
         """
         timeout = self._runtime.settings.sync_timeout if timeout is None else timeout
         feeds = list(self._runtime.feeds.values())
+        event = None if at_least is None else checked_event(at_least)
         try:
             async with asyncio.timeout(timeout):
                 for feed in feeds:
                     await feed.settled()
+                if event is not None:
+                    for feed in feeds_of_kind(feeds, event):
+                        await wait_until_fresh(feed, event, patient=True)
         except TimeoutError:
-            pass   # Which of them it was, and why, is said below.
+            if event is not None and all(feed.version for feed in feeds):
+                raise Stale(
+                    f"{self._call_of_wait_synced()}: the cache has not reached version {event.version} of {event} in {timeout:g} s",
+                    remedy="Wait longer, timeout=...; or raise kopf.TemporaryError, and read later") from None
+            # Which of them it was, and why, is said below.
         for feed in feeds:
-            self._ready(feed, lambda: method("wait_synced", sync=self._sync) + "()", after=timeout)
+            self._ready(feed, self._call_of_wait_synced, after=timeout)
+
+    def _call_of_wait_synced(self) -> str:
+        return method("wait_synced", sync=self._sync) + "()"
 
     @overload
     async def wait_for(

@@ -96,6 +96,11 @@ def is_older(version: str, than: str) -> bool:
     return _comparable(version, than) and (version < than if len(version) == len(than) else _rank(version) < _rank(than))
 
 
+def is_number(version: str) -> bool:
+    """Return True if the resourceVersion can be compared with others. Those of some aggregated servers cannot."""
+    return version.isascii() and version.isdecimal()
+
+
 def _comparable(one: str, two: str) -> bool:
     return one.isascii() and one.isdecimal() and two.isascii() and two.isdecimal()
 
