@@ -1,0 +1,147 @@
+"""An operator of which a test is Kopf: it calls handlers with bodies, over an embedded cluster, on a clock that the test moves."""
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import count
+from typing import Any
+
+import kopf
+from kopf._cogs.clients.auth import vault_var
+from kopf._cogs.structs.credentials import Vault
+from kopf._core.engines.posting import settings_var
+
+from kopf_selectcache.cache import Cache
+from kopf_selectcache.feed import Feed
+from kopf_selectcache.operators import Operator, launch
+from kopf_selectcache.runner import Runtime
+from kopf_selectcache.settings import settings_of
+from kopf_selectcache.testing import EmbeddedCluster
+from kopf_selectcache.testing.faults import Fault, Refuse, Silence
+from kopf_selectcache.testing.faults.planning import Planned
+from kopf_selectcache.testing.requests import Asked
+from kopf_selectcache.transport import KopfTransport
+from tests.test_faults.world import until
+
+
+_SILENT = Silence()
+_REFUSED = Refuse(503)
+
+
+class Clock:
+    """A clock that moves when the test moves it, and wakes those whose sleep is over then."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self._sleeping: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._numbers = count()
+
+    async def sleep(self, seconds: float) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heappush(self._sleeping, (self.now + seconds, next(self._numbers), future))
+        await future
+
+    async def move(self, seconds: float) -> None:
+        """Move the clock, and let everything go on that waited for that."""
+        await settle()
+        end = self.now + seconds
+        while self._sleeping and self._sleeping[0][0] <= end:
+            self.now, _, future = heappop(self._sleeping)
+            if not future.done():
+                future.set_result(None)
+            await settle()
+        self.now = end
+        await settle()
+
+    async def move_until(self, condition: Any, *, step: float = 0.5) -> None:
+        """Move the clock until something is so."""
+        while not condition():
+            for _ in range(300):   # Sockets are not as fast as this clock.
+                await asyncio.sleep(0)
+                if condition():
+                    return
+            await self.move(step)
+
+
+async def settle() -> None:
+    """Let everything go on that needs nothing from outside, and what is on its way over sockets a little."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+@dataclass
+class Gated:
+    """One operator."""
+
+    cluster: EmbeddedCluster
+    operator: Operator
+    clock: Clock
+    kind: str
+
+    @property
+    def feed(self) -> Feed:
+        return self.operator.runtime.feed(self.kind)
+
+    @property
+    def cache(self) -> Cache:
+        return Cache(self.operator.runtime)
+
+    async def cut(self, fault: Fault = _SILENT) -> Planned:
+        """End all watches, and let the fault happen to those that come next."""
+        planned = self.cluster.faults.add(fault, verb="watch", resource="pods")
+        openings = [each.opening for each in self.feed.listwatches]
+        self.cluster.cut("watch", "pods")
+        if fault != _REFUSED:
+            await self.clock.move_until(lambda: all(
+                each.is_open and each.opening > opening for each, opening in zip(self.feed.listwatches, openings, strict=True)))
+        else:
+            await self.clock.move_until(lambda: planned.hits and not any(each.is_open for each in self.feed.listwatches))
+        return planned
+
+    def comparisons(self) -> list[Asked]:
+        """Return the lists that watches were compared with. Lists of an informer are not as new as a version here."""
+        return [
+            asked for asked in self.cluster.requests
+            if asked.verb == "list" and asked.query.get("resourceVersionMatch") == "NotOlderThan" and "fieldSelector" not in asked.query]
+
+
+@asynccontextmanager
+async def gated(declared: Any, *objects: Mapping[str, Any], kind: str = "pods", namespaces: tuple[str, ...] | None = None, **options: Any) -> AsyncIterator[Gated]:
+    """Run the caches of an operator whose handlers the test calls. They are synced, and each watch is open."""
+    cluster, clock = EmbeddedCluster(tls=False), Clock()
+    settings = kopf.OperatorSettings()
+    settings.peering.clusterwide = True
+    own = settings_of(settings)
+    own.audit_interval = 0
+    for name, value in options.items():
+        setattr(own, name, value)
+    own.selectors[kind] = declared
+    with cluster.in_thread():
+        for namespace in ("shop", "infra"):
+            cluster.namespace(namespace)
+        cluster.create(*objects)
+        vault = Vault({"login": kopf.ConnectionInfo(server=cluster.url, token=cluster.token)})
+        tokens = settings_var.set(settings), vault_var.set(vault)
+
+        def make_runtime(_: kopf.OperatorSettings, **__: Any) -> Runtime:
+            return Runtime(
+                own, KopfTransport(vault, request_timeout=60.0), namespaces=namespaces, chance=lambda: 1.0,
+                logger=logging.getLogger("kopf_selectcache"), clock=lambda: clock.now, sleep=clock.sleep)
+        try:
+            operator = launch(settings, make_runtime=make_runtime)
+            try:
+                world = Gated(cluster, operator, clock, kind)
+                await operator.gate(None, None)
+                await until(lambda: all(each.is_open for each in world.feed.listwatches))
+                yield world
+            finally:
+                operator.task.cancel()
+                await asyncio.wait({operator.task})
+                await vault.close()
+        finally:
+            settings_var.reset(tokens[0])
+            vault_var.reset(tokens[1])
