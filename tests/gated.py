@@ -27,7 +27,6 @@ from kopf_selectcache.testing.requests import Asked
 from kopf_selectcache.transport import KopfTransport
 from tests.test_faults.world import until
 
-
 _SILENT = Silence()
 _REFUSED = Refuse(503)
 

@@ -10,10 +10,10 @@ from typing import Any
 import kopf
 import pytest
 
-from kopf_selectcache import Forbidden, ReadError, Selector, Stale
+from kopf_selectcache import Forbidden, Oversized, ReadError, Selector, Stale
 from kopf_selectcache.awaited_versions import AwaitedVersions
 from kopf_selectcache.handlers import with_cache
-from kopf_selectcache.testing.faults import DropEvents, Refuse
+from kopf_selectcache.testing.faults import DropEvents, Refuse, Silence
 from tests.gated import gated, settle
 from tests.kopf_operators import admission, called, changing, indexing, only, run, spawned, watching
 from tests.test_faults.world import until
@@ -269,8 +269,7 @@ def test_a_restore_of_the_server_ends_the_wait() -> None:
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as world:
             backup = world.cluster.backup()
-            for name in "bcd":
-                body, = world.cluster.create(pod(name, **WEB))
+            *_, body = world.cluster.create(*(pod(name, **WEB) for name in "bcd"))
             await until(lambda: names(world.cache) == ["a", "b", "c", "d"])
             body["metadata"]["resourceVersion"] = str(world.cluster.version + 1)
             call = handling("event")(body)
@@ -283,7 +282,61 @@ def test_a_restore_of_the_server_ends_the_wait() -> None:
     run(main())
 
 
+def test_a_cache_that_is_let_go_meanwhile_is_not_waited_for() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB), max_bytes="64Ki") as world:
+            silence = await world.cut()
+            body = pod("b", **WEB) | {"spec": {"nodeName": "n" * 200_000, "containers": []}}
+            call = handling()(world.cluster.create(body)[0])
+            await settle()
+            assert not call.done()
+            silence.release()
+            await world.clock.move_until(call.done)
+            with pytest.raises(Oversized):
+                await call
+    run(main())
+
+
+def test_a_version_that_is_no_number_is_reached_when_the_object_has_it() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as world:
+            a = world.cluster.get(pod("a"))
+            record, = world.feed.store.records()[0]
+            record.version = a["metadata"]["resourceVersion"] = "not-a-number"
+            assert await handling()(a) == ["a"]
+            record.version = "another"
+            call = handling("event")(a)
+            await world.clock.move(14)
+            assert not call.done()
+            await world.clock.move_until(call.done)   # Nobody can say whether it has been there: the newest list is as good.
+    run(main())
+
+
 # ---- A stream that does not deliver the event.
+
+
+def test_a_body_that_is_no_object_is_an_event_that_no_stream_delivers() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as world:
+            other, = world.cluster.create(pod("other", **WEB))
+            del other["metadata"]["uid"]
+            await handling()(other)
+    run(main())
+
+
+def test_what_the_watch_delivered_since_the_list_is_not_awaited() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as world:
+            other, = world.cluster.create(pod("other", app="db"))
+            held = world.cluster.faults.add(Silence(), verb="list", resource="pods")
+            call = handling()(other)
+            await until(lambda: held.hits)
+            world.cluster.delete(pod("a"), grace_period=0)
+            await until(lambda: not names(world.cache))
+            held.release()
+            await until(call.done)
+            assert await call == []
+    run(main())
 
 
 def test_a_watch_that_was_opened_anew_is_compared_once_for_all_handlers() -> None:
@@ -338,7 +391,7 @@ def test_a_watch_that_has_caught_up_is_not_compared() -> None:
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as world:
             await world.clock.move(2)
-            b, = world.cluster.create(pod("b", **WEB))
+            world.cluster.create(pod("b", **WEB))
             await until(lambda: names(world.cache) == ["a", "b"])
             other, = world.cluster.create(pod("other", app="db"))
             assert await handling()(other) == ["a", "b"]

@@ -46,6 +46,7 @@ class Proxy:
     def __enter__(self) -> Self:
         started = threading.Event()
         self._streams: list[tuple[web.Request, web.StreamResponse]] = []
+        self._answers: list[tuple[web.Request, asyncio.Task[None]]] = []
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run(started)), name="proxy")
         self._thread.start()
         started.wait()
@@ -74,6 +75,15 @@ class Proxy:
                     said += 1
             return said
         return asyncio.run_coroutine_threadsafe(say(), self._loop).result(timeout=60)
+
+    def end_streams(self, condition: Condition) -> int:
+        """End every open watch that meets the condition, as a server does after a while; give how many there were."""
+        async def end() -> int:
+            ended = [answer for request, answer in self._answers if "watch" in request.query and condition(request)]
+            for answer in ended:
+                answer.cancel()
+            return len(ended)
+        return asyncio.run_coroutine_threadsafe(end(), self._loop).result(timeout=60)
 
     async def _run(self, started: threading.Event) -> None:
         self._loop, self._over, self._released = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
@@ -111,8 +121,17 @@ class Proxy:
             try:
                 await response.prepare(request)
                 self._streams.append(stream)
-                async for chunk in answer.content.iter_any():
-                    await response.write(chunk)
+                passing = asyncio.create_task(_pass(answer, response))
+                self._answers.append((request, passing))
+                try:
+                    await asyncio.wait({passing})
+                finally:
+                    self._answers.remove((request, passing))
+                    if not passing.done() or passing.cancelled():
+                        passing.cancel()
+                        answer.close()   # The rest must not be taken for the answer to another request.
+                if not passing.cancelled():
+                    passing.result()
             except (ConnectionError, aiohttp.ClientError):
                 # The operator has gone, and with it whoever would read the rest; or the server, in the middle of its answer.
                 response.force_close()
@@ -123,6 +142,11 @@ class Proxy:
                 if stream in self._streams:
                     self._streams.remove(stream)
             return response
+
+
+async def _pass(answer: aiohttp.ClientResponse, response: web.StreamResponse) -> None:
+    async for chunk in answer.content.iter_any():
+        await response.write(chunk)
 
 
 def _trusting(client: Client) -> ssl.SSLContext:

@@ -1,0 +1,131 @@
+"""What operators come to when all watches end at once: a handler that merges its siblings, on the real API server and the embedded one."""
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from tests.apiserver.cluster import Cluster
+from tests.apiserver.waiting import wait_until
+from tests.real.operators import Operator
+from tests.real.proxy import Proxy
+
+SOURCE = """
+import json, pathlib
+import kopf
+import kopf_selectcache as selectcache
+
+@kopf.on.startup()
+def configure(settings, **_):
+    settings.selectcache.selectors['v1/configmaps'] = 'app=web'
+
+def write(name, value):
+    path = pathlib.Path(name)
+    path.with_suffix('.new').write_text(json.dumps(value))
+    path.with_suffix('.new').rename(path)
+
+def merge(cache, namespace):
+    write('merged', {each['metadata']['name']: each['data'] for each in cache.list('configmaps', namespace=namespace, label='app=web')})
+
+seen = []
+
+@kopf.on.event('configmaps', id='seen')
+async def see(name, type, **_):
+    seen.append(f'{type} {name}')
+    write('seen', seen)
+"""
+HANDLERS = {
+    "event": """
+@kopf.on.event('configmaps', labels={'app': 'web'})
+@selectcache.with_cache
+async def handle(cache, namespace, **_):
+    merge(cache, namespace)
+""",
+    "changes": """
+@kopf.on.create('configmaps', labels={'app': 'web'})
+@kopf.on.update('configmaps', labels={'app': 'web'}, field='data')
+@kopf.on.delete('configmaps', labels={'app': 'web'}, optional=True)
+@selectcache.with_cache
+async def handle(cache, namespace, **_):
+    merge(cache, namespace)
+""",
+    "others": """
+@kopf.on.event('configmaps', labels={'app': 'db'})
+@selectcache.with_cache
+async def handle(cache, namespace, **_):
+    merge(cache, namespace)
+""",
+}
+
+
+class Merging:
+    """An operator behind a proxy, and its ConfigMaps."""
+
+    def __init__(self, api: Cluster, proxy: Proxy, operator: Operator, namespace: str) -> None:
+        self.proxy = proxy
+        self._api = api
+        self._operator = operator
+        self._path = f"/api/v1/namespaces/{namespace}/configmaps"
+
+    def create(self, name: str, app: str = "web") -> None:
+        self._api.request("POST", self._path, body={"metadata": {"name": name, "labels": {"app": app}}, "data": {"of": name}})
+
+    def update(self, name: str, value: str) -> None:
+        body = {"data": {"of": value}}
+        self._api.request("PATCH", f"{self._path}/{name}", body=body, content_type="application/merge-patch+json")
+
+    def delete(self, name: str) -> None:
+        self._api.request("DELETE", f"{self._path}/{name}")
+
+    def merges(self, **expected: str) -> None:
+        """Wait until the last result of the handler is this."""
+        self._read("merged", lambda found: found == {name: {"of": value} for name, value in expected.items()})
+
+    def has_seen(self, event: str) -> None:
+        """Wait until Kopf has called handlers with this."""
+        self._read("seen", lambda found: isinstance(found, list) and event in found)
+
+    def _read(self, name: str, condition: Callable[[object], bool]) -> None:
+        path = self._operator.folder / name
+        found: list[object] = [None]
+
+        def holds() -> bool:
+            found[0] = json.loads(path.read_text()) if path.exists() else None
+            return condition(found[0])
+        try:
+            wait_until(holds, f"what the operator has {name}", deadline=60)
+        except Exception as error:
+            raise AssertionError(f"{error}: {found[0]}; the log:\n{self._operator.log}") from error
+
+
+def of_the_cache(request: web.Request) -> bool:
+    return "watch" in request.query and "app=web" in request.query.get("labelSelector", "")
+
+
+@pytest.mark.parametrize("handler", HANDLERS)
+def test_contract_9_a_handler_merges_all_siblings_though_its_cache_is_behind(handler: str, api: Cluster, tmp_path: Path) -> None:
+    namespace = api.namespace()
+    with Proxy(api) as proxy:
+        source = SOURCE + HANDLERS[handler]
+        with Operator(tmp_path / "operator", api, source, namespaces=[namespace], server=proxy.url, asked=False) as operator:
+            world = Merging(api, proxy, operator, namespace)
+            for name in ("a", "b"):
+                world.create(name)
+            if handler == "others":
+                world.create("other-0", "db")
+            world.merges(a="a", b="b")
+            # All watches end, as when API servers restart. Kopf's is the first to be open again.
+            proxy.hold(of_the_cache)
+            assert proxy.end_streams(lambda request: "configmaps" in request.path) == 2
+            world.create("c")
+            world.update("b", "new")
+            world.delete("a")
+            last = "other-1" if handler == "others" else "d"
+            world.create(last, "db" if handler == "others" else "web")
+            wait_until(lambda: proxy.waiting, "the cache to ask for its watch")
+            world.has_seen(f"ADDED {last}")
+            proxy.release()
+            world.merges(b="new", c="c", **({} if handler == "others" else {"d": "d"}))
