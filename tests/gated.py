@@ -57,8 +57,10 @@ class Clock:
         await settle()
 
     async def move_until(self, condition: Any, *, step: float = 0.5) -> None:
-        """Move the clock until something is so."""
+        """Move the clock until something is so, for ten minutes of its time at most."""
+        end = self.now + 600
         while not condition():
+            assert self.now < end, "waited in vain"
             for _ in range(300):   # Sockets are not as fast as this clock.
                 await asyncio.sleep(0)
                 if condition():

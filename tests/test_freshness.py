@@ -244,7 +244,7 @@ def test_a_stream_that_stays_at_one_version_is_listed_anew() -> None:
             await world.clock.move(14)
             assert not call.done()
             await world.clock.move(2)
-            await until(call.done)
+            await world.clock.move_until(call.done)
             assert await call == ["a", "b"]
             assert world.feed.counts.relists == {"behind": 1}
     run(main())
@@ -286,8 +286,10 @@ def test_a_cache_that_is_let_go_meanwhile_is_not_waited_for() -> None:
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB), max_bytes="64Ki") as world:
             silence = await world.cut()
-            body = pod("b", **WEB) | {"spec": {"nodeName": "n" * 200_000, "containers": []}}
-            call = handling()(world.cluster.create(body)[0])
+            large = pod("b", **WEB)
+            large["metadata"]["annotations"] = {"large": "x" * 200_000}
+            _, c = world.cluster.create(large, pod("c", **WEB))
+            call = handling()(c)
             await settle()
             assert not call.done()
             silence.release()
@@ -470,15 +472,22 @@ def test_what_left_one_stream_is_awaited_until_that_is_confirmed() -> None:
     async def main() -> None:
         a, b, c = (pod(name, **WEB) for name in "abc")
         async with gated(["app=web", "tier=gold"], a, b, c) as world:
+            await world.clock.move(2)
+            world.cluster.create(pod("d", tier="gold"))
+            await until(lambda: names(world.cache) == ["a", "b", "c", "d"])   # So nothing is compared.
             world.cluster.delete(b, grace_period=0)
             body = world.cluster.get(c)
             world.cluster.delete(c, grace_period=0)
             body["metadata"]["resourceVersion"] = str(world.cluster.version)
             registry = kopf.OperatorRegistry()
             kopf.on.event("pods", registry=registry)(with_cache(names))
+            await until(lambda: world.feed.listwatches[0].version == body["metadata"]["resourceVersion"])
             call = asyncio.create_task(called(only(registry._watching), watching("DELETED", body)))
+            await settle()
+            assert not call.done()
             await world.clock.move_until(call.done)
-            assert await call == ["a"]
+            assert await call == ["a", "d"]
+            assert not world.comparisons()
     run(main())
 
 
@@ -535,13 +544,17 @@ def test_those_who_wait_are_released_in_the_order_of_versions() -> None:
         awaited = AwaitedVersions()
         ten, nine, again = awaited.wait("10"), awaited.wait("9"), awaited.wait("9")
         awaited.reach("8")
+        awaited.reach_before("9")
         assert not any(each.done() for each in (ten, nine, again))
         awaited.reach("9")
         assert [each.done() for each in (ten, nine, again)] == [False, True, True]
         awaited.reach_before("10")
         assert not ten.done()
-        ten.cancel()
-        awaited.reach("11")
+        awaited.reach_before("11")
+        assert ten.done()
+        twelve = awaited.wait("12")
+        twelve.cancel()
+        awaited.reach("12")
         assert not awaited
     run(main())
 
