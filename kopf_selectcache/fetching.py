@@ -57,12 +57,10 @@ class Shared(Generic[_T]):
     def __init__(self, work: Coroutine[Any, Any, _T]) -> None:
         self._task = asyncio.create_task(_outcome(work))
         self._waiting = 0
-        self._has_begun = False   # Whether anybody has waited for it yet.
 
     async def result(self) -> _T:
         """Wait for it; raise what it raises."""
         self._waiting += 1
-        self._has_begun = True
         try:
             await asyncio.wait([self._task])   # If this caller is cancelled, the work is not: others wait for it.
             outcome = self._task.result()
@@ -77,7 +75,7 @@ class Shared(Generic[_T]):
     @property
     def given_up(self) -> bool:
         """Whether nobody waits for it, who has begun to."""
-        return self._has_begun and not self._waiting
+        return not self._waiting
 
     async def over(self) -> None:
         """Wait until it is done, or given up."""

@@ -17,7 +17,7 @@ versions of before and after cannot be compared.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -57,6 +57,7 @@ class Event:
         self.kind: str = body.get("kind") or ""
         self.version = version
         self._body = body
+        self._record: Record | None = None   # Made of the body when a stream needs it.
 
     @property
     def group(self) -> str:
@@ -74,11 +75,14 @@ class Event:
         held = listwatch.branch.view.held(self.key)
         if held is not None and held.uid == self.uid:
             return True
-        try:
-            record = Reader.of(resource, ALL).record(msgspec.json.encode(dict(self._body)))
-        except Garbled:
-            return False   # The body was made by hand.
-        return bool(selects(listwatch.filter, record, resource))
+        if self._record is None:
+            # Handler and cache may be of two versions of the kind. Metadata is the same in both.
+            body = {**self._body, "apiVersion": resource.api_version, "kind": resource.kind.kind}
+            try:
+                self._record = Reader.of(resource, ALL).record(msgspec.json.encode(body))
+            except Garbled:
+                return False   # The body was made by hand.
+        return bool(selects(listwatch.filter, self._record, resource))
 
 
 def event_of(body: Mapping[str, Any]) -> Event | None:
@@ -93,8 +97,14 @@ async def wait_until_fresh(feed: Feed, event: Event, *, patient: bool) -> None:
     Raise Stale if one of them has not followed the server for a while; if `patient`, wait until it follows.
     """
     wait = _Wait(feed, event, patient=patient)
-    while not await wait.look_at_all():
-        await feed.settled()   # The streams were replaced.
+    if wait.is_over():
+        return   # As a rule. The rest costs a task.
+    logging = asyncio.create_task(wait.log())
+    try:
+        while not await wait.look_at_all():
+            await feed.settled()   # The streams were replaced.
+    finally:
+        logging.cancel()
 
 
 class _Wait:
@@ -105,7 +115,16 @@ class _Wait:
         self._event = event
         self._patient = patient
         self._world = feed.world
-        self._is_logged = False
+
+    def is_over(self) -> bool:
+        """Return True if there is nothing to wait for."""
+        return all(map(self._has_reached, self._feed.listwatches)) and not self._has_unconfirmed()
+
+    async def log(self) -> None:
+        """Log the wait, if it takes long."""
+        await self._world.sleep(TICK)
+        self._world.logger.info(
+            "A handler of %s (%s) waits until their cache has reached version %s.", self._event, self._feed, self._event.version)
 
     async def look_at_all(self) -> bool:
         """Wait for each stream in turn. Return False if the feed has replaced its streams meanwhile."""
@@ -119,9 +138,12 @@ class _Wait:
                 await self._reach(listwatch)
             else:
                 await self._compare(listwatch)
-        while feed.listwatches is listwatches and feed.has_unconfirmed(event.version, besides=event.key):
-            await self._pause(feed.awaited.wait(event.version))
+        while feed.listwatches is listwatches and self._has_unconfirmed():
+            await _tick(feed.awaited.wait(event.version), feed)
         return feed.listwatches is listwatches
+
+    def _has_unconfirmed(self) -> bool:
+        return self._feed.parted and self._feed.has_unconfirmed(self._event.version, besides=self._event.key)
 
     def _has_reached(self, listwatch: Listwatch) -> bool:
         event = self._event
@@ -149,7 +171,7 @@ class _Wait:
         relisted: int | None = None
         while self._must_wait(listwatch):
             version = listwatch.version
-            has_ticked = await self._pause(listwatch.awaited.wait(self._event.version))
+            has_ticked = await _tick(listwatch.awaited.wait(self._event.version), self._feed)
             if self._has_reached(listwatch) or listwatch.epoch != epoch:
                 return
             if relisted is not None and listwatch.commits > relisted:
@@ -163,35 +185,16 @@ class _Wait:
         failures = 0
         while not self._has_reached(listwatch) and not listwatch.has_caught_up and self._must_wait(listwatch):
             if not listwatch.is_open:
-                await self._pause(listwatch.awaited.wait(self._event.version))
+                await _tick(listwatch.awaited.wait(self._event.version), self._feed)
                 continue
             if listwatch.comparison is None or listwatch.comparison.given_up:
                 listwatch.comparison = Shared(_compared(self._feed, listwatch, self._event.version))
             try:
-                await self._logged(listwatch.comparison.result())
+                await listwatch.comparison.result()
             except (Refused, Unreachable, Garbled) as error:
                 at_least = error.refusal.retry_after if isinstance(error, Refused) else None
-                await self._logged(self._world.sleep(delay(failures, self._world.chance(), at_least=at_least or 0.0)))
+                await self._world.sleep(delay(failures, self._world.chance(), at_least=at_least or 0.0))
                 failures += 1
-
-    async def _logged(self, work: Awaitable[None]) -> None:
-        """Wait for the work, and log it if that takes long."""
-        task = asyncio.ensure_future(work)
-        try:
-            while not task.done():
-                await self._pause(task)
-            await task
-        finally:
-            task.cancel()
-
-    async def _pause(self, future: asyncio.Future[None]) -> bool:
-        """Wait for the future, for one tick at most. Return True if the tick is over; log the first one."""
-        has_ticked = await _tick(future, self._feed)
-        if has_ticked and not self._is_logged:
-            self._is_logged = True
-            self._world.logger.info(
-                "A handler of %s (%s) waits until their cache has reached version %s.", self._event, self._feed, self._event.version)
-        return has_ticked
 
 
 async def _tick(future: asyncio.Future[None], feed: Feed) -> bool:
