@@ -79,7 +79,7 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/test_freshness.py::test_what_the_list_shows_is_awaited_from_the_watch",)),
     Mutant("what a comparison shows is not awaited", "freshness.py", "        if not _lacks(listwatch, listed, as_of):", "        if True:", 9,
            ("tests/test_freshness.py::test_what_the_list_shows_is_awaited_from_the_watch",)),
-    Mutant("a leave that is unconfirmed is not awaited", "freshness.py", "while feed.listwatches is listwatches and feed.has_unconfirmed(", "while False and feed.has_unconfirmed(", 9,
+    Mutant("a leave that is unconfirmed is not awaited", "freshness.py", "while feed.listwatches is listwatches and self._has_unconfirmed():", "while False:", 9,
            ("tests/test_freshness.py::test_what_left_one_stream_is_awaited_until_that_is_confirmed",)),
     Mutant("a stale cache holds up handlers that Kopf calls again", "freshness.py", "if condition.health is Health.STALE and not self._patient:", "if False:", 9,
            ("tests/test_freshness.py::test_a_stale_cache_makes_kopf_call_a_changing_handler_again",)),
