@@ -64,6 +64,9 @@ from .world import World
 LIVED = 60.0
 """A stream that was open for so many seconds was a good one, even if it had nothing to say."""
 
+LASTED = 5.0
+"""After a stream that was open for so many seconds, the next one may be opened at once."""
+
 UNMARKED = 4.0
 """So many times as long may a server be silent that has never sent a bookmark."""
 
@@ -270,7 +273,7 @@ class Listwatch:
         except Refused as refused:
             yield refused.refusal
         except Unreachable as lost:
-            yield Lost(str(lost), lived=clock() - asked > LIVED)
+            yield Lost(str(lost), lived=clock() - asked > LIVED, lasted=clock() - asked >= LASTED)
         except Untransformed as failed:
             yield Lost(str(failed), garbled=True, transform=True, argument=failed.argument, besides=failed.besides)
         except Garbled as garbled:
@@ -309,7 +312,8 @@ class Listwatch:
                 # Chunks may have no end. And when what comes makes no sense to aiohttp, it wakes nobody who waits for the
                 # next one already; who asks for it after this is told.
                 await asyncio.sleep(0)
-            yield self._reader.rest(lines.rest) or Lost("the watch ended", lived=clock() - opened > LIVED)
+            age = clock() - opened
+            yield self._reader.rest(lines.rest) or Lost("the watch ended", lived=age > LIVED, lasted=age >= LASTED, clean=not lines.rest.strip())
 
     async def _shared(self, taken: int) -> int:
         """Let others go on once so many bytes have been taken in since they last could; return how many that are now.

@@ -146,6 +146,11 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/core/test_protocol.py::test_12_a_replay_brings_nothing_back_and_is_no_progress",)),
     Mutant("do not tell a restored server from one that lags", PROTOCOL, "(Commit(version, restored=older),)", "(Commit(version),)", 4,
            ("tests/core/test_protocol.py::test_24_only_a_consistent_list_that_is_older_shows_that_the_server_was_restored",)),
+    Mutant("wait after a clean end", PROTOCOL, "not mute and (why.clean or (", "not mute and (False or (", 8,
+           ("tests/core/test_protocol.py::test_3_after_a_clean_end_and_after_a_watch_that_lasted_the_next_watch_starts_at_once",)),
+    Mutant("open each watch at once", PROTOCOL, "may_reopen=False)\n", "may_reopen=True)\n", 8,
+           ("tests/test_faults/test_streams.py::test_contract_8_of_watches_that_end_at_once_one_is_opened_without_a_wait_and_all_others_wait",
+            "tests/test_faults/test_streams.py::test_contract_8_each_watch_that_lasted_is_followed_by_one_without_a_wait_and_no_more")),
     Mutant("ask at the same pace for ever", "core/backoff.py", "SHORTEST * 2.0 ** min(failures, 16)", "SHORTEST", 8,
            ("tests/core/test_backoff.py::test_each_failure_in_a_row_doubles_the_delay_up_to_the_longest",)),
     # ---- Single objects.
