@@ -44,6 +44,9 @@ from .world import World
 Claims: TypeAlias = "dict[tuple[str, str], Feed]"
 """Which feed keeps which resource, by API version and plural: several keys may turn out to mean the same."""
 
+PAGES_AT_ONCE = 20
+"""So many lists and watches of one cache may ask for a page at the same time. A filter over 100 namespaces has 100 of them."""
+
 _BEYOND = "Too large resource version"
 """What servers say to a version that they have yet to reach. Watches of it are accepted, and silent."""
 
@@ -104,6 +107,7 @@ class Feed:
         self._listwatches: tuple[Listwatch, ...] = ()
         self._needed = self._needing()
         self._moved = asyncio.Event()
+        self._turns = asyncio.Semaphore(PAGES_AT_ONCE)
         self._audit: Shared[Audit] | None = None
         self._kept_as: tuple[Resource, Plan] | None = None
         self._news = News(self, clock=world.clock, logger=world.logger)
@@ -395,7 +399,7 @@ class Feed:
     def _listwatch(self, stream: Stream, branch: Branch, condition: Condition, agreed: AgreedVersion | None, resource: Resource) -> Listwatch:
         return Listwatch(
             stream, branch, condition, resource, world=self._world, counts=self.counts, notify=self._taken_in,
-            projection=self.projection, packing=self.packing, share=self.share, all_kept=self._merging.writing, agreed=agreed)
+            projection=self.projection, packing=self.packing, share=self.share, all_kept=self._merging.writing, agreed=agreed, turns=self._turns)
 
     def _taken_in(self, changes: Sequence[Change]) -> None:
         for change in changes:

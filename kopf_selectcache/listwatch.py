@@ -77,7 +77,7 @@ class Listwatch:
     def __init__(
         self, stream: Stream, branch: Branch, condition: Condition, resource: Resource, *, world: World, counts: Counts,
         notify: Callable[[Sequence[Change]], None], projection: Projection, packing: Packing | None = None, share: Share | None = None,
-        all_kept: Callable[[], Sequence[Record]] = list, agreed: AgreedVersion | None = None,
+        all_kept: Callable[[], Sequence[Record]] = list, agreed: AgreedVersion | None = None, turns: asyncio.Semaphore | None = None,
     ) -> None:
         self.stream = stream
         self.branch = branch
@@ -90,6 +90,7 @@ class Listwatch:
         self._storing = Storing(packing, kept=branch.view.writing, all_kept=all_kept, tally=share.tally if share is not None else None)
         self._share = share
         self._agreed = agreed   # For its first list, if there are others that could hold the same.
+        self._turns = turns or asyncio.Semaphore()   # To ask for a page: there may be a hundred others that want to as well.
         self._why = "first"
         self._asking = "list"
         """The verb of the request that is under way."""
@@ -283,8 +284,9 @@ class Listwatch:
 
     async def _page(self, path: str, query: Mapping[str, str]) -> Page | Refusal:
         """Ask for a page; raise Refused, Unreachable or Garbled."""
-        self._counts.lists += 1
-        return await unhurried(self._reader, await self._world.transport.get(path, query))
+        async with self._turns:
+            self._counts.lists += 1
+            return await unhurried(self._reader, await self._world.transport.get(path, query))
 
     async def _watched(self, path: str, query: dict[str, str], command: Watch) -> AsyncGenerator[Input, None]:
         """Read a watch to its end; raise Refused, Unreachable, Garbled, or TimeoutError if nothing comes any more."""

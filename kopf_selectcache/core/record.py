@@ -4,6 +4,7 @@ So whatever a reader does to what it gets stays with the reader, and nothing is 
 """
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -94,6 +95,12 @@ def is_newer(version: str, than: str) -> bool:
 def is_older(version: str, than: str) -> bool:
     """Whether one resourceVersion is known to come before another. That is never known of those that are no numbers."""
     return _comparable(version, than) and (version < than if len(version) == len(than) else _rank(version) < _rank(than))
+
+
+def are_numbers(versions: Iterable[str]) -> bool:
+    """Whether all of these versions are numbers, so that it is known which comes before which."""
+    digits = "".join(versions)
+    return digits.isascii() and digits.isdecimal()
 
 
 def _comparable(one: str, two: str) -> bool:

@@ -109,8 +109,8 @@ MUTANTS: tuple[Mutant, ...] = (
            3, (IN_READER,), THREADS),
     Mutant("choose the objects without the lock", STORE, "        with self._lock:\n            chosen = self._chosen(lookup, key, asking=asking)._replace(version=self._version)\n", "        if True:\n            chosen = self._chosen(lookup, key, asking=asking)._replace(version=self._version)\n",
            3, (IN_READER,), THREADS),
-    Mutant("show the changes of branches one by one", BRANCHES, "        with self._lock:\n            self.versions, self._version = versions, least(versions)\n",
-           "        if True:\n            self.versions, self._version = versions, least(versions)\n", 3, (IN_WRITER,), THREADS),
+    Mutant("show the changes of branches one by one", BRANCHES, "        with self._lock:\n            self.versions, self._version = tuple(versions), of_all\n",
+           "        if True:\n            self.versions, self._version = tuple(versions), of_all\n", 3, (IN_WRITER,), THREADS),
     Mutant("show a staged generation", STORE, '        """Start a new generation beside the one that is read."""\n        self.abandon()\n        self._staged = {}',
            '        """Start a new generation beside the one that is read."""\n        self.abandon()\n        self._staged = {}\n        self._held = self._staged', 3, (IN_WRITER,), THREADS),
     # ---- What is asked about an object that no branch holds.
