@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 
 from kopf_selectcache.agreed import AgreedVersion
 from kopf_selectcache.checking import running_loop
+from kopf_selectcache.claiming import Claims
 from kopf_selectcache.core.branches import Branch
 from kopf_selectcache.core.fields import Key
 from kopf_selectcache.core.protocol import (
@@ -33,7 +34,7 @@ from kopf_selectcache.core.wire import read_refusal
 from kopf_selectcache.declarations import Cached, named
 from kopf_selectcache.discovery import NotServed
 from kopf_selectcache.errors import Missing, ReadError
-from kopf_selectcache.feed import Claims, Feed
+from kopf_selectcache.feed import Feed
 from kopf_selectcache.health import Condition
 from kopf_selectcache.listwatch import Listwatch
 from kopf_selectcache.planning import Plan, Stream
