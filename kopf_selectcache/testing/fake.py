@@ -27,7 +27,7 @@ from kopf_selectcache.selector import Selector
 from kopf_selectcache.settings import SelectCacheSettings, settings_of
 from kopf_selectcache.testing.defining import with_own
 from kopf_selectcache.testing.offline import OfflineCluster
-from kopf_selectcache.testing.offlinefeed import InProcess, OfflineFeed
+from kopf_selectcache.testing.offlinefeed import InProcess, OfflineFeed, OfReads
 from kopf_selectcache.transport import Transport
 
 _T = TypeVar("_T")
@@ -89,7 +89,7 @@ class _Runtime:
         }
         for feed in self.feeds.values():
             cluster.follow(feed.follow)
-        self.fetches = Fetches(cast("Transport", self.transport), per_second=float("inf"))
+        self.fetches = Fetches(cast("Transport", OfReads(cluster)), per_second=float("inf"))
         self.kinds = Kinds(self.fetches)
         self._found = Found()
 

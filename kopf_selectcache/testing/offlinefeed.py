@@ -183,9 +183,7 @@ class InProcess:
     async def get(self, path: str, query: Mapping[str, str], *, accept: str = JSON) -> bytes:
         answer = self._ask(path, query, accept)
         assert isinstance(answer, Answer), "only watches are something else"
-        if answer.code != 200:
-            raise Refused(read_refusal(answer.code, answer.body))
-        return answer.body
+        return _body_of(answer)
 
     def stream(self, path: str, query: Mapping[str, str]) -> Watched:
         answer = self._ask(path, query, JSON)
@@ -194,8 +192,23 @@ class InProcess:
         return answer
 
     def _ask(self, path: str, query: Mapping[str, str], accept: str) -> Answer | Watched:
-        headers = {"authorization": f"Bearer {self._cluster.token}", "accept": accept}
-        return self._cluster.answer(Request("GET", path, query, headers))
+        return self._cluster.answer(self._request(path, query, accept))
+
+    def _request(self, path: str, query: Mapping[str, str], accept: str) -> Request:
+        return Request("GET", path, query, {"authorization": f"Bearer {self._cluster.token}", "accept": accept})
+
+
+class OfReads(InProcess):
+    """The same, for what reads ask: faults happen to it."""
+
+    async def get(self, path: str, query: Mapping[str, str], *, accept: str = JSON) -> bytes:
+        return _body_of(self._cluster.answer_read(self._request(path, query, accept)))
+
+
+def _body_of(answer: Answer) -> bytes:
+    if answer.code != 200:
+        raise Refused(read_refusal(answer.code, answer.body, retry_after=answer.headers.get("Retry-After")))
+    return answer.body
 
 
 def _at_once(coroutine: Coroutine[Any, Any, _T]) -> _T:
