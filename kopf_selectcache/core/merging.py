@@ -63,8 +63,7 @@ class Merging:
         spaces = {branch.keys.namespace for branch in self.branches}
         self._near = {space: tuple(branch for branch in self.branches if branch.keys.namespace in (None, space)) for space in spaces}
         self._by_name = any(branch.keys.names is not None for branch in self.branches)
-        self._groups = _groups(self.branches)
-        """Branches of several groups never hold the same keys: each group has a version of its own."""
+        self._groups = _groups(self.branches)   # Branches of several groups never hold the same keys: each group has a version of its own.
         self._group_of = {branch: index for index, group in enumerate(self._groups) for branch in group}
         self._union = Union(len(self._groups), wanted=wanted, tally=tally)
         self._shown: View = self.branches[0].view if self._alone else self._union
@@ -301,10 +300,7 @@ class Merging:
     def _settled(
         self, keys: Iterable[Key], *, said: Branch | None = None, anew: Collection[Key] = (), groups: Iterable[int] | None = None,
     ) -> list[Change]:
-        """Show what is to be shown of these keys now, all at once, and return what that changed.
-
-        The versions of `groups` may have changed; by default, that of the branch that has `said` something, or of all.
-        """
+        """Show what is to be shown of these keys now, all at once, and return what that changed. `groups` are those that may have moved on."""
         changes: list[Change] = []
         for key in dict.fromkeys(keys):
             before = self._shown.held(key)
@@ -319,8 +315,7 @@ class Merging:
         return self._show(changes, groups if groups is not None else range(len(self._groups)) if said is None else [self._group_of[said]])
 
     def _show(self, changes: list[Change], groups: Iterable[int]) -> list[Change]:
-        if self._listed:
-            self._listed = {branch for branch in self._listed if self._is_ahead(branch)}
+        self._listed = {branch for branch in self._listed if self._is_ahead(branch)}
         self._union.show(changes, {index: self._version(self._groups[index], self._union.versions[index]) for index in groups})
         return changes
 

@@ -113,8 +113,7 @@ def test_3_after_a_clean_end_and_after_a_watch_that_lasted_the_next_watch_starts
 
 def test_3_a_server_that_ends_each_watch_at_once_makes_the_next_one_wait() -> None:
     client = watching()
-    client.on(ENDED)
-    assert client.on(Opened(), ENDED) == (Close(), Told(ENDED), Wait(0))
+    assert client.on(ENDED, Opened(), ENDED) == (Close(), Told(ENDED), Wait(0))
     assert [client.on(Due(), Opened(), ENDED)[-1] for _ in range(3)] == [Wait(1), Wait(2), Wait(3)]
 
 
@@ -147,8 +146,6 @@ def test_3_a_clean_end_is_no_failure_and_no_proof_against_earlier_ones() -> None
     client = watching()
     client.fail(CUT, 2)
     client.on(ENDED)
-    assert client.state.known.failures == 2
-    client.on(Opened(), replace(ENDED, lasted=True))
     assert client.state.known.failures == 2
     unmarked = Client(Start(), page("100"), CUT, Due(), Opened(), replace(ENDED, lasted=True, lived=True))
     assert unmarked.state.known.failures == 0, "a stream that was open for long is a good one"
