@@ -240,7 +240,7 @@ ROWS = (
     Row("18", "an event of a type that nobody knows, instead of DELETED", _in_the_stream(UnknownEventType(instead_of="DELETED"))),
     Row("19", "a line of the stream never ends", _in_the_stream(EndlessLine())),
     Row("19", "an object of 2 MiB", big_object),
-    Row("13", "DELETED comes with the version before it", _in_the_stream(OldVersionOnDelete())),
+    Row("13", "DELETED comes with the version that the pod had", _in_the_stream(OldVersionOnDelete())),
     Row("13", "a pod is deleted and created anew, and MODIFIED comes", recreated),
     Row("14", "a pod leaves by its label, another does and comes back", leaves_by_label),
     Row("11", "the server loses a deletion", _in_the_stream(DropEvents(names=frozenset({"web-1"}))), patience=120),

@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from .agreed import AgreedVersion, agreed_versions
 from .auditing import Audit, audited
 from .awaited_versions import AwaitedVersions
 from .budget import AGAIN, Budget, told
+from .claiming import Claims
 from .comparing import Comparisons
 from .confirming import Confirming
 from .core.backoff import delay
@@ -30,7 +31,7 @@ from .core.store import Change, Readable, Store
 from .core.wire import Refusal
 from .declarations import Cached
 from .discovery import NotServed, resolve
-from .errors import ConflictingSelectors, DeclarationError, StateError
+from .errors import DeclarationError, StateError
 from .fetching import Shared
 from .health import Condition, Health
 from .indexing import Indexing
@@ -44,8 +45,8 @@ from .storing import apart, give_back, packing_of
 from .transport import Refused, Unreachable
 from .world import World
 
-Claims: TypeAlias = "dict[tuple[str, str], Feed]"
-"""Which feed keeps which resource, by API version and plural: several keys may turn out to mean the same."""
+PAGES_AT_ONCE = 20
+"""So many lists and watches of one cache may ask for a page at the same time. A filter over 100 namespaces has 100 of them."""
 
 _BEYOND = "Too large resource version"
 """What servers say to a version that they have yet to reach. Watches of it are accepted, and silent."""
@@ -98,7 +99,7 @@ class Feed:
         self._declared = declared
         self._world = world
         self._namespaces = namespaces
-        self._claims = claims if claims is not None else {}
+        self._claims = claims or Claims()
         self._is_resolved = resolved   # Told whenever it has become known what the key means.
         self.indexing = Indexing(declared.indexes)
         self._listeners: list[Callable[[Change | None], None]] = []
@@ -109,6 +110,7 @@ class Feed:
         self._moved = asyncio.Event()
         self.awaited = AwaitedVersions()
         """Those who wait until the leaves up to a version are confirmed."""
+        self._turns = asyncio.Semaphore(PAGES_AT_ONCE)
         self._audit: Shared[Audit] | None = None
         self._kept_as: tuple[Resource, Plan] | None = None
         self._news = News(self, clock=world.clock, logger=world.logger)
@@ -430,7 +432,7 @@ class Feed:
     def _listwatch(self, stream: Stream, branch: Branch, condition: Condition, agreed: AgreedVersion | None, resource: Resource) -> Listwatch:
         return Listwatch(
             stream, branch, condition, resource, world=self._world, counts=self.counts, notify=self._taken_in,
-            projection=self.projection, packing=self.packing, share=self.share, all_kept=self._merging.writing, agreed=agreed)
+            projection=self.projection, packing=self.packing, share=self.share, all_kept=self._merging.writing, agreed=agreed, turns=self._turns)
 
     def _taken_in(self, changes: Sequence[Change]) -> None:
         for change in changes:
@@ -471,7 +473,7 @@ class Feed:
 
     async def _planned(self) -> Plan:
         resource = await resolve(self._world.transport, self._key)
-        self._claim(resource)
+        self._claims.claim(self._key, resource, logger=self._world.logger)
         self.resource = resource
         self._is_resolved()
         planned = plan(self._declared.filter, resource, namespaces=self._namespaces, share_watches=self._declared.share_watches)
@@ -481,12 +483,3 @@ class Feed:
     def _told(self, trouble: Refusal | Lost) -> None:
         self.counts.failures[reason(trouble)] += 1
         self._conditions[0].troubled(trouble, verb="get")
-
-    def _claim(self, resource: Resource) -> None:
-        """Raise ConflictingSelectors if another key was found to mean the same: one of the filters would never be read."""
-        for claimed in [each for each, feed in self._claims.items() if feed is self]:
-            del self._claims[claimed]   # It was served in another version before.
-        other = self._claims.setdefault((resource.api_version, resource.kind.plural), self)
-        if other is not self:
-            raise ConflictingSelectors(
-                f"{self.key} and {other.key} are both {resource}", remedy=f"Declare them once: remove {assigned(self._key)}")

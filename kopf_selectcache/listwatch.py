@@ -68,6 +68,9 @@ LIVED = 60.0
 SETTLING = 1.0
 """Seconds after its opening in which a watch may still be delivering what happened before it was opened."""
 
+LASTED = 5.0
+"""After a stream that was open for so many seconds, the next one may be opened at once."""
+
 UNMARKED = 4.0
 """So many times as long may a server be silent that has never sent a bookmark."""
 
@@ -78,7 +81,7 @@ class Listwatch:
     def __init__(
         self, stream: Stream, branch: Branch, condition: Condition, resource: Resource, *, world: World, counts: Counts,
         notify: Callable[[Sequence[Change]], None], projection: Projection, packing: Packing | None = None, share: Share | None = None,
-        all_kept: Callable[[], Sequence[Record]] = list, agreed: AgreedVersion | None = None,
+        all_kept: Callable[[], Sequence[Record]] = list, agreed: AgreedVersion | None = None, turns: asyncio.Semaphore | None = None,
     ) -> None:
         self.stream = stream
         self.branch = branch
@@ -91,6 +94,7 @@ class Listwatch:
         self._storing = Storing(packing, kept=branch.view.writing, all_kept=all_kept, tally=share.tally if share is not None else None)
         self._share = share
         self._agreed = agreed   # For its first list, if there are others that could hold the same.
+        self._turns = turns or asyncio.Semaphore()   # To ask for a page: there may be a hundred others that want to as well.
         self._why = "first"
         self._asking = "list"
         """The verb of the request that is under way."""
@@ -316,7 +320,7 @@ class Listwatch:
         except Refused as refused:
             yield refused.refusal
         except Unreachable as lost:
-            yield Lost(str(lost), lived=clock() - asked > LIVED)
+            yield Lost(str(lost), lived=clock() - asked > LIVED, lasted=clock() - asked >= LASTED)
         except Untransformed as failed:
             yield Lost(str(failed), garbled=True, transform=True, argument=failed.argument, besides=failed.besides)
         except Garbled as garbled:
@@ -326,8 +330,9 @@ class Listwatch:
 
     async def _page(self, path: str, query: Mapping[str, str]) -> Page | Refusal:
         """Ask for a page; raise Refused, Unreachable or Garbled."""
-        self._counts.lists += 1
-        return await unhurried(self._reader, await self._world.transport.get(path, query))
+        async with self._turns:
+            self._counts.lists += 1
+            return await unhurried(self._reader, await self._world.transport.get(path, query))
 
     async def _watched(self, path: str, query: dict[str, str], command: Watch) -> AsyncGenerator[Input, None]:
         """Read a watch to its end; raise Refused, Unreachable, Garbled, or TimeoutError if nothing comes any more."""
@@ -358,7 +363,8 @@ class Listwatch:
                 # Chunks may have no end. And when what comes makes no sense to aiohttp, it wakes nobody who waits for the
                 # next one already; who asks for it after this is told.
                 await asyncio.sleep(0)
-            yield self._reader.rest(lines.rest) or Lost("the watch ended", lived=clock() - opened > LIVED)
+            age = clock() - opened
+            yield self._reader.rest(lines.rest) or Lost("the watch ended", lived=age > LIVED, lasted=age >= LASTED, clean=not lines.rest.strip())
 
     def _close(self) -> None:
         self._opened_at = None

@@ -26,7 +26,7 @@ from .selector import AnyOf, Selector
 from .texts import FieldSelector, LabelSelector
 from .verdict import Answer
 
-MOST_STREAMS = 20
+MOST_STREAMS = 100
 """So many lists and watches keep one filter at most: each is a connection, and a memory of its own in the server."""
 
 _MOST_WRITTEN = 10_000

@@ -7,11 +7,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from time import monotonic
 
 from .budget import Budget
+from .claiming import Claims
 from .comparing import requests
 from .core.fields import Key, find, parse_key
 from .core.resources import Resource
 from .errors import NotSynced, ReadError
-from .feed import Claims, Feed
+from .feed import Feed
 from .fetching import Fetches
 from .health import Health
 from .keys import not_declared, text_of
@@ -51,8 +52,7 @@ class Runtime:
         """What was found for keys, as long as nothing else becomes known of what any key means. Reads look here first."""
         self.requests = requests()
         """What reads ask for, made of the words that they are usually given."""
-        claims: Claims = {}
-        world, budget = World(settings, transport, logger, chance, clock, sleep), Budget(settings.max_bytes)
+        claims, world, budget = Claims(), World(settings, transport, logger, chance, clock, sleep), Budget(settings.max_bytes)
         self.feeds: Mapping[Key, Feed] = {
             key: Feed(key, settings.selectors.cached(key), world=world, namespaces=namespaces, claims=claims, resolved=self._forget_names, budget=budget)
             for key in settings.selectors

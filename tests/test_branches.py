@@ -1,6 +1,7 @@
 """Several lists and watches keep one cache: what moves between them is never absent, and one that fails spoils no other."""
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -8,11 +9,14 @@ import pytest
 
 from kopf_selectcache import Cached, Forbidden, Missing, NotFound, NotSynced, OutsideFilter, Selector, Stale
 from kopf_selectcache.core.protocol import Lost
+from kopf_selectcache.feed import PAGES_AT_ONCE
 from kopf_selectcache.health import Health
+from kopf_selectcache.planning import MOST_STREAMS
 from kopf_selectcache.testing import EmbeddedCluster, FakeCache
 from kopf_selectcache.testing.faults import Disconnect, Fault, MalformedJSON, NotServed, Refuse, Silence
 from tests.secrets import caching, labelled, named, secret
-from tests.test_faults.world import run, until
+from tests.test_faults.server import Script, Server, held, listed, pod
+from tests.test_faults.world import operating, run, until
 
 WATCHING = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch"]}
 EITHER = [Selector("app=web", namespaces=["shop"]), Selector("tier=gold", namespaces=["shop"])]
@@ -146,11 +150,11 @@ def test_a_selector_that_adds_nothing_is_told_of_and_not_kept(caplog: pytest.Log
 
 def test_too_many_lists_and_watches_for_the_namespaces_of_the_operator_are_a_rejected_filter() -> None:
     async def main() -> None:
-        names = Selector(names=[f"n{number}" for number in range(11)])
+        names = Selector(names=[f"n{number}" for number in range(51)])
         async with caching(names, namespaces=("infra", "shop")) as world:
             await world.feed.settled()
             assert world.feed.health is Health.REJECTED
-            assert world.feed.trouble == "the filter of secrets: it takes 22 lists and watches, for 11 names in 2 namespaces, and 20 are the most"
+            assert world.feed.trouble == "the filter of secrets: it takes 102 lists and watches, for 51 names in 2 namespaces, and 100 are the most"
     run(main())
 
 
@@ -406,3 +410,28 @@ def test_once_it_is_served_again_no_watch_is_read_before_it_has_been_listed_anew
 
 def webapp(name: str, **labels: str) -> dict[str, Any]:
     return {"apiVersion": "example.com/v1", "kind": "WebApp", "metadata": {"name": name, "namespace": "shop", "labels": labels}}
+
+
+# ---- As many as there may be.
+
+
+def test_a_hundred_namespaces_are_kept_and_no_more_than_twenty_of_them_are_listed_at_a_time() -> None:
+    async def main() -> None:
+        namespaces, answered = tuple(f"ns-{number:02}" for number in range(MOST_STREAMS)), asyncio.Event()
+        async with Server() as server:
+            for namespace in namespaces:
+                lists = [held(answered, listed("100", pod("a", "90") | {"metadata": {**pod("a", "90")["metadata"], "namespace": namespace}}))]
+                server.scripts[f"/api/v1/namespaces/{namespace}/pods"] = Script(lists)
+            async with operating(server, namespaces=namespaces) as world:
+                def asked() -> int:
+                    return sum(len(script.listed) for path, script in server.scripts.items() if "namespaces" in path)
+
+                await until(lambda: asked() == PAGES_AT_ONCE)
+                for _ in range(100):
+                    await asyncio.sleep(0)
+                assert asked() == PAGES_AT_ONCE
+                answered.set()
+                await until(lambda: world.feed.synced)
+                assert asked() == len(namespaces)
+                assert {each["metadata"]["namespace"] for each in world.cache.held("pods")} == set(namespaces)
+    run(main())

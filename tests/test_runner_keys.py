@@ -195,6 +195,25 @@ def test_two_keys_that_turn_out_to_mean_the_same_are_one_too_many() -> None:
     run(main())
 
 
+def test_two_versions_of_one_resource_are_warned_of_once_by_their_keys(caplog: pytest.LogCaptureFixture) -> None:
+    old, new = "webapps.v1beta1.example.com", "example.com/v1/webapps"
+
+    async def main() -> None:
+        async with Server() as server:
+            serve(server, "example.com", "v1", "v1beta1")
+            serve(server, "example.org", "v1beta1")   # Another resource, of the same name.
+            server.scripts["/apis/example.com/v1/webapps"].watches[:] = [streamed(error(404))] * 2
+            async with operating(server, selectors={old: "", new: "", "webapps.example.org": ""}) as world:
+                await until(lambda: len(server.scripts["/apis/example.com/v1/webapps"].watched) > 2)
+                await known(world, old, new, "webapps.example.org")
+    run(main())
+    said = [message for message in caplog.messages if "two versions" in message]
+    first, second = (old, new) if said[0].startswith(old) else (new, old)
+    assert said == [(
+        f"{first} and {second} are two versions of one resource, and each keeps a cache of it, so that its objects are held twice. Declare one of "
+        f"them, and read by that key: remove settings.selectcache.selectors[{first!r}] or settings.selectcache.selectors[{second!r}].")]
+
+
 def test_a_kind_that_moves_to_another_version_takes_its_place_along() -> None:
     async def main() -> None:
         async with Server() as server:

@@ -24,7 +24,7 @@ from kopf_selectcache import plugin as _plugin  # noqa: F401  # Adds settings.se
 from kopf_selectcache.declarations import Selectors
 from kopf_selectcache.settings import SelectCacheSettings, settings_of
 
-NAMES = [f"n{number}" for number in range(21)]
+NAMES = [f"n{number}" for number in range(101)]
 
 # What mypy would not let through.
 NUMBER: Any = 5
@@ -103,10 +103,10 @@ def test_values_are_texts_dicts_and_selectors_also_in_a_list_of_one(value: Any) 
     ("pods", Selector(field="spec.image=x"), NotSelectable, "Pod cannot be selected by the field 'spec.image'"),
     ("example.com/v1/webapps", "a=b,!a", ConflictingSelectors, "can never select"),
     (("v1", "pods"), Selector(names=NAMES), DeclarationError, (
-        "the filter of v1/pods: it takes 21 lists and watches, for 21 names, and 20 are the most. Select by a label that the objects share; "
+        "the filter of v1/pods: it takes 101 lists and watches, for 101 names, and 100 are the most. Select by a label that the objects share; "
         "or let the names share one watch, Cached(..., share_watches=True), which takes the right to list and watch all objects of the namespace")),
     ("webapps.example.com", Selector(namespaces=NAMES), DeclarationError,
-     "takes 21 lists and watches, for 21 namespaces, and 20 are the most. Drop the namespaces, and select by a label in all of them"),
+     "takes 101 lists and watches, for 101 namespaces, and 100 are the most. Drop the namespaces, and select by a label in all of them"),
     ("pods", Selector("app=web", namespaces=["shop"], names=["A_B", "x"]), BadSelector, "pods cannot be called 'A_B'"),
     ("pods", Selector(names=["A_B"]), BadSelector, "pods cannot be called 'A_B'. Correct it: lower-case letters, digits, '-' and '.'"),
 ])

@@ -9,10 +9,15 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
+from urllib.parse import quote, urlencode
 
 from .progress import Progress
+
+if TYPE_CHECKING:   # It needs the extra.
+    from kopf_selectcache.testing.requests import Asked
 
 NAME = "serve"
 HELP = "Run a Kubernetes API server for tests and demos: no controllers, nothing is kept. Ctrl-C ends it."
@@ -26,6 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--load", type=Path, action="append", default=[], metavar="DIR",
         help="create the objects of these manifests (YAML or JSON; a folder or a file) first; can be given several times")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="print each request: its method, path and query, and the status of the answer; no bodies")
 
 
 def _port(text: str) -> int:
@@ -47,11 +54,12 @@ def run(arguments: argparse.Namespace) -> int:
         return _failed(f"there is no folder {kubeconfig.absolute().parent}")
     kubeconfig.unlink(missing_ok=True)   # Who waits for it must not take that of an earlier server.
     return asyncio.run(serve(
-        kubeconfig, port=arguments.port, manifests=arguments.load, output=sys.stdout, errors=sys.stderr, clock=time.monotonic))
+        kubeconfig, port=arguments.port, manifests=arguments.load, output=sys.stdout, errors=sys.stderr, clock=time.monotonic, verbose=arguments.verbose))
 
 
 async def serve(
     kubeconfig: Path, *, port: int, manifests: list[Path], output: TextIO, errors: TextIO, clock: Callable[[], float],
+    verbose: bool = False,
 ) -> int:
     """Load, tell where it listens, and serve until a signal; return the exit code."""
     over = asyncio.Event()
@@ -80,6 +88,8 @@ async def serve(
             try:
                 output.write(_told(cluster.url, kubeconfig, len(objects)))
                 output.flush()
+                if verbose:
+                    cluster.requests.subscribe(lambda asked: _print(asked, output))
                 await over.wait()
             finally:
                 _remove(kubeconfig, written)
@@ -119,6 +129,14 @@ def _told(url: str, kubeconfig: Path, count: int) -> str:
         f"  kubectl --kubeconfig {file} get namespaces\n"
         f"  KUBECONFIG={file} kopf run -A operator.py\n"
         "Ctrl-C ends it.\n")
+
+
+def _print(asked: Asked, output: TextIO) -> None:
+    query = {key: "..." if key == "continue" else value for key, value in asked.query.items()}   # Tokens are long, and mean nothing to people.
+    written = f"?{urlencode(query, safe='=,!()/:')}" if query else ""
+    with suppress(OSError):   # Nobody reads it any more, which is no trouble of who asks.
+        output.write(f"{asked.method} {quote(asked.path, safe='/:')}{written} {asked.code}\n")
+        output.flush()
 
 
 def _remove(kubeconfig: Path, written: bytes) -> None:

@@ -4,14 +4,14 @@ It never answers readers of the whole, and decides nothing.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple, Protocol, TypeAlias
 
 from .differing import all_of
 from .lookup import Chosen, Lookup
-from .record import Record, is_newer, is_older
+from .record import Record, are_numbers, is_newer, is_older
 from .store import Change, Store
 from .tally import Tally
 
@@ -111,11 +111,18 @@ class Union(View):
             self._wanted()
         return chosen
 
-    def show(self, changes: list[Change], versions: tuple[str, ...]) -> None:
-        """Show all of these changes at once, and the versions as of which they are all."""
+    def show(self, changes: list[Change], moved: Mapping[int, str]) -> None:
+        """Show all of these changes at once, and the versions as of which these groups are all shown. The other groups keep theirs."""
         self._note_all(changes)
+        versions, of_all = list(self.versions), self._version
+        moved = {group: version for group, version in moved.items() if version != versions[group]}
+        for group, version in moved.items():
+            versions[group] = version
+        # There may be a hundred groups: they are all looked at only if the oldest one has moved.
+        if any(self.versions[group] == of_all or is_older(version, of_all) for group, version in moved.items()):
+            of_all = least(versions)
         with self._lock:
-            self.versions, self._version = versions, least(versions)
+            self.versions, self._version = tuple(versions), of_all
             forgotten = self._index(changes)
             for change in changes:
                 namespace, name = key_of(change)
@@ -263,10 +270,14 @@ class Branch:
 def least(versions: Iterable[str]) -> str:
     """Return the oldest of some versions; one that is empty is older than all."""
     found, *others = all_ = tuple(versions)
+    if not all(all_):
+        return ""
+    if len(set(map(len, all_))) == 1 and are_numbers(all_):
+        return min(all_)   # The same, and many times as fast: there may be a hundred of them, for each event.
     for version in others:
         if is_older(version, found):
             found = version
-    return found if all(all_) else ""
+    return found
 
 
 def key_of(change: Change) -> Key:

@@ -63,8 +63,8 @@ class Merging:
         spaces = {branch.keys.namespace for branch in self.branches}
         self._near = {space: tuple(branch for branch in self.branches if branch.keys.namespace in (None, space)) for space in spaces}
         self._by_name = any(branch.keys.names is not None for branch in self.branches)
-        self._groups = _groups(self.branches)
-        """Branches of several groups never hold the same keys: each group has a version of its own."""
+        self._groups = _groups(self.branches)   # Branches of several groups never hold the same keys: each group has a version of its own.
+        self._group_of = {branch: index for index, group in enumerate(self._groups) for branch in group}
         self._union = Union(len(self._groups), wanted=wanted, tally=tally)
         self._shown: View = self.branches[0].view if self._alone else self._union
         self._epoch = 0
@@ -190,7 +190,7 @@ class Merging:
         branch.listed = version
         self._listed.add(branch)
         if first and not restored and not branch.epoch < self._epoch:
-            return self._show(changes)   # There is nothing to compare it with.
+            return self._show(changes, [self._group_of[branch]])   # There is nothing to compare it with.
         keys = dict.fromkeys(map(key_of, changes))
         # A server may be restored under higher versions, too: then its objects alone show it.
         anew = self._disproved(branch) if not restored else set()
@@ -210,7 +210,7 @@ class Merging:
         left += [key for key in passing if branch.keys.have(key) and branch.view.held(key) is None]
         for key in left:
             self._leaves(key, version, lost=key in anew)
-        return self._settled([*keys, *anew, *self._reach(branch, version)], said=branch, anew=anew)
+        return self._settled([*keys, *anew, *self._reach(branch, version)], said=branch, anew=anew, groups=range(len(self._groups)))
 
     def progress(self, branch: Branch, version: str) -> list[Change]:
         if self._alone:
@@ -288,7 +288,7 @@ class Merging:
     def _forget(self, key: Key) -> None:
         self._left.pop(key, None)
         self._unclear.discard(key)
-        for branch in self.branches:
+        for branch in self._could_hold(key):
             branch.vague.discard(key)
 
     # ---- What is to be shown.
@@ -297,8 +297,10 @@ class Merging:
         near = self._near.get(key[0]) or self._near.get(None, ())
         return tuple(branch for branch in near if branch.keys.have(key)) if self._by_name else near
 
-    def _settled(self, keys: Iterable[Key], *, said: Branch | None = None, anew: Collection[Key] = ()) -> list[Change]:
-        """Show what is to be shown of these keys now, all at once, and return what that changed."""
+    def _settled(
+        self, keys: Iterable[Key], *, said: Branch | None = None, anew: Collection[Key] = (), groups: Iterable[int] | None = None,
+    ) -> list[Change]:
+        """Show what is to be shown of these keys now, all at once, and return what that changed. `groups` are those that may have moved on."""
         changes: list[Change] = []
         for key in dict.fromkeys(keys):
             before = self._shown.held(key)
@@ -310,11 +312,11 @@ class Merging:
                 changes.append(Change(before, None))
                 before = None
             changes.append(Change(before, after))
-        return self._show(changes)
+        return self._show(changes, groups if groups is not None else range(len(self._groups)) if said is None else [self._group_of[said]])
 
-    def _show(self, changes: list[Change]) -> list[Change]:
+    def _show(self, changes: list[Change], groups: Iterable[int]) -> list[Change]:
         self._listed = {branch for branch in self._listed if self._is_ahead(branch)}
-        self._union.show(changes, tuple(map(self._version, self._groups, self._union.versions)))
+        self._union.show(changes, {index: self._version(self._groups[index], self._union.versions[index]) for index in groups})
         return changes
 
     def _version(self, group: frozenset[Branch], before: str) -> str:

@@ -14,9 +14,10 @@ Four rules keep it true:
    fails is asked for again, a few times, beside those that have come.
 2. The version never goes back. A relist asks for NotOlderThan the highest version seen; a server that lags behind is
    asked again later. Only a consistent read that is older than what was seen means that the server was restored.
-3. Every request is paid for with a wait, which doubles while nothing good happens. So no fault can make a storm. Only
-   pages follow each other at once, and not those that bring nothing; and where several branches agree upon a version for
-   their first list (`agreed`), the newest one follows, once, if that is refused.
+3. After a failure the next request waits, twice as long with each failure in a row. A watch that ended cleanly, or was open
+   for a while and brought something, has not failed: the next one is opened at once. That happens once, and again after
+   each watch that was open for some seconds, so no fault makes a storm. Pages that bring something follow each other at
+   once, too; so does the newest list, once, if the version that several branches agreed upon (`agreed`) is refused.
 4. A message is progress only if the version moves. Half a line, garbled bytes and unknown types end the stream, and it
    is resumed; after more than three failures in a row at the same version, everything is listed anew.
 
@@ -70,6 +71,10 @@ class Lost:
     why: str
     lived: bool = False
     """Whether the stream had been open for as long as a good one is. Not every good one has something to say."""
+    lasted: bool = False
+    """Whether the stream had been open for some seconds, so that the next one may follow at once."""
+    clean: bool = False
+    """Whether the server ended the stream, and not in the middle of a line."""
     garbled: bool = False
     """Whether something came that made no sense, so that asking again may bring the same."""
     transform: bool = False
@@ -206,6 +211,8 @@ class Known:
     """How many requests in a row have brought nothing good."""
     expired: int = 0
     """How many lists in a row have lost their later pages because the server had forgotten the state."""
+    may_reopen: bool = True
+    """Whether a watch that ends too soon to earn it may be followed by the next at once: this happens a single time."""
 
     def failed(self) -> Known:
         return replace(self, failures=self.failures + 1)
@@ -262,17 +269,11 @@ State: TypeAlias = Idle | Listing | Filling | Watching | Waiting
 TRANSITIONS: Mapping[tuple[str, str], frozenset[str]] = MappingProxyType({
     (state, input_): frozenset(after.split()) for state, row in {
         "Idle": {"Start": "Listing Filling"},
-        "Listing": {
-            "Page": "Listing Watching Waiting", "Refusal": "Waiting", "Lost": "Waiting", "Silent": "Waiting",
-        },
-        "Filling": {
-            "Opened": "Filling", "Event": "Filling", "Bookmark": "Filling Watching Waiting",
-            "Refusal": "Waiting", "Lost": "Waiting", "Silent": "Waiting",
-        },
-        "Watching": {
-            "Opened": "Watching", "Event": "Watching", "Bookmark": "Watching",
-            "Refusal": "Waiting", "Lost": "Waiting", "Silent": "Waiting",
-        },
+        "Listing": {"Page": "Listing Watching Waiting", "Refusal": "Waiting", "Lost": "Waiting", "Silent": "Waiting"},
+        "Filling": {"Opened": "Filling", "Event": "Filling", "Bookmark": "Filling Watching Waiting",
+                    "Refusal": "Waiting", "Lost": "Waiting", "Silent": "Waiting"},
+        "Watching": {"Opened": "Watching", "Event": "Watching", "Bookmark": "Watching",
+                     "Refusal": "Waiting", "Lost": "Watching Waiting", "Silent": "Waiting"},
         "Waiting": {"Due": "Listing Filling Watching"},
     }.items() for input_, after in row.items()
 })
@@ -345,7 +346,7 @@ def _later(one: str, two: str) -> str:
 def _ahead(known: Known, before: str, version: str) -> Watching:
     """Go on from one version to a newer one. For each event, what is clear is not compared again."""
     floor = version if known.floor == before else _later(known.floor, version)
-    return Watching(Known(known.streaming, known.marked, floor, known.beyond, 0, known.expired), version, True)
+    return Watching(Known(known.streaming, known.marked, floor, known.beyond, 0, known.expired, known.may_reopen), version, True)
 
 
 def _ask_for_all(known: Known) -> Step:
@@ -415,6 +416,9 @@ def _lost(state: Listing | Filling | Watching, why: Lost | Silent) -> Step:
     # A server that was restored from a backup answers a version that it has yet to reach with silence; so is everything
     # answered by a proxy that holds events back.
     mute = not state.heard and (isinstance(why, Silent) or (lived and known.marked))
+    if isinstance(why, Lost) and not mute and (why.clean or (why.lasted and state.heard)) and (why.lasted or known.may_reopen):
+        known = replace(known, failures=0 if lived else state.known.failures, may_reopen=False)
+        return Step(Watching(known, state.version), (Close(), Watch(state.version)))   # No failure: nobody is told.
     if lived and not mute:
         known = replace(known, failures=1)
     stuck = (garbled or mute) and known.failures > PATIENCE

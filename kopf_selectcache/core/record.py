@@ -4,6 +4,7 @@ So whatever a reader does to what it gets stays with the reader, and nothing is 
 """
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -99,6 +100,12 @@ def is_older(version: str, than: str) -> bool:
 def is_number(version: str) -> bool:
     """Return True if the resourceVersion can be compared with others. Those of some aggregated servers cannot."""
     return version.isascii() and version.isdecimal()
+
+
+def are_numbers(versions: Iterable[str]) -> bool:
+    """Whether all of these versions are numbers, so that it is known which comes before which."""
+    digits = "".join(versions)
+    return digits.isascii() and digits.isdecimal()
 
 
 def _comparable(one: str, two: str) -> bool:

@@ -16,9 +16,10 @@ from kopf_selectcache.blocking import Blocking
 from kopf_selectcache.cache import Cache
 from kopf_selectcache.calls import taught
 from kopf_selectcache.checking import running_loop
+from kopf_selectcache.claiming import Claims
 from kopf_selectcache.comparing import requests
 from kopf_selectcache.core.fields import Key
-from kopf_selectcache.feed import Claims, Feed
+from kopf_selectcache.feed import Feed
 from kopf_selectcache.fetching import Fetches
 from kopf_selectcache.resolving import Kinds
 from kopf_selectcache.runner import Found, Runtime
@@ -26,7 +27,7 @@ from kopf_selectcache.selector import Selector
 from kopf_selectcache.settings import SelectCacheSettings, settings_of
 from kopf_selectcache.testing.defining import with_own
 from kopf_selectcache.testing.offline import OfflineCluster
-from kopf_selectcache.testing.offlinefeed import InProcess, OfflineFeed
+from kopf_selectcache.testing.offlinefeed import InProcess, OfflineFeed, OfReads
 from kopf_selectcache.transport import Transport
 
 _T = TypeVar("_T")
@@ -80,7 +81,7 @@ class _Runtime:
         self.transport = InProcess(cluster)
         self.quick: dict[Key, Feed] = {}
         self.requests = requests()
-        claims: Claims = {}
+        claims = Claims()
         self.feeds = {
             key: OfflineFeed(
                 key, settings.selectors.cached(key), settings, self.transport, namespaces=namespaces, claims=claims, resolved=self._forget_names)
@@ -88,7 +89,7 @@ class _Runtime:
         }
         for feed in self.feeds.values():
             cluster.follow(feed.follow)
-        self.fetches = Fetches(cast("Transport", self.transport), per_second=float("inf"))
+        self.fetches = Fetches(cast("Transport", OfReads(cluster)), per_second=float("inf"))
         self.kinds = Kinds(self.fetches)
         self._found = Found()
 

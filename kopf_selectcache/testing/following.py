@@ -46,7 +46,7 @@ class Stream:
     def inject(self, planned: Planned) -> None:
         """Put a fault to work, from now on."""
         self._planned.append(planned)
-        self._stages.append(Stage(planned, self.asked))
+        self._stages.append(Stage(planned, self.asked, self._watch.version_before))
         self._forget.append(planned.on_release(self._released))
         self._woken.set()
 

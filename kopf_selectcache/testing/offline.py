@@ -16,6 +16,7 @@ from .api.metadata import in_order
 from .api.watching import Watch
 from .cluster import EmbeddedCluster
 from .defining import definitions
+from .failing import OfflineFaults
 from .manifests import in_order as needed_first
 from .web import Web
 
@@ -31,11 +32,13 @@ class OfflineCluster(EmbeddedCluster):
     def __init__(self) -> None:
         super().__init__(random=random.Random(0), tls=False)   # noqa: S311  # The same uids each time.
         self._followers: list[Callable[[], None]] = []
-        del self.faults, self.requests   # Nothing would ever happen to them.
+        self.faults = self._failing = OfflineFaults(post=self._do)
+        """What goes wrong with the requests of reads: `fetch`, `fetch_list`, `gone` and whatever else asks the server."""
+        del self.requests   # Nothing would ever happen to it.
 
     def __getattr__(self, name: str) -> NoReturn:
         """Only what is not there is asked for here."""
-        if name in ("faults", "requests"):
+        if name == "requests":
             raise _unserved(f"cluster.{name}")
         raise AttributeError(f"{type(self).__name__} has no {name!r}")
 
@@ -69,6 +72,16 @@ class OfflineCluster(EmbeddedCluster):
         """Answer a request, of whichever thread."""
         with self._alone:
             return self.api.answer(request)
+
+    def answer_read(self, request: Request) -> Answer:
+        """Do so for a read, to which faults happen."""
+        def answered(request: Request) -> Answer:
+            answer = self.api.answer(request)
+            assert isinstance(answer, Answer), "reads open no watches"
+            return answer
+
+        with self._alone:
+            return self._failing.answer(request, self.api.users.authenticate(request.headers).name, answered)
 
     def _namespaces(self) -> list[str]:
         return [name for _, name in self.api.history.keys(("", "namespaces"))]

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 
 from kopf_selectcache.agreed import AgreedVersion
 from kopf_selectcache.checking import running_loop
+from kopf_selectcache.claiming import Claims
 from kopf_selectcache.core.branches import Branch
 from kopf_selectcache.core.fields import Key
 from kopf_selectcache.core.protocol import (
@@ -33,7 +34,7 @@ from kopf_selectcache.core.wire import read_refusal
 from kopf_selectcache.declarations import Cached, named
 from kopf_selectcache.discovery import NotServed
 from kopf_selectcache.errors import Missing, ReadError
-from kopf_selectcache.feed import Claims, Feed
+from kopf_selectcache.feed import Feed
 from kopf_selectcache.health import Condition
 from kopf_selectcache.listwatch import Listwatch
 from kopf_selectcache.planning import Plan, Stream
@@ -182,9 +183,7 @@ class InProcess:
     async def get(self, path: str, query: Mapping[str, str], *, accept: str = JSON) -> bytes:
         answer = self._ask(path, query, accept)
         assert isinstance(answer, Answer), "only watches are something else"
-        if answer.code != 200:
-            raise Refused(read_refusal(answer.code, answer.body))
-        return answer.body
+        return _body_of(answer)
 
     def stream(self, path: str, query: Mapping[str, str]) -> Watched:
         answer = self._ask(path, query, JSON)
@@ -193,8 +192,23 @@ class InProcess:
         return answer
 
     def _ask(self, path: str, query: Mapping[str, str], accept: str) -> Answer | Watched:
-        headers = {"authorization": f"Bearer {self._cluster.token}", "accept": accept}
-        return self._cluster.answer(Request("GET", path, query, headers))
+        return self._cluster.answer(self._request(path, query, accept))
+
+    def _request(self, path: str, query: Mapping[str, str], accept: str) -> Request:
+        return Request("GET", path, query, {"authorization": f"Bearer {self._cluster.token}", "accept": accept})
+
+
+class OfReads(InProcess):
+    """The same, for what reads ask: faults happen to it."""
+
+    async def get(self, path: str, query: Mapping[str, str], *, accept: str = JSON) -> bytes:
+        return _body_of(self._cluster.answer_read(self._request(path, query, accept)))
+
+
+def _body_of(answer: Answer) -> bytes:
+    if answer.code != 200:
+        raise Refused(read_refusal(answer.code, answer.body, retry_after=answer.headers.get("Retry-After")))
+    return answer.body
 
 
 def _at_once(coroutine: Coroutine[Any, Any, _T]) -> _T:

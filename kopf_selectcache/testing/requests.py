@@ -190,6 +190,21 @@ class Record(Generic[T]):
 class Requests(Record[Asked]):
     """The requests of one server, oldest first: the last ten thousand."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._listeners: list[Callable[[Asked], None]] = []
+
+    def subscribe(self, listener: Callable[[Asked], None]) -> None:
+        """Call this, on the server's loop, with each request that is answered, and each watch that is opened."""
+        self._listeners.append(listener)
+
+    def answer(self, asked: Asked, code: int) -> None:
+        """Take note that a request is answered, or a watch opened."""
+        asked.code = code
+        for listener in self._listeners:
+            listener(asked)
+        self.stir()
+
     def where(
         self, verb: str = "", resource: str = "", *, namespace: str | None = None, name: str = "", user: str = "",
         where: Callable[[Asked], bool] | None = None,

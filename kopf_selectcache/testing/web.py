@@ -162,7 +162,7 @@ class Web:
     async def _follow(self, raw: web.BaseRequest, watch: Watch, planned: list[Planned], asked: Asked) -> web.StreamResponse:
         def opened() -> None:
             self._streams.add(stream)
-            self._answered(asked, 200)
+            self._requests.answer(asked, 200)
 
         stream = Stream(watch, asked, planned)
         try:
@@ -184,7 +184,7 @@ class Web:
             part, end = plan.fault.written(body)
             if end is not End.END and not plan.released:
                 return await self._interrupted(raw, answer.code, headers, body, part, end, plan)
-        self._answered(asked, answer.code)
+        self._requests.answer(asked, answer.code)
         if len(body) <= BLOCK:
             return web.Response(status=answer.code, headers=headers, body=body)
         response = web.StreamResponse(status=answer.code, headers=headers)
@@ -217,10 +217,6 @@ class Web:
         await response.prepare(raw)
         await response.write(body[len(part or b""):])
         return response
-
-    def _answered(self, asked: Asked, code: int) -> None:
-        asked.code = code
-        self._requests.stir()
 
     async def _delay(self, planned: list[Planned]) -> None:
         for plan in planned:

@@ -30,6 +30,7 @@ from kopf_selectcache.core.wire import Bookmark, Event, Page, Refusal
 A, B = (Record("shop", name, f"uid-{name}", version, {}, (), b"{}") for name, version in (("a", "90"), ("b", "95")))
 GONE = Refusal(410, "Expired")
 CUT, GARBLED, LIVED = Lost("cut"), Lost("no JSON", garbled=True), Lost("end", lived=True)
+ENDED, LASTED = Lost("end", clean=True), Lost("cut", lasted=True)
 
 
 def seen(type_: str, version: str, name: str = "a") -> Event:

@@ -13,7 +13,7 @@ from kopf_selectcache.core.store import Records, Store
 
 Part: TypeAlias = tuple[object, ...]
 
-_OF_MERGING = {"tally", "branches", "_alone", "_shown", "_epoch", "_listed", "_left", "_reads", "_doubts", "_unclear", "_outdated", "_most_reads", "_near", "_by_name", "_groups", "_union"}
+_OF_MERGING = {"tally", "branches", "_alone", "_shown", "_epoch", "_listed", "_left", "_reads", "_doubts", "_unclear", "_outdated", "_most_reads", "_near", "_by_name", "_groups", "_group_of", "_union"}
 _OF_BRANCHES = {"keys", "view", "epoch", "listed", "vague", "_merger", "_waits", "_versions", "_waiting"}
 _OF_STORES = {"_lock", "_held", "_staged", "_gone", "_version", "_tally", "_wanted", "_indexes"}
 _OF_UNIONS = _OF_STORES | {"versions"}

@@ -27,8 +27,12 @@ from .guarantees import Judge, Observer, Seen, Taken, Violation, equal, of_world
 from .server import LIMIT, Broken, Server, Stream
 
 WINDOW = 60.0
-MOST_STARTS = int(WINDOW / (SHORTEST / 2)) + 1
-"""No two requests are closer than half the first delay: only pages, and the watch after a list, follow at once."""
+LASTED = 5.0
+MOST_STARTS = int(WINDOW / (SHORTEST / 2)) + 2
+"""No two requests are closer than half the first delay, except pages, the watch after a list, and once the watch after one that ended.
+
+A watch that was open for `LASTED` and is followed by the next at once has taken as long as many waits.
+"""
 
 
 def _most_vain_starts() -> int:
@@ -36,11 +40,11 @@ def _most_vain_starts() -> int:
     while spent <= WINDOW:
         spent += delay(starts, 0.0)
         starts += 1
-    return starts
+    return starts + 1 + int(WINDOW / LASTED)
 
 
 MOST_VAIN_STARTS = _most_vain_starts()
-"""If the version does not move all the while, each delay is twice the last, up to the longest."""
+"""If the version does not move all the while, each delay is twice the last, up to the longest; and each watch that lasts is followed at once."""
 
 FILTERS: tuple[tuple[Filter, ...], ...] = (
     (Filter(app="web"),),
@@ -272,7 +276,8 @@ class Run:
             else:
                 self._poll(follower, follower.stream)
         except Broken:
-            self.feed(follower, protocol.Lost("reset"))
+            lasted = follower.stream is not None and server.now - follower.stream.opened >= LASTED
+            self.feed(follower, protocol.Lost("reset", lasted=lasted))
         except TimeoutError:
             self.feed(follower, protocol.Silent())
         except Garbled as garbled:
@@ -282,7 +287,8 @@ class Run:
         server = self.server
         chunk = server.poll(stream)
         if chunk is None:
-            lost = protocol.Lost("end", lived=server.now - stream.opened > WINDOW)
+            age, clean = server.now - stream.opened, not follower.lines.rest
+            lost = protocol.Lost("end", lived=age > WINDOW, lasted=age >= LASTED, clean=clean)
             self.feed(follower, _READER.rest(follower.lines.rest) or lost)
             return
         server.now += 0.01 if chunk else 10.0

@@ -170,6 +170,7 @@ class World:
         if isinstance(leg.command, protocol.Wait):
             return []
         hows = ["lost", "410"]
+        hows += ["ended"] if isinstance(leg.command, protocol.Watch) else []
         match leg.command:
             case protocol.List(floor):
                 hows += ["stale"] if floor and int(floor) > FIRST else []
@@ -299,7 +300,8 @@ class World:
             leg.lines, leg.cursor = leg.lines[1:], max(leg.cursor, int(coming.record.version))
             self._feed(leg, Event("DELETED", _record(thing)))
         else:
-            troubles: dict[str, protocol.Input] = {"lost": protocol.Lost("cut"), "410": Refusal(410, "Expired"), "silent": protocol.Silent()}
+            troubles: dict[str, protocol.Input] = {
+                "lost": protocol.Lost("cut"), "ended": protocol.Lost("end", clean=True), "410": Refusal(410, "Expired"), "silent": protocol.Silent()}
             self._feed(leg, troubles[how])
 
     # ---- What the shell does.

@@ -395,6 +395,6 @@ def test_nothing_is_paid_for_labels_that_nobody_asks_by() -> None:
 def test_a_read_of_some_branches_wants_an_index_as_one_of_all_does() -> None:
     told: list[None] = []
     union = Union(2, wanted=lambda: told.append(None))
-    union.show([Change(None, record(f"pod-{number}", app="web")) for number in range(lookup.WORTH + 1)], ("5", "5"))
+    union.show([Change(None, record(f"pod-{number}", app="web")) for number in range(lookup.WORTH + 1)], {0: "5", 1: "5"})
     chosen = Section(union, [0]).chosen(by_label("app=web"))
     assert (chosen.version, len(chosen.records), len(told)) == ("5", lookup.WORTH + 1, 1)

@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -30,7 +32,7 @@ from kopf_selectcache.core.protocol import (
 )
 from kopf_selectcache.core.wire import Bookmark, Event, Refusal
 
-from .client import CUT, GARBLED, GONE, LIVED, A, B, Client, filling, more, page, seen, watching
+from .client import CUT, ENDED, GARBLED, GONE, LASTED, LIVED, A, B, Client, filling, more, page, seen, watching
 from .cluster import Filter
 from .simulation import Run
 
@@ -99,6 +101,54 @@ def test_3_a_watch_that_ends_is_resumed_at_the_last_version(end: Lost) -> None:
     client.on(seen("MODIFIED", "103"))
     assert client.on(end) == (Close(), Told(end), Wait(0))
     assert client.on(Due()) == (Watch("103"),)
+
+
+@pytest.mark.parametrize("end", [ENDED, LASTED, replace(ENDED, lasted=True), replace(LASTED, lived=True)])
+def test_3_after_a_clean_end_and_after_a_watch_that_lasted_the_next_watch_starts_at_once(end: Lost) -> None:
+    client = watching()
+    client.on(seen("MODIFIED", "103"))
+    assert client.on(end) == (Close(), Watch("103")), "nobody is told: it is no trouble"
+    assert client.state == Watching(Known(marked=True, floor="103", may_reopen=False), "103")
+
+
+def test_3_a_server_that_ends_each_watch_at_once_makes_the_next_one_wait() -> None:
+    client = watching()
+    assert client.on(ENDED, Opened(), ENDED) == (Close(), Told(ENDED), Wait(0))
+    assert [client.on(Due(), Opened(), ENDED)[-1] for _ in range(3)] == [Wait(1), Wait(2), Wait(3)]
+
+
+@pytest.mark.parametrize("message", [lambda version: seen("MODIFIED", version), Bookmark])
+def test_3_a_server_that_ends_each_watch_after_one_message_makes_the_next_one_wait(message: Callable[[str], Input]) -> None:
+    client = watching()
+    client.on(ENDED)
+    for version in range(103, 110):
+        assert client.on(Opened(), message(str(version)), ENDED) == (Close(), Told(ENDED), Wait(0))
+        client.on(Due())
+
+
+def test_3_each_watch_that_lasted_is_followed_by_one_that_starts_at_once() -> None:
+    client = watching()
+    for _ in range(10):
+        assert client.on(Opened(), Bookmark("100"), replace(ENDED, lasted=True)) == (Close(), Watch("100"))
+    assert client.on(Opened(), ENDED)[-1] == Wait(0)
+
+
+@pytest.mark.parametrize("end", [
+    CUT, LASTED, replace(GARBLED, lasted=True), Silent(), replace(ENDED, lasted=True, lived=True), Refusal(500),
+], ids=["cut soon", "cut unheard", "garbled", "silent", "mute", "refused"])
+def test_3_a_watch_that_failed_is_not_followed_by_the_next_at_once(end: Input) -> None:
+    client = watching()
+    client.on(CUT, Due(), Opened())   # This stream has said nothing yet.
+    assert client.on(end)[-1] == Wait(1)
+
+
+def test_3_a_clean_end_is_no_failure_and_no_proof_against_earlier_ones() -> None:
+    client = watching()
+    client.fail(CUT, 2)
+    client.on(ENDED)
+    assert client.state.known.failures == 2
+    unmarked = Client(Start(), page("100"), CUT, Due(), Opened(), replace(ENDED, lasted=True, lived=True))
+    assert unmarked.state.known.failures == 0, "a stream that was open for long is a good one"
 
 
 def test_3_failures_in_a_row_are_counted_until_the_version_moves() -> None:

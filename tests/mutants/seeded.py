@@ -124,8 +124,8 @@ MUTANTS: tuple[Mutant, ...] = (
            3, (IN_READER,), THREADS),
     Mutant("choose the objects without the lock", STORE, "        with self._lock:\n            chosen = self._chosen(lookup, key, asking=asking)._replace(version=self._version)\n", "        if True:\n            chosen = self._chosen(lookup, key, asking=asking)._replace(version=self._version)\n",
            3, (IN_READER,), THREADS),
-    Mutant("show the changes of branches one by one", BRANCHES, "        with self._lock:\n            self.versions, self._version = versions, least(versions)\n",
-           "        if True:\n            self.versions, self._version = versions, least(versions)\n", 3, (IN_WRITER,), THREADS),
+    Mutant("show the changes of branches one by one", BRANCHES, "        with self._lock:\n            self.versions, self._version = tuple(versions), of_all\n",
+           "        if True:\n            self.versions, self._version = tuple(versions), of_all\n", 3, (IN_WRITER,), THREADS),
     Mutant("show a staged generation", STORE, '        """Start a new generation beside the one that is read."""\n        self.abandon()\n        self._staged = {}',
            '        """Start a new generation beside the one that is read."""\n        self.abandon()\n        self._staged = {}\n        self._held = self._staged', 3, (IN_WRITER,), THREADS),
     # ---- What is asked about an object that no branch holds.
@@ -161,6 +161,11 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/core/test_protocol.py::test_12_a_replay_brings_nothing_back_and_is_no_progress",)),
     Mutant("do not tell a restored server from one that lags", PROTOCOL, "(Commit(version, restored=older),)", "(Commit(version),)", 4,
            ("tests/core/test_protocol.py::test_24_only_a_consistent_list_that_is_older_shows_that_the_server_was_restored",)),
+    Mutant("wait after a clean end", PROTOCOL, "not mute and (why.clean or (", "not mute and (False or (", 8,
+           ("tests/core/test_protocol.py::test_3_after_a_clean_end_and_after_a_watch_that_lasted_the_next_watch_starts_at_once",)),
+    Mutant("open each watch at once", PROTOCOL, "may_reopen=False)\n", "may_reopen=True)\n", 8,
+           ("tests/test_faults/test_streams.py::test_contract_8_of_watches_that_end_at_once_one_is_opened_without_a_wait_and_all_others_wait",
+            "tests/test_faults/test_streams.py::test_contract_8_each_watch_that_lasted_is_followed_by_one_without_a_wait_and_no_more")),
     Mutant("ask at the same pace for ever", "core/backoff.py", "SHORTEST * 2.0 ** min(failures, 16)", "SHORTEST", 8,
            ("tests/core/test_backoff.py::test_each_failure_in_a_row_doubles_the_delay_up_to_the_longest",)),
     # ---- Single objects.

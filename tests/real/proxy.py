@@ -38,6 +38,8 @@ class Proxy:
 
     upstream: Client
     faults: list[Fault] = field(default_factory=list)
+    timeout_seconds: int = 0
+    """After how many seconds the server ends each watch, by a parameter of its request; if 0, when it likes."""
     url: str = ""
     held: Condition | None = None
     waiting: int = 0
@@ -111,8 +113,9 @@ class Proxy:
             self.waiting += 1
             await self._released.wait()
         headers = {name: value for name, value in request.headers.items() if name.lower() != "host"}
+        ends = f"&timeoutSeconds={self.timeout_seconds}" if self.timeout_seconds and "watch" in request.query else ""
         async with self._session.request(
-                request.method, self.upstream.url + request.path_qs, headers=headers, data=await request.read() or None,
+                request.method, self.upstream.url + request.path_qs + ends, headers=headers, data=await request.read() or None,
                 skip_auto_headers=("Accept-Encoding",)) as answer:
             # What is compressed, as long lists are, is passed on as it is.
             told = {name: answer.headers[name] for name in ("Content-Type", "Content-Encoding") if name in answer.headers}

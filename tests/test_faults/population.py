@@ -50,8 +50,6 @@ class Population:
         self.missed: set[Key] = set()
         """What has been absent at some time since `settle()`."""
         self.restored = False
-        self.misdated = False
-        """Whether a departure may have been told at the version of another write: then what moves is gone until it comes."""
         self._lost = 0   # The version of the last state that was lost with that.
         self.story: list[str] = []
         """What has happened since `settle()`."""
@@ -71,7 +69,7 @@ class Population:
         for key, obj in self.now.items():
             self._note(key, obj)
         self.missed = {key for key in COMING if key not in self.now}
-        self.restored, self._lost, self.misdated = False, 0, False
+        self.restored, self._lost = False, 0
 
     @property
     def outgrown(self) -> bool:
@@ -80,7 +78,7 @@ class Population:
 
     def may_be_absent(self, key: Key | None) -> bool:
         """Whether nothing can be held against who says that it is not there."""
-        return key in self.missed or (key is not None and (self.outgrown or (key == MOVER and self.misdated)))
+        return key in self.missed or (key is not None and self.outgrown)
 
     def happen(self) -> None:
         """Let something happen to some object."""

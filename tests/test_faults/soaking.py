@@ -23,7 +23,7 @@ from kopf_selectcache.cache import Cache
 from kopf_selectcache.runner import Runtime
 from kopf_selectcache.settings import SelectCacheSettings
 from kopf_selectcache.testing import EmbeddedCluster
-from kopf_selectcache.testing.faults import Gone, OldVersionOnDelete
+from kopf_selectcache.testing.faults import Gone
 from kopf_selectcache.transport import KopfTransport
 
 from .mishaps import ENDS, MISHAPS, Mishap, lag
@@ -234,7 +234,6 @@ class Soak:
         if mishap.verb != "watch":   # Have it listed anew.
             self.cluster.faults.add(Gone(), verb="watch", resource=resource, where=lambda asked: "sendInitialEvents" not in asked.query, times=1)
         self.population.story.append(f"{fault} for {resource}")
-        self.population.misdated = self.population.misdated or isinstance(fault, OldVersionOnDelete)
         for _ in range(10):   # Other faults may be in its way.
             self.cluster.cut("watch", resource, how=chance.choice(ENDS))
             for _ in range(chance.randint(1, 3)):

@@ -3,7 +3,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from kopf_selectcache import OutsideFilter
 from kopf_selectcache.core.protocol import PATIENCE
 from kopf_selectcache.errors import Reason
+from kopf_selectcache.listwatch import LASTED
 
 from .server import (
     SILENCE,
@@ -79,7 +81,7 @@ def test_2_what_is_held_grows_old_until_the_server_confirms_it() -> None:
     async def main() -> None:
         accepted, confirmed = asyncio.Event(), asyncio.Event()
         past = bookmark("40"), event("MODIFIED", pod("a", "90"))
-        watches = [ended(), held(accepted, streamed(*past, confirmed, bookmark("100"))), streamed()]
+        watches = [streamed(then=Then.CLOSE), held(accepted, streamed(*past, confirmed, bookmark("100"))), streamed()]
         async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
             await world.watched(2)
             world.time.now += 30.0
@@ -130,7 +132,68 @@ def test_3_a_watch_that_ends_is_resumed_at_its_last_version_and_half_a_line_is_n
             await followed(world, "a@103", "c@106")
             assert versions(server.pods.watched) == ["100", "103"]
             assert len(server.pods.listed) == 1
-            assert world.time.slept == [0.5]
+            assert world.time.slept == ([] if end == "clean" else [0.5])
+    run(main())
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_3_a_watch_that_lasted_and_brought_something_is_resumed_without_a_wait_however_it_ends(
+    end: str, caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        ready = asyncio.Event()
+        last, then = ENDS[end]
+        watches = [Answer((*streamed(MOVED).parts, ready, last), then), streamed(event("ADDED", pod("c", "106")))]
+        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
+            await world.holds("a@103")
+            world.time.now += LASTED
+            ready.set()
+            await followed(world, "a@103", "c@106")
+            assert versions(server.pods.watched) == ["100", "103"]
+            assert world.time.slept == []
+            assert not world.feed.counts.failures
+            assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+    caplog.set_level(logging.INFO)
+    run(main())
+
+
+BRIEF: dict[str, Callable[[int], Answer]] = {
+    "nothing": lambda _: ended(),
+    "an event": lambda version: ended(event("MODIFIED", pod("a", str(version)))),
+    "a bookmark": lambda version: ended(bookmark(str(version))),
+    "an event, and is cut": lambda version: streamed(event("MODIFIED", pod("a", str(version))), then=Then.CLOSE),
+}
+
+
+@pytest.mark.parametrize("brought", BRIEF)
+def test_contract_8_of_watches_that_end_at_once_one_is_opened_without_a_wait_and_all_others_wait(brought: str) -> None:
+    async def main() -> None:
+        watches = [BRIEF[brought](version) for version in range(101, 301)]
+        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
+            began = world.time.now
+            await until(lambda: world.time.now - began >= 60.0 or len(server.pods.watched) > 150)
+            asked, waits = len(server.pods.watched), len(world.time.slept)
+            assert asked <= waits + 2, "the first watch, and the one that was opened at once"
+            assert waits >= 5
+            assert min(world.time.slept) == 0.5
+            assert asked <= 60.0 / 0.5 + 2
+            assert len(server.pods.listed) == 1
+    run(main())
+
+
+def test_contract_8_each_watch_that_lasted_is_followed_by_one_without_a_wait_and_no_more() -> None:
+    async def main() -> None:
+        gates = {version: asyncio.Event() for version in (101, 102, 103)}
+        long = [ended(event("MODIFIED", pod("a", str(version))), gate) for version, gate in gates.items()]
+        brief = [ended()] * 2
+        async with Server(lists=[LISTED], watches=[*brief, *long, *brief]) as server, operating(server) as world:
+            for version, gate in gates.items():
+                await world.holds(f"a@{version}")
+                assert world.time.slept == [0.5]
+                world.time.now += LASTED
+                gate.set()
+            await world.watched(8)
+            assert world.time.slept == [0.5, 0.5, 1.0]
     run(main())
 
 

@@ -277,7 +277,7 @@ def test_what_needs_a_server_is_refused() -> None:
     cluster = FakeCache().cluster
     tries: list[Callable[[], object]] = [
         cluster.bookmark, cluster.cut, cluster.stop_listening, lambda: cluster.restore(cluster.backup()),
-        lambda: cluster.faults, lambda: cluster.requests, lambda: cluster.in_thread().__enter__(),
+        lambda: cluster.requests, lambda: cluster.in_thread().__enter__(),
     ]
     for each in tries:
         with pytest.raises(RuntimeError, match=r"a fake cache has no server, and .* needs one"):

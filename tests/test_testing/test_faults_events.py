@@ -134,14 +134,35 @@ class TestEvents:
         assert "annotations" not in early["object"]["metadata"]
         assert early["object"]["metadata"]["resourceVersion"] == first["object"]["metadata"]["resourceVersion"]
 
-    def test_deletions_carry_a_version_before_their_own(self, cluster: EmbeddedCluster, client: Served) -> None:
-        cluster.create(pod("a"))
+    def test_deletions_carry_the_version_that_the_object_had(self, cluster: EmbeddedCluster, client: Served) -> None:
+        cluster.create(config_map := {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}})
+        had = cluster.get(config_map)["metadata"]["resourceVersion"]
         cluster.faults.add(OldVersionOnDelete())
-        with client.watch(PODS, query=FOLLOWED) as watch:
-            told(watch, 1)
-            cluster.delete(pod("a"))
+        with client.watch("/api/v1/namespaces/default/configmaps", query=FOLLOWED) as watch:
+            watch.until(lambda event: event["object"]["metadata"]["name"] == "a")
+            cluster.create(pod("b"))   # Another write comes between.
+            cluster.delete(config_map)
             deletion = watch.until(is_deletion)[-1]
-        assert int(deletion["object"]["metadata"]["resourceVersion"]) < cluster.version
+        assert deletion["object"]["metadata"]["resourceVersion"] == had
+
+    def test_what_leaves_a_selector_carries_the_version_that_it_had_inside(self, cluster: EmbeddedCluster, client: Served) -> None:
+        cluster.create(labelled := {**pod("a"), "metadata": {"name": "a", "namespace": "default", "labels": {"app": "web"}}})
+        cluster.faults.add(OldVersionOnDelete())
+        with client.watch(PODS, query=FOLLOWED | {"labelSelector": "app=web"}) as watch:
+            had = next(watch)["object"]["metadata"]["resourceVersion"]
+            cluster.patch(labelled, {"metadata": {"labels": {"app": None}}})
+            deletion = watch.until(is_deletion)[-1]
+        assert deletion["object"]["metadata"]["resourceVersion"] == had
+
+    def test_a_version_that_the_server_has_forgotten_is_that_of_the_deletion(self) -> None:
+        filter_ = OldVersionOnDelete().filter_of({7: 3}.get)
+        assert filter_ is not None
+
+        def line(version: int) -> bytes:
+            return json.dumps({"type": "DELETED", "object": {"metadata": {"resourceVersion": str(version)}}}).encode()
+
+        pieces = filter_([line(7), line(9)], released=False)
+        assert [json.loads(piece)["object"]["metadata"]["resourceVersion"] for piece in pieces if isinstance(piece, bytes)] == ["3", "9"]
 
     def test_an_object_that_was_deleted_and_made_again_comes_as_modified(self, cluster: EmbeddedCluster, client: Served) -> None:
         cluster.create(pod("a"))

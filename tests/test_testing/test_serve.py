@@ -19,7 +19,7 @@ from kopf_selectcache.__main__ import main
 from kopf_selectcache.cli.progress import Progress
 from kopf_selectcache.cli.serve import serve as serve_until_told
 from kopf_selectcache.testing import EmbeddedCluster
-from tests.apiserver.client import Client
+from tests.apiserver.client import ApiError, Client
 from tests.apiserver.waiting import wait_until
 
 Serve = Callable[..., "subprocess.Popen[str]"]
@@ -73,6 +73,31 @@ def test_it_serves_until_it_is_told_to_end(serve: Serve, tmp_path: Path, number:
     assert f"An API server with 2 loaded objects listens on {client.url}\n" in output
     assert f"kubectl --kubeconfig {kubeconfig} get" in output
     assert not kubeconfig.exists()
+
+
+def test_it_prints_requests_where_that_is_asked_for_and_no_bodies(serve: Serve, tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "config"
+    process = serve("-v")
+    ready(process, kubeconfig)
+    client = client_of(kubeconfig, tmp_path)
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, "stringData": {"key": "canary"}}
+    client.request("POST", "/api/v1/namespaces/default/secrets", body=secret)
+    client.request("POST", "/api/v1/namespaces/default/secrets", body={**secret, "metadata": {"name": "b"}})
+    first = client.request("GET", "/api/v1/secrets", query={"limit": "1", "labelSelector": "app in (web,db),!old"})
+    assert first["kind"] == "SecretList"
+    page = client.request("GET", "/api/v1/secrets", query={"limit": "1"})
+    client.request("GET", "/api/v1/secrets", query={"limit": "1", "continue": page["metadata"]["continue"]})
+    with pytest.raises(ApiError):
+        client.request("GET", "/api/v1/namespaces/default/secrets/nothing")
+    client.close()
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (0, "")
+    assert output.partition("Ctrl-C ends it.\n")[2].splitlines() == [
+        "POST /api/v1/namespaces/default/secrets 201", "POST /api/v1/namespaces/default/secrets 201",
+        "GET /api/v1/secrets?limit=1&labelSelector=app+in+(web,db),!old 200", "GET /api/v1/secrets?limit=1 200",
+        "GET /api/v1/secrets?limit=1&continue=... 200", "GET /api/v1/namespaces/default/secrets/nothing 404"]
+    assert "canary" not in output
 
 
 @pytest.mark.parametrize("phase", ["reading", "loading"])

@@ -73,6 +73,14 @@ class Watch:
             self._at = current
             self._send(self.view.bookmark(current, first=self._take_first()))
 
+    def version_before(self, version: int) -> int | None:
+        """Return the version that an object of this resource had before the write of this version, if both are known."""
+        history = self._watches.history
+        if version <= history.horizon:
+            return None
+        change = next(history.since(version - 1, self.view.served.table), None)
+        return change.before.version if change is not None and change.version == version and change.before is not None else None
+
     def catch_up(self) -> None:
         """See what has happened up to now, and all that happens from now on."""
         self._seen = None

@@ -26,6 +26,10 @@ Piece: TypeAlias = bytes | End
 """Of a stream: a line, or a part of one, or its end."""
 
 
+VersionBefore: TypeAlias = Callable[[int], int | None]
+"""Returns the version that an object had before the write of this version; None if the server has forgotten it."""
+
+
 class Filter(Protocol):
     """What happens to the pieces of one stream. It remembers how far the stream is."""
 
@@ -63,6 +67,11 @@ class Fault:
     def filter(self) -> Filter | None:
         """Return a fresh filter for the lines of one watch."""
         return None
+
+    def filter_of(self, version_before: VersionBefore) -> Filter | None:
+        """Return a fresh filter for the lines of one watch, which may look up what the lines do not say."""
+        del version_before
+        return self.filter()
 
     @property
     def delay(self) -> float:

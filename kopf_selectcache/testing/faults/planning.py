@@ -8,7 +8,7 @@ from typing import TypeAlias
 from kopf_selectcache.testing.api.calls import Request
 from kopf_selectcache.testing.requests import Asked, Match, Record
 
-from .fault import Fault, Piece
+from .fault import Fault, Piece, VersionBefore
 
 Post: TypeAlias = Callable[[Callable[[], None]], None]
 """Calls this where the server runs."""
@@ -143,10 +143,10 @@ class Faults:
 class Stage:
     """A fault at work on the pieces of one watch."""
 
-    def __init__(self, planned: Planned, asked: Asked) -> None:
+    def __init__(self, planned: Planned, asked: Asked, version_before: VersionBefore = lambda _: None) -> None:
         self._planned = planned
         self._asked = asked
-        self._filter = planned.fault.filter()
+        self._filter = planned.fault.filter_of(version_before)
         self._told = self._filter is None and planned.fault.idle is None
         if self._told:
             planned.hits.add(asked)

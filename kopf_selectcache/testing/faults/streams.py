@@ -8,7 +8,18 @@ from typing import Any, ClassVar
 from kopf_selectcache.testing.api.calls import Request
 from kopf_selectcache.testing.api.options import is_true
 
-from .fault import End, Fault, Filter, Piece, WatchFault, each_line, line_of, once_after, parsed
+from .fault import (
+    End,
+    Fault,
+    Filter,
+    Piece,
+    VersionBefore,
+    WatchFault,
+    each_line,
+    line_of,
+    once_after,
+    parsed,
+)
 
 END_OF_INITIAL_EVENTS = "k8s.io/initial-events-end"
 
@@ -272,15 +283,18 @@ class EarlyBookmark(WatchFault):
 
 @dataclass(frozen=True, slots=True)
 class OldVersionOnDelete(WatchFault):
-    """DELETED events carry a version before that of the deletion, as old servers sent them."""
+    """DELETED events carry the version that the object had before it was deleted, or left, as old servers sent them."""
 
-    def filter(self) -> Filter | None:
+    def filter_of(self, version_before: VersionBefore) -> Filter | None:
         def aged(line: bytes) -> list[Piece]:
             event = parsed(line)
             if event is None or event.get("type") != "DELETED":
                 return [line]
             metadata = event["object"]["metadata"]
-            metadata["resourceVersion"] = str(int(metadata["resourceVersion"]) - 1)
+            before = version_before(int(metadata["resourceVersion"]))
+            if before is None:
+                return [line]
+            metadata["resourceVersion"] = str(before)
             return [line_of("DELETED", event["object"])]
         return each_line(aged)
 

@@ -1,0 +1,96 @@
+"""Faults of a fake cache: what reads ask the server goes wrong on demand, and what is held is read as before."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kopf_selectcache import Forbidden, Missing, ReadError, Rejected, Stalled
+from kopf_selectcache.testing import FakeCache
+from kopf_selectcache.testing.faults import (
+    BadGateway,
+    BrokenFault,
+    Delay,
+    Disconnect,
+    EndStream,
+    ErrorEvent,
+    Fault,
+    Gone,
+    LeaderChanged,
+    MalformedJSON,
+    NotServed,
+    OldVersionOnDelete,
+    Refuse,
+    Silence,
+    Unauthorized,
+)
+
+POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "shop", "uid": "u1", "labels": {"app": "web"}}}
+CONFIG = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "options", "namespace": "shop", "uid": "u2"}}
+
+READS: dict[str, Callable[[FakeCache], Any]] = {
+    "fetch": lambda cache: cache.blocking.fetch("configmaps", "options", "shop"),
+    "fetch_list": lambda cache: cache.blocking.fetch_list("configmaps", namespace="shop"),
+    "gone": lambda cache: cache.blocking.gone("configmaps", "options", "shop", uid="u2"),
+}
+
+
+def fake() -> FakeCache:
+    return FakeCache([POD, CONFIG], {"pods": "app=web"})
+
+
+@pytest.mark.parametrize("read", READS)
+@pytest.mark.parametrize(("fault", "error"), [
+    (Refuse(403), Forbidden), (Refuse(405), Rejected), (Refuse(429), Stalled), (Refuse(500), Stalled), (Refuse(503), Stalled),
+    (MalformedJSON(), Stalled), (Unauthorized(), Stalled), (LeaderChanged(), Stalled), (BadGateway(), Stalled), (Gone(), Stalled),
+], ids=str)
+def test_a_read_that_asks_the_server_is_refused_and_what_is_held_is_read(read: str, fault: Fault, error: type[ReadError]) -> None:
+    cache = fake()
+    planned = cache.cluster.faults.add(fault, resource="configmaps")
+    with pytest.raises(error):
+        READS[read](cache)
+    assert [asked.verb for asked in planned.hits] == ["list" if read == "fetch_list" else "get"]
+    assert cache.get("pods", "web", "shop")["metadata"]["name"] == "web"
+    planned.release()
+    READS[read](cache)
+
+
+def test_a_kind_that_is_not_served_is_missing() -> None:
+    cache = fake()
+    cache.cluster.faults.add(NotServed(), resource="configmaps", verb="list")
+    with pytest.raises(Missing):
+        READS["fetch_list"](cache)
+
+
+def test_a_fault_happens_to_the_requests_that_it_is_planned_for() -> None:
+    cache = fake()
+    planned = cache.cluster.faults.add(Refuse(503), resource="configmaps", name="options", nth=2, times=1)
+    READS["fetch"](cache)
+    with pytest.raises(Stalled):
+        READS["fetch"](cache)
+    READS["fetch"](cache)
+    READS["fetch_list"](cache)
+    assert [str(asked) for asked in planned.hits] == ["get /api/v1/namespaces/shop/configmaps/options, of admin: 503"]
+
+
+def test_what_the_server_asks_for_is_told() -> None:
+    cache = fake()
+    cache.cluster.faults.add(Refuse(429, retry_after=7), resource="configmaps")
+    with pytest.raises(Stalled, match="delay=7"):
+        READS["fetch"](cache)
+
+
+def test_code_of_the_test_that_raises_is_told() -> None:
+    cache = fake()
+    cache.cluster.faults.add(Refuse(503), resource="configmaps", where=lambda asked: asked.query["nothing"] == "")
+    with pytest.raises(BrokenFault, match="KeyError"):
+        READS["fetch"](cache)
+
+
+@pytest.mark.parametrize("fault", [
+    Silence(), Disconnect(), EndStream(), Delay(1.0), OldVersionOnDelete(), ErrorEvent(Refuse(500)),
+], ids=lambda fault: type(fault).__name__)
+def test_a_fault_of_connections_or_watches_is_refused(fault: Fault) -> None:
+    with pytest.raises(TypeError, match=f"{type(fault).__name__} happens to connections and watches, and a fake cache has none"):
+        fake().cluster.faults.add(fault)
