@@ -28,7 +28,7 @@ docs/errors.md has a real message of each, what it usually comes from, and how t
 """
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import kopf
@@ -126,7 +126,7 @@ class NotSynced(ReadError):
     """The cache of this kind has not seen its first complete list yet."""
 
 
-class Reason(Enum):
+class Reason(StrEnum):
     """Why a read falls outside the filter."""
 
     EXCLUDED = "excluded"

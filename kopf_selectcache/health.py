@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from enum import Enum
+from enum import StrEnum
 from typing import Protocol
 
 from .core.fields import Kind
@@ -26,7 +26,7 @@ SEVERAL = 3
 """So many answers make certain what one does not: that a right is missing, or that what comes will never make sense."""
 
 
-class Health(Enum):
+class Health(StrEnum):
     """How the cache of one kind is doing."""
 
     SYNCING = "syncing"
