@@ -7,6 +7,7 @@ from functools import partial
 
 from . import metadata
 from .auditing import Audit
+from .causes import cause_of
 from .core.fields import Key
 from .core.problems import Garbled, Untransformed
 from .core.projection import ALL, Projection
@@ -37,7 +38,7 @@ async def resource_of(runtime: Runtime, read: Read) -> Resource:
     except NotServed:
         raise not_served(call, repr(kind), kind, line_of(runtime, kind)) from None
     except Refused as error:
-        raise unanswered(question, f"{error.refusal.code} {error.refusal.reason}".rstrip()) from None
+        raise unanswered(question, f"{error.refusal.code} {error.refusal.reason}".rstrip(), cause_of(error.refusal)) from None
     except (Unreachable, Garbled) as error:
         raise unanswered(question, str(error)) from error
 

@@ -126,58 +126,59 @@ class Blocking:
     @overload
     def fetch(
         self, kind: AnyName, name: str, namespace: str | None = None, *, default: Default = ..., max_age: float | None = None,
-        as_: None = None, whole: bool = False,
+        as_: None = None, whole: bool = False, timeout: float | None = None,
     ) -> Obj | Default: ...
     @overload
     def fetch(
         self, kind: AnyKey, name: str, namespace: str | None = None, *, default: Default = ..., max_age: float | None = None,
-        as_: Literal["view"], whole: bool = False,
+        as_: Literal["view"], whole: bool = False, timeout: float | None = None,
     ) -> BodyView | Default: ...
     @overload
     def fetch(
         self, kind: type[Named], name: str, namespace: str | None = None, *, default: Default = ..., max_age: float | None = None,
-        as_: None = None, whole: bool = False,
+        as_: None = None, whole: bool = False, timeout: float | None = None,
     ) -> Named | Default: ...
     @overload
     def fetch(
         self, kind: AnyKey, name: str, namespace: str | None = None, *, default: Default = ..., max_age: float | None = None,
-        as_: As[Made], whole: bool = False,
+        as_: As[Made], whole: bool = False, timeout: float | None = None,
     ) -> Made | Default: ...
     @_read
     def fetch(
-        self, kind: AnyKey, name: str, namespace: str | None = None, *, max_age: float | None = None, as_: Any = None, whole: bool = False,
+        self, kind: AnyKey, name: str, namespace: str | None = None, *, max_age: float | None = None, as_: Any = None, whole: bool = False, timeout: float | None = None,
         **default: Any,
     ) -> Any:
         """Return one object, from the cache or else from the server: `cache.fetch` for sync handlers.
 
             config = cache.blocking.fetch('configmaps', name, namespace, default=None)
         """
-        return self._run("fetch", lambda: self._cache.fetch(kind, name, namespace, max_age=max_age, as_=as_, whole=whole, **default))
+        return self._run("fetch", lambda: self._cache.fetch(kind, name, namespace, max_age=max_age, as_=as_, whole=whole, timeout=timeout, **default))
 
     @_read
     def gone(
         self, kind: AnyKey, name: str, namespace: str | None = None, *, uid: str | None = None, max_age: float | None = None,
+        timeout: float | None = None,
     ) -> bool:
         """Return whether an object that departed is really deleted: `cache.gone` for sync handlers.
 
             if cache.blocking.gone('jobs', name, namespace, uid=uid):
                 release(uid)
         """
-        return self._run("gone", lambda: self._cache.gone(kind, name, namespace, uid=uid, max_age=max_age))
+        return self._run("gone", lambda: self._cache.gone(kind, name, namespace, uid=uid, max_age=max_age, timeout=timeout))
 
     @overload
-    def fetch_list(self, kind: AnyName, *, as_: None = None, whole: bool = False, **asked: Unpack[Selection]) -> Objects[Obj]: ...
+    def fetch_list(self, kind: AnyName, *, as_: None = None, whole: bool = False, timeout: float | None = None, **asked: Unpack[Selection]) -> Objects[Obj]: ...
     @overload
-    def fetch_list(self, kind: AnyKey, *, as_: Literal["view"], whole: bool = False, **asked: Unpack[Selection]) -> Objects[BodyView]: ...
+    def fetch_list(self, kind: AnyKey, *, as_: Literal["view"], whole: bool = False, timeout: float | None = None, **asked: Unpack[Selection]) -> Objects[BodyView]: ...
     @overload
-    def fetch_list(self, kind: type[Named], *, as_: None = None, whole: bool = False, **asked: Unpack[Selection]) -> list[Named]: ...
+    def fetch_list(self, kind: type[Named], *, as_: None = None, whole: bool = False, timeout: float | None = None, **asked: Unpack[Selection]) -> list[Named]: ...
     @overload
-    def fetch_list(self, kind: AnyKey, *, as_: As[Made], whole: bool = False, **asked: Unpack[Selection]) -> list[Made]: ...
+    def fetch_list(self, kind: AnyKey, *, as_: As[Made], whole: bool = False, timeout: float | None = None, **asked: Unpack[Selection]) -> list[Made]: ...
     @_read
     def fetch_list(
         self, kind: AnyKey, *, namespace: Namespaces = None, label: Label = None, field: Field = None,
         names: Collection[str] | None = None, where: Where | None = None, sort_by: SortBy | None = None,
-        limit: int | None = None, max_age: float | None = None, as_: Any = None, whole: bool = False,
+        limit: int | None = None, max_age: float | None = None, as_: Any = None, whole: bool = False, timeout: float | None = None,
     ) -> Any:
         """Return objects, from the cache or else from the server: `cache.fetch_list` for sync handlers.
 
@@ -185,7 +186,7 @@ class Blocking:
         """
         return self._run("fetch_list", lambda: self._cache.fetch_list(
             kind, namespace=namespace, label=label, field=field, names=names, where=where, sort_by=sort_by, limit=limit,
-            max_age=max_age, as_=as_, whole=whole))
+            max_age=max_age, as_=as_, whole=whole, timeout=timeout))
 
     @_read
     def add_index(self, kind: AnyKey, **indexes: Path | Function) -> None:

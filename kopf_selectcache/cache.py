@@ -38,7 +38,7 @@ from .errors import (
     Stale,
     StateError,
 )
-from .forms import formed
+from .forms import Form, formed
 from .keys import AnyKey, AnyName, key_of
 from .matching import Field, IndexedSelection, Label, Match, Namespaces, Obj, Selection, SortBy, Where, paths_of
 from .objects import Objects
@@ -134,27 +134,27 @@ class Cache(Telling):
     @overload
     async def fetch(
         self, kind: AnyName, name: str, namespace: str | None = None, *, default: Default = ..., max_age: float | None = None,
-        as_: None = None, whole: bool = False,
+        as_: None = None, whole: bool = False, timeout: float | None = None,   # noqa: ASYNC109  # As below.
     ) -> Obj | Default: ...
     @overload
     async def fetch(
         self, kind: AnyKey, name: str, namespace: str | None = None, *, default: Default = ..., max_age: float | None = None,
-        as_: Literal["view"], whole: bool = False,
+        as_: Literal["view"], whole: bool = False, timeout: float | None = None,   # noqa: ASYNC109  # As below.
     ) -> BodyView | Default: ...
     @overload
     async def fetch(
         self, kind: type[Named], name: str, namespace: str | None = None, *, default: Default = ..., max_age: float | None = None,
-        as_: None = None, whole: bool = False,
+        as_: None = None, whole: bool = False, timeout: float | None = None,   # noqa: ASYNC109  # As below.
     ) -> Named | Default: ...
     @overload
     async def fetch(
         self, kind: AnyKey, name: str, namespace: str | None = None, *, default: Default = ..., max_age: float | None = None,
-        as_: As[Made], whole: bool = False,
+        as_: As[Made], whole: bool = False, timeout: float | None = None,   # noqa: ASYNC109  # As below.
     ) -> Made | Default: ...
     @waiting
     async def fetch(
         self, kind: AnyKey, name: str, namespace: str | None = None, *, default: Any = _RAISE, max_age: float | None = None,
-        as_: Any = None, whole: bool = False,
+        as_: Any = None, whole: bool = False, timeout: float | None = None,   # noqa: ASYNC109  # Retries are within it.
     ) -> Any:
         """Return one object, from the cache if it is held or proved absent there, and else from the server.
 
@@ -163,10 +163,19 @@ class Cache(Telling):
 
         The kind need not be declared. Nothing is remembered: what is not held is asked for each time. Where `keep=`, `drop=`
         or `transform=` is declared, the server's answer is cut as what is held is; with `whole=True` it is asked for all of it.
+        With `timeout=`, transient failures are retried for so many seconds, and then the last one is raised.
         """
         form = wanted_form("fetch", kind, as_)
-        options = {"max_age": max_age, "as_": as_, "whole": whole}
+        options = {"max_age": max_age, "as_": as_, "whole": whole, "timeout": timeout}
         options |= {} if default is _RAISE else {"default": default}
+        read = Read("fetch", kind, None, name, namespace, self._sync, options)
+        return await self._persistently(read, timeout, lambda: self._fetch(read, name, namespace, default, max_age, form, whole=whole))
+
+    async def _fetch(
+        self, read: Read, name: str, namespace: str | None, default: Any, max_age: float | None, form: Form | None, *, whole: bool,
+    ) -> Any:
+        """Return one object, or raise why not, as of one attempt."""
+        kind, options = read.kind, read.options
         try:
             with suppress(*_NOT_HERE, NotKept), self._reading("fetch", kind, max_age, name=name, namespace=namespace) as view:
                 one = One("fetch", kind, view.resource, name, namespace, self._sync, options)
@@ -174,7 +183,7 @@ class Cache(Telling):
                 if whole:
                     must_be_whole(one, view)
                 return found
-            resource = await resource_of(self._runtime, Read("fetch", kind, None, name, namespace, self._sync, options))
+            resource = await resource_of(self._runtime, read)
             one = checked_one(One("fetch", kind, resource, name, namespace, self._sync, options))
             asked_for(one)   # What is no name must not become a part of a path.
             projection = ALL if whole else projection_of(self._runtime, key_of(kind))
@@ -189,6 +198,7 @@ class Cache(Telling):
     @waiting
     async def gone(
         self, kind: AnyKey, name: str, namespace: str | None = None, *, uid: str | None = None, max_age: float | None = None,
+        timeout: float | None = None,   # noqa: ASYNC109  # Retries are within it.
     ) -> bool:
         """Return whether an object that departed is really deleted: True, or False if it merely left the filter.
 
@@ -197,16 +207,23 @@ class Cache(Telling):
 
         What is not held with this uid is asked for, of the server, by its metadata alone; nothing is remembered. Another
         object of the name, with another uid, does not count; without a uid, whichever has the name does. An object that
-        is being deleted, with a deletionTimestamp, still exists. The kind need not be declared.
+        is being deleted, with a deletionTimestamp, still exists. The kind need not be declared. With `timeout=`, transient
+        failures are retried for so many seconds, and then the last one is raised.
         """
+        read = Read("gone", kind, None, name, namespace, self._sync, {"timeout": timeout})
+        return await self._persistently(read, timeout, lambda: self._gone(read, name, namespace, uid, max_age))
+
+    async def _gone(self, read: Read, name: str, namespace: str | None, uid: str | None, max_age: float | None) -> bool:
+        """Answer `gone`, or raise why not, as of one attempt."""
+        kind = read.kind
         checked_uid(uid, "cache.gone()")
         with suppress(NotFound, *_NOT_HERE), self._reading("gone", kind, max_age, name=name, namespace=namespace) as view:
             held = self._one(One("gone", kind, view.resource, name, namespace, self._sync), view).uid
             if uid in (None, held) and held != self._departed:
                 return False
         # What is absent here may have come since: only the server knows of an object that the reader knows from elsewhere.
-        resource = await resource_of(self._runtime, Read("gone", kind, None, name, namespace, self._sync))
-        one = checked_one(One("gone", kind, resource, name, namespace, self._sync))
+        resource = await resource_of(self._runtime, read)
+        one = checked_one(One("gone", kind, resource, name, namespace, self._sync, read.options))
         asked_for(one)   # As above.
         found = await ask_uid(self._runtime, one)
         return found is None or uid not in (None, found)
@@ -319,33 +336,53 @@ class Cache(Telling):
             return look(many, lambda: match.count(records))
 
     @overload
-    async def fetch_list(self, kind: AnyName, *, as_: None = None, whole: bool = False, **asked: Unpack[Selection]) -> Objects[Obj]: ...
+    async def fetch_list(
+        self, kind: AnyName, *, as_: None = None, whole: bool = False, timeout: float | None = None, **asked: Unpack[Selection],   # noqa: ASYNC109  # As below.
+    ) -> Objects[Obj]: ...
     @overload
-    async def fetch_list(self, kind: AnyKey, *, as_: Literal["view"], whole: bool = False, **asked: Unpack[Selection]) -> Objects[BodyView]: ...
+    async def fetch_list(
+        self, kind: AnyKey, *, as_: Literal["view"], whole: bool = False, timeout: float | None = None, **asked: Unpack[Selection],   # noqa: ASYNC109  # As below.
+    ) -> Objects[BodyView]: ...
     @overload
-    async def fetch_list(self, kind: type[Named], *, as_: None = None, whole: bool = False, **asked: Unpack[Selection]) -> builtins.list[Named]: ...
+    async def fetch_list(
+        self, kind: type[Named], *, as_: None = None, whole: bool = False, timeout: float | None = None, **asked: Unpack[Selection],   # noqa: ASYNC109  # As below.
+    ) -> builtins.list[Named]: ...
     @overload
-    async def fetch_list(self, kind: AnyKey, *, as_: As[Made], whole: bool = False, **asked: Unpack[Selection]) -> builtins.list[Made]: ...
+    async def fetch_list(
+        self, kind: AnyKey, *, as_: As[Made], whole: bool = False, timeout: float | None = None, **asked: Unpack[Selection],   # noqa: ASYNC109  # As below.
+    ) -> builtins.list[Made]: ...
     @waiting
     async def fetch_list(
         self, kind: AnyKey, *, namespace: Namespaces = None, label: Label = None, field: Field = None,
         names: Collection[str] | None = None, where: Where | None = None, sort_by: SortBy | None = None,
         limit: int | None = None, max_age: float | None = None, as_: Any = None, whole: bool = False,
+        timeout: float | None = None,   # noqa: ASYNC109  # Retries are within it.
     ) -> Any:
         """Return all objects that there are, from the cache if it holds them all, and else from the server.
 
             claims = await cache.fetch_list('persistentvolumeclaims', namespace=namespace)
 
         The kind need not be declared. Nothing is remembered. With `whole=True` the server is asked where only a part of
-        each object is kept.
+        each object is kept. With `timeout=`, transient failures are retried for so many seconds, and then the last one is raised.
         """
         form = wanted_form("fetch_list", kind, as_)
         request = request_of(self._runtime, "fetch_list", kind, namespace, label, field, names)
+        options = {
+            "where": where, "sort_by": sort_by, "limit": limit, "max_age": max_age, "as_": as_, "whole": whole, "timeout": timeout}
+        read = Read("fetch_list", kind, request, sync=self._sync, options=options)
+        return await self._persistently(
+            read, timeout, lambda: self._fetch_list(read, request, where, sort_by, limit, max_age, form, whole=whole))
+
+    async def _fetch_list(
+        self, read: Read, request: Selector, where: Where | None, sort_by: SortBy | None, limit: int | None, max_age: float | None,
+        form: Form | None, *, whole: bool,
+    ) -> Any:
+        """Return all objects, or raise why not, as of one attempt."""
+        kind = read.kind
         with suppress(*_NOT_HERE, *([NotKept] if whole else [])):
             return self._selected("fetch_list", kind, request, must_be_covered, where, sort_by, limit, max_age, form, whole=whole)
-        options = {"where": where, "sort_by": sort_by, "limit": limit, "max_age": max_age, "as_": as_, "whole": whole}
-        resource = await resource_of(self._runtime, Read("fetch_list", kind, request, sync=self._sync, options=options))
-        many = Many("fetch_list", kind, resource, request, self._sync, options)
+        resource = await resource_of(self._runtime, read)
+        many = Many("fetch_list", kind, resource, request, self._sync, read.options)
         projection = ALL if whole else projection_of(self._runtime, key_of(kind))
         checked_many(many, where, sort_by, limit)
         must_suit(many, form, projection, self._runtime)

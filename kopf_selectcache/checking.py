@@ -327,11 +327,11 @@ def match_of(many: Many, where: Where | None, view: View, index: Mapping[str, ob
         if view.comparisons.untold(what):
             _logger.warning("A read, %s: %s.", many.bare(), advice)
     try:
+        indexes = tuple(each for each in view.indexes.values() if each.path is not None) if many.request.terms or where is not None else ()
         if where is None and index is None:
-            return view.comparisons.matches(view.filter, many.request, view.resource)
+            return view.comparisons.matches(view.filter, many.request, view.resource, indexes)
         return Match.of(
-            many.request, where, view.resource, view.filter, values=_values_of(many, index, view),
-            indexes=[each for each in view.indexes.values() if each.path is not None and view.projection.exact(each.path)])
+            many.request, where, view.resource, view.filter, values=_values_of(many, index, view), indexes=indexes, projection=view.projection)
     except BadField as problem:
         raise unmatchable(many, problem.label) from None
 
@@ -376,10 +376,12 @@ def _argument(name: str, by: str = "...") -> str:
 
 
 def missing_index(many: Many, match: Match, view: View) -> str:
-    """Return what to write for an index of a path that `where` compares; empty if there is one of each."""
+    """Return what to write for an index of a path that `where` compares, or that a field has its value at; empty if there is one of each."""
     indexed = {index.path for index, _ in match.served}
-    for path, value in match.where:
-        if path not in indexed and isinstance(value, (str, bool, int, float)) and view.projection.exact(path):
+    paths = [path for path, value in match.where if path not in indexed and isinstance(value, (str, bool, int, float))]
+    paths += [path for term, field, index in match.terms if index is None and term.equal and (path := field.path_of(term.value)) is not None]
+    for path in paths:
+        if view.projection.exact(path):
             for name in (path[-1], f"by_{'_'.join(path)}"):
                 if name not in ("self", "kind", *view.indexes):
                     return f"{method('add_index', sync=many.sync)}({as_given(many.kind)}, {_argument(name, repr(as_written(path)))})"

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from .core.fields import Kind
+from .core.indexed import Indexed
 from .core.resources import Resource
 from .matching import Match
 from .selector import AnyOf, Selector
@@ -52,9 +53,9 @@ def _excludes(declared: Selector | AnyOf, request: Selector, kind: Kind | None) 
     return declared.disjoint(request, kind=kind) and request.contradiction(kind=kind) is None
 
 
-def _matches(declared: Selector | AnyOf, request: Selector, resource: Resource) -> Match:
-    """Return what an object must be like to be what is asked for."""
-    return Match.of(request, None, resource, declared)
+def _matches(declared: Selector | AnyOf, request: Selector, resource: Resource, indexes: tuple[Indexed, ...] = ()) -> Match:
+    """Return what an object must be like to be what is asked for. `indexes` are those of paths; only fields need them."""
+    return Match.of(request, None, resource, declared, indexes=indexes)
 
 
 def requests(*, remembered: int = 1024) -> Callable[[str | Pairs | None, str | None], Selector]:

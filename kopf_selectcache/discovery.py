@@ -11,6 +11,7 @@ from .core.problems import Garbled
 from .core.resources import Resource
 from .transport import Refused
 
+UNAUTHORIZED = 401
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
@@ -81,7 +82,9 @@ async def _resource(server: Server, prefix: str, version: str, listed: Mapping[s
             return Resource(known, version)
     try:
         crd = await _get(server, f"{CRDS}/{plural}.{group}")
-    except Refused:
+    except Refused as refused:
+        if refused.refusal.code == UNAUTHORIZED:
+            raise   # It says nothing of the definition.
         # Not allowed to look, or served by an aggregated server: its fields are the server's secret.
         unknown = Kind.unknown(group, kind, plural, namespaced=namespaced, names=_names(listed))
         return Resource(unknown, version, fields_known=False)

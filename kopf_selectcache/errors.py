@@ -28,8 +28,8 @@ docs/errors.md has a real message of each, what it usually comes from, and how t
 """
 from __future__ import annotations
 
-from enum import Enum
-from typing import TYPE_CHECKING, Any
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import kopf
 
@@ -126,7 +126,7 @@ class NotSynced(ReadError):
     """The cache of this kind has not seen its first complete list yet."""
 
 
-class Reason(Enum):
+class Reason(StrEnum):
     """Why a read falls outside the filter."""
 
     EXCLUDED = "excluded"
@@ -176,8 +176,45 @@ class NoClient(ReadError, AttributeError):
     """An object of a cache has no client: both what a mistake with it is, and what `hasattr` expects."""
 
 
+class Cause(NamedTuple):
+    """What the server did, as data."""
+
+    code: int | None = None
+    reason: str = ""
+    retry_after: float | None = None
+    transient: bool = False
+
+
+NO_CAUSE = Cause()
+"""No request has failed."""
+
+
 class StateError(ReadError):
-    """The cache of this kind cannot be kept at present; the subclass says why."""
+    """The cache of this kind cannot be kept at present, or a request has failed; the subclass says why."""
+
+    def __init__(self, what: str, *, remedy: str, cause: Cause = NO_CAUSE) -> None:
+        super().__init__(what, remedy=remedy)
+        self.cause = cause
+
+    @property
+    def code(self) -> int | None:
+        """The HTTP status of the server's last answer; None if no answer came, or none was an error."""
+        return self.cause.code
+
+    @property
+    def reason(self) -> str:
+        """The reason in the server's Status, such as `TooManyRequests`; empty if it gave none."""
+        return self.cause.reason
+
+    @property
+    def retry_after(self) -> float | None:
+        """The seconds that the server asks to wait; None if it does not say."""
+        return self.cause.retry_after
+
+    @property
+    def transient(self) -> bool:
+        """True if the same request may succeed later without a change by a person."""
+        return self.cause.transient
 
 
 class Forbidden(StateError):

@@ -16,7 +16,7 @@ class Explanation:
     looks_at: int
     """How many of the held objects would be taken as candidates, and compared with the rest of what is asked for."""
     decodes: bool
-    """Whether each that has the labels must be decoded to see if it matches, because of `field=` or `where=`."""
+    """Whether each that has the labels must be decoded to see if it matches, because no index answers `field=` or `where=`."""
     asks: tuple[str, ...]
     """The requests that `fetch_list` would make, where the cache cannot answer."""
     partial: str = ""

@@ -3,13 +3,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from enum import Enum
+from enum import StrEnum
 from typing import Protocol
 
+from .causes import cause_of
 from .core.fields import Kind
 from .core.protocol import Lost, Silent
 from .core.wire import Refusal
-from .errors import Forbidden, Missing, Oversized, Rejected, Stalled, StateError, clipped
+from .errors import NO_CAUSE, Cause, Forbidden, Missing, Oversized, Rejected, Stalled, StateError, clipped
 from .selector import Branches, Selector
 
 TOLERATED = 15.0
@@ -26,7 +27,7 @@ SEVERAL = 3
 """So many answers make certain what one does not: that a right is missing, or that what comes will never make sense."""
 
 
-class Health(Enum):
+class Health(StrEnum):
     """How the cache of one kind is doing."""
 
     SYNCING = "syncing"
@@ -98,6 +99,8 @@ class Condition:
         """What is in the way, as a sentence without its full stop; empty if nothing is."""
         self.remedy = ""
         """The one thing to change."""
+        self.cause = NO_CAUSE
+        """The cause of the trouble."""
         self.subject = subject
         """Told of by name: whoever takes the work on."""
         self._declared = declared   # Where: what is to be corrected.
@@ -132,7 +135,7 @@ class Condition:
     def error(self) -> StateError | None:
         """Return the error that reads must raise, since the cache cannot be kept; None if it can be."""
         error = _UNREADABLE.get(self._health)
-        return error(self.trouble, remedy=self.remedy) if error is not None else None
+        return error(self.trouble, remedy=self.remedy, cause=self.cause) if error is not None else None
 
     @property
     def has_settled(self) -> bool:
@@ -166,35 +169,37 @@ class Condition:
         """Take in what has gone wrong with a request, which was to `get` what the cluster serves, or to list or watch."""
         garbled = isinstance(trouble, Lost) and trouble.garbled
         self._garbled = self._garbled + 1 if garbled else 0
-        subject = self.subject
+        subject, cause = self.subject, cause_of(trouble)
         match trouble:
             case Refusal(403):
-                self._forbidden(trouble.message, verb)
+                self._forbidden(trouble.message, verb, cause)
             case Refusal(404):
                 self.missing(
                     f"{subject}: the cluster does not serve them",
-                    f"Install the definition of {subject}, or take out {self._declared}; it is looked for again and again")
+                    f"Install the definition of {subject}, or take out {self._declared}; it is looked for again and again", cause)
             case Refusal(400) | Refusal(422):
                 self._tell(
                     Health.REJECTED, f"{subject}: the server refuses the filter {subject.filter}",
-                    f"Assign a selector that the server supports for this kind to {self._declared} (to try it: {CHECK})", said=trouble.message)
+                    f"Assign a selector that the server supports for this kind to {self._declared} (to try it: {CHECK})", said=trouble.message, cause=cause)
             case Refusal(405):
                 self._tell(Health.REJECTED, f"{subject}: the server does not let anybody {verb} them",
-                           f"Take out {self._declared}, and ask the server: await cache.fetch(...)")
+                           f"Take out {self._declared}, and ask the server: await cache.fetch(...)", cause=cause)
             case Lost(lived=True):
                 pass   # Servers end every watch after a while.
+            case Refusal(401):
+                self._hindered(f"{subject}: the server accepts no credentials of the operator", "Correct the operator's login", cause)
             case Refusal():
-                self._hindered(f"{subject}: the server answers {trouble.code} {trouble.reason}".rstrip(), "It is asked again")
+                self._hindered(f"{subject}: the server answers {trouble.code} {trouble.reason}".rstrip(), "It is asked again", cause)
             case Lost(why, transform=True, argument=argument, besides=besides):
-                self._hindered(f"{subject}: {why}", f"Correct the {argument} of {self._declared}{besides}", whole=True)
+                self._hindered(f"{subject}: {why}", f"Correct the {argument} of {self._declared}{besides}", cause, whole=True)
             case Lost(why):
-                self._hindered(f"{subject}: {why}", "The server is asked again")
+                self._hindered(f"{subject}: {why}", "The server is asked again", cause)
             case _:   # Silent.
-                self._hindered(f"{subject}: the server has fallen silent", "It is asked again")
+                self._hindered(f"{subject}: the server has fallen silent", "It is asked again", cause)
 
-    def missing(self, what: str, remedy: str) -> None:
+    def missing(self, what: str, remedy: str, cause: Cause = NO_CAUSE) -> None:
         """The cluster does not serve the kind."""
-        self._tell(Health.MISSING, what, remedy)
+        self._tell(Health.MISSING, what, remedy, cause=cause)
 
     def rejected(self, what: str, remedy: str) -> None:
         """The cluster being what it is, the declaration makes no sense."""
@@ -207,9 +212,9 @@ class Condition:
     def mistaken(self, error: Exception) -> None:
         """We have made a mistake."""
         self._hindered(f"{self.subject}: a mistake of kopf_selectcache itself, {type(error).__name__}",
-                       "Report it, with the traceback in the operator's log")
+                       "Report it, with the traceback in the operator's log", NO_CAUSE)
 
-    def _forbidden(self, message: str, verb: str) -> None:
+    def _forbidden(self, message: str, verb: str, cause: Cause) -> None:
         subject = self.subject
         spaces, names = (subject.filter.namespaces, subject.filter.names) if isinstance(subject.filter, Selector) else (None, None)
         where = f" in the namespace {spaces[0]}" if spaces else ""
@@ -228,11 +233,11 @@ class Condition:
         self._denied = now if self._denied is None else self._denied
         self._denials += 1
         if self._health is Health.SYNCED and (self._denials < SEVERAL or now - self._denied < TOLERATED):
-            self._tell(Health.SYNCED, what, "It is asked again: a server that has just started says so to everybody", said=message, stale_at=now)
+            self._tell(Health.SYNCED, what, "It is asked again: a server that has just started says so to everybody", said=message, stale_at=now, cause=cause)
         else:
-            self._tell(Health.FORBIDDEN, what, remedy, said=message)
+            self._tell(Health.FORBIDDEN, what, remedy, said=message, cause=cause)
 
-    def _hindered(self, what: str, remedy: str, *, whole: bool = False) -> None:
+    def _hindered(self, what: str, remedy: str, cause: Cause, *, whole: bool = False) -> None:
         """Something is wrong that may pass by itself."""
         more = ", whole=True" if whole else ""
         asking = (
@@ -240,25 +245,25 @@ class Condition:
             f"({self._told}; to see what the server answers: {CHECK})")
         if self._health is Health.SYNCED:
             since = self._clock() + TOLERATED
-            self._tell(Health.SYNCED, what, remedy, stale_at=since if self._stale_at is None else self._stale_at)
+            self._tell(Health.SYNCED, what, remedy, stale_at=since if self._stale_at is None else self._stale_at, cause=cause)
         elif self._health is Health.STALLED:
-            self._tell(Health.STALLED, what, asking)
+            self._tell(Health.STALLED, what, asking, cause=cause)
         elif self._health is Health.SYNCING:
             complete, now = bool(self.subject.version), self._clock()
             if now - self._began < self._sync_timeout and (complete or self._garbled < SEVERAL):
-                self._tell(Health.SYNCING, what, remedy)
+                self._tell(Health.SYNCING, what, remedy, cause=cause)
             elif complete:   # A complete list is as good as it was; it is only not followed.
-                self._tell(Health.SYNCED, what, remedy, stale_at=now)
+                self._tell(Health.SYNCED, what, remedy, stale_at=now, cause=cause)
             else:
-                self._tell(Health.STALLED, what, asking)
+                self._tell(Health.STALLED, what, asking, cause=cause)
         # Else what only a person can help with still stands: nobody has said otherwise.
 
-    def _tell(self, health: Health, what: str = "", remedy: str = "", *, said: str = "", stale_at: float | None = None) -> None:
+    def _tell(self, health: Health, what: str = "", remedy: str = "", *, said: str = "", stale_at: float | None = None, cause: Cause = NO_CAUSE) -> None:
         """Take a change in, and tell it once."""
         before, headline = self._health, self._headline
         self._health, self._headline, self._stale_at = health, what, stale_at
         self.readable = health not in _UNREADABLE
-        self.trouble, self.remedy = f"{what}: {said}" if said else what, remedy
+        self.trouble, self.remedy, self.cause = f"{what}: {said}" if said else what, remedy, cause
         if health is Health.SYNCING and before is not health:
             self._began = self._clock()
         if health is not before and health in _UNREADABLE:

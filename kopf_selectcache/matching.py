@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, NamedTuple, TypeAlias, TypedDict
 
 from .core.fields import Field as Column
 from .core.indexed import Indexed
 from .core.lookup import Lookup
-from .core.projection import Keys, Path, at, keys_of
+from .core.projection import ALL, Keys, Path, Projection, at, keys_of
 from .core.record import Record
 from .core.resources import Resource
 from .core.selectors import FieldTerm, LabelRequirement
@@ -81,6 +81,18 @@ def _name_of(obj: Obj) -> str:
     return "/".join(filter(None, (at(obj, ("metadata", "namespace")), at(obj, ("metadata", "name")))))
 
 
+class Term(NamedTuple):
+    """A requirement on a field for which the object must be decoded, unless an index answers it."""
+
+    term: FieldTerm
+    field: Column
+    indexed: Indexed | None = None
+    """The declared index that answers it, if there is one."""
+
+    def matches(self, record: Record, obj: Obj) -> bool:
+        return self.term.matches({self.term.label: _value(self.field, record, obj)})
+
+
 @dataclass(frozen=True, slots=True)
 class Match:
     """What an object must be like to be a part of the answer."""
@@ -90,8 +102,7 @@ class Match:
     requirements: tuple[LabelRequirement, ...] = ()
     metadata: tuple[FieldTerm, ...] = ()
     """What fields at hand must not be."""
-    terms: tuple[tuple[FieldTerm, Column], ...] = ()
-    """Requirements on fields for which the object must be decoded."""
+    terms: tuple[Term, ...] = ()
     where: tuple[tuple[tuple[str, ...], object], ...] = ()
     owner: str | None = None
     """The uid of an owner."""
@@ -103,11 +114,12 @@ class Match:
     @classmethod
     def of(
         cls, request: Selector, where: Where | None, resource: Resource, declared: Branches, *,
-        values: tuple[tuple[Indexed, object], ...] = (), indexes: Collection[Indexed] = (),
+        values: tuple[tuple[Indexed, object], ...] = (), indexes: Collection[Indexed] = (), projection: Projection = ALL,
     ) -> Match:
         """Leave out what the filter sees to already. Raise BadField for a field that only the server can look at.
 
-        `indexes` are those of paths at which objects are kept as they came.
+        `indexes` are those of paths. They have the values of objects as they came, and so have fields, whatever the
+        projection drops or changes. `where` compares what is kept: an index answers it only if that is the same.
         """
         seen_to = [(set(branch.requirements), set(branch.terms)) for branch in declared.branches]
         terms = [term for term in request.terms if not all(term in required for _, required in seen_to)]
@@ -120,16 +132,20 @@ class Match:
             requirements=tuple(
                 each for each in request.requirements if not all(each in required for required, _ in seen_to)),
             metadata=tuple(term for term in at_hand if not term.equal),
-            terms=tuple((term, resource.kind.field(term.label)) for term in terms if term not in at_hand),
+            terms=tuple(_term(term, resource.kind.field(term.label), by_path) for term in terms if term not in at_hand),
             where=paths,
             values=values,
-            served=tuple((by_path[path], value) for path, value in paths if path in by_path and isinstance(value, (str, bool, int, float))),
+            served=tuple(
+                (by_path[path], value) for path, value in paths
+                if path in by_path and projection.exact(path) and isinstance(value, (str, bool, int, float))),
         )
 
     @property
     def lookup(self) -> Lookup:
         """What of it indexes may answer."""
-        return Lookup(self.names, self.namespaces, self.requirements, self.owner, self.values, self.served)
+        by_field = ((each.indexed, each.term.value) for each in self.terms if each.indexed is not None)
+        at_paths = tuple(dict.fromkeys((*self.served, *by_field))) if self.terms else self.served
+        return Lookup(self.names, self.namespaces, self.requirements, self.owner, self.values, at_paths)
 
     def left(self, rest: Lookup) -> Match:
         """Return what has still to be looked at, where an index has seen to all but the rest."""
@@ -137,8 +153,10 @@ class Match:
             return self
         seen_to = [(index.path, value) for index, value in self.served if (index, value) not in rest.where]
         return Match(
-            rest.names, rest.namespaces, rest.labels, self.metadata, self.terms,
-            tuple(each for each in self.where if each not in seen_to), rest.owner, rest.values, rest.where)
+            rest.names, rest.namespaces, rest.labels, self.metadata,
+            tuple(each for each in self.terms if each.indexed is None or (each.indexed, each.term.value) in rest.where),
+            tuple(each for each in self.where if each not in seen_to), rest.owner, rest.values,
+            tuple(each for each in self.served if each in rest.where))
 
     @property
     def decodes(self) -> bool:
@@ -179,8 +197,7 @@ class Match:
         return all(term.matches(known) for term in self.metadata)
 
     def _by_object(self, record: Record, obj: Obj) -> bool:
-        return all(term.matches({term.label: _value(field, record, obj)}) for term, field in self.terms) and all(
-            _found(obj, path) == value for path, value in self.where)
+        return all(term.matches(record, obj) for term in self.terms) and all(_found(obj, path) == value for path, value in self.where)
 
 
 def _only(given: Collection[str] | None, equal: Collection[str]) -> frozenset[str] | None:
@@ -198,6 +215,12 @@ def _found(obj: Obj, path: Keys) -> Any:
             if isinstance(at(obj, path[:depth]), list):
                 raise IntoList(path, path[:depth], obj)
     return found
+
+
+def _term(term: FieldTerm, field: Column, by_path: Mapping[Keys | None, Indexed]) -> Term:
+    """Return the requirement, with the index that answers it: of objects with other values it says nothing."""
+    path = field.path_of(term.value) if term.equal else None
+    return Term(term, field, by_path.get(path) if path is not None else None)
 
 
 def _value(field: Column, record: Record, obj: Obj) -> str:

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from functools import partial, wraps
@@ -38,11 +38,13 @@ from .keys import AnyKey
 from .matching import IntoList, SortBy, Unordered, Where
 from .overlay import View
 from .pending import Pending
+from .retrying import Unanswered
 from .runner import Runtime
 from .selector import Selector
 from .spelling import Many, One, Read
+from .troubles import unanswered
 from .views import BodyView
-from .wording import absent, into_list, never_awaited, no_such_read, not_awaited, not_held, unordered
+from .wording import absent, into_list, mistyped, never_awaited, no_such_read, not_awaited, not_held, unordered
 
 if TYPE_CHECKING:
     from .cache import Cache
@@ -245,6 +247,17 @@ class Reading:
         assert feed.resource is not None, f"{feed.key} is synced, and nobody knows of what"
         return View(
             feed.resource, feed.filter, part.store, feed.comparisons, self._own, self._deleted, feed.projection, feed.indexes)
+
+    async def _persistently(self, read: Read, seconds: object, attempt: Callable[[], Awaitable[_T]]) -> _T:
+        """Return what the read returns; with `seconds`, its `timeout=`, retry transient failures for so long."""
+        if seconds is None:
+            return await attempt()
+        if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not seconds >= 0:
+            raise mistyped(read.bare(), "timeout", seconds, "a number of seconds")
+        try:
+            return await self._runtime.retries.run(attempt, seconds)
+        except Unanswered:
+            raise unanswered(read.call(), f"none came within {seconds:g} s") from None
 
     def _selected(
         self, verb: str, kind: AnyKey, request: Selector, must: Callable[[Many, View], None],

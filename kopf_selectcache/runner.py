@@ -18,6 +18,7 @@ from .health import Health
 from .keys import not_declared, text_of
 from .pulse import Pulse
 from .resolving import Kinds
+from .retrying import Retries
 from .settings import SelectCacheSettings
 from .transport import Transport
 from .world import World
@@ -58,6 +59,7 @@ class Runtime:
             for key in settings.selectors
         }
         self.fetches = Fetches(transport, per_second=settings.fetch_per_second, clock=clock, sleep=sleep)
+        self.retries = Retries(clock, sleep, chance)
         self.kinds = Kinds(self.fetches, clock=clock)
         self._found = Found()
         self.pulse = Pulse(self.after_gap, logger=logger)

@@ -92,7 +92,7 @@ class Telling(Waiting):
                 by=chosen.by,
                 indexes=str(chosen.wanted or ""),
                 missing=missing_index(many, match, view) if chosen.size > WORTH else "",
-                nowhere=tuple(str(index) for index, _ in (*match.values, *match.served) if _is_nowhere(index, view.store.records()[0])),
+                nowhere=tuple(str(index) for index, _ in (*match.values, *match.lookup.where) if _is_nowhere(index, view.store.records()[0])),
                 asks=tuple(written(path, query) for path, query in questions(view.resource, request)),
                 partial=str(view.projection),
                 lacks=lacks,

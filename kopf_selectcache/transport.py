@@ -1,7 +1,7 @@
 """Bytes from the API server: one answer, or a stream of chunks. Knows URLs and credentials, but no objects or protocol.
 
 Every request goes through the operator's own credentials: Kopf's vault hands them out, and logs in anew when the server
-does not accept them any more. Nothing else is tried twice here: what to do about a failure is the protocol's business.
+does not accept them any more. If it accepts those of no login, that is Refused with 401. Nothing else is tried twice here: what to do about a failure is the protocol's business.
 """
 from __future__ import annotations
 
@@ -52,6 +52,8 @@ class KopfTransport:
         self._vault = vault
         self._request_timeout = request_timeout
         self._connect_timeout = connect_timeout
+        self._denied: Refused | None = None
+        """The last refusal of the credentials, until others are accepted. Once every login has failed, Kopf offers none."""
 
     async def get(self, path: str, query: Mapping[str, str], *, accept: str = JSON) -> bytes:
         return await self._whole(path, query, {"Accept": accept})
@@ -102,14 +104,18 @@ class KopfTransport:
                             raise Unreachable(_named(error)) from error
                         async with response:
                             if response.status in (200, 201):
+                                self._denied = None
                                 yield response
                                 return
                             refused = Refused(read_refusal(
                                 response.status, await _body(response), retry_after=response.headers.get("Retry-After")))
                     if response.status != 401:
                         raise refused
+                    self._denied = refused
                     await self._vault.invalidate(key, info, exc=refused)
         except _kopf.LoginError as error:
+            if self._denied is not None:
+                raise Refused(self._denied.refusal) from error
             raise Unreachable("there are no valid credentials: every login failed") from error
 
 

@@ -5,10 +5,24 @@ import math
 from collections.abc import Iterable
 from typing import TypeVar
 
+from .causes import NO_ANSWER, cause_of
 from .core.fields import Key
 from .core.problems import Untransformed
 from .core.wire import Refusal
-from .errors import Forbidden, Missing, NotDeclared, NotFound, NotSynced, Rejected, Stale, Stalled, StateError, clipped
+from .errors import (
+    NO_CAUSE,
+    Cause,
+    Forbidden,
+    Missing,
+    NotDeclared,
+    NotFound,
+    NotSynced,
+    Rejected,
+    Stale,
+    Stalled,
+    StateError,
+    clipped,
+)
 from .keys import key_of, not_declared, unserved
 from .selector import Branches
 from .spelling import Many, One, Read, method
@@ -27,7 +41,10 @@ def of_read(error: _E, call: str, declared: Branches | None) -> _E:
     told = clipped(declared, 500)
     said = error.what if isinstance(error, Stale) else str(error)   # Its remedy has the call.
     behind = f"; the filter is {told}" if declared is not None and told not in said else ""
-    return type(error)(f"{call}: {error.what}{behind}", remedy=error.remedy)
+    of_call = type(error)(f"{call}: {error.what}{behind}", remedy=error.remedy)
+    if isinstance(error, StateError) and isinstance(of_call, StateError):
+        of_call.cause = error.cause
+    return of_call
 
 
 def undeclared(read: Read, declared: Iterable[Key]) -> NotDeclared:
@@ -61,28 +78,31 @@ def gone(one: One) -> NotFound:
         f"{one} is absent: the server has none", remedy=f"If it may be absent: {one.call(None, 'default=None')}", version="")
 
 
-def not_served(call: str, name: str, key: Key, line: str | None) -> Missing:
+def not_served(call: str, name: str, key: Key, line: str | None, cause: Cause = NO_CAUSE) -> Missing:
     """Say that the cluster does not know the kind; `line` is where it is declared."""
-    return Missing(f"{call}: the cluster serves no {name}", remedy=unserved(key, line))
+    return Missing(f"{call}: the cluster serves no {name}", remedy=unserved(key, line), cause=cause)
 
 
 def refused(asked: One | Many, verb: str, refusal: Refusal, line: str | None) -> StateError:
     """Say that the server refuses a request; `line` is where the kind is declared, if it is."""
+    cause = cause_of(refusal)
     match refusal.code:
+        case 401:
+            return Stalled(f"{asked.call()}: the server accepts no credentials of the operator", remedy="Correct the operator's login", cause=cause)
         case 403:
             group = asked.resource.kind.group
             return Forbidden(
                 f"{asked.call()}: the operator may not {verb} {asked}",
-                remedy=f"Grant it the verb {verb}{asked.where}: apiGroups: [{group!r}], resources: [{asked.resource.kind.plural!r}]")
+                remedy=f"Grant it the verb {verb}{asked.where}: apiGroups: [{group!r}], resources: [{asked.resource.kind.plural!r}]", cause=cause)
         case 404:
-            return not_served(asked.call(), str(asked.resource), key_of(asked.kind), line)
+            return not_served(asked.call(), str(asked.resource), key_of(asked.kind), line, cause)
         case 400 | 422:
-            return Rejected(f"The server refuses {asked.call()}: {refusal.message}", remedy=_corrected(asked, refusal.message))
+            return Rejected(f"The server refuses {asked.call()}: {refusal.message}", remedy=_corrected(asked, refusal.message), cause=cause)
         case 405:
-            return Rejected(f"{asked.call()}: the server does not let anybody {verb} {asked.resource}", remedy="Take the read out")
+            return Rejected(f"{asked.call()}: the server does not let anybody {verb} {asked.resource}", remedy="Take the read out", cause=cause)
         case code:
             return Stalled(
-                f"The server answers {code} {refusal.reason}".rstrip() + f" to {asked.call()}", remedy=_again(refusal.retry_after))
+                f"The server answers {code} {refusal.reason}".rstrip() + f" to {asked.call()}", remedy=_again(refusal.retry_after) if cause.transient else "The same request fails again: correct the server, or a proxy in front of it", cause=cause)
 
 
 def _corrected(asked: One | Many, message: str) -> str:
@@ -100,9 +120,9 @@ def _again(seconds: float | None = None) -> str:
     return f"Ask again later: raise kopf.TemporaryError('no answer', delay={math.ceil(seconds or _LATER)})"
 
 
-def unanswered(asked: str, why: str) -> Stalled:
+def unanswered(asked: str, why: str, cause: Cause = NO_ANSWER) -> Stalled:
     """Say that no answer came, or none that makes sense."""
-    return Stalled(f"The server gave no answer to {asked}: {why}", remedy=_again())
+    return Stalled(f"The server gave no answer to {asked}: {why}", remedy=_again(cause.retry_after), cause=cause)
 
 
 def untransformed(asked: str, error: Untransformed, line: str | None, of_server: str) -> Stalled:

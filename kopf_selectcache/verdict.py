@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ _MOST_SHOWN = 1_000
 """How many characters of a selector a sentence has: filters of a thousand branches are shown by their start and end."""
 
 
-class Answer(Enum):
+class Answer(StrEnum):
     """Whether a filter covers a request."""
 
     YES = "yes"

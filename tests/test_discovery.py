@@ -2,13 +2,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 from kopf_selectcache.core.fields import Key
 from kopf_selectcache.core.problems import Garbled
 from kopf_selectcache.core.resources import Resource
+from kopf_selectcache.core.wire import Refusal
 from kopf_selectcache.discovery import NotServed, resolve
 from kopf_selectcache.transport import Refused
 from tests.test_faults.server import Answer, Script, Server, answer, refused
@@ -173,6 +176,20 @@ def test_where_the_definition_may_not_be_read_the_fields_are_not_known(code: int
     found = resolved("wa", **{CRD: refused(code)})
     assert (str(found), found.kind.namespaced, found.fields_known, found.domains) == ("webapps.example.com", True, False, None)
     assert found.kind.names == {"webapps", "webapp", "WebApp", "wa"}, "the server itself has said what it may be called"
+
+
+def test_credentials_that_are_not_accepted_say_nothing_of_the_definition() -> None:
+    served = {GROUP: group("example.com", "v1"), f"{GROUP}/v1": {"resources": [WEBAPPS]}}
+
+    class Refusing:
+        async def get(self, path: str, _: Mapping[str, str]) -> bytes:
+            if path == CRD:
+                raise Refused(Refusal(401, "Unauthorized"))
+            return msgspec.json.encode(served[path])
+
+    with pytest.raises(Refused) as caught:
+        asyncio.run(resolve(Refusing(), "webapps.example.com"))
+    assert caught.value.refusal.code == 401
 
 
 # ---- Garbage.

@@ -4,6 +4,7 @@ from __future__ import annotations
 import copy
 import pickle
 import re
+from enum import StrEnum
 
 import kopf
 import pytest
@@ -11,6 +12,7 @@ import pytest
 import kopf_selectcache
 from kopf_selectcache import errors
 from kopf_selectcache.core import problems
+from kopf_selectcache.health import Health
 
 
 def drawn(text: str) -> dict[str, str | None]:
@@ -57,6 +59,18 @@ def test_an_error_says_what_happened_and_what_to_change() -> None:
     assert (missed.version, missed.remedy) == ("7", "Pass default=None if it may be")
     outside = errors.OutsideFilter("no", remedy="ask", reason=errors.Reason.HIDDEN)
     assert (outside.reason, outside.witness) == (errors.Reason.HIDDEN, None)
+
+
+@pytest.mark.parametrize("enum", [errors.Reason, Health, kopf_selectcache.Answer])
+def test_an_enum_compares_and_prints_as_its_text(enum: type[StrEnum]) -> None:
+    for member in enum:
+        assert member == member.value == str(member) == f"{member}", repr(member)
+
+
+def test_a_reason_is_compared_with_the_text_of_the_docs() -> None:
+    error = errors.OutsideFilter("no", remedy="ask", reason=errors.Reason.HIDDEN)
+    assert error.reason == "hidden"
+    assert repr(error.reason) == "<Reason.HIDDEN: 'hidden'>"
 
 
 def test_an_error_shows_the_start_and_the_end_of_what_is_too_long() -> None:

@@ -95,29 +95,31 @@ class State:
     """How the one line in the log begins."""
     restarted: bool
     """Whether the probe fails by it, if that is wanted."""
+    cause: tuple[int | None, bool]
+    """The code, and whether it is transient. With a code there is a reason."""
 
 
 SECRETS = {"group": "", "version": "v1", "resource": "secrets"}
 STATES = {
     "forbidden": State(
         Health.FORBIDDEN, Forbidden, no_right, "secrets", "app=web", SECRETS,
-        "secrets: the operator may not list them: ", restarted=True),
+        "secrets: the operator may not list them: ", restarted=True, cause=(403, False)),
     "forbidden to ask what there is": State(
         Health.FORBIDDEN, Forbidden, no_right_to_discover, "secrets", "app=web", {"group": "", "version": "", "resource": "secrets"},
-        "secrets: the operator may not ask what the cluster serves: ", restarted=True),
+        "secrets: the operator may not ask what the cluster serves: ", restarted=True, cause=(403, False)),
     "missing": State(
         Health.MISSING, Missing, no_definition, WIDGETS, "app=web", {"group": "", "version": "", "resource": WIDGETS},
-        "the cluster serves no widgets.example.com. Install its definition", restarted=False),
+        "the cluster serves no widgets.example.com. Install its definition", restarted=False, cause=(None, False)),
     "rejected": State(
         Health.REJECTED, Rejected, not_selectable, WIDGETS, Selector(field="spec.color=red"),
         {"group": "example.com", "version": "v1", "resource": "widgets"},
-        "the filter of widgets.example.com: ", restarted=False),
+        "the filter of widgets.example.com: ", restarted=False, cause=(None, False)),
     "oversized": State(
         Health.OVERSIZED, Oversized, too_large, "secrets", Cached("app=web", max_bytes="64Ki"), SECRETS,
-        "secrets: the cache was let go, because it grew beyond max_bytes='64Ki': with ", restarted=False),
+        "secrets: the cache was let go, because it grew beyond max_bytes='64Ki': with ", restarted=False, cause=(None, False)),
     "stalled": State(
         Health.STALLED, Stalled, no_answer, "secrets", "app=web", SECRETS,
-        "secrets: the server answers 503 ServiceUnavailable. It is asked again; meanwhile, await cache.fetch(...)", restarted=True),
+        "secrets: the server answers 503 ServiceUnavailable. It is asked again; meanwhile, await cache.fetch(...)", restarted=True, cause=(503, True)),
 }
 
 
@@ -192,6 +194,8 @@ async def seen_and_ended(state: State, info: kopf.ConnectionInfo, cure: Cure, to
 
         with pytest.raises(state.error) as caught:
             cache.held(state.key)
+        assert (caught.value.code, caught.value.transient) == state.cause
+        assert (caught.value.reason != "") is (caught.value.code is not None)
         shown = operator.report()[feed.key]
         assert (shown["health"], shown["remedy"]) == (state.health.value, caught.value.remedy)
         assert caught.value.what.startswith(f"cache.held({state.key!r}): {shown['trouble']}")

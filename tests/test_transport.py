@@ -268,17 +268,21 @@ def test_credentials_that_are_not_accepted_are_given_back_and_the_request_goes_o
     run(main())
 
 
-def test_when_every_login_has_failed_the_server_is_unreachable() -> None:
+def test_when_every_login_has_failed_that_is_the_last_refusal_until_others_are_accepted() -> None:
     async def main() -> None:
         async with Server() as server:
             server.token = "none has it"
             vault = Vault({"login": login(server, token="old")})
             async with logging_in(vault, None):
-                with pytest.raises(Unreachable, match="every login failed"):
-                    await KopfTransport(vault).get(PODS, {})
+                transport = KopfTransport(vault)
+                with pytest.raises(Refused) as caught:
+                    await transport.get(PODS, {})
+                assert caught.value.refusal.code == 401
+            with pytest.raises(Refused) as caught:
+                await transport.get(PODS, {})
+            assert (caught.value.refusal.code, len(server.headers)) == (401, 1), "Kopf offers no credentials any more"
             with pytest.raises(Unreachable, match="every login failed"):
                 await KopfTransport(vault).get(PODS, {})
-            assert len(server.headers) == 1
     run(main())
 
 

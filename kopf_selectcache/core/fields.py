@@ -55,6 +55,24 @@ class Field:
     """The field label that stands for this one and all its aliases: equal ones are one dimension."""
     value: Extractor
 
+    def path_of(self, value: str) -> tuple[str, ...] | None:
+        """Return the path at which each object with this value, and no other object, has it as a string; None if there is none.
+
+        An index of that path answers for the field. No path does where absence has the value (an empty string, a default,
+        `false`, `0`), where several paths can have it, or where the server prints a number or a boolean the same way.
+
+        >>> spec = find('pods').fields
+        >>> spec['spec.nodeName'].path_of('n1'), spec['spec.restartPolicy'].path_of('Never'), spec['spec.restartPolicy'].path_of('Always')
+        (('spec', 'nodeName'), ('spec', 'restartPolicy'), None)
+        """
+        match self.value:
+            case _String((path,), default) if value not in ("", default):
+                return path
+            case _Custom((path,)) if value not in ("", "true", "false") and not value.removeprefix("-").isdecimal():
+                return path
+            case _:
+                return None
+
 
 @dataclass(frozen=True, slots=True)
 class Kind:

@@ -22,6 +22,7 @@ from kopf_selectcache.core.fields import Key
 from kopf_selectcache.feed import Feed
 from kopf_selectcache.fetching import Fetches
 from kopf_selectcache.resolving import Kinds
+from kopf_selectcache.retrying import Retries
 from kopf_selectcache.runner import Found, Runtime
 from kopf_selectcache.selector import Selector
 from kopf_selectcache.settings import SelectCacheSettings, settings_of
@@ -90,6 +91,7 @@ class _Runtime:
         for feed in self.feeds.values():
             cluster.follow(feed.follow)
         self.fetches = Fetches(cast("Transport", OfReads(cluster)), per_second=float("inf"))
+        self.retries = _at_once()
         self.kinds = Kinds(self.fetches)
         self._found = Found()
 
@@ -100,6 +102,15 @@ class _Runtime:
     def loop(self) -> asyncio.AbstractEventLoop:
         """None runs in a sync test; that is not the same as being on it."""
         return running_loop() or cast("asyncio.AbstractEventLoop", self)
+
+
+def _at_once() -> Retries:
+    """Return retries that wait for no real time: their clock shows what they have slept."""
+    slept = [0.0]
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+    return Retries(clock=lambda: sum(slept), sleep=sleep, chance=lambda: 0.5)
 
 
 class _Blocking(Blocking):

@@ -42,6 +42,8 @@ IN_READER = "tests/test_thread_products.py::test_i4_the_writer_is_let_in_before_
 IN_TURNS = "tests/test_thread_products.py::test_i4_a_reader_and_the_writer_alternate_line_by_line"
 FIELDS = "tests/core/test_projected_fields.py::test_the_values_of_field_labels_are_those_of_the_object_as_it_came"
 SELECTED = "tests/test_cache/test_partial.py::test_a_selector_by_a_field_answers_as_if_nothing_were_dropped"
+BY_FIELD = "tests/test_cache/test_indexes_by_field.py::test_a_field_is_answered_with_and_without_an_index_as_the_server_answers_it"
+RETRYING = "tests/test_cache/test_retrying.py::"
 
 MUTANTS: tuple[Mutant, ...] = (
     # ---- An object on its way between branches.
@@ -199,6 +201,23 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/test_cache/test_reads.py::test_list_is_complete_or_an_error",)),
     Mutant("answer with nothing where nothing can be held", "checking.py", "if view.comparisons.excludes(view.filter, many.request, view.resource.domains):", "if False:", 1,
            ("tests/test_cache/test_reads.py::test_held_is_the_held_part_unless_there_can_be_none",)),
+    Mutant("answer a field that has a default by an index", "core/fields.py", 'case _String((path,), default) if value not in ("", default):', 'case _String((path,), _) if value != "":', 1,
+           (BY_FIELD,)),
+    Mutant("answer a number by an index of texts", "core/fields.py", ' and not value.removeprefix("-").isdecimal():', ":", 1, (BY_FIELD,)),
+    Mutant("take a field that an index has answered for a where", "matching.py", "if path in by_path and projection.exact(path) and isinstance", "if path in by_path and isinstance", 1,
+           ("tests/test_cache/test_indexes_by_field.py::test_a_dropped_field_is_looked_up_and_what_a_transform_made_of_it_is_compared",)),
+    Mutant("do not retry a transient failure", "retrying.py", "if not error.transient or pause >=", "if True or pause >=", 8,
+           (RETRYING + "test_transient_failures_are_retried_within_the_timeout_with_waits_that_double",)),
+    Mutant("do not wait as long as a server asks before a retry", "retrying.py", "at_least=error.retry_after or 0.0", "at_least=0.0", 8,
+           (RETRYING + "test_retries_wait_as_long_as_the_server_asks_and_more",)),
+    Mutant("retry what only a person can mend", "retrying.py", "if not error.transient or pause >=", "if pause >=", 8, (RETRYING + "test_other_failures_are_not_retried",)),
+    Mutant("take a 501 for transient", "causes.py", "(code >= 500 and code != NOT_IMPLEMENTED)", "code >= 500", 8, (RETRYING + "test_other_failures_are_not_retried",)),
+    Mutant("retry without an end", "retrying.py", "if not error.transient or pause >= end - self.clock():", "if not error.transient or failures > 99:", 8,
+           (RETRYING + "test_after_the_timeout_the_last_failure_is_raised_with_its_cause",)),
+    Mutant("cancel the request that others wait for", "fetching.py", "            if not self._waiting:\n                self._task.cancel()", "            self._task.cancel()", 8,
+           (RETRYING + "test_a_request_that_others_wait_for_goes_on_when_a_timeout_ends",)),
+    Mutant("keep the cause of a failure that is over", "health.py", "if said else what, remedy, cause\n", "if said else what, remedy, cause if cause != NO_CAUSE else self.cause\n", 8,
+           ("tests/test_causes.py::test_the_cause_is_that_of_the_last_trouble_and_of_the_state_that_is_told",)),
     Mutant("answer before the first complete list", "checking.py", "if feed.resource is None or not part.store.version:", "if feed.resource is None:", 2,
            ("tests/test_cache/test_refusals.py::test_no_read_answers_before_the_first_complete_list",)),
     Mutant("answer however old the state is", "checking.py", "    if age is None or age > max_age:\n", "    if False:\n", 11,

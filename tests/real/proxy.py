@@ -30,6 +30,7 @@ class Fault:
     code: int
     times: int = 1
     hits: int = 0
+    retry_after: str | None = None
 
 
 @dataclass
@@ -108,7 +109,8 @@ class Proxy:
         for fault in self.faults:
             if fault.hits < fault.times and fault.condition(request):
                 fault.hits += 1
-                return web.json_response(status(fault.code, "Expired" if fault.code == 410 else "Fault"), status=fault.code)
+                headers = {"Retry-After": fault.retry_after} if fault.retry_after is not None else None
+                return web.json_response(status(fault.code, "Expired" if fault.code == 410 else "Fault"), status=fault.code, headers=headers)
         if self.held is not None and self.held(request):
             self.waiting += 1
             await self._released.wait()

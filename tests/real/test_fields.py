@@ -17,7 +17,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509 import CertificateSigningRequestBuilder, Name
 
 from kopf_selectcache.core import _fieldlabels
-from kopf_selectcache.core.fields import BUILT_IN, Kind
+from kopf_selectcache.core.fields import BUILT_IN, Field, Kind
+from kopf_selectcache.core.projection import at
 from kopf_selectcache.core.values import ALWAYS_EMPTY
 from tests.apiserver.build import MODULE, Go, NoServer, flags_of
 from tests.apiserver.client import ApiError
@@ -245,6 +246,26 @@ def test_the_server_selects_by_the_values_of_the_table(api: ApiServer, kind: Kin
                 assert select(api, path, label, symbol, value) & objects.keys() == expected, (label, symbol, value)
 
 
+def answered_by_path(field: Field, value: str, objects: Mapping[str, Any]) -> set[str] | None:
+    """Return which objects an index of the field's path finds; None if no index answers for the value."""
+    path = field.path_of(value)
+    return None if path is None else {uid for uid, obj in objects.items() if at(obj, path) == value}
+
+
+@pytest.mark.usefixtures("created")
+def test_where_an_index_of_a_path_answers_for_a_field_it_answers_as_the_server_does(api: ApiServer) -> None:
+    answered = set()
+    for kind, version in SERVED:
+        path = path_of(kind.group, version, kind.plural)
+        objects = {obj["metadata"]["uid"]: obj for obj in api.request("GET", path)["items"]}
+        for label, field in kind.fields.items():
+            for value in {field.value(obj) for obj in objects.values()}:
+                if (found := answered_by_path(field, value, objects)) is not None:
+                    assert select(api, path, label, "=", value) & objects.keys() == found, (label, value)
+                    answered.add((kind.plural, label))
+    assert {("pods", "spec.nodeName"), ("pods", "spec.restartPolicy"), ("services", "spec.type"), ("secrets", "type")} <= answered
+
+
 def test_each_field_label_of_a_kind_is_tested_with_different_values(
         created: Mapping[tuple[str, str, str], list[tuple[Any, Any]]],
 ) -> None:
@@ -310,6 +331,7 @@ def test_custom_resources_are_selected_by_what_is_there_and_by_nothing_where_it_
             for symbol, compare in OPERATORS.items():
                 expected = {uid for uid, obj in objects.items() if compare(field.value(obj), value)}
                 assert select(real_api, path, label, symbol, value) == expected, (label, symbol, value)
+            assert answered_by_path(field, value, objects) in (None, select(real_api, path, label, "=", value)), (label, value)
 
     absent = next(obj for obj in objects.values() if "spec" not in obj)
     assert kind.values(absent).items() >= {"spec.flag": "", "spec.off": "", "spec.whole": "", "spec.text": ""}.items()

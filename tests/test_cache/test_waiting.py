@@ -320,7 +320,7 @@ def test_threads_wait_for_the_loop_to_do_the_work() -> None:
     run(main)
 
 
-WAITING = [name for name, method in inspect.getmembers(Cache, inspect.isfunction) if inspect.iscoroutinefunction(inspect.unwrap(method))]
+WAITING = [name for name, method in inspect.getmembers(Cache, inspect.isfunction) if not name.startswith("_") and inspect.iscoroutinefunction(inspect.unwrap(method))]
 
 
 def test_what_is_awaited_is_there_for_threads_and_nothing_else() -> None:

@@ -23,6 +23,7 @@ from kopf_selectcache.feed import Part
 from kopf_selectcache.fetching import Fetches
 from kopf_selectcache.keys import not_declared
 from kopf_selectcache.observe import Counts
+from kopf_selectcache.retrying import Retries
 from kopf_selectcache.runner import Runtime
 from kopf_selectcache.selector import Branches, Selector
 from kopf_selectcache.settings import SelectCacheSettings
@@ -168,6 +169,7 @@ class World:
         self.slept: list[float] = []
         self.fetches = Fetches(
             self.server, per_second=self.settings.fetch_per_second, clock=lambda: self.time, sleep=self.sleep)
+        self.retries = Retries(clock=lambda: self.time, sleep=self.sleep, chance=lambda: 1.0)
         self.feeds: dict[Key, FakeFeed] = {}
         self.quick: dict[Key, FakeFeed] = {}
         self.requests = requests()

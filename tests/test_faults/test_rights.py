@@ -168,7 +168,7 @@ def test_22_logins_that_fail_are_told_and_what_is_held_is_served() -> None:
                 await world.synced()
                 server.token = "new"
                 expired.set()
-                await until(lambda: world.feed.counts.failures["lost"])
+                await until(lambda: world.feed.counts.failures["401"])
                 assert world.names() == ["a@90"]
                 await vault.populate({"login": kopf.ConnectionInfo(server=server.url, token="new")})
                 await world.synced()
