@@ -280,20 +280,7 @@ class Merging:
         for key in vague:
             self._leaves(key, version)
         branch.vague.clear()
-        behind: dict[tuple[Left, tuple[Branch, ...]], Branch | None] = {}
-        keys = []
-        for key in branch.reach(version):
-            left = self._left.get(key)
-            if left is None or key in self._reads:
-                keys.append(key)
-                continue
-            which = left, self._could_hold(key)
-            other = behind[which] = behind[which] if which in behind else first_behind(*which)
-            if other is not None:
-                other.wait_for(left.version, key)   # Nothing changes but whom it waits for.
-            else:
-                keys.append(key)
-        return [*vague, *keys]
+        return [*vague, *branch.reach(version)]
 
     def _catch_up(self) -> None:
         """Have the branches that are behind listed anew, rather than remember all that they have not heard of."""
