@@ -10,11 +10,11 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from kopf_selectcache import Selector
 from kopf_selectcache import world as kept
 from kopf_selectcache.confirming import FEW, Confirming
-from kopf_selectcache.core.branches import Keys
 from kopf_selectcache.core.merging import Merging
 from kopf_selectcache.core.record import Record
 from kopf_selectcache.core.resources import Resource
@@ -112,7 +112,8 @@ class Doubting:
         self, *names: str, answer: Callable[[Mapping[str, str]], object],
         selectors: Sequence[Selector] = (Selector("app=web", namespaces=["shop"]), Selector("tier=gold", namespaces=["shop"])),
     ) -> None:
-        self.merging = Merging([Keys("shop")] * len(selectors))
+        streams = [Stream(selector) for selector in selectors]
+        self.merging = Merging([stream.keys for stream in streams])
         for branch in self.merging.branches:
             branch.begin()
         for name in names:
@@ -131,7 +132,6 @@ class Doubting:
 
         world = SimpleNamespace(
             transport=Transport, clock=self.time.clock, sleep=self.time.sleep, chance=lambda: 1.0, settings=SimpleNamespace(page_limit=500))
-        streams = [Stream(selector) for selector in selectors]
         self.confirming = Confirming(
             self.merging, streams, Resource(builtin("secrets"), "v1"), world=cast("kept.World", world), notify=lambda _: None)
 
@@ -254,6 +254,17 @@ def test_if_several_streams_are_quiet_the_list_of_each_is_needed() -> None:
     assert [asked.query.get("labelSelector") for asked in doubting.asked] == ["tier=gold", "size=big"]
 
 
+def test_streams_of_a_namespace_with_few_leaves_are_not_listed_for_many_in_another() -> None:
+    selectors = [Selector(label, namespaces=[namespace]) for namespace in ("shop", "infra") for label in ("app=web", "tier=gold")]
+    doubting = Doubting(*names(30), selectors=selectors, answer=lambda query: page(version=of_version(query)))
+    infra, record = doubting.merging.branches[2], Record("infra", "ca", "uid-ca", "11", {"app": "web"}, (), b"{}")
+    infra.put(record)
+    infra.leave(replace(record, version="12"))
+    run(doubting.until(lambda: not doubting.merging.doubts))
+    assert [(asked.query.get("labelSelector"), asked.query.get("fieldSelector")) for asked in doubting.asked] == [
+        ("tier=gold", None), (None, "metadata.name=ca")]
+
+
 def test_a_list_that_breaks_off_after_its_first_page_settles_nothing() -> None:
     moved = "s-150"   # It is on the second page.
 
@@ -311,7 +322,8 @@ def test_the_next_list_comes_no_sooner_than_after_ten_times_the_duration_of_the_
     ends: list[tuple[float, float]] = []
 
     def answered(query: Mapping[str, str]) -> object:
-        more = [f"{len(doubting.asked)}-{number}" for number in range(30)]   # Leaves come all along.
+        # Leaves come all along: as many as are confirmed.
+        more = [f"{len(doubting.asked)}-{number}" for number in range(30 if "labelSelector" in query else 1)]
         doubting.come(*more)
         doubting.leave(*more)
         if "labelSelector" in query:
