@@ -5,14 +5,12 @@ waited for. It has names, uids and versions alone. What to do about a difference
 """
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .core.branches import Branch, Key
 from .core.paging import Paging
-from .core.record import Record
 from .core.resources import Resource
-from .metadata import page_of_metadata
+from .metadata import pages_of_metadata
 from .planning import Stream
 from .queries import exactly
 from .world import World
@@ -57,16 +55,14 @@ class Audit:
 
 async def audited(stream: Stream, branch: Branch, resource: Resource, *, world: World) -> Audit:
     """Compare what one list and watch holds with the server; raise Refused, Unreachable or Garbled if it cannot be done."""
-    records, version = branch.view.records()
-    held = {record.key: record for record in records}
+    all_held, version = branch.view.records()
+    held = {record.key: record for record in all_held}
     objects, missing, outdated = 0, list[Key](), list[Key]()
     paging = Paging(
         {**stream.query(), "limit": str(world.settings.page_limit)},
         first=exactly(version), version=version)
-    while paging.query is not None:
-        page = await page_of_metadata(world.transport, resource, stream.path(resource), paging.query)
-        paging.turn(page)
-        for record in _within(stream, page.records):
+    async for records in pages_of_metadata(world.transport, resource, stream.path(resource), paging):
+        for record in stream.within(records):
             objects += 1
             mine = held.pop(record.key, None)
             if mine is None:
@@ -74,11 +70,6 @@ async def audited(stream: Stream, branch: Branch, resource: Resource, *, world: 
             elif (mine.uid, mine.version) != (record.uid, record.version):
                 outdated.append(record.key)
     return Audit(objects, tuple(missing), tuple(held), tuple(outdated))
-
-
-def _within(stream: Stream, records: Iterable[Record]) -> Iterable[Record]:
-    # Names that share a watch bring others as well.
-    return (record for record in records if stream.keys.have(record.key))
 
 
 def _named(keys: tuple[Key, ...]) -> str:

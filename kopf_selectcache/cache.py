@@ -17,6 +17,7 @@ from .checking import (
     checked_one,
     checked_uid,
     chosen_of,
+    feed_of,
     match_of,
     must_be_covered,
     must_be_kept,
@@ -205,7 +206,8 @@ class Cache(Telling):
             if await cache.gone('jobs', name, namespace, uid=uid):
                 release(uid)
 
-        What is not held with this uid is asked for, of the server, by its metadata alone; nothing is remembered. Another
+        What is not held with this uid is asked for, of the server, by its metadata alone; nothing is remembered. So is an object that
+        is still held, and that one of several watches has let go. Another
         object of the name, with another uid, does not count; without a uid, whichever has the name does. An object that
         is being deleted, with a deletionTimestamp, still exists. The kind need not be declared. With `timeout=`, transient
         failures are retried for so many seconds, and then the last one is raised.
@@ -219,7 +221,7 @@ class Cache(Telling):
         checked_uid(uid, "cache.gone()")
         with suppress(NotFound, *_NOT_HERE), self._reading("gone", kind, max_age, name=name, namespace=namespace) as view:
             held = self._one(One("gone", kind, view.resource, name, namespace, self._sync), view).uid
-            if uid in (None, held) and held != self._departed:
+            if uid in (None, held) and held != self._departed and not feed_of(self._runtime, kind).is_unconfirmed(namespace or "", name):
                 return False
         # What is absent here may have come since: only the server knows of an object that the reader knows from elsewhere.
         resource = await resource_of(self._runtime, read)

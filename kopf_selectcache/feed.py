@@ -213,6 +213,10 @@ class Feed:
             condition = self._worst(needed.near)
         return Part(condition.error(), needed.store, condition.trouble, condition.remedy)
 
+    def is_unconfirmed(self, namespace: str, name: str) -> bool:
+        """Return whether an object is held although a watch has told that it left: another watch may hold it, or it may be gone."""
+        return self._merging.is_unconfirmed((namespace, name))
+
     def age(self, request: Selector | None = None) -> float | None:
         """Return the seconds since the server last confirmed what is held; None before the first complete list."""
         ages = [each.age() for each in self._listwatches_for(request)]
@@ -317,8 +321,7 @@ class Feed:
             self._begin(planned)
         self._conditions[0].subject = self._listwatches[0]
         tasks = [asyncio.create_task(each.run(), name=f"selectcache: {self.key}, {each.filter}") for each in self._listwatches]
-        beside = {"what is in doubt": self._confirming.run} if self.parted else {}
-        beside["its indexes"] = self.indexing.run
+        beside = {"its indexes": self.indexing.run} | ({"unconfirmed leaves": self._confirming.run} if self.parted else {})
         if self._world.settings.audit_interval:
             beside["audit"] = self._audit_regularly
         tasks += [asyncio.create_task(self._again_and_again(work), name=f"selectcache: {self.key}, {what}") for what, work in beside.items()]
@@ -454,8 +457,7 @@ class Feed:
 
     async def _resolved(self) -> Plan:
         """Ask until the cluster knows the kind, and the filter fits it; return how it is to be kept."""
-        world, failures = self._world, 0
-        condition = self._conditions[0]
+        world, failures, condition = self._world, 0, self._conditions[0]
         condition.subject = self
         while True:
             try:

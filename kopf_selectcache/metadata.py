@@ -1,8 +1,9 @@
 """Objects without what is in them: names, uids, versions, labels. An aggregated server need not know how to send less."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 
+from .core.paging import Paging
 from .core.problems import Garbled
 from .core.projection import ALL
 from .core.record import Record
@@ -24,6 +25,14 @@ def metadata_of(resource: Resource, answer: bytes) -> Record:
         return _READER.record(answer)
     except Garbled:
         return Reader.of(resource, ALL).record(answer)
+
+
+async def pages_of_metadata(transport: Transport, resource: Resource, path: str, paging: Paging) -> AsyncGenerator[tuple[Record, ...], None]:
+    """Yield the objects of a list, page by page, to its end; raise Refused, Unreachable or Garbled."""
+    while paging.query is not None:
+        page = await page_of_metadata(transport, resource, path, paging.query)
+        paging.turn(page)
+        yield page.records
 
 
 async def page_of_metadata(transport: Transport, resource: Resource, path: str, query: Mapping[str, str]) -> Page:

@@ -12,7 +12,7 @@ The rules, in this order:
 """
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from .core.branches import Keys
@@ -60,6 +60,10 @@ class Stream:
     def may_hold(self, record: Record) -> bool:
         """Whether it could hold this object, as far as its metadata tells: nothing is known of its fields."""
         return self.keys.have(record.key) and all(each.matches(record.labels) for each in self.selector.requirements)
+
+    def within(self, records: Iterable[Record]) -> Iterator[Record]:
+        """Yield those of the records that it holds: names that share a watch bring others as well."""
+        return (record for record in records if self.keys.have(record.key))
 
     def path(self, resource: Resource) -> str:
         return resource.path(self.namespace)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache import Cached, Forbidden, Missing, NotFound, NotSynced, OutsideFilter, Selector, Stale
+from kopf_selectcache.confirming import FEW
 from kopf_selectcache.core.protocol import Lost
 from kopf_selectcache.feed import PAGES_AT_ONCE
 from kopf_selectcache.health import Health
@@ -351,9 +352,8 @@ def test_only_what_is_needed_is_waited_for() -> None:
     run(main())
 
 
-def test_an_object_of_which_nothing_can_be_known_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It left by a field, so that its metadata tells nothing; thirty others are deleted after it."""
-    monkeypatch.setattr("kopf_selectcache.confirming.AT_ONCE", 7)
+def test_an_object_of_which_nothing_can_be_known_delays_no_other() -> None:
+    """It left by a field, so that its metadata tells nothing; thirty others are deleted after it. No list is answered."""
     others = [f"b{number:02}" for number in range(30)]
 
     async def main() -> None:
@@ -362,13 +362,14 @@ def test_an_object_of_which_nothing_can_be_known_delays_no_other(monkeypatch: py
         async with caching(declared, secret("a", tier="gold"), *objects, silent="tier") as world:
             await world.cache.wait_synced()
             await until(lambda: world.feed.synced and len(world.watches()) == 2)
+            world.cluster.faults.add(Refuse(400), verb="list", resource="secrets", where=lambda asked: asked.query.get("resourceVersionMatch") == "Exact")
             world.cluster.delete(secret("a"))
             world.cluster.create({**secret("a", tier="gold"), "type": "kept"})
             before = len(world.time.slept)
             world.cluster.delete(*objects)
             await until(lambda: named(world.cache.held("secrets")) in ([], ["a"]))
             assert set(world.time.slept[before:]) == {1.0}, "nothing waits for longer than that"
-            assert len(world.time.slept[before:]) >= 30 // 7, "some at once, the next a while later"
+            assert len(world.time.slept[before:]) >= 30 // FEW, "some at once, the next a while later"
     run(main())
 
 

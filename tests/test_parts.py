@@ -154,17 +154,17 @@ def test_a_mistake_beside_the_watches_costs_them_nothing(caplog: pytest.LogCaptu
     async def main() -> None:
         async with caching(EITHER, secret("a", app="web"), silent="tier") as world:
             await world.cache.wait_synced()
-            before, settle = world.feed._listwatches, world.feed._confirming._settle
+            before, settle = world.feed._listwatches, world.feed._confirming._confirm_one
             mistakes = 0
 
-            async def mistaken(doubt: Any) -> None:
+            async def mistaken(doubt: Any) -> bool:
                 nonlocal mistakes
                 mistakes += 1
                 if mistakes < 3:
                     raise ZeroDivisionError
-                await settle(doubt)
+                return await settle(doubt)
 
-            world.feed._confirming._settle = mistaken   # type: ignore[method-assign]
+            world.feed._confirming._confirm_one = mistaken   # type: ignore[method-assign]
             world.cluster.delete(secret("a"))
             await until(lambda: named(world.cache.held("secrets")) == [])
             assert world.feed._listwatches is before

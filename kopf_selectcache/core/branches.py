@@ -284,3 +284,28 @@ def key_of(change: Change) -> Key:
     record = change.after or change.before
     assert record is not None, "a change of nothing"
     return record.key
+
+
+def groups_of(branches: Iterable[Branch]) -> tuple[frozenset[Branch], ...]:
+    """Return the branches in groups that have no key in common."""
+    groups: list[frozenset[Branch]] = []
+    for branch in branches:
+        near = [group for group in groups if any(branch.keys.meet(other.keys) for other in group)]
+        groups = [*(group for group in groups if group not in near), frozenset({branch}).union(*near)]
+    return tuple(groups)
+
+
+def first_behind(left: Left, branches: Iterable[Branch]) -> Branch | None:
+    return next((branch for branch in branches if not branch.has_reached(left)), None)
+
+
+def supersedes(record: Record, other: Record, *, said: bool) -> bool:
+    """Whether a record is newer: known to be, or maybe, where it is what was `said` last."""
+    return is_newer(record.version, other.version) if said else is_older(other.version, record.version)
+
+
+def is_denied(record: Record, branch: Branch, read: Read) -> bool:
+    """Whether a read says that a record is no more which a branch holds: from before the read, and not listed since."""
+    return branch.epoch < read.epoch or (
+        record.uid != read.there and not is_newer(record.version, read.version)
+        and (branch.lags(read) or is_older(branch.listed, read.version)))

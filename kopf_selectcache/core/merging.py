@@ -22,32 +22,33 @@ speak cannot matter. With one branch the view is what readers see, and nothing o
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
-from .branches import SPARE, Branch, Key, Keys, Left, Read, Section, Union, View, key_of, least
+from .branches import (
+    SPARE,
+    Branch,
+    Key,
+    Keys,
+    Left,
+    Read,
+    Section,
+    Union,
+    View,
+    first_behind,
+    groups_of,
+    is_denied,
+    key_of,
+    least,
+    supersedes,
+)
 from .record import Record, is_newer, is_older
 from .store import Change, Readable, Store
 from .tally import Tally
+from .unconfirmed import Doubt, JoinedLists, lists_of
 
 Outdated: TypeAlias = Literal["restored", "behind", "missed"]
 """Why a branch must be listed anew: the server was restored, or the branch is too far behind others, or was not told of a change."""
-
-
-@dataclass(frozen=True, slots=True)
-class Doubt:
-    """An object that is shown, and that no branch holds, or none as new: does it still exist, inside of some branch?
-
-    Ask the server for this name and uid, for the metadata only, as a list (`metadata.name=`), whose version is known.
-    """
-
-    namespace: str
-    name: str
-    uid: str
-    version: str
-    """The answer counts if it is as new as this. If empty, only a consistent read will do that begins after now."""
-    epoch: int
 
 
 class Merging:
@@ -63,7 +64,7 @@ class Merging:
         spaces = {branch.keys.namespace for branch in self.branches}
         self._near = {space: tuple(branch for branch in self.branches if branch.keys.namespace in (None, space)) for space in spaces}
         self._by_name = any(branch.keys.names is not None for branch in self.branches)
-        self._groups = _groups(self.branches)   # Branches of several groups never hold the same keys: each group has a version of its own.
+        self._groups = groups_of(self.branches)   # Branches of several groups never hold the same keys: each group has a version of its own.
         self._group_of = {branch: index for index, group in enumerate(self._groups) for branch in group}
         self._union = Union(len(self._groups), wanted=wanted, tally=tally)
         self._shown: View = self.branches[0].view if self._alone else self._union
@@ -127,26 +128,47 @@ class Merging:
         # What left at a version not told, and then did so again, has to be asked for again.
         return found == doubt and (found is doubt or doubt.version != "")
 
+    def is_unconfirmed(self, key: Key) -> bool:
+        """Return whether the object is shown although a stream has told that it left, and nothing newer is known."""
+        left, shown = self._left.get(key), self._shown.held(key)
+        return key in self._doubts or key in self._unclear or (
+            left is not None and shown is not None and is_newer(left.version, shown.version))
+
     def confirmed(self, doubt: Doubt, *, version: str, uid: str = "", outside: bool = False) -> list[Change]:
         """Take in what the server answered, as of a version: the uid of the object of that name, or none if there is none.
 
         `outside` says that its metadata alone excludes it from every branch. Where it does not, and the uid is the
         same, nothing is known: ask again after a while, as long as there is the doubt.
         """
-        key = doubt.namespace, doubt.name
+        return self._settled([doubt.key] if self._confirm(doubt, version, uid, outside=outside) else [])
+
+    def joined_lists(self) -> list[JoinedLists]:
+        """Return the lists of metadata that settle many unconfirmed leaves at once, for each group of branches that has some."""
+        branches = {doubt: self._could_hold(doubt.key) for doubt in self._doubts.values()}
+        found = [lists_of(group, self.branches, branches, self._epoch) for group in self._groups]
+        return [lists for lists in found if lists is not None]
+
+    def confirmed_by_lists(self, lists: JoinedLists, uids: Mapping[Key, str]) -> list[Change]:
+        """Take in joined lists, all of them whole: the uids of the objects that they have. Leaves that came since stay unconfirmed."""
+        return self._settled([
+            doubt.key for doubt in lists.doubts if self._confirm(doubt, lists.version, uids.get(doubt.key, ""), outside=False)])
+
+    def _confirm(self, doubt: Doubt, version: str, uid: str, *, outside: bool) -> bool:
+        """Remember what the server answered; return False if it settles nothing."""
+        key = doubt.key
         undecided = uid == doubt.uid and not outside
         left = self._left.get(key)
         if uid and not outside and left is not None and left.lost:
             undecided = True   # Another object of the name, in the world after a restore: in neither world is there none.
         if undecided or not self.is_in_doubt(doubt) or is_older(version, doubt.version):
-            return []   # Or it was settled meanwhile, or a server that lags has answered.
+            return False   # Or it was settled meanwhile, or a server that lags has answered.
         self._forget(key)
         for branch in self.branches:
             branch.wait_no_more([key])
         self._reads[key] = Read(self._epoch, version, "" if outside else uid)
         if len(self._reads) > self._most_reads and all(branch.view.stages_nothing for branch in self.branches):
             self._catch_up()   # A list that is under way may be older than they are.
-        return self._settled([key])
+        return True
 
     def take_outdated(self) -> dict[Branch, Outdated]:
         """Return the branches that must be listed anew, once, and why."""
@@ -258,20 +280,7 @@ class Merging:
         for key in vague:
             self._leaves(key, version)
         branch.vague.clear()
-        behind: dict[tuple[Left, tuple[Branch, ...]], Branch | None] = {}
-        keys = []
-        for key in branch.reach(version):
-            left = self._left.get(key)
-            if left is None or key in self._reads:
-                keys.append(key)
-                continue
-            which = left, self._could_hold(key)
-            other = behind[which] = behind[which] if which in behind else _first_behind(*which)
-            if other is not None:
-                other.wait_for(left.version, key)   # Nothing changes but whom it waits for.
-            else:
-                keys.append(key)
-        return [*vague, *keys]
+        return [*vague, *branch.reach(version)]
 
     def _catch_up(self) -> None:
         """Have the branches that are behind listed anew, rather than remember all that they have not heard of."""
@@ -357,12 +366,12 @@ class Merging:
         best_epoch = shown_epoch = -1
         for branch in branches:
             record = branch.view.held(key)
-            if record is None or (left is not None and branch.epoch < left.epoch) or (read is not None and _is_denied(record, branch, read)):
+            if record is None or (left is not None and branch.epoch < left.epoch) or (read is not None and is_denied(record, branch, read)):
                 continue
             if record is shown:
                 shown_epoch = branch.epoch
             if best is None or branch.epoch > best_epoch or (
-                    branch.epoch == best_epoch and _supersedes(record, best, said=branch is said)):
+                    branch.epoch == best_epoch and supersedes(record, best, said=branch is said)):
                 best, best_epoch = record, branch.epoch
         if best is None:
             if shown is None or (left is None and not vague):
@@ -376,7 +385,7 @@ class Merging:
             if orphan and not anew and not (left is not None and left.lost):
                 shown_epoch = self._epoch
             newer = best_epoch > shown_epoch or (
-                best_epoch == shown_epoch and _supersedes(best, shown, said=said is not None and said.view.held(key) is best))
+                best_epoch == shown_epoch and supersedes(best, shown, said=said is not None and said.view.held(key) is best))
             # What all branches are past, and none holds, is not there: versions may be equal, or not comparable.
             if not newer and not (orphan and left is None and not vague):
                 return shown
@@ -395,7 +404,7 @@ class Merging:
     def _awaited(self, key: Key, branches: Iterable[Branch]) -> Left | None:
         """Return the leave that some branch has not reached yet."""
         left = self._left.get(key)
-        behind = _first_behind(left, branches) if left is not None else None
+        behind = first_behind(left, branches) if left is not None else None
         if left is None or behind is None:
             self._left.pop(key, None)
             return None
@@ -410,7 +419,7 @@ class Merging:
         behind = next((branch for branch in branches if branch.lags(read)), None)
         missed = [
             branch for branch in branches
-            if not branch.lags(read) and (record := branch.view.held(key)) is not None and _is_denied(record, branch, read)]
+            if not branch.lags(read) and (record := branch.view.held(key)) is not None and is_denied(record, branch, read)]
         if behind is None and not missed:
             del self._reads[key]
             return None
@@ -423,28 +432,3 @@ class Merging:
     def _miss(self, branches: Iterable[Branch]) -> None:
         """Have branches listed anew that are past a change, and hold what was before it: the server has not told them of it."""
         self._outdated |= {branch: "missed" for branch in branches if branch not in self._outdated}
-
-
-def _groups(branches: Iterable[Branch]) -> tuple[frozenset[Branch], ...]:
-    """Return the branches in groups that have no key in common."""
-    groups: list[frozenset[Branch]] = []
-    for branch in branches:
-        near = [group for group in groups if any(branch.keys.meet(other.keys) for other in group)]
-        groups = [*(group for group in groups if group not in near), frozenset({branch}).union(*near)]
-    return tuple(groups)
-
-
-def _first_behind(left: Left, branches: Iterable[Branch]) -> Branch | None:
-    return next((branch for branch in branches if not branch.has_reached(left)), None)
-
-
-def _supersedes(record: Record, other: Record, *, said: bool) -> bool:
-    """Whether a record is newer: known to be, or maybe, where it is what was `said` last."""
-    return is_newer(record.version, other.version) if said else is_older(other.version, record.version)
-
-
-def _is_denied(record: Record, branch: Branch, read: Read) -> bool:
-    """Whether a read says that a record is no more which a branch holds: from before the read, and not listed since."""
-    return branch.epoch < read.epoch or (
-        record.uid != read.there and not is_newer(record.version, read.version)
-        and (branch.lags(read) or is_older(branch.listed, read.version)))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from kopf_selectcache.core import protocol
 from kopf_selectcache.core.branches import Key
-from kopf_selectcache.core.merging import Doubt
+from kopf_selectcache.core.unconfirmed import Doubt, JoinedLists
 from kopf_selectcache.core.wire import Refusal
 
 from .cluster import Cluster, Filter, Logged, Thing
@@ -232,6 +232,16 @@ class Server:
             else:
                 version = self.replicas[replica]
         return version, self.cluster.worlds[version].get((doubt.namespace, doubt.name))
+
+    def look_up_all(self, lists: JoinedLists, filters: Sequence[Filter]) -> dict[Key, str] | None:
+        """Answer joined lists; None if an answer does not come, or the server has no list as of that version."""
+        version = self.number(lists.version)
+        if self.rng.random() < self.rate or not self.cluster.compacted <= version <= self.cluster.version:
+            return None
+        keys = {doubt.key for doubt in lists.doubts}
+        return {
+            key: thing.uid for number in lists.branches
+            for key, thing in self.cluster.selected(filters[number], version=version).items() if key in keys}
 
     def watch(self, command: protocol.Watch, filter_: Filter) -> Stream | Refusal:
         if self.rng.random() < 0.5 and (refusal := self._refusal()):

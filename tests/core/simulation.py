@@ -13,11 +13,13 @@ from dataclasses import dataclass, field, replace
 
 from kopf_selectcache.core import protocol
 from kopf_selectcache.core.backoff import SHORTEST, delay
+from kopf_selectcache.core.branches import Key
 from kopf_selectcache.core.lines import Lines
-from kopf_selectcache.core.merging import Doubt, Merging
+from kopf_selectcache.core.merging import Merging
 from kopf_selectcache.core.problems import Garbled
 from kopf_selectcache.core.record import is_older
 from kopf_selectcache.core.store import Change
+from kopf_selectcache.core.unconfirmed import Doubt, JoinedLists
 from kopf_selectcache.core.wire import Bookmark, Event, Page, Reader, Refusal
 
 from .client import carried_out
@@ -130,6 +132,10 @@ class Run:
         self.history: list[Seen | Taken] = []
         self.reading: tuple[Doubt, tuple[int, Thing | None] | None] | None = None
         """The read that is under way, and its answer."""
+        self.joined: tuple[JoinedLists, dict[Key, str] | None] | None = None
+        """The joined lists that are under way, and their answer."""
+        self.settled_by_lists = 0
+        """How many changes joined lists have made."""
         self.story: deque[str] = deque(maxlen=80)
         self.observer = Observer()
         self.outdated: list[Follower] = []
@@ -176,7 +182,7 @@ class Run:
             self._start_again(follower, audit=True)
         elif chance < 0.36:
             server.advance()
-        elif chance < 0.45 and self.merging.doubts:
+        elif chance < 0.45 and (self.merging.doubts or self.joined):
             self.read()
         else:
             self.poll(follower)
@@ -226,7 +232,7 @@ class Run:
                 return count
             self.server.where = follower.where
             self.server.advance()
-            if self.merging.doubts and self.rng.random() < 0.3:
+            if (self.merging.doubts or self.joined) and self.rng.random() < 0.3:
                 self.read()
             self.poll(follower)
         held = {record.key: told(record) for record in self.merging.store.records()[0]}
@@ -237,8 +243,15 @@ class Run:
         return synced and not self.merging.doubts and equal(self.merging.store.records()[0], self.cluster.selected())
 
     def read(self) -> None:
-        """Ask the server about what is in doubt, or take its answer in: much may happen between."""
+        """Ask the server about unconfirmed leaves, one by one or by joined lists, or take its answer in: much may happen between."""
+        if self.joined is not None:
+            self._take_joined_lists(*self.joined)
+            return
         if self.reading is None:
+            if self.rng.random() < 0.5 and (joined := self.merging.joined_lists()):
+                lists = self.rng.choice(joined)
+                self.joined = lists, self.server.look_up_all(lists, self.cluster.filters)
+                return
             doubt = self.rng.choice(self.merging.doubts)
             self.reading = doubt, self.server.look_up(doubt)
             return
@@ -252,6 +265,15 @@ class Run:
             self.observer.hears(self.cluster.epoch, version)
         self._seen(self.merging.confirmed(
             doubt, version=self.server.text(version), uid=thing.uid if thing is not None else "", outside=outside))
+
+    def _take_joined_lists(self, lists: JoinedLists, uids: dict[Key, str] | None) -> None:
+        self.joined = None
+        if uids is None:
+            return
+        self.story.append(f"{lists} are answered: {uids}")
+        changes = self.merging.confirmed_by_lists(lists, uids)
+        self.settled_by_lists += len(changes)
+        self._seen(changes)
 
     def poll(self, follower: Follower) -> None:
         """Do what the last command says."""

@@ -13,6 +13,7 @@ from kopf_selectcache.core.branches import Key
 from kopf_selectcache.core.merging import Merging
 from kopf_selectcache.core.record import Record, is_older
 from kopf_selectcache.core.store import Change
+from kopf_selectcache.core.unconfirmed import JoinedLists
 from kopf_selectcache.core.wire import Bookmark, Event, Page, Refusal
 
 from .client import carried_out
@@ -80,6 +81,8 @@ class World:
         self.judge = Judge(self.cluster)
         self.observer = Observer()
         self.outdated: list[Leg] = []
+        self.joined: tuple[JoinedLists, dict[Key, str]] | None = None
+        """The joined lists that are under way, and their answer."""
         known = protocol.Known(streaming=rules.streaming)
         self.legs = [Leg(number, each, protocol.Idle(known)) for number, each in enumerate(FILTERS)]
         for leg in self.legs:
@@ -94,7 +97,7 @@ class World:
         made.rules, made.writes, made.faults = self.rules, self.writes, self.faults
         made.cluster, made.merging = self.cluster.copy(), copied(self.merging)
         made.judge, made.observer = self.judge.copy(made.cluster), self.observer.copy()
-        made.legs, made.outdated = [replace(leg) for leg in self.legs], []
+        made.legs, made.outdated, made.joined = [replace(leg) for leg in self.legs], [], self.joined
         return made
 
     def frozen(self) -> Part:
@@ -117,7 +120,14 @@ class World:
             if isinstance(line, Event) and line.record.key == key)
         return (
             writes, entries, coming, of_key(self.merging, key), judge.places.get(key), judge.newest.get(key), said(judge.shown.get(key)),
-            cluster.world.get(key) is None)
+            cluster.world.get(key) is None, self._joined_of(key))
+
+    def _joined_of(self, key: Key) -> Part | None:
+        """Return what the joined lists under way say of a key."""
+        if self.joined is None:
+            return None
+        lists, uids = self.joined
+        return lists.version, lists.branches, uids.get(key), *((each.uid, each.version, each.epoch) for each in lists.doubts if each.key == key)
 
     # ---- What can happen next.
 
@@ -131,6 +141,10 @@ class World:
         for index, doubt in enumerate(self.merging.doubts):
             versions = {self.cluster.version, *([int(doubt.version)] if doubt.version else [])}
             found += [Action("read", index, version) for version in sorted(versions) if version in self.cluster.worlds]
+        if self.joined is not None:
+            found.append(Action("joined answer"))
+        else:
+            found += [Action("joined lists", number) for number, lists in enumerate(self.merging.joined_lists()) if self._can_list(lists)]
         if self.faults and not self.cluster.epoch and self.cluster.version > FIRST:
             found += [Action("restore", how=how, fault=True) for how in ("as it was", "with a bump") if how != "as it was" or self._noticeable()]
         return found
@@ -210,6 +224,9 @@ class World:
             self.writes -= 1
             self._write(who, how)
             return
+        if what == "joined answer":
+            self._take_joined_lists()
+            return
         if what == "restore":
             self._restore(bump=how == "with a bump")
             return
@@ -217,6 +234,9 @@ class World:
         if what == "read":
             assert isinstance(how, int)
             self._read(who, how)
+            return
+        if what == "joined lists":
+            self._ask_joined_lists(who)
             return
         leg = self.legs[who]
         if what == "due":
@@ -255,6 +275,21 @@ class World:
         if not is_older(str(version), doubt.version):
             self.observer.hears(self.cluster.epoch, version)
         self._see(self.merging.confirmed(doubt, version=str(version), uid=thing.uid if thing is not None else "", outside=outside))
+
+    def _can_list(self, lists: JoinedLists) -> bool:
+        return self.cluster.compacted <= int(lists.version) <= self.cluster.version
+
+    def _ask_joined_lists(self, number: int) -> None:
+        lists = self.merging.joined_lists()[number]
+        keys = {doubt.key for doubt in lists.doubts}
+        self.joined = lists, {
+            key: thing.uid for branch in lists.branches
+            for key, thing in self.cluster.selected(FILTERS[branch], version=int(lists.version)).items() if key in keys}
+
+    def _take_joined_lists(self) -> None:
+        assert self.joined is not None
+        (lists, uids), self.joined = self.joined, None
+        self._see(self.merging.confirmed_by_lists(lists, uids))
 
     def _answer(self, leg: Leg, version: int) -> None:
         command = leg.command

@@ -10,6 +10,7 @@ import pytest
 
 from kopf_selectcache.core import branches as branches_module
 from kopf_selectcache.core import merging as merging_module
+from kopf_selectcache.core import unconfirmed as unconfirmed_module
 from kopf_selectcache.core.merging import Merging
 
 from .transits import Rules, Violation, histories, walks
@@ -25,6 +26,14 @@ THREE = ("A", "B", "C", "ABC", "-", "x")
 @pytest.mark.parametrize(("branches", "states", "length", "rules", "least"), [
     (2, TWO, 4, Rules(), 12_000),
     (2, ("A", "B", "x"), 4, Rules(reads=1), 2_000),
+    (2, ("A", "B", "x"), 4, Rules(lists=1), 2_000),
+    (2, TWO, 3, Rules(lists=2), 1_000),
+    (2, TWO, 3, Rules(reads=1, lists=1), 1_000),
+    (2, ("A", "B", "x"), 3, Rules(relists=1, lists=1), 3_000),
+    (2, FEW, 3, Rules(late=True, lists=1), 1_000),
+    (2, TWO, 3, Rules(refused=True, lists=2), 100),
+    (2, TWO, 3, Rules(vague=True, lists=1), 500),
+    (3, ("A", "B", "C", "x"), 3, Rules(lists=1), 1_000),
     (2, TWO, 3, Rules(reads=2, decidable=False), 2_000),
     (2, ("A", "B", "x"), 3, Rules(relists=1, reads=1), 10_000),
     (2, TWO, 3, Rules(vague=True, reads=1), 1_000),
@@ -88,19 +97,32 @@ MUTANTS: list[tuple[str, str, str, Rules, tuple[str, ...]]] = [
     ("show what has left at a version not told", "            branch.vague.add(key)\n", "", Rules(vague=True), ("I8b",)),
     ("take the version of what was deleted for that of the deletion", "if is_newer(record.version, branch.version):\n            # A message",
      "if True:\n            # A message", Rules(vague=True), ("I8b",)),
+    ("let go what a joined list has", 'lists.version, uids.get(doubt.key, "")', 'lists.version, ""', Rules(lists=1), ("I8b",)),
 ]
 
 
+@pytest.mark.parametrize(("old", "new", "branches", "states", "length"), [
+    ("JoinedLists(version, numbers, doubts)", "JoinedLists(version, numbers[:1], doubts)", 3, ("A", "B", "C", "x"), 3),
+    ("if undecided or not self.is_in_doubt(doubt) or", "if undecided or", 2, FEW, 4),
+], ids=["take the first of several joined lists for all of them", "settle a leave by a list that is older"])
+def test_a_seeded_bug_of_joined_lists_breaks_an_invariant(old: str, new: str, branches: int, states: tuple[str, ...], length: int) -> None:
+    wrong = mutated(old, new)
+    every = (world for history in histories(states, length) for world in walks(history, branches, Rules(lists=1), merging=wrong))
+    with pytest.raises(Violation) as raised:
+        deque(every, maxlen=0)
+    assert raised.value.invariant == "I8b"
+
+
 def mutated(old: str, new: str) -> type[Merging]:
-    sources = [inspect.getsource(module) for module in (branches_module, merging_module)]
+    sources = [inspect.getsource(module) for module in (branches_module, unconfirmed_module, merging_module)]
     found = sum(source.count(old) for source in sources)
     assert found == 1, f"this is {found} times in the files: {old}"
     made = ModuleType("kopf_selectcache.core.mutant")
     made.__package__ = merging_module.__package__
     sys.modules[made.__name__] = made   # Dataclasses look their own module up.
-    source = sources[1].replace("from .branches import", "from .mutant import")
-    for each in (sources[0], source):
-        exec(compile(each.replace(old, new), "mutant", "exec"), made.__dict__)   # noqa: S102  # The files under test, with one thing wrong.
+    for each in sources:
+        source = each.replace(old, new).replace("from .branches import", "from .mutant import").replace("from .unconfirmed import", "from .mutant import")
+        exec(compile(source, "mutant", "exec"), made.__dict__)   # noqa: S102  # The files under test, with one thing wrong.
     cls: type[Merging] = made.Merging
     return cls
 

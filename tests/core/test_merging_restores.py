@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 from kopf_selectcache.core.branches import Branch
-from kopf_selectcache.core.merging import Doubt, Merging
+from kopf_selectcache.core.merging import Merging
+from kopf_selectcache.core.unconfirmed import Doubt
 
 from .test_merging_rules import doubtful, held, listed, pod, told, two
 

@@ -5,9 +5,10 @@ import pytest
 from msgspec.structs import replace
 
 from kopf_selectcache.core.branches import Branch, Keys
-from kopf_selectcache.core.merging import Doubt, Merging
+from kopf_selectcache.core.merging import Merging
 from kopf_selectcache.core.record import Record
 from kopf_selectcache.core.store import Change
+from kopf_selectcache.core.unconfirmed import Doubt
 
 
 def pod(version: str, *, uid: str = "uid", name: str = "it", namespace: str = "shop", data: bytes = b"") -> Record:

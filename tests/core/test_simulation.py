@@ -24,6 +24,7 @@ class Outcome(NamedTuple):
     hits: Hits
     transitions: Counter[tuple[str, str, str]]
     slowest: int
+    settled_by_lists: int
 
 
 def operations(seed: int) -> list[int]:
@@ -57,15 +58,17 @@ def reported(seed: int, invariant: str) -> str:
 
 
 def simulated(seeds: range) -> Outcome:
-    hits, transitions, slowest = Counter[tuple[str, str]](), Counter[tuple[str, str, str]](), 0
+    hits, transitions, slowest, settled_by_lists = Counter[tuple[str, str]](), Counter[tuple[str, str, str]](), 0, 0
     for seed in seeds:
         try:
-            slowest = max(slowest, Run(seed, hits, transitions).run(operations(seed)))
+            run = Run(seed, hits, transitions)
+            slowest = max(slowest, run.run(operations(seed)))
+            settled_by_lists += run.settled_by_lists
         except Violation as violation:
             raise AssertionError(reported(seed, violation.invariant)) from None
         except Exception as error:
             raise AssertionError(reported(seed, type(error).__name__)) from error
-    return Outcome(hits, transitions, slowest)
+    return Outcome(hits, transitions, slowest, settled_by_lists)
 
 
 def summed(outcomes: Sequence[Outcome]) -> Outcome:
@@ -73,15 +76,16 @@ def summed(outcomes: Sequence[Outcome]) -> Outcome:
     for outcome in outcomes:
         hits += outcome.hits
         transitions += outcome.transitions
-    return Outcome(hits, transitions, max(outcome.slowest for outcome in outcomes))
+    return Outcome(hits, transitions, max(outcome.slowest for outcome in outcomes), sum(outcome.settled_by_lists for outcome in outcomes))
 
 
 def judged(seeds: int, outcome: Outcome, counted: Callable[[str], None]) -> None:
     faults = struck(outcome.hits)
     counted(f"simulation: {seeds * LENGTH:,} operations of {seeds:,} seeds, {faults:,} faults, "
-            f"{sum(outcome.transitions.values()):,} steps of the protocol; settled within {outcome.slowest}")
+            f"{sum(outcome.transitions.values()):,} steps of the protocol; settled within {outcome.slowest}; {outcome.settled_by_lists:,} leaves settled by joined lists")
     for line in table(outcome.hits):
         counted(line)
+    assert outcome.settled_by_lists > seeds / 20
     assert empty(outcome.hits) == [], "these can be reached, and were not"
     reached = {(before, input_, after) for (before, input_), afters in TRANSITIONS.items() for after in afters}
     assert reached == set(outcome.transitions)

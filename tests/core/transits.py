@@ -12,9 +12,10 @@ from itertools import pairwise, product
 from typing import TypeAlias
 
 from kopf_selectcache.core.branches import Keys
-from kopf_selectcache.core.merging import Doubt, Merging
+from kopf_selectcache.core.merging import Merging
 from kopf_selectcache.core.record import Record
 from kopf_selectcache.core.store import Change
+from kopf_selectcache.core.unconfirmed import Doubt, JoinedLists
 
 FIRST = 8
 """The version of a history's first state: its third has a digit more."""
@@ -39,6 +40,8 @@ class Rules:
 
     relists: int = 0
     reads: int = 0
+    lists: int = 0
+    """How many times joined lists may be asked for."""
     decidable: bool = True
     """Whether the metadata alone say that the object is outside of all branches. Fields do not."""
     vague: bool = False
@@ -64,7 +67,9 @@ class World:
         self.merging = merging([Keys()] * branches)
         self.at = [FIRST] * branches
         self.staging: list[tuple[int, bool] | None] = [None] * branches
-        self.relists, self.reads = rules.relists, rules.reads
+        self.relists, self.reads, self.lists = rules.relists, rules.reads, rules.lists
+        self.asked: tuple[JoinedLists, dict[tuple[str, str], str]] | None = None
+        """The joined lists that are under way, and their answer."""
         self.abandoned = not rules.relists
         self.known = FIRST
         """The newest version of which the cache can have heard."""
@@ -96,6 +101,10 @@ class World:
                 # The first ones are what a server that lags may answer.
                 first = self.known if doubt.version == "" else max(int(doubt.version) - 2, FIRST)
                 found += [("read", index, version) for version in range(first, self.last + 1)]
+        if self.asked is not None:
+            found.append(("answer", 0, 0))
+        elif self.lists:
+            found += [("lists", number, 0) for number, _ in enumerate(self.merging.joined_lists())]
         return found
 
     def _actions_of(self, branch: int) -> Iterator[Action]:
@@ -148,6 +157,14 @@ class World:
             case "read":
                 self.reads -= 1
                 self._read(self.merging.doubts[branch], version)
+            case "lists":
+                self.lists -= 1
+                lists = self.merging.joined_lists()[branch]
+                self.asked = lists, self._listed(lists)
+            case "answer":
+                assert self.asked is not None
+                (lists, uids), self.asked = self.asked, None
+                self.told(self.merging.confirmed_by_lists(lists, uids))
         self.check()
 
     def _event(self, branch: int, version: int) -> None:
@@ -199,6 +216,11 @@ class World:
             self.known = max(self.known, version)
         self.told(self.merging.confirmed(
             doubt, version=str(version), uid="" if state == "x" else uid, outside=state == "-" and self.rules.decidable))
+
+    def _listed(self, lists: JoinedLists) -> dict[tuple[str, str], str]:
+        version = min(int(lists.version), self.last)
+        there = any(self.holds(branch, version) for branch in lists.branches)
+        return {("", "it"): self.uids[version - FIRST]} if there else {}
 
     def finish(self) -> None:
         """Let every branch hear all there is, and compare."""

@@ -95,6 +95,9 @@ class FakeFeed:
     def leave(self, obj: Obj) -> None:
         self.tell(self.store.leave(self._reader.record(msgspec.json.encode(obj))))
 
+    def is_unconfirmed(self, _namespace: str, _name: str) -> bool:
+        return False
+
     def fail(self, error: StateError | None) -> None:
         """Become unreadable, or be told to have without being."""
         self.error = error
