@@ -23,7 +23,7 @@ from .core.store import Change
 from .core.unconfirmed import Doubt, JoinedLists
 from .metadata import pages_of_metadata
 from .planning import Stream
-from .queries import exactly
+from .queries import exactly, not_older_than
 from .texts import FieldSelector
 from .transport import Refused, Unreachable
 from .world import World
@@ -123,7 +123,7 @@ class Confirming:
 
     async def _confirm_one(self, doubt: Doubt) -> bool:
         """Ask about one object; return whether only joined lists can decide it. Raise Refused, Unreachable or Garbled."""
-        newer = {"resourceVersion": doubt.version, "resourceVersionMatch": "NotOlderThan"} if doubt.version else None
+        newer = not_older_than(doubt.version) if doubt.version else None
         paging = Paging({"fieldSelector": str(FieldSelector.from_dict({"metadata.name": doubt.name}))}, first=newer)
         found: Record | None = None
         async for records in pages_of_metadata(self._world.transport, self._resource, self._resource.path(doubt.namespace), paging):

@@ -36,7 +36,7 @@ from .fetching import Shared
 from .health import Health
 from .listwatch import Listwatch
 from .matching import selects
-from .metadata import page_of_metadata
+from .metadata import pages_of_metadata
 from .queries import not_older_than
 from .transport import Refused, Unreachable
 
@@ -97,8 +97,8 @@ async def wait_until_fresh(feed: Feed, event: Event, *, patient: bool) -> None:
     Raise Stale if one of them has not followed the server for a while; if `patient`, wait until it follows.
     """
     wait = _Wait(feed, event, patient=patient)
-    if wait.is_over():
-        return   # As a rule. The rest costs a task.
+    if not wait.is_needed():
+        return   # As a rule: to wait costs a task.
     logging = asyncio.create_task(wait.log())
     try:
         while not await wait.look_at_all():
@@ -116,9 +116,11 @@ class _Wait:
         self._patient = patient
         self._world = feed.world
 
-    def is_over(self) -> bool:
-        """Return True if there is nothing to wait for."""
-        return all(map(self._has_reached, self._feed.listwatches)) and not self._has_unconfirmed()
+    def is_needed(self) -> bool:
+        """Return True if a stream is not known to be as new as the event."""
+        return any(
+            not self._has_reached(listwatch) and (not listwatch.has_caught_up or self._event.is_delivered_by(listwatch, listwatch.resource))
+            for listwatch in self._feed.listwatches) or self._has_unconfirmed()
 
     async def log(self) -> None:
         """Log the wait, if it takes long."""
@@ -133,8 +135,7 @@ class _Wait:
         for listwatch in listwatches:
             if self._has_reached(listwatch):
                 continue
-            assert feed.resource is not None, "a feed that is settled, and has streams, has a resource"
-            if event.is_delivered_by(listwatch, feed.resource):
+            if event.is_delivered_by(listwatch, listwatch.resource):
                 await self._reach(listwatch)
             else:
                 await self._compare(listwatch)
@@ -230,10 +231,8 @@ async def _list(feed: Feed, listwatch: Listwatch, version: str) -> tuple[Mapping
     listed: dict[Key, Record] = {}
     paging = Paging(
         {**stream.query(), "limit": str(world.settings.page_limit)}, first=not_older_than(version) if is_number(version) else None)
-    while paging.query is not None:
-        page = await page_of_metadata(world.transport, resource, stream.path(resource), paging.query)
-        paging.turn(page)
-        listed |= {record.key: record for record in page.records if stream.keys.have(record.key)}
+    async for records in pages_of_metadata(world.transport, resource, stream.path(resource), paging):
+        listed |= {record.key: record for record in stream.within(records)}
     return listed, paging.version
 
 
