@@ -73,17 +73,18 @@ class Cell:
     """One result of a table: where it stands, and what is played for it."""
 
     begin: str
-    words: str
+    """The mark of the table in the document."""
+    row: Row | Repeated
     contender: Contender
     play: Callable[..., str]
-    row: Row | Repeated
 
 
 def cells() -> list[Cell]:
     """Return the cells of both tables, row by row."""
-    contents = [Cell(CONTENTS, row.words, each, play_contents, row) for row in ROWS for each in CONTENDERS]
-    with_outcome = (*(row for row in ROWS if not row.is_read), *REPEATED)
-    return contents + [Cell(OUTCOMES, row.words, each, play_outcome, row) for row in with_outcome for each in CONTENDERS]
+    rows: dict[str, Sequence[Row | Repeated]] = {
+        CONTENTS: ROWS, OUTCOMES: (*(row for row in ROWS if not row.is_read), *REPEATED)}
+    plays: dict[str, Callable[..., str]] = {CONTENTS: play_contents, OUTCOMES: play_outcome}
+    return [Cell(begin, row, each, play) for begin, play in plays.items() for row in rows[begin] for each in CONTENDERS]
 
 
 def table(rows: Iterable[Row | Repeated], seen: Mapping[tuple[str, str], str]) -> str:
@@ -130,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     begins = {"contents": CONTENTS, "outcomes": OUTCOMES}
     wanted = [begins[options.table]] if options.table else list(begins.values())
-    chosen = [cell for cell in cells() if cell.begin in wanted and options.only in cell.words]
+    chosen = [cell for cell in cells() if cell.begin in wanted and options.only in cell.row.words]
 
     def play(cell: Cell) -> tuple[Cell, str]:
         try:
@@ -138,13 +139,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         except Exception:
             traceback.print_exc()
             raise
-        print(f"{cell.words} | {cell.contender.name}: {seen}", file=sys.stderr, flush=True)
+        print(f"{cell.row.words} | {cell.contender.name}: {seen}", file=sys.stderr, flush=True)
         return cell, seen
 
     with ThreadPoolExecutor(options.at_once) as threads:
         results = list(threads.map(play, chosen))
     for begin in wanted:
-        seen = {(cell.words, cell.contender.name): result for cell, result in results if cell.begin == begin}
+        seen = {(cell.row.words, cell.contender.name): result for cell, result in results if cell.begin == begin}
         rows = dict.fromkeys(cell.row for cell in chosen if cell.begin == begin)
         made = f"{versions()}\n\n{table(rows, seen)}"
         print(made)

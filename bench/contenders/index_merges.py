@@ -9,5 +9,6 @@ from bench.contenders.results import write_result
 
 
 @kopf.on.event("pods", labels={"app": "web"})
-async def merge(web_pods: kopf.Index[str, list[str]], name: str, **_: Any) -> None:
+async def merge(name: str, **kwargs: Any) -> None:
+    web_pods: kopf.Index[str, list[str]] = kwargs["web_pods"]
     write_result(name, {sibling: one for sibling in web_pods for one in web_pods[sibling]})
