@@ -9,29 +9,33 @@ import platform
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import TypeVar
 
 from bench.faults import ROWS, Row
+from bench.outcomes import REPEATED, Operation, Repeated, play_fault, play_repeated
 from bench.staging import CONTENDERS, Contender, Over, Staging
 from kopf_selectcache.testing import EmbeddedCluster
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "comparison.md"
-BEGIN, END = "<!-- begin: python -m bench.comparison -->", "<!-- end -->"
+CONTENTS = "<!-- begin: contents, by python -m bench.comparison -->"
+OUTCOMES = "<!-- begin: outcomes, by python -m bench.comparison -->"
+END = "<!-- end -->"
 AT_ONCE = 4
 BOOKMARKS = 1.0
 """Seconds between two bookmarks: a minute on real servers."""
 
+S = TypeVar("S", bound=Staging)
 
-def played(row: Row, contender: Contender, *, log: bool = False) -> str:
-    """Play a row to a contender, and say what comes of it."""
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        EmbeddedCluster(bookmarks_every=BOOKMARKS).in_thread() as cluster,
-        Staging(cluster, contender, Path(folder), patience=row.patience) as stage,
-    ):
+
+def play_contents(row: Row, contender: Contender, *, log: bool = False) -> str:
+    """Play a row to a contender, and compare what it holds."""
+    with _staged(Staging, contender, patience=row.patience, log=log) as stage:
         try:
             seen = row.script(stage)
             if seen is None:
@@ -40,16 +44,56 @@ def played(row: Row, contender: Contender, *, log: bool = False) -> str:
                 seen = stage.verdict()
         except Over as over:
             seen = str(over)
-        if log:
-            print(stage.log, file=sys.stderr)
         return seen
 
 
-def table(rows: Iterable[Row], seen: Mapping[tuple[str, str], str]) -> str:
+def play_outcome(row: Row | Repeated, contender: Contender, *, log: bool = False) -> str:
+    """Play a row to an operator with a contender, and compare what its handler wrote last."""
+    if isinstance(row, Repeated):
+        with _staged(Operation, contender, patience=60, log=log) as stage:
+            return play_repeated(stage, row)
+    with _staged(Operation, contender, patience=row.patience, log=log) as stage:
+        return play_fault(stage, row)
+
+
+@contextmanager
+def _staged(staging: type[S], contender: Contender, *, patience: float, log: bool) -> Iterator[S]:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        EmbeddedCluster(bookmarks_every=BOOKMARKS).in_thread() as cluster,
+        staging(cluster, contender, Path(folder), patience=patience) as stage,
+    ):
+        yield stage
+        if log:
+            print(stage.log, file=sys.stderr)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One result of a table: where it stands, and what is played for it."""
+
+    begin: str
+    """The mark of the table in the document."""
+    row: Row | Repeated
+    contender: Contender
+    play: Callable[..., str]
+
+
+def cells() -> list[Cell]:
+    """Return the cells of both tables, row by row."""
+    rows: dict[str, Sequence[Row | Repeated]] = {
+        CONTENTS: ROWS, OUTCOMES: (*(row for row in ROWS if not row.is_read), *REPEATED)}
+    plays: dict[str, Callable[..., str]] = {CONTENTS: play_contents, OUTCOMES: play_outcome}
+    return [Cell(begin, row, each, play) for begin, play in plays.items() for row in rows[begin] for each in CONTENDERS]
+
+
+def table(rows: Iterable[Row | Repeated], seen: Mapping[tuple[str, str], str]) -> str:
     """Return the table, in Markdown."""
     head = ["no.", "fault", *(contender.name for contender in CONTENDERS)]
     lines = [head, ["---"] * len(head)]
-    lines += [[row.numbers, row.words, *(seen.get((row.words, each.name), "") for each in CONTENDERS)] for row in rows]
+    for row in rows:
+        numbers = row.numbers if isinstance(row, Row) else "–"
+        lines.append([numbers, row.words, *(seen.get((row.words, each.name), "") for each in CONTENDERS)])
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
@@ -58,46 +102,55 @@ def versions() -> str:
     return f"Measured with {said}, on Python {platform.python_version()}."
 
 
-def shown(document: str) -> dict[tuple[str, str], str]:
-    """Read the table of a document."""
-    _, _, rest = document.partition(BEGIN)
-    lines = [line.strip("| ").split(" | ") for line in rest.partition(END)[0].splitlines() if line.startswith("|")]
+def section(document: str, begin: str) -> str:
+    """Return the part of a document between a mark and the next end."""
+    return document.partition(begin)[2].partition(END)[0]
+
+
+def shown(document: str, begin: str) -> dict[tuple[str, str], str]:
+    """Read a table of a document."""
+    lines = [line.strip("| ").split(" | ") for line in section(document, begin).splitlines() if line.startswith("|")]
     if not lines:
         return {}
     return {(words, name): cell for _, words, *cells in lines[2:] for name, cell in zip(lines[0][2:], cells, strict=True)}
 
 
-def written(document: str, made: str) -> str:
+def written(document: str, begin: str, made: str) -> str:
     """Return the document with this table between its marks."""
-    before, _, rest = document.partition(BEGIN)
+    before, _, rest = document.partition(begin)
     _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{made}\n{END}{after}"
+    return f"{before}{begin}\n\n{made}\n{END}{after}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.comparison")
     parser.add_argument("--only", default="", help="rows whose words have this; the document stays as it is")
+    parser.add_argument("--table", choices=("contents", "outcomes"), help="this table alone; the other one stays as it is")
+    parser.add_argument("--at-once", type=int, default=AT_ONCE, help="so many are played at the same time; %(default)s")
     parser.add_argument("--log", action="store_true", help="show what each contender logs")
     options = parser.parse_args(arguments)
-    rows = [row for row in ROWS if options.only in row.words]
-    cells = [(row, contender) for row in rows for contender in CONTENDERS]
+    begins = {"contents": CONTENTS, "outcomes": OUTCOMES}
+    wanted = [begins[options.table]] if options.table else list(begins.values())
+    chosen = [cell for cell in cells() if cell.begin in wanted and options.only in cell.row.words]
 
-    def play(cell: tuple[Row, Contender]) -> tuple[tuple[str, str], str]:
-        row, contender = cell
+    def play(cell: Cell) -> tuple[Cell, str]:
         try:
-            seen = played(row, contender, log=options.log)
+            seen = cell.play(cell.row, cell.contender, log=options.log)
         except Exception:
             traceback.print_exc()
             raise
-        print(f"{row.words} | {contender.name}: {seen}", file=sys.stderr, flush=True)
-        return (row.words, contender.name), seen
+        print(f"{cell.row.words} | {cell.contender.name}: {seen}", file=sys.stderr, flush=True)
+        return cell, seen
 
-    with ThreadPoolExecutor(AT_ONCE) as threads:
-        seen = dict(threads.map(play, cells))
-    made = f"{versions()}\n\n{table(rows, seen)}"
-    print(made)
-    if not options.only:
-        DOCUMENT.write_text(written(DOCUMENT.read_text(), made))
+    with ThreadPoolExecutor(options.at_once) as threads:
+        results = list(threads.map(play, chosen))
+    for begin in wanted:
+        seen = {(cell.row.words, cell.contender.name): result for cell, result in results if cell.begin == begin}
+        rows = dict.fromkeys(cell.row for cell in chosen if cell.begin == begin)
+        made = f"{versions()}\n\n{table(rows, seen)}"
+        print(made)
+        if not options.only:
+            DOCUMENT.write_text(written(DOCUMENT.read_text(), begin, made))
 
 
 if __name__ == "__main__":

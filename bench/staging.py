@@ -51,16 +51,23 @@ class Contender:
 
     name: str
     command: Sequence[str]
+    operator: Sequence[str]
+    """The command of an operator with the same cache, and with the handler that merges siblings."""
     options: Mapping[str, Any]
+    shares_watch: bool = False
+    """Whether the cache is filled by the watch that Kopf's handlers are called from."""
 
 
 _KOPF = ("-m", "kopf", "run", "--standalone", "-n", NAMESPACE, "-m")
+_CACHE = (*_KOPF, "bench.contenders.cache")
+_INDEX = (*_KOPF, "bench.contenders.index")
 _INFORMER = ("-m", "bench.contenders.informer")
+_INFORMER_OPERATOR = (*_KOPF, "bench.contenders.informer_merges")
 CONTENDERS = (
-    Contender("cache", (*_KOPF, "bench.contenders.cache"), {}),
-    Contender("index", (*_KOPF, "bench.contenders.index"), {}),
-    Contender("informer", _INFORMER, {}),
-    Contender("informer, resync", _INFORMER, {"resync": 10}),
+    Contender("cache", _CACHE, (*_CACHE, "-m", "bench.contenders.cache_merges"), {}),
+    Contender("index", _INDEX, (*_INDEX, "-m", "bench.contenders.index_merges"), {}, shares_watch=True),
+    Contender("informer", _INFORMER, _INFORMER_OPERATOR, {}),
+    Contender("informer, resync", _INFORMER, _INFORMER_OPERATOR, {"resync": 10}),
 )
 
 
@@ -101,15 +108,21 @@ class Staging:
         """Plan a fault for the contender's requests for pods."""
         return self.cluster.faults.add(fault, verb=verb, resource="pods", user=ACCOUNT, **match)
 
+    def release(self, planned: Planned) -> None:
+        """End a fault that was planned."""
+        planned.release()
+
     def inject(self, fault: Fault) -> Planned:
         """Let it happen to the contender's watch that is open."""
         return self.cluster.inject(fault, "pods", user=ACCOUNT)
 
     def start(self, *, page: int = 0, stream: bool = False) -> None:
-        told = {"page": page, "stream": stream, **self._contender.options}
-        with self.log_file.open("wb") as log:
+        self._run(self._contender.command, {"page": page, "stream": stream, **self._contender.options})
+
+    def _run(self, command: Sequence[str], told: Mapping[str, Any]) -> None:
+        with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(   # noqa: S603  # It is one of ours.
-                [sys.executable, *self._contender.command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, bufsize=0,
+                [sys.executable, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, bufsize=0,
                 cwd=Path(__file__).parent.parent, start_new_session=True, env={
                     **os.environ, OPTIONS: json.dumps(told), "KUBECONFIG": str(self._folder / "kubeconfig"),
                     "ACCOUNT": str(self._folder), "KUBERNETES_SERVICE_HOST": "127.0.0.1",
@@ -186,7 +199,10 @@ class Staging:
             return ENDED
         if "raised" in answer:
             return f"its reads raise `{answer['raised']}`"
-        return compared(answer["held"], right=self._listed(LABEL), there=self._listed(""))
+        return self._compared(answer["held"])
+
+    def _compared(self, held: Held) -> str:
+        return compared(held, right=self._listed(LABEL), there=self._listed(""))
 
     @property
     def ended(self) -> bool:
@@ -238,6 +254,9 @@ class Staging:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._kill()
+
+    def _kill(self) -> None:
         process = self._process
         if process is None:
             return

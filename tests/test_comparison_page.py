@@ -1,11 +1,16 @@
-"""The table of docs/comparison.md: how it is made of what is held, and that it has every fault and every contender."""
+"""The tables of docs/comparison.md: how results are compared, and that each table has every fault and every contender."""
 from __future__ import annotations
+
+import json
+from pathlib import Path
 
 import pytest
 
-from bench.comparison import BEGIN, DOCUMENT, END, shown, table, written
-from bench.contenders.asking import Held
+from bench.comparison import CONTENTS, DOCUMENT, END, OUTCOMES, Cell, cells, shown, table, written
+from bench.contenders.asking import OPTIONS, Held
+from bench.contenders.results import read_results, write_result
 from bench.faults import ROWS, Row
+from bench.outcomes import REPEATED, WRONG
 from bench.staging import CONTENDERS, EQUAL, compared
 
 RIGHT: Held = {"web-1": ["u1", "5"], "web-2": ["u2", "6"]}
@@ -30,16 +35,45 @@ def test_where_nothing_is_right_to_hold_it_is_held_rightly() -> None:
     assert compared({}, right={}, there=THERE) == EQUAL
 
 
-def test_a_new_table_takes_the_place_of_the_old_and_is_read_back() -> None:
+@pytest.mark.parametrize(("begin", "other"), [(CONTENTS, OUTCOMES), (OUTCOMES, CONTENTS)], ids=["contents", "outcomes"])
+def test_a_new_table_takes_the_place_of_the_old_and_is_read_back(begin: str, other: str) -> None:
     row = Row("6", "a fault", lambda _: None)
-    old = f"before\n{BEGIN}\nold\n{END}\nafter\n"
+    old = f"before\n{CONTENTS}\nold\n{END}\nbetween\n{OUTCOMES}\nold\n{END}\nafter\n"
     seen = {("a fault", contender.name): f"of {contender.name}" for contender in CONTENDERS}
-    new = written(old, table([row], seen))
-    assert shown(new) == seen
-    assert (new.startswith(f"before\n{BEGIN}\n\n"), new.endswith(f"\n{END}\nafter\n"), "old" in new) == (True, True, False)
+    new = written(old, begin, table([row], seen))
+    assert (shown(new, begin), shown(new, other)) == (seen, {})
+    assert (new.startswith("before\n"), "\nbetween\n" in new, new.endswith("\nafter\n"), new.count("old")) == (True, True, True, 1)
 
 
-def test_the_page_has_a_result_for_every_fault_and_every_contender_and_for_no_others() -> None:
-    seen = shown(DOCUMENT.read_text())
-    assert list(seen) == [(row.words, contender.name) for row in ROWS for contender in CONTENDERS]
+@pytest.mark.parametrize("begin", [CONTENTS, OUTCOMES], ids=["contents", "outcomes"])
+def test_the_page_has_a_result_for_every_fault_and_every_contender_and_for_no_others(begin: str) -> None:
+    seen = shown(DOCUMENT.read_text(), begin)
+    assert list(seen) == [(cell.row.words, cell.contender.name) for cell in cells() if cell.begin == begin]
     assert all(seen.values())
+
+
+def test_each_fault_has_an_outcome_and_so_has_each_repeated_change() -> None:
+    def is_outcome(cell: Cell) -> bool:
+        return cell.begin == OUTCOMES and cell.contender is CONTENDERS[0]
+
+    faults = [row.words for row in ROWS if row.numbers[:1].isdecimal()]
+    assert [cell.row.words for cell in cells() if is_outcome(cell)] == faults + [row.words for row in REPEATED]
+
+
+@pytest.mark.xfail(reason="the page was measured before with_cache waited for the version of the event")
+def test_no_outcome_of_the_cache_is_wrong() -> None:
+    seen = shown(DOCUMENT.read_text(), OUTCOMES)
+    ours = {words: cell for (words, name), cell in seen.items() if name == "cache"}
+    assert {words: cell for words, cell in ours.items() if WRONG in cell and not cell.startswith("0 of ")} == {}
+
+
+def test_results_are_read_back_in_their_order_without_a_line_that_is_not_complete(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "results"
+    assert read_results(file) == []
+    monkeypatch.setenv(OPTIONS, json.dumps({"results": str(file)}))
+    write_result("web-1", RIGHT)
+    write_result("web-2", {})
+    with file.open("a") as half:
+        half.write('{"called_for": "web-3"')
+    assert read_results(file) == [{"called_for": "web-1", "merged": RIGHT}, {"called_for": "web-2", "merged": {}}]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.comparison import BEGIN
+from bench.comparison import CONTENTS, OUTCOMES, section
 from kopf_selectcache import OutsideFilter
 from kopf_selectcache.settings import SelectCacheSettings
 from kopf_selectcache.testing import EmbeddedCluster, FakeCache, Requests
@@ -22,6 +22,14 @@ from .test_cache.world import reading
 
 DOCS = Path(__file__).parents[1] / "docs"
 README = DOCS.parent / "README.md"
+OUTCOMES_IN_README = {
+    "right": "right",
+    "right, after its process ended and was started again": "restarted: right",
+    "wrong": "(restarted: )?wrong.*|.*before the fault",
+    "its process ended, and again after its restart": "the process ended, and again.*",
+    "no result: Kopf was told of nothing and called no handler": "(restarted: )?not called",
+    "no result: the fault cannot happen to it": "never asks so",
+}
 
 
 def test_each_option_has_its_section_with_its_default() -> None:
@@ -32,16 +40,30 @@ def test_each_option_has_its_section_with_its_default() -> None:
 
 
 def test_the_comparison_in_the_readme_counts_that_of_its_page() -> None:
-    measured = DOCS.joinpath("comparison.md").read_text()
-    rows = [each for each in rows_of(measured[measured.index(BEGIN):]) if each[0][:1].isdecimal()]
+    rows = faults_of(CONTENTS)
     counts = [Counter(cell.partition(":")[0] for cell in column) for column in list(zip(*rows, strict=True))[2:]]
     kept = {row[0]: row[1:] for row in rows_of(README.read_text()) if len(row) == 5}
-    for words, outcome in {
+    for words, seen in {
         "what the server has": "equal", "something else, a minute or two later": "stale", "its process ended": "the process ended",
         "the fault cannot happen to it": "never asks so",
     }.items():
-        assert kept[words] == [str(count[outcome]) for count in counts]
+        assert kept[words] == [str(count[seen]) for count in counts]
     assert f"{len(rows)} faults" in README.read_text()
+
+
+def test_the_outcomes_in_the_readme_count_those_of_the_page() -> None:
+    columns = list(zip(*faults_of(OUTCOMES), strict=True))[2:]
+    shown = {row[0]: row[1:] for row in rows_of(README.read_text()) if len(row) == 5}
+    for words, pattern in OUTCOMES_IN_README.items():
+        assert shown[words] == [str(sum(1 for cell in column if re.fullmatch(pattern, cell))) for column in columns]
+    assert all(any(re.fullmatch(pattern, cell) for pattern in OUTCOMES_IN_README.values()) for column in columns for cell in column)
+    for row in rows_of(section(DOCS.joinpath("comparison.md").read_text(), OUTCOMES)):
+        assert row[1] not in shown or shown[row[1]] == row[2:]
+
+
+def faults_of(begin: str) -> list[list[str]]:
+    """The rows of a table of the comparison that have the number of a fault."""
+    return [row for row in rows_of(section(DOCS.joinpath("comparison.md").read_text(), begin)) if row[0][:1].isdecimal()]
 
 
 def test_the_readme_shows_the_error_as_it_is() -> None:
