@@ -48,14 +48,14 @@ class Waiting(Reading):
             await cache.wait_synced()
         """
         timeout = self._runtime.settings.sync_timeout if timeout is None else timeout
-        feeds = list(self._runtime.feeds.values())
         try:
             async with asyncio.timeout(timeout):
-                for feed in feeds:
+                await self._runtime.wait_started()
+                for feed in self._runtime.feeds.values():
                     await feed.settled()
         except TimeoutError:
             pass   # Which of them it was, and why, is said below.
-        for feed in feeds:
+        for feed in self._runtime.feeds.values():
             self._ready(feed, lambda: method("wait_synced", sync=self._sync) + "()", after=timeout)
 
     @overload
