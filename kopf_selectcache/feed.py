@@ -238,6 +238,10 @@ class Feed:
             return self._conditions[:1]
         return [each.condition for each in self._listwatches_for(request)]
 
+    def lasted(self) -> float:
+        """Return for how many seconds it has been in its present state: since the first of its lists and watches was."""
+        return max((each.lasted() for each in self._conditions if each.health is self.health), default=0.0)
+
     def subscribe(self, listener: Callable[[Change | None], None]) -> Callable[[], None]:
         """Call the listener, on the loop's thread, with each change, and with None when reads must raise; return what ends that."""
         self._listeners.append(listener)
@@ -256,8 +260,6 @@ class Feed:
         return Condition(
             self, declared=assigned(self._key), sync_timeout=world.settings.sync_timeout, clock=world.clock,
             listener=self._news, unreadable=lambda: self._notify(None))
-
-    # ---- Keeping it.
 
     async def run(self) -> None:
         """Keep the cache until cancelled. A mistake of ours costs a relist, never the operator."""

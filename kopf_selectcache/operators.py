@@ -26,7 +26,6 @@ from .declarations import Cached
 from .ending import ended
 from .errors import DeclarationError, NotDeclared, NotSynced, ReadError
 from .feed import Feed
-from .health import RESTARTED
 from .keys import assigned, text_of
 from .observe import Collector
 from .runner import Runtime
@@ -205,12 +204,18 @@ class Operator:
             return {"trouble": error.what, "remedy": error.remedy}
 
     def restartable(self) -> str:
-        """Say which caches are in a state that starting the operator again may end; nothing, if none is."""
+        """Say which caches are in a state that is to fail the liveness probe; nothing, if none is."""
         try:
-            feeds = self.runtime.feeds.values()
+            return failing(self.runtime.feeds.values(), self._declared.probe_limits())
         except ReadError:
             return ""
-        return " ".join(f"The cache of {feed} is {feed.health.value}: {feed.trouble}. {feed.remedy}." for feed in feeds if feed.health in RESTARTED)
+
+
+def failing(feeds: Iterable[Feed], limits: Mapping[str, float]) -> str:
+    """Say which caches have been in one of these states for as many seconds as it says."""
+    return " ".join(
+        f"The cache of {feed} is {feed.health.value}{f', for {limit:g} s or more' if limit else ''}: {feed.trouble}. {feed.remedy}."
+        for feed in feeds if (limit := limits.get(feed.health.value)) is not None and feed.lasted() >= limit)
 
 
 def _feed_report(feed: Feed) -> Mapping[str, Any]:

@@ -78,7 +78,7 @@ async def _cleanup(*, settings: kopf.OperatorSettings, **_: Any) -> None:
 
 async def _probe(*, settings: kopf.OperatorSettings, **_: Any) -> object:
     operator = _own(settings)
-    if operator is not None and settings_of(settings).failing_probe and (why := operator.restartable()):
+    if operator is not None and (why := operator.restartable()):
         raise kopf.PermanentError(why)   # Kopf answers 500. With any other error it would not answer.
     return operator.report() if operator is not None else None
 
