@@ -19,7 +19,7 @@ So many seconds may pass until a cache that was synced, and is in trouble, is ca
 Servers end every watch after a while, and restart. One that starts refuses everybody until it has read who has which rights.
 """
 
-CHECK = "python -m kopf_selectcache check operator.py"
+CHECK = "selectcache check operator.py"
 """What looks at all that is declared, with the operator's own login, and says what is wrong."""
 
 SEVERAL = 3

@@ -287,7 +287,7 @@ def test_nobody_waits_for_ever_for_a_first_list_that_does_not_come(
                 await until(lambda: len(world.time.slept) == 7)
                 assert health(world) is Health.STALLED
                 assert seen == [None]
-                with pytest.raises(Stalled, match=r"pods: the server answers 503 ServiceUnavailable[.] It is asked again; meanwhile, .*, label='app=web'; to see what the server answers: python -m kopf_selectcache check "):
+                with pytest.raises(Stalled, match=r"pods: the server answers 503 ServiceUnavailable[.] It is asked again; meanwhile, .*, label='app=web'; to see what the server answers: selectcache check "):
                     world.names()
                 with pytest.raises(Stalled):
                     await world.cache.wait_synced()
