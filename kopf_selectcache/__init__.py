@@ -1,6 +1,7 @@
 """Server-side filtered caches of Kubernetes objects for Kopf operators, with reads that never lie."""
 from . import plugin as _plugin  # noqa: F401  # Adds settings.selectcache, and the hooks of every operator.
 from .auditing import Audit
+from .background import cache_of
 from .cache import Cache
 from .core.fields import Kind
 from .declarations import Cached
@@ -80,6 +81,7 @@ __all__ = [
     "UnknownKind",
     "Verdict",
     "Witness",
+    "cache_of",
     "collector",
     "settings_of",
     "with_cache",

@@ -1,16 +1,18 @@
-"""The command line: `python -m kopf_selectcache`. Knows the commands; what each does stands in a file of its own."""
+"""The command line, `selectcache` or `python -m kopf_selectcache`: knows the commands, each of which has a file of its own."""
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 
 from .cli import check, rbac, serve
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return its exit code."""
-    parser = argparse.ArgumentParser(prog="python -m kopf_selectcache", description="Tools around caches of Kubernetes objects.")
+    parser = argparse.ArgumentParser(prog="selectcache", description="Tools around caches of Kubernetes objects.")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {version('kopf_selectcache')}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for command in (check, rbac, serve):
         added = commands.add_parser(command.NAME, help=command.HELP, description=command.HELP)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 import kopf
 
@@ -99,6 +99,22 @@ def _means(selector: _kopf.Selector | None, resource: _kopf.Resource) -> bool:
     return selector is not None and (selector.category is not None or selector.check(resource))
 
 
+def _may_mean(selector: _kopf.Selector | None, key: Key, resources: Collection[_kopf.Resource]) -> bool:
+    """Return whether handlers with this selector may get objects of what the key stands for: one of these resources, if that is known.
+
+    A custom resource has several names, of which the key has one and the handler may have another.
+    """
+    if any(_means(selector, resource) for resource in resources):
+        return True
+    if selector is None or find(key) is not None:
+        return False
+    group, _, name = parse_key(key)
+    if selector.group is not None and group not in (None, selector.group):
+        return False
+    # A name of a kind of Kubernetes is no name of a custom resource, unless the key says so.
+    return selector.any_name == name or not isinstance(selector.any_name, str) or find((selector.any_name,)) is None
+
+
 def _loses_track(handler: _kopf.ResourceHandler) -> bool:
     """Whether Kopf keeps something for each object, which it would not clear away if the object left its selector."""
     return isinstance(handler, _kopf.SpawningHandler) or (
@@ -162,6 +178,8 @@ def narrow(
             resources = [_resource(kind.group, each, kind.plural, kind.kind, kind.names) for each in kind.versions]
         elif group is not None and version is not None:
             resources = [_resource(group, version, name, None, ())]
+        if registry is not None and not any(_may_mean(handler.selector, key, resources) for handler in watching_handlers(registry)):
+            continue   # Kopf does not watch it for any handler.
         if not _is_one_watch(filter_):
             _logger.warning("narrow_handlers: what Kopf watches of %s is not narrowed: its filter takes several watches, and Kopf has one.", text_of(key))
             continue

@@ -10,11 +10,12 @@ from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import contextmanager, suppress
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeVar, Unpack, cast, overload
 
 from .calls import near, taught
 from .core.indexed import Function
 from .core.projection import Path
+from .ending import Ending, ended
 from .errors import NoSuchRead, ReadError
 from .keys import AnyKey, AnyName
 from .matching import Field, Label, Namespaces, Obj, Selection, SortBy, Where
@@ -115,12 +116,21 @@ def _ended(why: str) -> ReadError:
     return ReadError(f"the wait for the cache was ended: {why}", remedy="Let the handler end")
 
 
+class Looped(Protocol):
+    """What runs the reads: a runtime. Of one that has not started yet, the loop may not be known."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop: ...
+    @property
+    def ending(self) -> Ending: ...
+
+
 class Blocking:
     """`cache.blocking`: what is awaited in async handlers, for sync ones."""
 
-    def __init__(self, cache: Cache, loop: asyncio.AbstractEventLoop, waits: Waits | None = None) -> None:
+    def __init__(self, cache: Cache, runtime: Looped, waits: Waits | None = None) -> None:
         self._cache = cache
-        self._loop = loop
+        self._runtime = runtime
         self._waits = waits if waits is not None else Waits()
 
     @overload
@@ -263,13 +273,16 @@ class Blocking:
             here = asyncio.get_running_loop()
         except RuntimeError:
             here = None
-        if here is self._loop:
+        if self._runtime.ending.reached:
+            raise ended()
+        loop = self._runtime.loop
+        if here is loop:
             raise ReadError(
                 f"cache.blocking.{method}() was called on the thread of the operator's event loop, "
                 "and would stop it for good",
                 remedy=f"Write: await cache.{method}(...)",
             )
-        if not self._loop.is_running():
+        if not loop.is_running():
             raise ReadError(
                 f"cache.blocking.{method}() was called while the operator's event loop does not run",
                 remedy="Call it while the operator is up, such as in its handlers",
@@ -277,4 +290,4 @@ class Blocking:
 
         async def work() -> _T:
             return await call()   # On its loop: elsewhere it would refuse.
-        return self._waits.run(work, self._loop)
+        return self._waits.run(work, loop)

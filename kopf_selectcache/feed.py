@@ -278,6 +278,10 @@ class Feed:
             (doubt.namespace, doubt.name) != besides and (not doubt.version or not is_newer(doubt.version, version))
             for doubt in self._merging.doubts)
 
+    def lasted(self) -> float:
+        """Return for how many seconds it has been in its present state: since the first of its lists and watches was."""
+        return max((each.lasted() for each in self._conditions if each.health is self.health), default=0.0)
+
     def subscribe(self, listener: Callable[[Change | None], None]) -> Callable[[], None]:
         """Call the listener, on the loop's thread, with each change, and with None when reads must raise; return what ends that."""
         self._listeners.append(listener)
@@ -296,8 +300,6 @@ class Feed:
         return Condition(
             self, declared=assigned(self._key), sync_timeout=world.settings.sync_timeout, clock=world.clock,
             listener=self._news, unreadable=lambda: self._notify(None))
-
-    # ---- Keeping it.
 
     async def run(self) -> None:
         """Keep the cache until cancelled. A mistake of ours costs a relist, never the operator."""

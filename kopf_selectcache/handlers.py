@@ -23,7 +23,7 @@ from .calls import taught
 from .core.fields import find
 from .errors import DeclarationError, NotSynced, ReadError, Stale, shown
 from .keys import AnyKey, assigned, checked_key, text_of
-from .operators import Kinds, Operator, launch, operator_of
+from .operators import SHARED_SETTINGS, Kinds, Operator, launch, operator_of
 from .reading import must_be_awaited
 from .settings import SelectCacheSettings
 
@@ -245,6 +245,8 @@ def _operator() -> Operator:
             operator = launch(settings)
         except RuntimeError:   # A thread has no running loop.
             raise NotSynced("no cache is synced: none was started yet", remedy="Decorate the handler itself") from None
+    elif operator.is_of_another():   # In a handler of an object, a declaration error would count as permanent.
+        raise ReadError(SHARED_SETTINGS[0], remedy=SHARED_SETTINGS[1])
     return operator
 
 

@@ -20,7 +20,7 @@ So many seconds may pass until a cache that was synced, and is in trouble, is ca
 Servers end every watch after a while, and restart. One that starts refuses everybody until it has read who has which rights.
 """
 
-CHECK = "python -m kopf_selectcache check operator.py"
+CHECK = "selectcache check operator.py"
 """What looks at all that is declared, with the operator's own login, and says what is wrong."""
 
 SEVERAL = 3
@@ -52,14 +52,6 @@ _UNREADABLE: Mapping[Health, type[StateError]] = {
     Health.STALLED: Stalled, Health.FORBIDDEN: Forbidden, Health.MISSING: Missing, Health.REJECTED: Rejected,
     Health.OVERSIZED: Oversized,
 }
-
-
-RESTARTED = frozenset({Health.STALLED, Health.FORBIDDEN})
-"""
-In these, starting the operator again may help: it makes new connections, and reads its credentials anew.
-
-It would not help one that is missing, rejected or oversized, and take from one that is stale what it can still be read for.
-"""
 
 
 _GRAVITY = (Health.SYNCED, Health.STALE, Health.SYNCING, Health.STALLED, Health.OVERSIZED, Health.MISSING, Health.FORBIDDEN, Health.REJECTED)
@@ -112,7 +104,7 @@ class Condition:
         """Whether reads may be answered, once there was a complete list: whether there is no `error`."""
         self._health = Health.SYNCING
         self._headline = ""   # The trouble without what the server said, which may be other words each time.
-        self._began = clock()
+        self._began = clock()   # When the present state began, except for staleness.
         self._stale_at: float | None = None
         self._denied: float | None = None
         self._denials = 0
@@ -126,6 +118,11 @@ class Condition:
         if self._health is Health.SYNCED and stale_at is not None and self._clock() >= stale_at:
             return Health.STALE
         return self._health
+
+    def lasted(self) -> float:
+        """Return for how many seconds it has been in its present state."""
+        began = self._stale_at if self.health is Health.STALE and self._stale_at is not None else self._began
+        return self._clock() - began
 
     @property
     def gravity(self) -> int:
@@ -233,7 +230,8 @@ class Condition:
         self._denied = now if self._denied is None else self._denied
         self._denials += 1
         if self._health is Health.SYNCED and (self._denials < SEVERAL or now - self._denied < TOLERATED):
-            self._tell(Health.SYNCED, what, "It is asked again: a server that has just started says so to everybody", said=message, stale_at=now, cause=cause)
+            stale_at = now if self._stale_at is None else min(now, self._stale_at)   # It may have been stale for long, for another reason.
+            self._tell(Health.SYNCED, what, "It is asked again: a server that has just started says so to everybody", said=message, stale_at=stale_at, cause=cause)
         else:
             self._tell(Health.FORBIDDEN, what, remedy, said=message, cause=cause)
 
@@ -264,7 +262,7 @@ class Condition:
         self._health, self._headline, self._stale_at = health, what, stale_at
         self.readable = health not in _UNREADABLE
         self.trouble, self.remedy, self.cause = f"{what}: {said}" if said else what, remedy, cause
-        if health is Health.SYNCING and before is not health:
+        if health is not before:
             self._began = self._clock()
         if health is not before and health in _UNREADABLE:
             self._unreadable()

@@ -11,6 +11,7 @@ import logging
 import os
 import random
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from copy import copy
 from typing import Any, TypeAlias
@@ -23,10 +24,10 @@ from .advice import advise
 from .blocking import Waits
 from .core.fields import Key, find
 from .declarations import Cached
-from .errors import DeclarationError, NotDeclared, NotSynced
+from .ending import ended
+from .errors import DeclarationError, NotDeclared, NotSynced, ReadError
 from .feed import Feed
 from .freshness import event_of, wait_until_fresh
-from .health import RESTARTED
 from .keys import assigned, text_of
 from .observe import Collector
 from .runner import Runtime
@@ -38,6 +39,10 @@ Kinds: TypeAlias = tuple[Key, ...] | None
 """What is waited for; None for all that is declared."""
 
 _SLOT = "_selectcache_operator"     # In the attributes of an operator's settings.
+_AWAITED = "_selectcache_awaited"   # There as well: futures of those that wait for the operator to be launched.
+
+SHARED_SETTINGS = ("these settings belong to another operator that is running", "Give each operator its own: settings=copy.copy(settings)")
+"""What is wrong where two operators are given the same settings, and the remedy."""
 
 _logger = logging.getLogger("kopf_selectcache")
 
@@ -68,16 +73,22 @@ class Operator:
         self._make_runtime = make_runtime
         self._registry = registry
         self._abandoned = False
+        self._starter: asyncio.Task[Any] | None = None
+        self.vault = _kopf.vault_var.get()
+        """Kopf's credentials: an operator has its own, which tell it from another one with the same settings."""
         self.waits = Waits()
         """What threads of this operator wait for."""
         self._runtime: asyncio.Future[Runtime] = asyncio.get_running_loop().create_future()
         self.task = asyncio.create_task(self._keep(), name="selectcache")
+        self.task.add_done_callback(self._end_reads)
 
     @property
     def runtime(self) -> Runtime:
-        """The runtime, for code that cannot wait; raises NotSynced before there are credentials."""
+        """The runtime, for code that cannot wait; raises NotSynced before there are credentials, ReadError after the end."""
+        if self.task.done():
+            raise ended()
         if not self._runtime.done():
-            raise NotSynced("no cache is synced: the operator has not logged in yet", remedy="Read in handlers of objects")
+            raise NotSynced("no cache is synced: the operator has not logged in yet", remedy="Read in handlers of objects; or wait for it in a background task: await cache.wait_synced()")
         error = self._runtime.exception()
         if error is None:
             return self._runtime.result()
@@ -89,7 +100,7 @@ class Operator:
     async def _keep(self) -> None:
         """Keep the caches until cancelled. What goes wrong here, readers are told."""
         # An empty vault is filled after all startup handlers, retried ones too, have succeeded: declarations are final.
-        await _kopf.vault_var.get().wait_for_readiness()
+        await self.vault.wait_for_readiness()
         try:
             runtime = self._make_runtime(self.settings, namespaces=namespaces_of(self.settings, self._declared))
         except Exception as error:
@@ -111,10 +122,30 @@ class Operator:
                 self.waits.end("the operator ends")
                 advice.cancel()
                 if self._abandoned:
-                    await _kopf.vault_var.get().close()
+                    await self.vault.close()
 
-    def end(self, starter: asyncio.Task[Any]) -> None:
-        """End with the task that lives as long as the operator."""
+    def _end_reads(self, _: asyncio.Task[None]) -> None:
+        """End the reads that wait, however the task has ended; the runtime, if there was one, answers none any more."""
+        if not self._runtime.done():
+            self._runtime.set_exception(ended())
+        if self._runtime.exception() is None:   # Seen, as above.
+            self._runtime.result().end()
+
+    def is_of_another(self, starter: asyncio.Task[Any] | None = None) -> bool:
+        """Return whether the running code belongs to another operator with the same settings.
+
+        Kopf gives each operator credentials of its own. Where the user gives several the same, the task tells them apart that calls their
+        startup handlers; it is known once our own startup handler has run.
+        """
+        vault = _kopf.vault_var.get(None)
+        return (vault is not None and vault is not self.vault) or (starter is not None and self._starter not in (None, starter))
+
+    def start_with(self, starter: asyncio.Task[Any]) -> None:
+        """Take the task that lives as long as the operator, and end with it."""
+        self._starter = starter
+        starter.add_done_callback(self._end)
+
+    def _end(self, starter: asyncio.Task[Any]) -> None:
         # If that failed, Kopf leaves the credentials as they are, with our connections open.
         self._abandoned = not starter.cancelled() and starter.exception() is not None
         self.task.cancel()
@@ -148,9 +179,13 @@ class Operator:
             if waits:
                 await asyncio.gather(*waits, return_exceptions=True)
 
-    async def _ready(self, kinds: Kinds, cause: object, *, fresh: bool) -> None:
-        with suppress(Exception):   # `runtime` tells.
+    async def logged_in(self) -> None:
+        """Wait until there is a runtime, or `runtime` raises why there will be none."""
+        with suppress(Exception):
             await asyncio.shield(self._runtime)
+
+    async def _ready(self, kinds: Kinds, cause: object, *, fresh: bool) -> None:
+        await self.logged_in()
         feeds = tuple(self.runtime.feeds.values()) if kinds is None else [await self._feed(kind) for kind in kinds]
         for feed in feeds:
             await feed.settled()
@@ -176,16 +211,22 @@ class Operator:
         """Say how each cache is doing, for people: nothing that an object contains."""
         try:
             return {feed.key: _feed_report(feed) for feed in self.runtime.feeds.values()}
-        except NotSynced as error:
+        except ReadError as error:
             return {"trouble": error.what, "remedy": error.remedy}
 
     def restartable(self) -> str:
-        """Say which caches are in a state that starting the operator again may end; nothing, if none is."""
+        """Say which caches are in a state that is to fail the liveness probe; nothing, if none is."""
         try:
-            feeds = self.runtime.feeds.values()
-        except NotSynced:
+            return failing(self.runtime.feeds.values(), self._declared.probe_limits())
+        except ReadError:
             return ""
-        return " ".join(f"The cache of {feed} is {feed.health.value}: {feed.trouble}. {feed.remedy}." for feed in feeds if feed.health in RESTARTED)
+
+
+def failing(feeds: Iterable[Feed], limits: Mapping[str, float]) -> str:
+    """Say which caches have been in one of these states for as many seconds as it says."""
+    return " ".join(
+        f"The cache of {feed} is {feed.health.value}{f', for {limit:g} s or more' if limit else ''}: {feed.trouble}. {feed.remedy}."
+        for feed in feeds if (limit := limits.get(feed.health.value)) is not None and feed.lasted() >= limit)
 
 
 def _feed_report(feed: Feed) -> Mapping[str, Any]:
@@ -200,8 +241,39 @@ def _feed_report(feed: Feed) -> Mapping[str, Any]:
 
 def operator_of(settings: kopf.OperatorSettings) -> Operator | None:
     """Return the running operator of these very settings: a copy of them shares the declarations, but is another one."""
+    found = last_operator_of(settings)
+    return found if found is not None and not found.task.done() else None
+
+
+def last_operator_of(settings: kopf.OperatorSettings) -> Operator | None:
+    """Return the operator of these very settings, which may have ended."""
     found = vars(settings).get(_SLOT)
-    return found if isinstance(found, Operator) and found.settings is settings and not found.task.done() else None
+    return found if isinstance(found, Operator) and found.settings is settings else None
+
+
+def expect_operator(settings: kopf.OperatorSettings) -> Future[None]:
+    """Return a future that is done when an operator is launched with these settings, in whichever thread."""
+    launched: Future[None] = Future()
+    request_launch(settings).append(launched)
+    if operator_of(settings) is not None:   # It may have been launched before it could see the future.
+        _resolve(launched)
+    return launched
+
+
+def request_launch(settings: kopf.OperatorSettings) -> list[Future[None]]:
+    """Have our startup handler launch the operator, even if it declares nothing; return the futures that are done then."""
+    awaited: list[Future[None]] = vars(settings).setdefault(_AWAITED, [])
+    return awaited
+
+
+def is_requested(settings: kopf.OperatorSettings) -> bool:
+    """Return whether a launch was requested, and has not come yet."""
+    return _AWAITED in vars(settings)
+
+
+def _resolve(launched: Future[None]) -> None:
+    with suppress(InvalidStateError):   # It is done, or was given up.
+        launched.set_result(None)
 
 
 def collector(settings: kopf.OperatorSettings) -> Collector:
@@ -213,7 +285,7 @@ def collector(settings: kopf.OperatorSettings) -> Collector:
     """
     def runtime() -> Runtime | None:
         operator = operator_of(settings)
-        with suppress(NotSynced):   # Before the operator has logged in there is nothing to show.
+        with suppress(ReadError):   # Before the operator has logged in, and when it has ended, there is nothing to show.
             return operator.runtime if operator is not None else None
         return None
 
@@ -235,9 +307,10 @@ def launch(
     if operator is None:
         operator = Operator(settings, make_runtime=make_runtime, registry=registry)
         vars(settings)[_SLOT] = operator
-    elif operator.task.get_loop() is not asyncio.get_running_loop():
-        raise DeclarationError(
-            "these settings belong to another operator that is running", remedy="Give each its own: copy.copy(settings)")
+        for launched in vars(settings).pop(_AWAITED, ()):
+            _resolve(launched)
+    elif operator.task.get_loop() is not asyncio.get_running_loop() or operator.is_of_another():
+        raise DeclarationError(SHARED_SETTINGS[0], remedy=SHARED_SETTINGS[1])
     return operator
 
 

@@ -19,8 +19,18 @@ import kopf
 
 from . import _kopf
 from .advice import narrow
+from .background import note_activity
+from .errors import DeclarationError
 from .handlers import check_handlers
-from .operators import launch, make_runtime, namespaces_of, operator_of
+from .operators import (
+    SHARED_SETTINGS,
+    Operator,
+    is_requested,
+    launch,
+    make_runtime,
+    namespaces_of,
+    operator_of,
+)
 from .runner import Runtime
 from .settings import SelectCacheSettings, settings_of
 
@@ -43,25 +53,32 @@ def checked(settings: kopf.OperatorSettings, registry: _kopf.OperatorRegistry | 
 async def _startup(
     *, settings: kopf.OperatorSettings, make_runtime: Callable[..., Runtime], registry: _kopf.OperatorRegistry | None, **_: Any,
 ) -> None:
-    if checked(settings, registry) is None:
-        return   # If a handler asks for a cache nevertheless, only to fetch, that starts what it needs.
-    operator = launch(settings, make_runtime=make_runtime, registry=registry)
     # The current task lives as long as the operator. Its end is the one thing that comes in all cases: a startup that
     # fails, an operator that is cancelled, a cleanup that is skipped.
     starter = asyncio.current_task()
     assert starter is not None, "a coroutine runs in a task"
-    starter.add_done_callback(operator.end)
+    if (running := operator_of(settings)) is not None and running.is_of_another(starter):
+        raise DeclarationError(SHARED_SETTINGS[0], remedy=SHARED_SETTINGS[1])
+    if checked(settings, registry) is None and not is_requested(settings):
+        return   # If a handler asks for a cache nevertheless, only to fetch, that starts what it needs.
+    launch(settings, make_runtime=make_runtime, registry=registry).start_with(starter)
+
+
+def _own(settings: kopf.OperatorSettings) -> Operator | None:
+    """Return the operator that the running code belongs to, if its caches were started."""
+    operator = operator_of(settings)
+    return None if operator is None or operator.is_of_another() else operator
 
 
 async def _cleanup(*, settings: kopf.OperatorSettings, **_: Any) -> None:
-    if operator := operator_of(settings):
+    if operator := _own(settings):
         operator.task.cancel()
         await asyncio.wait({operator.task})
 
 
 async def _probe(*, settings: kopf.OperatorSettings, **_: Any) -> object:
-    operator = operator_of(settings)
-    if operator is not None and settings_of(settings).failing_probe and (why := operator.restartable()):
+    operator = _own(settings)
+    if operator is not None and (why := operator.restartable()):
         raise kopf.PermanentError(why)   # Kopf answers 500. With any other error it would not answer.
     return operator.report() if operator is not None else None
 
@@ -92,7 +109,7 @@ def hook(
 
 def _hooks(activities: _kopf.ActivityRegistry, activity: _kopf.Activity) -> Iterator[_kopf.ActivityHandler]:
     settings = _kopf.settings_var.get(None)
-    running = settings is not None and operator_of(settings) is not None
+    running = settings is not None and _own(settings) is not None
     if activity is _kopf.Activity.STARTUP or (running and activity in (_kopf.Activity.CLEANUP, _kopf.Activity.PROBE)):
         ours = hook(activity, registry=_registry_of(activities))
         if all(handler.id != ours.id for handler in activities.get_all_handlers()):
@@ -129,6 +146,7 @@ def install() -> None:
     def iter_with_hooks(
         self: _kopf.ActivityRegistry, activity: _kopf.Activity,
     ) -> Iterator[_kopf.ActivityHandler]:
+        note_activity(activity)
         yield from iter_handlers(self, activity)
         yield from _hooks(self, activity)   # The last: settings are final then.
 

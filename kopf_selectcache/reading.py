@@ -105,13 +105,17 @@ def waiting(method: _M) -> _M:
     parameters = signature(method)
 
     @wraps(method)
+    async def limited(self: Reading, /, *args: Any, **kwargs: Any) -> Any:
+        return await self._runtime.ending.limit(method(self, *args, **kwargs))
+
+    @wraps(method)
     def call(self: Reading, /, *args: Any, **kwargs: Any) -> Any:
         if (here := running_loop()) is not self._runtime.loop:
             instead = written(f"cache.blocking.{method.__name__}", parameters, (self, *args), kwargs)
             raise not_awaited(method.__name__, instead, sync=here is None)
         method(self, *args, **kwargs).close()   # It begins when it is awaited; what it does not take is told here.
         return Pending(
-            partial(method, self, *args, **kwargs),
+            partial(limited, self, *args, **kwargs),
             unawaited=lambda: never_awaited(written(f"cache.{method.__name__}", parameters, (self, *args), kwargs)),
             forgotten=self._forget)
     return cast("_M", taught(ReadError, f"await cache.{method.__name__}")(call))
@@ -151,7 +155,7 @@ class Reading:
         self._named: tuple[object] | None = None   # The own object, once it is known how.
         self._for_sync = False
         self._forgotten: list[ReadError] = []   # The first read that was dropped without being awaited.
-        self.blocking = Blocking(cast("Cache", self._of_sync()), runtime.loop, waits)
+        self.blocking = Blocking(cast("Cache", self._of_sync()), runtime, waits)
         """The reads that wait, for sync handlers."""
 
     def _of_sync(self) -> Self:

@@ -11,6 +11,7 @@ from .claiming import Claims
 from .comparing import requests
 from .core.fields import Key, find, parse_key
 from .core.resources import Resource
+from .ending import Ending, ended
 from .errors import NotSynced, ReadError
 from .feed import Feed
 from .fetching import Fetches
@@ -49,6 +50,7 @@ class Runtime:
         self.settings = settings
         self.transport = transport
         self.loop = asyncio.get_running_loop()
+        self.ending = Ending()
         self.quick: dict[Key, Feed] = {}
         """What was found for keys, as long as nothing else becomes known of what any key means. Reads look here first."""
         self.requests = requests()
@@ -72,6 +74,8 @@ class Runtime:
         until then, NotSynced is raised.
         """
         quick = self.quick   # If more becomes known meanwhile, what is found goes where nobody looks any more.
+        if self.ending.reached:
+            raise ended()
         if (exact := self.feeds.get(key)) is not None:
             quick[key] = exact
             return exact
@@ -106,6 +110,14 @@ class Runtime:
     async def resolve(self, key: Key) -> Resource:
         """Return what a key means in this cluster, asking for each but once."""
         return await self.kinds.resolve(key)
+
+    async def wait_started(self) -> None:
+        """Return at once: a runtime is made when the operator has logged in. See `background` for code that cannot wait for that."""
+
+    def end(self) -> None:
+        """Let no read answer from now on, and end those that wait. Called on the operator's loop."""
+        self.ending.end()
+        self.quick = {}   # After `ending`: `feed` takes the dict before it looks at that, and so fills none that is looked at.
 
     def after_gap(self, seconds: float) -> None:
         """Take note that the loop stood still for so long: no longer than a connection may be silent is no harm."""

@@ -4,9 +4,9 @@ Errors are declaration errors, so that a mistake in a startup handler ends `kopf
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, get_args
 
 from .budget import Size, complaint
 from .calls import near
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 _LONGEST = 24 * 60 * 60.0
 """Nobody waits for a day: a longer time is a mistake, such as milliseconds."""
+
+State: TypeAlias = Literal["syncing", "stale", "stalled", "forbidden", "missing", "rejected", "oversized"]
+"""In which a cache may be that is not synced."""
 
 
 @dataclass(eq=False)
@@ -108,12 +111,14 @@ class SelectCacheSettings:
     half the time to one and a half, so that operators do not come all at once. `await cache.audit(kind)` does it now.
     """
 
-    failing_probe: bool = False
+    failing_probe: bool | Mapping[State, float] | Collection[State] = False
     """
-    Whether the liveness probe fails, so that the operator is started again, while a cache is stalled or forbidden.
+    In which states of a cache the liveness probe fails, so that the operator is started again.
 
-    Otherwise it tells how each cache is doing, and succeeds. It never fails while a cache first syncs, or is stale, which
-    is read as before; nor for one that is missing, rejected or oversized: that is a mistake which no restart mends.
+    True stands for `stalled` and `forbidden`. A dict has states with the number of seconds that a cache must have been in them:
+    `{"stale": 120, "stalled": 0}`. A list of states stands for 0 seconds each. Otherwise the probe tells how each cache is doing, and succeeds.
+    A restart takes away what a stale cache can still be read for, begins to sync anew, and mends no cache that is missing,
+    rejected or oversized.
     """
 
     narrow_handlers: bool = False
@@ -141,6 +146,8 @@ class SelectCacheSettings:
             # The constructor assigns everything once: only what differs from the default was meant.
             if name in vars(self) or value != next(option.default for option in fields(self) if option.name == name):
                 vars(self).setdefault("_assigned", set()).add(name)
+            if isinstance(value, (dict, list, set)):
+                value = value.copy()   # What is changed later would not be checked.
             super().__setattr__(name, value)
 
         def __getattr__(self, name: str) -> NoReturn:
@@ -152,6 +159,15 @@ class SelectCacheSettings:
                 "settings.selectcache is assigned an item, and has none",
                 remedy=f"Write settings.selectcache.selectors[{shown(key)}] = ...",
             )
+
+    def probe_limits(self) -> Mapping[str, float]:
+        """Return for how many seconds a cache must have been in which state for the liveness probe to fail."""
+        given = self.failing_probe
+        if isinstance(given, Mapping):
+            return dict(given)
+        if isinstance(given, bool):
+            return {"stalled": 0.0, "forbidden": 0.0} if given else {}
+        return dict.fromkeys(given, 0.0)
 
     def with_defaults(self, **defaults: Any) -> SelectCacheSettings:
         """Return the same declarations, with these values for what was not assigned; None leaves the default."""
@@ -223,6 +239,22 @@ def _one_of(*choices: object) -> Callable[[object], _Complaint]:
     return check
 
 
+def _probe_limits(value: object) -> _Complaint:
+    remedy = "Assign True, False, or states with the seconds that a cache must have been in them, such as {'stale': 120, 'stalled': 0}"
+    if isinstance(value, bool):
+        return None
+    if not isinstance(value, (Mapping, list, tuple, set, frozenset)):
+        return "neither True, False, nor states of a cache", remedy
+    states = get_args(State)
+    for state in value:
+        if state not in states:
+            meant = near(state, states) if isinstance(state, str) else None
+            return f"and {shown(state)} is none of the states {', '.join(states)}", f"Assign {meant!r} instead" if meant else remedy
+        if isinstance(value, Mapping) and (complaint := _number(0.0, _LONGEST, "seconds")(value[state])):
+            return f"and {shown(value[state])}, of {state!r}, is {complaint[0]}", remedy
+    return None
+
+
 def _selectors(value: object) -> _Complaint:
     if not isinstance(value, Selectors):
         return "and cannot be replaced", "Assign its items, selectors['v1/pods'] = 'app=web', or several: selectors |= {...}"
@@ -242,6 +274,6 @@ _CHECKS: Mapping[str, Callable[[object], _Complaint]] = {
     "request_timeout": _SECONDS,
     "audit_interval": _interval,
     "fetch_per_second": _number(0.001, 10_000, "requests"),
-    "failing_probe": _one_of(True, False),
+    "failing_probe": _probe_limits,
     "narrow_handlers": _one_of(True, False),
 }

@@ -54,22 +54,22 @@ class Waiting(Reading):
         With `at_least`, the kind of that object is at least as new as the object; Stale is raised if it is not in time.
         """
         timeout = self._runtime.settings.sync_timeout if timeout is None else timeout
-        feeds = list(self._runtime.feeds.values())
         event = None if at_least is None else checked_event(at_least)
         try:
             async with asyncio.timeout(timeout):
-                for feed in feeds:
+                await self._runtime.wait_started()
+                for feed in self._runtime.feeds.values():
                     await feed.settled()
                 if event is not None:
-                    for feed in feeds_of_kind(feeds, event):
+                    for feed in feeds_of_kind(self._runtime.feeds.values(), event):
                         await wait_until_fresh(feed, event, patient=True)
         except TimeoutError:
-            if event is not None and all(feed.version for feed in feeds):
+            if event is not None and all(feed.version for feed in self._runtime.feeds.values()):
                 raise Stale(
                     f"{self._call_of_wait_synced()}: the cache has not reached version {event.version} of {event} in {timeout:g} s",
                     remedy="Wait longer, timeout=...; or raise kopf.TemporaryError, and read later") from None
             # Which of them it was, and why, is said below.
-        for feed in feeds:
+        for feed in self._runtime.feeds.values():
             self._ready(feed, self._call_of_wait_synced, after=timeout)
 
     def _call_of_wait_synced(self) -> str:

@@ -123,18 +123,23 @@ def test_handlers_are_narrowed_on_request(key: str, resource: _kopf.Resource, re
     assert settings.watching.field_selectors.collect(resource) == ["metadata.namespace=shop"]
 
 
+def watched(registry: kopf.OperatorRegistry) -> None:
+    """Register a handler for which Kopf watches all there is."""
+    kopf.on.event(kopf.EVERYTHING, registry=registry)(lambda **_: None)
+
+
 @pytest.mark.parametrize(("key", "register", "why"), [
     ("pods", lambda r: kopf.daemon("pods", id="d", registry=r)(lambda **_: None), "lose track of objects that leave the filter, for d"),
     ("pods", lambda r: kopf.timer(kopf.EVERYTHING, interval=1, id="t", registry=r)(lambda **_: None), "for t"),
     ("pods", lambda r: kopf.on.delete("v1", "pods", id="x", registry=r)(lambda **_: None), "for x"),
     ("pods", lambda r: kopf.daemon(category="all", id="c", registry=r)(lambda **_: None), "for c"),
     ("example.com/v1/webapps", lambda r: kopf.daemon("WebApp.example.com", id="w", registry=r)(lambda **_: None), "for w"),
-    (("example.com/v1/webapps", Selector(field="spec.mode=x")), lambda _: None, "can select by spec.mode is not known yet, and Kopf would end"),
-    (("pods", ["app=web", "tier=gold"]), lambda _: None, "its filter takes several watches, and Kopf has one"),
-    (("pods", Selector("app=web", names=["a", "b"])), lambda _: None, "its filter takes several watches, and Kopf has one"),
-    ("example.com/webapps", lambda _: None, "group or version open: write it like"),
-    ("namespaces", lambda _: None, "Kopf needs all of them for itself"),
-    ("kopf.dev/v1/kopfpeerings", lambda _: None, "Kopf needs all of them for itself"),
+    (("example.com/v1/webapps", Selector(field="spec.mode=x")), watched, "can select by spec.mode is not known yet, and Kopf would end"),
+    (("pods", ["app=web", "tier=gold"]), watched, "its filter takes several watches, and Kopf has one"),
+    (("pods", Selector("app=web", names=["a", "b"])), watched, "its filter takes several watches, and Kopf has one"),
+    ("example.com/webapps", watched, "group or version open: write it like"),
+    ("namespaces", watched, "Kopf needs all of them for itself"),
+    ("kopf.dev/v1/kopfpeerings", watched, "Kopf needs all of them for itself"),
 ])
 def test_narrowing_is_refused_where_it_would_harm(
     key: Any, register: Any, why: str, registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture,
@@ -149,6 +154,39 @@ def test_narrowing_is_refused_where_it_would_harm(
     assert not settings.watching.label_selectors
 
 
+@pytest.mark.parametrize("register", [
+    lambda _: None,
+    lambda r: kopf.on.validate("pods", id="v", registry=r)(lambda **_: None),   # For it, Kopf watches nothing.
+    lambda r: kopf.on.event("v1", "configmaps", id="e", registry=r)(lambda **_: None),
+    lambda r: kopf.daemon("configmaps", id="d", registry=r)(lambda **_: None),
+    lambda r: kopf.on.event("example.org", "v1", "others", id="e", registry=r)(lambda **_: None),
+])
+@pytest.mark.parametrize(("key", "selector"), [
+    ("pods", ["app=web", "tier=gold"]), ("pods", "app=web"), ("example.com/v1/webapps", Selector(field="spec.mode=x")),
+    ("example.com/v1/webapps", "app=web"), ("example.com/webapps", "app=web"), ("namespaces", "app=web"), ("kopf.dev/v1/kopfpeerings", "app=web"),
+])
+def test_a_kind_that_no_handler_watches_is_left_alone_without_a_warning(
+    key: str, selector: Any, register: Any, registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture,
+) -> None:
+    register(registry)
+    settings = declaring(**{key: selector})
+    settings_of(settings).narrow_handlers = True
+    started(registry, settings)
+    assert "narrow_handlers" not in caplog.text
+    assert not settings.watching.label_selectors
+
+
+@pytest.mark.parametrize("names", [("WebApp",), ("webapps.example.com",), ("example.com", "v1", "wa"), ("pods",)])
+def test_whatever_name_a_handler_has_for_a_custom_resource_it_may_be_the_kind_that_is_declared(
+    names: tuple[str, ...], registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture,
+) -> None:
+    kopf.on.event(*names, registry=registry)(lambda **_: None)
+    settings = declaring(**{f"example.com/{'pods' if names == ('pods',) else 'webapps'}": "app=web"})
+    settings_of(settings).narrow_handlers = True
+    started(registry, settings)
+    assert "group or version open: write it like" in caplog.text
+
+
 WEBAPPS = _kopf.Resource("example.com", "v1", "webapps")
 
 
@@ -158,6 +196,7 @@ def collected(settings: kopf.OperatorSettings, resource: _kopf.Resource) -> list
 
 
 def test_of_a_custom_resource_all_but_its_own_fields_narrows_handlers(registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture) -> None:
+    watched(registry)
     settings = declaring(**{"example.com/v1/webapps": Selector("app=web", field="spec.mode=x", namespaces=["shop"])})
     settings_of(settings).narrow_handlers = True
     for _ in range(2):   # As of an operator that is started again.
@@ -187,6 +226,7 @@ def test_the_lines_for_fields_of_a_custom_resource_come_once_it_is_known_and_are
 
 @pytest.mark.parametrize("setting", ["label_selectors", "field_selectors"])
 def test_a_selector_of_the_users_own_is_kept(setting: str, registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture) -> None:
+    watched(registry)
     settings = declaring(pods=Selector("app=web", field="status.phase=Running"))
     settings_of(settings).narrow_handlers = True
     getattr(settings.watching, setting)["pods"] = "x=y"
@@ -198,6 +238,7 @@ def test_a_selector_of_the_users_own_is_kept(setting: str, registry: kopf.Operat
 def test_an_operator_that_is_started_again_finds_its_own_selectors_and_says_nothing(
     registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture,
 ) -> None:
+    watched(registry)
     settings = declaring(pods="app=web")
     settings_of(settings).narrow_handlers = True
     for _ in range(2):

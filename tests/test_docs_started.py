@@ -66,7 +66,7 @@ def test_its_commands_run_it_without_a_cluster(folder: Path) -> None:
     count_at_once(folder)
     serve, run = (next(shlex.split(line) for fence in fences(PAGE, "shell") for line in fence.text.splitlines() if begin in line)
                   for begin in ("serve", "kopf run -A"))
-    with started([sys.executable, *serve[1:]], folder) as server:
+    with started([str(Path(sys.executable).with_name(serve[0])), *serve[1:]], folder) as server:
         said(server, "listens on")
         with started([sys.executable, "-m", *run], folder, KUBECONFIG="demo.kubeconfig") as operator:
             said(operator, "It has 2 pods.")

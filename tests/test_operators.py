@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import functools
 from typing import Any
@@ -9,13 +10,27 @@ from typing import Any
 import click
 import kopf
 import pytest
+from kopf._core.intents import causes
 
-from kopf_selectcache import Cached, DeclarationError, Forbidden, NotDeclared, NotSynced, Selector, _kopf, operators
+import kopf_selectcache as selectcache
+from kopf_selectcache import (
+    Cached,
+    DeclarationError,
+    Forbidden,
+    NotDeclared,
+    NotSynced,
+    ReadError,
+    Selector,
+    _kopf,
+    operators,
+)
 from kopf_selectcache.handlers import with_cache
 from kopf_selectcache.operators import operator_of
+from kopf_selectcache.plugin import hook
 from kopf_selectcache.settings import settings_of
 from tests.kopf_operators import (
     Cluster,
+    activity,
     admission,
     called,
     changing,
@@ -27,6 +42,7 @@ from tests.kopf_operators import (
     only,
     pod,
     run,
+    runtime_over,
     spawned,
     watching,
 )
@@ -218,6 +234,72 @@ def test_settings_of_a_running_operator_cannot_serve_another_loop() -> None:
                 asyncio.run(launch())
             with pytest.raises(DeclarationError, match="belong to another operator that is running"):
                 await asyncio.to_thread(elsewhere)
+    run(main())
+
+
+# ---- Several operators with one settings object.
+
+
+@pytest.mark.parametrize("shared_vault", [False, True])
+def test_a_second_operator_with_the_same_settings_is_refused_at_its_start_and_the_first_goes_on(*, shared_vault: bool) -> None:
+    """Whole operators of Kopf do so in tests/real/test_two_operators.py: in one loop, Kopf needs 5 s to end one of them."""
+    async def main() -> None:
+        settings, end = declaring(pods=""), asyncio.Event()
+
+        async def start(cluster: Cluster, begun: asyncio.Event, end: asyncio.Event) -> None:
+            startup = hook(causes.Activity.STARTUP, make_runtime=runtime_over(cluster))
+            await called(startup, activity(causes.Activity.STARTUP, settings))
+            begun.set()
+            await end.wait()   # As Kopf's task does, which lives as long as the operator.
+
+        settings.peering.clusterwide = True
+        with context(settings):
+            begun = asyncio.Event()
+            first = asyncio.create_task(start(Cluster(pod("first")), begun, end))
+            await begun.wait()
+            running = operator_of(settings)
+            assert running is not None
+            with contextlib.nullcontext() if shared_vault else context(settings), pytest.raises(DeclarationError) as caught:
+                await asyncio.create_task(start(Cluster(pod("second")), asyncio.Event(), begun))
+            assert str(caught.value) == (
+                "these settings belong to another operator that is running. Give each operator its own: settings=copy.copy(settings)")
+            await running.gate(None, None)
+            assert operator_of(settings) is running
+            assert names_of(selectcache.cache_of(settings)) == ["first"]
+            end.set()
+            await asyncio.wait({first, running.task})
+    run(main())
+
+
+def test_a_handler_that_reads_before_the_startup_handler_of_its_operator_is_no_second_operator() -> None:
+    async def main() -> None:
+        settings = declaring(pods="")
+        async with launched(settings, Cluster()) as operator:   # Begun by whoever reads first.
+            for _ in range(2):   # A startup handler may be called again.
+                await called(hook(causes.Activity.STARTUP), activity(causes.Activity.STARTUP, settings))
+            assert operator_of(settings) is operator
+    run(main())
+
+
+def test_no_handler_of_a_second_operator_reads_the_cluster_of_the_first(registry: kopf.OperatorRegistry) -> None:
+    """They declare nothing, and only fetch: that is no reason to begin caches when they start, and none is refused there."""
+    kopf.on.create("pods", registry=registry)(with_cache(lambda cache, **_: cache.blocking.fetch("pods", "web-1", "shop", default="none")))
+
+    async def main() -> None:
+        settings = declaring()
+        async with launched(settings, Cluster()) as first:
+            assert await called(only(registry._changing), changing()) == "none"
+            with context(settings):   # With a vault of its own.
+                with pytest.raises(ReadError, match="belong to another operator") as caught:
+                    await called(only(registry._changing), changing())
+                assert not isinstance(caught.value, kopf.PermanentError), "Kopf would drop the creation for good"
+                with pytest.raises(DeclarationError, match="belong to another operator"):
+                    operators.launch(settings)
+                with pytest.raises(ReadError, match="belong to another operator"):
+                    await selectcache.cache_of(settings).fetch("pods", "web-1", "shop")
+                assert await called(hook(causes.Activity.PROBE), activity(causes.Activity.PROBE, settings)) is None
+                await called(hook(causes.Activity.CLEANUP), activity(causes.Activity.CLEANUP, settings))
+            assert not first.task.done(), "the cleanup of another operator has not ended it"
     run(main())
 
 

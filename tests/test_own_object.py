@@ -87,9 +87,10 @@ def narrowing(**selectors: tuple[Any, str]) -> kopf.OperatorSettings:
 
 
 def narrowed_by_us() -> kopf.OperatorSettings:
-    settings = declaring(pods="app=web")
+    settings, registry = declaring(pods="app=web"), kopf.OperatorRegistry()
+    kopf.on.event("pods", registry=registry)(lambda **_: None)   # Kopf watches them for it.
     settings_of(settings).narrow_handlers = True
-    started(kopf.OperatorRegistry(), settings)
+    started(registry, settings)
     return settings
 
 

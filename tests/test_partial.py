@@ -105,7 +105,7 @@ def test_a_transform_that_fails_is_told_with_its_object_and_line_and_nothing_is_
     assert info.value.remedy == (
         "Correct the transform= of settings.selectcache.selectors['v1/secrets']; meanwhile, "
         "await cache.fetch(..., whole=True) and cache.fetch_list(..., whole=True) ask the server directly "
-        "(for settings.selectcache.selectors['v1/secrets'], label=''; to see what the server answers: python -m kopf_selectcache check operator.py)")
+        "(for settings.selectcache.selectors['v1/secrets'], label=''; to see what the server answers: selectcache check operator.py)")
 
 
 def test_a_transform_is_not_called_with_what_is_not_declared() -> None:

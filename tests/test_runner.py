@@ -121,7 +121,7 @@ def test_each_change_of_health_is_logged_once(told: Callable[[], list[str]]) -> 
             assert lines == [
                 "WARNING: pods: the operator may not watch them: no. It is asked again: a server that has just started says so to everybody.",
                 ("WARNING: pods: the operator may not watch them: no. Grant it the verbs list and watch in a ClusterRole: apiGroups: [''], resources: ['pods']; or, for one namespace alone, run it with -n "
-                 "(for settings.selectcache.selectors['pods'], label='app=web'; all that it lacks is told by python -m kopf_selectcache check operator.py).")]
+                 "(for settings.selectcache.selectors['pods'], label='app=web'; all that it lacks is told by selectcache check operator.py).")]
             assert re.fullmatch(r"INFO: The cache of pods holds 1 object, 1\d\d B, with label='app=web', after \d\d\.0 s\.", last), "so long could it not be read"
     run(main())
 
@@ -212,7 +212,7 @@ def test_a_right_that_is_missing_in_a_namespace_is_named_with_it() -> None:
                 assert feed.remedy == (
                     "Grant it the verbs list and watch in the namespace shop: apiGroups: ['example.com'], resources: ['webapps'] "
                     "(for settings.selectcache.selectors['webapps.example.com'], namespaces=['shop']; "
-                    "all that it lacks is told by python -m kopf_selectcache check operator.py)")
+                    "all that it lacks is told by selectcache check operator.py)")
     run(main())
 
 

@@ -11,6 +11,7 @@ from kopf_selectcache import Forbidden, NotSynced, Rejected, Stale, Stalled
 from kopf_selectcache.core.store import Change
 from kopf_selectcache.health import SEVERAL, TOLERATED, Health
 from kopf_selectcache.observe import Collector
+from kopf_selectcache.operators import failing
 from tests.test_faults.server import (
     Answer,
     Server,
@@ -185,6 +186,49 @@ def test_a_cache_that_has_not_followed_for_a_while_is_stale_and_read_as_before()
     run(main())
 
 
+def test_a_cache_fails_the_probe_once_it_has_been_in_a_state_for_as_long_as_is_allowed() -> None:
+    async def main() -> None:
+        down, denied, up = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        watches = [streamed(down, error(500)), held(denied, refused(403)), held(up, streamed())]
+        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
+            limits = {"stale": 120.0, "forbidden": 0.0}
+
+            def fails() -> str:
+                return failing(world.runtime.feeds.values(), limits)
+            await world.synced()
+            world.time.now += 1_000
+            assert not fails(), "a cache that is synced has been so for long"
+            down.set()
+            await world.watched(2)
+            world.time.now += TOLERATED
+            assert (health(world), fails()) == (Health.STALE, "")
+            world.time.now += 100   # Waits between attempts take time as well.
+            assert not fails()
+            denied.set()   # Another reason does not begin a new state.
+            await world.watched(3)
+            assert (health(world), fails()) == (Health.STALE, "")
+            world.time.now += 20
+            assert fails().startswith("The cache of pods is stale, for 120 s or more: pods: the operator may not watch them. ")
+            up.set()
+            await world.synced()
+            world.time.now += 1_000
+            assert not fails()
+    run(main())
+
+
+def test_a_cache_has_been_in_a_state_since_the_first_of_its_lists_and_watches_was() -> None:
+    async def main() -> None:
+        async with Server(lists=[LISTED]) as server, operating(server, selectors={"pods": ["app=web", "app=db,tier=x"]}) as world:
+            await until(lambda: len(world.feed._conditions) == 2)
+            first, second = world.feed._conditions
+            first.missing("gone", "wait")
+            world.time.now += 5
+            second.missing("gone", "wait")
+            world.time.now += 2
+            assert (world.feed.health, world.feed.lasted()) == (Health.MISSING, 7)
+    run(main())
+
+
 def test_trouble_that_goes_on_is_counted_from_its_beginning() -> None:
     async def main() -> None:
         watches = [streamed(error(500)), *[refused(429)] * 4, held(asyncio.Event(), streamed())]
@@ -243,7 +287,7 @@ def test_nobody_waits_for_ever_for_a_first_list_that_does_not_come(
                 await until(lambda: len(world.time.slept) == 7)
                 assert health(world) is Health.STALLED
                 assert seen == [None]
-                with pytest.raises(Stalled, match=r"pods: the server answers 503 ServiceUnavailable[.] It is asked again; meanwhile, .*, label='app=web'; to see what the server answers: python -m kopf_selectcache check "):
+                with pytest.raises(Stalled, match=r"pods: the server answers 503 ServiceUnavailable[.] It is asked again; meanwhile, .*, label='app=web'; to see what the server answers: selectcache check "):
                     world.names()
                 with pytest.raises(Stalled):
                     await world.cache.wait_synced()

@@ -5,7 +5,7 @@ import copy
 import dataclasses
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import kopf
 import pytest
@@ -22,7 +22,8 @@ from kopf_selectcache import (
 )
 from kopf_selectcache import plugin as _plugin  # noqa: F401  # Adds settings.selectcache.
 from kopf_selectcache.declarations import Selectors
-from kopf_selectcache.settings import SelectCacheSettings, settings_of
+from kopf_selectcache.health import Health
+from kopf_selectcache.settings import SelectCacheSettings, State, settings_of
 
 NAMES = [f"n{number}" for number in range(101)]
 
@@ -171,7 +172,7 @@ def test_what_is_in_use_cannot_be_changed_and_can_be_declared_again() -> None:
     ("request_timeout", [0]),
     ("fetch_per_second", [0]),
     ("audit_interval", [5, -1, True, None, 10**7]),
-    ("failing_probe", [1, 0, None, "yes"]),
+    ("failing_probe", [1, 0, None, "yes", "stale", ["sick"], {"sick": 1}, {"stale": -1}, {"stale": "120"}, {"stale": True}, {"synced": 1}, {1: 1}, iter(["stale"])]),
     ("narrow_handlers", [1, 0, None, "yes"]),
     ("selectors", [{"pods": "app=web"}, None]),
 ])
@@ -185,6 +186,31 @@ def test_options_are_checked_where_they_are_assigned(name: str, values: list[Any
         with pytest.raises(DeclarationError):
             SelectCacheSettings(**{name: value})
     assert getattr(settings, name) is before
+
+
+@pytest.mark.parametrize(("given", "limits"), [
+    (False, {}), (True, {"stalled": 0, "forbidden": 0}), ({"stale": 120, "stalled": 0.5}, {"stale": 120, "stalled": 0.5}),
+    (["stale", "missing"], {"stale": 0, "missing": 0}), ({"rejected"}, {"rejected": 0}), ((), {}),
+])
+def test_states_and_ages_say_when_the_probe_fails(given: Any, limits: dict[str, float]) -> None:
+    settings = SelectCacheSettings(failing_probe=given)
+    assert settings.probe_limits() == limits
+    if isinstance(given, (dict, list, set)):
+        given.clear()
+        assert settings.probe_limits() == limits, "it was checked as it was"
+
+
+def test_the_states_are_those_of_caches() -> None:
+    assert {*get_args(State), "synced"} == {health.value for health in Health}
+
+
+def test_a_misspelt_state_is_told_with_the_right_one() -> None:
+    misspelt: Any = {"stal": 120}
+    with pytest.raises(DeclarationError) as caught:
+        SelectCacheSettings().failing_probe = misspelt
+    assert str(caught.value) == (
+        "settings.selectcache.failing_probe is a dict, and 'stal' is none of the states syncing, stale, stalled, forbidden, missing, rejected, "
+        "oversized. Assign 'stale' instead")
 
 
 def test_every_option_has_a_check_and_takes_its_default() -> None:

@@ -21,10 +21,10 @@ import kopf_selectcache as selectcache
 from kopf_selectcache import Cached, Forbidden, Missing, Oversized, Rejected, Selector, Stalled, StateError
 from kopf_selectcache.cache import Cache
 from kopf_selectcache.health import Health
-from kopf_selectcache.operators import Operator, launch
+from kopf_selectcache.operators import Operator, failing, launch
 from kopf_selectcache.plugin import hook
 from kopf_selectcache.runner import Runtime
-from kopf_selectcache.settings import settings_of
+from kopf_selectcache.settings import SelectCacheSettings, settings_of
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Refuse
 from kopf_selectcache.transport import KopfTransport
@@ -201,7 +201,8 @@ async def seen_and_ended(state: State, info: kopf.ConnectionInfo, cure: Cure, to
         assert caught.value.what.startswith(f"cache.held({state.key!r}): {shown['trouble']}")
         assert str(feed.filter) in str(caught.value)
         assert (await probed(settings))[feed.key] == shown
-        assert operator.restartable() == (f"The cache of {feed} is {shown['health']}: {feed.trouble}. {feed.remedy}." if state.restarted else "")
+        limits = SelectCacheSettings(failing_probe=True).probe_limits()
+        assert failing([feed], limits) == (f"The cache of {feed} is {shown['health']}: {feed.trouble}. {feed.remedy}." if state.restarted else "")
         assert states_in(metrics) == [shown_as(state.health, state.labels)]
         *before, (level, line) = told()
         assert level == "WARNING"

@@ -19,6 +19,7 @@ from kopf_selectcache.checking import running_loop
 from kopf_selectcache.claiming import Claims
 from kopf_selectcache.comparing import requests
 from kopf_selectcache.core.fields import Key
+from kopf_selectcache.ending import Ending
 from kopf_selectcache.feed import Feed
 from kopf_selectcache.fetching import Fetches
 from kopf_selectcache.resolving import Kinds
@@ -67,7 +68,7 @@ class FakeCache(Cache):
         self.cluster = OfflineCluster()
         self.cluster.fill(given, settings.selectors, gone=gone)
         super().__init__(cast("Runtime", _Runtime(settings, self.cluster, within)))
-        self.blocking = _Blocking(self._of_sync(), self._runtime.loop)
+        self.blocking = _Blocking(self._of_sync(), self._runtime)
 
 
 class _Runtime:
@@ -76,10 +77,12 @@ class _Runtime:
     feed = Runtime.feed
     _named = Runtime._named   # noqa: SLF001  # A part of `feed`.
     resolve = Runtime.resolve
+    wait_started = Runtime.wait_started
 
     def __init__(self, settings: SelectCacheSettings, cluster: OfflineCluster, namespaces: tuple[str, ...] | None) -> None:
         self.settings = settings
         self.transport = InProcess(cluster)
+        self.ending = Ending()   # It never ends.
         self.quick: dict[Key, Feed] = {}
         self.requests = requests()
         claims = Claims()
@@ -117,8 +120,7 @@ class _Blocking(Blocking):
     """In a test there is no other thread whose loop could do the work."""
 
     def _run(self, method: str, call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-        if (here := running_loop()) is not None:
-            self._loop = here
+        if running_loop() is not None:
             return super()._run(method, call)   # It refuses, as in production.
 
         async def waited() -> _T:

@@ -49,10 +49,11 @@ class Commands:
         self._env = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig(folder / "admin"))}
         self.operator = folder / "web.py"
         self.operator.write_text(OPERATOR)
+        (folder / "operator.py").write_text(OPERATOR)   # Python must not take it for its own module of this name.
 
     def run(self, name: str, *arguments: str) -> tuple[int, str]:
         done = subprocess.run(
-            [sys.executable, "-m", "kopf_selectcache", name, str(self.operator), *arguments],
+            [Path(sys.executable).with_name("selectcache"), name, str(self.operator), *arguments], cwd=self.operator.parent,
             env=self._env, capture_output=True, text=True, check=False)
         assert done.stderr == ""
         return done.returncode, done.stdout

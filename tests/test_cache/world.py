@@ -18,6 +18,7 @@ from kopf_selectcache.core.projection import ALL, Projection
 from kopf_selectcache.core.resources import Resource
 from kopf_selectcache.core.store import Change, Store
 from kopf_selectcache.core.wire import Reader, Refusal
+from kopf_selectcache.ending import Ending
 from kopf_selectcache.errors import StateError
 from kopf_selectcache.feed import Part
 from kopf_selectcache.fetching import Fetches
@@ -174,6 +175,7 @@ class World:
             self.server, per_second=self.settings.fetch_per_second, clock=lambda: self.time, sleep=self.sleep)
         self.retries = Retries(clock=lambda: self.time, sleep=self.sleep, chance=lambda: 1.0)
         self.feeds: dict[Key, FakeFeed] = {}
+        self.ending = Ending()
         self.quick: dict[Key, FakeFeed] = {}
         self.requests = requests()
         self.resources: dict[Key, Resource | Exception] = {}
@@ -195,6 +197,9 @@ class World:
                 self.quick[key] = feed
                 return feed
         raise not_declared(key, self.feeds)
+
+    async def wait_started(self) -> None:
+        pass
 
     async def resolve(self, key: Key) -> Resource:
         found = self.resources[key]

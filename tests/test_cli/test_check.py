@@ -11,6 +11,7 @@ import subprocess
 import sys
 from base64 import b64encode
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from random import Random
 from typing import Any, NoReturn
@@ -37,6 +38,8 @@ def pod(name: str, app: str, *, namespace: str = "default", size: int = 10) -> d
 
 
 pytestmark = pytest.mark.usefixtures("cluster")
+
+SCRIPT = Path(sys.executable).with_name("selectcache")
 
 WEB, AS_WEB = "system:serviceaccount:operators:web", ("--account", "operators/web")
 
@@ -437,6 +440,18 @@ class TestWhatItDoesToTheOperator:
         command("check", "select['v1/pods'] = 'app=web'", handlers=TestKopfsOwnWatches.HANDLERS)
         asked = [each for each in cluster.requests if each.resource != "selfsubjectaccessreviews"]
         assert {each.verb for each in asked} <= {"get", "list"}
+
+    def test_the_script_runs_in_the_folder_of_an_operator_py(self, command: Command, tmp_path: Path) -> None:
+        """As all pages show it. Python has a module of this name, which it must not take from there."""
+        command("check", "select['v1/pods'] = 'app=web'")
+        (tmp_path / "web.py").rename(tmp_path / "operator.py")
+        process = subprocess.run([SCRIPT, "check", "operator.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert (process.returncode, process.stderr) == (0, "")
+        assert "1 cache would hold" in process.stdout
+
+    def test_the_script_tells_its_version(self) -> None:
+        process = subprocess.run([SCRIPT, "--version"], capture_output=True, text=True, check=True)
+        assert process.stdout == f"selectcache {version('kopf_selectcache')}\n"
 
     def test_it_runs_as_a_process(self, command: Command, tmp_path: object) -> None:
         command("check", "select['v1/pods'] = 'app=web'")

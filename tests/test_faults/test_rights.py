@@ -38,7 +38,7 @@ def test_21_a_right_that_is_revoked_is_named_within_seconds_and_the_watch_goes_o
             assert str(caught.value) == (
                 f"cache.list('pods', label='app=web'): pods: the operator may not watch them: {DENIED}. "
                 "Grant it the verbs list and watch in a ClusterRole: apiGroups: [''], resources: ['pods']; or, for one namespace alone, run it with -n "
-                "(for settings.selectcache.selectors['pods'], label='app=web'; all that it lacks is told by python -m kopf_selectcache check operator.py)")
+                "(for settings.selectcache.selectors['pods'], label='app=web'; all that it lacks is told by selectcache check operator.py)")
             granted.set()
             await until(lambda: world.feed.synced)
             await world.holds("a@90", "b@105")
