@@ -101,6 +101,9 @@ class Merging:
             raise AssertionError(f"{error}: {found[0]}; the log:\n{self._operator.log}") from error
 
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "01-job-observer" / "example.py"
+
+
 def of_the_cache(request: web.Request) -> bool:
     return "watch" in request.query and "app=web" in request.query.get("labelSelector", "")
 
@@ -129,3 +132,44 @@ def test_contract_9_a_handler_merges_all_siblings_though_its_cache_is_behind(han
             world.has_seen(f"ADDED {last}")
             proxy.release()
             world.merges(b="new", c="c", **({} if handler == "others" else {"d": "d"}))
+
+
+def test_contract_9_an_observer_of_jobs_never_takes_a_retried_run_for_a_failed_one(api: Cluster, tmp_path: Path) -> None:
+    """As Prefect's observer does: a run has crashed if no other job of it is active. Nobody asks it a second time."""
+    namespace = api.namespace()
+    jobs, run = f"/apis/batch/v1/namespaces/{namespace}/jobs", {"example.com/run-id": "7"}
+
+    def create(name: str) -> None:
+        container = {"name": "main", "image": "busybox"}
+        spec = {"template": {"metadata": {"labels": run}, "spec": {"restartPolicy": "Never", "containers": [container]}}}
+        api.request("POST", jobs, body={"metadata": {"name": name, "labels": run}, "spec": spec})
+
+    def status(name: str, **status: int) -> None:
+        api.request("PATCH", f"{jobs}/{name}/status", body={"status": {"startTime": "2026-01-01T00:00:00Z", **status}})
+
+    def of_jobs(request: web.Request) -> bool:
+        return "/jobs" in request.path
+
+    def of_the_cache_of_jobs(request: web.Request) -> bool:
+        return of_jobs(request) and "watch" in request.query and "labelSelector" in request.query
+
+    seen = """
+@kopf.on.event("batch", "v1", "jobs", id="seen")
+async def see(name, status, logger, **_):
+    logger.info(f"seen {name}: {status.get('failed')}")
+"""
+    with Proxy(api) as proxy:
+        create("first")
+        with Operator(tmp_path / "operator", api, EXAMPLE.read_text() + seen, namespaces=[namespace], server=proxy.url, asked=False) as operator:
+            wait_until(lambda: "seen first: None" in operator.log, "the operator to see the job")
+            proxy.hold(of_the_cache_of_jobs)
+            assert proxy.end_streams(of_jobs) == 2
+            create("second")
+            status("second", active=1)
+            status("first", failed=1)
+            wait_until(lambda: proxy.waiting, "the cache to ask for its watch")
+            wait_until(lambda: "seen first: 1" in operator.log, "the operator to see that the job has failed")
+            proxy.release()
+            wait_until(lambda: "run 7: " in operator.log, "the operator to say what became of the run")
+            assert "run 7: retried by another job" in operator.log
+            assert "failed for good" not in operator.log
