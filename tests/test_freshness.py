@@ -10,7 +10,7 @@ from typing import Any
 import kopf
 import pytest
 
-from kopf_selectcache import Forbidden, Oversized, ReadError, Selector, Stale
+from kopf_selectcache import DeclarationError, Forbidden, Oversized, ReadError, Selector, Stale
 from kopf_selectcache.awaited_versions import AwaitedVersions
 from kopf_selectcache.handlers import with_cache
 from kopf_selectcache.testing.faults import DropEvents, Refuse, Silence
@@ -186,6 +186,11 @@ def test_a_wait_is_logged_once_after_a_while(caplog: pytest.LogCaptureFixture) -
     def waits() -> list[str]:
         return [record.message for record in caplog.records if "waits until" in record.message]
     run(main())
+
+
+def test_fresh_is_true_or_false() -> None:
+    with pytest.raises(DeclarationError, match="fresh='no'"):
+        with_cache(fresh="no")   # type: ignore[call-overload]  # It is what is wrong.
 
 
 # ---- A stream that does not follow, or does not move.
