@@ -12,21 +12,21 @@ from .core.record import is_newer, is_number, is_older
 
 
 class _Goal:
-    """A version and the futures that wait for it."""
+    """A version, and the futures that wait for it."""
 
     __slots__ = ("futures", "version")
 
     def __init__(self, version: str) -> None:
         self.version = version
-        self.futures: list[asyncio.Future[None]] = []
+        self.futures: set[asyncio.Future[bool]] = set()
 
     def __lt__(self, other: _Goal) -> bool:
         return is_older(self.version, other.version)
 
-    def release(self) -> None:
+    def release(self, *, reached: bool) -> None:
         for future in self.futures:
             if not future.done():
-                future.set_result(None)
+                future.set_result(reached)
 
 
 class AwaitedVersions:
@@ -42,37 +42,35 @@ class AwaitedVersions:
     def __bool__(self) -> bool:
         return bool(self._goals)
 
-    def wait(self, version: str) -> asyncio.Future[None]:
-        """Return a future that is done once the version is reached, or everybody is woken."""
+    def wait(self, version: str) -> asyncio.Future[bool]:
+        """Return a future: True once the version is reached, False if everybody is woken before."""
         goal = self._goals.get(version)
         if goal is None:
             goal = self._goals[version] = _Goal(version)
             if is_number(version):
                 heappush(self._heap, goal)
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        goal.futures.append(future)
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        goal.futures.add(future)
         return future
+
+    def discard(self, version: str, future: asyncio.Future[bool]) -> None:
+        """Wait no more. The goal itself stays until the stream has reached it, or all are woken."""
+        future.cancel()
+        if (goal := self._goals.get(version)) is not None:
+            goal.futures.discard(future)
 
     def reach(self, version: str) -> None:
         """Release those who wait for this version or an older one."""
         if (exact := self._goals.get(version)) is not None and not is_number(version):
             del self._goals[version]
-            exact.release()
+            exact.release(reached=True)
         while self._heap and not is_newer(self._heap[0].version, version):
-            self._release_first()
-
-    def reach_before(self, version: str) -> None:
-        """Release those who wait for an older version than this."""
-        while self._heap and is_older(self._heap[0].version, version):
-            self._release_first()
-
-    def _release_first(self) -> None:
-        goal = heappop(self._heap)
-        del self._goals[goal.version]
-        goal.release()
+            goal = heappop(self._heap)
+            del self._goals[goal.version]
+            goal.release(reached=True)
 
     def wake(self) -> None:
         """Release everybody: each looks at the stream again, and waits anew if it must."""
         goals, self._goals, self._heap = self._goals, {}, []
         for goal in goals.values():
-            goal.release()
+            goal.release(reached=False)

@@ -18,14 +18,13 @@ from .claiming import Claims
 from .comparing import Comparisons
 from .confirming import Confirming
 from .core.backoff import delay
-from .core.branches import Branch, least
+from .core.branches import Branch
 from .core.branches import Key as ObjectKey
 from .core.fields import Key, Kind, find
 from .core.indexed import Indexed
 from .core.merging import Merging
 from .core.problems import Garbled
 from .core.protocol import Lost
-from .core.record import is_newer
 from .core.resources import Resource
 from .core.store import Change, Readable, Store
 from .core.wire import Refusal
@@ -110,6 +109,10 @@ class Feed:
         self._moved = asyncio.Event()
         self.awaited = AwaitedVersions()
         """Those who wait until the leaves up to a version are confirmed."""
+        self.waiting_handlers = 0
+        """How many handlers wait for it to be as new as what they were called with."""
+        self.next_wait_log = 0.0
+        """When the next line about them may be logged."""
         self._turns = asyncio.Semaphore(PAGES_AT_ONCE)
         self._audit: Shared[Audit] | None = None
         self._kept_as: tuple[Resource, Plan] | None = None
@@ -267,16 +270,12 @@ class Feed:
             return self._conditions[:1]
         return [each.condition for each in self._listwatches_for(request)]
 
-    async def moved(self) -> None:
-        """Wait until something is taken in, or reads begin to raise."""
-        self._moved.clear()
-        await self._moved.wait()
-
     def has_unconfirmed(self, version: str, *, besides: ObjectKey) -> bool:
-        """True if another object is shown that left a stream at this version or before, and may be in another stream."""
-        return any(
-            (doubt.namespace, doubt.name) != besides and (not doubt.version or not is_newer(doubt.version, version))
-            for doubt in self._merging.doubts)
+        """Return True if another object is shown that left a stream before this version, and may be in another stream.
+
+        Nobody can confirm anything while one of the streams cannot be kept: reads that need it raise why.
+        """
+        return all(condition.readable for condition in self._conditions) and self._merging.has_doubts_before(version, besides=besides)
 
     def lasted(self) -> float:
         """Return for how many seconds it has been in its present state: since the first of its lists and watches was."""
@@ -451,11 +450,11 @@ class Feed:
             self._release_confirmed()
 
     def _release_confirmed(self) -> None:
-        doubts = self._merging.doubts
-        if not doubts:
+        oldest = self._merging.oldest_doubt
+        if oldest is None:
             self.awaited.wake()
-        else:
-            self.awaited.reach_before(least(doubt.version for doubt in doubts))
+        elif oldest.version:
+            self.awaited.reach(oldest.version)
 
     async def _resolved(self) -> Plan:
         """Ask until the cluster knows the kind, and the filter fits it; return how it is to be kept."""

@@ -5,46 +5,45 @@ the state of before the event that called it, since no later event may call it a
 body:
 
 1. A stream that selects the object, or holds its uid, delivers that event as well: the handler waits until the stream
-   has progressed to `v`. A stream that stays where it is for a while is listed anew.
+   has progressed to `v`.
 2. A stream that does not select the object may never have an event to wait for. It is as new as `v` if its open watch
-   has caught up. Otherwise one metadata list for each opening, which all handlers share, is compared with what the
-   stream holds, and the differences are awaited.
+   has caught up with the server, and is compared with a list if that is not known (`comparison`).
 3. An object that left one stream of several, and may be in another one, is awaited until that is confirmed.
 
-Nothing is waited for in a cache that cannot be kept: its reads raise why. A restore of the server ends the wait, since
-versions of before and after cannot be compared.
+Each wait ends. A stream that has not come so far in 15 s is listed anew, and the newest list that there is ends the
+wait: a body that is newer comes from before a restore of the server. A cache that cannot be kept is not waited for, as its
+reads raise why. While a stream does not follow the server, a handler that Kopf calls again raises Stale, and any other waits.
 """
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from copy import copy
 from typing import Any
 
 import msgspec
 
-from .core.backoff import delay
 from .core.branches import Key
-from .core.paging import Paging
 from .core.problems import Garbled
-from .core.projection import ALL
+from .core.projection import ALL, at
 from .core.record import Record, is_newer, is_number, is_older
-from .core.resources import Resource
 from .core.wire import Reader
 from .errors import Stale
 from .feed import Feed
-from .fetching import Shared
 from .health import Health
 from .listwatch import Listwatch
 from .matching import selects
-from .metadata import pages_of_metadata
-from .queries import not_older_than
-from .transport import Refused, Unreachable
 
 TICK = 5.0
-"""Seconds until a wait is logged, and between two looks at a stream that does not move."""
+"""Seconds until a wait is logged, and between two looks at a stream that is waited for."""
 
-QUIET_TICKS = 3
-"""Ticks in a row in which a stream stays at one version while it is waited for, until it is listed anew."""
+MOST_TICKS = 3
+"""After so many ticks a stream that is waited for is listed anew, and a leave is no longer waited for."""
+
+
+LOG_INTERVAL = 60.0
+"""Seconds between two log lines about handlers that wait for one kind."""
 
 
 class Event:
@@ -68,13 +67,14 @@ class Event:
     def __str__(self) -> str:
         return "/".join(filter(None, self.key))
 
-    def is_delivered_by(self, listwatch: Listwatch, resource: Resource) -> bool:
+    def is_delivered_by(self, listwatch: Listwatch) -> bool:
         """Return True if the stream delivers this event: it selects the object, or still holds it."""
         if not listwatch.branch.keys.have(self.key):
             return False
         held = listwatch.branch.view.held(self.key)
         if held is not None and held.uid == self.uid:
             return True
+        resource = listwatch.resource
         if self._record is None:
             # Handler and cache may be of two versions of the kind. Metadata is the same in both.
             body = {**self._body, "apiVersion": resource.api_version, "kind": resource.kind.kind}
@@ -82,11 +82,22 @@ class Event:
                 self._record = Reader.of(resource, ALL).record(msgspec.json.encode(body))
             except Garbled:
                 return False   # The body was made by hand.
-        return bool(selects(listwatch.filter, self._record, resource))
+        selected = selects(listwatch.filter, self._record, resource)
+        return self._is_selected_by_path(listwatch) if selected is None else selected
+
+    def _is_selected_by_path(self, listwatch: Listwatch) -> bool:
+        """Return True if the stream selects the object, as far as its fields can be told without the definition of its kind.
+
+        The field labels of a custom resource are paths. If one is something else, the wait ends nevertheless, later.
+        """
+        assert self._record is not None, "it is made of the body first"
+        fields = {term.label: _text_of(at(self._body, tuple(term.label.split(".")))) for term in listwatch.filter.terms}
+        return listwatch.filter.matches(name=self._record.name, namespace=self._record.namespace, labels=self._record.labels, fields=fields)
 
 
 def event_of(body: Mapping[str, Any]) -> Event | None:
     """Return the event of a body; None if that has no version, as one that was made by hand."""
+    body = copy(body)   # That of a daemon is a view of what Kopf replaces as a whole: its copy stays as it is now.
     version = (body.get("metadata") or {}).get("resourceVersion")
     return Event(body, version) if isinstance(version, str) and version else None
 
@@ -99,12 +110,30 @@ async def wait_until_fresh(feed: Feed, event: Event, *, patient: bool) -> None:
     wait = _Wait(feed, event, patient=patient)
     if not wait.is_needed():
         return   # As a rule: to wait costs a task.
-    logging = asyncio.create_task(wait.log())
-    try:
-        while not await wait.look_at_all():
+    with _logged(feed, event):
+        while not await wait.for_all():
             await feed.settled()   # The streams were replaced.
+
+
+@contextmanager
+def _logged(feed: Feed, event: Event) -> Iterator[None]:
+    """Count a handler that waits, and log it if that takes long."""
+    feed.waiting_handlers += 1
+    log = asyncio.create_task(_log(feed, event))
+    try:
+        yield
     finally:
-        logging.cancel()
+        feed.waiting_handlers -= 1
+        log.cancel()
+
+
+async def _log(feed: Feed, event: Event) -> None:
+    world = feed.world
+    await world.sleep(TICK)
+    if world.clock() >= feed.next_wait_log:
+        feed.next_wait_log = world.clock() + LOG_INTERVAL
+        world.logger.info(
+            "The cache of %s is older than version %s of %s: handlers that wait for it: %d.", feed, event.version, event, feed.waiting_handlers)
 
 
 class _Wait:
@@ -114,37 +143,24 @@ class _Wait:
         self._feed = feed
         self._event = event
         self._patient = patient
-        self._world = feed.world
 
     def is_needed(self) -> bool:
         """Return True if a stream is not known to be as new as the event."""
-        return any(
-            not self._has_reached(listwatch) and (not listwatch.has_caught_up or self._event.is_delivered_by(listwatch, listwatch.resource))
-            for listwatch in self._feed.listwatches) or self._has_unconfirmed()
+        return not all(map(self._is_fresh, self._feed.listwatches)) or self._has_unconfirmed()
 
-    async def log(self) -> None:
-        """Log the wait, if it takes long."""
-        await self._world.sleep(TICK)
-        self._world.logger.info(
-            "A handler of %s (%s) waits until their cache has reached version %s.", self._event, self._feed, self._event.version)
-
-    async def look_at_all(self) -> bool:
+    async def for_all(self) -> bool:
         """Wait for each stream in turn. Return False if the feed has replaced its streams meanwhile."""
-        feed, event = self._feed, self._event
-        listwatches = feed.listwatches
+        listwatches = self._feed.listwatches
         for listwatch in listwatches:
-            if self._has_reached(listwatch):
-                continue
-            if event.is_delivered_by(listwatch, listwatch.resource):
-                await self._reach(listwatch)
-            else:
-                await self._compare(listwatch)
-        while feed.listwatches is listwatches and self._has_unconfirmed():
-            await _tick(feed.awaited.wait(event.version), feed)
-        return feed.listwatches is listwatches
+            if not self._is_fresh(listwatch):
+                await self._for_stream(listwatch)
+        await self._for_confirmation()
+        return self._feed.listwatches is listwatches
 
-    def _has_unconfirmed(self) -> bool:
-        return self._feed.parted and self._feed.has_unconfirmed(self._event.version, besides=self._event.key)
+    def _is_fresh(self, listwatch: Listwatch) -> bool:
+        if self._has_reached(listwatch) or (self._event.uid, self._event.version) in listwatch.foreign:
+            return True
+        return listwatch.comparison.has_caught_up and not self._event.is_delivered_by(listwatch)
 
     def _has_reached(self, listwatch: Listwatch) -> bool:
         event = self._event
@@ -155,95 +171,71 @@ class _Wait:
         held = listwatch.branch.view.held(event.key)
         return held is not None and (held.uid, held.version) == (event.uid, event.version)
 
-    def _must_wait(self, listwatch: Listwatch) -> bool:
-        """Return False if the stream cannot be kept, or is replaced. Raise Stale if it may take too long for this handler."""
+    async def _for_stream(self, listwatch: Listwatch) -> None:
+        """Wait until the stream is as new as the event: by its own progress, by a comparison, or by a new list."""
+        event, comparison, awaited = self._event, listwatch.comparison, listwatch.awaited
+        is_delivered, epoch = event.is_delivered_by(listwatch), listwatch.epoch
+        ticks, relisted = 0, -1
+        waited = awaited.wait(event.version) if is_delivered else comparison.wait(event.version)
+        try:
+            while self._may_wait(listwatch):
+                ticks += await self._tick(waited)
+                if (waited.done() and waited.result()) or self._has_reached(listwatch) or listwatch.epoch != epoch:
+                    return
+                if -1 < relisted < listwatch.commits:
+                    if is_older(listwatch.version, event.version):
+                        listwatch.note_foreign(event.uid, event.version)
+                    return
+                if ticks >= MOST_TICKS and relisted < 0 and listwatch.relist("behind"):
+                    relisted = listwatch.commits
+                if waited.done():
+                    waited = awaited.wait(event.version)   # Everybody was woken.
+        finally:
+            awaited.discard(event.version, waited)
+            comparison.discard(waited)
+
+    def _may_wait(self, listwatch: Listwatch) -> bool:
+        """Return False if the stream is replaced or cannot be kept. Raise Stale if it does not follow, and this handler must not wait so long."""
         condition = self._feed.condition_of(listwatch)
         if listwatch not in self._feed.listwatches or condition.error() is not None:
             return False
         if condition.health is Health.STALE and not self._patient:
-            raise Stale(
-                f"the cache of {self._feed} is at version {listwatch.version}, and {self._event} at {self._event.version}: {condition.trouble}",
-                remedy="Wait until the cache follows the server again")
+            raise self._stale(f"at version {listwatch.version}, and {self._event} at {self._event.version}: {condition.trouble}")
         return True
 
-    async def _reach(self, listwatch: Listwatch) -> None:
-        """Wait until the stream has progressed to the event."""
-        quiet, epoch = 0, listwatch.epoch
-        relisted: int | None = None
-        while self._must_wait(listwatch):
-            version = listwatch.version
-            has_ticked = await _tick(listwatch.awaited.wait(self._event.version), self._feed)
-            if self._has_reached(listwatch) or listwatch.epoch != epoch:
-                return
-            if relisted is not None and listwatch.commits > relisted:
-                return   # The newest list is older than the event, which must be of another epoch then.
-            quiet = quiet + 1 if has_ticked and listwatch.version == version else 0
-            if quiet >= QUIET_TICKS and listwatch.relist("behind"):
-                relisted = listwatch.commits
-
-    async def _compare(self, listwatch: Listwatch) -> None:
-        """Wait until the stream holds what the server had at the event, as far as that can be known."""
-        failures = 0
-        while not self._has_reached(listwatch) and not listwatch.has_caught_up and self._must_wait(listwatch):
-            if not listwatch.is_open:
-                await _tick(listwatch.awaited.wait(self._event.version), self._feed)
-                continue
-            if listwatch.comparison is None or listwatch.comparison.given_up:
-                listwatch.comparison = Shared(_compared(self._feed, listwatch, self._event.version))
+    async def _for_confirmation(self) -> None:
+        """Wait until no leave up to the event is unconfirmed, for a bounded time: what is unconfirmed is read as it was before."""
+        awaited, ticks = self._feed.awaited, 0
+        while self._has_unconfirmed():
+            if ticks >= MOST_TICKS:
+                if self._patient:
+                    return
+                raise self._stale("waiting for the server to confirm which objects have left it")
+            waited = awaited.wait(self._event.version)
             try:
-                await listwatch.comparison.result()
-            except (Refused, Unreachable, Garbled) as error:
-                at_least = error.refusal.retry_after if isinstance(error, Refused) else None
-                await self._world.sleep(delay(failures, self._world.chance(), at_least=at_least or 0.0))
-                failures += 1
+                ticks += await self._tick(waited)
+            finally:
+                awaited.discard(self._event.version, waited)
 
+    def _has_unconfirmed(self) -> bool:
+        return self._feed.parted and self._feed.has_unconfirmed(self._event.version, besides=self._event.key)
 
-async def _tick(future: asyncio.Future[None], feed: Feed) -> bool:
-    """Wait for the future, for one tick at most. Return True if the tick is over."""
-    sleep = asyncio.ensure_future(feed.world.sleep(TICK))
-    try:
-        await asyncio.wait({future, sleep}, return_when=asyncio.FIRST_COMPLETED)
-        return not future.done()
-    finally:
-        sleep.cancel()
+    def _stale(self, what: str) -> Stale:
+        return Stale(f"the cache of {self._feed} is {what}", remedy="Wait until the cache follows the server again")
 
-
-async def _compared(feed: Feed, listwatch: Listwatch, version: str) -> None:
-    """Compare the open watch with a list of the server, and wait for what it lacks; raise Refused, Unreachable or Garbled."""
-    opening, commits, quiet = listwatch.opening, listwatch.commits, 0
-    listed, as_of = await _list(feed, listwatch, version)
-    while listwatch.is_open and listwatch.opening == opening and listwatch.commits == commits:
-        if not _lacks(listwatch, listed, as_of):
-            listwatch.mark_compared(opening)
-            return
-        moved = asyncio.ensure_future(feed.moved())
+    async def _tick(self, future: asyncio.Future[bool]) -> bool:
+        """Wait for the future, for one tick at most. Return True if the tick is over."""
+        sleep = asyncio.ensure_future(self._feed.world.sleep(TICK))
+        either: set[asyncio.Future[Any]] = {future, sleep}
         try:
-            quiet = quiet + 1 if await _tick(moved, feed) else 0
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            return not future.done()
         finally:
-            moved.cancel()
-        if quiet >= QUIET_TICKS:
-            listwatch.relist("behind")   # The server does not deliver what it lists.
+            sleep.cancel()
 
 
-async def _list(feed: Feed, listwatch: Listwatch, version: str) -> tuple[Mapping[Key, Record], str]:
-    """Return the metadata of all that the stream should hold, and as of which version that is."""
-    world, stream, resource = feed.world, listwatch.stream, listwatch.resource
-    listed: dict[Key, Record] = {}
-    paging = Paging(
-        {**stream.query(), "limit": str(world.settings.page_limit)}, first=not_older_than(version) if is_number(version) else None)
-    async for records in pages_of_metadata(world.transport, resource, stream.path(resource), paging):
-        listed |= {record.key: record for record in stream.within(records)}
-    return listed, paging.version
-
-
-def _lacks(listwatch: Listwatch, listed: Mapping[Key, Record], as_of: str) -> bool:
-    """Return True if the server had something at that version which the stream has not delivered yet."""
-    if not is_newer(as_of, listwatch.version):
-        return False
-    held = {record.key: record for record in listwatch.branch.view.records()[0]}
-    for key, record in listed.items():
-        found = held.pop(key, None)
-        if is_newer(record.version, listwatch.version) and (
-                found is None or found.uid != record.uid or is_older(found.version, record.version)):
-            return True
-    return any(not is_newer(record.version, as_of) for record in held.values())
+def _text_of(value: object) -> str:
+    """Return the value of a field as servers write it: text, or what JSON has for a number or a boolean; empty if there is none."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else msgspec.json.encode(value).decode()

@@ -13,6 +13,7 @@ from dataclasses import replace
 from .agreed import AgreedVersion
 from .awaited_versions import AwaitedVersions
 from .budget import Share
+from .comparison import Comparison
 from .core.backoff import delay
 from .core.branches import Branch
 from .core.fields import Kind
@@ -51,7 +52,7 @@ from .core.record import Record
 from .core.resources import Resource
 from .core.store import Change
 from .core.wire import APIECE, SLICE, Bookmark, Event, Page, Reader, Refusal
-from .fetching import Shared, unhurried
+from .fetching import unhurried
 from .health import Condition
 from .observe import Counts
 from .patience import Patience
@@ -65,11 +66,11 @@ from .world import World
 LIVED = 60.0
 """A stream that was open for so many seconds was a good one, even if it had nothing to say."""
 
-SETTLING = 1.0
-"""Seconds after its opening in which a watch may still be delivering what happened before it was opened."""
-
 LASTED = 5.0
 """After a stream that was open for so many seconds, the next one may be opened at once."""
+
+MOST_FOREIGN = 1_000
+"""So many bodies of another epoch are remembered."""
 
 UNMARKED = 4.0
 """So many times as long may a server be silent that has never sent a bookmark."""
@@ -109,12 +110,10 @@ class Listwatch:
         """How many lists have become complete."""
         self.restores = 0
         """How many of them showed that the server was restored."""
-        self.opening = 0
-        """The number of the open watch, or of the last one."""
-        self._opened_at: float | None = None   # None while no watch is open.
-        self._compared_opening = 0   # The watch that was compared with the server while it was open.
-        self.comparison: Shared[None] | None = None
-        """The comparison that is under way, for all who wait for it."""
+        self.comparison = Comparison(stream, branch, resource, world=world)
+        """Whether the open watch has caught up with the server."""
+        self.foreign: set[tuple[str, str]] = set()
+        """Uids and versions of bodies that are newer than the server: those of before its restore."""
 
     def __str__(self) -> str:
         return str(self.resource)
@@ -135,6 +134,7 @@ class Listwatch:
         """Let go what is held: it is kept no more, and what is left of this may be found by the garbage collector alone."""
         self.branch = Merging([self.branch.keys]).branches[0]
         self.awaited.wake()
+        self.comparison.end()
         self._storing = Storing(None, kept=list, all_kept=list, tally=None)
 
     def index(self, indexes: tuple[Indexed, ...]) -> None:
@@ -153,21 +153,11 @@ class Listwatch:
         """Changes when the server was restored: versions of before and after cannot be compared."""
         return self.restores, self.branch.epoch
 
-    @property
-    def has_caught_up(self) -> bool:
-        """True if the open watch follows the server: it delivered something some time after it was opened, or was compared since."""
-        if self._opened_at is None:
-            return False
-        return self._compared_opening == self.opening or (self._heard is not None and self._heard >= self._opened_at + SETTLING)
-
-    @property
-    def is_open(self) -> bool:
-        """True while a watch is open."""
-        return self._opened_at is not None
-
-    def mark_compared(self, opening: int) -> None:
-        """Note that this watch holds all that a list had which was read while it was open."""
-        self._compared_opening = opening
+    def note_foreign(self, uid: str, version: str) -> None:
+        """Note a body of another epoch. Kopf may call timers with it again and again."""
+        if len(self.foreign) >= MOST_FOREIGN:
+            self.foreign.clear()
+        self.foreign.add((uid, version))
 
     async def run(self) -> None:
         """Follow the server until it does not serve the resource any more, or too much is held. A mistake of ours costs a relist."""
@@ -241,6 +231,7 @@ class Listwatch:
                     missing = missing or (isinstance(input_, Refusal) and input_.code == 404)
                     if isinstance(self._state, Watching) and isinstance(input_, Bookmark) and input_.version == self.version:
                         self._heard = self._world.clock()
+                        self.comparison.confirm(self.version)
                     if command is not None:
                         break
             assert command is not None, f"nothing to do in {self._state}"
@@ -288,6 +279,7 @@ class Listwatch:
                 self.awaited.wake()
             else:
                 self.awaited.reach(self.version)
+        self.comparison.look()
         return command
 
     async def _waited(self, command: Wait) -> AsyncGenerator[Input, None]:
@@ -345,10 +337,9 @@ class Listwatch:
             async with asyncio.timeout(idle):
                 chunks = await stack.enter_async_context(self._world.transport.watch(path, query))
             stack.callback(patience.end)
-            stack.callback(self._close)
-            opened = self._opened_at = clock()
-            self.opening += 1
-            self.awaited.wake()
+            stack.callback(self.comparison.close)
+            opened = clock()
+            self.comparison.open()
             yield Opened()
             while (chunk := await patience.next(chunks, within=idle if filling or self._state.known.marked else unmarked)) is not None:
                 for line in lines.feed(chunk):
@@ -365,9 +356,6 @@ class Listwatch:
                 await asyncio.sleep(0)
             age = clock() - opened
             yield self._reader.rest(lines.rest) or Lost("the watch ended", lived=age > LIVED, lasted=age >= LASTED, clean=not lines.rest.strip())
-
-    def _close(self) -> None:
-        self._opened_at = None
 
     async def _shared(self, taken: int) -> int:
         """Let others go on once so many bytes have been taken in since they last could; return how many that are now.

@@ -13,7 +13,6 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from copy import copy
 from typing import Any, TypeAlias
 
 import click
@@ -191,11 +190,10 @@ class Operator:
             await feed.settled()
         if not fresh or not isinstance(cause, _kopf.ResourceCause) or isinstance(cause, _kopf.WebhookCause):
             return   # What is to be admitted is not stored yet.
-        # The body of a daemon is a view of what Kopf replaces as a whole: its copy stays as it is now.
-        if (event := event_of(copy(cause.body))) is not None:
+        if (event := event_of(cause.body)) is not None:
             for feed in feeds:
                 if feed.is_of(cause.resource.group, cause.resource.plural):
-                    await wait_until_fresh(feed, event, patient=not isinstance(cause, _kopf.ChangingCause))
+                    await wait_until_fresh(feed, event, patient=not _is_retried(cause))
 
     async def _feed(self, kind: Key) -> Feed:
         try:
@@ -237,6 +235,13 @@ def _feed_report(feed: Feed) -> Mapping[str, Any]:
         "age": None if age is None else round(age, 1), "trouble": feed.trouble, "remedy": feed.remedy,
     }
     return {name: value for name, value in report.items() if value not in ("", None)}
+
+
+def _is_retried(cause: _kopf.ResourceCause) -> bool:
+    """Return True if Kopf calls the running handler again after a TemporaryError, as often as that takes."""
+    handler = _kopf.handler_var.get(None)
+    bounded = handler is not None and (handler.retries is not None or handler.timeout is not None)
+    return isinstance(cause, _kopf.ChangingCause) and not bounded
 
 
 def operator_of(settings: kopf.OperatorSettings) -> Operator | None:

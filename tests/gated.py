@@ -94,14 +94,19 @@ class Gated:
     async def cut(self, fault: Fault = _SILENT) -> Planned:
         """End all watches, and let the fault happen to those that come next."""
         planned = self.cluster.faults.add(fault, verb="watch", resource="pods")
-        openings = [each.opening for each in self.feed.listwatches]
+        openings = [each.comparison.openings for each in self.feed.listwatches]
         self.cluster.cut("watch", "pods")
         if fault != _REFUSED:
             await self.clock.move_until(lambda: all(
-                each.is_open and each.opening > opening for each, opening in zip(self.feed.listwatches, openings, strict=True)))
+                each.comparison.is_open and each.comparison.openings > opening for each, opening in zip(self.feed.listwatches, openings, strict=True)))
         else:
-            await self.clock.move_until(lambda: planned.hits and not any(each.is_open for each in self.feed.listwatches))
+            await self.clock.move_until(lambda: planned.hits and not any(each.comparison.is_open for each in self.feed.listwatches))
         return planned
+
+    async def catch_up(self) -> None:
+        """Send a bookmark, which shows that each watch has caught up."""
+        self.cluster.bookmark()
+        await until(lambda: all(each.comparison.has_caught_up for each in self.feed.listwatches))
 
     def comparisons(self) -> list[Asked]:
         """Return the lists that watches were compared with. Lists of an informer are not as new as a version here."""
@@ -137,7 +142,7 @@ async def gated(declared: Any, *objects: Mapping[str, Any], kind: str = "pods", 
             try:
                 world = Gated(cluster, operator, clock, kind)
                 await operator.gate(None, None)
-                await until(lambda: all(each.is_open for each in world.feed.listwatches))
+                await until(lambda: all(each.comparison.is_open for each in world.feed.listwatches))
                 yield world
             finally:
                 operator.task.cancel()

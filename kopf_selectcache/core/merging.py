@@ -45,7 +45,7 @@ from .branches import (
 from .record import Record, is_newer, is_older
 from .store import Change, Readable, Store
 from .tally import Tally
-from .unconfirmed import Doubt, JoinedLists, lists_of
+from .unconfirmed import Doubt, Doubts, JoinedLists, lists_of
 
 Outdated: TypeAlias = Literal["restored", "behind", "missed"]
 """Why a branch must be listed anew: the server was restored, or the branch is too far behind others, or was not told of a change."""
@@ -75,7 +75,7 @@ class Merging:
         self._left: dict[Key, Left] = {}
         self._reads: dict[Key, Read] = {}
         self._most_reads = SPARE
-        self._doubts: dict[Key, Doubt] = {}
+        self._doubts = Doubts()
         self._unclear: set[Key] = set()
         """What is shown, and has left at a version not told."""
 
@@ -121,6 +121,18 @@ class Merging:
     def doubts(self) -> tuple[Doubt, ...]:
         """What one read of the server's each would settle, sooner than the branches or at all. Empty with one branch."""
         return tuple(self._doubts.values())
+
+    @property
+    def oldest_doubt(self) -> Doubt | None:
+        """The unconfirmed leave with the oldest version, or with none."""
+        return self._doubts.oldest()
+
+    def has_doubts_before(self, version: str, *, besides: Key) -> bool:
+        """Return True if another object than this one has left a branch before the version, and that is unconfirmed."""
+        oldest = self._doubts.oldest()
+        if oldest is None or is_newer(oldest.version or version, version):
+            return False   # All others are newer.
+        return any(key != besides and (not doubt.version or not is_newer(doubt.version, version)) for key, doubt in self._doubts.items())
 
     def is_in_doubt(self, doubt: Doubt) -> bool:
         """Whether it has not been settled yet."""

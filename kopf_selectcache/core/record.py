@@ -89,12 +89,12 @@ def is_newer(version: str, than: str) -> bool:
     if not _comparable(version, than):
         return version != than
     # Of as many digits, the greater comes later as a text as well.
-    return version > than if len(version) == len(than) else _rank(version) > _rank(than)
+    return version > than if len(version) == len(than) else rank_of(version) > rank_of(than)
 
 
 def is_older(version: str, than: str) -> bool:
     """Whether one resourceVersion is known to come before another. That is never known of those that are no numbers."""
-    return _comparable(version, than) and (version < than if len(version) == len(than) else _rank(version) < _rank(than))
+    return _comparable(version, than) and (version < than if len(version) == len(than) else rank_of(version) < rank_of(than))
 
 
 def is_number(version: str) -> bool:
@@ -112,7 +112,8 @@ def _comparable(one: str, two: str) -> bool:
     return one.isascii() and one.isdecimal() and two.isascii() and two.isdecimal()
 
 
-def _rank(version: str) -> tuple[int, str]:
+def rank_of(version: str) -> tuple[int, str]:
+    """Return what sorts versions that are numbers."""
     # As Kubernetes compares them: by length, then digit by digit. Python refuses to make integers of endless texts.
     digits = version.lstrip("0")
     return len(digits), digits

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import count
 
-from .branches import Branch, Key, Left
-from .record import is_newer, is_older
+from .branches import SPARE, Branch, Key, Left
+from .record import is_newer, is_number, is_older, rank_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,32 @@ class Doubt:
     @property
     def key(self) -> Key:
         return self.namespace, self.name
+
+
+class Doubts(dict[Key, Doubt]):
+    """The unconfirmed leaves, by key. The oldest is found without looking at all; those at a version not told come first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._heap: list[tuple[tuple[int, str], int, Doubt]] = []
+        self._numbers = count()
+
+    def __setitem__(self, key: Key, doubt: Doubt) -> None:
+        super().__setitem__(key, doubt)
+        self._push(doubt)
+        if len(self._heap) > 2 * len(self) + SPARE:
+            self._heap.clear()
+            for each in self.values():
+                self._push(each)
+
+    def oldest(self) -> Doubt | None:
+        while self._heap and self.get(self._heap[0][2].key) is not self._heap[0][2]:
+            heappop(self._heap)
+        return self._heap[0][2] if self._heap else None
+
+    def _push(self, doubt: Doubt) -> None:
+        rank = rank_of(doubt.version) if is_number(doubt.version) else (0, "")
+        heappush(self._heap, (rank, next(self._numbers), doubt))
 
 
 @dataclass(frozen=True, slots=True)
