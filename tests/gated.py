@@ -56,9 +56,9 @@ class Clock:
         self.now = end
         await settle()
 
-    async def move_until(self, condition: Any, *, step: float = 0.5) -> None:
+    async def move_until(self, condition: Any, *, step: float = 0.5, most: float = 600.0) -> None:
         """Move the clock until something is so, for ten minutes of its time at most."""
-        end = self.now + 600
+        end = self.now + most
         while not condition():
             assert self.now < end, "waited in vain"
             for _ in range(300):   # Sockets are not as fast as this clock.
@@ -107,6 +107,12 @@ class Gated:
         """Send a bookmark, which shows that each watch has caught up."""
         self.cluster.bookmark()
         await until(lambda: all(each.comparison.has_caught_up for each in self.feed.listwatches))
+
+    async def compared(self, times: int = 1) -> None:
+        """Wait until so many lists for comparisons were answered, and taken in."""
+        await until(lambda: sum(asked.code == 200 for asked in self.comparisons()) >= times)
+        for _ in range(20):
+            await settle()
 
     def comparisons(self) -> list[Asked]:
         """Return the lists that watches were compared with. Lists of an informer are not as new as a version here."""

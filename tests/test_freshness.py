@@ -384,7 +384,8 @@ def test_what_the_list_shows_is_awaited_from_the_watch(change: str) -> None:
                 world.cluster.create(pod("b", **WEB))
             other, = world.cluster.create(pod("other", app="db"))
             call = handling("event", lambda cache, **_: {each["metadata"]["name"]: each["metadata"] for each in cache.held("pods")})(other)
-            await settle()
+            await world.compared()
+            assert not call.done()
             silence.release()
             await world.clock.move_until(call.done)
             found = await call

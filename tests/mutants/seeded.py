@@ -35,6 +35,8 @@ class Mutant(NamedTuple):
 
 BRANCHES, MERGING, CONFIRMING = "core/branches.py", "core/merging.py", "confirming.py"
 STORE, PROTOCOL, WIRE, LINES = "core/store.py", "core/protocol.py", "core/wire.py", "core/lines.py"
+FRESHNESS, COMPARISON = "freshness.py", "comparison.py"
+FRESH, ENDS = "tests/test_freshness.py::test", "tests/test_freshness_ends.py::test"
 PRODUCT_9 = "tests/test_overlay_products.py::test_contract_9_a_handler_reads_its_own_object_as_new_as_its_body_wherever_it_goes_meanwhile"
 ORDERS = "tests/core/test_merging.py::test_in_whatever_order_branches_tell_of_an_object_it_is_shown_as_it_is"
 IN_WRITER = "tests/test_thread_products.py::test_i4_a_reader_is_let_in_before_each_instruction_of_the_writer"
@@ -73,20 +75,34 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("keep what a restored server has lost until it is past that", MERGING, " and not is_newer(shown.version, branch.version)]):", "]):", 5,
            ("tests/core/test_merging_restores.py::test_what_was_lost_gives_way_to_a_list_past_the_restored_state",)),
     # ---- The handler's own kind.
-    Mutant("a handler runs before its stream has come so far", "freshness.py", "                await self._reach(listwatch)\n", "                pass\n", 9,
-           ("tests/test_freshness.py::test_a_handler_waits_until_the_stream_has_progressed_to_its_body",)),
-    Mutant("a handler waits for what is selected, and not for what is held", "freshness.py", "if held is not None and held.uid == self.uid:", "if False:", 9,
-           ("tests/test_freshness.py::test_an_object_that_has_left_the_filter_is_waited_for_as_long_as_it_is_held",)),
-    Mutant("an open watch is taken for one that follows", "listwatch.py", "        return self._compared_opening == self.opening or (", "        return True or (", 9,
-           ("tests/test_freshness.py::test_what_the_list_shows_is_awaited_from_the_watch",)),
-    Mutant("what a comparison shows is not awaited", "freshness.py", "        if not _lacks(listwatch, listed, as_of):", "        if True:", 9,
-           ("tests/test_freshness.py::test_what_the_list_shows_is_awaited_from_the_watch",)),
-    Mutant("a leave that is unconfirmed is not awaited", "freshness.py", "while feed.listwatches is listwatches and self._has_unconfirmed():", "while False:", 9,
-           ("tests/test_freshness.py::test_what_left_one_stream_is_awaited_until_that_is_confirmed",)),
-    Mutant("a stale cache holds up handlers that Kopf calls again", "freshness.py", "if condition.health is Health.STALE and not self._patient:", "if False:", 9,
-           ("tests/test_freshness.py::test_a_stale_cache_makes_kopf_call_a_changing_handler_again",)),
-    Mutant("a stream that does not move is waited for for ever", "freshness.py", "if quiet >= QUIET_TICKS and listwatch.relist(", "if False and listwatch.relist(", 9,
-           ("tests/test_freshness.py::test_a_stream_that_stays_at_one_version_is_listed_anew",)),
+    Mutant("a handler runs before its stream has come so far", FRESHNESS, "                await self._for_stream(listwatch)\n", "                pass\n", 9,
+           (f"{FRESH}_a_handler_waits_until_the_stream_has_progressed_to_its_body",)),
+    Mutant("a handler waits for what is selected, and not for what is held", FRESHNESS, "if held is not None and held.uid == self.uid:", "if False:", 9,
+           (f"{FRESH}_an_object_that_has_left_the_filter_is_waited_for_as_long_as_it_is_held",)),
+    Mutant("an open watch is taken for one that has caught up", COMPARISON, "        self.openings += 1\n", "        self.has_caught_up = True\n", 9,
+           (f"{FRESH}_what_the_list_shows_is_awaited_from_the_watch",)),
+    Mutant("what a comparison shows is not awaited", COMPARISON,
+           "self._missing = [record for record in listed.values() if not _is_as_new(held.get(record.key), record)]", "self._missing = list[Record]()", 9,
+           (f"{FRESH}_what_the_list_shows_is_awaited_from_the_watch",)),
+    Mutant("what a comparison lacks is not awaited", COMPARISON, "for key, record in held.items() if key not in listed and", "for key, record in held.items() if False and", 9,
+           (f"{FRESH}_what_the_list_shows_is_awaited_from_the_watch",)),
+    Mutant("a comparison answers those who came after its list", COMPARISON, "                self._release(self._as_of)\n", "                self._release('99999999')\n", 9,
+           (f"{ENDS}_who_joins_a_comparison_with_a_newer_body_waits_for_another",)),
+    Mutant("a comparison outlives its watch", COMPARISON, "            return   # Another watch will be open.\n", "            pass\n", 9,
+           (f"{ENDS}_a_watch_that_is_opened_anew_meanwhile_is_compared_anew",)),
+    Mutant("a leave that is unconfirmed is not awaited", FRESHNESS, "        while self._has_unconfirmed():", "        while False:", 9,
+           (f"{FRESH}_what_left_one_stream_is_awaited_until_that_is_confirmed",)),
+    Mutant("a stale cache holds up handlers that Kopf calls again", FRESHNESS, "if condition.health is Health.STALE and not self._patient:", "if False:", 9,
+           (f"{FRESH}_a_stale_cache_makes_kopf_call_a_changing_handler_again",)),
+    Mutant("a stale cache uses up retries", "operators.py", "isinstance(cause, _kopf.ChangingCause) and not bounded", "isinstance(cause, _kopf.ChangingCause)", 9,
+           (f"{ENDS}_a_stale_cache_uses_up_no_retries",)),
+    Mutant("a stream that does not move is waited for without an end", FRESHNESS, "if ticks >= MOST_TICKS and relisted < 0 and", "if False and", 9,
+           (f"{FRESH}_a_stream_that_stays_at_one_version_is_listed_anew",)),
+    Mutant("a body of another epoch is waited for each time", FRESHNESS, "                        listwatch.note_foreign(event.uid, event.version)\n", "                        pass\n", 9,
+           (f"{ENDS}_a_body_beyond_the_server_is_waited_for_once_though_the_stream_moves",)),
+    Mutant("a comparison that was refused is made again at once", COMPARISON,
+           "                await world.sleep(delay(self._failures, world.chance(), at_least=at_least or 0.0))\n", "                await asyncio.sleep(0)\n", 8,
+           (f"{ENDS}_handlers_share_the_waits_between_comparisons",)),
     # ---- The handler's own object.
     Mutant("the body wins though it is older", "overlay.py",
            "return held if held is not None and not is_older(held.version, self.version) else self.record", "return self.record", 9, (PRODUCT_9,), OVERLAY),
