@@ -561,6 +561,8 @@ def test_those_who_wait_are_released_in_the_order_of_versions() -> None:
         awaited.reach("12")
         assert [ten.result(), other.result(), twelve.cancelled()] == [True, True, True]
         awaited.discard("12", other)
+        awaited.wait("13").cancel()
+        awaited.reach("13")
         assert not awaited
     run(main())
 

@@ -13,11 +13,12 @@ import pytest
 from kopf._core.actions import execution, progression
 from kopf._core.engines.posting import settings_var
 
-from kopf_selectcache import Forbidden, Selector
-from kopf_selectcache.core.branches import Keys
+from kopf_selectcache import Forbidden, Oversized, Selector
+from kopf_selectcache.core.branches import SPARE, Keys
 from kopf_selectcache.core.fields import Kind
 from kopf_selectcache.core.merging import Merging
 from kopf_selectcache.core.resources import Resource
+from kopf_selectcache.core.unconfirmed import Doubt, Doubts
 from kopf_selectcache.freshness import event_of
 from kopf_selectcache.handlers import with_cache
 from kopf_selectcache.testing.faults import ExpiredToken, Refuse, Silence
@@ -197,6 +198,36 @@ def test_a_comparison_that_fails_by_a_mistake_of_ours_is_made_again(caplog: pyte
     run(main())
 
 
+def test_a_comparison_of_a_cache_that_is_let_go_ends() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB), max_bytes="64Ki") as world:
+            silence = await world.cut()
+            large = pod("b", **WEB)
+            large["metadata"]["annotations"] = {"large": "x" * 200_000}
+            _, other = world.cluster.create(large, pod("other", app="db"))
+            call = handling("event")(other)
+            await world.compared()
+            world.feed.listwatches[0].comparison.wait("1").cancel()   # One who waits no more.
+            assert not call.done()
+            silence.release()
+            await world.clock.move_until(call.done)
+            assert isinstance(call.exception(), Oversized)
+    run(main())
+
+
+def test_a_bookmark_releases_those_who_wait_for_what_was_before() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as world:
+            comparison = world.feed.listwatches[0].comparison
+            world.cluster.faults.add(Silence(), verb="list", resource="pods")
+            gone, old, new = comparison.wait("1"), comparison.wait("2"), comparison.wait("999999")
+            gone.cancel()
+            await world.catch_up()
+            assert (old.result(), new.done()) == (True, False)
+            comparison.discard(new)
+    run(main())
+
+
 # ---- Leaves that nobody confirms.
 
 
@@ -270,6 +301,19 @@ def test_no_leave_is_waited_for_while_a_stream_cannot_be_kept(kind: str) -> None
             assert world.clock.now - began < 5
             assert await call == ["a", "c"]
     run(main())
+
+
+def test_the_oldest_unconfirmed_leave_is_found_however_often_leaves_come_and_are_settled() -> None:
+    doubts = Doubts()
+    for number in range(3 * SPARE):
+        doubts[("shop", "a")] = Doubt("shop", "a", "uid-a", str(number + 10), 0)
+        doubts[("shop", "b")] = Doubt("shop", "b", "uid-b", "5", 0)
+    assert doubts.oldest() is doubts["shop", "b"]
+    assert len(doubts._heap) < 2 * SPARE
+    doubts["shop", "c"] = Doubt("shop", "c", "uid-c", "", 0)
+    assert doubts.oldest() is doubts["shop", "c"]
+    doubts.clear()
+    assert doubts.oldest() is None
 
 
 # ---- Handlers that Kopf calls a bounded number of times.
