@@ -24,7 +24,7 @@ from .checking import running_loop
 from .comparing import requests
 from .core.fields import Key
 from .core.resources import Resource
-from .ending import Ending
+from .ending import Ending, ended
 from .errors import DeclarationError, NotSynced, ReadError, shown
 from .feed import Feed
 from .fetching import Fetches
@@ -102,6 +102,12 @@ def _refuse_to_wait(activity: _kopf.Activity) -> DeclarationError:
         remedy="Wait in a task or thread that the handler starts, such as asyncio.create_task(...)")
 
 
+def _too_early(activity: _kopf.Activity) -> NotSynced:
+    return NotSynced(
+        f"a {activity.value} handler cannot read caches: they begin when startup and login are done",
+        remedy="Read in handlers of objects; or in a task or thread that this handler starts, after wait_synced()")
+
+
 class _LateRuntime:
     """The runtime of an operator, as far as there is one yet. It has what a cache needs of a runtime."""
 
@@ -119,6 +125,10 @@ class _LateRuntime:
         if self._operator is None:
             found = last_operator_of(self._settings)
             if found is None or (found.task.done() and found.vault is not self._vault):
+                if (activity := _early_activity()) is not None and self._is_called_by_its_handler():
+                    raise _too_early(activity)
+                if found is not None and self._vault is None:
+                    raise ended()
                 raise NotSynced(
                     "no cache is synced: no operator has started with these settings yet",
                     remedy="Wait for it: await cache.wait_synced(); or give cache_of() the settings that a startup handler is given")
@@ -126,6 +136,12 @@ class _LateRuntime:
                 raise ReadError(SHARED_SETTINGS[0], remedy=SHARED_SETTINGS[1])
             self._operator = found
         return self._operator
+
+    def _is_called_by_its_handler(self) -> bool:
+        """Return whether the running code is the handler itself, and no task or thread that was begun there."""
+        if running_loop() is None:
+            return _is_of(self._settings.execution.executor)
+        return asyncio.current_task() is _activity_task.get()
 
     def _operator_if_any(self) -> Operator | None:
         try:

@@ -279,9 +279,14 @@ def owner_of(owner: object, call: str) -> tuple[str, str | None]:
 
 def checked_event(at_least: object) -> Event:
     """Return the object that a cache is to be as new as; raise ReadError if this is none."""
-    event = event_of(at_least) if isinstance(at_least, Mapping) and isinstance(at_least.get("metadata"), Mapping) else None
+    if not isinstance(at_least, Mapping) or not isinstance(at_least.get("metadata"), Mapping):
+        raise mistyped("cache.wait_synced()", "at_least", at_least, "the body of an object")
+    event = event_of(at_least)
     if event is None or not event.kind:
-        raise mistyped("cache.wait_synced()", "at_least", at_least, "the body of an object, with its apiVersion, kind and resourceVersion")
+        lacking = "metadata.resourceVersion" if event is None else "kind"
+        raise ReadError(
+            f"cache.wait_synced(at_least=...): the body has no {lacking}",
+            remedy="Give a body as a server or Kopf gives it; in tests, cache.cluster.get(body)")
     return event
 
 

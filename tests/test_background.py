@@ -51,7 +51,7 @@ def test_a_background_task_of_a_startup_handler_reads_once_it_is_synced(registry
     @kopf.on.startup(registry=registry)
     async def begin(settings: kopf.OperatorSettings, memo: Any, **_: Any) -> None:
         cache = selectcache.cache_of(settings)
-        with pytest.raises(NotSynced):
+        with pytest.raises(NotSynced, match="a startup handler cannot read caches"):
             cache.list("pods")
         memo.task = asyncio.create_task(work(cache))
         await cycles()   # It begins to wait before anything is declared.
@@ -73,6 +73,8 @@ def test_a_thread_of_a_sync_startup_handler_reads_once_it_is_synced(registry: ko
 
     @kopf.on.startup(registry=registry)
     def begin(settings: kopf.OperatorSettings, memo: Any, **_: Any) -> None:
+        with pytest.raises(NotSynced, match="a startup handler cannot read caches"):
+            selectcache.cache_of(settings).list("pods")
         memo.thread = threading.Thread(target=work, args=[selectcache.cache_of(settings)])
         memo.thread.start()
         declare(settings)
@@ -338,4 +340,6 @@ def test_it_belongs_to_the_operator_in_whose_startup_it_was_made() -> None:
                 cache.list("pods")
         with pytest.raises(NotSynced, match="no operator has started"):
             cache.list("pods")
+        with pytest.raises(ReadError, match="has ended"):
+            selectcache.cache_of(settings).list("pods")
     run(main())
