@@ -192,6 +192,13 @@ def test_an_empty_page_that_is_not_the_last_says_nothing() -> None:
     assert "resourceVersion" not in doubting.asked[1].query
 
 
+def test_a_server_that_ignores_the_name_confirms_nothing_by_an_object_of_another_name() -> None:
+    """`a` is in the selector of the other watch by now."""
+    doubting = Doubting("a", answer=lambda _: page(metadata("other", tier="gold"), metadata("a", tier="gold"), metadata("third")))
+    run(doubting.until(lambda: len(doubting.asked) >= 2 or not doubting.merging.doubts))
+    assert doubting.shown == ["a"]
+
+
 def test_a_server_that_refuses_is_left_alone_for_as_long_as_it_says() -> None:
     refusal = Refusal(429, "TooManyRequests", retry_after=60.0)
 
