@@ -230,8 +230,9 @@ async def _list(feed: Feed, listwatch: Listwatch, version: str) -> tuple[Mapping
     world, stream, resource = feed.world, listwatch.stream, listwatch.resource
     listed: dict[Key, Record] = {}
     paging = Paging(
-        {**stream.query(), "limit": str(world.settings.page_limit)}, first=not_older_than(version) if is_number(version) else None)
-    async for records in pages_of_metadata(world.transport, resource, stream.path(resource), paging):
+        {**stream.query(), "limit": str(world.settings.page_limit)}, patience=world.settings.sync_timeout,
+        first=not_older_than(version) if is_number(version) else None)
+    async for records in pages_of_metadata(world, resource, stream.path(resource), paging):
         listed |= {record.key: record for record in stream.within(records)}
     return listed, paging.version
 

@@ -131,7 +131,7 @@ class Doubting:
                 return msgspec.json.encode(answer(query))
 
         world = SimpleNamespace(
-            transport=Transport, clock=self.time.clock, sleep=self.time.sleep, chance=lambda: 1.0, settings=SimpleNamespace(page_limit=500))
+            transport=Transport, clock=self.time.clock, sleep=self.time.sleep, chance=lambda: 1.0, settings=SimpleNamespace(page_limit=500, sync_timeout=120.0))
         self.confirming = Confirming(
             self.merging, streams, Resource(builtin("secrets"), "v1"), world=cast("kept.World", world), notify=lambda _: None)
 
