@@ -93,7 +93,8 @@ async def ask_many(runtime: Runtime, many: Many, projection: Projection, *, enou
             if more is not None and more <= 0:
                 break
             records += await runtime.fetches.pages(
-                path, query, Reader.of(many.resource, projection), page_limit=runtime.settings.page_limit, enough=more)
+                path, query, Reader.of(many.resource, projection),
+                page_limit=runtime.settings.page_limit, patience=runtime.settings.sync_timeout, enough=more)
     except Refused as error:
         raise refused(many, "list", error.refusal, line_of(runtime, many.kind)) from None
     except (Unreachable, Garbled) as error:

@@ -152,7 +152,7 @@ class Comparison:
         paging = Paging(
             {**self._stream.query(), "limit": str(self._world.settings.page_limit)}, first=not_older_than(newest) if is_number(newest) else None)
         path = self._stream.path(self._resource)
-        async for records in pages_of_metadata(self._world.transport, self._resource, path, paging):
+        async for records in pages_of_metadata(self._world, self._resource, path, paging):
             listed |= {record.key: record for record in self._stream.within(records)}
         return listed, paging.version
 

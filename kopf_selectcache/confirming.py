@@ -124,9 +124,11 @@ class Confirming:
     async def _confirm_one(self, doubt: Doubt) -> bool:
         """Ask about one object; return whether only joined lists can decide it. Raise Refused, Unreachable or Garbled."""
         newer = not_older_than(doubt.version) if doubt.version else None
-        paging = Paging({"fieldSelector": str(FieldSelector.from_dict({"metadata.name": doubt.name}))}, first=newer)
+        paging = Paging(
+            {"fieldSelector": str(FieldSelector.from_dict({"metadata.name": doubt.name}))},
+            patience=self._world.settings.sync_timeout, first=newer)
         found: Record | None = None
-        async for records in pages_of_metadata(self._world.transport, self._resource, self._resource.path(doubt.namespace), paging):
+        async for records in pages_of_metadata(self._world, self._resource, self._resource.path(doubt.namespace), paging):
             found = next((record for record in records if record.name == doubt.name), found)
         inside = [stream for stream in self._streams if found is not None and stream.may_hold(found)]
         uid = found.uid if found is not None else ""
@@ -139,8 +141,9 @@ class Confirming:
         keys, uids = {doubt.key for doubt in lists.doubts}, dict[Key, str]()
         for stream in map(self._streams.__getitem__, lists.branches):
             paging = Paging(
-                {**stream.query(), "limit": str(self._world.settings.page_limit)}, first=exactly(lists.version), version=lists.version)
-            async for records in pages_of_metadata(self._world.transport, self._resource, stream.path(self._resource), paging):
+                {**stream.query(), "limit": str(self._world.settings.page_limit)}, patience=self._world.settings.sync_timeout,
+                first=exactly(lists.version), version=lists.version)
+            async for records in pages_of_metadata(self._world, self._resource, stream.path(self._resource), paging):
                 uids |= {record.key: record.uid for record in stream.within(records) if record.key in keys}
         self._failed_lists = 0
         self._next_lists = self._world.clock() + REST * (self._world.clock() - began)

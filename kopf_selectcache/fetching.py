@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from random import random
 from time import monotonic
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -96,11 +97,13 @@ class Fetches:
     def __init__(
         self, transport: Transport, *, per_second: float,
         clock: Callable[[], float] = monotonic, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        chance: Callable[[], float] = random,
     ) -> None:
         self._transport = transport
         self._pace = Pace(per_second)
         self._clock = clock
         self._sleep = sleep
+        self._chance = chance
         self._turn = asyncio.Lock()
         self._unsent: dict[_Key, Shared[bytes]] = {}
         self._sent: dict[_Key, Shared[bytes]] = {}
@@ -125,19 +128,21 @@ class Fetches:
         return answer
 
     async def pages(
-        self, path: str, query: Query, reader: Reader, *, page_limit: int, enough: int | None = None,
+        self, path: str, query: Query, reader: Reader, *, page_limit: int, patience: float, enough: int | None = None,
     ) -> list[Record]:
         """Return all objects, page by page, or at least `enough` of them, if there are."""
         records: list[Record] = []
-        paging, in_pages = Paging({**query, "limit": str(page_limit)}), True
+        paging, in_pages = Paging({**query, "limit": str(page_limit)}, patience=patience), True
         while paging.query is not None and (enough is None or len(records) < enough):
+            if pause := paging.pause(self._chance()):
+                await self._sleep(pause)
             try:
                 page = await self.page(path, paging.query, reader)
             except Refused as refused:
                 if refused.refusal.code != EXPIRED or not paging.token or not in_pages:
                     raise
                 # The pages would be of two states. In one piece a list cannot expire, unless the server cuts it up anyway.
-                records, paging, in_pages = [], Paging(query), False
+                records, paging, in_pages = [], Paging(query, patience=patience), False
                 continue
             paging.turn(page)
             records += page.records

@@ -10,6 +10,7 @@ from .core.record import Record
 from .core.resources import Resource
 from .core.wire import Page, Reader
 from .transport import JSON, Refused, Transport
+from .world import World
 
 ONE = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{JSON}"
 """What to accept in answer to a request for one object."""
@@ -27,10 +28,12 @@ def metadata_of(resource: Resource, answer: bytes) -> Record:
         return Reader.of(resource, ALL).record(answer)
 
 
-async def pages_of_metadata(transport: Transport, resource: Resource, path: str, paging: Paging) -> AsyncGenerator[tuple[Record, ...], None]:
+async def pages_of_metadata(world: World, resource: Resource, path: str, paging: Paging) -> AsyncGenerator[tuple[Record, ...], None]:
     """Yield the objects of a list, page by page, to its end; raise Refused, Unreachable or Garbled."""
     while paging.query is not None:
-        page = await page_of_metadata(transport, resource, path, paging.query)
+        if pause := paging.pause(world.chance()):
+            await world.sleep(pause)
+        page = await page_of_metadata(world.transport, resource, path, paging.query)
         paging.turn(page)
         yield page.records
 

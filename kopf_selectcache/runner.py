@@ -60,7 +60,7 @@ class Runtime:
             key: Feed(key, settings.selectors.cached(key), world=world, namespaces=namespaces, claims=claims, resolved=self._forget_names, budget=budget)
             for key in settings.selectors
         }
-        self.fetches = Fetches(transport, per_second=settings.fetch_per_second, clock=clock, sleep=sleep)
+        self.fetches = Fetches(transport, per_second=settings.fetch_per_second, clock=clock, sleep=sleep, chance=chance)
         self.retries = Retries(clock, sleep, chance)
         self.kinds = Kinds(self.fetches, clock=clock)
         self._found = Found()

@@ -15,8 +15,9 @@ from kopf_selectcache import world as kept
 from kopf_selectcache.auditing import audited
 from kopf_selectcache.core.branches import Branch
 from kopf_selectcache.core.merging import Merging
+from kopf_selectcache.core.paging import EMPTY_PAGES
 from kopf_selectcache.core.problems import Garbled
-from kopf_selectcache.core.protocol import EMPTY_PAGES, Waiting
+from kopf_selectcache.core.protocol import Waiting
 from kopf_selectcache.core.record import Record
 from kopf_selectcache.core.resources import Resource
 from kopf_selectcache.metadata import metadata_of
@@ -27,7 +28,7 @@ from kopf_selectcache.testing.faults import Disconnect, DropEvents, Fault, Malfo
 from kopf_selectcache.transport import Refused
 from tests.secrets import World, caching, labelled, named, secret
 from tests.test_cache.world import builtin
-from tests.test_faults.world import run, until
+from tests.test_faults.world import Time, run, until
 
 EITHER = [Selector("app=web", namespaces=["shop"]), Selector("tier=gold", namespaces=["infra"])]
 FAILURES = [Refuse(410), MalformedJSON(), Disconnect()]
@@ -301,6 +302,12 @@ class Answers:
         return json.dumps(self.pages.pop(0) if len(self.pages) > 1 else self.pages[0]).encode()
 
 
+def answering(*pages: dict[str, object]) -> kept.World:
+    """Return the world of a server that gives these pages. Its time passes when somebody sleeps."""
+    return cast("kept.World", SimpleNamespace(
+        transport=Answers(*pages), settings=SelectCacheSettings(), chance=lambda: 1.0, sleep=Time().sleep))
+
+
 def page(version: str = "100", *, token: str = "", kind: str = "PartialObjectMetadataList", **more: object) -> dict[str, object]:
     return {"apiVersion": "meta.k8s.io/v1", "kind": kind, "metadata": {"resourceVersion": version, "continue": token}, "items": [], **more}
 
@@ -329,7 +336,7 @@ def held_at_100(*uids: str) -> Branch:
     ([page(kind="Status", code=404, status="Failure")], "404"),
 ], ids=["of another version", "half of another version", "the same token for ever", "too many empty pages in a row", "a Status as a plain 200"])
 def test_of_a_list_that_makes_no_sense_no_drift_is_concluded(pages: list[dict[str, object]], error: str) -> None:
-    world = cast("kept.World", SimpleNamespace(transport=Answers(*pages), settings=SelectCacheSettings()))
+    world = answering(*pages)
     with pytest.raises((Garbled, Refused), match=error):
         asyncio.run(audited(Stream(Selector("app=web")), held_at_100(), SECRETS, world=world))
 
@@ -339,7 +346,7 @@ def test_of_a_list_that_makes_no_sense_no_drift_is_concluded(pages: list[dict[st
     [*(page(token=str(number)) for number in range(EMPTY_PAGES)), page(token="x", items=ONE), *(page(token=str(number)) for number in range(EMPTY_PAGES)), page()],
 ], ids=["a server that knows no metadata", "as many empty pages in a row as may be"])
 def test_a_list_of_another_form_is_compared_all_the_same(pages: list[dict[str, object]]) -> None:
-    world = cast("kept.World", SimpleNamespace(transport=Answers(*pages), settings=SelectCacheSettings()))
+    world = answering(*pages)
     assert asyncio.run(audited(Stream(Selector("app=web")), held_at_100(), SECRETS, world=world)).missing == (("shop", "a"),)
 
 
@@ -350,6 +357,6 @@ def test_which_object_it_is_can_be_told_by_what_a_server_sends_that_knows_no_met
 
 def test_another_object_of_the_same_name_and_version_is_outdated() -> None:
     branch = held_at_100("0")
-    world = cast("kept.World", SimpleNamespace(transport=Answers(page(items=ONE)), settings=SelectCacheSettings()))
+    world = answering(page(items=ONE))
     found = asyncio.run(audited(Stream(Selector("app=web")), branch, SECRETS, world=world))
     assert (found.missing, found.extra, found.outdated) == ((), (), (("shop", "a"),))

@@ -131,7 +131,7 @@ class Doubting:
                 return msgspec.json.encode(answer(query))
 
         world = SimpleNamespace(
-            transport=Transport, clock=self.time.clock, sleep=self.time.sleep, chance=lambda: 1.0, settings=SimpleNamespace(page_limit=500))
+            transport=Transport, clock=self.time.clock, sleep=self.time.sleep, chance=lambda: 1.0, settings=SimpleNamespace(page_limit=500, sync_timeout=120.0))
         self.confirming = Confirming(
             self.merging, streams, Resource(builtin("secrets"), "v1"), world=cast("kept.World", world), notify=lambda _: None)
 
@@ -190,6 +190,13 @@ def test_an_empty_page_that_is_not_the_last_says_nothing() -> None:
     assert doubting.shown == ["a"]
     assert [asked.query.get("continue") for asked in doubting.asked[:2]] == [None, "more"]
     assert "resourceVersion" not in doubting.asked[1].query
+
+
+def test_a_server_that_ignores_the_name_confirms_nothing_by_an_object_of_another_name() -> None:
+    """`a` is in the selector of the other watch by now."""
+    doubting = Doubting("a", answer=lambda _: page(metadata("other", tier="gold"), metadata("a", tier="gold"), metadata("third")))
+    run(doubting.until(lambda: len(doubting.asked) >= 2 or not doubting.merging.doubts))
+    assert doubting.shown == ["a"]
 
 
 def test_a_server_that_refuses_is_left_alone_for_as_long_as_it_says() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from kopf_selectcache import Cached, DeclarationError, Selector
 from kopf_selectcache.core.packing import FEWEST, SAMPLES, Packing
-from kopf_selectcache.core.protocol import EMPTY_PAGES
+from kopf_selectcache.core.paging import EMPTY_PAGES
 from kopf_selectcache.core.record import Record
 from kopf_selectcache.core.wire import APIECE, SLICE
 from kopf_selectcache.storing import Storage, Storing, apart, give_back

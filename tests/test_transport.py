@@ -108,6 +108,19 @@ async def ask(transport: KopfTransport, verb: str) -> list[bytes]:
         return [chunk async for chunk in chunks]
 
 
+@pytest.mark.parametrize("verb", ["get", "watch"])
+@pytest.mark.parametrize("code", [202, 203, 206, 226])
+def test_a_status_that_no_list_or_watch_has_is_refused_although_it_is_below_300(code: int, verb: str) -> None:
+    """A proxy may answer with a part, or with what it has transformed; the body looks like a list."""
+    async def main() -> None:
+        odd = answer(b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"10"},"items":[]}', code=code)
+        async with Server(lists=[odd], watches=[odd]) as server, connected(login(server)) as transport:
+            with pytest.raises(Refused) as caught:
+                await ask(transport, verb)
+            assert caught.value.refusal.code == code
+    run(main())
+
+
 def test_a_refusal_may_come_in_pieces() -> None:
     async def main() -> None:
         whole, = answer(status(410, "Expired"), code=410).parts

@@ -1,7 +1,8 @@
 """Counts objects without their contents, and weighs some of them: what a cache would hold, against all there is."""
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -20,6 +21,9 @@ from .progress import Progress
 from .sampling import Samples
 
 PAGE_LIMIT = 500
+PATIENCE = 120.0
+"""The seconds that the pauses between the pages of one list may take together."""
+
 WEIGHED = 100
 """So many objects are weighed at a time: of the first page, and ever more seldom of later ones."""
 
@@ -60,18 +64,23 @@ class _List(msgspec.Struct):
 class Counter:
     """Counts the objects of one resource. Raises Refused, Unreachable and Garbled."""
 
-    def __init__(self, transport: Transport, resource: Resource, *, progress: Progress) -> None:
+    def __init__(
+        self, transport: Transport, resource: Resource, *, progress: Progress, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
         self.samples = Samples()
         """Of those that would be held."""
         self._transport = transport
         self._resource = resource
         self._progress = progress
+        self._sleep = sleep
 
     async def held(self, stream: Stream, projection: Projection, seen: set[tuple[str, str]], indexes: tuple[Indexed, ...] = ()) -> Amount:
         """Return what a list and watch would hold of what was not seen before, of which there is a note then."""
         path, query, names = stream.path(self._resource), stream.query(), stream.selector.names
-        found, paging, number = Amount(), Paging({**query, "limit": str(PAGE_LIMIT)}), 0
+        found, paging, number = Amount(), Paging({**query, "limit": str(PAGE_LIMIT)}, patience=PATIENCE), 0
         while paging.query is not None:
+            if pause := paging.pause(1.0):
+                await self._sleep(pause)
             asked = paging.query
             page = await page_of_metadata(self._transport, self._resource, path, asked)
             paging.turn(page)

@@ -1,41 +1,144 @@
-"""From page to page of a list: what to ask for next, and whether the pages are of one list that comes to an end. Asks nobody."""
+"""The paging rule: which page of a list comes next, when it may be asked for, and when the list is given up. No I/O.
+
+All pages of a list are of one version, so no object is in two of them. New keys are therefore the progress of a list: a page
+with a token that brings objects, but no new key, shows that the tokens lead back or the server ignores them. A page without
+objects may be correct; it is followed after a wait. So are the pages of a list that brings few objects per page.
+
+Every list of a page follows this rule: those of the protocol (`core.protocol` keeps a `Pager` in its state), and audits,
+fetches, comparisons and confirming lists (`Paging` keeps one, with the query).
+"""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+from operator import lt
 
+from .backoff import delay
 from .problems import Garbled
-from .protocol import EMPTY_PAGES
 from .wire import Page
+
+EMPTY_PAGES = 100
+"""A list may have this many pages without objects in a row."""
+
+PAGES_AT_ONCE = 100
+"""A list may have this many pages that follow each other without a wait, and one more for each `KEYS_PER_PAGE` of its objects."""
+
+KEYS_PER_PAGE = 10
+
+MOST_PAGES = 20_000
+"""A list may have this many pages: 10 million objects with the default limit of 500, which is more than etcd can store."""
+
+MOST_BYTES = 16 * 1024**3
+"""A list may have this many bytes, in all of its pages: etcd stores at most 8 GiB, and JSON takes about twice as much."""
+
+NOWHERE = "the pages of a list lead nowhere"
+FEW = "the pages of a list bring few objects"
+
+
+@dataclass(frozen=True, slots=True)
+class Pager:
+    """One list, up to the page that came last.
+
+    Servers list objects in the order of their keys. While they do, a key is new if it is greater than all before, and no key has
+    to be stored. Only the first page is, and what does not come in order: so a list that repeats itself is noticed at the first
+    repeated page if it goes back to its start, or else after it has repeated itself once.
+    """
+
+    version: str = ""
+    """The version of all pages; empty until the first, unless it must be a certain one."""
+    token: str = ""
+    """The token of the next page; empty after the last."""
+    pages: int = 0
+    keys: int = 0
+    """The number of new keys that the pages have brought."""
+    size: int = 0
+    """The bytes of all pages."""
+    empty: int = 0
+    """The number of pages without objects in a row."""
+    greatest: str = ""
+    """The greatest key so far."""
+    seen: frozenset[str] = frozenset()
+    """The keys of the first page, and those that were not in order."""
+
+    def turn(self, page: Page) -> Pager:
+        """Take a page in; raise Garbled if it cannot be of this list, or if the list has no end."""
+        if self.version and page.version != self.version:
+            raise Garbled(f"a page of version {page.version[:100]!r} came in a list of version {self.version[:100]!r}")
+        turned = replace(self, version=page.version, token=page.token, pages=self.pages + 1, size=self.size + page.size)
+        if turned.size > MOST_BYTES:
+            raise Garbled(f"a list has more than {MOST_BYTES // 1024**3} GiB")
+        if not page.token:
+            return turned
+        if page.token == self.token:
+            raise Garbled(NOWHERE)
+        if turned.pages >= MOST_PAGES:
+            raise Garbled(f"a list has more than {MOST_PAGES} pages")
+        keys = [f"{record.namespace}/{record.name}" for record in page.records]
+        found, seen = self._new(keys)
+        # A page without objects is not the last one if it has a token. But there may be no last one.
+        empty = 0 if keys else self.empty + 1
+        if (keys and not found) or empty > EMPTY_PAGES:
+            raise Garbled(NOWHERE)
+        return replace(turned, empty=empty, keys=self.keys + found, greatest=max([self.greatest, *keys]), seen=seen)
+
+    def _new(self, keys: list[str]) -> tuple[int, frozenset[str]]:
+        """Return how many of these keys are new, and the keys to store."""
+        if self.pages and keys and self.greatest < keys[0] and all(map(lt, keys, islice(keys, 1, None))):
+            return len(keys), self.seen
+        seen = self.seen.union(keys)
+        return len(seen) - len(self.seen), seen
+
+    @property
+    def is_paced(self) -> bool:
+        """True if the next page must not be asked for without a wait."""
+        return self.empty > 0 or self.pages > PAGES_AT_ONCE + self.keys // KEYS_PER_PAGE
+
+
+NO_PAGES = Pager()
+"""A list before its first page."""
 
 
 class Paging:
-    """One list that comes in pages. What only the `first` request may have is what the tokens of the others imply.
+    """One list that comes in pages, with the queries of its requests. The `first` request alone has what the tokens of the others imply.
 
-    >>> paging = Paging({'limit': '2'}, first={'resourceVersion': '10', 'resourceVersionMatch': 'Exact'})
+    >>> paging = Paging({'limit': '2'}, first={'resourceVersion': '10', 'resourceVersionMatch': 'Exact'}, patience=120.0)
     >>> paging.turn(Page('10', 'more', ()))
-    >>> paging.query, paging.token, paging.version
-    ({'limit': '2', 'continue': 'more'}, 'more', '10')
+    >>> paging.query, paging.token, paging.version, paging.pause(1.0)
+    ({'limit': '2', 'continue': 'more'}, 'more', '10', 0.5)
     >>> paging.turn(Page('10', '', ()))
     >>> paging.query is None
     True
     """
 
-    def __init__(self, query: Mapping[str, str], *, first: Mapping[str, str] | None = None, version: str = "") -> None:
+    def __init__(self, query: Mapping[str, str], *, patience: float, first: Mapping[str, str] | None = None, version: str = "") -> None:
         self.query: Mapping[str, str] | None = {**query, **(first or {})}
-        """What to ask for next; None after the last page."""
-        self.version = version
-        """The version of all pages; empty until the first, unless it must be a certain one."""
-        self.token = ""
+        """The query of the next request; None after the last page."""
         self._query = query
-        self._empty = 0
+        self._pager = Pager(version)
+        self._patience = patience
+        """The seconds that all pauses of the list may take together."""
+        self._paused = 0.0
+
+    @property
+    def version(self) -> str:
+        return self._pager.version
+
+    @property
+    def token(self) -> str:
+        return self._pager.token
 
     def turn(self, page: Page) -> None:
-        """Take a page in; raise Garbled if it cannot be of this list, or another can lead nowhere."""
-        if self.version and page.version != self.version:
-            raise Garbled(f"a page of version {page.version[:100]!r} came in a list of version {self.version[:100]!r}")
-        # An empty page with a token is not the last one. But some servers ignore the token that they are given.
-        self._empty = 0 if page.records else self._empty + 1
-        if page.token and (page.token == self.token or self._empty > EMPTY_PAGES):
-            raise Garbled("the pages of a list lead nowhere")
-        self.version, self.token = page.version, page.token
+        """Take a page in; raise Garbled if it cannot be of this list, or if the list has no end."""
+        self._pager = self._pager.turn(page)
         self.query = {**self._query, "continue": page.token} if page.token else None
+
+    def pause(self, jitter: float) -> float:
+        """Return the seconds to wait before the next request, mostly 0; raise Garbled if the list has taken too long."""
+        if self.query is None or not self._pager.is_paced:
+            return 0.0
+        if self._paused >= self._patience:
+            raise Garbled(f"{FEW}, for {self._patience:g} s")
+        pause = delay(0, jitter)
+        self._paused += pause
+        return pause

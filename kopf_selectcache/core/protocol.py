@@ -16,8 +16,8 @@ Four rules keep it true:
    asked again later. Only a consistent read that is older than what was seen means that the server was restored.
 3. After a failure the next request waits, twice as long with each failure in a row. A watch that ended cleanly, or was open
    for a while and brought something, has not failed: the next one is opened at once. That happens once, and again after
-   each watch that was open for some seconds, so no fault makes a storm. Pages that bring something follow each other at
-   once, too; so does the newest list, once, if the version that several branches agreed upon (`agreed`) is refused.
+   each watch that was open for some seconds, so no fault makes a storm. Pages that bring new objects follow each other at
+   once, too (`core.paging`); so does the newest list, once, if the version that several branches agreed upon (`agreed`) is refused.
 4. A message is progress only if the version moves. Half a line, garbled bytes and unknown types end the stream, and it
    is resumed; after more than three failures in a row at the same version, everything is listed anew.
 
@@ -38,14 +38,13 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TypeAlias
 
+from .paging import FEW, NO_PAGES, Pager
+from .problems import Garbled
 from .record import Record, is_newer, is_older
 from .wire import Bookmark, Event, Page, Refusal
 
 PATIENCE = 3
 """So many failures in a row, and the next way to a complete state is tried."""
-
-EMPTY_PAGES = 100
-"""So many pages without items in a row, and the list is given up: it may have no end."""
 
 EXPIRIES = 2
 """So many lists in a row that took longer than the server remembers their state, and one in a single piece is asked for."""
@@ -228,14 +227,14 @@ class Listing:
     known: Known
     exact: bool
     """Whether this is a consistent read, not one that a lagging server may answer."""
-    version: str = ""
-    """That of its first page."""
-    token: str = ""
-    """That of the page which is asked for."""
-    empty: int = 0
-    """How many pages without items have come in a row."""
+    pager: Pager = NO_PAGES
     tries: int = 0
     """How many times in a row this page has failed."""
+
+    @property
+    def token(self) -> str:
+        """The token of the page that is asked for; empty for the first."""
+        return self.pager.token
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +260,7 @@ class Waiting:
     resume: str = ""
     """The version at which to go on watching; empty to list."""
     paused: Listing | None = None
-    """The list to go on with, at the page that failed."""
+    """The list to go on with, at the page that failed, or at the next one if it is paced."""
 
 
 State: TypeAlias = Idle | Listing | Filling | Watching | Waiting
@@ -358,18 +357,18 @@ def _ask_for_all(known: Known) -> Step:
 
 
 def _page(state: Listing, page: Page) -> Step:
-    version = state.version or page.version
+    try:
+        pager = state.pager.turn(page)
+    except Garbled as garbled:
+        return _give_up(state, Lost(str(garbled)))
     puts = tuple(map(Put, page.records))
-    if page.version != version:
-        return _give_up(state, Lost(f"page of version {page.version} in a list of version {version}"))
-    if page.token:
-        # An empty page with a token is not the last one. But some servers ignore the token that they are given.
-        empty = 0 if page.records else state.empty + 1
-        if page.token == state.token or empty > EMPTY_PAGES:
-            return _give_up(state, Lost("the pages of a list lead nowhere"))
-        return Step(replace(state, version=version, token=page.token, empty=empty, tries=0), (*puts, List(token=page.token)))
-    done = _complete(state.known, version, exact=state.exact)
-    watch = (Watch(version),) if isinstance(done.state, Watching) else ()
+    if pager.token:
+        state = replace(state, pager=pager, tries=0)
+        if pager.is_paced:
+            return Step(Waiting(state.known, paused=state), (*puts, Told(Lost(FEW)), Wait(state.known.failures)))
+        return Step(state, (*puts, List(token=pager.token)))
+    done = _complete(state.known, page.version, exact=state.exact)
+    watch = (Watch(page.version),) if isinstance(done.state, Watching) else ()
     return Step(done.state, (*puts, *done.effects, *watch))
 
 

@@ -33,6 +33,7 @@ class Page:
     version: str
     token: str
     records: tuple[Record, ...]
+    size: int = field(default=0, compare=False)   # In bytes, as it came.
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,6 @@ class Refusal:
 
 
 Message: TypeAlias = Event | Bookmark | Refusal
-
 
 _NULL = msgspec.Raw(b"null")
 
@@ -250,7 +250,7 @@ class Reader:
             try:
                 answer = _decode(parts.envelope, _Answer, "a list")
                 if answer.items == []:
-                    yield from self._sliced(answer, parts.items)
+                    yield from self._sliced(answer, parts.items, len(data))
                     return
             except Untransformed:
                 raise
@@ -262,9 +262,9 @@ class Reader:
             return
         items, answer.items = answer.items or [], None
         items.reverse()
-        yield from self._sliced(answer, (items.pop() for _ in range(len(items))))   # Each of them is forgotten once it is read.
+        yield from self._sliced(answer, (items.pop() for _ in range(len(items))), len(data))   # Each of them is forgotten once it is read.
 
-    def _sliced(self, answer: _Answer, items: Iterator[bytes | msgspec.Raw]) -> Iterator[Page | None]:
+    def _sliced(self, answer: _Answer, items: Iterator[bytes | msgspec.Raw], length: int) -> Iterator[Page | None]:
         usual = answer.kind == f"{self.kind}List"
         # The definition of a custom resource may name its list otherwise. The items of such lists do name their kind,
         # and their group has a dot; an empty list of another kind must not be taken for one that says there is nothing.
@@ -280,7 +280,7 @@ class Reader:
                 size = 0
             records.append(self.record(item, kindless=usual))
             size += APIECE + len(memoryview(item))
-        yield Page(answer.metadata.version, answer.metadata.token, tuple(records))
+        yield Page(answer.metadata.version, answer.metadata.token, tuple(records), length)
 
     def line(self, data: bytes) -> Message:
         """Read one line of a watch."""

@@ -27,7 +27,7 @@ from kopf_selectcache.core.record import Record
 from kopf_selectcache.core.store import Change
 from kopf_selectcache.core.wire import Bookmark, Event, Page, Refusal
 
-A, B = (Record("shop", name, f"uid-{name}", version, {}, (), b"{}") for name, version in (("a", "90"), ("b", "95")))
+A, B, C = (Record("shop", name, f"uid-{name}", version, {}, (), b"{}") for name, version in (("a", "90"), ("b", "95"), ("c", "96")))
 GONE = Refusal(410, "Expired")
 CUT, GARBLED, LIVED = Lost("cut"), Lost("no JSON", garbled=True), Lost("end", lived=True)
 ENDED, LASTED = Lost("end", clean=True), Lost("cut", lasted=True)
@@ -37,6 +37,10 @@ def seen(type_: str, version: str, name: str = "a") -> Event:
     record = Record("shop", name, f"uid-{name}", version, {}, (), b"{}")
     assert type_ in ("ADDED", "MODIFIED", "DELETED")
     return Event(type_, record)   # type: ignore[arg-type]  # See the line above.
+
+
+def named(name: str) -> Record:
+    return Record("shop", name, f"uid-{name}", "90", {}, (), b"{}")
 
 
 def page(version: str, *records: Record, then: str = "") -> Page:

@@ -25,6 +25,7 @@ FAULTS: dict[str, tuple[int, tuple[str, ...], str]] = {
     # Of lists.
     "410 on page": (6, ("Listing",), OF_LISTS), "page of another version": (6, ("Listing",), OF_LISTS),
     "empty page": (7, ("Listing",), OF_LISTS), "pages without end": (7, ("Listing",), OF_LISTS),
+    "pages in a circle": (33, ("Listing",), OF_LISTS), "a page again": (33, ("Listing",), OF_LISTS),
     "garbled page": (18, ("Listing",), OF_LISTS), "table": (18, ("Listing",), OF_LISTS), "silent list": (2, ("Listing",), OF_LISTS),
     "stale list": (1, ("Listing",), OF_LISTS), "limit ignored": (31, ("Listing",), OF_LISTS),
     "410 as a plain answer": (4, ASKED, OF_REQUESTS),

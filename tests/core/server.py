@@ -212,6 +212,10 @@ class Server:
         token = f"{cluster.epoch}:{version}:{offset + len(items)}" if rest else ""
         if command.token and self.fault("pages without end"):
             token = command.token
+        elif command.token and self.fault("pages in a circle"):
+            token = f"{cluster.epoch}:{version}:0"
+        elif command.token and items and self.fault("a page again"):
+            token = f"{cluster.epoch}:{version}:{offset:0{len(command.token) + 1}}"   # The same place, as a token that was not there before.
         listed = ",".join("{" + self._item(thing) for thing in items)
         metadata = f'{{"resourceVersion":"{self.text(version)}","continue":"{token}"}}'
         data = f'{{"kind":"PodList","apiVersion":"v1","metadata":{metadata},"items":[{listed}]}}'.encode()

@@ -89,6 +89,10 @@ class Follower:
         self.vain: deque[float] = deque()
         self.again: deque[float] = deque()
         """When the same page was asked for."""
+        self.listed: set[Key] = set()
+        """The keys that the list under way has brought."""
+        self.turned = 0
+        """The number of its pages that were followed without a wait."""
 
     @property
     def where(self) -> str:
@@ -106,6 +110,15 @@ class Follower:
 
     def asks(self, input_: protocol.Input, effects: tuple[protocol.Effect, ...], now: float) -> None:
         asked = [effect for effect in effects if isinstance(effect, (protocol.List, protocol.Watch))]
+        if protocol.Begin() in effects:
+            self.listed.clear()
+            self.turned = 0
+        if isinstance(input_, Page):
+            self.listed |= {record.key for record in input_.records}
+            self.turned += any(isinstance(effect, protocol.List) for effect in asked)
+            # A key that comes again counts as new once, unless it is of the first page: see `Pager`.
+            if self.turned > 2 * len(self.listed):
+                raise Violation("I7", f"{self.turned} pages of a list were followed without a wait, and brought {len(self.listed)} keys")
         if isinstance(input_, Page) or not asked:
             return
         # A page is asked for again at its own pace: the others were not in vain.

@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import pytest
 
+from kopf_selectcache.core.paging import EMPTY_PAGES, FEW, KEYS_PER_PAGE, NOWHERE, PAGES_AT_ONCE
 from kopf_selectcache.core.protocol import (
-    EMPTY_PAGES,
     EXPIRIES,
     PATIENCE,
     Abandon,
@@ -22,11 +22,12 @@ from kopf_selectcache.core.protocol import (
     Start,
     Told,
     Wait,
+    Waiting,
     Watch,
 )
 from kopf_selectcache.core.wire import Bookmark, Refusal
 
-from .client import GARBLED, GONE, A, B, Client, more, page, watching
+from .client import CUT, GARBLED, GONE, A, B, C, Client, more, named, page, watching
 
 
 def test_6_a_list_whose_token_expired_starts_again_from_its_first_page() -> None:
@@ -38,7 +39,7 @@ def test_6_a_list_whose_token_expired_starts_again_from_its_first_page() -> None
 def test_6_pages_of_different_versions_are_never_mixed() -> None:
     client = Client(Start(), page("100", A, then="more"))
     assert client.on(page("101", B)) == (
-        Abandon(), Close(), Told(Lost("page of version 101 in a list of version 100")), Wait(0))
+        Abandon(), Close(), Told(Lost("a page of version '101' came in a list of version '100'")), Wait(0))
 
 
 def expire(client: Client) -> tuple[Effect, ...]:
@@ -70,13 +71,13 @@ def test_6_a_state_that_is_forgotten_is_so_in_lists_alone() -> None:
 
 @pytest.mark.parametrize("trouble", [Refusal(401), Refusal(429), Refusal(500), Refusal(503), Lost("cut"), GARBLED, Silent()])
 def test_17_a_page_that_fails_is_asked_for_again_beside_those_that_have_come(trouble: Input) -> None:
-    client = Client(Start(), page("100", A, then="1"), page("100", then="2"))
+    client = Client(Start(), page("100", A, then="1"), page("100", B, then="2"))
     assert client.on(trouble) == (Close(), Told(trouble), Wait(0))   # type: ignore[arg-type]  # All of these are told.
     assert client.on(Due()) == (more("2"),)
     assert client.on(trouble)[-1] == Wait(1)
-    assert client.on(Due(), page("100", then="3")) == (more("3"),)
+    assert client.on(Due(), page("100", C, then="3")) == (Put(C), more("3"))
     assert client.on(trouble)[-1] == Wait(0), "the next page has not failed before"
-    assert client.on(Due(), page("100", B)) == (Put(B), Commit("100"), Watch("100"))
+    assert client.on(Due(), page("100")) == (Commit("100"), Watch("100"))
 
 
 @pytest.mark.parametrize("trouble", [Refusal(500), Lost("cut"), GARBLED, Silent()])
@@ -98,20 +99,74 @@ def test_21_a_page_that_only_a_person_can_help_with_ends_its_list(code: int) -> 
     assert client.on(Refusal(code)) == (Abandon(), Close(), Told(Refusal(code)), Wait(0, slow=True))
 
 
-def test_7_an_empty_page_with_a_token_is_not_the_last() -> None:
+def test_7_an_empty_page_with_a_token_is_not_the_last_and_is_followed_after_a_wait() -> None:
     client = Client(Start(), page("100", A, then="1"))
-    assert client.on(page("100", then="2")) == (more("2"),)
-    assert client.on(page("100", then="3")) == (more("3"),)
+    for count in ("2", "3"):
+        assert client.on(page("100", then=count)) == (Told(Lost(FEW)), Wait(0))
+        assert client.on(Due()) == (more(count),)
     assert client.on(page("100", B)) == (Put(B), Commit("100"), Watch("100"))
 
 
+def test_7_a_server_in_trouble_is_spared_by_its_empty_pages_as_well() -> None:
+    client = Client(Start(), CUT, Due(), CUT, Due())
+    assert client.on(page("100", then="1")) == (Told(Lost(FEW)), Wait(2))
+
+
+def after_waits(*inputs: Input) -> Client:
+    """Return a client that has taken these in, and has waited whenever it had to."""
+    client = Client()
+    for input_ in inputs:
+        client.on(input_)
+        if isinstance(client.state, Waiting):
+            client.on(Due())
+    return client
+
+
+GIVEN_UP = (Abandon(), Close(), Told(Lost(NOWHERE)), Wait(0))
+
+
 def test_7_pages_that_lead_nowhere_are_paid_for() -> None:
-    nowhere = (Abandon(), Close(), Told(Lost("the pages of a list lead nowhere")), Wait(0))
-    assert Client(Start(), page("100", A, then="same")).on(page("100", A, then="same")) == nowhere
-    client = Client(Start(), *(page("100", then=str(count)) for count in range(EMPTY_PAGES)))
-    assert client.on(page("100", then="last")) == nowhere
+    assert Client(Start(), page("100", A, then="same")).on(page("100", A, then="same")) == GIVEN_UP
+    client = after_waits(Start(), *(page("100", then=str(count)) for count in range(EMPTY_PAGES)))
+    assert client.on(page("100", then="last")) == GIVEN_UP
 
 
 def test_7_a_long_list_may_have_many_empty_pages_if_not_in_a_row() -> None:
-    client = Client(Start(), *(page("100", *[A] * (count % EMPTY_PAGES == 0), then=str(count)) for count in range(5 * EMPTY_PAGES)))
-    assert isinstance(client.state, Listing)
+    things = [named(str(count)) for count in range(5)]
+    pages = [page("100", things[count // EMPTY_PAGES], then=str(count)) if count % EMPTY_PAGES == 0 else page("100", then=str(count))
+             for count in range(5 * EMPTY_PAGES)]
+    assert isinstance(after_waits(Start(), *pages).state, Listing)
+
+
+def test_33_a_list_whose_tokens_lead_back_is_given_up_at_the_first_page_that_comes_again() -> None:
+    client = Client(Start(), page("100", A, then="1"), page("100", B, then="2"))
+    assert client.on(page("100", A, then="1")) == GIVEN_UP
+    assert client.on(Due()) == (Begin(), List())
+
+
+def test_33_a_list_whose_tokens_are_new_and_whose_objects_are_not_is_given_up() -> None:
+    client = Client(Start(), page("100", A, then="1"))
+    assert client.on(page("100", A, then="2")) == GIVEN_UP
+    client = Client(Start(), page("100", A, then="1"), page("100", B, then="2"), page("100", B, then="3"))
+    assert client.on(page("100", B, then="4")) == GIVEN_UP, "what is not in order is compared from its second time on"
+
+
+def test_33_a_page_that_brings_a_single_new_object_beside_others_is_progress() -> None:
+    client = Client(Start(), page("100", B, then="1"))
+    assert client.on(page("100", A, B, then="2")) == (Put(A), Put(B), more("2"))
+
+
+def test_33_where_each_page_brings_few_objects_the_pages_follow_each_other_after_waits() -> None:
+    client = Client(Start())
+    at_once = [client.on(page("100", named(f"{count:04}"), then=str(count)))[-1] for count in range(PAGES_AT_ONCE + PAGES_AT_ONCE // KEYS_PER_PAGE + 1)]
+    assert at_once == [more(str(count)) for count in range(len(at_once))]
+    for count in range(1000, 1020):
+        assert client.on(page("100", named(str(count)), then=str(count)))[-2:] == (Told(Lost(FEW)), Wait(0))
+        assert client.on(Due()) == (more(str(count)),)
+
+
+def test_33_where_pages_bring_enough_objects_as_many_as_it_takes_follow_each_other_without_a_wait() -> None:
+    client = Client(Start())
+    for count in range(5 * PAGES_AT_ONCE):
+        things = [named(f"{count:04}-{each}") for each in range(KEYS_PER_PAGE)]
+        assert client.on(page("100", *things, then=str(count)))[-1] == more(str(count))

@@ -308,7 +308,7 @@ def test_15_what_was_deleted_in_a_gap_leaves_with_the_commit() -> None:
 @pytest.mark.parametrize("state", ["watch", "page", "initial"])
 def test_16_who_is_told_when_to_come_back_comes_back_then(state: str) -> None:
     throttled = Refusal(429, "TooManyRequests", retry_after=7.0)
-    client = {"watch": watching, "page": lambda: Client(Start(), page("100", then="more")), "initial": filling}[state]()
+    client = {"watch": watching, "page": lambda: Client(Start(), page("100", A, then="more")), "initial": filling}[state]()
     assert client.on(throttled)[-2:] == (Told(throttled), Wait(0, at_least=7.0))
     again = {"watch": Watch("100"), "page": more("more"), "initial": Watch("", initial=True)}[state]
     assert client.on(Due())[-1] == again

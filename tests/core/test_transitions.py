@@ -6,6 +6,7 @@ from typing import get_args
 
 import pytest
 
+from kopf_selectcache.core.paging import Pager
 from kopf_selectcache.core.protocol import (
     TRANSITIONS,
     Due,
@@ -39,7 +40,7 @@ def test_the_table_speaks_of_every_state_and_every_input_and_of_nothing_else() -
 
 STATES: tuple[State, ...] = (
     Idle(Known()), Listing(Known(), exact=True), Filling(Known()), Watching(Known(), "100"), Waiting(Known()), Waiting(Known(), "100"),
-    Waiting(Known(), paused=Listing(Known(), exact=True, token="more")))
+    Waiting(Known(), paused=Listing(Known(), exact=True, pager=Pager(token="more"))))
 INPUTS: tuple[Input, ...] = (Start(), page("1"), Opened(), Event("ADDED", A), Bookmark("1"), GONE, CUT, Silent(), Due())
 
 

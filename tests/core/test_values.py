@@ -91,6 +91,15 @@ def test_comparisons_beyond_what_a_label_can_say() -> None:
     assert str(MAX_INT + 1) in ~LabelValues.above(0)
 
 
+def test_the_largest_integer_belongs_to_the_complement_of_what_is_below_it() -> None:
+    largest = ~LabelValues.below(MAX_INT) & LabelValues.above(0)
+    assert largest.integers == ((MAX_INT, MAX_INT),)
+    assert str(MAX_INT) in largest
+    assert str(MAX_INT - 1) not in largest
+    assert not largest.empty
+    assert (~LabelValues.above(MAX_INT - 1)).integers == ((0, MAX_INT - 1),)
+
+
 def test_how_many_spellings_a_range_has() -> None:
     """A range is empty exactly once as many values are taken out as it has."""
     spelled = [str(number).zfill(width) for number in range(8, 13) for width in range(len(str(number)), 64)]

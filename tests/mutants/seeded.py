@@ -45,6 +45,9 @@ IN_TURNS = "tests/test_thread_products.py::test_i4_a_reader_and_the_writer_alter
 FIELDS = "tests/core/test_projected_fields.py::test_the_values_of_field_labels_are_those_of_the_object_as_it_came"
 SELECTED = "tests/test_cache/test_partial.py::test_a_selector_by_a_field_answers_as_if_nothing_were_dropped"
 BY_FIELD = "tests/test_cache/test_indexes_by_field.py::test_a_field_is_answered_with_and_without_an_index_as_the_server_answers_it"
+PAGING, ENDLESS = "core/paging.py", "tests/test_faults/test_endless_lists.py::"
+WITHOUT_AN_END = "test_33_a_list_without_an_end_is_asked_for_at_a_bounded_rate_and_stalled_after_the_sync_timeout"
+RELIST_WITHOUT_AN_END = "test_33_a_relist_without_an_end_is_asked_for_at_a_bounded_rate_and_what_is_held_is_stale"
 RETRYING = "tests/test_cache/test_retrying.py::"
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -74,6 +77,10 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/core/test_merging_rules.py::test_what_a_branch_was_not_told_of_is_asked_about_where_it_cannot_be_listed_anew",)),
     Mutant("keep what a restored server has lost until it is past that", MERGING, " and not is_newer(shown.version, branch.version)]):", "]):", 5,
            ("tests/core/test_merging_restores.py::test_what_was_lost_gives_way_to_a_list_past_the_restored_state",)),
+    Mutant("take any object of an answer for the one that is asked about", CONFIRMING, "next((record for record in records if record.name == doubt.name), found)",
+           "next(iter(records), found)", 12, ("tests/test_confirming.py::test_a_server_that_ignores_the_name_confirms_nothing_by_an_object_of_another_name",)),
+    Mutant("forget a version for which one object waits", BRANCHES, "[wait for wait in self._waits if wait.keys]", "[wait for wait in self._waits if len(wait.keys) > 1]", 12,
+           ("tests/core/test_branch_waits.py::test_a_leave_that_waits_alone_for_its_version_is_settled_after_a_thousand_that_wait_no_more",)),
     # ---- The handler's own kind.
     Mutant("a handler runs before its stream has come so far", FRESHNESS, "                await self._for_stream(listwatch)\n", "                pass\n", 9,
            (f"{FRESH}_a_handler_waits_until_the_stream_has_progressed_to_its_body",)),
@@ -185,10 +192,10 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/core/test_protocol.py::test_1_a_relist_asks_for_nothing_older_than_what_was_seen",)),
     Mutant("resume at a version that is gone", PROTOCOL, "refusal.code in (404, 410) else state.version", "refusal.code in (404,) else state.version", 5,
            ("tests/core/test_protocol.py::test_4_a_version_that_is_gone_is_listed_anew_beside_what_is_held",)),
-    Mutant("mix the pages of two lists", PROTOCOL, "    if page.version != version:", "    if False:", 3,
+    Mutant("mix the pages of two lists", PAGING, "        if self.version and page.version != self.version:", "        if False:", 3,
            ("tests/core/test_pages.py::test_6_pages_of_different_versions_are_never_mixed",)),
-    Mutant("take an empty page for the last", PROTOCOL, "    if page.token:\n", "    if page.token and page.records:\n", 5,
-           ("tests/core/test_pages.py::test_7_an_empty_page_with_a_token_is_not_the_last",)),
+    Mutant("take an empty page for the last", PROTOCOL, "    if pager.token:\n", "    if pager.token and page.records:\n", 5,
+           ("tests/core/test_pages.py::test_7_an_empty_page_with_a_token_is_not_the_last_and_is_followed_after_a_wait",)),
     Mutant("come back sooner than the server asks", PROTOCOL, "wait, slow = refusal.retry_after or 0.0,", "wait, slow = 0.0,", 8,
            ("tests/core/test_protocol.py::test_16_who_is_told_when_to_come_back_comes_back_then",)),
     Mutant("take replays for news", PROTOCOL, "            if not is_newer(record.version, version):\n", "            if False:\n", 4,
@@ -226,7 +233,30 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/core/test_wire.py::test_an_object_of_another_kind_or_group_is_refused",)),
     Mutant("take every bookmark for the end of the initial state", WIRE, 'complete=(marked.annotations or {}).get(END_OF_INITIAL_EVENTS) == "true")', "complete=True)", 3,
            ("tests/core/test_wire.py::test_only_a_bookmark_with_the_end_marker_ends_the_initial_state",)),
+    Mutant("take any status below 300 for a success", "transport.py", "if response.status in (200, 201):", "if response.status < 300:", 8,
+           ("tests/test_transport.py::test_a_status_that_no_list_or_watch_has_is_refused_although_it_is_below_300",)),
+    Mutant("wait after a list whose version has yet to come", "agreed.py", "frozenset({400, 410, 422, 504})", "frozenset({400, 410, 422})", 8,
+           ("tests/test_agreed.py::test_where_the_version_is_refused_the_newest_will_do",)),
+    Mutant("serve the embedded cluster to the network", "testing/cluster.py", 'socket.create_server(("127.0.0.1", wanted))', 'socket.create_server(("0.0.0.0", wanted))', 10,
+           ("tests/test_testing/test_cluster.py::test_it_listens_on_no_other_address_of_the_machine",)),
+    # ---- Lists without an end.
+    Mutant("take a page that comes again for progress", PAGING, "        if (keys and not found) or empty > EMPTY_PAGES:", "        if empty > EMPTY_PAGES:", 8, (ENDLESS + WITHOUT_AN_END, ENDLESS + RELIST_WITHOUT_AN_END)),
+    Mutant("ask at once after an empty page", PAGING, "return self.empty > 0 or self.pages", "return self.pages", 8, (ENDLESS + WITHOUT_AN_END,)),
+    Mutant("ask at once however few objects a page brings", PAGING, "return self.empty > 0 or self.pages > PAGES_AT_ONCE + self.keys // KEYS_PER_PAGE", "return self.empty > 0", 8,
+           (ENDLESS + WITHOUT_AN_END, ENDLESS + "test_33_an_audit_or_fetch_whose_list_has_no_end_ends_with_an_error")),
+    Mutant("list on without a limit of pages", PAGING, "        if turned.pages >= MOST_PAGES:", "        if False:", 8, ("tests/core/test_paging.py::test_a_list_has_limits_for_its_pages_and_bytes",)),
+    Mutant("list on without a limit of bytes", PAGING, "        if turned.size > MOST_BYTES:", "        if False:", 8, ("tests/core/test_paging.py::test_a_list_has_limits_for_its_pages_and_bytes",)),
+    Mutant("pause a list for ever", PAGING, "        if self._paused >= self._patience:", "        if False:", 8,
+           ("tests/core/test_paging.py::test_all_pauses_of_a_list_together_take_no_longer_than_its_patience",)),
     # ---- Reads.
+    Mutant("leave out the largest integer", "core/values.py", "    if start <= MAX_INT:", "    if start < MAX_INT:", 1,
+           ("tests/core/test_values.py::test_the_largest_integer_belongs_to_the_complement_of_what_is_below_it",)),
+    Mutant("wait on for a cache that cannot be kept any more", "waiting.py",
+           "                            change = await told.get()\n                            self._ready(feed, read.call, request)\n",
+           "                            change = await told.get()\n", 2,
+           ("tests/test_cache/test_waiting.py::test_who_waits_for_a_kind_that_cannot_be_kept_any_more_is_told_at_once",)),
+    Mutant("leave the request that nobody waits for", "fetching.py", "            if not self._waiting:\n                self._task.cancel()\n", "", 8,
+           ("tests/test_cache/test_fetching.py::test_a_request_that_nobody_waits_for_is_given_up",)),
     Mutant("answer NotFound for what is outside", "reading.py", "raise absent(one, view.filter, version) if verdict else not_held(one, verdict)",
            "raise absent(one, view.filter, version)", 1, ("tests/test_cache/test_reads.py::test_a_default_does_not_stand_for_what_is_hidden",)),
     Mutant("answer a list with the part that is held", "checking.py", "if not (verdict := verdict_of(many.request, view)):", "if False and (verdict := verdict_of(many.request, view)):", 1,

@@ -203,6 +203,9 @@ def test_who_waits_for_a_kind_that_cannot_be_kept_any_more_is_told_at_once() -> 
         waiting = asyncio.create_task(world.cache().wait_for("pods", ready))
         await feed.subscribed.wait()
         feed.fail(Forbidden("pods: no", remedy="Grant it"))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert waiting.done()
         with pytest.raises(Forbidden) as info:
             await waiting
         assert str(info.value) == "await cache.wait_for('pods', predicate): pods: no; the filter is label='app=web'. Grant it"

@@ -94,7 +94,7 @@ def test_7_an_empty_page_with_a_token_is_not_the_last() -> None:
         async with Server(lists=lists) as server, operating(server) as world:
             await world.holds("a@90", "b@95")
             assert server.pods.listed == [FIRST, then("1"), then("2")]
-            assert world.time.slept == []
+            assert world.time.slept == [0.5]
     run(main())
 
 

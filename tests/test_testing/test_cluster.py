@@ -44,6 +44,12 @@ def left() -> tuple[int, int]:
     return len(os.listdir("/proc/self/fd")), threading.active_count()   # noqa: PTH208  # Names alone: a Path made of each would say no more.
 
 
+def test_it_listens_on_no_other_address_of_the_machine(cluster: EmbeddedCluster) -> None:
+    # Linux answers on all of 127.0.0.0/8. Elsewhere, no interface has this address.
+    with pytest.raises(OSError), socket.create_connection(("127.0.0.2", cluster.port), timeout=60):   # Refused or unreachable.
+        pass
+
+
 class TestItsLife:
     def test_it_runs_on_the_loop_of_the_test(self) -> None:
         async def run() -> list[str]:

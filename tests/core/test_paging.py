@@ -1,0 +1,86 @@
+"""The paging rule: what is progress of a list, which pages must wait, and where a list is given up."""
+from __future__ import annotations
+
+import pytest
+
+from kopf_selectcache.core import paging
+from kopf_selectcache.core.paging import FEW, NOWHERE, Pager, Paging
+from kopf_selectcache.core.problems import Garbled
+from kopf_selectcache.core.record import Record
+from kopf_selectcache.core.wire import Page
+
+
+def page(token: str, *keys: str, version: str = "100", size: int = 0) -> Page:
+    names = [key.partition("/") for key in keys]
+    return Page(version, token, tuple(Record(space, name, f"uid-{name}", "90", {}, (), b"{}") for space, _, name in names), size)
+
+
+def turned(*pages: Page) -> Pager:
+    pager = Pager()
+    for each in pages:
+        pager = pager.turn(each)
+    return pager
+
+
+def test_while_objects_come_in_the_order_of_servers_no_key_but_those_of_the_first_page_is_stored() -> None:
+    pager = turned(page("1", "a/x", "a/y"), page("2", "a-b/x", "b/a"), page("3", "b/b", "c/a"))
+    assert pager.seen == {"a/x", "a/y", "a-b/x", "b/a"}, "etcd has a-b/x before a/x"
+    assert pager.keys == 6
+    pager = turned(page("1", "a-b/x", "a/x"), page("2", "a/y", "b/a"))
+    assert (sorted(pager.seen), pager.keys, pager.greatest) == (["a-b/x", "a/x"], 4, "b/a")
+
+
+def test_objects_may_come_in_any_order() -> None:
+    keys = [f"ns/{number * 7919 % 1000:03}" for number in range(1000)]
+    pager = turned(*(page(str(start), *keys[start:start + 10]) for start in range(0, 1000, 10)))
+    assert (pager.keys, pager.is_paced) == (1000, False)
+
+
+def test_a_list_that_begins_again_is_noticed_at_its_first_page() -> None:
+    pages = [page(str(number), f"ns/{number:02}a", f"ns/{number:02}b") for number in range(20)]
+    with pytest.raises(Garbled, match=NOWHERE):
+        turned(*pages).turn(page("again", "ns/00a", "ns/00b"))
+
+
+def test_a_list_that_goes_back_to_a_later_page_repeats_itself_once() -> None:
+    pages = [page(str(number), f"ns/{number:02}a", f"ns/{number:02}b") for number in range(20)]
+    again = turned(*pages, *(page(f"again-{number}", f"ns/{number:02}a", f"ns/{number:02}b") for number in range(5, 20)))
+    with pytest.raises(Garbled, match=NOWHERE):
+        again.turn(page("again", "ns/05a", "ns/05b"))
+
+
+def test_the_last_page_may_be_any_one() -> None:
+    assert turned(page("1", "a/x"), page("", "a/x")).token == ""
+    assert turned(page("1", "a/x"), page("")).token == ""
+
+
+def test_a_list_has_limits_for_its_pages_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paging, "MOST_PAGES", 5)
+    pager = turned(*(page(str(number), f"ns/{number}") for number in range(4)))
+    assert pager.turn(page("", "ns/4")).token == ""
+    with pytest.raises(Garbled, match="a list has more than 5 pages"):
+        pager.turn(page("5", "ns/4"))
+    assert turned(page("1", "ns/1", size=paging.MOST_BYTES - 1), page("", "ns/2", size=1)).token == ""
+    with pytest.raises(Garbled, match="a list has more than 16 GiB"):
+        turned(page("1", "ns/1", size=paging.MOST_BYTES), page("", "ns/2", size=1))
+
+
+def test_all_pauses_of_a_list_together_take_no_longer_than_its_patience() -> None:
+    lists, pauses = Paging({}, patience=10.0), list[float]()
+
+    def read() -> None:
+        for number in range(1000):
+            lists.turn(page(str(number), *(["ns/one"] if number == 50 else [])))
+            pauses.append(lists.pause(1.0))
+
+    with pytest.raises(Garbled, match=f"{FEW}, for 10 s"):
+        read()
+    assert pauses == [0.5] * 20
+
+
+def test_after_its_last_page_a_list_has_no_pause() -> None:
+    lists = Paging({}, patience=10.0)
+    lists.turn(page("more"))
+    assert lists.pause(0.0) == 0.25
+    lists.turn(page(""))
+    assert (lists.query, lists.pause(1.0)) == (None, 0.0)

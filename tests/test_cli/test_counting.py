@@ -1,0 +1,45 @@
+"""The count of objects follows the paging rule."""
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+import pytest
+
+from kopf_selectcache import Selector
+from kopf_selectcache.cli.counting import PATIENCE, Counter
+from kopf_selectcache.cli.progress import Progress
+from kopf_selectcache.core.paging import FEW
+from kopf_selectcache.core.problems import Garbled
+from kopf_selectcache.core.projection import ALL
+from kopf_selectcache.planning import Stream
+from kopf_selectcache.transport import Transport
+from tests.test_cache.world import PODS, pod
+from tests.test_faults.world import Time
+
+
+class Endless:
+    """A server that lists one new object in each page, without an end."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def get(self, _: str, query: Mapping[str, str], *, accept: str = "") -> bytes:
+        self.asked += "Partial" in accept
+        number = int(query.get("continue", 0)) + 1
+        made: dict[str, Any] = {
+            "kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "9", "continue": str(number)}, "items": [pod(f"pod-{number:06}")]}
+        return json.dumps(made).encode()
+
+
+def test_the_count_of_a_list_without_an_end_is_paced_and_fails() -> None:
+    server, time = Endless(), Time()
+    counter = Counter(
+        cast("Transport", server), PODS, progress=Progress("objects", None, file=io.StringIO(), clock=time.clock), sleep=time.sleep)
+    with pytest.raises(Garbled, match=FEW):
+        asyncio.run(counter.held(Stream(Selector("app=web")), ALL, set()))
+    assert sum(time.slept) == PATIENCE
+    assert server.asked < 400
