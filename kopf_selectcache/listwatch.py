@@ -335,7 +335,11 @@ class Listwatch:
             return await unhurried(self._reader, await self._world.transport.get(path, query))
 
     async def _watched(self, path: str, query: dict[str, str], command: Watch) -> AsyncGenerator[Input, None]:
-        """Read a watch to its end; raise Refused, Unreachable, Garbled, or TimeoutError if nothing comes any more."""
+        """Read a watch to its end; raise Refused, Unreachable, Garbled, or TimeoutError if it is dead.
+
+        Only events, and bookmarks that are not older than the stream, are signs of life. Half lines, blank lines and
+        bookmarks of the past can also come from a proxy, or from a server that does not follow the cluster any more.
+        """
         clock, settings = self._world.clock, self._world.settings
         idle, lines, filling, taken = settings.idle_timeout, Lines(), command.initial, 0
         unmarked = idle * UNMARKED   # Until there is a bookmark: this server may send none, and have nothing to say.
@@ -350,12 +354,22 @@ class Listwatch:
             self.opening += 1
             self.awaited.wake()
             yield Opened()
-            while (chunk := await patience.next(chunks, within=idle if filling or self._state.known.marked else unmarked)) is not None:
+            alive = True
+            while (chunk := await patience.next(
+                    chunks, within=idle if filling or self._state.known.marked else unmarked, alive=alive)) is not None:
+                alive = False
                 for line in lines.feed(chunk):
                     message = self._reader.line(line)
-                    self._counts.events += isinstance(message, Event)
-                    filling = filling and not (isinstance(message, Bookmark) and message.complete)
-                    yield message
+                    if isinstance(message, Event):
+                        self._counts.events += 1
+                        alive = True
+                        yield message
+                    else:
+                        filling = filling and not (isinstance(message, Bookmark) and message.complete)
+                        yield message
+                        # The state has taken it in by now: only a bookmark of the past is still older than the state.
+                        alive = alive or (
+                            isinstance(message, Bookmark) and isinstance(self._state, Watching) and message.version == self._state.version)
                     taken = await self._shared(taken + APIECE + len(line))
                 if filling and clock() - opened > settings.request_timeout:
                     # It may go on for ever without saying that the initial state is complete.

@@ -111,8 +111,10 @@ class _Marked(msgspec.Struct, rename={"version": "resourceVersion"}):
     annotations: dict[str, str] | None = None
 
 
-class _Mark(msgspec.Struct):
+class _Mark(msgspec.Struct, rename={"api_version": "apiVersion"}):
     metadata: _Marked
+    api_version: str = ""
+    kind: str = ""
 
 
 class _AnswerMetadata(msgspec.Struct, rename={"version": "resourceVersion", "token": "continue"}):
@@ -296,7 +298,9 @@ class Reader:
             case "ADDED" | "MODIFIED" | "DELETED":
                 return Event(line.type, self.record(line.object))
             case "BOOKMARK":
-                marked = _decode(line.object, _Mark, "a bookmark").metadata
+                mark = _decode(line.object, _Mark, "a bookmark")
+                self._require_kind(mark)   # A version of another kind may be far ahead: it would suppress all later events.
+                marked = mark.metadata
                 if not marked.version:
                     raise Garbled("a bookmark came without a resourceVersion")
                 return Bookmark(marked.version, complete=(marked.annotations or {}).get(END_OF_INITIAL_EVENTS) == "true")
@@ -350,10 +354,7 @@ class Reader:
         """Read any object, and say what is wrong with it."""
         found = _decode(data, _Object, f"an object of kind {self.kind}")
         metadata = found.metadata
-        if found.kind != self.kind and (found.kind or not kindless):
-            raise Garbled(f"an object of kind {found.kind[:100]!r} came instead of {self.kind}")
-        if found.api_version not in ("", self.api_version):
-            raise Garbled(f"an object of {found.api_version[:100]!r} came instead of {self.api_version}")
+        self._require_kind(found, kindless=kindless)
         if metadata is None or not metadata.name or not metadata.version or not metadata.uid:
             raise Garbled(f"an object of kind {self.kind}{_named(metadata)} came without a name, uid or resourceVersion")
         if self.wanted is not None and not self.wanted((metadata.namespace, metadata.name)):
@@ -363,6 +364,12 @@ class Reader:
         if not _is_readable(kept):
             raise Garbled(f"an object of kind {self.kind}{_named(metadata)} came that is no UTF-8, or has numbers beyond all bounds")
         return self._made(metadata, labels, owners, kept, fields, whole=data if self.projection.partial else None)
+
+    def _require_kind(self, found: _Object | _Mark, *, kindless: bool = False) -> None:
+        if found.kind != self.kind and (found.kind or not kindless):
+            raise Garbled(f"an object of kind {found.kind[:100]!r} came instead of {self.kind}")
+        if found.api_version not in ("", self.api_version):
+            raise Garbled(f"an object of {found.api_version[:100]!r} came instead of {self.api_version}")
 
     def _common(self, metadata: _Metadata) -> tuple[dict[str, str] | None, list[_Owner] | None]:
         try:

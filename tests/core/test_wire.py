@@ -248,7 +248,12 @@ def test_only_a_bookmark_with_the_end_marker_ends_the_initial_state(annotations:
 
 @pytest.mark.parametrize("object_", [{}, {"metadata": None}, {"metadata": {}}, {"metadata": {"resourceVersion": ""}}])
 def test_a_bookmark_without_a_version_is_refused(object_: Any) -> None:
-    garbled(PODS.line, event("BOOKMARK", object_))
+    garbled(PODS.line, event("BOOKMARK", {"kind": "Pod", "apiVersion": "v1", **object_}))
+
+
+@pytest.mark.parametrize("said", [{"kind": "Node", "apiVersion": "v1"}, {"kind": "Pod", "apiVersion": "example.com/v1"}, {"apiVersion": "v1"}])
+def test_a_bookmark_of_another_kind_or_group_is_refused(said: dict[str, str]) -> None:
+    garbled(PODS.line, event("BOOKMARK", said | {"metadata": {"resourceVersion": "999999"}}))
 
 
 @pytest.mark.parametrize(("status", "refusal"), [

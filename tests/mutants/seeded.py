@@ -43,6 +43,7 @@ IN_TURNS = "tests/test_thread_products.py::test_i4_a_reader_and_the_writer_alter
 FIELDS = "tests/core/test_projected_fields.py::test_the_values_of_field_labels_are_those_of_the_object_as_it_came"
 SELECTED = "tests/test_cache/test_partial.py::test_a_selector_by_a_field_answers_as_if_nothing_were_dropped"
 BY_FIELD = "tests/test_cache/test_indexes_by_field.py::test_a_field_is_answered_with_and_without_an_index_as_the_server_answers_it"
+SIGNS = "tests/test_faults/test_signs_of_life.py::"
 RETRYING = "tests/test_cache/test_retrying.py::"
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -208,6 +209,12 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/core/test_wire.py::test_an_endless_line_is_refused_with_the_name_of_the_object_and_no_other_value",)),
     Mutant("take in what is of another kind", WIRE, "if found.kind != self.kind and (found.kind or not kindless):", "if False:", 8,
            ("tests/core/test_wire.py::test_an_object_of_another_kind_or_group_is_refused",)),
+    Mutant("take a bookmark of another kind", WIRE, "self._require_kind(mark)   #", "pass   #", 8,
+           (SIGNS + "test_18_a_bookmark_of_another_kind_ends_the_stream_and_suppresses_no_event",)),
+    Mutant("let each byte keep a dead watch open", "listwatch.py", "else unmarked, alive=alive)", "else unmarked, alive=True)", 8,
+           (SIGNS + "test_contract_8_what_means_nothing_does_not_keep_a_dead_watch_open",)),
+    Mutant("let a bookmark of the past keep a dead watch open", "listwatch.py", "isinstance(self._state, Watching) and message.version == self._state.version)", "True)", 8,
+           (SIGNS + "test_contract_8_what_means_nothing_does_not_keep_a_dead_watch_open",)),
     Mutant("take every bookmark for the end of the initial state", WIRE, 'complete=(marked.annotations or {}).get(END_OF_INITIAL_EVENTS) == "true")', "complete=True)", 3,
            ("tests/core/test_wire.py::test_only_a_bookmark_with_the_end_marker_ends_the_initial_state",)),
     # ---- Reads.
