@@ -1,7 +1,7 @@
 """The server's answers to reads that the cache cannot answer, or the read errors that say why there is none."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
 
@@ -13,16 +13,17 @@ from .core.problems import Garbled, Untransformed
 from .core.projection import ALL, Projection
 from .core.record import Record
 from .core.resources import Resource
+from .core.sent import Sent, Unselected
 from .core.wire import Reader
 from .discovery import NotServed
-from .errors import NotDeclared, NotFound, NotSynced, Stalled
+from .errors import NotDeclared, NotFound, NotSynced, StateError
 from .feed import Feed
 from .fetching import questions
 from .keys import AnyKey, assigned, key_of
 from .runner import Runtime
 from .spelling import Many, One, Read
 from .transport import JSON, Refused, Unreachable
-from .troubles import gone, not_served, refused, unanswered, untransformed
+from .troubles import gone, not_served, refused, unanswered, unselected, untransformed
 
 
 async def resource_of(runtime: Runtime, read: Read) -> Resource:
@@ -60,7 +61,7 @@ def line_of(runtime: Runtime, kind: AnyKey) -> str | None:
 
 async def ask_one(runtime: Runtime, one: One, projection: Projection) -> Record:
     """Ask for one object."""
-    return await _asked(runtime, one, JSON, Reader.of(one.resource, projection).record)
+    return await _asked(runtime, one, JSON, partial(Reader.of(one.resource, projection).record, kindless=False))
 
 
 async def ask_uid(runtime: Runtime, one: One) -> str | None:
@@ -74,7 +75,7 @@ async def _asked(runtime: Runtime, one: One, accept: str, read: Callable[[bytes]
     request = one.request   # What is no name must not become a part of a path.
     path = one.resource.path(*request.namespaces or (None,), *request.names or ())
     try:
-        return read(await runtime.fetches.get(path, {}, accept=accept))
+        return _wanted(read(await runtime.fetches.get(path, {}, accept=accept)), request.namespaces or ("",), request.names)
     except Refused as error:
         # Where the kind itself is not served, a server answers 404 without that reason.
         if (error.refusal.code, error.refusal.reason) == (404, "NotFound"):
@@ -88,13 +89,15 @@ async def ask_many(runtime: Runtime, many: Many, projection: Projection, *, enou
     """Ask for all objects, or for at least so many of them."""
     records: list[Record] = []
     try:
+        # Labels alone are compared: our table of fields must not make an answer an error.
+        reader = Reader.of(many.resource, projection, sent=Sent(tuple(many.request.requirements)))
         for path, query in questions(many.resource, many.request):
             more = None if enough is None else enough - len(records)
             if more is not None and more <= 0:
                 break
-            records += await runtime.fetches.pages(
-                path, query, Reader.of(many.resource, projection),
-                page_limit=runtime.settings.page_limit, patience=runtime.settings.sync_timeout, enough=more)
+            found = await runtime.fetches.pages(
+                path, query, reader, page_limit=runtime.settings.page_limit, patience=runtime.settings.sync_timeout, enough=more)
+            records += [_wanted(record, many.request.namespaces, many.request.names) for record in found]
     except Refused as error:
         raise refused(many, "list", error.refusal, line_of(runtime, many.kind)) from None
     except (Unreachable, Garbled) as error:
@@ -102,10 +105,19 @@ async def ask_many(runtime: Runtime, many: Many, projection: Projection, *, enou
     return records
 
 
-def _senseless(runtime: Runtime, asked: One | Many, error: Unreachable | Garbled) -> Stalled:
+def _wanted(record: Record, namespaces: Collection[str] | None, names: Collection[str] | None) -> Record:
+    """Return the object if it has a name and a namespace that were asked for; else raise Garbled."""
+    if (namespaces is None or record.namespace in namespaces) and (names is None or record.name in names):
+        return record
+    raise Garbled(f"an object came that was not asked for, {'/'.join(part[:253] for part in record.key if part)!r}")
+
+
+def _senseless(runtime: Runtime, asked: One | Many, error: Unreachable | Garbled) -> StateError:
     if isinstance(error, Untransformed):
         whole = asked._replace(options={**asked.options, "whole": True})
         return untransformed(asked.bare(), error, line_of(runtime, asked.kind), whole.call())
+    if isinstance(error, Unselected):
+        return unselected(asked, error)
     return unanswered(asked.call(), str(error))
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from .core.problems import Untransformed
 from .core.protocol import Lost, Silent
+from .core.sent import Unselected
 from .core.wire import Refusal
 from .errors import NO_CAUSE, Cause
 
@@ -27,5 +28,5 @@ def cause_of(failure: Refusal | Lost | Silent | Exception) -> Cause:
     """Return the cause of a failed request: a refusal, an answer that broke off or made no sense, or none at all."""
     if isinstance(failure, Refusal):
         return Cause(failure.code, failure.reason, failure.retry_after, is_transient(failure.code))
-    own = failure.transform if isinstance(failure, Lost) else isinstance(failure, Untransformed)
-    return NO_CAUSE if own else NO_ANSWER   # A function of the operator fails again for the same object.
+    lasting = failure.transform or failure.outside if isinstance(failure, Lost) else isinstance(failure, (Untransformed, Unselected))
+    return NO_CAUSE if lasting else NO_ANSWER   # A function of the operator fails again for the same object; a selector is ignored again.

@@ -181,6 +181,10 @@ class Condition:
             case Refusal(405):
                 self._tell(Health.REJECTED, f"{subject}: the server does not let anybody {verb} them",
                            f"Take out {self._declared}, and ask the server: await cache.fetch(...)", cause=cause)
+            case Lost(why, outside=True):
+                self._tell(
+                    Health.REJECTED, f"{subject}: the server, or a proxy in front of it, does not select by {subject.filter}",
+                    f"Correct what ignores labelSelector or fieldSelector, or assign a selector that it supports to {self._declared}", said=why, cause=cause)
             case Lost(lived=True):
                 pass   # Servers end every watch after a while.
             case Refusal(401):

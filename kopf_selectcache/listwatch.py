@@ -50,9 +50,11 @@ from .core.protocol import (
 )
 from .core.record import Record
 from .core.resources import Resource
+from .core.sent import Unselected
 from .core.store import Change
-from .core.wire import APIECE, SLICE, Bookmark, Event, Page, Reader, Refusal
+from .core.wire import APIECE, SLICE, Bookmark, Event, Message, Page, Reader, Refusal
 from .fetching import unhurried
+from .fieldchecks import Judgement, judge
 from .health import Condition
 from .observe import Counts
 from .patience import Patience
@@ -91,7 +93,7 @@ class Listwatch:
         self._world = world
         self._counts = counts
         self._notify = notify
-        self._reader = Reader.of(resource, projection, wanted=branch.keys.have if stream.is_wider else None, packing=packing)
+        self._reader = Reader.of(resource, projection, wanted=branch.keys.have if stream.is_wider else None, packing=packing, sent=stream.sent(resource))
         self._storing = Storing(packing, kept=branch.view.writing, all_kept=all_kept, tally=share.tally if share is not None else None)
         self._share = share
         self._agreed = agreed   # For its first list, if there are others that could hold the same.
@@ -315,6 +317,8 @@ class Listwatch:
             yield Lost(str(lost), lived=clock() - asked > LIVED, lasted=clock() - asked >= LASTED)
         except Untransformed as failed:
             yield Lost(str(failed), garbled=True, transform=True, argument=failed.argument, besides=failed.besides)
+        except Unselected as unselected:
+            yield Lost(str(unselected), outside=True)
         except Garbled as garbled:
             yield Lost(str(garbled), garbled=True)
         except TimeoutError:
@@ -324,10 +328,42 @@ class Listwatch:
         """Ask for a page; raise Refused, Unreachable or Garbled."""
         async with self._turns:
             self._counts.lists += 1
-            return await unhurried(self._reader, await self._world.transport.get(path, query))
+            data = await self._world.transport.get(path, query)
+            while True:
+                try:
+                    return await unhurried(self._reader, data)
+                except Unselected as unselected:
+                    await self._distrust(unselected)
+
+    async def _read_again(self, line: bytes, unselected: Unselected) -> Message:
+        """Read a line with an object that seems to be outside of the selector; raise Unselected if it is."""
+        while True:
+            await self._distrust(unselected)
+            try:
+                return self._reader.line(line)
+            except Unselected as another:   # By another field.
+                unselected = another
+
+    async def _distrust(self, unselected: Unselected) -> None:
+        """Check a field no more of which the server shows that we read it wrongly; else raise Unselected, or Garbled if it is not certain."""
+        judgement = await judge(self._world.transport, self.resource, unselected)
+        if judgement is Judgement.OUTSIDE:
+            raise unselected
+        if judgement is Judgement.UNCERTAIN:
+            raise Garbled(f"{unselected}; the object has changed since, and it is not certain")
+        term = unselected.term
+        assert term is not None, "a label needs no judgement"
+        self._reader = replace(self._reader, sent=self._reader.sent.without(term.label))
+        self._world.logger.warning(
+            "The server selects %s by %s otherwise than kopf_selectcache reads it off them: %s, and the server confirms that it does. "
+            "What it selects by %s is taken as it comes. Please report it.", self, term.label, unselected, term.label)
 
     async def _watched(self, path: str, query: dict[str, str], command: Watch) -> AsyncGenerator[Input, None]:
-        """Read a watch to its end; raise Refused, Unreachable, Garbled, or TimeoutError if nothing comes any more."""
+        """Read a watch to its end; raise Refused, Unreachable, Garbled, or TimeoutError if it is dead.
+
+        Only events, and bookmarks that are not older than the stream, are signs of life. Half lines, blank lines and
+        bookmarks of the past can also come from a proxy, or from a server that does not follow the cluster any more.
+        """
         clock, settings = self._world.clock, self._world.settings
         idle, lines, filling, taken = settings.idle_timeout, Lines(), command.initial, 0
         unmarked = idle * UNMARKED   # Until there is a bookmark: this server may send none, and have nothing to say.
@@ -341,12 +377,25 @@ class Listwatch:
             opened = clock()
             self.comparison.open()
             yield Opened()
-            while (chunk := await patience.next(chunks, within=idle if filling or self._state.known.marked else unmarked)) is not None:
+            alive = True
+            while (chunk := await patience.next(
+                    chunks, within=idle if filling or self._state.known.marked else unmarked, alive=alive)) is not None:
+                alive = False
                 for line in lines.feed(chunk):
-                    message = self._reader.line(line)
-                    self._counts.events += isinstance(message, Event)
-                    filling = filling and not (isinstance(message, Bookmark) and message.complete)
-                    yield message
+                    try:
+                        message = self._reader.line(line)
+                    except Unselected as unselected:
+                        message = await self._read_again(line, unselected)
+                    if isinstance(message, Event):
+                        self._counts.events += 1
+                        alive = True
+                        yield message
+                    else:
+                        filling = filling and not (isinstance(message, Bookmark) and message.complete)
+                        yield message
+                        # The state has taken it in by now: only a bookmark of the past is still older than the state.
+                        alive = alive or (
+                            isinstance(message, Bookmark) and isinstance(self._state, Watching) and message.version == self._state.version)
                     taken = await self._shared(taken + APIECE + len(line))
                 if filling and clock() - opened > settings.request_timeout:
                     # It may go on for ever without saying that the initial state is complete.
@@ -388,6 +437,8 @@ def reason(trouble: Refusal | Lost | Silent) -> str:
             return "transform"
         case Lost(garbled=True):
             return "garbled"
+        case Lost(outside=True):
+            return "outside"
         case _:
             return type(trouble).__name__.lower()
 

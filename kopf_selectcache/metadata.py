@@ -23,9 +23,9 @@ _READER = Reader("meta.k8s.io/v1", "PartialObjectMetadata")
 def metadata_of(resource: Resource, answer: bytes) -> Record:
     """Read the answer to a request for one object; raise Garbled."""
     try:
-        return _READER.record(answer)
+        return _READER.record(answer, kindless=False)
     except Garbled:
-        return Reader.of(resource, ALL).record(answer)
+        return Reader.of(resource, ALL).record(answer, kindless=False)
 
 
 async def pages_of_metadata(world: World, resource: Resource, path: str, paging: Paging) -> AsyncGenerator[tuple[Record, ...], None]:

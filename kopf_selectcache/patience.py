@@ -1,4 +1,4 @@
-"""How long the next piece of a stream may take. Knows no stream, and says nothing of what to do then."""
+"""Idle timeout of a stream: the time since its last sign of life. The caller decides which pieces are signs of life."""
 from __future__ import annotations
 
 import asyncio
@@ -9,23 +9,32 @@ _T = TypeVar("_T")
 
 
 class Patience:
-    """Waits for one piece of a stream after the other, as if there were an `asyncio.timeout` around each.
+    """Waits for the pieces of a stream, and raises TimeoutError if the last sign of life was too long ago.
 
-    That would make a timer for each piece, and drop it: a tenth of the time that a busy watch takes. Here it is one for all,
-    which looks, when it is due, how long the piece has taken that is waited for then.
+    One timer serves all pieces: an `asyncio.timeout` per piece takes a tenth of the CPU of a busy watch. When the timer
+    is due, it compares the clock with the deadline of the piece that is awaited.
     """
 
     def __init__(self) -> None:
         self._waiting: asyncio.Task[object] | None = None
+        self._since = 0.0   # The last sign of life.
         self._due = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._over = False   # Whether who waits has been cancelled, since it takes too long.
 
-    async def next(self, pieces: AsyncIterator[_T], *, within: float) -> _T | None:
-        """Return the next piece, None at the end; raise TimeoutError if it takes more than so many seconds."""
+    async def next(self, pieces: AsyncIterator[_T], *, within: float, alive: bool = True) -> _T | None:
+        """Return the next piece, None at the end; raise TimeoutError this many seconds after the last sign of life.
+
+        `alive` says that the call itself is one: the stream was just opened, or its last piece meant something.
+        """
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None, "it is awaited"
-        self._due = loop.time() + within
+        now = loop.time()
+        if alive:
+            self._since = now
+        self._due = self._since + within
+        if self._due <= now:
+            raise TimeoutError   # Pieces that are ready at once give the timer no chance.
         if self._timer is None or self._timer.when() > self._due:
             self._set(loop)
         cancelled = task.cancelling()   # By others.

@@ -20,6 +20,7 @@ from .core.record import Record
 from .core.regions import THE_NAME, THE_NAMESPACE, Box, Dimension, field_dimension
 from .core.resources import Resource
 from .core.selectors import LabelRequirement
+from .core.sent import Sent, Unselected
 from .core.values import LabelValues, Strings
 from .errors import ConflictingSelectors, DeclarationError, clipped
 from .selector import AnyOf, Selector
@@ -62,8 +63,20 @@ class Stream:
         return self.keys.have(record.key) and all(each.matches(record.labels) for each in self.selector.requirements)
 
     def within(self, records: Iterable[Record]) -> Iterator[Record]:
-        """Yield those of the records that it holds: names that share a watch bring others as well."""
-        return (record for record in records if self.keys.have(record.key))
+        """Yield those of the records that it holds: names that share a watch bring others as well.
+
+        Raise Unselected if the labels of one are not those that were asked for. Of metadata, fields are not known.
+        """
+        keys, sent = self.keys, Sent(tuple(self.selector.requirements))
+        for record in records:
+            if keys.have(record.key):
+                if (failed := sent.failing_label(record.labels)) is not None:
+                    raise Unselected(record.namespace, record.name, record.uid, failed, record.labels)
+                yield record
+
+    def sent(self, resource: Resource) -> Sent:
+        """Return what its query selects by, besides the name."""
+        return Sent.of(resource.kind, self.selector.requirements, self.selector.terms)
 
     def path(self, resource: Resource) -> str:
         return resource.path(self.namespace)

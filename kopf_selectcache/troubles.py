@@ -8,6 +8,7 @@ from typing import TypeVar
 from .causes import NO_ANSWER, cause_of
 from .core.fields import Key
 from .core.problems import Untransformed
+from .core.sent import Unselected
 from .core.wire import Refusal
 from .errors import (
     NO_CAUSE,
@@ -123,6 +124,13 @@ def _again(seconds: float | None = None) -> str:
 def unanswered(asked: str, why: str, cause: Cause = NO_ANSWER) -> Stalled:
     """Say that no answer came, or none that makes sense."""
     return Stalled(f"The server gave no answer to {asked}: {why}", remedy=_again(cause.retry_after), cause=cause)
+
+
+def unselected(asked: One | Many, error: Unselected) -> Rejected:
+    """Say that the answer has objects that were not asked for."""
+    return Rejected(
+        f"{asked.call()}: the server, or a proxy in front of it, does not select by label: {error}",
+        remedy="Correct what ignores labelSelector; or leave label= out, and select from the answer", cause=cause_of(error))
 
 
 def untransformed(asked: str, error: Untransformed, line: str | None, of_server: str) -> Stalled:

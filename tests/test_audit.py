@@ -312,7 +312,7 @@ def page(version: str = "100", *, token: str = "", kind: str = "PartialObjectMet
     return {"apiVersion": "meta.k8s.io/v1", "kind": kind, "metadata": {"resourceVersion": version, "continue": token}, "items": [], **more}
 
 
-ONE = [{"metadata": {"name": "a", "namespace": "shop", "uid": "1", "resourceVersion": "5"}}]
+ONE = [{"metadata": {"name": "a", "namespace": "shop", "uid": "1", "resourceVersion": "5", "labels": {"app": "web"}}}]
 
 
 SECRETS = Resource(builtin("secrets"), "v1")

@@ -7,8 +7,11 @@ import pickle
 import pytest
 
 from kopf_selectcache import Forbidden, Selector, Stalled, StateError
+from kopf_selectcache.causes import cause_of
 from kopf_selectcache.core.fields import Kind
 from kopf_selectcache.core.protocol import Lost, Silent
+from kopf_selectcache.core.selectors import FieldTerm
+from kopf_selectcache.core.sent import Unselected
 from kopf_selectcache.core.wire import Refusal
 from kopf_selectcache.errors import NO_CAUSE, Cause
 from kopf_selectcache.health import SEVERAL, Condition, Health
@@ -92,3 +95,8 @@ def test_the_error_of_a_read_has_the_cause_of_its_cache() -> None:
     error = of_read(error_of(one), "cache.held('pods')", None)
     for again in (error, copy.copy(error), pickle.loads(pickle.dumps(error))):   # noqa: S301  # Our own.
         assert (again.code, again.reason, again.retry_after, again.transient) == (503, "ServiceUnavailable", 3.0, True)
+
+
+@pytest.mark.parametrize("failure", [Lost("not selected", outside=True), Unselected("shop", "a", "u", FieldTerm("spec.nodeName", "n1"), {})], ids=["a stream", "a read"])
+def test_a_selector_that_is_ignored_is_ignored_again(failure: Lost | Unselected) -> None:
+    assert cause_of(failure) == NO_CAUSE

@@ -48,6 +48,28 @@ def test_each_piece_may_take_as_long_however_long_all_of_them_take() -> None:
     hurried(main)
 
 
+def test_a_piece_that_is_no_sign_of_life_does_not_put_the_end_off() -> None:
+    async def main(loop: asyncio.AbstractEventLoop) -> None:
+        patience, pieces = Patience(), after(*[4.0] * 10)
+        began = loop.time()
+        assert await patience.next(pieces, within=10) == 4
+        assert await patience.next(pieces, within=10, alive=False) == 4
+        with pytest.raises(TimeoutError):
+            await patience.next(pieces, within=10, alive=False)
+        assert loop.time() - began == pytest.approx(10)
+    hurried(main)
+
+
+def test_pieces_that_are_ready_at_once_and_no_sign_of_life_end_as_well() -> None:
+    async def main(_: asyncio.AbstractEventLoop) -> None:
+        patience, pieces = Patience(), after(*[0.0] * 10)
+        await patience.next(pieces, within=10)
+        await asyncio.sleep(10)   # It is due, and nobody waits.
+        with pytest.raises(TimeoutError):
+            await patience.next(pieces, within=10, alive=False)
+    hurried(main)
+
+
 def test_the_end_is_no_timeout_and_leaves_no_timer() -> None:
     async def main(loop: asyncio.AbstractEventLoop) -> None:
         patience, pieces = Patience(), after(1.0)

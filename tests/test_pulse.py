@@ -148,7 +148,8 @@ def test_a_gap_during_the_first_list_interrupts_nothing_and_the_next_one_does() 
 def test_a_server_that_has_never_sent_a_bookmark_may_be_silent_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
 
-    async def next_chunk(_: Patience, chunks: AsyncIterator[bytes], *, within: float) -> bytes | None:
+    async def next_chunk(_: Patience, chunks: AsyncIterator[bytes], *, within: float, alive: bool) -> bytes | None:
+        assert alive
         waits.append(within)
         return await anext(chunks, None)
 

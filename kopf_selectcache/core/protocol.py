@@ -82,6 +82,8 @@ class Lost:
     """Where that function was declared."""
     besides: str = ""
     """What to write after what is to be corrected."""
+    outside: bool = False
+    """Whether an object came that the selector does not select: nothing of the list or the event may be shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,8 +404,13 @@ def _refused(state: Listing | Filling | Watching, refusal: Refusal) -> Step:
 
 
 def _lost(state: Listing | Filling | Watching, why: Lost | Silent) -> Step:
+    outside = isinstance(why, Lost) and why.outside
     if isinstance(state, Listing):
-        return _same_page(state, why) if state.token and state.tries < PATIENCE else _give_up(state, why)
+        return _same_page(state, why) if state.token and state.tries < PATIENCE and not outside else _give_up(state, why, slow=outside)
+    if outside:
+        # Only a complete list, in pages, shows that the selector counts again: a watch is opened before it shows anything.
+        known = replace(state.known, failures=max(state.known.failures + 1, PATIENCE))
+        return _wait(known, (Abandon(), Close()) if isinstance(state, Filling) else (Close(),), why, slow=True)
     lived, garbled = isinstance(why, Lost) and why.lived, isinstance(why, Lost) and why.garbled
     known = state.known.failed()
     if isinstance(state, Filling):

@@ -19,6 +19,8 @@ from .problems import BadIndex, BadTransform, Garbled, Unindexed, Untransformed
 from .projection import ALL, Projection
 from .record import Record, kept_json
 from .resources import Resource
+from .selectors import LabelRequirement
+from .sent import EVERYTHING, Sent, Unselected
 from .sharing import Sharing
 from .slicing import parted, without_managed
 
@@ -111,8 +113,10 @@ class _Marked(msgspec.Struct, rename={"version": "resourceVersion"}):
     annotations: dict[str, str] | None = None
 
 
-class _Mark(msgspec.Struct):
+class _Mark(msgspec.Struct, rename={"api_version": "apiVersion"}):
     metadata: _Marked
+    api_version: str = ""
+    kind: str = ""
 
 
 class _AnswerMetadata(msgspec.Struct, rename={"version": "resourceVersion", "token": "continue"}):
@@ -189,10 +193,18 @@ _EVERYTHING: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 _SAYS_NO_KIND = b'{"metadata":{'
 """How the items of most lists begin."""
 
-def _sharing() -> Callable[[tuple[tuple[str, str], ...]], dict[str, str]]:
-    """Return what makes labels of pairs: of the same few keys each time, and of values of which many come again."""
+def _sharing(sent: Sent) -> Callable[[tuple[tuple[str, str], ...]], dict[str, str] | LabelRequirement]:
+    """Return what makes labels of pairs: of the same few keys each time, and of values of which many come again.
+
+    For labels that the selector does not select, it makes the requirement that they fail: so the labels of many objects
+    are compared with the selector once.
+    """
     values: Sharing[str] = Sharing(str)
-    return lambda pairs: {intern(key): values.of(value) for key, value in pairs}
+
+    def made(pairs: tuple[tuple[str, str], ...]) -> dict[str, str] | LabelRequirement:
+        labels = {intern(key): values.of(value) for key, value in pairs}
+        return sent.failing_label(labels) or labels
+    return made
 
 
 _EVENTS: tuple[tuple[Literal["ADDED", "MODIFIED", "DELETED"], bytes], ...] = (
@@ -220,7 +232,9 @@ class Reader:
     """How they are packed, if they may be."""
     indexes: tuple[Indexed, ...] = ()
     """The declared indexes whose values are read off each object."""
-    _labels: Sharing[dict[str, str]] = field(default_factory=lambda: Sharing(_sharing()), init=False, repr=False, compare=False)
+    sent: Sent = EVERYTHING
+    """What was sent to select the objects: one that it does not select is no part of an answer."""
+    _labels: Sharing[dict[str, str] | LabelRequirement] = field(init=False, repr=False, compare=False)
     _owners: Sharing[tuple[str, ...]] = field(default_factory=lambda: Sharing(tuple), init=False, repr=False, compare=False)
     _starts: tuple[bytes, ...] = field(init=False, repr=False, compare=False)
     """How objects usually begin: up to their metadata, having said what they are, or nothing of it."""
@@ -228,15 +242,17 @@ class Reader:
     def __post_init__(self) -> None:
         kind, version = (b'"%s":%s,' % (key, msgspec.json.encode(said)) for key, said in ((b"kind", self.kind), (b"apiVersion", self.api_version)))
         # As typed clients write them, in whose order the members are declared; and as maps are written.
+        object.__setattr__(self, "_labels", Sharing(_sharing(self.sent)))
         object.__setattr__(self, "_starts", tuple(b"{" + said + _SAYS_NO_KIND[1:] for said in (kind + version, b"", version + kind)))
 
     @classmethod
     def of(
         cls, resource: Resource, projection: Projection, *, wanted: Callable[[tuple[str, str]], bool] | None = None, packing: Packing | None = None,
+        sent: Sent = EVERYTHING,
     ) -> Reader:
         """Return the reader of a resource of which this much is kept."""
         return cls(resource.api_version, resource.kind.kind, projection, {
-            label: each.value for label, each in resource.kind.fields.items() if not all(map(projection.exact, each.value.paths))}, wanted, packing)
+            label: each.value for label, each in resource.kind.fields.items() if not all(map(projection.exact, each.value.paths))}, wanted, packing, sent=sent)
 
     def page(self, data: bytes) -> Page | Refusal:
         """Read the answer to a list: a page of it, or the Status that some servers send instead, even with code 200."""
@@ -252,7 +268,7 @@ class Reader:
                 if answer.items == []:
                     yield from self._sliced(answer, parts.items, len(data))
                     return
-            except Untransformed:
+            except (Untransformed, Unselected):
                 raise
             except Garbled:
                 pass   # It may be nothing but written in another way.
@@ -287,16 +303,18 @@ class Reader:
         if data.endswith(b"}"):
             for type_, start in _EVENTS:
                 # If what stands between is an object, this is how the line is to be read.
-                if data.startswith(start) and (record := self._usual(data[len(start):-1], kindless=False)) is not None:
+                if data.startswith(start) and (record := self._usual(data[len(start):-1], kindless=False, leaves=type_ == "DELETED")) is not None:
                     return Event(type_, record)
         line = _decode(data, _Line, "a line of a watch")
         if line.type == "" and (refusal := self.rest(data)) is not None:
             return refusal
         match line.type:
             case "ADDED" | "MODIFIED" | "DELETED":
-                return Event(line.type, self.record(line.object))
+                return Event(line.type, self.record(line.object, leaves=line.type == "DELETED"))
             case "BOOKMARK":
-                marked = _decode(line.object, _Mark, "a bookmark").metadata
+                mark = _decode(line.object, _Mark, "a bookmark")
+                self._require_kind(mark)   # A version of another kind may be far ahead: it would suppress all later events.
+                marked = mark.metadata
                 if not marked.version:
                     raise Garbled("a bookmark came without a resourceVersion")
                 return Bookmark(marked.version, complete=(marked.annotations or {}).get(END_OF_INITIAL_EVENTS) == "true")
@@ -316,12 +334,15 @@ class Reader:
             return None
         return _refusal(answer) if answer.kind == "Status" else None
 
-    def record(self, data: bytes | msgspec.Raw, *, kindless: bool = True) -> Record:
-        """Read an object. It must be of the kind, since some proxies answer with Tables; in lists it may be `kindless`."""
-        data = bytes(data)
-        return self._usual(data, kindless=kindless) or self._checked(data, kindless=kindless)
+    def record(self, data: bytes | msgspec.Raw, *, kindless: bool = True, leaves: bool = False) -> Record:
+        """Read an object. It must be of the kind, since some proxies answer with Tables; in lists it may be `kindless`.
 
-    def _usual(self, data: bytes, *, kindless: bool) -> Record | None:
+        Raise Unselected if it is not what was asked for, unless it `leaves`: then it may be selected no more.
+        """
+        data = bytes(data)
+        return self._usual(data, kindless=kindless, leaves=leaves) or self._checked(data, kindless=kindless, leaves=leaves)
+
+    def _usual(self, data: bytes, *, kindless: bool, leaves: bool) -> Record | None:
         """Read an object that is written as servers write them, and kept as it usually is. None says nothing about it.
 
         It is decoded once, and wholly, since the decoder looks only at what it is asked for, and readers ask for all of it.
@@ -334,7 +355,10 @@ class Reader:
         if kept is None:
             return None
         try:
-            found = msgspec.convert(_EVERYTHING.decode(kept), _UsualObject)
+            decoded = _EVERYTHING.decode(kept)
+            found = msgspec.convert(decoded, _UsualObject)
+            term = self.sent.failing_term(decoded) if self.sent.terms and not leaves else None
+            del decoded   # It takes several times the bytes.
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
         metadata, said = found.metadata, ("", "") if says_no_kind else (self.kind, self.api_version)
@@ -344,25 +368,48 @@ class Reader:
             return None
         if says_no_kind:
             kept = self._starts[0][:-len(start) + 1] + kept[1:]
-        return self._made(metadata, metadata.labels, metadata.owners, kept)
+        labels = self._labels.of(tuple(metadata.labels.items()) if metadata.labels else ())
+        if isinstance(labels, LabelRequirement):
+            labels = self._outside(metadata, labels, metadata.labels, leaves=leaves)
+        if term is not None:
+            raise Unselected(metadata.namespace, metadata.name, metadata.uid, term, labels)
+        return self._made(metadata, labels, metadata.owners, kept)
 
-    def _checked(self, data: bytes, *, kindless: bool) -> Record:
+    def _outside(
+        self, metadata: _Metadata | _UsualMetadata, failed: LabelRequirement, labels: dict[str, str] | None, *, leaves: bool,
+    ) -> dict[str, str]:
+        """Return the labels of an object that the selector does not select, if it `leaves`; else raise Unselected."""
+        if not leaves:
+            raise Unselected(metadata.namespace, metadata.name, metadata.uid, failed, labels or {})
+        return labels or {}
+
+    def _checked(self, data: bytes, *, kindless: bool, leaves: bool) -> Record:
         """Read any object, and say what is wrong with it."""
         found = _decode(data, _Object, f"an object of kind {self.kind}")
         metadata = found.metadata
-        if found.kind != self.kind and (found.kind or not kindless):
-            raise Garbled(f"an object of kind {found.kind[:100]!r} came instead of {self.kind}")
-        if found.api_version not in ("", self.api_version):
-            raise Garbled(f"an object of {found.api_version[:100]!r} came instead of {self.api_version}")
+        self._require_kind(found, kindless=kindless)
         if metadata is None or not metadata.name or not metadata.version or not metadata.uid:
             raise Garbled(f"an object of kind {self.kind}{_named(metadata)} came without a name, uid or resourceVersion")
         if self.wanted is not None and not self.wanted((metadata.namespace, metadata.name)):
             return Record(metadata.namespace, metadata.name, metadata.uid, metadata.version, {}, (), b"")
-        labels, owners = self._common(metadata)
+        own_labels, owners = self._common(metadata)
+        labels = self._labels.of(tuple(own_labels.items()) if own_labels else ())
+        if isinstance(labels, LabelRequirement):
+            labels = self._outside(metadata, labels, own_labels, leaves=leaves)
         kept, fields = self._kept(data, found)
-        if not _is_readable(kept):
+        if (decoded := _decoded(kept)) is None:
             raise Garbled(f"an object of kind {self.kind}{_named(metadata)} came that is no UTF-8, or has numbers beyond all bounds")
+        if self.sent.terms and not leaves:
+            lost = msgspec.json.decode(fields, type=dict[str, str]) if fields else {}
+            if (term := self.sent.failing_term(decoded, lost)) is not None:
+                raise Unselected(metadata.namespace, metadata.name, metadata.uid, term, labels)
         return self._made(metadata, labels, owners, kept, fields, whole=data if self.projection.partial else None)
+
+    def _require_kind(self, found: _Object | _Mark, *, kindless: bool = False) -> None:
+        if found.kind != self.kind and (found.kind or not kindless):
+            raise Garbled(f"an object of kind {found.kind[:100]!r} came instead of {self.kind}")
+        if found.api_version not in ("", self.api_version):
+            raise Garbled(f"an object of {found.api_version[:100]!r} came instead of {self.api_version}")
 
     def _common(self, metadata: _Metadata) -> tuple[dict[str, str] | None, list[_Owner] | None]:
         try:
@@ -372,14 +419,14 @@ class Reader:
         raise Garbled(f"an object of kind {self.kind}{_named(metadata)} has labels or owners that are not what the API promises: {why}")
 
     def _made(
-        self, metadata: _Metadata | _UsualMetadata, labels: dict[str, str] | None, owners: list[_Owner] | None,
+        self, metadata: _Metadata | _UsualMetadata, labels: dict[str, str], owners: list[_Owner] | None,
         kept: bytes, fields: bytes = b"", *, whole: bytes | None = None,
     ) -> Record:
         if self.indexes:
             fields = with_values(fields, self._by_indexes(metadata, kept, whole))
         return Record(
             intern(metadata.namespace), metadata.name, metadata.uid, metadata.version,
-            self._labels.of(tuple(labels.items()) if labels else ()), self._owners.of(tuple([owner.uid for owner in owners]) if owners else ()),
+            labels, self._owners.of(tuple([owner.uid for owner in owners]) if owners else ()),
             kept if self.packing is None else self.packing.pack(kept), fields, self.packing)
 
     def _by_indexes(self, metadata: _Metadata | _UsualMetadata, kept: bytes, whole: bytes | None) -> dict[str, Values]:
@@ -442,9 +489,9 @@ def _named(metadata: _Metadata | _UsualMetadata | None) -> str:
     return f", {within}{metadata.name[:253]},"
 
 
-def _is_readable(data: bytes) -> bool:
+def _decoded(data: bytes) -> Any:
+    """Decode all of an object; return None if that is not possible."""
     try:
-        _EVERYTHING.decode(data)
+        return _EVERYTHING.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return False
-    return True
+        return None

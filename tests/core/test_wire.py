@@ -5,14 +5,20 @@ import json
 import traceback
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from kopf_selectcache.core.lines import Lines
 from kopf_selectcache.core.problems import Garbled
+from kopf_selectcache.core.projection import ALL
 from kopf_selectcache.core.record import Record
+from kopf_selectcache.core.resources import Resource
+from kopf_selectcache.core.selectors import FieldTerm, LabelRequirement
+from kopf_selectcache.core.sent import Sent
 from kopf_selectcache.core.wire import MOST_SAID, Bookmark, Event, Message, Page, Reader, Refusal, read_refusal
+from tests.test_cache.world import builtin
 
 PODS = Reader("v1", "Pod")
 JOBS = Reader("batch/v1", "Job")
@@ -248,7 +254,48 @@ def test_only_a_bookmark_with_the_end_marker_ends_the_initial_state(annotations:
 
 @pytest.mark.parametrize("object_", [{}, {"metadata": None}, {"metadata": {}}, {"metadata": {"resourceVersion": ""}}])
 def test_a_bookmark_without_a_version_is_refused(object_: Any) -> None:
-    garbled(PODS.line, event("BOOKMARK", object_))
+    garbled(PODS.line, event("BOOKMARK", {"kind": "Pod", "apiVersion": "v1", **object_}))
+
+
+@pytest.mark.parametrize("said", [{"kind": "Node", "apiVersion": "v1"}, {"kind": "Pod", "apiVersion": "example.com/v1"}, {"apiVersion": "v1"}])
+def test_a_bookmark_of_another_kind_or_group_is_refused(said: dict[str, str]) -> None:
+    garbled(PODS.line, event("BOOKMARK", said | {"metadata": {"resourceVersion": "999999"}}))
+
+
+SELECTING = Reader.of(Resource(builtin("pods"), "v1"), ALL, sent=Sent.of(
+    builtin("pods"), [LabelRequirement("app", "=", ("web",))], [FieldTerm("spec.nodeName", "n1")]))
+NOT_SELECTED = [
+    ({"labels": {"app": "db"}}, {"nodeName": "n1"}, "app=web does not select: its label app is 'db'"), ({}, {"nodeName": "n1"}, "app=web does not select: it has no"),
+    ({"labels": {"app": "web"}}, {"nodeName": CANARY}, "spec.nodeName=n1 does not select"), ({"labels": {"app": "web"}}, {}, "spec.nodeName=n1 does not select"),
+]
+
+
+def written(obj: dict[str, Any], *, usual: bool) -> dict[str, Any]:
+    return obj if usual else dict(reversed(obj.items()))
+
+
+@pytest.mark.parametrize("usual", [True, False])
+@pytest.mark.parametrize(("metadata", "spec", "why"), NOT_SELECTED)
+def test_contract_8_an_object_that_the_selector_does_not_select_is_refused_unless_it_leaves(
+    metadata: dict[str, Any], spec: dict[str, str], why: str, usual: bool,   # A parameter of the test.
+) -> None:
+    obj = written({"kind": "Pod", "apiVersion": "v1", "metadata": METADATA | metadata, "spec": spec}, usual=usual)
+    for type_ in ("ADDED", "MODIFIED"):
+        told = garbled(SELECTING.line, event(type_, obj))
+        assert f"the object 'shop/web-1' came, which {why}" in told
+        assert CANARY not in told
+    garbled(SELECTING.page, listing(written({"metadata": METADATA | metadata, "spec": spec}, usual=usual)))
+    left: Message | None = None
+    with suppress(Garbled):
+        left = SELECTING.line(event("DELETED", obj))
+    assert isinstance(left, Event)
+    assert left.record.labels == metadata.get("labels", {})
+
+
+@pytest.mark.parametrize("usual", [True, False])
+def test_an_object_that_the_selector_selects_is_taken_in(usual: bool) -> None:   # A parameter of the test.
+    obj = {"kind": "Pod", "apiVersion": "v1", "metadata": METADATA | {"labels": {"app": "web"}}, "spec": {"nodeName": "n1"}}
+    assert isinstance(SELECTING.line(event("ADDED", written(obj, usual=usual))), Event)
 
 
 @pytest.mark.parametrize(("status", "refusal"), [

@@ -48,6 +48,8 @@ BY_FIELD = "tests/test_cache/test_indexes_by_field.py::test_a_field_is_answered_
 PAGING, ENDLESS = "core/paging.py", "tests/test_faults/test_endless_lists.py::"
 WITHOUT_AN_END = "test_33_a_list_without_an_end_is_asked_for_at_a_bounded_rate_and_stalled_after_the_sync_timeout"
 RELIST_WITHOUT_AN_END = "test_33_a_relist_without_an_end_is_asked_for_at_a_bounded_rate_and_what_is_held_is_stale"
+IGNORED = "tests/test_ignored_selectors.py::"
+SIGNS = "tests/test_faults/test_signs_of_life.py::"
 RETRYING = "tests/test_cache/test_retrying.py::"
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -231,6 +233,30 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/core/test_wire.py::test_an_endless_line_is_refused_with_the_name_of_the_object_and_no_other_value",)),
     Mutant("take in what is of another kind", WIRE, "if found.kind != self.kind and (found.kind or not kindless):", "if False:", 8,
            ("tests/core/test_wire.py::test_an_object_of_another_kind_or_group_is_refused",)),
+    Mutant("take a bookmark of another kind", WIRE, "self._require_kind(mark)   #", "pass   #", 8,
+           (SIGNS + "test_18_a_bookmark_of_another_kind_ends_the_stream_and_suppresses_no_event",)),
+    Mutant("let each byte keep a dead watch open", "listwatch.py", "else unmarked, alive=alive)", "else unmarked, alive=True)", 8,
+           (SIGNS + "test_contract_8_what_means_nothing_does_not_keep_a_dead_watch_open",)),
+    Mutant("let a bookmark of the past keep a dead watch open", "listwatch.py", "isinstance(self._state, Watching) and message.version == self._state.version)", "True)", 8,
+           (SIGNS + "test_contract_8_what_means_nothing_does_not_keep_a_dead_watch_open",)),
+    Mutant("take in what the labels that were sent do not select", "core/sent.py", "if not each.matches(labels)), None)", "if False), None)", 1,
+           (IGNORED + "test_contract_1_where_labels_are_ignored_a_fresh_cache_is_rejected_and_answers_nothing",
+            IGNORED + "test_contract_1_where_labels_are_ignored_later_what_was_held_is_not_answered_until_a_list_fits")),
+    Mutant("take in what the fields that were sent do not select", "core/sent.py", "            if (found == term.value) is not term.equal:\n", "            if False:\n", 1,
+           (IGNORED + "test_contract_1_a_field_that_the_server_confirms_to_be_ignored_is_a_mismatch",)),
+    Mutant("believe our table of fields", "fieldchecks.py", "    if term is None:\n", "    if True:\n", 1,
+           (IGNORED + "test_an_error_in_our_table_of_fields_is_told_once_and_is_no_outage",)),
+    Mutant("take a deleted object for one that the server selects", "fieldchecks.py", "    return Judgement.UNCERTAIN\n\n", "    return Judgement.MISREAD\n\n", 1,
+           ("tests/test_fieldchecks.py::test_where_the_object_is_not_as_it_was_nothing_is_certain",)),
+    Mutant("compare the labels of what leaves", WIRE, "        if not leaves:\n", "        if True:\n", 8,
+           ("tests/core/test_wire.py::test_contract_8_an_object_that_the_selector_does_not_select_is_refused_unless_it_leaves",)),
+    Mutant("go on with the watch after an object outside of the selector", PROTOCOL, "    if outside:\n", "    if False:\n", 1,
+           ("tests/core/test_protocol.py::test_33_an_object_outside_of_the_selector_ends_a_watch_and_only_a_list_in_pages_begins_it_again",)),
+    Mutant("ask at once for the page with an object outside of the selector", PROTOCOL, " and not outside else _give_up(state, why, slow=outside)", " else _give_up(state, why)", 8,
+           ("tests/core/test_protocol.py::test_33_an_object_outside_of_the_selector_ends_a_list_or_an_initial_stream_of_which_nothing_is_shown",
+            IGNORED + "test_contract_8_a_server_that_ignores_selectors_is_asked_slowly")),
+    Mutant("answer with another object than the one that was asked for", "asking.py", " and (names is None or record.name in names):", ":", 8,
+           ("tests/test_cache/test_fetch.py::test_contract_8_an_object_that_was_not_asked_for_is_no_answer",)),
     Mutant("take every bookmark for the end of the initial state", WIRE, 'complete=(marked.annotations or {}).get(END_OF_INITIAL_EVENTS) == "true")', "complete=True)", 3,
            ("tests/core/test_wire.py::test_only_a_bookmark_with_the_end_marker_ends_the_initial_state",)),
     Mutant("take any status below 300 for a success", "transport.py", "if response.status in (200, 201):", "if response.status < 300:", 8,

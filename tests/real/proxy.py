@@ -42,6 +42,8 @@ class Proxy:
     timeout_seconds: int = 0
     """After how many seconds the server ends each watch, by a parameter of its request; if 0, when it likes."""
     url: str = ""
+    ignored: frozenset[str] = frozenset()
+    """These parameters of requests do not reach the server."""
     held: Condition | None = None
     waiting: int = 0
     """How many requests are held."""
@@ -115,9 +117,10 @@ class Proxy:
             self.waiting += 1
             await self._released.wait()
         headers = {name: value for name, value in request.headers.items() if name.lower() != "host"}
+        target = request.rel_url.without_query_params(*self.ignored).raw_path_qs if self.ignored else request.path_qs
         ends = f"&timeoutSeconds={self.timeout_seconds}" if self.timeout_seconds and "watch" in request.query else ""
         async with self._session.request(
-                request.method, self.upstream.url + request.path_qs + ends, headers=headers, data=await request.read() or None,
+                request.method, self.upstream.url + target + ends, headers=headers, data=await request.read() or None,
                 skip_auto_headers=("Accept-Encoding",)) as answer:
             # What is compressed, as long lists are, is passed on as it is.
             told = {name: answer.headers[name] for name in ("Content-Type", "Content-Encoding") if name in answer.headers}

@@ -100,9 +100,34 @@ def test_a_cache_that_cannot_answer_is_no_hindrance(state: str) -> None:
             feed.hold().error = Forbidden("no", remedy="Grant it")
         world.resources["pods"] = PODS
         world.server.answer(DB_PATH, DB)
-        world.server.answer(LIST_PATH, page(DB))
+        world.server.answer(LIST_PATH, page(WEB))
         assert await world.cache().fetch("pods", "db-1", "ns") == DB
-        assert await world.cache().fetch_list("pods", namespace="ns", label="app=web") == [DB]
+        assert await world.cache().fetch_list("pods", namespace="ns", label="app=web") == [WEB]
+    run(main)
+
+
+OTHERS = {
+    "another name": pod("db-2", app="db"), "another namespace": pod("db-1", "other", app="db"), "no uid": {**DB, "metadata": {**DB["metadata"], "uid": ""}},
+    "another kind": {**DB, "kind": "Service"}, "no kind": {"metadata": DB["metadata"]},
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_contract_8_an_object_that_was_not_asked_for_is_no_answer(other: str) -> None:
+    async def main(world: World) -> None:
+        world.declare("app=web").hold(WEB)
+        world.server.answer(DB_PATH, OTHERS[other])
+        with pytest.raises(Stalled):
+            await world.cache().fetch("pods", "db-1", "ns")
+    run(main)
+
+
+def test_contract_8_a_namespace_where_there_is_none_is_no_answer() -> None:
+    async def main(world: World) -> None:
+        world.resources["nodes"] = NODES
+        world.server.answer("/api/v1/nodes/n", {**node("n"), "metadata": {**node("n")["metadata"], "namespace": "ns"}})
+        with pytest.raises(Stalled, match="an object came that was not asked for, 'ns/n'"):
+            await world.cache().fetch("nodes", "n")
     run(main)
 
 

@@ -120,6 +120,22 @@ def test_what_is_not_held_is_asked_for_by_its_metadata_alone() -> None:
     run(main)
 
 
+OTHERS = {
+    "another name": metadata("u", name="web-2"), "another namespace": metadata("u", namespace="other"), "no uid": metadata(""),
+    "another kind": {**pod("web-1"), "kind": "Service"}, "no kind": {"metadata": metadata("u")["metadata"]},
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_contract_8_what_was_not_asked_for_is_no_answer(other: str) -> None:
+    async def main(world: World) -> None:
+        world.declare("app=web").hold()
+        world.server.answer(PATH, OTHERS[other])
+        with pytest.raises(Stalled):
+            await world.cache().gone("pods", "web-1", "ns", uid="uid-web-1")
+    run(main)
+
+
 def test_a_server_that_sends_the_whole_object_all_the_same_is_understood() -> None:
     async def main(world: World) -> None:
         world.server.answer("/api/v1/nodes/n", node("n"))

@@ -74,6 +74,7 @@ MISHAPS = (
     Mishap(lambda _: faults.OldVersionOnDelete(), "watch"),
     Mishap(lambda _: faults.RecreatedAsModified(), "watch"),
     Mishap(lambda _: faults.IgnoredLimit(), "list"),
+    Mishap(lambda chance: faults.IgnoreSelectors(label=(label := chance.random() < 0.7), field=not label or chance.random() < 0.5)),
     Mishap(lambda _: faults.IgnoredInitialEvents(), "initial"),
     # Contents.
     Mishap(lambda _: faults.NoMetadata()),

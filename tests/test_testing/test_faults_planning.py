@@ -23,6 +23,7 @@ from kopf_selectcache.testing.faults import (
     IdleCut,
     IgnoredInitialEvents,
     IgnoredLimit,
+    IgnoreSelectors,
     NoBookmarks,
     NoEndBookmark,
     NoWatchList,
@@ -86,7 +87,7 @@ class TestWhomItHappensTo:
 
     @pytest.mark.parametrize("fault", [
         BufferingProxy(), DropEvents(), DuplicateEvents(), EarlyBookmark(), EmptyPage(), EndStream(), EndlessLine(),
-        ErrorEvent(Refuse(410)), ExpiredToken(), GzipWatch(), IdleCut(1), IgnoredInitialEvents(), IgnoredLimit(),
+        ErrorEvent(Refuse(410)), ExpiredToken(), GzipWatch(), IdleCut(1), IgnoredInitialEvents(), IgnoredLimit(), IgnoreSelectors(),
         NoBookmarks(), NoEndBookmark(), NoWatchList(), OldVersionOnDelete(), RecreatedAsModified(), ReorderInitialEvents(),
         ReplayEvents(), UnknownEventType(),
     ], ids=lambda fault: type(fault).__name__)

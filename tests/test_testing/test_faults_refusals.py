@@ -14,6 +14,7 @@ from kopf_selectcache.testing.faults import (
     ExpiredToken,
     Gone,
     IgnoredLimit,
+    IgnoreSelectors,
     LeaderChanged,
     NotServed,
     NoWatchList,
@@ -150,6 +151,13 @@ class TestPages:
         assert empty["items"] == []
         more = client.request("GET", path, query={"continue": empty["metadata"]["continue"]})
         assert [item["metadata"]["name"] for item in more["items"]] == ["a", "b", "c"]
+
+    @pytest.mark.parametrize(("fault", "expected"), [
+        (IgnoreSelectors(), ["a", "b", "c"]), (IgnoreSelectors(field=False), ["b"]), (IgnoreSelectors(label=False), []),
+    ])
+    def test_ignored_selectors_select_nothing(self, cluster: EmbeddedCluster, client: Served, fault: IgnoreSelectors, expected: list[str]) -> None:
+        cluster.faults.add(fault)
+        assert client.names(labelSelector="app=none", fieldSelector="metadata.name=b") == expected
 
     def test_an_ignored_limit_gives_all_at_once(self, cluster: EmbeddedCluster, client: Served) -> None:
         cluster.faults.add(IgnoredLimit())

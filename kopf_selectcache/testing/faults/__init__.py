@@ -36,6 +36,7 @@ from .streams import (
     IdleCut,
     IgnoredInitialEvents,
     IgnoredLimit,
+    IgnoreSelectors,
     Lag,
     NoBookmarks,
     NoEndBookmark,
@@ -50,7 +51,7 @@ from .streams import (
 __all__ = [
     "BadGateway", "BigObjects", "BrokenFault", "BufferingProxy", "Delay", "Disconnect", "DropEvents", "DuplicateEvents", "EarlyBookmark",
     "EmptyPage", "EmptyVersion", "End", "EndStream", "EndlessLine", "ErrorEvent", "ExpiredToken", "Fault", "Faults", "Gone",
-    "GzipWatch", "IdleCut", "IgnoredInitialEvents", "IgnoredLimit", "Lag", "LeaderChanged", "MalformedJSON", "NoBookmarks",
+    "GzipWatch", "IdleCut", "IgnoreSelectors", "IgnoredInitialEvents", "IgnoredLimit", "Lag", "LeaderChanged", "MalformedJSON", "NoBookmarks",
     "NoEndBookmark", "NoMetadata", "NoWatchList", "NotServed", "OldVersionOnDelete", "Planned", "RecreatedAsModified",
     "Refuse", "ReorderInitialEvents", "ReplayEvents", "Reset", "Silence", "TableInstead", "TooLargeVersion",
     "Unauthorized", "UnknownEventType", "WrongKind",

@@ -349,6 +349,24 @@ class IgnoredLimit(Fault):
 
 
 @dataclass(frozen=True, slots=True)
+class IgnoreSelectors(Fault):
+    """The server ignores `labelSelector` and `fieldSelector` of lists and watches, or one of them: it answers with all objects."""
+
+    label: bool = True
+    field: bool = True
+
+    def concerns(self, request: Request) -> bool:
+        return not self._ignored.isdisjoint(request.query)
+
+    def asked(self, request: Request) -> Request:
+        return replace(request, query={key: value for key, value in request.query.items() if key not in self._ignored})
+
+    @property
+    def _ignored(self) -> frozenset[str]:
+        return frozenset(key for key, ignored in (("labelSelector", self.label), ("fieldSelector", self.field)) if ignored)
+
+
+@dataclass(frozen=True, slots=True)
 class IgnoredInitialEvents(Fault):
     """The server does as if it had not been asked for initial events: the events follow, and no end bookmark comes."""
 
