@@ -355,7 +355,7 @@ def test_18_replays_before_the_senseless_line_do_not_hide_that_nothing_moves() -
 OUTSIDE = Lost("an object came that the selector does not select", outside=True)
 
 
-def test_33_an_object_outside_of_the_selector_ends_a_watch_and_only_a_list_in_pages_begins_it_again() -> None:
+def test_34_an_object_outside_of_the_selector_ends_a_watch_and_only_a_list_in_pages_begins_it_again() -> None:
     watched = Client(Start(), page("100", A), Opened())
     streamed = Client(Start(), Opened(), Event("ADDED", A), Bookmark("100", complete=True), streaming=True)
     for client in (watched, streamed):
@@ -363,7 +363,7 @@ def test_33_an_object_outside_of_the_selector_ends_a_watch_and_only_a_list_in_pa
         assert client.on(Due()) == (Begin(), List())
 
 
-def test_33_an_object_outside_of_the_selector_ends_a_list_or_an_initial_stream_of_which_nothing_is_shown() -> None:
+def test_34_an_object_outside_of_the_selector_ends_a_list_or_an_initial_stream_of_which_nothing_is_shown() -> None:
     client = Client(Start(), page("100", A, then="1"))
     assert client.on(OUTSIDE) == (Abandon(), Close(), Told(OUTSIDE), Wait(0, slow=True))
     client = Client(Start(), Opened(), Event("ADDED", A), streaming=True)

@@ -138,7 +138,7 @@ def test_33_an_audit_or_fetch_whose_list_has_no_end_ends_with_an_error(read: str
                 await world.synced()
                 before = world.time.now
                 with pytest.raises(Stalled, match=said):
-                    await (world.cache.audit("pods") if read == "audit" else world.cache.fetch_list("pods", label="app=db"))
+                    await (world.cache.audit("pods") if read == "audit" else world.cache.fetch_list("pods", label="app"))
                 assert len(script.times) <= max(EMPTY_PAGES + 1, PAGES_AT_ONCE + 2 * int(world.time.now - before) + 2 * KEYS_PER_PAGE + PAGES_AT_ONCE // KEYS_PER_PAGE)
                 # A fetch waits for its rate as well.
                 assert world.time.now - before <= 40.0 + SHORTEST + len(script.times) / 20
