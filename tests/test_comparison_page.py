@@ -60,7 +60,6 @@ def test_each_fault_has_an_outcome_and_so_has_each_repeated_change() -> None:
     assert [cell.row.words for cell in cells() if is_outcome(cell)] == faults + [row.words for row in REPEATED]
 
 
-@pytest.mark.xfail(reason="the page was measured before with_cache waited for the version of the event")
 def test_no_outcome_of_the_cache_is_wrong() -> None:
     seen = shown(DOCUMENT.read_text(), OUTCOMES)
     ours = {words: cell for (words, name), cell in seen.items() if name == "cache"}
