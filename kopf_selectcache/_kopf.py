@@ -1,4 +1,4 @@
-"""The private names of Kopf that we need, all of them here, each with what for. Must hold no logic of ours.
+"""The private names of Kopf that we need, all of them here, each with what for. Must hold no logic of ours but two calls of its vault.
 
 Kopf promises nothing about them. tests/test_kopf_names.py checks that each is there and does what we rely on, so that
 a new Kopf fails there, by name, and not in somebody's operator.
@@ -69,13 +69,38 @@ __all__ = [
     "WebhookCause",       # Admission: waits for a bounded time, and its object is not yet stored.
     "authenticator",      # Logs in, and again, for the commands that ask a cluster without running the operator.
     "cause_var",          # What the running handler was called for.
+    "drop_credentials",   # Refused credentials, of which equal ones may come back.
     "get_callable_id",    # The id that Kopf gives a handler: decorated, it must stay the same.
     "handler_var",        # The running handler, for its `when=`.
     "invoke",             # Runs a sync function in Kopf's own threads, with context, shield and all.
     "is_async_fn",        # Whether Kopf takes a function for async.
+    "log_in_if_empty",    # To go on when Kopf has given up.
     "preload",            # Loads an operator's files and modules as `kopf run` does.
     "run_command",        # To know `kopf run` in click's context, which alone has the `-n` list.
     "select_specific_namespaces",   # Which of the `-n` are names and not patterns.
     "settings_var",       # The settings of the operator that the running code belongs to, in tasks and threads alike.
     "vault_var",          # The credentials of that operator.
 ]
+
+
+async def drop_credentials(vault: Vault, key: VaultKey, info: KubeContext) -> None:
+    """Remove credentials as Kopf removes expired ones; if none are left, wait until Kopf has logged in again.
+
+    `Vault.invalidate` would remember them, and refuse equal ones of the next login.
+    """
+    async with vault._guard:
+        item = vault._current.get(key)
+        if item is None or item.info is not info:
+            return   # Another request has replaced them.
+        await vault._flush_caches(item)
+        del vault._current[key]
+        vault._update_expiration()
+        if not vault._current:
+            vault._ready = False
+            vault._guard.notify_all()
+            await vault._guard.wait_for(lambda: vault._ready)
+
+
+async def log_in_if_empty(vault: Vault) -> None:
+    """Have Kopf log in again if there are no credentials, and wait for it: Kopf itself has given up."""
+    await vault.invalidate(VaultKey(""), KubeContext(server=""))   # They are not there, so that nothing is remembered.

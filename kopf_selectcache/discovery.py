@@ -9,9 +9,8 @@ import msgspec
 from .core.fields import BUILT_IN, Key, Kind, find, parse_key
 from .core.problems import Garbled
 from .core.resources import Resource
-from .transport import Refused
+from .transport import UNAUTHORIZED, Refused
 
-UNAUTHORIZED = 401
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 

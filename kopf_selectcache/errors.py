@@ -17,6 +17,7 @@
         ├── ReadOnly               a view of an object is changed; also a TypeError
         ├── NoClient               an object that was read from a cache has no client to write with; also an AttributeError
         └── StateError             the cache of this kind cannot be kept, and for what reason:
+            ├── Unauthorized           the server accepts no credentials of the operator, or no login gives any
             ├── Forbidden              a right is missing
             ├── Missing                the cluster does not serve the kind
             ├── Rejected               the cluster refuses the declared selector
@@ -215,6 +216,10 @@ class StateError(ReadError):
     def transient(self) -> bool:
         """True if the same request may succeed later without a change by a person."""
         return self.cause.transient
+
+
+class Unauthorized(StateError):
+    """The server accepts no credentials of the operator, or no login gives any."""
 
 
 class Forbidden(StateError):

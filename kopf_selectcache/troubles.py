@@ -21,6 +21,7 @@ from .errors import (
     Stale,
     Stalled,
     StateError,
+    Unauthorized,
     clipped,
 )
 from .keys import key_of, not_declared, unserved
@@ -28,6 +29,8 @@ from .selector import Branches
 from .spelling import Many, One, Read, method
 
 _E = TypeVar("_E", bound=NotSynced | Stale | StateError)
+
+REFUSED_CREDENTIALS = "the server accepts no credentials of the operator"
 
 _LATER = 30
 """After so many seconds a read may be tried again, where the server says nothing of it."""
@@ -88,7 +91,7 @@ def refused(asked: One | Many, verb: str, refusal: Refusal, line: str | None) ->
     cause = cause_of(refusal)
     match refusal.code:
         case 401:
-            return Stalled(f"{asked.call()}: the server accepts no credentials of the operator", remedy="Correct the operator's login", cause=cause)
+            return unauthorized(asked.call(), REFUSED_CREDENTIALS, cause)
         case 403:
             group = asked.resource.kind.group
             return Forbidden(
@@ -123,6 +126,11 @@ def _again(seconds: float | None = None) -> str:
 def unanswered(asked: str, why: str, cause: Cause = NO_ANSWER) -> Stalled:
     """Say that no answer came, or none that makes sense."""
     return Stalled(f"The server gave no answer to {asked}: {why}", remedy=_again(cause.retry_after), cause=cause)
+
+
+def unauthorized(asked: str, why: str, cause: Cause = NO_ANSWER) -> Unauthorized:
+    """Return the error of a request whose credentials the server does not accept, or that was not sent for want of them."""
+    return Unauthorized(f"{asked}: {why}", remedy="Correct the operator's login", cause=cause)
 
 
 def untransformed(asked: str, error: Untransformed, line: str | None, of_server: str) -> Stalled:

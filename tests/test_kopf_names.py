@@ -25,6 +25,8 @@ ADVICE = (
     "Kopf has changed what we rely on. Read its changelog and the code that uses the name in kopf_selectcache/plugin.py or "
     "transport.py, correct kopf_selectcache/_kopf.py (or limit the version of kopf in setup.cfg meanwhile), and this test."
 )
+OWN = {"drop_credentials", "log_in_if_empty"}
+"""What _kopf.py defines itself, from private attributes of Kopf."""
 SOURCE = Path(__file__).parent.parent / "kopf_selectcache" / "_kopf.py"
 
 
@@ -45,9 +47,9 @@ def test_the_name_exists(module: str, name: str) -> None:
 
 
 def test_each_name_is_listed_with_what_it_is_for() -> None:
-    lines = SOURCE.read_text().split("__all__ = [")[1].splitlines()
+    lines = SOURCE.read_text().split("__all__ = [")[1].split("\n]")[0].splitlines()
     listed = {line.split('"')[1]: line.partition("#")[2] for line in lines if line.startswith('    "')}
-    assert set(listed) == {name if name != "run" else "run_command" for _, name in imported()}
+    assert set(listed) == {name if name != "run" else "run_command" for _, name in imported()} | OWN
     assert all(listed.values())
 
 
@@ -350,6 +352,61 @@ def test_an_empty_login_raises_login_error(names: Any) -> None:
         with pytest.raises(names.LoginError):
             async for _ in vault.extended(str, "tests"):
                 pass
+    asyncio.run(main())
+
+
+def test_credentials_that_are_invalidated_are_remembered_and_dropped_ones_are_not(names: Any) -> None:
+    async def main() -> None:
+        given = [kopf.ConnectionInfo(server="https://here", token="static") for _ in range(3)]
+        closed: list[str] = []
+
+        class Session:
+            def close(self) -> None:
+                closed.append("closed")
+
+        vault = names.Vault({"login": given[0]})
+        async for _, _, _ in vault.extended(lambda _: Session(), "tests"):
+            pass
+        for drop, left in ((names.drop_credentials, {"login": given[1]}), (names.Vault.invalidate, {})):
+            item = vault._current["login"]
+            dropping = asyncio.create_task(drop(vault, "login", item.info))
+            await vault.wait_for_emptiness()
+            assert not dropping.done(), ADVICE
+            await vault.populate({"login": given[1] if drop is names.drop_credentials else given[2]})
+            await dropping
+            assert {key: each.info for key, each in vault._current.items()} == left, ADVICE
+        assert closed == ["closed"], f"what was made of dropped credentials is closed. {ADVICE}"
+        assert [item.info for item in vault._invalid["login"]] == [given[1]], ADVICE
+    asyncio.run(main())
+
+
+def test_dropped_credentials_give_way_to_others_without_a_login(names: Any) -> None:
+    async def main() -> None:
+        one, other = kopf.ConnectionInfo(server="https://one"), kopf.ConnectionInfo(server="https://other")
+        vault = names.Vault({"one": one, "other": other})
+        await names.drop_credentials(vault, "one", one)
+        assert [info async for _, info in vault] == [other], ADVICE
+        await names.drop_credentials(vault, "other", one)   # Not these.
+        assert [info async for _, info in vault] == [other], ADVICE
+    asyncio.run(main())
+
+
+def test_a_vault_without_credentials_has_kopf_log_in_when_asked_to_and_at_no_other_time(names: Any) -> None:
+    async def main() -> None:
+        vault = names.Vault()
+        await vault.populate({})
+        login = asyncio.create_task(vault.wait_for_emptiness())
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not login.done(), ADVICE
+        asking = asyncio.create_task(names.log_in_if_empty(vault))
+        await login
+        given = kopf.ConnectionInfo(server="https://here")
+        await vault.populate({"login": given})
+        await asking
+        assert [info async for _, info in vault] == [given], ADVICE
+        await names.log_in_if_empty(vault)   # It is not, any more.
+        assert not any(vault._invalid.values()), f"nothing is remembered. {ADVICE}"
     asyncio.run(main())
 
 

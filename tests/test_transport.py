@@ -19,16 +19,17 @@ import trustme
 from kopf._cogs.structs.credentials import AiohttpSession, KubeContext, Vault
 
 from kopf_selectcache.core.wire import Refusal
+from kopf_selectcache.credentials import TRIES
 from kopf_selectcache.transport import KopfTransport, Refused, Unreachable
 from tests.test_faults.server import PODS, SILENCE, Answer, Server, Then, answer, refused, status, streamed
 from tests.test_faults.test_rights import logging_in
-from tests.test_faults.world import nothing_left, run, until
+from tests.test_faults.world import Time, nothing_left, run, until
 
 CANARY = b"canary-7f3a"
 
 
 @asynccontextmanager
-async def connected(given: KubeContext, **limits: float) -> AsyncIterator[KopfTransport]:
+async def connected(given: KubeContext, **limits: Any) -> AsyncIterator[KopfTransport]:
     """Make a transport over these credentials."""
     vault = Vault({"login": given})
     try:
@@ -254,15 +255,15 @@ def test_what_goes_wrong_with_whoever_reads_a_watch_is_not_taken_for_trouble_of_
 # ---- Credentials.
 
 
-def test_credentials_that_are_not_accepted_are_given_back_and_the_request_goes_on_with_new_ones() -> None:
+def test_credentials_that_are_not_accepted_are_dropped_and_the_request_goes_on_with_new_ones() -> None:
     async def main() -> None:
         async with Server(lists=[answer(b"{}")]) as server:
             server.token = "new"
             old, new = login(server, token="old"), login(server, token="new")
             vault = Vault({"login": old})
             async with logging_in(vault, new):
-                assert await KopfTransport(vault).get(PODS, {}) == b"{}"
-            assert [headers["authorization"] for headers in server.headers] == ["Bearer old", "Bearer new"]
+                assert await KopfTransport(vault, sleep=Time().pause).get(PODS, {}) == b"{}"
+            assert [headers["authorization"] for headers in server.headers] == [*["Bearer old"] * TRIES, "Bearer new"]
             assert vault.select()[1].info is new
             await vault.close()
     run(main())
@@ -274,13 +275,13 @@ def test_when_every_login_has_failed_that_is_the_last_refusal_until_others_are_a
             server.token = "none has it"
             vault = Vault({"login": login(server, token="old")})
             async with logging_in(vault, None):
-                transport = KopfTransport(vault)
+                transport = KopfTransport(vault, sleep=Time().pause)
                 with pytest.raises(Refused) as caught:
                     await transport.get(PODS, {})
                 assert caught.value.refusal.code == 401
             with pytest.raises(Refused) as caught:
                 await transport.get(PODS, {})
-            assert (caught.value.refusal.code, len(server.headers)) == (401, 1), "Kopf offers no credentials any more"
+            assert (caught.value.refusal.code, len(server.headers)) == (401, TRIES), "Kopf offers no credentials any more"
             with pytest.raises(Unreachable, match="every login failed"):
                 await KopfTransport(vault).get(PODS, {})
     run(main())
@@ -314,7 +315,7 @@ def test_a_session_that_the_user_has_closed_costs_a_login() -> None:
             vault = Vault({"login": AiohttpSession(aiohttp_session=session, server=server.url)})
             await session.close()
             async with logging_in(vault, login(server)):
-                assert await KopfTransport(vault).get(PODS, {}) == b"{}"
+                assert await KopfTransport(vault, sleep=Time().pause).get(PODS, {}) == b"{}"
             await vault.close()
     run(main())
 
@@ -327,7 +328,7 @@ def test_a_session_that_is_closed_and_no_login_replaces_is_unreachable() -> None
             async with logging_in(vault, None):
                 for verb in ("get", "watch"):
                     with pytest.raises(Unreachable, match="every login failed"):
-                        await ask(KopfTransport(vault), verb)
+                        await ask(KopfTransport(vault, sleep=Time().pause), verb)
     run(main())
 
 

@@ -77,6 +77,8 @@ class Lost:
     """Whether the server ended the stream, and not in the middle of a line."""
     garbled: bool = False
     """Whether something came that made no sense, so that asking again may bring the same."""
+    unauthorized: bool = False
+    """Whether nothing was asked, because no login gave credentials."""
     transform: bool = False
     """Whether that is the operator's own doing, whose function failed."""
     argument: str = "transform="

@@ -72,6 +72,15 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/core/test_merging_rules.py::test_what_a_branch_was_not_told_of_is_asked_about_where_it_cannot_be_listed_anew",)),
     Mutant("keep what a restored server has lost until it is past that", MERGING, " and not is_newer(shown.version, branch.version)]):", "]):", 5,
            ("tests/core/test_merging_restores.py::test_what_was_lost_gives_way_to_a_list_past_the_restored_state",)),
+    # ---- Credentials.
+    Mutant("drop credentials at the first 401", "credentials.py", "\nTRIES = 3\n", "\nTRIES = 1\n", 8,
+           ("tests/test_credentials.py::test_a_single_401_costs_a_try_and_no_login",)),
+    Mutant("hand refused credentials back to Kopf", "credentials.py", "_kopf.drop_credentials(self._vault, key, info)", "self._vault.invalidate(key, info)", 8,
+           ("tests/test_credentials.py::test_a_login_that_gives_equal_credentials_is_good_enough",)),
+    Mutant("log in as often for ever", "credentials.py", "min(2 * before.interval, LATEST) if", "SOONEST if", 8,
+           ("tests/test_credentials.py::test_a_server_that_refuses_for_ever_costs_few_requests_and_ever_fewer_logins",)),
+    Mutant("wait for a login that Kopf has given up", "credentials.py", "            await _kopf.log_in_if_empty(self._vault)\n", "", 8,
+           ("tests/test_credentials.py::test_where_no_login_gives_credentials_another_one_is_tried_now_and_then",)),
     # ---- The handler's own kind.
     Mutant("a handler runs before its stream has come so far", "freshness.py", "                await self._reach(listwatch)\n", "                pass\n", 9,
            ("tests/test_freshness.py::test_a_handler_waits_until_the_stream_has_progressed_to_its_body",)),
