@@ -86,7 +86,8 @@ __all__ = [
 async def drop_credentials(vault: Vault, key: VaultKey, info: KubeContext) -> None:
     """Remove credentials as Kopf removes expired ones; if none are left, wait until Kopf has logged in again.
 
-    `Vault.invalidate` would remember them, and refuse equal ones of the next login.
+    `Vault.invalidate` would remember them, and refuse equal ones of the next login. If no login gives any, as in an operator that was
+    given its vault, they are put back: without credentials Kopf would end the operator.
     """
     async with vault._guard:
         item = vault._current.get(key)
@@ -99,6 +100,8 @@ async def drop_credentials(vault: Vault, key: VaultKey, info: KubeContext) -> No
             vault._ready = False
             vault._guard.notify_all()
             await vault._guard.wait_for(lambda: vault._ready)
+            if not vault._current:
+                vault._update_converted({key: info})
 
 
 async def log_in_if_empty(vault: Vault) -> None:

@@ -68,8 +68,6 @@ class KopfTransport:
         self._chance = chance
         self._request_timeout = request_timeout
         self._connect_timeout = connect_timeout
-        self._denied: Refused | None = None
-        """The last refusal of the credentials, until others are accepted. Once every login has failed, Kopf offers none."""
 
     async def get(self, path: str, query: Mapping[str, str], *, accept: str = JSON) -> bytes:
         return await self._whole(path, query, {"Accept": accept})
@@ -117,17 +115,12 @@ class KopfTransport:
                         except _NotAccepted as error:
                             failure = error.failure
                         else:
-                            self._denied = None
                             self._logins.succeed(key)
                             yield response
                             return
-                    if isinstance(failure, Refused):
-                        self._denied = failure
                     await self._logins.drop(key, info)
         except _kopf.LoginError as error:
             self._logins.fail()
-            if self._denied is not None:
-                raise Refused(self._denied.refusal) from error
             raise NoCredentials("there are no valid credentials: every login failed") from error
         raise failure
 

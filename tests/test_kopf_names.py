@@ -391,6 +391,26 @@ def test_dropped_credentials_give_way_to_others_without_a_login(names: Any) -> N
     asyncio.run(main())
 
 
+def test_dropped_credentials_are_put_back_where_no_login_gives_any(names: Any) -> None:
+    async def main() -> None:
+        given = kopf.ConnectionInfo(server="https://here")
+        vault = names.Vault({"login": given})
+        dropping = asyncio.create_task(names.drop_credentials(vault, "login", given))
+        await vault.wait_for_emptiness()
+
+        async def request() -> list[Any]:
+            return [info async for _, info in vault]
+
+        waiting = asyncio.create_task(request())
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not waiting.done(), ADVICE
+        await vault.populate({})
+        await dropping
+        assert await waiting == [given], f"who waits for credentials finds none. {ADVICE}"
+    asyncio.run(main())
+
+
 def test_a_vault_without_credentials_has_kopf_log_in_when_asked_to_and_at_no_other_time(names: Any) -> None:
     async def main() -> None:
         vault = names.Vault()
