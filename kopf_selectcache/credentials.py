@@ -1,7 +1,8 @@
 """Refused credentials: how often they are tried, and when they are dropped so that Kopf logs in again.
 
 Kopf remembers the credentials that are handed back to it with `Vault.invalidate`, and takes no equal ones again: one 401 for a static
-token would end the operator. They are dropped here as Kopf drops expired ones, which it takes again.
+token would end the operator. They are dropped here as Kopf drops expired ones, which it takes again. Credentials with which no safe
+connection can be made are refused as well: equal ones may name a file that has the certificate of a new authority.
 """
 from __future__ import annotations
 

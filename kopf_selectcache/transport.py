@@ -1,7 +1,7 @@
 """Bytes from the API server: one answer, or a stream of chunks. Knows URLs and credentials, but no objects or protocol.
 
 Every request goes through the operator's own credentials: Kopf's vault hands them out, and logs in anew when the server
-does not accept them any more (`credentials`). If it accepts those of no login, that is Refused with 401. Nothing else is tried twice here: what to do about a failure is the protocol's business.
+does not accept them any more, or cannot be trusted with them (`credentials`). If it accepts those of no login, that is Refused with 401. Nothing else is tried twice here: what to do about a failure is the protocol's business.
 """
 from __future__ import annotations
 
@@ -151,6 +151,8 @@ async def _response(stack: AsyncExitStack, connection: _Connection, method: str,
         session = await attempt.enter_async_context(connection.used())
         try:
             response = await attempt.enter_async_context(session.request(method, connection.server + path, **options))
+        except aiohttp.ClientSSLError as error:
+            raise _NotAccepted(Unreachable(_named(error))) from error   # The next login may know a new authority.
         except _BROKEN as error:
             raise Unreachable(_named(error)) from error
         if response.status in (200, 201):

@@ -81,6 +81,8 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/test_credentials.py::test_a_server_that_refuses_for_ever_costs_few_requests_and_ever_fewer_logins",)),
     Mutant("wait for a login that Kopf has given up", "credentials.py", "            await _kopf.log_in_if_empty(self._vault)\n", "", 8,
            ("tests/test_credentials.py::test_where_no_login_gives_credentials_another_one_is_tried_now_and_then",)),
+    Mutant("trust the old authority for ever", "transport.py", "        except aiohttp.ClientSSLError as error:\n            raise _NotAccepted(Unreachable(_named(error))) from error", "        except aiohttp.ClientSSLError as error:\n            raise Unreachable(_named(error)) from error", 8,
+           ("tests/test_authorities.py::test_the_next_login_knows_the_new_authority_although_its_credentials_are_equal",)),
     # ---- The handler's own kind.
     Mutant("a handler runs before its stream has come so far", "freshness.py", "                await self._reach(listwatch)\n", "                pass\n", 9,
            ("tests/test_freshness.py::test_a_handler_waits_until_the_stream_has_progressed_to_its_body",)),
