@@ -70,7 +70,7 @@ def test_the_next_login_knows_the_new_authority_although_its_credentials_are_equ
             assert await transport.get(PODS, {}) == b"{}"
             tls.rotate()
             tls.publish()
-            assert await asyncio.gather(transport.get(PODS, {}), return_exceptions=True) == [b"{}"]
+            assert [*await asyncio.gather(transport.get(PODS, {}), return_exceptions=True)] == [b"{}"]
             assert vault.select()[1].info == info
     run(main())
 

@@ -68,7 +68,7 @@ def test_a_single_401_costs_a_try_and_no_login() -> None:
 def test_a_login_that_gives_equal_credentials_is_good_enough() -> None:
     async def main() -> None:
         async with Server(lists=[*[NO] * TRIES, answer(b"{}")]) as server, operator_with(server) as (transport, _, logins):
-            assert await asyncio.gather(transport.get(PODS, {}), return_exceptions=True) == [b"{}"]
+            assert [*await asyncio.gather(transport.get(PODS, {}), return_exceptions=True)] == [b"{}"]
             assert len(logins) == 1
     run(main())
 
