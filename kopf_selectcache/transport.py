@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
+from email.utils import parsedate_to_datetime
 from functools import partial
+from math import isfinite
 from random import random
 from time import monotonic
 from typing import Any, Protocol, TypeAlias, cast
@@ -158,7 +160,7 @@ async def _response(stack: AsyncExitStack, connection: _Connection, method: str,
         if response.status in (200, 201):
             stack.push_async_exit(attempt.pop_all())
             return response
-        refused = Refused(read_refusal(response.status, await _body(response), retry_after=response.headers.get("Retry-After")))
+        refused = Refused(read_refusal(response.status, await _body(response), retry_after=seconds_to_wait(response.headers)))
     raise _NotAccepted(refused) if response.status == UNAUTHORIZED else refused
 
 
@@ -253,6 +255,26 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
     except _BROKEN:
         pass
     return body
+
+
+def seconds_to_wait(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds of the header Retry-After; None if it has none.
+
+    A date is compared with the Date of the same answer: the clocks of the server and of the operator may differ.
+
+    >>> seconds_to_wait({'Retry-After': '1.5'})
+    1.5
+    >>> seconds_to_wait({'Retry-After': 'Wed, 21 Oct 2026 07:28:30 GMT', 'Date': 'Wed, 21 Oct 2026 07:28:00 GMT'})
+    30.0
+    """
+    value = headers.get("Retry-After", "").strip()
+    if value.isascii() and value.replace(".", "", 1).isdecimal():
+        seconds = float(value)
+        return seconds if isfinite(seconds) else None
+    try:
+        return max(0.0, (parsedate_to_datetime(value) - parsedate_to_datetime(headers.get("Date", ""))).total_seconds())
+    except (ValueError, TypeError, IndexError, OverflowError):   # It is no date, or only one of them has a time zone.
+        return None
 
 
 async def _chunks(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:

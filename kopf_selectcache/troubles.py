@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from .causes import NO_ANSWER, cause_of
+from .core.backoff import ASKED
 from .core.fields import Key
 from .core.problems import Untransformed
 from .core.wire import Refusal
@@ -120,7 +121,7 @@ def _corrected(asked: One | Many, message: str) -> str:
 
 
 def _again(seconds: float | None = None) -> str:
-    return f"Ask again later: raise kopf.TemporaryError('no answer', delay={math.ceil(seconds or _LATER)})"
+    return f"Ask again later: raise kopf.TemporaryError('no answer', delay={math.ceil(min(seconds or _LATER, ASKED))})"
 
 
 def unanswered(asked: str, why: str, cause: Cause = NO_ANSWER) -> Stalled:

@@ -102,6 +102,24 @@ def test_a_refusal_has_what_the_server_says(verb: str) -> None:
     run(main())
 
 
+TEN, FORTY = "Wed, 21 Oct 2026 07:28:10 GMT", "Wed, 21 Oct 2026 07:28:40 GMT"
+
+
+@pytest.mark.parametrize(("header", "date", "seconds"), [
+    ("7", "", 7.0), ("1.5", "", 1.5), ("0", "", 0.0), (FORTY, TEN, 30.0), (TEN, FORTY, 0.0), (FORTY, "", None), (FORTY, "today", None),
+    (FORTY, "Wed, 21 Oct 2026 07:28:10 -0000", None), ("soon", TEN, None), ("-1", TEN, None), ("1.2.3", TEN, None), ("\u00b2", TEN, None),
+    ("inf", TEN, None), ("9" * 999, TEN, None), ("", TEN, None),
+])
+def test_retry_after_may_be_a_fraction_or_a_date(header: str, date: str, seconds: float | None) -> None:
+    async def main() -> None:
+        no = answer(b"", code=503, headers={"Retry-After": header.encode().decode("latin-1")} | ({"Date": date} if date else {}))
+        async with Server(lists=[no]) as server, connected(login(server)) as transport:
+            with pytest.raises(Refused) as caught:
+                await transport.get(PODS, {})
+            assert caught.value.refusal == Refusal(503, retry_after=seconds)
+    run(main())
+
+
 async def ask(transport: KopfTransport, verb: str) -> list[bytes]:
     if verb == "get":
         return [await transport.get(PODS, {})]

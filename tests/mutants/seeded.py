@@ -81,6 +81,10 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/test_credentials.py::test_a_server_that_refuses_for_ever_costs_few_requests_and_ever_fewer_logins",)),
     Mutant("wait for a login that Kopf has given up", "credentials.py", "            await _kopf.log_in_if_empty(self._vault)\n", "", 8,
            ("tests/test_credentials.py::test_where_no_login_gives_credentials_another_one_is_tried_now_and_then",)),
+    Mutant("ignore a fraction of a second to wait", "transport.py", 'value.replace(".", "", 1).isdecimal()', "value.isdecimal()", 8,
+           ("tests/test_transport.py::test_retry_after_may_be_a_fraction_or_a_date",)),
+    Mutant("ignore a date to wait for", "transport.py", "        return max(0.0, (parsedate_to_datetime(value)", "        return None and max(0.0, (parsedate_to_datetime(value)", 8,
+           ("tests/test_transport.py::test_retry_after_may_be_a_fraction_or_a_date",)),
     Mutant("trust the old authority for ever", "transport.py", "        except aiohttp.ClientSSLError as error:\n            raise _NotAccepted(Unreachable(_named(error))) from error", "        except aiohttp.ClientSSLError as error:\n            raise Unreachable(_named(error)) from error", 8,
            ("tests/test_authorities.py::test_the_next_login_knows_the_new_authority_although_its_credentials_are_equal",)),
     # ---- The handler's own kind.
