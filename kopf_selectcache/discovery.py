@@ -11,6 +11,9 @@ from .core.problems import Garbled
 from .core.resources import Resource
 from .transport import UNAUTHORIZED, Refused
 
+LONGEST = 253
+"""No name of a group, version, kind or resource has more characters."""
+
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
@@ -119,5 +122,6 @@ def _list(value: object) -> list[Any]:
 
 
 def _text(mapping: Mapping[str, Any], key: str) -> str:
+    """Return a name; nothing if it is none that Kubernetes allows: it becomes a part of paths and of messages."""
     value = mapping.get(key)
-    return value if isinstance(value, str) else ""
+    return value if isinstance(value, str) and len(value) <= LONGEST and value.isascii() and value.isprintable() else ""

@@ -34,6 +34,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import kopf
 
+from .core.problems import printable
+
 if TYPE_CHECKING:
     from .verdict import Witness
 
@@ -67,8 +69,8 @@ class SelectCacheError(Exception):
     """The base of all errors of this library."""
 
     def __init__(self, what: str, *, remedy: str) -> None:
-        self.what = clipped(what)
-        self.remedy = clipped(remedy)
+        self.what = printable(clipped(what), 2 * MOST_SHOWN)
+        self.remedy = printable(clipped(remedy), 2 * MOST_SHOWN)
         super().__init__(self.what)
 
     def __str__(self) -> str:

@@ -25,7 +25,7 @@ import msgspec
 from .core.backoff import delay
 from .core.branches import Key
 from .core.paging import Paging
-from .core.problems import Garbled
+from .core.problems import Garbled, printable
 from .core.projection import ALL
 from .core.record import Record, is_newer, is_number, is_older
 from .core.resources import Resource
@@ -66,7 +66,7 @@ class Event:
         return api_version.rpartition("/")[0]
 
     def __str__(self) -> str:
-        return "/".join(filter(None, self.key))
+        return printable("/".join(filter(None, self.key)), 500)
 
     def is_delivered_by(self, listwatch: Listwatch, resource: Resource) -> bool:
         """Return True if the stream delivers this event: it selects the object, or still holds it."""
@@ -126,7 +126,7 @@ class _Wait:
         """Log the wait, if it takes long."""
         await self._world.sleep(TICK)
         self._world.logger.info(
-            "A handler of %s (%s) waits until their cache has reached version %s.", self._event, self._feed, self._event.version)
+            "A handler of %s (%s) waits until their cache has reached version %s.", self._event, self._feed, printable(self._event.version, 50))
 
     async def look_at_all(self) -> bool:
         """Wait for each stream in turn. Return False if the feed has replaced its streams meanwhile."""

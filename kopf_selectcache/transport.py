@@ -19,6 +19,7 @@ import aiohttp
 
 from . import _kopf
 from .core.backoff import delay
+from .core.problems import printable
 from .core.wire import Refusal, read_refusal
 from .credentials import Logins
 
@@ -240,7 +241,7 @@ _HAPPENED: tuple[tuple[type[Exception], str], ...] = (
 def _named(error: Exception) -> str:
     happened = next(words for kind, words in _HAPPENED if isinstance(error, kind))
     # What aiohttp says of answers that it cannot read quotes them: it may be a Secret. What it says of connections is safe.
-    said = f": {error}" if isinstance(error, aiohttp.ClientConnectorError) and str(error) else ""
+    said = f": {printable(str(error), 500)}" if isinstance(error, aiohttp.ClientConnectorError) and str(error) else ""
     return f"{happened} ({type(error).__name__}{said})"
 
 

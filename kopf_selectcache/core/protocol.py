@@ -38,6 +38,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TypeAlias
 
+from .problems import printable
 from .record import Record, is_newer, is_older
 from .wire import Bookmark, Event, Page, Refusal
 
@@ -341,6 +342,10 @@ def step(state: State, input_: Input) -> Step:
             raise Misuse(f"{type(input_).__name__} cannot come in the state {type(state).__name__}")
 
 
+def _shown(version: str) -> str:
+    return printable(version, 50)
+
+
 def _later(one: str, two: str) -> str:
     return two if is_newer(two, one) else one
 
@@ -363,7 +368,7 @@ def _page(state: Listing, page: Page) -> Step:
     version = state.version or page.version
     puts = tuple(map(Put, page.records))
     if page.version != version:
-        return _give_up(state, Lost(f"page of version {page.version} in a list of version {version}"))
+        return _give_up(state, Lost(f"page of version {_shown(page.version)} in a list of version {_shown(version)}"))
     if page.token:
         # An empty page with a token is not the last one. But some servers ignore the token that they are given.
         empty = 0 if page.records else state.empty + 1
@@ -379,7 +384,7 @@ def _complete(known: Known, version: str, *, exact: bool) -> Step:
     """Commit what was staged, unless it is older than what was seen: then it lags, or the server was restored."""
     older = is_older(version, known.floor)
     if older and not exact:
-        return _wait(known.failed(), (Abandon(), Close()), Lost(f"version {version} came after {known.floor}"))
+        return _wait(known.failed(), (Abandon(), Close()), Lost(f"version {_shown(version)} came after {_shown(known.floor)}"))
     # A commit is no proof yet that the version can be watched: the failures stand until a message has come.
     known = replace(known, floor=version, beyond=False, expired=0)
     return Step(Watching(known, version), (Commit(version, restored=older),))

@@ -85,6 +85,9 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/test_transport.py::test_retry_after_may_be_a_fraction_or_a_date",)),
     Mutant("ignore a date to wait for", "transport.py", "        return max(0.0, (parsedate_to_datetime(value)", "        return None and max(0.0, (parsedate_to_datetime(value)", 8,
            ("tests/test_transport.py::test_retry_after_may_be_a_fraction_or_a_date",)),
+    Mutant("write a control character of a server to the log", "core/problems.py", "return line if line.isprintable() else", "return line if True else", 8,
+           ("tests/test_printable.py::test_what_a_list_says_is_clipped_and_printable_in_the_log_and_in_errors",
+            "tests/test_printable.py::test_so_are_what_problems_audits_and_errors_quote")),
     Mutant("trust the old authority for ever", "transport.py", "        except aiohttp.ClientSSLError as error:\n            raise _NotAccepted(Unreachable(_named(error))) from error", "        except aiohttp.ClientSSLError as error:\n            raise Unreachable(_named(error)) from error", 8,
            ("tests/test_authorities.py::test_the_next_login_knows_the_new_authority_although_its_credentials_are_equal",)),
     # ---- The handler's own kind.
