@@ -72,6 +72,10 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/core/test_merging_rules.py::test_what_a_branch_was_not_told_of_is_asked_about_where_it_cannot_be_listed_anew",)),
     Mutant("keep what a restored server has lost until it is past that", MERGING, " and not is_newer(shown.version, branch.version)]):", "]):", 5,
            ("tests/core/test_merging_restores.py::test_what_was_lost_gives_way_to_a_list_past_the_restored_state",)),
+    Mutant("take a version that is no number for newer than all numbers", PROTOCOL, "if not is_number(record.version) and is_number(version):", "if False:", 4,
+           ("tests/core/test_mixed_versions.py::test_a_version_that_is_no_number_ends_a_watch_of_numbers",)),
+    Mutant("list objects without numbers among numbers", PROTOCOL, "if is_number(version) and page.records and not", "if False and not", 4,
+           ("tests/core/test_mixed_versions.py::test_a_page_with_a_version_that_is_no_number_among_numbers_is_refused",)),
     # ---- Credentials.
     Mutant("drop credentials at the first 401", "credentials.py", "\nTRIES = 3\n", "\nTRIES = 1\n", 8,
            ("tests/test_credentials.py::test_a_single_401_costs_a_try_and_no_login",)),
