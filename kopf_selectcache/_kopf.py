@@ -1,40 +1,52 @@
-"""The private names of Kopf that we need, all of them here, each with what for. Must hold no logic of ours but two calls of its vault.
+"""The private names of Kopf that we need, all of them here, each with what for. Must hold no logic of ours but two calls of its vault. If one is missing, the import fails, and says which.
 
 Kopf promises nothing about them. tests/test_kopf_names.py checks that each is there and does what we rely on, so that
 a new Kopf fails there, by name, and not in somebody's operator.
 """
 from __future__ import annotations
 
-from kopf._cogs.clients.auth import vault_var
-from kopf._cogs.helpers.loaders import preload
-from kopf._cogs.structs.bodies import Body, Meta, Spec, Status
-from kopf._cogs.structs.credentials import AiohttpSession, ConnectionInfo, KubeContext, LoginError, Vault, VaultKey
-from kopf._cogs.structs.ids import HandlerId
-from kopf._cogs.structs.references import Resource, Selector, select_specific_namespaces
-from kopf._core.actions.execution import cause_var, handler_var
-from kopf._core.actions.invocation import invoke, is_async_fn
-from kopf._core.engines.activities import authenticator
-from kopf._core.engines.indexing import OperatorIndexers
-from kopf._core.engines.posting import settings_var
-from kopf._core.intents.causes import (
-    Activity,
-    ActivityCause,
-    ChangingCause,
-    DaemonCause,
-    ResourceCause,
-    WatchingCause,
-    WebhookCause,
-)
-from kopf._core.intents.handlers import (
-    ActivityHandler,
-    ChangingHandler,
-    DaemonHandler,
-    ResourceHandler,
-    SpawningHandler,
-)
-from kopf._core.intents.registries import ActivityRegistry, OperatorRegistry, SmartOperatorRegistry, get_callable_id
-from kopf._core.intents.stoppers import DaemonStopper
-from kopf.cli import run as run_command
+import kopf
+
+TESTED = "1.45.2"
+"""The newest version of Kopf that the tests have run with; tests/test_versions.py fails when there is a newer one."""
+
+try:
+    from kopf._cogs.clients.auth import vault_var
+    from kopf._cogs.helpers.loaders import preload
+    from kopf._cogs.structs.bodies import Body, Meta, Spec, Status
+    from kopf._cogs.structs.credentials import AiohttpSession, ConnectionInfo, KubeContext, LoginError, Vault, VaultKey
+    from kopf._cogs.structs.ids import HandlerId
+    from kopf._cogs.structs.references import Resource, Selector, select_specific_namespaces
+    from kopf._core.actions.execution import cause_var, handler_var
+    from kopf._core.actions.invocation import invoke, is_async_fn
+    from kopf._core.engines.activities import authenticator
+    from kopf._core.engines.indexing import OperatorIndexers
+    from kopf._core.engines.posting import settings_var
+    from kopf._core.intents.causes import (
+        Activity,
+        ActivityCause,
+        ChangingCause,
+        DaemonCause,
+        ResourceCause,
+        WatchingCause,
+        WebhookCause,
+    )
+    from kopf._core.intents.handlers import (
+        ActivityHandler,
+        ChangingHandler,
+        DaemonHandler,
+        ResourceHandler,
+        SpawningHandler,
+    )
+    from kopf._core.intents.registries import ActivityRegistry, OperatorRegistry, SmartOperatorRegistry, get_callable_id
+    from kopf._core.intents.stoppers import DaemonStopper
+    from kopf.cli import run as run_command
+
+    _ = (Vault._flush_caches, Vault._update_converted, Vault._update_expiration)   # See `drop_credentials`.
+except (ImportError, AttributeError) as error:
+    raise ImportError(
+        f"kopf_selectcache cannot work with Kopf {getattr(kopf, '__version__', '?')}, which lacks a name that it needs: {error}. "
+        f"Install a version that it is tested with: pip install 'kopf=={TESTED}'") from error
 
 __all__ = [
     "Activity",           # Which hook is asked for: startup, cleanup, probe.

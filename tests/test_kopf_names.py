@@ -7,9 +7,11 @@ import copy
 import functools
 import importlib
 import inspect
+import runpy
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +34,7 @@ SOURCE = Path(__file__).parent.parent / "kopf_selectcache" / "_kopf.py"
 
 def imported() -> Iterator[tuple[str, str]]:
     """Yield module and name of all that _kopf.py imports, without importing it: it would not tell which one is missing."""
-    for node in ast.parse(SOURCE.read_text()).body:
+    for node in ast.walk(ast.parse(SOURCE.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module != "__future__":
             yield from ((str(node.module), alias.name) for alias in node.names)
 
@@ -44,6 +46,20 @@ def test_the_name_exists(module: str, name: str) -> None:
     except ImportError:
         pytest.fail(f"{module} is gone. {ADVICE}")
     assert hasattr(found, name), f"{module}.{name} is gone. {ADVICE}"
+
+
+@pytest.mark.parametrize(("where", "name", "why"), [
+    ("kopf._cogs.structs.credentials", "VaultKey", "cannot import name 'VaultKey' from 'kopf._cogs.structs.credentials'"),
+    ("kopf._core.intents.stoppers", "DaemonStopper", "cannot import name 'DaemonStopper' from 'kopf._core.intents.stoppers'"),
+    ("kopf._cogs.structs.credentials.Vault", "_flush_caches", "type object 'Vault' has no attribute '_flush_caches'"),
+])
+def test_a_name_that_is_gone_is_one_clear_error_at_import(where: str, name: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(f"{where}.{name}")
+    with pytest.raises(ImportError) as caught:
+        runpy.run_path(str(SOURCE))
+    message = str(caught.value)
+    assert message.startswith(f"kopf_selectcache cannot work with Kopf {version('kopf')}, which lacks a name that it needs: {why}")
+    assert message.endswith("Install a version that it is tested with: pip install 'kopf==1.45.2'")
 
 
 def test_each_name_is_listed_with_what_it_is_for() -> None:
