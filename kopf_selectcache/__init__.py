@@ -28,6 +28,7 @@ from .errors import (
     Stale,
     Stalled,
     StateError,
+    Unauthorized,
     UnknownKind,
 )
 from .explaining import Explanation
@@ -78,6 +79,7 @@ __all__ = [
     "Stalled",
     "StateError",
     "Stats",
+    "Unauthorized",
     "UnknownKind",
     "Verdict",
     "Witness",

@@ -1,40 +1,52 @@
-"""The private names of Kopf that we need, all of them here, each with what for. Must hold no logic of ours.
+"""The private names of Kopf that we need, all of them here, each with what for. Must hold no logic of ours but two calls of its vault. If one is missing, the import fails, and says which.
 
 Kopf promises nothing about them. tests/test_kopf_names.py checks that each is there and does what we rely on, so that
 a new Kopf fails there, by name, and not in somebody's operator.
 """
 from __future__ import annotations
 
-from kopf._cogs.clients.auth import vault_var
-from kopf._cogs.helpers.loaders import preload
-from kopf._cogs.structs.bodies import Body, Meta, Spec, Status
-from kopf._cogs.structs.credentials import AiohttpSession, ConnectionInfo, KubeContext, LoginError, Vault, VaultKey
-from kopf._cogs.structs.ids import HandlerId
-from kopf._cogs.structs.references import Resource, Selector, select_specific_namespaces
-from kopf._core.actions.execution import cause_var, handler_var
-from kopf._core.actions.invocation import invoke, is_async_fn
-from kopf._core.engines.activities import authenticator
-from kopf._core.engines.indexing import OperatorIndexers
-from kopf._core.engines.posting import settings_var
-from kopf._core.intents.causes import (
-    Activity,
-    ActivityCause,
-    ChangingCause,
-    DaemonCause,
-    ResourceCause,
-    WatchingCause,
-    WebhookCause,
-)
-from kopf._core.intents.handlers import (
-    ActivityHandler,
-    ChangingHandler,
-    DaemonHandler,
-    ResourceHandler,
-    SpawningHandler,
-)
-from kopf._core.intents.registries import ActivityRegistry, OperatorRegistry, SmartOperatorRegistry, get_callable_id
-from kopf._core.intents.stoppers import DaemonStopper
-from kopf.cli import run as run_command
+import kopf
+
+TESTED = "1.45.2"
+"""The newest version of Kopf that the tests have run with; tests/test_versions.py fails when there is a newer one."""
+
+try:
+    from kopf._cogs.clients.auth import vault_var
+    from kopf._cogs.helpers.loaders import preload
+    from kopf._cogs.structs.bodies import Body, Meta, Spec, Status
+    from kopf._cogs.structs.credentials import AiohttpSession, ConnectionInfo, KubeContext, LoginError, Vault, VaultKey
+    from kopf._cogs.structs.ids import HandlerId
+    from kopf._cogs.structs.references import Resource, Selector, select_specific_namespaces
+    from kopf._core.actions.execution import cause_var, handler_var
+    from kopf._core.actions.invocation import invoke, is_async_fn
+    from kopf._core.engines.activities import authenticator
+    from kopf._core.engines.indexing import OperatorIndexers
+    from kopf._core.engines.posting import settings_var
+    from kopf._core.intents.causes import (
+        Activity,
+        ActivityCause,
+        ChangingCause,
+        DaemonCause,
+        ResourceCause,
+        WatchingCause,
+        WebhookCause,
+    )
+    from kopf._core.intents.handlers import (
+        ActivityHandler,
+        ChangingHandler,
+        DaemonHandler,
+        ResourceHandler,
+        SpawningHandler,
+    )
+    from kopf._core.intents.registries import ActivityRegistry, OperatorRegistry, SmartOperatorRegistry, get_callable_id
+    from kopf._core.intents.stoppers import DaemonStopper
+    from kopf.cli import run as run_command
+
+    _ = (Vault._flush_caches, Vault._update_converted, Vault._update_expiration)   # See `drop_credentials`.
+except (ImportError, AttributeError) as error:
+    raise ImportError(
+        f"kopf_selectcache cannot work with Kopf {getattr(kopf, '__version__', '?')}, which lacks a name that it needs: {error}. "
+        f"Install a version that it is tested with: pip install 'kopf=={TESTED}'") from error
 
 __all__ = [
     "Activity",           # Which hook is asked for: startup, cleanup, probe.
@@ -69,13 +81,41 @@ __all__ = [
     "WebhookCause",       # Admission: waits for a bounded time, and its object is not yet stored.
     "authenticator",      # Logs in, and again, for the commands that ask a cluster without running the operator.
     "cause_var",          # What the running handler was called for.
+    "drop_credentials",   # Refused credentials, of which equal ones may come back.
     "get_callable_id",    # The id that Kopf gives a handler: decorated, it must stay the same.
     "handler_var",        # The running handler, for its `when=`.
     "invoke",             # Runs a sync function in Kopf's own threads, with context, shield and all.
     "is_async_fn",        # Whether Kopf takes a function for async.
+    "log_in_if_empty",    # To go on when Kopf has given up.
     "preload",            # Loads an operator's files and modules as `kopf run` does.
     "run_command",        # To know `kopf run` in click's context, which alone has the `-n` list.
     "select_specific_namespaces",   # Which of the `-n` are names and not patterns.
     "settings_var",       # The settings of the operator that the running code belongs to, in tasks and threads alike.
     "vault_var",          # The credentials of that operator.
 ]
+
+
+async def drop_credentials(vault: Vault, key: VaultKey, info: KubeContext) -> None:
+    """Remove credentials as Kopf removes expired ones; if none are left, wait until Kopf has logged in again.
+
+    `Vault.invalidate` would remember them, and refuse equal ones of the next login. If no login gives any, as in an operator that was
+    given its vault, they are put back: without credentials Kopf would end the operator.
+    """
+    async with vault._guard:
+        item = vault._current.get(key)
+        if item is None or item.info is not info:
+            return   # Another request has replaced them.
+        await vault._flush_caches(item)
+        del vault._current[key]
+        vault._update_expiration()
+        if not vault._current:
+            vault._ready = False
+            vault._guard.notify_all()
+            await vault._guard.wait_for(lambda: vault._ready)
+            if not vault._current:
+                vault._update_converted({key: info})
+
+
+async def log_in_if_empty(vault: Vault) -> None:
+    """Have Kopf log in again if there are no credentials, and wait for it: Kopf itself has given up."""
+    await vault.invalidate(VaultKey(""), KubeContext(server=""))   # They are not there, so that nothing is remembered.

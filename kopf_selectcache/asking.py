@@ -22,8 +22,17 @@ from .fetching import questions
 from .keys import AnyKey, assigned, key_of
 from .runner import Runtime
 from .spelling import Many, One, Read
-from .transport import JSON, Refused, Unreachable
-from .troubles import gone, not_served, refused, unanswered, unselected, untransformed
+from .transport import JSON, UNAUTHORIZED, NoCredentials, Refused, Unreachable
+from .troubles import (
+    REFUSED_CREDENTIALS,
+    gone,
+    not_served,
+    refused,
+    unanswered,
+    unauthorized,
+    unselected,
+    untransformed,
+)
 
 
 async def resource_of(runtime: Runtime, read: Read) -> Resource:
@@ -39,9 +48,11 @@ async def resource_of(runtime: Runtime, read: Read) -> Resource:
     except NotServed:
         raise not_served(call, repr(kind), kind, line_of(runtime, kind)) from None
     except Refused as error:
+        if error.refusal.code == UNAUTHORIZED:
+            raise unauthorized(question, REFUSED_CREDENTIALS, cause_of(error.refusal)) from None
         raise unanswered(question, f"{error.refusal.code} {error.refusal.reason}".rstrip(), cause_of(error.refusal)) from None
     except (Unreachable, Garbled) as error:
-        raise unanswered(question, str(error)) from error
+        raise _unanswered(question, error) from error
 
 
 def projection_of(runtime: Runtime, kind: Key) -> Projection:
@@ -118,7 +129,11 @@ def _senseless(runtime: Runtime, asked: One | Many, error: Unreachable | Garbled
         return untransformed(asked.bare(), error, line_of(runtime, asked.kind), whole.call())
     if isinstance(error, Unselected):
         return unselected(asked, error)
-    return unanswered(asked.call(), str(error))
+    return _unanswered(asked.call(), error)
+
+
+def _unanswered(asked: str, error: Unreachable | Garbled) -> StateError:
+    return unauthorized(asked, str(error)) if isinstance(error, NoCredentials) else unanswered(asked, str(error))
 
 
 async def ask_audit(runtime: Runtime, feed: Feed, many: Many) -> Audit:
@@ -128,4 +143,4 @@ async def ask_audit(runtime: Runtime, feed: Feed, many: Many) -> Audit:
     except Refused as error:
         raise refused(many, "list", error.refusal, line_of(runtime, many.kind)) from None
     except (Unreachable, Garbled) as error:
-        raise unanswered(many.bare(), str(error)) from error
+        raise _unanswered(many.bare(), error) from error

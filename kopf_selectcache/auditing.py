@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from .core.branches import Branch, Key
 from .core.paging import Paging
+from .core.problems import printable
 from .core.resources import Resource
 from .metadata import pages_of_metadata
 from .planning import Stream
@@ -72,6 +73,10 @@ async def audited(stream: Stream, branch: Branch, resource: Resource, *, world: 
     return Audit(objects, tuple(missing), tuple(held), tuple(outdated))
 
 
+LONGEST_NAME = 63 + 1 + 253
+"""How long the namespace and the name of an object are at most."""
+
+
 def _named(keys: tuple[Key, ...]) -> str:
-    names = ["/".join(filter(None, key)) for key in keys[:3]]
+    names = [printable("/".join(filter(None, key)), LONGEST_NAME) for key in keys[:3]]
     return ", ".join([*names, *(["..."] if len(keys) > len(names) else [])])

@@ -9,9 +9,11 @@ import msgspec
 from .core.fields import BUILT_IN, Key, Kind, find, parse_key
 from .core.problems import Garbled
 from .core.resources import Resource
-from .transport import Refused
+from .transport import UNAUTHORIZED, Refused
 
-UNAUTHORIZED = 401
+LONGEST = 253
+"""No name of a group, version, kind or resource has more characters."""
+
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
@@ -120,5 +122,6 @@ def _list(value: object) -> list[Any]:
 
 
 def _text(mapping: Mapping[str, Any], key: str) -> str:
+    """Return a name; nothing if it is none that Kubernetes allows: it becomes a part of paths and of messages."""
     value = mapping.get(key)
-    return value if isinstance(value, str) else ""
+    return value if isinstance(value, str) and len(value) <= LONGEST and value.isascii() and value.isprintable() else ""

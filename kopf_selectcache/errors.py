@@ -17,6 +17,7 @@
         ├── ReadOnly               a view of an object is changed; also a TypeError
         ├── NoClient               an object that was read from a cache has no client to write with; also an AttributeError
         └── StateError             the cache of this kind cannot be kept, and for what reason:
+            ├── Unauthorized           the server accepts no credentials of the operator, or no login gives any
             ├── Forbidden              a right is missing
             ├── Missing                the cluster does not serve the kind
             ├── Rejected               the cluster refuses the declared selector
@@ -32,6 +33,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import kopf
+
+from .core.problems import printable
 
 if TYPE_CHECKING:
     from .verdict import Witness
@@ -66,8 +69,8 @@ class SelectCacheError(Exception):
     """The base of all errors of this library."""
 
     def __init__(self, what: str, *, remedy: str) -> None:
-        self.what = clipped(what)
-        self.remedy = clipped(remedy)
+        self.what = printable(clipped(what), 2 * MOST_SHOWN)
+        self.remedy = printable(clipped(remedy), 2 * MOST_SHOWN)
         super().__init__(self.what)
 
     def __str__(self) -> str:
@@ -215,6 +218,10 @@ class StateError(ReadError):
     def transient(self) -> bool:
         """True if the same request may succeed later without a change by a person."""
         return self.cause.transient
+
+
+class Unauthorized(StateError):
+    """The server accepts no credentials of the operator, or no login gives any."""
 
 
 class Forbidden(StateError):

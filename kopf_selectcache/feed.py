@@ -41,7 +41,7 @@ from .observe import Counts
 from .planning import Plan, Stream, plan
 from .selector import AnyOf, Selector
 from .storing import apart, give_back, packing_of
-from .transport import Refused, Unreachable
+from .transport import NoCredentials, Refused, Unreachable
 from .world import World
 
 PAGES_AT_ONCE = 20
@@ -470,7 +470,7 @@ class Feed:
             except Refused as error:
                 self._told(error.refusal)
             except (Unreachable, Garbled) as error:
-                self._told(Lost(str(error), garbled=isinstance(error, Garbled)))
+                self._told(Lost(str(error), garbled=isinstance(error, Garbled), unauthorized=isinstance(error, NoCredentials)))
             await world.sleep(delay(failures, world.chance(), slow=condition.error() is not None))
             failures += 1
 

@@ -25,7 +25,7 @@ from typing import Any
 import msgspec
 
 from .core.branches import Key
-from .core.problems import Garbled
+from .core.problems import Garbled, printable
 from .core.projection import ALL, at
 from .core.record import Record, is_newer, is_number, is_older
 from .core.wire import Reader
@@ -65,7 +65,7 @@ class Event:
         return api_version.rpartition("/")[0]
 
     def __str__(self) -> str:
-        return "/".join(filter(None, self.key))
+        return printable("/".join(filter(None, self.key)), 500)
 
     def is_delivered_by(self, listwatch: Listwatch) -> bool:
         """Return True if the stream delivers this event: it selects the object, or still holds it."""
@@ -133,7 +133,7 @@ async def _log(feed: Feed, event: Event) -> None:
     if world.clock() >= feed.next_wait_log:
         feed.next_wait_log = world.clock() + LOG_INTERVAL
         world.logger.info(
-            "The cache of %s is older than version %s of %s: handlers that wait for it: %d.", feed, event.version, event, feed.waiting_handlers)
+            "The cache of %s is older than version %s of %s: handlers that wait for it: %d.", feed, printable(event.version, 50), event, feed.waiting_handlers)
 
 
 class _Wait:

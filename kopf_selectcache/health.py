@@ -10,7 +10,7 @@ from .causes import cause_of
 from .core.fields import Kind
 from .core.protocol import Lost, Silent
 from .core.wire import Refusal
-from .errors import NO_CAUSE, Cause, Forbidden, Missing, Oversized, Rejected, Stalled, StateError, clipped
+from .errors import NO_CAUSE, Cause, Forbidden, Missing, Oversized, Rejected, Stalled, StateError, Unauthorized, clipped
 from .selector import Branches, Selector
 
 TOLERATED = 15.0
@@ -22,6 +22,8 @@ Servers end every watch after a while, and restart. One that starts refuses ever
 
 CHECK = "selectcache check operator.py"
 """What looks at all that is declared, with the operator's own login, and says what is wrong."""
+
+_LOGIN = "Correct the operator's login; the cache goes on asking"
 
 SEVERAL = 3
 """So many answers make certain what one does not: that a right is missing, or that what comes will never make sense."""
@@ -38,6 +40,8 @@ class Health(StrEnum):
     """It holds what the server had, and has not been able to follow for a while. It is read as before: `age` tells how old it is."""
     STALLED = "stalled"
     """Its first complete list has not come for so long that nobody should wait for it. It is asked for all the same."""
+    UNAUTHORIZED = "unauthorized"
+    """The server accepts no credentials of the operator, or no login gives any."""
     FORBIDDEN = "forbidden"
     """A right is missing."""
     MISSING = "missing"
@@ -49,12 +53,14 @@ class Health(StrEnum):
 
 
 _UNREADABLE: Mapping[Health, type[StateError]] = {
-    Health.STALLED: Stalled, Health.FORBIDDEN: Forbidden, Health.MISSING: Missing, Health.REJECTED: Rejected,
-    Health.OVERSIZED: Oversized,
+    Health.STALLED: Stalled, Health.UNAUTHORIZED: Unauthorized, Health.FORBIDDEN: Forbidden, Health.MISSING: Missing,
+    Health.REJECTED: Rejected, Health.OVERSIZED: Oversized,
 }
 
 
-_GRAVITY = (Health.SYNCED, Health.STALE, Health.SYNCING, Health.STALLED, Health.OVERSIZED, Health.MISSING, Health.FORBIDDEN, Health.REJECTED)
+_GRAVITY = (
+    Health.SYNCED, Health.STALE, Health.SYNCING, Health.STALLED, Health.OVERSIZED, Health.MISSING, Health.UNAUTHORIZED, Health.FORBIDDEN,
+    Health.REJECTED)
 """The worst comes last."""
 
 
@@ -188,7 +194,9 @@ class Condition:
             case Lost(lived=True):
                 pass   # Servers end every watch after a while.
             case Refusal(401):
-                self._hindered(f"{subject}: the server accepts no credentials of the operator", "Correct the operator's login", cause)
+                self._denied_by(Health.UNAUTHORIZED, f"{subject}: the server accepts no credentials of the operator", _LOGIN, cause, trouble.message)
+            case Lost(why, unauthorized=True):
+                self._denied_by(Health.UNAUTHORIZED, f"{subject}: {why}", _LOGIN, cause)
             case Refusal():
                 self._hindered(f"{subject}: the server answers {trouble.code} {trouble.reason}".rstrip(), "It is asked again", cause)
             case Lost(why, transform=True, argument=argument, besides=besides):
@@ -230,6 +238,10 @@ class Condition:
             what, remedy = f"{subject}: the operator may not {verb} them{where}", f"Grant it the verbs list and watch{where or anywhere}: {rule}"
             remedy += "; or, for one namespace alone, run it with -n" if anywhere else ""
             remedy += f" ({self._told}; all that it lacks is told by {CHECK})"
+        self._denied_by(Health.FORBIDDEN, what, remedy, cause, message)
+
+    def _denied_by(self, health: Health, what: str, remedy: str, cause: Cause, message: str = "") -> None:
+        """The server denies the request, as it may for a moment after its start."""
         now = self._clock()
         self._denied = now if self._denied is None else self._denied
         self._denials += 1
@@ -237,7 +249,7 @@ class Condition:
             stale_at = now if self._stale_at is None else min(now, self._stale_at)   # It may have been stale for long, for another reason.
             self._tell(Health.SYNCED, what, "It is asked again: a server that has just started says so to everybody", said=message, stale_at=stale_at, cause=cause)
         else:
-            self._tell(Health.FORBIDDEN, what, remedy, said=message, cause=cause)
+            self._tell(health, what, remedy, said=message, cause=cause)
 
     def _hindered(self, what: str, remedy: str, cause: Cause, *, whole: bool = False) -> None:
         """Something is wrong that may pass by itself."""
@@ -273,7 +285,7 @@ class Condition:
         if health is not Health.SYNCING:
             self._settled.set()
         # Where only a person can help, that has to know what is wrong now; other trouble comes in many forms.
-        precise = health in (Health.FORBIDDEN, Health.REJECTED, Health.OVERSIZED)
+        precise = health in (Health.UNAUTHORIZED, Health.FORBIDDEN, Health.REJECTED, Health.OVERSIZED)
         if what:
             if health is not before or (what != headline if precise else not headline):
                 self._listener.trouble(self, what if precise else health.value, f"{self.trouble}. {remedy}.")

@@ -55,14 +55,14 @@ from .core.store import Change
 from .core.wire import APIECE, SLICE, Bookmark, Event, Message, Page, Reader, Refusal
 from .fetching import unhurried
 from .fieldchecks import Judgement, judge
-from .health import Condition
+from .health import Condition, Health
 from .observe import Counts
 from .patience import Patience
 from .planning import Stream
 from .queries import listing, watching
 from .selector import Selector
 from .storing import Storing, apart, give_back
-from .transport import Refused, Unreachable
+from .transport import NoCredentials, Refused, Unreachable
 from .world import World
 
 LIVED = 60.0
@@ -286,7 +286,7 @@ class Listwatch:
 
     async def _waited(self, command: Wait) -> AsyncGenerator[Input, None]:
         # There is no hurry where only a person can help; while that is not certain, there is.
-        slow = command.slow and self.condition.error() is not None
+        slow = self.condition.health is Health.UNAUTHORIZED or (command.slow and self.condition.error() is not None)
         await self._world.sleep(delay(command.failures, self._world.chance(), at_least=command.at_least, slow=slow))
         if self._relisting:
             self._relisting = False
@@ -314,7 +314,7 @@ class Listwatch:
         except Refused as refused:
             yield refused.refusal
         except Unreachable as lost:
-            yield Lost(str(lost), lived=clock() - asked > LIVED, lasted=clock() - asked >= LASTED)
+            yield Lost(str(lost), lived=clock() - asked > LIVED, lasted=clock() - asked >= LASTED, unauthorized=isinstance(lost, NoCredentials))
         except Untransformed as failed:
             yield Lost(str(failed), garbled=True, transform=True, argument=failed.argument, besides=failed.besides)
         except Unselected as unselected:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _LONGEST = 24 * 60 * 60.0
 """Nobody waits for a day: a longer time is a mistake, such as milliseconds."""
 
-State: TypeAlias = Literal["syncing", "stale", "stalled", "forbidden", "missing", "rejected", "oversized"]
+State: TypeAlias = Literal["syncing", "stale", "stalled", "unauthorized", "forbidden", "missing", "rejected", "oversized"]
 """In which a cache may be that is not synced."""
 
 
@@ -115,7 +115,7 @@ class SelectCacheSettings:
     """
     In which states of a cache the liveness probe fails, so that the operator is started again.
 
-    True stands for `stalled` and `forbidden`. A dict has states with the number of seconds that a cache must have been in them:
+    True stands for `stalled`, `unauthorized` and `forbidden`. A dict has states with the number of seconds that a cache must have been in them:
     `{"stale": 120, "stalled": 0}`. A list of states stands for 0 seconds each. Otherwise the probe tells how each cache is doing, and succeeds.
     A restart takes away what a stale cache can still be read for, begins to sync anew, and mends no cache that is missing,
     rejected or oversized.
@@ -166,7 +166,7 @@ class SelectCacheSettings:
         if isinstance(given, Mapping):
             return dict(given)
         if isinstance(given, bool):
-            return {"stalled": 0.0, "forbidden": 0.0} if given else {}
+            return {"stalled": 0.0, "unauthorized": 0.0, "forbidden": 0.0} if given else {}
         return dict.fromkeys(given, 0.0)
 
     def with_defaults(self, **defaults: Any) -> SelectCacheSettings:

@@ -1,21 +1,31 @@
 """Bytes from the API server: one answer, or a stream of chunks. Knows URLs and credentials, but no objects or protocol.
 
 Every request goes through the operator's own credentials: Kopf's vault hands them out, and logs in anew when the server
-does not accept them any more. If it accepts those of no login, that is Refused with 401. Nothing else is tried twice here: what to do about a failure is the protocol's business.
+does not accept them any more, or cannot be trusted with them (`credentials`). If it accepts those of no login, that is Refused with 401. Nothing else is tried twice here: what to do about a failure is the protocol's business.
 """
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from typing import Protocol, TypeAlias, cast
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
+from email.utils import parsedate_to_datetime
+from functools import partial
+from math import isfinite
+from random import random
+from time import monotonic
+from typing import Any, Protocol, TypeAlias, cast
 
 import aiohttp
 
 from . import _kopf
+from .core.backoff import delay
+from .core.problems import printable
 from .core.wire import Refusal, read_refusal
+from .credentials import Logins
 
 JSON = "application/json"
+
+UNAUTHORIZED = 401
 
 _LONGEST = 1024 * 1024
 """So much is read of an answer that is no success, in bytes."""
@@ -33,6 +43,10 @@ class Unreachable(Exception):
     """The server did not answer, or the answer broke off."""
 
 
+class NoCredentials(Unreachable):
+    """No request was sent, because no login gave credentials."""
+
+
 class Transport(Protocol):
     """What the cache needs of an API server."""
 
@@ -48,12 +62,15 @@ class KopfTransport:
 
     def __init__(
         self, vault: _kopf.Vault, *, request_timeout: float | None = None, connect_timeout: float | None = None,
+        clock: Callable[[], float] = monotonic, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        chance: Callable[[], float] = random,
     ) -> None:
         self._vault = vault
+        self._logins = Logins(vault, clock=clock)
+        self._sleep = sleep
+        self._chance = chance
         self._request_timeout = request_timeout
         self._connect_timeout = connect_timeout
-        self._denied: Refused | None = None
-        """The last refusal of the credentials, until others are accepted. Once every login has failed, Kopf offers none."""
 
     async def get(self, path: str, query: Mapping[str, str], *, accept: str = JSON) -> bytes:
         return await self._whole(path, query, {"Accept": accept})
@@ -85,38 +102,67 @@ class KopfTransport:
         question: bytes | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Enter a response that is a success, with credentials that the server accepts."""
+        await self._logins.renew()
+        failure: Refused | Unreachable
         try:
             # It is a generator, which its type does not say; to leave it in the middle, it must be closed.
             offered = cast("AsyncGenerator[_Offer, None]", self._vault.extended(_Connection, "selectcache"))
             async with aclosing(offered) as credentials:
                 async for key, info, connection in credentials:
-                    if connection.closed:
-                        # The login's own session, which somebody has closed: only another login gives another one.
-                        await self._vault.invalidate(key, info, exc=Unreachable("the session of the login was closed"))
-                        continue
-                    async with connection.used() as session:
+                    async with AsyncExitStack() as stack:
+                        send = partial(   # A redirected request would take its token along.
+                            _response, stack, connection, "GET" if question is None else "POST", path, params=query, headers=headers,
+                            data=question, timeout=limits, allow_redirects=False)
                         try:
-                            # A redirected request would take its token along.
-                            response = await session.request(
-                                "GET" if question is None else "POST", connection.server + path, params=query, headers=headers,
-                                data=question, timeout=limits, allow_redirects=False)
-                        except _BROKEN as error:
-                            raise Unreachable(_named(error)) from error
-                        async with response:
-                            if response.status in (200, 201):
-                                self._denied = None
-                                yield response
-                                return
-                            refused = Refused(read_refusal(
-                                response.status, await _body(response), retry_after=response.headers.get("Retry-After")))
-                    if response.status != 401:
-                        raise refused
-                    self._denied = refused
-                    await self._vault.invalidate(key, info, exc=refused)
+                            response = await self._accepted(send, self._logins.tries(key, info))
+                        except _NotAccepted as error:
+                            failure = error.failure
+                        else:
+                            self._logins.succeed(key)
+                            yield response
+                            return
+                    await self._logins.drop(key, info)
         except _kopf.LoginError as error:
-            if self._denied is not None:
-                raise Refused(self._denied.refusal) from error
-            raise Unreachable("there are no valid credentials: every login failed") from error
+            self._logins.fail()
+            raise NoCredentials("there are no valid credentials: every login failed") from error
+        raise failure
+
+    async def _accepted(self, send: Callable[[], Awaitable[aiohttp.ClientResponse]], tries: int) -> aiohttp.ClientResponse:
+        """Return a success within so many tries; raise _NotAccepted if the credentials do not do, else Refused or Unreachable."""
+        for failures in range(tries - 1):
+            try:
+                return await send()
+            except _NotAccepted:
+                await self._sleep(delay(failures, self._chance()))
+        return await send()
+
+
+class _NotAccepted(Exception):
+    """The credentials do not do: other ones may."""
+
+    def __init__(self, failure: Refused | Unreachable) -> None:
+        super().__init__(failure)
+        self.failure = failure
+
+
+async def _response(stack: AsyncExitStack, connection: _Connection, method: str, path: str, **options: Any) -> aiohttp.ClientResponse:
+    """Enter a response that is a success; raise _NotAccepted, Refused or Unreachable."""
+    if connection.closed:
+        # The login's own session, which somebody has closed: only another login gives another one.
+        raise _NotAccepted(Unreachable("the session of the login was closed"))
+    async with AsyncExitStack() as attempt:
+        session = await attempt.enter_async_context(connection.used())
+        try:
+            response = await attempt.enter_async_context(session.request(method, connection.server + path, **options))
+        except aiohttp.ClientSSLError as error:
+            raise _NotAccepted(Unreachable(_named(error))) from error   # The next login may know a new authority.
+        except _BROKEN as error:
+            raise Unreachable(_named(error)) from error
+        if response.status in (200, 201):
+            stack.push_async_exit(attempt.pop_all())
+            return response
+        refused = Refused(read_refusal(response.status, await _body(response), retry_after=seconds_to_wait(response.headers)))
+    raise _NotAccepted(refused) if response.status == UNAUTHORIZED else refused
 
 
 class _Connection:
@@ -195,7 +241,7 @@ _HAPPENED: tuple[tuple[type[Exception], str], ...] = (
 def _named(error: Exception) -> str:
     happened = next(words for kind, words in _HAPPENED if isinstance(error, kind))
     # What aiohttp says of answers that it cannot read quotes them: it may be a Secret. What it says of connections is safe.
-    said = f": {error}" if isinstance(error, aiohttp.ClientConnectorError) and str(error) else ""
+    said = f": {printable(str(error), 500)}" if isinstance(error, aiohttp.ClientConnectorError) and str(error) else ""
     return f"{happened} ({type(error).__name__}{said})"
 
 
@@ -210,6 +256,26 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
     except _BROKEN:
         pass
     return body
+
+
+def seconds_to_wait(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds of the header Retry-After; None if it has none.
+
+    A date is compared with the Date of the same answer: the clocks of the server and of the operator may differ.
+
+    >>> seconds_to_wait({'Retry-After': '1.5'})
+    1.5
+    >>> seconds_to_wait({'Retry-After': 'Wed, 21 Oct 2026 07:28:30 GMT', 'Date': 'Wed, 21 Oct 2026 07:28:00 GMT'})
+    30.0
+    """
+    value = headers.get("Retry-After", "").strip()
+    if value.isascii() and value.replace(".", "", 1).isdecimal():
+        seconds = float(value)
+        return seconds if isfinite(seconds) else None
+    try:
+        return max(0.0, (parsedate_to_datetime(value) - parsedate_to_datetime(headers.get("Date", ""))).total_seconds())
+    except (ValueError, TypeError, IndexError, OverflowError):   # It is no date, or only one of them has a time zone.
+        return None
 
 
 async def _chunks(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:

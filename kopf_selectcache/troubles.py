@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from .causes import NO_ANSWER, cause_of
+from .core.backoff import ASKED
 from .core.fields import Key
 from .core.problems import Untransformed
 from .core.sent import Unselected
@@ -22,6 +23,7 @@ from .errors import (
     Stale,
     Stalled,
     StateError,
+    Unauthorized,
     clipped,
 )
 from .keys import key_of, not_declared, unserved
@@ -29,6 +31,8 @@ from .selector import Branches
 from .spelling import Many, One, Read, method
 
 _E = TypeVar("_E", bound=NotSynced | Stale | StateError)
+
+REFUSED_CREDENTIALS = "the server accepts no credentials of the operator"
 
 _LATER = 30
 """After so many seconds a read may be tried again, where the server says nothing of it."""
@@ -89,7 +93,7 @@ def refused(asked: One | Many, verb: str, refusal: Refusal, line: str | None) ->
     cause = cause_of(refusal)
     match refusal.code:
         case 401:
-            return Stalled(f"{asked.call()}: the server accepts no credentials of the operator", remedy="Correct the operator's login", cause=cause)
+            return unauthorized(asked.call(), REFUSED_CREDENTIALS, cause)
         case 403:
             group = asked.resource.kind.group
             return Forbidden(
@@ -118,7 +122,7 @@ def _corrected(asked: One | Many, message: str) -> str:
 
 
 def _again(seconds: float | None = None) -> str:
-    return f"Ask again later: raise kopf.TemporaryError('no answer', delay={math.ceil(seconds or _LATER)})"
+    return f"Ask again later: raise kopf.TemporaryError('no answer', delay={math.ceil(min(seconds or _LATER, ASKED))})"
 
 
 def unanswered(asked: str, why: str, cause: Cause = NO_ANSWER) -> Stalled:
@@ -131,6 +135,11 @@ def unselected(asked: One | Many, error: Unselected) -> Rejected:
     return Rejected(
         f"{asked.call()}: the server, or a proxy in front of it, does not select by label: {error}",
         remedy="Correct what ignores labelSelector; or leave label= out, and select from the answer", cause=cause_of(error))
+
+
+def unauthorized(asked: str, why: str, cause: Cause = NO_ANSWER) -> Unauthorized:
+    """Return the error of a request whose credentials the server does not accept, or that was not sent for want of them."""
+    return Unauthorized(f"{asked}: {why}", remedy="Correct the operator's login", cause=cause)
 
 
 def untransformed(asked: str, error: Untransformed, line: str | None, of_server: str) -> Stalled:

@@ -141,7 +141,7 @@ async def gated(declared: Any, *objects: Mapping[str, Any], kind: str = "pods", 
 
         def make_runtime(_: kopf.OperatorSettings, **__: Any) -> Runtime:
             return Runtime(
-                own, KopfTransport(vault, request_timeout=60.0), namespaces=namespaces, chance=lambda: 1.0,
+                own, KopfTransport(vault, request_timeout=60.0, clock=lambda: clock.now, sleep=clock.sleep), namespaces=namespaces, chance=lambda: 1.0,
                 logger=logging.getLogger("kopf_selectcache"), clock=lambda: clock.now, sleep=clock.sleep)
         try:
             operator = launch(settings, make_runtime=make_runtime)

@@ -54,7 +54,6 @@ def error_of(one: Condition) -> StateError:
 
 @pytest.mark.parametrize(("trouble", "cause"), [
     (Refusal(429, "TooManyRequests", retry_after=7.0), Cause(429, "TooManyRequests", 7.0, transient=True)),
-    (Refusal(401, "Unauthorized"), Cause(401, "Unauthorized", None, transient=False)),
     (Refusal(501, "NotImplemented"), Cause(501, "NotImplemented", None, transient=False)),
     (Refusal(503, "ServiceUnavailable"), Cause(503, "ServiceUnavailable", None, transient=True)),
     (Refusal(302), Cause(302, "", None, transient=False)),

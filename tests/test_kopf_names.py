@@ -7,9 +7,11 @@ import copy
 import functools
 import importlib
 import inspect
+import runpy
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +27,14 @@ ADVICE = (
     "Kopf has changed what we rely on. Read its changelog and the code that uses the name in kopf_selectcache/plugin.py or "
     "transport.py, correct kopf_selectcache/_kopf.py (or limit the version of kopf in setup.cfg meanwhile), and this test."
 )
+OWN = {"drop_credentials", "log_in_if_empty"}
+"""What _kopf.py defines itself, from private attributes of Kopf."""
 SOURCE = Path(__file__).parent.parent / "kopf_selectcache" / "_kopf.py"
 
 
 def imported() -> Iterator[tuple[str, str]]:
     """Yield module and name of all that _kopf.py imports, without importing it: it would not tell which one is missing."""
-    for node in ast.parse(SOURCE.read_text()).body:
+    for node in ast.walk(ast.parse(SOURCE.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module != "__future__":
             yield from ((str(node.module), alias.name) for alias in node.names)
 
@@ -44,10 +48,24 @@ def test_the_name_exists(module: str, name: str) -> None:
     assert hasattr(found, name), f"{module}.{name} is gone. {ADVICE}"
 
 
+@pytest.mark.parametrize(("where", "name", "why"), [
+    ("kopf._cogs.structs.credentials", "VaultKey", "cannot import name 'VaultKey' from 'kopf._cogs.structs.credentials'"),
+    ("kopf._core.intents.stoppers", "DaemonStopper", "cannot import name 'DaemonStopper' from 'kopf._core.intents.stoppers'"),
+    ("kopf._cogs.structs.credentials.Vault", "_flush_caches", "type object 'Vault' has no attribute '_flush_caches'"),
+])
+def test_a_name_that_is_gone_is_one_clear_error_at_import(where: str, name: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(f"{where}.{name}")
+    with pytest.raises(ImportError) as caught:
+        runpy.run_path(str(SOURCE))
+    message = str(caught.value)
+    assert message.startswith(f"kopf_selectcache cannot work with Kopf {version('kopf')}, which lacks a name that it needs: {why}")
+    assert message.endswith("Install a version that it is tested with: pip install 'kopf==1.45.2'")
+
+
 def test_each_name_is_listed_with_what_it_is_for() -> None:
-    lines = SOURCE.read_text().split("__all__ = [")[1].splitlines()
+    lines = SOURCE.read_text().split("__all__ = [")[1].split("\n]")[0].splitlines()
     listed = {line.split('"')[1]: line.partition("#")[2] for line in lines if line.startswith('    "')}
-    assert set(listed) == {name if name != "run" else "run_command" for _, name in imported()}
+    assert set(listed) == {name if name != "run" else "run_command" for _, name in imported()} | OWN
     assert all(listed.values())
 
 
@@ -350,6 +368,81 @@ def test_an_empty_login_raises_login_error(names: Any) -> None:
         with pytest.raises(names.LoginError):
             async for _ in vault.extended(str, "tests"):
                 pass
+    asyncio.run(main())
+
+
+def test_credentials_that_are_invalidated_are_remembered_and_dropped_ones_are_not(names: Any) -> None:
+    async def main() -> None:
+        given = [kopf.ConnectionInfo(server="https://here", token="static") for _ in range(3)]
+        closed: list[str] = []
+
+        class Session:
+            def close(self) -> None:
+                closed.append("closed")
+
+        vault = names.Vault({"login": given[0]})
+        async for _, _, _ in vault.extended(lambda _: Session(), "tests"):
+            pass
+        for drop, left in ((names.drop_credentials, {"login": given[1]}), (names.Vault.invalidate, {})):
+            item = vault._current["login"]
+            dropping = asyncio.create_task(drop(vault, "login", item.info))
+            await vault.wait_for_emptiness()
+            assert not dropping.done(), ADVICE
+            await vault.populate({"login": given[1] if drop is names.drop_credentials else given[2]})
+            await dropping
+            assert {key: each.info for key, each in vault._current.items()} == left, ADVICE
+        assert closed == ["closed"], f"what was made of dropped credentials is closed. {ADVICE}"
+        assert [item.info for item in vault._invalid["login"]] == [given[1]], ADVICE
+    asyncio.run(main())
+
+
+def test_dropped_credentials_give_way_to_others_without_a_login(names: Any) -> None:
+    async def main() -> None:
+        one, other = kopf.ConnectionInfo(server="https://one"), kopf.ConnectionInfo(server="https://other")
+        vault = names.Vault({"one": one, "other": other})
+        await names.drop_credentials(vault, "one", one)
+        assert [info async for _, info in vault] == [other], ADVICE
+        await names.drop_credentials(vault, "other", one)   # Not these.
+        assert [info async for _, info in vault] == [other], ADVICE
+    asyncio.run(main())
+
+
+def test_dropped_credentials_are_put_back_where_no_login_gives_any(names: Any) -> None:
+    async def main() -> None:
+        given = kopf.ConnectionInfo(server="https://here")
+        vault = names.Vault({"login": given})
+        dropping = asyncio.create_task(names.drop_credentials(vault, "login", given))
+        await vault.wait_for_emptiness()
+
+        async def request() -> list[Any]:
+            return [info async for _, info in vault]
+
+        waiting = asyncio.create_task(request())
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not waiting.done(), ADVICE
+        await vault.populate({})
+        await dropping
+        assert await waiting == [given], f"who waits for credentials finds none. {ADVICE}"
+    asyncio.run(main())
+
+
+def test_a_vault_without_credentials_has_kopf_log_in_when_asked_to_and_at_no_other_time(names: Any) -> None:
+    async def main() -> None:
+        vault = names.Vault()
+        await vault.populate({})
+        login = asyncio.create_task(vault.wait_for_emptiness())
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not login.done(), ADVICE
+        asking = asyncio.create_task(names.log_in_if_empty(vault))
+        await login
+        given = kopf.ConnectionInfo(server="https://here")
+        await vault.populate({"login": given})
+        await asking
+        assert [info async for _, info in vault] == [given], ADVICE
+        await names.log_in_if_empty(vault)   # It is not, any more.
+        assert not any(vault._invalid.values()), f"nothing is remembered. {ADVICE}"
     asyncio.run(main())
 
 

@@ -17,7 +17,7 @@ from tests.kopf_operators import Cluster, declaring, operating, run
 from tests.test_faults.world import until
 
 PODS = "/api/v1/pods"
-CODES = {Health.FORBIDDEN: 403, Health.REJECTED: 422, Health.STALLED: 503}
+CODES = {Health.UNAUTHORIZED: 401, Health.FORBIDDEN: 403, Health.REJECTED: 422, Health.STALLED: 503}
 """What the server answers to the list, so that the cache comes to be in these states."""
 
 LARGE = {
@@ -66,10 +66,10 @@ def test_it_tells_how_each_cache_is_doing_and_succeeds(health: Health) -> None:
 
 
 @pytest.mark.parametrize("health", [health for health in Health if health is not Health.STALE])
-def test_where_that_is_wanted_it_fails_while_a_cache_is_stalled_or_forbidden(health: Health, caplog: pytest.LogCaptureFixture) -> None:
+def test_where_that_is_wanted_it_fails_while_a_cache_is_stalled_unauthorized_or_forbidden(health: Health, caplog: pytest.LogCaptureFixture) -> None:
     """And not in states that a restart would only prolong: it is tests/test_runner_health.py that tells of stale caches."""
     code, told = run(probed(health, failing=True))
-    assert code == (500 if health in (Health.STALLED, Health.FORBIDDEN) else 200)
+    assert code == (500 if health in (Health.STALLED, Health.UNAUTHORIZED, Health.FORBIDDEN) else 200)
     assert (told is None) is (code == 500)
     assert any(f"The cache of pods is {health.value}: " in message for message in caplog.messages) is (code == 500), "Kopf logs why"
     assert [record.name for record in caplog.records if record.exc_info] == (["aiohttp.server"] if code == 500 else [])

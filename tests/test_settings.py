@@ -189,7 +189,7 @@ def test_options_are_checked_where_they_are_assigned(name: str, values: list[Any
 
 
 @pytest.mark.parametrize(("given", "limits"), [
-    (False, {}), (True, {"stalled": 0, "forbidden": 0}), ({"stale": 120, "stalled": 0.5}, {"stale": 120, "stalled": 0.5}),
+    (False, {}), (True, {"stalled": 0, "unauthorized": 0, "forbidden": 0}), ({"stale": 120, "stalled": 0.5}, {"stale": 120, "stalled": 0.5}),
     (["stale", "missing"], {"stale": 0, "missing": 0}), ({"rejected"}, {"rejected": 0}), ((), {}),
 ])
 def test_states_and_ages_say_when_the_probe_fails(given: Any, limits: dict[str, float]) -> None:
@@ -209,7 +209,7 @@ def test_a_misspelt_state_is_told_with_the_right_one() -> None:
     with pytest.raises(DeclarationError) as caught:
         SelectCacheSettings().failing_probe = misspelt
     assert str(caught.value) == (
-        "settings.selectcache.failing_probe is a dict, and 'stal' is none of the states syncing, stale, stalled, forbidden, missing, rejected, "
+        "settings.selectcache.failing_probe is a dict, and 'stal' is none of the states syncing, stale, stalled, unauthorized, forbidden, missing, rejected, "
         "oversized. Assign 'stale' instead")
 
 

@@ -18,7 +18,17 @@ from kopf._core.intents import causes
 from prometheus_client import CollectorRegistry, generate_latest
 
 import kopf_selectcache as selectcache
-from kopf_selectcache import Cached, Forbidden, Missing, Oversized, Rejected, Selector, Stalled, StateError
+from kopf_selectcache import (
+    Cached,
+    Forbidden,
+    Missing,
+    Oversized,
+    Rejected,
+    Selector,
+    Stalled,
+    StateError,
+    Unauthorized,
+)
 from kopf_selectcache.cache import Cache
 from kopf_selectcache.health import Health
 from kopf_selectcache.operators import Operator, failing, launch
@@ -29,6 +39,7 @@ from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Refuse
 from kopf_selectcache.transport import KopfTransport
 from tests.kopf_operators import activity, called
+from tests.test_faults.test_rights import log_in
 from tests.test_faults.world import Time, connections_closed, run, until
 
 LIST_AND_WATCH = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch"]}
@@ -64,6 +75,11 @@ def no_definition(cluster: EmbeddedCluster) -> tuple[str, Cure]:
 def not_selectable(cluster: EmbeddedCluster) -> tuple[str, Cure]:
     cluster.create(definition())
     return cluster.token, lambda: cluster.patch(definition(), definition(".spec.color"))
+
+
+def no_login(cluster: EmbeddedCluster) -> tuple[str, Cure]:
+    planned = cluster.faults.add(Refuse(401), verb="list", resource="secrets")
+    return cluster.token, planned.release
 
 
 def no_answer(cluster: EmbeddedCluster) -> tuple[str, Cure]:
@@ -107,6 +123,9 @@ STATES = {
     "forbidden to ask what there is": State(
         Health.FORBIDDEN, Forbidden, no_right_to_discover, "secrets", "app=web", {"group": "", "version": "", "resource": "secrets"},
         "secrets: the operator may not ask what the cluster serves: ", restarted=True, cause=(403, False)),
+    "unauthorized": State(
+        Health.UNAUTHORIZED, Unauthorized, no_login, "secrets", "app=web", SECRETS,
+        "secrets: the server accepts no credentials of the operator: ", restarted=True, cause=(401, False)),
     "missing": State(
         Health.MISSING, Missing, no_definition, WIDGETS, "app=web", {"group": "", "version": "", "resource": WIDGETS},
         "the cluster serves no widgets.example.com. Install its definition", restarted=False, cause=(None, False)),
@@ -146,7 +165,7 @@ async def operating(info: kopf.ConnectionInfo, time: Time, settings: kopf.Operat
     """Run the caches of an operator, without the rest of it."""
     def make(settings: kopf.OperatorSettings, *, namespaces: tuple[str, ...] | None) -> Runtime:
         return Runtime(
-            settings_of(settings), KopfTransport(vault, request_timeout=60), namespaces=namespaces, chance=lambda: 1.0,
+            settings_of(settings), KopfTransport(vault, request_timeout=60, clock=time.clock, sleep=time.pause), namespaces=namespaces, chance=lambda: 1.0,
             logger=logging.getLogger("kopf_selectcache"), clock=time.clock, sleep=time.sleep)
 
     vault = Vault({"login": info})
@@ -154,12 +173,14 @@ async def operating(info: kopf.ConnectionInfo, time: Time, settings: kopf.Operat
     settings_var.set(settings)
     vault_var.set(vault)
     operator = launch(settings, make_runtime=make)
+    login = asyncio.create_task(log_in(vault, info))
     try:
         await operator.gate((), None)
         yield operator
     finally:
         operator.task.cancel()
-        await asyncio.wait({operator.task})
+        login.cancel()
+        await asyncio.wait({operator.task, login})
         await vault.close()
         await connections_closed()
 

@@ -19,16 +19,17 @@ import trustme
 from kopf._cogs.structs.credentials import AiohttpSession, KubeContext, Vault
 
 from kopf_selectcache.core.wire import Refusal
+from kopf_selectcache.credentials import TRIES
 from kopf_selectcache.transport import KopfTransport, Refused, Unreachable
 from tests.test_faults.server import PODS, SILENCE, Answer, Server, Then, answer, refused, status, streamed
 from tests.test_faults.test_rights import logging_in
-from tests.test_faults.world import nothing_left, run, until
+from tests.test_faults.world import Time, nothing_left, run, until
 
 CANARY = b"canary-7f3a"
 
 
 @asynccontextmanager
-async def connected(given: KubeContext, **limits: float) -> AsyncIterator[KopfTransport]:
+async def connected(given: KubeContext, **limits: Any) -> AsyncIterator[KopfTransport]:
     """Make a transport over these credentials."""
     vault = Vault({"login": given})
     try:
@@ -98,6 +99,24 @@ def test_a_refusal_has_what_the_server_says(verb: str) -> None:
             with pytest.raises(Refused) as caught:
                 await ask(transport, verb)
             assert caught.value.refusal == Refusal(429, "TooManyRequests", "come back later", 7.0)
+    run(main())
+
+
+TEN, FORTY = "Wed, 21 Oct 2026 07:28:10 GMT", "Wed, 21 Oct 2026 07:28:40 GMT"
+
+
+@pytest.mark.parametrize(("header", "date", "seconds"), [
+    ("7", "", 7.0), ("1.5", "", 1.5), ("0", "", 0.0), (FORTY, TEN, 30.0), (TEN, FORTY, 0.0), (FORTY, "", None), (FORTY, "today", None),
+    (FORTY, "Wed, 21 Oct 2026 07:28:10 -0000", None), ("soon", TEN, None), ("-1", TEN, None), ("1.2.3", TEN, None), ("\u00b2", TEN, None),
+    ("inf", TEN, None), ("9" * 999, TEN, None), ("", TEN, None),
+])
+def test_retry_after_may_be_a_fraction_or_a_date(header: str, date: str, seconds: float | None) -> None:
+    async def main() -> None:
+        no = answer(b"", code=503, headers={"Retry-After": header.encode().decode("latin-1")} | ({"Date": date} if date else {}))
+        async with Server(lists=[no]) as server, connected(login(server)) as transport:
+            with pytest.raises(Refused) as caught:
+                await transport.get(PODS, {})
+            assert caught.value.refusal == Refusal(503, retry_after=seconds)
     run(main())
 
 
@@ -267,35 +286,33 @@ def test_what_goes_wrong_with_whoever_reads_a_watch_is_not_taken_for_trouble_of_
 # ---- Credentials.
 
 
-def test_credentials_that_are_not_accepted_are_given_back_and_the_request_goes_on_with_new_ones() -> None:
+def test_credentials_that_are_not_accepted_are_dropped_and_the_request_goes_on_with_new_ones() -> None:
     async def main() -> None:
         async with Server(lists=[answer(b"{}")]) as server:
             server.token = "new"
             old, new = login(server, token="old"), login(server, token="new")
             vault = Vault({"login": old})
             async with logging_in(vault, new):
-                assert await KopfTransport(vault).get(PODS, {}) == b"{}"
-            assert [headers["authorization"] for headers in server.headers] == ["Bearer old", "Bearer new"]
+                assert await KopfTransport(vault, sleep=Time().pause).get(PODS, {}) == b"{}"
+            assert [headers["authorization"] for headers in server.headers] == [*["Bearer old"] * TRIES, "Bearer new"]
             assert vault.select()[1].info is new
             await vault.close()
     run(main())
 
 
-def test_when_every_login_has_failed_that_is_the_last_refusal_until_others_are_accepted() -> None:
+def test_where_no_login_gives_other_credentials_the_refused_ones_are_tried_again() -> None:
     async def main() -> None:
         async with Server() as server:
             server.token = "none has it"
             vault = Vault({"login": login(server, token="old")})
             async with logging_in(vault, None):
-                transport = KopfTransport(vault)
-                with pytest.raises(Refused) as caught:
-                    await transport.get(PODS, {})
-                assert caught.value.refusal.code == 401
-            with pytest.raises(Refused) as caught:
-                await transport.get(PODS, {})
-            assert (caught.value.refusal.code, len(server.headers)) == (401, 1), "Kopf offers no credentials any more"
-            with pytest.raises(Unreachable, match="every login failed"):
-                await KopfTransport(vault).get(PODS, {})
+                transport = KopfTransport(vault, sleep=Time().pause)
+                for tries in (TRIES + 1, TRIES + 2):
+                    with pytest.raises(Refused) as caught:
+                        await transport.get(PODS, {})
+                    assert (caught.value.refusal.code, len(server.headers)) == (401, tries)
+                assert [info.server async for _, info in vault] == [server.url], "Kopf does not end for want of credentials"
+            await vault.close()
     run(main())
 
 
@@ -327,7 +344,7 @@ def test_a_session_that_the_user_has_closed_costs_a_login() -> None:
             vault = Vault({"login": AiohttpSession(aiohttp_session=session, server=server.url)})
             await session.close()
             async with logging_in(vault, login(server)):
-                assert await KopfTransport(vault).get(PODS, {}) == b"{}"
+                assert await KopfTransport(vault, sleep=Time().pause).get(PODS, {}) == b"{}"
             await vault.close()
     run(main())
 
@@ -337,10 +354,10 @@ def test_a_session_that_is_closed_and_no_login_replaces_is_unreachable() -> None
         async with Server() as server, aiohttp.ClientSession() as session:
             vault = Vault({"login": AiohttpSession(aiohttp_session=session, server=server.url)})
             await session.close()
-            async with logging_in(vault, None):
+            async with logging_in(vault, None, None):
                 for verb in ("get", "watch"):
-                    with pytest.raises(Unreachable, match="every login failed"):
-                        await ask(KopfTransport(vault), verb)
+                    with pytest.raises(Unreachable, match="the session of the login was closed"):
+                        await ask(KopfTransport(vault, sleep=Time().pause), verb)
     run(main())
 
 
@@ -429,9 +446,12 @@ def test_a_server_that_no_known_authority_speaks_for_gets_no_request() -> None:
     async def main() -> None:
         _, context = authority()
         stranger = base64.b64encode(trustme.CA().cert_pem.bytes()).decode()
-        async with Server(tls=context) as server, connected(login(server, ca_data=stranger)) as transport:
-            with pytest.raises(Unreachable, match=r"^no safe connection can be made .*[Cc]ertificate"):
-                await transport.get(PODS, {})
+        async with Server(tls=context) as server:
+            vault = Vault({"login": login(server, ca_data=stranger)})
+            async with logging_in(vault, None):
+                with pytest.raises(Unreachable, match=r"^no safe connection can be made .*[Cc]ertificate"):
+                    await KopfTransport(vault, sleep=Time().pause).get(PODS, {})
+            await vault.close()
             assert server.headers == []
     run(main())
 

@@ -24,7 +24,7 @@ RULES = {"apiGroups": ["example.com"], "resources": ["webapps"], "verbs": ["list
 class _AsOperator(InProcess):
     """The embedded API, asked by somebody who may list a custom resource, and no other; for lists it may have no time."""
 
-    def __init__(self, *, overloaded: bool, objects: int) -> None:
+    def __init__(self, *, overloaded: bool, objects: int, unauthorized: bool) -> None:
         cluster = OfflineCluster()
         kind = ""
         for definition in definitions([], ["example.com/v1/webapps"], cluster.api.kinds):
@@ -36,11 +36,14 @@ class _AsOperator(InProcess):
                 "metadata": {"name": f"web-{number}", "namespace": "default", "labels": {"app": "web", "tier": "gold" if number % 2 else "tin"}}})
         cluster.token = cluster.user("system:serviceaccount:shop:operator", [RULES])
         self._overloaded = overloaded
+        self._unauthorized = unauthorized
         super().__init__(cluster)
 
     async def get(self, path: str, query: Mapping[str, str], *, accept: str = JSON) -> bytes:
         if self._overloaded and "limit" in query:
             raise Refused(Refusal(504, "Timeout"))
+        if self._unauthorized:
+            raise Refused(Refusal(401, "Unauthorized", "Unauthorized"))
         return await super().get(path, query, accept=accept)
 
     @asynccontextmanager
@@ -49,13 +52,13 @@ class _AsOperator(InProcess):
         yield
 
 
-def unreadable(key: Key, declared: Selector | Cached, *, overloaded: bool = False, objects: int = 0) -> Cache:
+def unreadable(key: Key, declared: Selector | Cached, *, overloaded: bool = False, unauthorized: bool = False, objects: int = 0) -> Cache:
     """Return the cache of an operator that cannot keep what it declares, with the error that came of it."""
     async def error() -> StateError:
         settings = declaring()
         settings_of(settings).selectors[key] = declared
         settings_of(settings).sync_timeout = 0.001
-        async with launched(settings, _AsOperator(overloaded=overloaded, objects=objects)) as operator:   # type: ignore[arg-type]  # A transport, as the other.
+        async with launched(settings, _AsOperator(overloaded=overloaded, unauthorized=unauthorized, objects=objects)) as operator:   # type: ignore[arg-type]  # A transport, as the other.
             await operator.gate(None, None)
             feed, = operator.runtime.feeds.values()
             found = feed.part().error

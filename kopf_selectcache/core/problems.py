@@ -14,6 +14,20 @@
 """
 
 
+LONGEST_REASON = 2_000
+"""How many characters the reason of a problem may have that a server caused."""
+
+
+def printable(text: str, most: int) -> str:
+    r"""Return a text as one line of printable characters, which ends after so many: it comes from a server, and goes to a log.
+
+    >>> printable('web-1\x1b[31m\nERROR all is lost', 20)
+    'web-1 [31m ERROR all…'
+    """
+    line = text if len(text) <= most else f"{text[:most]}…"
+    return line if line.isprintable() else "".join(each if each.isprintable() else " " for each in line)
+
+
 class Problem(Exception):
     """The base of all that the core raises on purpose."""
 
@@ -89,6 +103,9 @@ class TooManyBoxes(Problem):
 
 class Garbled(Problem):
     """A server, or something on the way, sent what the API does not promise. Says what is wrong, quoting no values."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(printable(reason, LONGEST_REASON))
 
 
 class Untransformed(Garbled):

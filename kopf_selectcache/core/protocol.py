@@ -18,7 +18,7 @@ Four rules keep it true:
    for a while and brought something, has not failed: the next one is opened at once. That happens once, and again after
    each watch that was open for some seconds, so no fault makes a storm. Pages that bring new objects follow each other at
    once, too (`core.paging`); so does the newest list, once, if the version that several branches agreed upon (`agreed`) is refused.
-4. A message is progress only if the version moves. Half a line, garbled bytes and unknown types end the stream, and it
+4. A message is progress only if the version moves. A version that is no number among numbers, half a line, garbled bytes and unknown types end the stream, and it
    is resumed; after more than three failures in a row at the same version, everything is listed anew.
 
 States
@@ -39,8 +39,8 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from .paging import FEW, NO_PAGES, Pager
-from .problems import Garbled
-from .record import Record, is_newer, is_older
+from .problems import Garbled, printable
+from .record import Record, are_numbers, is_newer, is_number, is_older
 from .wire import Bookmark, Event, Page, Refusal
 
 PATIENCE = 3
@@ -76,6 +76,8 @@ class Lost:
     """Whether the server ended the stream, and not in the middle of a line."""
     garbled: bool = False
     """Whether something came that made no sense, so that asking again may bring the same."""
+    unauthorized: bool = False
+    """Whether nothing was asked, because no login gave credentials."""
     transform: bool = False
     """Whether that is the operator's own doing, whose function failed."""
     argument: str = "transform="
@@ -244,6 +246,8 @@ class Filling:
     known: Known
     opened: bool = False
     """Whether the server has accepted the watch. It may be busy, or a login may take long, until it does."""
+    numeric: bool | None = None
+    """Whether the first version that came is a number, as all others must be then; None before it."""
     marks: int = 0
     """How many bookmarks have come that were not the end of the initial state."""
 
@@ -271,9 +275,9 @@ TRANSITIONS: Mapping[tuple[str, str], frozenset[str]] = MappingProxyType({
     (state, input_): frozenset(after.split()) for state, row in {
         "Idle": {"Start": "Listing Filling"},
         "Listing": {"Page": "Listing Watching Waiting", "Refusal": "Waiting", "Lost": "Waiting", "Silent": "Waiting"},
-        "Filling": {"Opened": "Filling", "Event": "Filling", "Bookmark": "Filling Watching Waiting",
+        "Filling": {"Opened": "Filling", "Event": "Filling Waiting", "Bookmark": "Filling Watching Waiting",
                     "Refusal": "Waiting", "Lost": "Waiting", "Silent": "Waiting"},
-        "Watching": {"Opened": "Watching", "Event": "Watching", "Bookmark": "Watching",
+        "Watching": {"Opened": "Watching", "Event": "Watching Waiting", "Bookmark": "Watching Waiting",
                      "Refusal": "Waiting", "Lost": "Watching Waiting", "Silent": "Waiting"},
         "Waiting": {"Due": "Listing Filling Watching"},
     }.items() for input_, after in row.items()
@@ -303,9 +307,15 @@ def step(state: State, input_: Input) -> Step:
         case Watching(), Opened():
             return Step(state, (Told(None),))
         case Filling(known), Event(type_, record):
+            if state.numeric is None:
+                state = replace(state, numeric=is_number(record.version))
+            elif state.numeric != is_number(record.version):
+                return _lost(state, _mixed(record.version))
             # The order of the versions means nothing here, and a deletion only that it is over before it is shown.
             return Step(state, (Leave(record) if type_ == "DELETED" else Put(record),))
-        case Filling(known, _, marks), Bookmark(version, complete):
+        case Filling(known, _, numeric, marks), Bookmark(version, complete):
+            if numeric is not None and numeric != is_number(version):
+                return _lost(state, _mixed(version))
             if complete:   # The stream goes on, as the watch.
                 done = _complete(known, version, exact=not known.floor or known.beyond)
                 return Step(done.state, (*done.effects, Told(None))) if isinstance(done.state, Watching) else done
@@ -314,6 +324,8 @@ def step(state: State, input_: Input) -> Step:
             # Bookmarks come about once a minute: the end of the initial state will not come any more.
             return _lost(state, Silent())
         case Watching(known, version), Event(type_, record):
+            if not is_number(record.version) and is_number(version):
+                return _lost(state, _mixed(record.version))
             if not is_newer(record.version, version):
                 if type_ != "DELETED":
                     return Step(state)   # A replay: it may bring back what has left since.
@@ -322,6 +334,8 @@ def step(state: State, input_: Input) -> Step:
             delta = Leave(record) if type_ == "DELETED" else Put(record)
             return Step(_ahead(known, version, record.version), (delta, Progress(record.version)))
         case Watching(known, version), Bookmark(marked):
+            if not is_number(marked) and is_number(version):
+                return _lost(state, _mixed(marked))
             known = replace(known, marked=True)
             if is_newer(marked, version):
                 return Step(_ahead(known, version, marked), (Progress(marked),))
@@ -338,6 +352,16 @@ def step(state: State, input_: Input) -> Step:
             return Step(Watching(known, version), (Watch(version),))
         case _:
             raise Misuse(f"{type(input_).__name__} cannot come in the state {type(state).__name__}")
+
+
+def _shown(version: str) -> str:
+    return printable(version, 50)
+
+
+def _mixed(version: str) -> Lost:
+    """Return the failure of a list or stream that has numbers and other texts as versions, which cannot be compared."""
+    others = "no numbers" if is_number(version) else "numbers"
+    return Lost(f"version {_shown(version)} came where all others are {others}", garbled=True)
 
 
 def _later(one: str, two: str) -> str:
@@ -364,6 +388,10 @@ def _page(state: Listing, page: Page) -> Step:
     except Garbled as garbled:
         return _give_up(state, Lost(str(garbled)))
     puts = tuple(map(Put, page.records))
+    if is_number(page.version) and page.records and not are_numbers(record.version for record in page.records):
+        return _give_up(state, _mixed(next(record.version for record in page.records if not is_number(record.version))))
+    if is_number(state.known.floor) and not is_number(page.version) and not state.exact:
+        return _give_up(state, _mixed(page.version))
     if pager.token:
         state = replace(state, pager=pager, tries=0)
         if pager.is_paced:
@@ -378,7 +406,7 @@ def _complete(known: Known, version: str, *, exact: bool) -> Step:
     """Commit what was staged, unless it is older than what was seen: then it lags, or the server was restored."""
     older = is_older(version, known.floor)
     if older and not exact:
-        return _wait(known.failed(), (Abandon(), Close()), Lost(f"version {version} came after {known.floor}"))
+        return _wait(known.failed(), (Abandon(), Close()), Lost(f"version {_shown(version)} came after {_shown(known.floor)}"))
     # A commit is no proof yet that the version can be watched: the failures stand until a message has come.
     known = replace(known, floor=version, beyond=False, expired=0)
     return Step(Watching(known, version), (Commit(version, restored=older),))

@@ -162,20 +162,22 @@ def _decode(data: bytes | msgspec.Raw, shape: type[_Shape], what: str) -> _Shape
     raise Garbled(f"{what} is not what the API promises: {why}")
 
 
-def read_refusal(code: int, data: bytes, *, retry_after: str | None = None) -> Refusal:
-    """Read an answer that is no success. Its body is a Status from an API server, and anything from a proxy."""
+def read_refusal(code: int, data: bytes, *, retry_after: float | None = None) -> Refusal:
+    """Read an answer that is no success. Its body is a Status from an API server, and anything from a proxy.
+
+    `retry_after` has the seconds of the header, which go before those of the Status.
+    """
     try:
         refusal = _refusal(_decode(data, _Answer, "a Status"))
     except Garbled:
         refusal = Refusal(code)
-    seconds = float(retry_after) if retry_after is not None and retry_after.isdecimal() else refusal.retry_after
-    return replace(refusal, code=code, retry_after=seconds)
+    return replace(refusal, code=code, retry_after=refusal.retry_after if retry_after is None else retry_after)
 
 
 def _refusal(answer: _Answer) -> Refusal:
+    seconds = answer.details.retry_after if answer.details is not None else None
     return Refusal(
-        answer.code, _said(answer.reason), _said(answer.message),
-        answer.details.retry_after if answer.details is not None else None,
+        answer.code, _said(answer.reason), _said(answer.message), None if seconds is None or seconds < 0 else seconds,
         answer.metadata.token if answer.metadata is not None else "",
     )
 

@@ -43,7 +43,7 @@ from kopf_selectcache.settings import SelectCacheSettings
 from kopf_selectcache.testing.api.calls import Answer, Request
 from kopf_selectcache.testing.api.watching import Watch as Watched
 from kopf_selectcache.testing.offline import OfflineCluster
-from kopf_selectcache.transport import JSON, Refused, Transport
+from kopf_selectcache.transport import JSON, Refused, Transport, seconds_to_wait
 from kopf_selectcache.world import World
 
 _T = TypeVar("_T")
@@ -207,7 +207,7 @@ class OfReads(InProcess):
 
 def _body_of(answer: Answer) -> bytes:
     if answer.code != 200:
-        raise Refused(read_refusal(answer.code, answer.body, retry_after=answer.headers.get("Retry-After")))
+        raise Refused(read_refusal(answer.code, answer.body, retry_after=seconds_to_wait(answer.headers)))
     return answer.body
 
 

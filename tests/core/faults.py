@@ -34,6 +34,7 @@ FAULTS: dict[str, tuple[int, tuple[str, ...], str]] = {
     "cut": (3, STREAMED, OF_STREAMS), "end": (3, STREAMED, OF_STREAMS), "silence": (2, STREAMED, OF_STREAMS),
     "suspended": (27, STREAMED, OF_STREAMS), "garbled line": (18, STREAMED, OF_STREAMS), "unknown type": (18, STREAMED, OF_STREAMS),
     "no metadata": (18, STREAMED, OF_STREAMS), "another kind": (18, STREAMED, OF_STREAMS), "empty version": (18, STREAMED, OF_STREAMS),
+    "version of another sort": (18, STREAMED, OF_STREAMS),
     "endless line": (19, STREAMED, OF_STREAMS), "duplicate": (12, STREAMED, OF_STREAMS), "old deletion": (13, STREAMED, OF_STREAMS),
     "recreation told as a change": (13, STREAMED, OF_STREAMS),
     "lost event": (11, ("Watching",), OF_WATCHING),

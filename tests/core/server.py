@@ -22,7 +22,7 @@ from .faults import FAULTS, Hits
 _RARE = ("stale list", "stale stream", "old deletion", "duplicate", "restored")
 """Those that want many relists and little else to strike."""
 
-_COMPARING = ("stale list", "stale stream", "duplicate", "old deletion")
+_COMPARING = ("version of another sort", "stale list", "stale stream", "duplicate", "old deletion")
 
 _REFUSED = {401: "Unauthorized", 403: "Forbidden", 404: "NotFound"}
 
@@ -360,6 +360,9 @@ class Server:
             line = stream.lines.popleft()
             if b'"ADDED"' in line or b'"MODIFIED"' in line or b'"DELETED"' in line:
                 stream.sent.append(line)
+            # The end of an empty initial stream cannot be compared with anything.
+            if (self.where == "Watching" or b'"BOOKMARK"' not in line) and self.fault("version of another sort"):
+                line = line.replace(b'"resourceVersion":"', b'"resourceVersion":"x', 1)
             cut = self.rng.randrange(len(line))
             stream.buffer = line[:cut] + b"\n" + line[cut:] if cut and self.fault("garbled line") else line
         size = self.rng.randint(1, 2 * len(stream.buffer)) if stream.buffer else 0

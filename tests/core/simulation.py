@@ -342,8 +342,9 @@ class Run:
         assert names[2] in protocol.TRANSITIONS[names[:2]]
         self.transitions[names] += 1
         if isinstance(input_, (Event, Bookmark)):
-            version = self.server.number(input_.record.version if isinstance(input_, Event) else input_.version)
-            if isinstance(before, protocol.Watching):
+            text = input_.record.version if isinstance(input_, Event) else input_.version
+            version = 0 if text.startswith("x") else self.server.number(text)   # See the fault "version of another sort".
+            if version and isinstance(before, protocol.Watching):
                 self.observer.hears(follower.epoch, version)
         else:
             version = 0

@@ -47,6 +47,7 @@ READS = {
     "ReadError": ("cache.get('configmaps', 'other')", ["configmaps", "namespace"]),
 }
 ELSEWHERE = {
+    "Unauthorized": "it takes credentials that the server refuses, which are in test_states.py",
     "Stalled": "it takes an operator of its own, below",
     "NoClient": "it takes a class of pykube, which is in tests/test_cache/test_classes.py, and the real one in tests/clients/test_forms.py",
 }

@@ -63,7 +63,7 @@ def provoked(state: str, api: ApiServer, proxy: Proxy, group: str, namespace: st
         case _:
             def is_hit(path: str, query: object) -> bool:
                 return path == "/api/v1" if state == "forbidden to ask what there is" else path == "/api/v1/secrets" and "watch" not in str(query)
-            proxy.faults.append(Fault(lambda asked: is_hit(asked.path, asked.query), 403 if "forbidden" in state else 503, times=FOR_EVER))
+            proxy.faults.append(Fault(lambda asked: is_hit(asked.path, asked.query), 403 if "forbidden" in state else 401 if state == "unauthorized" else 503, times=FOR_EVER))
             return credentials(api, url=proxy.url), proxy.faults.clear
 
 

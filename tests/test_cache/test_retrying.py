@@ -8,7 +8,17 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import Forbidden, Missing, NotFound, ReadError, Rejected, Selector, Stalled, StateError
+from kopf_selectcache import (
+    Forbidden,
+    Missing,
+    NotFound,
+    ReadError,
+    Rejected,
+    Selector,
+    Stalled,
+    StateError,
+    Unauthorized,
+)
 from kopf_selectcache.cache import Cache
 from kopf_selectcache.core.problems import Garbled
 from kopf_selectcache.core.wire import Refusal
@@ -54,7 +64,7 @@ async def outcome(read: Awaitable[Any]) -> Any:
 @each_read
 @pytest.mark.parametrize(("answer", "error", "cause"), [
     (Refusal(400, "BadRequest"), Rejected, (400, "BadRequest", None, False)),
-    (Refusal(401, "Unauthorized"), Stalled, (401, "Unauthorized", None, False)),
+    (Refusal(401, "Unauthorized"), Unauthorized, (401, "Unauthorized", None, False)),
     (Refusal(403, "Forbidden"), Forbidden, (403, "Forbidden", None, False)),
     (Refusal(404), Missing, (404, "", None, False)),
     (Refusal(405, "MethodNotAllowed"), Rejected, (405, "MethodNotAllowed", None, False)),

@@ -179,9 +179,10 @@ class Soak:
         """Run an operator, and somebody who reads from it. What they stumble over ends the test."""
         settings = SelectCacheSettings(page_limit=3, **options)
         settings.selectors.update(selectors)
+        clock = asyncio.get_running_loop().time
         runtime = Runtime(
-            settings, KopfTransport(self.vault, request_timeout=settings.request_timeout), namespaces=None, chance=self.chance.random,
-            logger=logging.getLogger("kopf_selectcache"), clock=asyncio.get_running_loop().time)
+            settings, KopfTransport(self.vault, request_timeout=settings.request_timeout, clock=clock, chance=self.chance.random), namespaces=None,
+            chance=self.chance.random, logger=logging.getLogger("kopf_selectcache"), clock=clock)
         reader = Reader(Cache(runtime), self.population, selectors, self.secrets)
         self.readers.append(reader)
         tasks = [asyncio.create_task(runtime.run()), asyncio.create_task(reader.read())]

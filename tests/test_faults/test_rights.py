@@ -4,6 +4,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -81,6 +82,13 @@ def test_21_trouble_of_another_sort_does_not_hide_which_right_is_missing() -> No
             assert world.feed.health is Health.FORBIDDEN
             assert DENIED in world.feed.trouble
     run(main())
+
+
+async def log_in(vault: Vault, login: kopf.ConnectionInfo) -> None:
+    """Do what Kopf does with a static token: give the same credentials at each login."""
+    while True:
+        await vault.wait_for_emptiness()
+        await vault.populate({"login": replace(login)})
 
 
 @asynccontextmanager

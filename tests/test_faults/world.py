@@ -59,6 +59,11 @@ class Time:
     def clock(self) -> float:
         return self.now
 
+    async def pause(self, seconds: float) -> None:
+        """Let time pass between the tries of one request."""
+        self.now += seconds
+        await asyncio.sleep(0)
+
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
         self.now += seconds
@@ -125,7 +130,7 @@ async def keeping(
     declared.selectors.update(selectors)
     time = Time()
     runtime = Runtime(
-        declared, KopfTransport(vault, request_timeout=request_timeout), namespaces=namespaces, chance=lambda: 1.0,
+        declared, KopfTransport(vault, request_timeout=request_timeout, clock=time.clock, sleep=time.pause), namespaces=namespaces, chance=lambda: 1.0,
         logger=logging.getLogger("kopf_selectcache"), clock=time.clock, sleep=time.sleep)
     before = asyncio.all_tasks()
     task = asyncio.create_task(runtime.run())

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import kopf_selectcache
 from kopf_selectcache import Forbidden, Missing, ReadError, Rejected, Stalled
 from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.testing.faults import (
@@ -43,7 +44,7 @@ def fake() -> FakeCache:
 @pytest.mark.parametrize("read", READS)
 @pytest.mark.parametrize(("fault", "error"), [
     (Refuse(403), Forbidden), (Refuse(405), Rejected), (Refuse(429), Stalled), (Refuse(500), Stalled), (Refuse(503), Stalled),
-    (MalformedJSON(), Stalled), (Unauthorized(), Stalled), (LeaderChanged(), Stalled), (BadGateway(), Stalled), (Gone(), Stalled),
+    (MalformedJSON(), Stalled), (Unauthorized(), kopf_selectcache.Unauthorized), (LeaderChanged(), Stalled), (BadGateway(), Stalled), (Gone(), Stalled),
 ], ids=str)
 def test_a_read_that_asks_the_server_is_refused_and_what_is_held_is_read(read: str, fault: Fault, error: type[ReadError]) -> None:
     cache = fake()
