@@ -162,7 +162,7 @@ def test_credentials_that_were_replaced_meanwhile_are_not_dropped() -> None:
 # ---- In an operator.
 
 
-LISTED = listed("100", pod("a", version=90))
+LISTED = listed("100", pod("a", version=90, app="web"))
 
 
 def test_a_cache_without_valid_credentials_is_unauthorized_and_follows_again_once_they_are_valid() -> None:

@@ -85,7 +85,7 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/core/test_branch_waits.py::test_a_leave_that_waits_alone_for_its_version_is_settled_after_a_thousand_that_wait_no_more",)),
     Mutant("take a version that is no number for newer than all numbers", PROTOCOL, "if not is_number(record.version) and is_number(version):", "if False:", 4,
            ("tests/core/test_mixed_versions.py::test_a_version_that_is_no_number_ends_a_watch_of_numbers",)),
-    Mutant("list objects without numbers among numbers", PROTOCOL, "if is_number(version) and page.records and not", "if False and not", 4,
+    Mutant("list objects without numbers among numbers", PROTOCOL, "if is_number(page.version) and page.records and not", "if False and not", 4,
            ("tests/core/test_mixed_versions.py::test_a_page_with_a_version_that_is_no_number_among_numbers_is_refused",)),
     # ---- Credentials.
     Mutant("drop credentials at the first 401", "credentials.py", "\nTRIES = 3\n", "\nTRIES = 1\n", 8,
