@@ -148,7 +148,7 @@ class _NotAccepted(Exception):
 async def _response(stack: AsyncExitStack, connection: _Connection, method: str, path: str, **options: Any) -> aiohttp.ClientResponse:
     """Enter a response that is a success; raise _NotAccepted, Refused or Unreachable."""
     if connection.closed:
-        # The login's own session, which somebody has closed: only another login gives another one.
+        # Another request has dropped the credentials; or it is the login's own session, which only another login replaces.
         raise _NotAccepted(Unreachable("the session of the login was closed"))
     async with AsyncExitStack() as attempt:
         session = await attempt.enter_async_context(connection.used())
@@ -190,8 +190,8 @@ class _Connection:
 
     @property
     def closed(self) -> bool:
-        """Whether a session that the user gave was closed by somebody."""
-        return self._own is None and self._session.closed
+        """Whether these credentials were dropped, or a session that the user gave was closed by somebody."""
+        return self._given_up or self._session.closed
 
     @asynccontextmanager
     async def used(self) -> AsyncIterator[aiohttp.ClientSession]:

@@ -130,6 +130,22 @@ def test_requests_that_are_refused_at_the_same_time_cost_one_login() -> None:
     run(main())
 
 
+def test_a_request_whose_credentials_another_one_drops_between_its_tries_goes_on_with_the_next() -> None:
+    async def main() -> None:
+        async with Server(lists=[NO, answer(b"{}")]) as server, operator_with(server) as (transport, time, logins):
+            vault = transport._vault
+
+            async def drop(seconds: float) -> None:
+                if not logins:
+                    await Logins(vault, clock=time.clock).drop(KEY, vault.select()[1].info)
+                await time.pause(seconds)
+
+            transport._sleep = drop   # type: ignore[method-assign, unused-ignore]  # Something happens meanwhile.
+            assert [*await asyncio.gather(transport.get(PODS, {}), return_exceptions=True)] == [b"{}"]
+            assert len(logins) == 1
+    run(main())
+
+
 def test_where_no_login_gives_credentials_another_one_is_tried_now_and_then() -> None:
     async def main() -> None:
         given: list[Any] = []

@@ -172,13 +172,12 @@ def test_22_logins_that_fail_are_told_and_what_is_held_is_served() -> None:
         async with Server(lists=[LISTED], watches=[streamed(expired, error(500))]) as server:
             server.token = "old"
             vault = Vault({"login": kopf.ConnectionInfo(server=server.url, token="old")})
-            async with logging_in(vault, None), operating(server, vault=vault) as world:
+            async with logging_in(vault, None, kopf.ConnectionInfo(server=server.url, token="new")), operating(server, vault=vault) as world:
                 await world.synced()
                 server.token = "new"
                 expired.set()
                 await until(lambda: world.feed.counts.failures["401"])
                 assert world.names() == ["a@90"]
-                await vault.populate({"login": kopf.ConnectionInfo(server=server.url, token="new")})
                 await world.synced()
                 assert len(server.pods.listed) == 1
     run(main())
