@@ -137,6 +137,7 @@ class Listwatch:
         self.branch = Merging([self.branch.keys]).branches[0]
         self.awaited.wake()
         self.comparison.end()
+        self.comparison = Comparison(self.stream, self.branch, self.resource, world=self._world)   # The other one has the branch.
         self._storing = Storing(None, kept=list, all_kept=list, tally=None)
 
     def index(self, indexes: tuple[Indexed, ...]) -> None:

@@ -81,6 +81,10 @@ class Proxy:
             return said
         return asyncio.run_coroutine_threadsafe(say(), self._loop).result(timeout=60)
 
+    def watches(self, condition: Condition) -> int:
+        """Give how many open watches meet the condition."""
+        return sum("watch" in request.query and condition(request) for request, _ in list(self._answers))
+
     def end_streams(self, condition: Condition) -> int:
         """End every open watch that meets the condition, as a server does after a while; give how many there were."""
         async def end() -> int:

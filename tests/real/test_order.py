@@ -104,6 +104,10 @@ class Merging:
 EXAMPLE = Path(__file__).parents[2] / "examples" / "01-job-observer" / "example.py"
 
 
+def of_configmaps(request: web.Request) -> bool:
+    return "/configmaps" in request.path
+
+
 def of_the_cache(request: web.Request) -> bool:
     return "watch" in request.query and "app=web" in request.query.get("labelSelector", "")
 
@@ -120,9 +124,10 @@ def test_contract_9_a_handler_merges_all_siblings_though_its_cache_is_behind(han
             if handler == "others":
                 world.create("other-0", "db")
             world.merges(a="a", b="b")
+            wait_until(lambda: proxy.watches(of_configmaps) == 2, "both watches")
             # All watches end, as when API servers restart. Kopf's is the first to be open again.
             proxy.hold(of_the_cache)
-            assert proxy.end_streams(lambda request: "configmaps" in request.path) == 2
+            assert proxy.end_streams(of_configmaps) == 2
             world.create("c")
             world.update("b", "new")
             world.delete("a")
@@ -162,6 +167,7 @@ async def see(name, status, logger, **_):
         create("first")
         with Operator(tmp_path / "operator", api, EXAMPLE.read_text() + seen, namespaces=[namespace], server=proxy.url, asked=False) as operator:
             wait_until(lambda: "seen first: None" in operator.log, "the operator to see the job")
+            wait_until(lambda: proxy.watches(of_jobs) == 2, "both watches")
             proxy.hold(of_the_cache_of_jobs)
             assert proxy.end_streams(of_jobs) == 2
             create("second")
