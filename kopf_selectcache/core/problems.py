@@ -8,7 +8,6 @@
     ├── BadIndex       what the function of a declared index made of an object is no text, or nothing came of it
     ├── TooManyBoxes   a question about regions that would cost more than its bound
     └── Garbled        bytes from a server that are not what its API promises
-        ├── Unselected      an object that the selector which was sent does not select (in core.sent)
         └── Untransformed   what it sent is as promised, and the operator's own function failed for it
             └── Unindexed       that of a declared index
 """
