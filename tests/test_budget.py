@@ -46,7 +46,7 @@ SMALL = Cached("app=web", max_bytes=LIMIT)
 
 
 def big(name: str, version: str = "90", namespace: str = "shop", **labels: str) -> Obj:
-    body = pod(name, version, **labels) | {"spec": {"nodeName": "n", "padding": "x" * SIZE}}
+    body = pod(name, version, **labels) | {"spec": {"padding": "x" * SIZE}}
     body["metadata"]["namespace"] = namespace
     return body
 

@@ -50,6 +50,8 @@ def test_the_label_with_the_most_bytes_that_fit_is_proposed() -> None:
 
 def test_the_namespace_is_proposed_where_that_is_more() -> None:
     bodies = [big(f"p{number}", namespace="shop" if number < 4 else f"n{number}", tier=f"t{number}") for number in range(9)]
+    for body in bodies:
+        body["spec"]["nodeName"] = "n"
     assert run_for(proposed(Cached(Selector("app=web", field="spec.nodeName=n"), max_bytes=LIMIT), *bodies)) == Cached(
         Selector("app=web", field="spec.nodeName=n", namespaces=["shop"]), max_bytes=LIMIT)
 
