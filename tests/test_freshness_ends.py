@@ -262,6 +262,37 @@ def test_a_handler_goes_on_as_soon_as_the_leaves_before_its_event_are_confirmed(
 
 
 @BOTH
+def test_a_handler_goes_on_when_the_last_leave_is_confirmed(kind: str) -> None:
+    async def main() -> None:
+        async with overlapping() as world:
+            await world.catch_up()
+            world.cluster.delete(pod("b"), grace_period=0)
+            changed = world.cluster.patch(pod("a"), {"metadata": {"annotations": {"seen": "new"}}})
+            await until(lambda: world.feed.listwatches[0].version == changed["metadata"]["resourceVersion"])
+            began = world.clock.now
+            call = handling(kind)(changed)
+            await settle()
+            assert not call.done()
+            await world.clock.move_until(call.done, step=0.25)
+            assert world.clock.now - began < 5
+            assert await call == ["a", "c", "d"]
+    run(main())
+
+
+def test_a_leave_at_a_version_not_told_is_awaited_before_all_others() -> None:
+    async def main() -> None:
+        async with overlapping() as world:
+            doubts, waited = world.feed._merging._doubts, world.feed.awaited.wait("5")
+            doubts["shop", "b"] = Doubt("shop", "b", "uid-b", "", 0)
+            world.feed._release_confirmed()
+            assert not waited.done()
+            doubts.clear()
+            world.feed._release_confirmed()
+            assert waited.done()
+    run(main())
+
+
+@BOTH
 def test_a_leave_that_is_not_confirmed_ends_with_an_error_or_is_read_as_it_was(kind: str) -> None:
     async def main() -> None:
         async with overlapping() as world:
