@@ -9,7 +9,7 @@ import kopf
 import pytest
 from kopf._core.intents import causes
 
-from kopf_selectcache.handlers import with_cache
+from kopf_selectcache.handlers import with_cache as any_with_cache
 from kopf_selectcache.settings import settings_of
 from tests.kopf_operators import (
     Cluster,
@@ -29,6 +29,8 @@ from tests.kopf_operators import (
     started,
     watching,
 )
+
+with_cache = any_with_cache(fresh=False)   # What counts is the object alone, where the rest of its kind is older.
 
 
 @pytest.fixture
