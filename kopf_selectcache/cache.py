@@ -164,7 +164,7 @@ class Cache(Telling):
 
         The kind need not be declared. Nothing is remembered: what is not held is asked for each time. Where `keep=`, `drop=`
         or `transform=` is declared, the server's answer is cut as what is held is; with `whole=True` it is asked for all of it.
-        With `timeout=`, transient failures are retried for so many seconds, and then the last one is raised.
+        With `timeout=`, transient failures are retried for that many seconds; then the last one is raised.
         """
         form = wanted_form("fetch", kind, as_)
         options = {"max_age": max_age, "as_": as_, "whole": whole, "timeout": timeout}
@@ -210,7 +210,7 @@ class Cache(Telling):
         is still held, and that one of several watches has let go. Another
         object of the name, with another uid, does not count; without a uid, whichever has the name does. An object that
         is being deleted, with a deletionTimestamp, still exists. The kind need not be declared. With `timeout=`, transient
-        failures are retried for so many seconds, and then the last one is raised.
+        failures are retried for that many seconds; then the last one is raised.
         """
         read = Read("gone", kind, None, name, namespace, self._sync, {"timeout": timeout})
         return await self._persistently(read, timeout, lambda: self._gone(read, name, namespace, uid, max_age))
@@ -365,7 +365,7 @@ class Cache(Telling):
             claims = await cache.fetch_list('persistentvolumeclaims', namespace=namespace)
 
         The kind need not be declared. Nothing is remembered. With `whole=True` the server is asked where only a part of
-        each object is kept. With `timeout=`, transient failures are retried for so many seconds, and then the last one is raised.
+        each object is kept. With `timeout=`, transient failures are retried for that many seconds; then the last one is raised.
         """
         form = wanted_form("fetch_list", kind, as_)
         request = request_of(self._runtime, "fetch_list", kind, namespace, label, field, names)

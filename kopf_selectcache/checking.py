@@ -278,7 +278,7 @@ def owner_of(owner: object, call: str) -> tuple[str, str | None]:
 
 
 def checked_event(at_least: object) -> Event:
-    """Return the object that a cache is to be as new as; raise ReadError if this is none."""
+    """Return the object that a cache must be as new as; raise ReadError if this is none."""
     if not isinstance(at_least, Mapping) or not isinstance(at_least.get("metadata"), Mapping):
         raise mistyped("cache.wait_synced()", "at_least", at_least, "the body of an object")
     event = event_of(at_least)

@@ -1,7 +1,7 @@
 """Tells whether the open watch of one stream has caught up with the server; compares it with a list for those who must know.
 
 A watch that was just opened may still be delivering what happened before. A bookmark shows that all of it has come. Until
-then, one list of metadata for each opening tells what the watch has yet to deliver, and all who wait share it. The list
+then, one list of metadata for each opening tells what the watch lacks, and all who wait share it. The list
 is as new as the newest version that is waited for. Failures are paid for with a wait, as those of other lists.
 """
 from __future__ import annotations
