@@ -126,7 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.comparison")
     parser.add_argument("--only", default="", help="rows whose words have this; the document stays as it is")
     parser.add_argument("--table", choices=("contents", "outcomes"), help="this table alone; the other one stays as it is")
-    parser.add_argument("--at-once", type=int, default=AT_ONCE, help="so many are played at the same time; %(default)s")
+    parser.add_argument("--at-once", type=int, default=AT_ONCE, help="how many to play at the same time; %(default)s")
     parser.add_argument("--log", action="store_true", help="show what each contender logs")
     options = parser.parse_args(arguments)
     begins = {"contents": CONTENTS, "outcomes": OUTCOMES}

@@ -35,7 +35,7 @@ REPEATS = 10
 SOON = 0.02
 """Seconds between the end of all watches and the change."""
 ROUND = 5.0
-"""A round whose result is wrong for so many seconds counts as wrong."""
+"""Seconds after which a wrong result of a round counts as wrong."""
 
 
 def _by_label(asked: Asked) -> bool:

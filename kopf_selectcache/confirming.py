@@ -103,7 +103,7 @@ class Confirming:
                         self._next_lists = self._world.clock() + delay(self._failed_lists + 1, self._world.chance(), at_least=_at_least(error))
                         return _at_least(error)
                     for doubt, each in together.items():
-                        self._count(each)   # If it is still unconfirmed, the lists have it: a stream has yet to tell.
+                        self._count(each)   # If it is still unconfirmed, the lists have it, and a stream will deliver it.
                         del due[doubt]
         # A leave that cannot be confirmed must not delay the others.
         for doubt in nsmallest(FEW, due, key=lambda doubt: (due[doubt].times, due[doubt].again)):

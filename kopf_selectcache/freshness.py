@@ -38,8 +38,8 @@ from .matching import selects
 TICK = 5.0
 """Seconds until a wait is logged, and between two looks at a stream that is waited for."""
 
-MOST_TICKS = 3
-"""After so many ticks a stream that is waited for is listed anew, and a leave is no longer waited for."""
+LONGEST = 15.0
+"""Seconds until a stream that is waited for is listed anew, and until a leave is no longer waited for."""
 
 
 LOG_INTERVAL = 60.0
@@ -175,18 +175,18 @@ class _Wait:
         """Wait until the stream is as new as the event: by its own progress, by a comparison, or by a new list."""
         event, comparison, awaited = self._event, listwatch.comparison, listwatch.awaited
         is_delivered, epoch = event.is_delivered_by(listwatch), listwatch.epoch
-        ticks, relisted = 0, -1
+        deadline, relisted = self._deadline(), -1
         waited = awaited.wait(event.version) if is_delivered else comparison.wait(event.version)
         try:
             while self._may_wait(listwatch):
-                ticks += await self._tick(waited)
+                await self._tick(waited)
                 if (waited.done() and waited.result()) or self._has_reached(listwatch) or listwatch.epoch != epoch:
                     return
                 if -1 < relisted < listwatch.commits:
                     if is_older(listwatch.version, event.version):
                         listwatch.note_foreign(event.uid, event.version)
                     return
-                if ticks >= MOST_TICKS and relisted < 0 and listwatch.relist("behind"):
+                if self._is_over(deadline) and relisted < 0 and listwatch.relist("behind"):
                     relisted = listwatch.commits
                 if waited.done():
                     waited = awaited.wait(event.version)   # Everybody was woken.
@@ -205,15 +205,15 @@ class _Wait:
 
     async def _for_confirmation(self) -> None:
         """Wait until no leave up to the event is unconfirmed, for a bounded time: what is unconfirmed is read as it was before."""
-        awaited, ticks = self._feed.awaited, 0
+        awaited, deadline = self._feed.awaited, self._deadline()
         while self._has_unconfirmed():
-            if ticks >= MOST_TICKS:
+            if self._is_over(deadline):
                 if self._patient:
                     return
                 raise self._stale("waiting for the server to confirm which objects have left it")
             waited = awaited.wait(self._event.version)
             try:
-                ticks += await self._tick(waited)
+                await self._tick(waited)
             finally:
                 awaited.discard(self._event.version, waited)
 
@@ -223,13 +223,19 @@ class _Wait:
     def _stale(self, what: str) -> Stale:
         return Stale(f"the cache of {self._feed} is {what}", remedy="Wait until the cache follows the server again")
 
-    async def _tick(self, future: asyncio.Future[bool]) -> bool:
-        """Wait for the future, for one tick at most. Return True if the tick is over."""
+    def _deadline(self) -> float:
+        return self._feed.world.clock() + LONGEST
+
+    def _is_over(self, deadline: float) -> bool:
+        """Return True if the deadline has passed, however often the wait was interrupted."""
+        return self._feed.world.clock() >= deadline
+
+    async def _tick(self, future: asyncio.Future[bool]) -> None:
+        """Wait for the future, for one tick at most."""
         sleep = asyncio.ensure_future(self._feed.world.sleep(TICK))
         either: set[asyncio.Future[Any]] = {future, sleep}
         try:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            return not future.done()
         finally:
             sleep.cancel()
 

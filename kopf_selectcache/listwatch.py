@@ -69,7 +69,7 @@ LIVED = 60.0
 """A stream that was open for so many seconds was a good one, even if it had nothing to say."""
 
 LASTED = 5.0
-"""After a stream that was open for so many seconds, the next one may be opened at once."""
+"""Seconds that a stream must have been open for the next one to be opened at once."""
 
 MOST_FOREIGN = 1_000
 """So many bodies of another epoch are remembered."""

@@ -18,7 +18,7 @@ LONGEST_REASON = 2_000
 
 
 def printable(text: str, most: int) -> str:
-    r"""Return a text as one line of printable characters, which ends after so many: it comes from a server, and goes to a log.
+    r"""Return a text as one line of at most this many printable characters. It comes from a server, and goes to a log.
 
     >>> printable('web-1\x1b[31m\nERROR all is lost', 20)
     'web-1 [31m ERROR all…'
