@@ -13,6 +13,7 @@ import aiohttp
 from aiohttp import web
 
 from tests.apiserver.client import Client
+from tests.test_faults.world import connections_closed
 
 Condition = Callable[[web.Request], bool]
 
@@ -103,13 +104,14 @@ class Proxy:
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
         self.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        # One session for all: it waits for its connections to be closed, which nothing does for a single one.
+        # One session for all requests, which closes all of their connections.
         connector = aiohttp.TCPConnector(ssl=_trusting(self.upstream), limit=0)
         forever = aiohttp.ClientTimeout(total=None)
         async with aiohttp.ClientSession(connector=connector, auto_decompress=False, timeout=forever) as self._session:
             started.set()
             await self._over.wait()
-        await runner.cleanup()
+            await runner.cleanup()   # Before the session is closed: a handler must not open a connection after that.
+        await connections_closed()
 
     async def _pass_on(self, request: web.Request) -> web.StreamResponse:
         for fault in self.faults:
