@@ -153,6 +153,19 @@ def start_api(assets: Path) -> Iterator[Callable[..., ApiServer]]:
             server.stop()
 
 
+@pytest.fixture(autouse=True)
+def _collect_sockets() -> Iterator[None]:
+    """Collect garbage after a test that leaves more files open than before: an unclosed socket fails this test, and not a later one."""
+    before = _count_open_files()
+    yield
+    if _count_open_files() > before:
+        gc.collect()
+
+
+def _count_open_files() -> int:
+    return sum(1 for _ in Path("/dev/fd").iterdir())   # On Linux and macOS.
+
+
 @pytest.fixture
 def counted(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
     """Takes a line that is to stand in the summary of the run, whether or not the test passes: how much was tried."""
