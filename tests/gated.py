@@ -25,7 +25,7 @@ from kopf_selectcache.testing.faults import Fault, Refuse, Silence
 from kopf_selectcache.testing.faults.planning import Planned
 from kopf_selectcache.testing.requests import Asked
 from kopf_selectcache.transport import KopfTransport
-from tests.test_faults.world import until
+from tests.test_faults.world import connections_closed, until
 
 _SILENT = Silence()
 _REFUSED = Refuse(503)
@@ -154,6 +154,7 @@ async def gated(declared: Any, *objects: Mapping[str, Any], kind: str = "pods", 
                 operator.task.cancel()
                 await asyncio.wait({operator.task})
                 await vault.close()
+                await connections_closed()
         finally:
             settings_var.reset(tokens[0])
             vault_var.reset(tokens[1])
