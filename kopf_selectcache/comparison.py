@@ -1,19 +1,20 @@
 """Tells whether the open watch of one stream has caught up with the server; compares it with a list for those who must know.
 
-A watch that was just opened may still be delivering what happened before. A bookmark shows that all of it has come. Until
-then, one list of metadata for each opening tells what the watch lacks, and all who wait share it. The list
-is as new as the newest version that is waited for. Failures are paid for with a wait, as those of other lists.
+A watch that was just opened may still be delivering what happened before. A bookmark shows that all of it has come, unless
+somebody waits for a newer version: then the server may lag. Until then, one list of metadata for each opening tells
+what the watch lacks, and all who wait share it. The list is as new as the newest version that is waited for. A failure
+delays the next list, also if nobody waited for a while.
 """
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from functools import reduce
+from typing import NamedTuple
 
 from .core.backoff import delay
 from .core.branches import Branch, Key
 from .core.paging import Paging
-from .core.problems import Garbled
+from .core.problems import Garbled, printable
 from .core.record import Record, is_newer, is_number, is_older
 from .core.resources import Resource
 from .metadata import pages_of_metadata
@@ -23,10 +24,20 @@ from .transport import Refused, Unreachable
 from .world import World
 
 
+class _Difference(NamedTuple):
+    """An object of the list that the watch lacks, or one that the watch has and the list lacks."""
+
+    key: Key
+    uid: str
+    version: str
+
+
 class Comparison:
     """Compares the open watch of one stream with the server. Used on one event loop."""
 
-    def __init__(self, stream: Stream, branch: Branch, resource: Resource, *, world: World) -> None:
+    def __init__(
+        self, stream: Stream, branch: Branch, resource: Resource, *, world: World, turns: asyncio.Semaphore | None = None,
+    ) -> None:
         self.has_caught_up = False
         """True if the open watch has delivered all that happened before it was opened."""
         self.openings = 0
@@ -35,19 +46,27 @@ class Comparison:
         self._branch = branch
         self._resource = resource
         self._world = world
+        self._turns = turns or asyncio.Semaphore()   # Shared by the streams of a feed: there may be a hundred.
         self._is_open = asyncio.Event()
         self._waiting: dict[asyncio.Future[bool], str] = {}
         self._task: asyncio.Task[None] | None = None
         self._failures = 0
+        self._next_list = 0.0   # When the next list may begin.
+        self._is_listing = False
         self._has_changed = asyncio.Event()   # Whether the opening that is compared is over, or nothing is lacking any more.
-        self._missing: list[Record] = []
-        self._surplus: list[Record] = []
+        self._missing: list[_Difference] = []
+        self._surplus: list[_Difference] = []
         self._as_of = ""
 
     @property
     def is_open(self) -> bool:
         """True while a watch is open."""
         return self._is_open.is_set()
+
+    @property
+    def is_listing(self) -> bool:
+        """True while a list is under way, and the one before it did not fail."""
+        return self._is_listing and not self._failures
 
     # ---- What the stream reports.
 
@@ -63,9 +82,9 @@ class Comparison:
         self._has_changed.set()
 
     def confirm(self, version: str) -> None:
-        """A bookmark has come."""
-        self.has_caught_up = True
+        """A bookmark has come. If somebody waits for a newer version, the server may lag behind that."""
         self._release(version)
+        self.has_caught_up = self.has_caught_up or not self._waiting
 
     def look(self) -> None:
         """The stream has taken something in."""
@@ -115,27 +134,51 @@ class Comparison:
         world = self._world
         while self._waiting:
             await self._is_open.wait()
+            if (pause := self._next_list - world.clock()) > 0:
+                await world.sleep(pause)
+                continue   # The watch may have ended.
             self._has_changed.clear()
             try:
                 await self._compare()
                 self._failures = 0
             except (Refused, Unreachable, Garbled) as error:
                 at_least = error.refusal.retry_after if isinstance(error, Refused) else None
-                await world.sleep(delay(self._failures, world.chance(), at_least=at_least or 0.0))
-                self._failures += 1
+                self._postpone(delay(self._failures, world.chance(), at_least=at_least or 0.0))
             except Exception:
                 world.logger.exception("The comparison of %s stumbled over a mistake of its own, and starts again.", self._resource)
-                await world.sleep(delay(6, world.chance()))
+                self._postpone(delay(6, world.chance()))
         self._task = None
+
+    def _postpone(self, seconds: float) -> None:
+        self._failures += 1
+        self._next_list = self._world.clock() + seconds
 
     async def _compare(self) -> None:
         """Compare the open watch with one list, and wait until it lacks nothing; raise Refused, Unreachable or Garbled."""
-        listed, self._as_of = await self._list()
+        view, listed, missing = self._branch.view, set[Key](), list[_Difference]()
+        newest = reduce(lambda one, other: other if is_newer(other, one) else one, self._waiting.values())
+        self._is_listing = True
+        try:
+            async with self._turns:
+                paging = Paging(
+                    {**self._stream.query(), "limit": str(self._world.settings.page_limit)}, patience=self._world.settings.sync_timeout,
+                    first=not_older_than(newest) if is_number(newest) else None)
+                path = self._stream.path(self._resource)
+                async for records in pages_of_metadata(self._world, self._resource, path, paging):
+                    for record in self._stream.within(records):   # Nothing is kept of what the watch has.
+                        listed.add(record.key)
+                        difference = _difference(record)
+                        if not _is_as_new(view.held(record.key), difference):
+                            missing.append(difference)
+        finally:
+            self._is_listing = False
         if self._has_changed.is_set():
             return   # Another watch will be open.
-        held = {record.key: record for record in self._branch.view.records()[0]}
-        self._missing = [record for record in listed.values() if not _is_as_new(held.get(record.key), record)]
-        self._surplus = [record for key, record in held.items() if key not in listed and not is_newer(record.version, self._as_of)]
+        if is_older(paging.version, newest):
+            raise Garbled(f"a list of version {printable(paging.version, 50)} came, which is older than was asked for")
+        self._as_of, self._missing = paging.version, missing
+        self._surplus = [
+            _difference(record) for record in view.records()[0] if record.key not in listed and not is_newer(record.version, self._as_of)]
         try:
             self._strike_off()
             await self._has_changed.wait()
@@ -144,18 +187,6 @@ class Comparison:
                 self._release(self._as_of)
         finally:
             self._missing, self._surplus = [], []
-
-    async def _list(self) -> tuple[Mapping[Key, Record], str]:
-        """Return the metadata of all that the stream should hold, and the version as of which that is so."""
-        newest = reduce(lambda one, other: other if is_newer(other, one) else one, self._waiting.values())
-        listed: dict[Key, Record] = {}
-        paging = Paging(
-            {**self._stream.query(), "limit": str(self._world.settings.page_limit)}, patience=self._world.settings.sync_timeout,
-            first=not_older_than(newest) if is_number(newest) else None)
-        path = self._stream.path(self._resource)
-        async for records in pages_of_metadata(self._world, self._resource, path, paging):
-            listed |= {record.key: record for record in self._stream.within(records)}
-        return listed, paging.version
 
     def _strike_off(self) -> None:
         """Strike off what the watch has delivered meanwhile. Each event looks at what it strikes off, and at one more."""
@@ -171,5 +202,9 @@ class Comparison:
             self._has_changed.set()
 
 
-def _is_as_new(held: Record | None, listed: Record) -> bool:
+def _difference(record: Record) -> _Difference:
+    return _Difference(record.key, record.uid, record.version)
+
+
+def _is_as_new(held: Record | None, listed: _Difference) -> bool:
     return held is not None and held.uid == listed.uid and not is_older(held.version, listed.version)

@@ -114,6 +114,7 @@ class Feed:
         self.next_wait_log = 0.0
         """When the next line about them may be logged."""
         self._turns = asyncio.Semaphore(PAGES_AT_ONCE)
+        self._comparing = asyncio.Semaphore(PAGES_AT_ONCE)
         self._audit: Shared[Audit] | None = None
         self._kept_as: tuple[Resource, Plan] | None = None
         self._news = News(self, clock=world.clock, logger=world.logger)
@@ -436,7 +437,8 @@ class Feed:
     def _listwatch(self, stream: Stream, branch: Branch, condition: Condition, agreed: AgreedVersion | None, resource: Resource) -> Listwatch:
         return Listwatch(
             stream, branch, condition, resource, world=self._world, counts=self.counts, notify=self._taken_in,
-            projection=self.projection, packing=self.packing, share=self.share, all_kept=self._merging.writing, agreed=agreed, turns=self._turns)
+            projection=self.projection, packing=self.packing, share=self.share, all_kept=self._merging.writing, agreed=agreed, turns=self._turns,
+            comparing=self._comparing)
 
     def _taken_in(self, changes: Sequence[Change]) -> None:
         for change in changes:

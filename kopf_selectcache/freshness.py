@@ -10,14 +10,15 @@ body:
    has caught up with the server, and is compared with a list if that is not known (`comparison`).
 3. An object that left one stream of several, and may be in another one, is awaited until that is confirmed.
 
-Each wait ends. A stream that has not come so far in 15 s is listed anew, and the newest list that there is ends the
-wait: a body that is newer comes from before a restore of the server. A cache that cannot be kept is not waited for, as its
-reads raise why. While a stream does not follow the server, a handler that Kopf calls again raises Stale, and any other waits.
+The streams are waited for together. Each wait ends: a stream whose watch was open for 15 s and has not come so far is
+listed anew, and any consistent list that began after the wait ends it. A body that is newer than that list comes from
+before a restore of the server. A cache that cannot be kept is not waited for, as its reads raise why. While a stream
+does not follow the server, a handler that Kopf calls again raises Stale, and any other waits.
 """
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from typing import Any
@@ -29,6 +30,7 @@ from .core.problems import Garbled, printable
 from .core.projection import ALL, at
 from .core.record import Record, is_newer, is_number, is_older
 from .core.wire import Reader
+from .ending import Ending
 from .errors import Stale
 from .feed import Feed
 from .health import Health
@@ -39,8 +41,7 @@ TICK = 5.0
 """Seconds until a wait is logged, and between two looks at a stream that is waited for."""
 
 LONGEST = 15.0
-"""Seconds until a stream that is waited for is listed anew, and until a leave is no longer waited for."""
-
+"""Seconds of an open watch until its stream is listed anew, and seconds until a leave is no longer waited for."""
 
 LOG_INTERVAL = 60.0
 """Seconds between two log lines about handlers that wait for one kind."""
@@ -102,17 +103,23 @@ def event_of(body: Mapping[str, Any]) -> Event | None:
     return Event(body, version) if isinstance(version, str) and version else None
 
 
-async def wait_until_fresh(feed: Feed, event: Event, *, patient: bool) -> None:
-    """Wait until all streams of the feed are as new as the event.
+async def wait_until_fresh(feeds: Collection[Feed], body: Mapping[str, Any], *, patient: bool, ending: Ending) -> None:
+    """Wait until all streams of these feeds are as new as the body; raise ReadError if the operator ends meanwhile.
 
-    Raise Stale if one of them has not followed the server for a while; if `patient`, wait until it follows.
+    Raise Stale if one of them has not followed the server for a while; if `patient`, wait until it follows. The body of a
+    daemon or timer is Kopf's live one. If it is newer after the wait, that is waited for as well, for 15 s more.
     """
-    wait = _Wait(feed, event, patient=patient)
-    if not wait.is_needed():
-        return   # As a rule: to wait costs a task.
-    with _logged(feed, event):
-        while not await wait.for_all():
-            await feed.settled()   # The streams were replaced.
+    event, deadline = event_of(body), None
+    while event is not None:
+        waits = [wait for feed in feeds if (wait := _Wait(feed, event, patient=patient)).is_needed()]
+        if not waits:
+            return   # As a rule: to wait costs a task.
+        for wait in waits:
+            await ending.limit(wait.until_fresh())
+        clock = waits[0].clock
+        deadline = clock() + LONGEST if deadline is None else deadline
+        latest = event_of(body)
+        event = latest if latest is not None and latest.version != event.version and clock() < deadline else None
 
 
 @contextmanager
@@ -133,7 +140,8 @@ async def _log(feed: Feed, event: Event) -> None:
     if world.clock() >= feed.next_wait_log:
         feed.next_wait_log = world.clock() + LOG_INTERVAL
         world.logger.info(
-            "The cache of %s is older than version %s of %s: handlers that wait for it: %d.", feed, printable(event.version, 50), event, feed.waiting_handlers)
+            "Handlers wait until the cache of %s is as new as version %s of %s: %d.",
+            feed, printable(event.version, 50), event, feed.waiting_handlers)
 
 
 class _Wait:
@@ -148,12 +156,20 @@ class _Wait:
         """Return True if a stream is not known to be as new as the event."""
         return not all(map(self._is_fresh, self._feed.listwatches)) or self._has_unconfirmed()
 
-    async def for_all(self) -> bool:
-        """Wait for each stream in turn. Return False if the feed has replaced its streams meanwhile."""
+    @property
+    def clock(self) -> Callable[[], float]:
+        return self._feed.world.clock
+
+    async def until_fresh(self) -> None:
+        """Wait for all streams, also if the feed replaces them meanwhile."""
+        with _logged(self._feed, self._event):
+            while not await self._for_all():
+                await self._feed.settled()
+
+    async def _for_all(self) -> bool:
+        """Wait for all streams. Return False if the feed has replaced them meanwhile."""
         listwatches = self._feed.listwatches
-        for listwatch in listwatches:
-            if not self._is_fresh(listwatch):
-                await self._for_stream(listwatch)
+        await _together([self._for_stream(listwatch) for listwatch in listwatches if not self._is_fresh(listwatch)])
         await self._for_confirmation()
         return self._feed.listwatches is listwatches
 
@@ -173,26 +189,31 @@ class _Wait:
 
     async def _for_stream(self, listwatch: Listwatch) -> None:
         """Wait until the stream is as new as the event: by its own progress, by a comparison, or by a new list."""
-        event, comparison, awaited = self._event, listwatch.comparison, listwatch.awaited
-        is_delivered, epoch = event.is_delivered_by(listwatch), listwatch.epoch
-        deadline, relisted = self._deadline(), -1
-        waited = awaited.wait(event.version) if is_delivered else comparison.wait(event.version)
+        event, comparison, awaited, lists_before = self._event, listwatch.comparison, listwatch.awaited, listwatch.lists
+        reached = awaited.wait(event.version)
+        compared = None if event.is_delivered_by(listwatch) else comparison.wait(event.version)
+        open_for, before = 0.0, self.clock()
         try:
             while self._may_wait(listwatch):
-                await self._tick(waited)
-                if (waited.done() and waited.result()) or self._has_reached(listwatch) or listwatch.epoch != epoch:
+                await self._tick(reached, *([compared] if compared is not None else []))
+                if _is_true(reached) or (compared is not None and _is_true(compared)) or self._has_reached(listwatch):
                     return
-                if -1 < relisted < listwatch.commits:
+                if listwatch.newest_list > lists_before:
                     if is_older(listwatch.version, event.version):
                         listwatch.note_foreign(event.uid, event.version)
                     return
-                if self._is_over(deadline) and relisted < 0 and listwatch.relist("behind"):
-                    relisted = listwatch.commits
-                if waited.done():
-                    waited = awaited.wait(event.version)   # Everybody was woken.
+                now = self.clock()
+                if comparison.is_open and not comparison.is_listing:
+                    open_for += now - before
+                before = now
+                if open_for >= LONGEST:
+                    listwatch.relist("behind")
+                if reached.done():
+                    reached = awaited.wait(event.version)   # Everybody was woken.
         finally:
-            awaited.discard(event.version, waited)
-            comparison.discard(waited)
+            awaited.discard(event.version, reached)
+            if compared is not None:
+                comparison.discard(compared)
 
     def _may_wait(self, listwatch: Listwatch) -> bool:
         """Return False if the stream is replaced or cannot be kept. Raise Stale if it does not follow, and this handler must not wait so long."""
@@ -205,17 +226,17 @@ class _Wait:
 
     async def _for_confirmation(self) -> None:
         """Wait until no leave up to the event is unconfirmed, for a bounded time: what is unconfirmed is read as it was before."""
-        awaited, deadline = self._feed.awaited, self._deadline()
+        awaited, deadline = self._feed.awaited, self.clock() + LONGEST
         while self._has_unconfirmed():
-            if self._is_over(deadline):
+            if self.clock() >= deadline:   # However often the wait was interrupted.
                 if self._patient:
                     return
                 raise self._stale("waiting for the server to confirm which objects have left it")
-            waited = awaited.wait(self._event.version)
+            confirmed = awaited.wait(self._event.version)
             try:
-                await self._tick(waited)
+                await self._tick(confirmed)
             finally:
-                awaited.discard(self._event.version, waited)
+                awaited.discard(self._event.version, confirmed)
 
     def _has_unconfirmed(self) -> bool:
         return self._feed.parted and self._feed.has_unconfirmed(self._event.version, besides=self._event.key)
@@ -223,21 +244,31 @@ class _Wait:
     def _stale(self, what: str) -> Stale:
         return Stale(f"the cache of {self._feed} is {what}", remedy="Wait until the cache follows the server again")
 
-    def _deadline(self) -> float:
-        return self._feed.world.clock() + LONGEST
-
-    def _is_over(self, deadline: float) -> bool:
-        """Return True if the deadline has passed, however often the wait was interrupted."""
-        return self._feed.world.clock() >= deadline
-
-    async def _tick(self, future: asyncio.Future[bool]) -> None:
-        """Wait for the future, for one tick at most."""
+    async def _tick(self, *futures: asyncio.Future[bool]) -> None:
+        """Wait for one of the futures, for one tick at most."""
         sleep = asyncio.ensure_future(self._feed.world.sleep(TICK))
-        either: set[asyncio.Future[Any]] = {future, sleep}
+        any_of: set[asyncio.Future[Any]] = {*futures, sleep}
         try:
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(any_of, return_when=asyncio.FIRST_COMPLETED)
         finally:
             sleep.cancel()
+
+
+async def _together(waits: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """Await all of them at once. The first that fails ends the others."""
+    if len(waits) == 1:
+        return await waits[0]
+    tasks = [asyncio.create_task(wait) for wait in waits]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _is_true(future: asyncio.Future[bool]) -> bool:
+    return future.done() and future.result()
 
 
 def _text_of(value: object) -> str:

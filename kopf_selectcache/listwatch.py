@@ -85,6 +85,7 @@ class Listwatch:
         self, stream: Stream, branch: Branch, condition: Condition, resource: Resource, *, world: World, counts: Counts,
         notify: Callable[[Sequence[Change]], None], projection: Projection, packing: Packing | None = None, share: Share | None = None,
         all_kept: Callable[[], Sequence[Record]] = list, agreed: AgreedVersion | None = None, turns: asyncio.Semaphore | None = None,
+        comparing: asyncio.Semaphore | None = None,
     ) -> None:
         self.stream = stream
         self.branch = branch
@@ -110,9 +111,13 @@ class Listwatch:
         """Those who wait for this stream to reach a version."""
         self.commits = 0
         """How many lists have become complete."""
-        self.restores = 0
-        """How many of them showed that the server was restored."""
-        self.comparison = Comparison(stream, branch, resource, world=world)
+        self.lists = 0
+        """How many lists have begun."""
+        self.newest_list = 0
+        """The number of the last consistent list that is complete: it shows what the server had after that list began."""
+        self._is_consistent = False   # Whether the last list that began is a consistent one.
+        self._comparing = comparing   # Held while the stream is compared with a list.
+        self.comparison = Comparison(stream, branch, resource, world=world, turns=comparing)
         """Whether the open watch has caught up with the server."""
         self.foreign: set[tuple[str, str]] = set()
         """Uids and versions of bodies that are newer than the server: those of before its restore."""
@@ -137,7 +142,7 @@ class Listwatch:
         self.branch = Merging([self.branch.keys]).branches[0]
         self.awaited.wake()
         self.comparison.end()
-        self.comparison = Comparison(self.stream, self.branch, self.resource, world=self._world)   # The other one has the branch.
+        self.comparison = Comparison(self.stream, self.branch, self.resource, world=self._world, turns=self._comparing)   # The other one has the branch.
         self._storing = Storing(None, kept=list, all_kept=list, tally=None)
 
     def index(self, indexes: tuple[Indexed, ...]) -> None:
@@ -150,11 +155,6 @@ class Listwatch:
     def age(self) -> float | None:
         """Return the seconds since the server last confirmed what is held; None before the first complete list."""
         return None if self._heard is None or not self.version else self._world.clock() - self._heard
-
-    @property
-    def epoch(self) -> tuple[int, int]:
-        """Changes when the server was restored: versions of before and after cannot be compared."""
-        return self.restores, self.branch.epoch
 
     def note_foreign(self, uid: str, version: str) -> None:
         """Note a body of another epoch. Kopf may call timers with it again and again."""
@@ -189,12 +189,11 @@ class Listwatch:
         # What is held may be of a server that was restored meanwhile: only the newest state will do, compared with it.
         return Idle(Known(streaming=self._world.settings.initial == "stream", floor=self.version, beyond=self.version != ""))
 
-    def relist(self, why: str) -> bool:
-        """List all objects anew, beside what is held; a list that is under way will do. Return True if there is none under way."""
-        if begins := isinstance(self._state, (Watching, Waiting)):
+    def relist(self, why: str) -> None:
+        """List all objects anew, beside what is held. A list that is under way goes on, also if it waits for its next page."""
+        if isinstance(self._state, Watching) or (isinstance(self._state, Waiting) and self._state.paused is None):
             self._why, self._relisting = why, True
         self.resume()
-        return begins
 
     def resume(self) -> None:
         """Open the watch anew, if it is open: its connection may be dead."""
@@ -234,7 +233,8 @@ class Listwatch:
                     missing = missing or (isinstance(input_, Refusal) and input_.code == 404)
                     if isinstance(self._state, Watching) and isinstance(input_, Bookmark) and input_.version == self.version:
                         self._heard = self._world.clock()
-                        self.comparison.confirm(self.version)
+                        if self._is_consistent or not input_.complete:   # The initial state may come from a server that lags.
+                            self.comparison.confirm(self.version)
                     if command is not None:
                         break
             assert command is not None, f"nothing to do in {self._state}"
@@ -257,13 +257,15 @@ class Listwatch:
                     command = effect
                 case Begin():
                     self.branch.begin()
+                    self.lists += 1
+                    self._is_consistent = self._agreed is None and any(map(_is_consistent, effects))
                 case Leave(record):
                     changes += self.branch.leave(record)
                 case Commit(version, restored):
                     if self.version:
                         self._counts.relists[self._why] += 1
                     self.commits += 1
-                    self.restores += restored
+                    self.newest_list = self.lists if self._is_consistent else self.newest_list
                     self._heard = self._world.clock()
                     changes += self.branch.commit(version, restored=restored)
                     self._committed = True
@@ -427,6 +429,17 @@ class Listwatch:
             self._why = why
         self._counts.failures[why] += 1
         self.condition.troubled(trouble, verb=self._asking)
+
+
+def _is_consistent(effect: Effect) -> bool:
+    """Return True if the effect asks for the newest state that the server has."""
+    match effect:
+        case List(not_older_than="", token=""):
+            return True
+        case Watch(version="", initial=True):
+            return True
+        case _:
+            return False
 
 
 def reason(trouble: Refusal | Lost | Silent) -> str:

@@ -26,7 +26,7 @@ from .declarations import Cached
 from .ending import ended
 from .errors import DeclarationError, NotDeclared, NotSynced, ReadError
 from .feed import Feed
-from .freshness import event_of, wait_until_fresh
+from .freshness import wait_until_fresh
 from .keys import assigned, text_of
 from .observe import Collector
 from .runner import Runtime
@@ -190,10 +190,9 @@ class Operator:
             await feed.settled()
         if not fresh or not isinstance(cause, _kopf.ResourceCause) or isinstance(cause, _kopf.WebhookCause):
             return   # What is to be admitted is not stored yet.
-        if (event := event_of(cause.body)) is not None:
-            for feed in feeds:
-                if feed.is_of(cause.resource.group, cause.resource.plural):
-                    await wait_until_fresh(feed, event, patient=not _is_retried(cause))
+        handled = [feed for feed in feeds if feed.is_of(cause.resource.group, cause.resource.plural)]
+        if handled:
+            await wait_until_fresh(handled, cause.body, patient=not _is_retried(cause), ending=self.runtime.ending)
 
     async def _feed(self, kind: Key) -> Feed:
         try:
@@ -239,9 +238,14 @@ def _feed_report(feed: Feed) -> Mapping[str, Any]:
 
 def _is_retried(cause: _kopf.ResourceCause) -> bool:
     """Return True if Kopf calls the running handler again after a TemporaryError, as often as that takes."""
-    handler = _kopf.handler_var.get(None)
-    bounded = handler is not None and (handler.retries is not None or handler.timeout is not None)
-    return isinstance(cause, _kopf.ChangingCause) and not bounded
+    if not isinstance(cause, _kopf.ChangingCause):
+        return False
+    if (handler := _kopf.handler_var.get(None)) is None:
+        return True
+    # An error of a sub-handler, `parent/own`, counts for its parent, which may have limits. Those of fields are `own/field`.
+    field = ".".join(getattr(handler, "field", None) or ())
+    is_subhandler = "/" in handler.id.removesuffix(f"/{field}")
+    return handler.retries is None and handler.timeout is None and not is_subhandler
 
 
 def operator_of(settings: kopf.OperatorSettings) -> Operator | None:

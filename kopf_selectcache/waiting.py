@@ -60,9 +60,9 @@ class Waiting(Reading):
                 await self._runtime.wait_started()
                 for feed in self._runtime.feeds.values():
                     await feed.settled()
-                if event is not None:
-                    for feed in feeds_of_kind(self._runtime.feeds.values(), event):
-                        await wait_until_fresh(feed, event, patient=True)
+                if at_least is not None and event is not None:
+                    feeds = feeds_of_kind(self._runtime.feeds.values(), event)
+                    await wait_until_fresh(feeds, at_least, patient=True, ending=self._runtime.ending)
         except TimeoutError:
             if event is not None and all(feed.version for feed in self._runtime.feeds.values()):
                 raise Stale(
