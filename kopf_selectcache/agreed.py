@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from .core.merging import Merging
 from .core.wire import Page, Refusal
-from .queries import exactly
+from .queries import exactly, has_yet_to_come
 from .transport import Refused, Unreachable
 
 REFUSED = frozenset({400, 410, 422, 504})
@@ -43,7 +43,7 @@ class AgreedVersion:
             except Refused as refused:
                 answer = refused.refusal
             # One request more, once: then it is as if nothing had been agreed upon.
-            if not isinstance(answer, Refusal) or answer.code not in REFUSED or answer.retry_after is not None:
+            if not isinstance(answer, Refusal) or not _refuses_version(answer) or answer.retry_after is not None:
                 return answer
         return await ask({})
 
@@ -56,6 +56,10 @@ class AgreedVersion:
         if isinstance(answer, Page):
             self._version = answer.version
         return answer
+
+
+def _refuses_version(refusal: Refusal) -> bool:
+    return refusal.code in REFUSED or has_yet_to_come(refusal)
 
 
 def agreed_versions(merging: Merging) -> tuple[AgreedVersion | None, ...]:

@@ -39,6 +39,7 @@ from .listwatch import Listwatch, reason
 from .news import News
 from .observe import Counts
 from .planning import Plan, Stream, plan
+from .queries import has_yet_to_come
 from .selector import AnyOf, Selector
 from .storing import apart, give_back, packing_of
 from .transport import NoCredentials, Refused, Unreachable
@@ -46,9 +47,6 @@ from .world import World
 
 PAGES_AT_ONCE = 20
 """So many lists and watches of one cache may ask for a page at the same time. A filter over 100 namespaces has 100 of them."""
-
-_BEYOND = "Too large resource version"
-"""What servers say to a version that they have yet to reach. Watches of it are accepted, and silent."""
 
 
 class Part(NamedTuple):
@@ -398,7 +396,7 @@ class Feed:
             except (Refused, Unreachable, Garbled) as error:
                 failed = error
                 self.counts.failures["audit"] += 1
-                if isinstance(error, Refused) and _BEYOND in error.refusal.message:
+                if isinstance(error, Refused) and has_yet_to_come(error.refusal):
                     each.relist("audit")   # Only a consistent list can tell whether the server lags or was restored.
                 continue
             self.counts.audits += 1

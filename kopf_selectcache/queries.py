@@ -4,6 +4,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .core.protocol import List, Watch
+from .core.wire import Refusal
+
+_BEYOND = ("Too large resource version", "required revision is a future revision")
+"""What servers answer to a list at a version that they have yet to reach. Up to Kubernetes 1.33, a list at an exact version gets
+the second, which is etcd's, with the code 500. Watches of such a version are accepted, and silent."""
 
 
 def written(path: str, query: Mapping[str, str]) -> str:
@@ -36,6 +41,19 @@ def exactly(version: str) -> dict[str, str]:
     {'resourceVersion': '100', 'resourceVersionMatch': 'Exact'}
     """
     return {"resourceVersion": version, "resourceVersionMatch": "Exact"}
+
+
+def has_yet_to_come(refusal: Refusal) -> bool:
+    """Return True if a list is refused because the server has yet to reach the version that was asked for.
+
+    >>> has_yet_to_come(Refusal(504, message='Timeout: Too large resource version: 9, current: 5'))
+    True
+    >>> has_yet_to_come(Refusal(500, message='etcdserver: mvcc: required revision is a future revision'))
+    True
+    >>> has_yet_to_come(Refusal(500, message='etcdserver: leader changed'))
+    False
+    """
+    return any(words in refusal.message for words in _BEYOND)
 
 
 def not_older_than(version: str) -> dict[str, str]:

@@ -14,7 +14,7 @@ import hypothesis
 import pytest
 
 from kopf_selectcache.testing import EmbeddedCluster
-from tests.apiserver.build import AssetsError, NoServer, find_assets
+from tests.apiserver.build import AssetsError, NoServer, find_assets, version_of
 from tests.apiserver.cluster import Cluster
 from tests.apiserver.server import ApiServer
 from tests.canaries import Canaries
@@ -25,6 +25,7 @@ hypothesis.settings.register_profile("unhurried", deadline=None, suppress_health
 hypothesis.settings.load_profile("unhurried")
 
 OUTCOME = pytest.StashKey[Path | NoServer | AssetsError]()
+VERSION = pytest.StashKey[tuple[int, int]]()   # Of the real API server, where there is one.
 SERVERS = {"embedded": pytest.param("embedded"), "real": pytest.param("real", marks=pytest.mark.real)}
 
 
@@ -37,6 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "since(version, why): skipped on a real API server that is older than this version of Kubernetes.")
     canaries, patch = Canaries(), pytest.MonkeyPatch()
     canaries.settle(patch)
     config.pluginmanager.register(canaries, "canaries")
@@ -78,9 +80,22 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     capture = session.config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled():
         try:
-            session.config.stash[OUTCOME] = find_assets()
+            assets = find_assets()
+            session.config.stash[VERSION] = version_of(assets)
+            session.config.stash[OUTCOME] = assets
         except (NoServer, AssetsError) as outcome:
             session.config.stash[OUTCOME] = outcome
+
+
+@pytest.hookimpl(tryfirst=True)   # Before any fixture starts a server.
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    version = item.config.stash.get(VERSION, None)
+    if version is None or not _is_real(item):
+        return
+    for mark in item.iter_markers("since"):
+        needed, why = mark.args
+        if version < tuple(map(int, needed.split("."))):
+            pytest.skip(f"needs Kubernetes {needed}: {why}")
 
 
 def _is_real(item: pytest.Item) -> bool:
@@ -97,6 +112,12 @@ def assets(pytestconfig: pytest.Config) -> Path:
             raise outcome
         case folder:
             return folder
+
+
+@pytest.fixture(scope="session")
+def kubernetes(assets: Path) -> tuple[int, int]:
+    """The version of the real API server: `(1, 36)`."""
+    return version_of(assets)
 
 
 @pytest.fixture(scope="session")

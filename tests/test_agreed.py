@@ -120,6 +120,16 @@ def test_where_the_version_is_refused_the_newest_will_do(code: int, as_answer: b
     run(main())
 
 
+def test_where_a_server_before_1_34_has_yet_to_reach_the_version_the_newest_will_do() -> None:
+    async def main() -> None:
+        agreed, server = AgreedVersion(), Server()
+        await agreed.page(server.ask)
+        server.instead = [Refused(Refusal(500, message="etcdserver: mvcc: required revision is a future revision"))]
+        assert version_of(await agreed.page(server.ask)) == "13"
+        assert server.asked == [NEWEST, exactly("11"), NEWEST]
+    run(main())
+
+
 def test_a_server_that_asks_for_time_is_given_it() -> None:
     async def main() -> None:
         agreed, server = AgreedVersion(), Server()

@@ -4,6 +4,8 @@ It must never run them: that is server.py's job. ``python -m tests.apiserver.bui
 and prints the folder, which is laid out as setup-envtest does it, so that it can serve as KUBEBUILDER_ASSETS:
 the binaries flat in one folder. Where that variable is set already, its folder is used and nothing is built.
 
+``$KUBERNETES`` chooses the version of Kubernetes, one of `MODULES`. Each version has a folder with its own go.mod and go.sum.
+
 Builds are kept in the user's cache folder, one folder for each set of inputs (about 200 MB). They are never
 removed from there by us, as another checkout may use them.
 """
@@ -19,7 +21,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-MODULE = Path(__file__).parent
+DEFAULT = "1.36"   # The version that every change is tested with.
+MODULES = {DEFAULT: Path(__file__).parent, "1.33": Path(__file__).parent / "v1_33"}
+MODULE = MODULES[DEFAULT]
 SOURCES = ("main.go", "go.mod", "go.sum")
 # What is built, and from which package: ours, as Kubernetes publishes no module for the server alone; and theirs.
 PACKAGES = {
@@ -42,11 +46,29 @@ def find_assets(environ: Mapping[str, str] = os.environ) -> Path:
     """Give the folder with the binaries; build them where they are not built yet."""
     if given := environ.get("KUBEBUILDER_ASSETS"):
         return _checked(Path(given).absolute())   # The servers run in folders of their own.
-    go = Go.find(environ)
-    folder = cache_folder(environ) / key_of(go.identity)
+    module = module_of(environ)
+    go = Go.find(environ, module)
+    folder = cache_folder(environ) / key_of(go.identity, module)
     if not folder.exists():
-        _build_once(folder, go)
+        _build_once(folder, go, module)
     return folder
+
+
+def module_of(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the folder of the Go module to build: that of the version in $KUBERNETES, or of the default version."""
+    version = environ.get("KUBERNETES") or DEFAULT
+    if version not in MODULES:
+        raise AssetsError(f'KUBERNETES is {version!r}: the versions with a Go module are {" and ".join(MODULES)}')
+    return MODULES[version]
+
+
+def version_of(assets: Path) -> tuple[int, int]:
+    """Ask the API server in the folder for its version, whoever built it: (1, 36)."""
+    done = subprocess.run([assets / "kube-apiserver", "--version"], capture_output=True, text=True, check=False)
+    found = re.fullmatch(r"Kubernetes v(\d+)\.(\d+)\..*", done.stdout.strip())
+    if found is None:
+        raise AssetsError(f"{assets / 'kube-apiserver'} --version says {(done.stdout + done.stderr).strip()!r}")
+    return int(found[1]), int(found[2])
 
 
 def cache_folder(environ: Mapping[str, str]) -> Path:
@@ -101,8 +123,8 @@ class Go:
         self.version = self.identity[0].removeprefix("go")
 
     @classmethod
-    def find(cls, environ: Mapping[str, str] = os.environ) -> "Go":
-        required = required_go()
+    def find(cls, environ: Mapping[str, str] = os.environ, module: Path = MODULE) -> "Go":
+        required = required_go(module)
         path = shutil.which("go", path=environ.get("PATH", ""))
         if path is None:
             raise NoServer(f"no kube-apiserver to test with: {HELP.format(go=required)}")
@@ -112,15 +134,15 @@ class Go:
                            f"(GOTOOLCHAIN=local): {HELP.format(go=required)}")
         return go
 
-    def build(self, name: str, target: Path) -> None:
-        command = [self.path, "build", *flags_of(), "-o", str(target), PACKAGES[name]]
-        done = subprocess.run(command, cwd=MODULE, env=self.environ, capture_output=True, text=True, check=False)
+    def build(self, name: str, target: Path, module: Path) -> None:
+        command = [self.path, "build", *flags_of(module), "-o", str(target), PACKAGES[name]]
+        done = subprocess.run(command, cwd=module, env=self.environ, capture_output=True, text=True, check=False)
         if done.returncode:
             tail = "\n".join(done.stderr.splitlines()[-20:])
             raise AssetsError(f"{name} could not be built by Go {self.version}:\n{tail}")
 
 
-def _build_once(folder: Path, go: Go) -> None:
+def _build_once(folder: Path, go: Go, module: Path) -> None:
     """Build into a folder beside the final one and rename it: what bears the name is whole, at any moment."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _locked(folder.with_suffix(".lock")):
@@ -129,12 +151,12 @@ def _build_once(folder: Path, go: Go) -> None:
         partial = folder.with_suffix(".partial")
         shutil.rmtree(partial, ignore_errors=True)   # Of a builder that was killed: nobody else is here, we have the lock.
         partial.mkdir()
-        _tell(f"building the Kubernetes API server {kubernetes_version()} for the tests, once: "
+        _tell(f"building the Kubernetes API server {kubernetes_version(module)} for the tests, once: "
               "this takes some minutes, and downloads its sources")
         for number, name in enumerate(PACKAGES, start=1):
             _tell(f"{name} ({number} of {len(PACKAGES)}) ...")
             started = time.monotonic()
-            go.build(name, partial / name)
+            go.build(name, partial / name, module)
             _tell(f"{name} built in {time.monotonic() - started:.0f} s")
         partial.rename(folder)
         _tell(f"kept in {folder}")

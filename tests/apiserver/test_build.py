@@ -69,6 +69,48 @@ def test_the_server_is_told_the_version_that_go_mod_names(module: Path) -> None:
     assert build.flags_of(module)[-1].endswith("gitVersion=v1.99.7")
 
 
+@pytest.mark.parametrize(("version", "module"), build.MODULES.items(), ids=build.MODULES)
+def test_each_version_has_a_module_that_names_it_and_the_same_program(version: str, module: Path) -> None:
+    assert build.kubernetes_version(module).startswith(f"v{version}.")
+    assert (module / "main.go").read_text() == (build.MODULE / "main.go").read_text()
+
+
+def test_the_variable_kubernetes_chooses_the_version_that_is_built(tmp_path: Path) -> None:
+    there = machine(tmp_path, then='pwd >> "$BUILT"')
+    folders = [build.find_assets({**there, **choice}) for choice in ({}, {"KUBERNETES": "1.33"})]
+    default, older = folders
+    assert default != older
+    lines = (tmp_path / "built").read_text().splitlines()
+    assert [("gitVersion=v1.33." in command, Path(folder)) for command, folder in zip(lines[::2], lines[1::2], strict=True)] == [
+        *[(False, build.MODULE)] * len(PACKAGES), *[(True, build.MODULES["1.33"])] * len(PACKAGES)]
+
+
+@pytest.mark.parametrize("choice", [{}, {"KUBERNETES": ""}, {"KUBERNETES": build.DEFAULT}], ids=str)
+def test_without_a_choice_the_default_version_is_built(choice: Mapping[str, str]) -> None:
+    assert build.module_of(choice) == build.MODULE
+
+
+def test_a_version_without_a_module_is_named_with_those_that_have_one() -> None:
+    with pytest.raises(AssetsError, match=r"KUBERNETES is '1\.12': the versions with a Go module are 1\.36 and 1\.33"):
+        build.module_of({"KUBERNETES": "1.12"})
+
+
+@pytest.mark.parametrize("patch", ["3", "13", "0-rc.1"])
+def test_a_server_is_asked_for_its_version(tmp_path: Path, patch: str) -> None:
+    server = tmp_path / "kube-apiserver"
+    server.write_text(f"#!/bin/sh\necho Kubernetes v1.33.{patch}\n")
+    server.chmod(0o755)
+    assert build.version_of(tmp_path) == (1, 33)
+
+
+def test_a_server_that_tells_no_version_is_an_error(tmp_path: Path) -> None:
+    server = tmp_path / "kube-apiserver"
+    server.write_text("#!/bin/sh\necho 'flag provided but not defined' >&2; exit 2\n")
+    server.chmod(0o755)
+    with pytest.raises(AssetsError, match="kube-apiserver --version says 'flag provided but not defined'"):
+        build.version_of(tmp_path)
+
+
 def test_the_folder_in_kubebuilder_assets_is_used_without_go(tmp_path: Path) -> None:
     for name in PACKAGES:
         (tmp_path / name).touch(0o755)

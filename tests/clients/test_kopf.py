@@ -304,7 +304,10 @@ def test_a_kind_that_is_defined_later_is_served_as_it_comes(world: World, run: R
         assert heard == "g"
 
 
-@pytest.mark.parametrize("streaming", [False, True], ids=["pages", "initial events"])
+@pytest.mark.parametrize("streaming", [
+    pytest.param(False, id="pages"),
+    pytest.param(True, id="initial events", marks=pytest.mark.since("1.34", "1.33 has the feature WatchList off by default, and Kopf does not do without it")),
+])
 def test_an_operator_gets_all_that_there_is_and_no_more_than_it_selects(
     world: World, widgets: str, run: Run, told: Told, *, streaming: bool,
 ) -> None:

@@ -122,6 +122,7 @@ def test_it_describes_what_it_has_never_seen_with_its_events(world: World, kubec
     assert "It shines." in kubectl("get", "events", "--field-selector", "involvedObject.name=w")
 
 
+@pytest.mark.since("1.36", "kubectl 1.33 does not name the namespace of what it deletes")
 def test_it_applies_shows_the_difference_and_deletes_by_file(world: World, kubectl: Kubectl) -> None:
     widget = world.widget("w")
     assert kubectl("apply", "-f", "-", given=widget) == f"widget.{world.group}/w created"
@@ -134,6 +135,7 @@ def test_it_applies_shows_the_difference_and_deletes_by_file(world: World, kubec
     assert kubectl("delete", "-f", "-", given=widget) == f'widget.{world.group} "w" deleted from {world.namespace} namespace'
 
 
+@pytest.mark.since("1.36", "kubectl 1.33 does not name the namespace of what it deletes")
 def test_it_deletes_many_and_waits_for_finalizers(world: World, kubectl: Kubectl) -> None:
     world.create(world.widget("w", app="web", finalizers=["example.com/hold"]), world.widget("x", app="web"), world.widget("y"))
     assert len(kubectl("delete", "widgets", "-l", "app=web", "--wait=false").splitlines()) == 2

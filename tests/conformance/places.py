@@ -18,6 +18,9 @@ from tests.apiserver.client import ApiError, Watch
 from tests.apiserver.cluster import Cluster
 from tests.apiserver.waiting import wait_until
 
+# What the real API server 1.33 does differently, of what all others are held to.
+since_watch_list = pytest.mark.since("1.34", "initial events need the feature WatchList, which 1.33 has off by default")
+since_worded = pytest.mark.since("1.36", "1.33 words it differently")
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"

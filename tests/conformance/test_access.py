@@ -6,7 +6,7 @@ import pytest
 from tests.apiserver.client import ApiError
 from tests.apiserver.cluster import Cluster, User
 
-from .places import Place, raw, refusal, short, take
+from .places import Place, raw, refusal, short, since_worded, take
 
 pytestmark = pytest.mark.needs("users and rights of the whole cluster")
 READ = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list", "watch"]}
@@ -283,6 +283,7 @@ def test_groups_come_with_impersonation(place: Place) -> None:
     assert code(place.api, "GET", place.path(), as_user="jane", as_groups=["readers", "system:masters"]) == 200
 
 
+@since_worded
 def test_others_may_not_be_somebody_else(place: Place, user: User) -> None:
     status = refusal(place.api, "GET", place.path(), as_user="jane", token=user.token)
     assert (status["code"], status["reason"]) == (403, "Forbidden")

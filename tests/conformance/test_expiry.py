@@ -9,7 +9,7 @@ from kopf_selectcache.testing import EmbeddedCluster
 from tests.apiserver.cluster import Cluster
 from tests.apiserver.server import ApiServer
 
-from .places import INITIAL, METADATA, METADATA_LIST, Place, names_of, refusal, take
+from .places import INITIAL, METADATA, METADATA_LIST, Place, names_of, refusal, since_watch_list, take
 
 pytestmark = pytest.mark.needs("control of what the server remembers")
 TOO_OLD = (
@@ -96,7 +96,10 @@ def test_a_watch_of_a_forgotten_version_is_opened_says_that_it_is_gone_and_ends(
     assert error["message"].startswith(f"too old resource version: {past.version} (")
 
 
-@pytest.mark.parametrize("query", [{}, {"resourceVersion": "0"}, INITIAL, {**INITIAL, "resourceVersion": "THEN"}], ids=str)
+@pytest.mark.parametrize("query", [
+    {}, {"resourceVersion": "0"},
+    *(pytest.param(query, marks=since_watch_list) for query in (INITIAL, {**INITIAL, "resourceVersion": "THEN"})),
+], ids=str)
 def test_a_watch_with_initial_events_begins_all_the_same(past: Past, query: dict[str, Any]) -> None:
     words = {key: past.version if value == "THEN" else value for key, value in query.items()}
     with past.place.watch(**words) as watch:

@@ -6,7 +6,20 @@ import pytest
 
 from tests.apiserver.cluster import Cluster
 
-from .places import INITIAL, METADATA, METADATA_LIST, POD, TABLE, Place, fresh_group, fresh_place, refusal, short, take
+from .places import (
+    INITIAL,
+    METADATA,
+    METADATA_LIST,
+    POD,
+    TABLE,
+    Place,
+    fresh_group,
+    fresh_place,
+    refusal,
+    short,
+    since_watch_list,
+    take,
+)
 
 END = {"k8s.io/initial-events-end": "true"}
 
@@ -187,7 +200,10 @@ def test_both_selectors_make_one_edge(place: Place) -> None:
 # ---- Where a watch begins.
 
 
-@pytest.mark.parametrize("query", [{}, {"resourceVersion": "0"}, {"sendInitialEvents": True, "resourceVersionMatch": "NotOlderThan"}], ids=str)
+@pytest.mark.parametrize("query", [
+    {}, {"resourceVersion": "0"},
+    pytest.param({"sendInitialEvents": True, "resourceVersionMatch": "NotOlderThan"}, marks=since_watch_list),
+], ids=str)
 def test_a_watch_from_no_version_begins_with_what_is_there(place: Place, query: dict[str, Any]) -> None:
     first, second = (place.create(name)["metadata"]["resourceVersion"] for name in "ab")
     place.listed(resourceVersion=second)   # The server's memory may be a moment behind.
@@ -198,6 +214,7 @@ def test_a_watch_from_no_version_begins_with_what_is_there(place: Place, query: 
     assert later == ("MODIFIED", "a", third)
 
 
+@since_watch_list
 @pytest.mark.parametrize("query", [
     INITIAL, INITIAL | {"resourceVersion": "0"}, INITIAL | {"resourceVersion": "1"}, INITIAL | {"resourceVersion": "NOW"},
     {"allowWatchBookmarks": True}, {"allowWatchBookmarks": True, "resourceVersion": "0"},
@@ -216,12 +233,14 @@ def test_the_end_of_the_initial_events_is_marked(place: Place, query: dict[str, 
     assert metadata == {}
 
 
+@since_watch_list
 def test_the_end_is_marked_where_there_is_nothing(place: Place) -> None:
     with place.watch(**INITIAL) as watch:
         event = next(watch)
     assert (event["type"], event["object"]["metadata"]["annotations"]) == ("BOOKMARK", END)
 
 
+@since_watch_list
 def test_a_watch_goes_on_from_the_end_of_the_initial_events(place: Place) -> None:
     place.create("a")
     with place.watch(**INITIAL) as watch:
@@ -231,6 +250,7 @@ def test_a_watch_goes_on_from_the_end_of_the_initial_events(place: Place) -> Non
         assert types(take(watch, 1)) == [("ADDED", "b")]
 
 
+@since_watch_list
 @pytest.mark.parametrize("more", [{}, {"resourceVersion": "0"}], ids=str)
 def test_without_initial_events_a_watch_begins_now(place: Place, more: dict[str, str]) -> None:
     version = place.create("a")["metadata"]["resourceVersion"]
@@ -268,6 +288,7 @@ def test_a_watch_begins_at_the_version_of_an_object_of_another_kind(place: Place
         assert types(take(watch, 1)) == [("ADDED", "a")]
 
 
+@since_watch_list
 def test_initial_events_of_a_version_that_has_not_come_are_an_error(place: Place) -> None:
     future = int(place.version) + 1_000_000_000
     with place.watch(**INITIAL | {"resourceVersion": future}) as watch:
@@ -289,8 +310,9 @@ def test_a_version_that_has_not_come_is_waited_for_in_silence(place: Place) -> N
     ({"resourceVersion": "5", "resourceVersionMatch": "Exact"},
      ["Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
       'Unsupported value: "Exact": supported values: "NotOlderThan"']),
-    ({"sendInitialEvents": "true"}, ["Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"]),
-    ({"continue": "x"}, ["Forbidden: resourceVersionMatch is forbidden when continue is provided"]),
+    pytest.param({"sendInitialEvents": "true"}, ["Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"],
+                 marks=since_watch_list),
+    pytest.param({"continue": "x"}, ["Forbidden: resourceVersionMatch is forbidden when continue is provided"], marks=since_watch_list),
 ], ids=str)
 def test_options_without_sense_are_invalid(place: Place, query: dict[str, str], messages: list[str]) -> None:
     status = refusal(place.api, "GET", place.path(), query={"watch": True, **query})
@@ -343,6 +365,7 @@ def test_a_watch_ends_in_good_order_when_its_time_is_over(place: Place, seconds:
 # ---- Forms.
 
 
+@since_watch_list
 @pytest.mark.needs("definitions of custom resources")
 def test_events_of_custom_resources_say_what_they_are(place: Place) -> None:
     group = fresh_group()
@@ -368,12 +391,14 @@ def test_a_watch_of_metadata_shows_metadata_alone(place: Place) -> None:
     assert shown["metadata"]["resourceVersion"] == version
 
 
+@since_watch_list
 def test_bookmarks_of_a_watch_of_metadata_are_metadata(place: Place) -> None:
     with place.watch(accept=METADATA, **INITIAL) as watch:
         event = next(watch)
     assert (event["type"], event["object"]["kind"], event["object"]["metadata"]["annotations"]) == ("BOOKMARK", "PartialObjectMetadata", END)
 
 
+@since_watch_list
 def test_the_first_event_of_a_watch_of_tables_defines_the_columns(place: Place) -> None:
     place.create("a", "b")
     place.listed(resourceVersion=place.version)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.apiserver.cluster import Cluster
 
-from .places import SPECS, Place, raw, refusal, short, take
+from .places import SPECS, Place, raw, refusal, short, since_worded, take
 
 # ---- What the server adds.
 
@@ -140,11 +140,11 @@ def test_a_taken_name_of_a_group_is_told_with_the_group(place: Place) -> None:
 @pytest.mark.parametrize(("metadata", "message"), [
     ({"labels": {"a b": "x"}}, f'metadata.labels: Invalid value: "a b": {KEY}'),
     ({"labels": {"a": "-x"}}, f'metadata.labels: Invalid value: "-x": {VALUE}'),
-    ({"labels": {"a": "x" * 64}}, f'metadata.labels: Invalid value: "{"x" * 64}": must be no more than 63 bytes'),
-    ({"ownerReferences": [{"apiVersion": "v1", "kind": "", "name": "n", "uid": "u"}]},
-     'metadata.ownerReferences.kind: Invalid value: "": must not be empty'),
-    ({"ownerReferences": [{"apiVersion": "v1", "kind": "K", "name": "n"}]},
-     'metadata.ownerReferences.uid: Invalid value: "": must not be empty'),
+    pytest.param({"labels": {"a": "x" * 64}}, f'metadata.labels: Invalid value: "{"x" * 64}": must be no more than 63 bytes', marks=since_worded),
+    pytest.param({"ownerReferences": [{"apiVersion": "v1", "kind": "", "name": "n", "uid": "u"}]},
+                 'metadata.ownerReferences.kind: Invalid value: "": must not be empty', marks=since_worded),
+    pytest.param({"ownerReferences": [{"apiVersion": "v1", "kind": "K", "name": "n"}]},
+                 'metadata.ownerReferences.uid: Invalid value: "": must not be empty', marks=since_worded),
     ({"finalizers": ["unqualified"]},
      'metadata.finalizers[0]: Invalid value: "unqualified": name is neither a standard finalizer name nor is it fully qualified'),
 ], ids=lambda value: str(value)[:30])
@@ -266,6 +266,7 @@ def test_some_kinds_are_created_by_replacing_what_is_not_there(place: Place, plu
     assert answer.status == (201 if plural in ("leases", "roles") else 404)
 
 
+@since_worded
 def test_a_lease_is_replaced_on_a_version_alone(place: Place) -> None:
     leases = place.of("leases")
     leases.create("a", spec={})

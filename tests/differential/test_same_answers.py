@@ -16,7 +16,7 @@ from .operations import CRD, Operation, Run, sequence
 
 LENGTH = 200
 SEEDS = range(10)
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.since("1.36", "the embedded server answers as Kubernetes 1.36 does")]
 
 
 @dataclass(frozen=True)

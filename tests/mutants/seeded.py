@@ -368,6 +368,9 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/test_cache/test_refusals.py::test_what_was_confirmed_longer_ago_than_is_allowed_is_refused",)),
     Mutant("take another object of the name for the one that departed", "cache.py", "return found is None or uid not in (None, found)", "return found is None", 6,
            ("tests/test_cache/test_gone.py::test_what_was_replaced_by_another_of_its_name_is_gone_and_the_other_is_not",)),
+    Mutant("take a version beyond an older server for a fault that passes", "queries.py",
+           '("Too large resource version", "required revision is a future revision")', '("Too large resource version",)', 5,
+           ("tests/test_agreed.py::test_where_a_server_before_1_34_has_yet_to_reach_the_version_the_newest_will_do",)),
     Mutant("audit names without versions", "auditing.py", "elif (mine.uid, mine.version) != (record.uid, record.version):", "elif False:", 5,
            ("tests/test_audit.py::test_what_the_watch_has_lost_is_found_told_and_repaired",)),
 )

@@ -44,6 +44,7 @@ def _foo(color: str) -> dict[str, Any]:
     return {"apiVersion": "example.com/v1", "kind": "Foo", "metadata": {"name": "f"}, "spec": {"color": color}}
 
 
+@pytest.mark.since("1.36", "kubectl 1.33 does not name the namespace of what it deletes")
 def test_built_in_kinds_are_applied_patched_labelled_described_and_deleted(kubectl: Kubectl) -> None:
     assert kubectl("apply", "-f", "-", given=_pod("a")) == "pod/web created"
     assert kubectl("apply", "-f", "-", given=_pod("a")) == "pod/web unchanged"

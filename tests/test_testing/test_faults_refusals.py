@@ -77,6 +77,7 @@ class TestRefusals:
     @pytest.mark.parametrize(("fault", "code", "message"), [
         (LeaderChanged(), 500, "etcdserver: leader changed"),
         (TooLargeVersion(99, 5), 504, "Timeout: Too large resource version: 99, current: 5"),
+        (TooLargeVersion(before_1_34=True), 500, "etcdserver: mvcc: required revision is a future revision"),
         (Unauthorized(), 401, "Unauthorized"),
     ])
     def test_other_refusals_are_worded_as_by_real_servers(

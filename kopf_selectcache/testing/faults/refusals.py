@@ -129,12 +129,18 @@ class LeaderChanged(_Worded):
 
 @dataclass(frozen=True, slots=True)
 class TooLargeVersion(_Worded):
-    """504: the server has not yet seen the version that is asked for."""
+    """504: the server has not yet seen the version that is asked for.
+
+    With `before_1_34`, 500: what servers up to Kubernetes 1.33 answer to lists at an exact version.
+    """
 
     asked_version: int = 1_000_000
     current: int = 1
+    before_1_34: bool = False
 
     def refusal(self) -> Refuse:
+        if self.before_1_34:
+            return Refuse(500, "", "etcdserver: mvcc: required revision is a future revision")
         message = f"Timeout: Too large resource version: {self.asked_version}, current: {self.current}"
         cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
         return Refuse(504, "Timeout", message, retry_after=1, details={"causes": [cause]})
