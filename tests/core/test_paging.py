@@ -66,7 +66,7 @@ def test_a_list_has_limits_for_its_pages_and_bytes(monkeypatch: pytest.MonkeyPat
 
 
 def test_all_pauses_of_a_list_together_take_no_longer_than_its_patience() -> None:
-    lists, pauses = Paging({}, patience=10.0), list[float]()
+    lists, pauses = Paging({}, page_limit=500, patience=10.0), list[float]()
 
     def read() -> None:
         for number in range(1000):
@@ -79,8 +79,8 @@ def test_all_pauses_of_a_list_together_take_no_longer_than_its_patience() -> Non
 
 
 def test_after_its_last_page_a_list_has_no_pause() -> None:
-    lists = Paging({}, patience=10.0)
+    lists = Paging({}, page_limit=500, patience=10.0)
     lists.turn(page("more"))
     assert lists.pause(0.0) == 0.25
     lists.turn(page(""))
-    assert (lists.query, lists.pause(1.0)) == (None, 0.0)
+    assert (lists.is_complete, lists.pause(1.0)) == (True, 0.0)
