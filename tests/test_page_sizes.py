@@ -92,7 +92,7 @@ def test_small_objects_are_asked_for_by_the_configured_limit_alone() -> None:
 def endless() -> Answer:
     """Return a list with one object that has no end: its server would send for ever."""
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: application/json\r\n\r\n"
-    return Answer((head, chunk(b'{"kind":"PodList","apiVersion":"v1","items":[{"spec":"'), *[chunk(b"x" * 100_000)] * 10_000))
+    return Answer((head, chunk(b'{"kind":"PodList","apiVersion":"v1","items":[{"spec":"'), *[chunk(b"x" * 100_000)] * 1000))
 
 
 def test_35_a_page_without_an_end_stalls_the_cache_with_the_kind_and_the_setting_and_few_requests() -> None:
