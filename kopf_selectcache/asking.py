@@ -9,7 +9,7 @@ from . import metadata
 from .auditing import Audit
 from .causes import cause_of
 from .core.fields import Key
-from .core.problems import Garbled, Untransformed
+from .core.problems import Garbled, TooLarge, Untransformed
 from .core.projection import ALL, Projection
 from .core.record import Record
 from .core.resources import Resource
@@ -28,6 +28,7 @@ from .troubles import (
     gone,
     not_served,
     refused,
+    too_large,
     unanswered,
     unauthorized,
     unselected,
@@ -133,6 +134,8 @@ def _senseless(runtime: Runtime, asked: One | Many, error: Unreachable | Garbled
 
 
 def _unanswered(asked: str, error: Unreachable | Garbled) -> StateError:
+    if isinstance(error, TooLarge):
+        return too_large(asked, error)
     return unauthorized(asked, str(error)) if isinstance(error, NoCredentials) else unanswered(asked, str(error))
 
 

@@ -60,8 +60,8 @@ async def audited(stream: Stream, branch: Branch, resource: Resource, *, world: 
     held = {record.key: record for record in all_held}
     objects, missing, outdated = 0, list[Key](), list[Key]()
     paging = Paging(
-        {**stream.query(), "limit": str(world.settings.page_limit)},
-        patience=world.settings.sync_timeout, first=exactly(version), version=version)
+        stream.query(), page_limit=world.settings.page_limit, patience=world.settings.sync_timeout,
+        first=exactly(version), version=version)
     async for records in pages_of_metadata(world, resource, stream.path(resource), paging):
         for record in stream.within(records):
             objects += 1

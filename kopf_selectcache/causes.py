@@ -1,7 +1,7 @@
 """Causes of failures: from what a server, or the way to it, has done to the data that errors carry. Makes no words."""
 from __future__ import annotations
 
-from .core.problems import Untransformed
+from .core.problems import TooLarge, Untransformed
 from .core.protocol import Lost, Silent
 from .core.sent import Unselected
 from .core.wire import Refusal
@@ -28,5 +28,8 @@ def cause_of(failure: Refusal | Lost | Silent | Exception) -> Cause:
     """Return the cause of a failed request: a refusal, an answer that broke off or made no sense, or none at all."""
     if isinstance(failure, Refusal):
         return Cause(failure.code, failure.reason, failure.retry_after, is_transient(failure.code))
-    lasting = failure.transform or failure.outside if isinstance(failure, Lost) else isinstance(failure, (Untransformed, Unselected))
-    return NO_CAUSE if lasting else NO_ANSWER   # A function of the operator fails again for the same object; a selector is ignored again.
+    lasting = (
+        failure.transform or failure.outside or failure.too_large if isinstance(failure, Lost)
+        else isinstance(failure, (Untransformed, Unselected, TooLarge)))
+    # A function of the operator fails again for the same object; a selector is ignored again; an object is as large again.
+    return NO_CAUSE if lasting else NO_ANSWER

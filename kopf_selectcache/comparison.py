@@ -161,7 +161,7 @@ class Comparison:
         try:
             async with self._turns:
                 paging = Paging(
-                    {**self._stream.query(), "limit": str(self._world.settings.page_limit)}, patience=self._world.settings.sync_timeout,
+                    self._stream.query(), page_limit=self._world.settings.page_limit, patience=self._world.settings.sync_timeout,
                     first=not_older_than(newest) if is_number(newest) else None)
                 path = self._stream.path(self._resource)
                 async for records in pages_of_metadata(self._world, self._resource, path, paging):

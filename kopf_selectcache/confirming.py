@@ -125,7 +125,7 @@ class Confirming:
         """Ask about one object; return whether only joined lists can decide it. Raise Refused, Unreachable or Garbled."""
         newer = not_older_than(doubt.version) if doubt.version else None
         paging = Paging(
-            {"fieldSelector": str(FieldSelector.from_dict({"metadata.name": doubt.name}))},
+            {"fieldSelector": str(FieldSelector.from_dict({"metadata.name": doubt.name}))}, page_limit=None,
             patience=self._world.settings.sync_timeout, first=newer)
         found: Record | None = None
         async for records in pages_of_metadata(self._world, self._resource, self._resource.path(doubt.namespace), paging):
@@ -141,7 +141,7 @@ class Confirming:
         keys, uids = {doubt.key for doubt in lists.doubts}, dict[Key, str]()
         for stream in map(self._streams.__getitem__, lists.branches):
             paging = Paging(
-                {**stream.query(), "limit": str(self._world.settings.page_limit)}, patience=self._world.settings.sync_timeout,
+                stream.query(), page_limit=self._world.settings.page_limit, patience=self._world.settings.sync_timeout,
                 first=exactly(lists.version), version=lists.version)
             async for records in pages_of_metadata(self._world, self._resource, stream.path(self._resource), paging):
                 uids |= {record.key: record.uid for record in stream.within(records) if record.key in keys}

@@ -18,10 +18,10 @@ from .core.resources import Resource
 from .core.wire import Page, Reader, Refusal
 from .selector import Selector
 from .texts import FieldSelector
-from .transport import JSON, Refused, Transport
+from .transport import JSON, Refused, Transport, ask_in_size
 
 Query: TypeAlias = Mapping[str, str]
-_Key: TypeAlias = tuple[str, tuple[tuple[str, str], ...], str]
+_Key: TypeAlias = tuple[str, tuple[tuple[str, str], ...], str, int | None]
 _T = TypeVar("_T")
 
 EXPIRED = 410
@@ -108,9 +108,9 @@ class Fetches:
         self._unsent: dict[_Key, Shared[bytes]] = {}
         self._sent: dict[_Key, Shared[bytes]] = {}
 
-    async def get(self, path: str, query: Query, *, accept: str = JSON) -> bytes:
-        """Return the answer of the server, given to a request that is sent after this call; raise Refused or Unreachable."""
-        key = path, tuple(sorted(query.items())), accept
+    async def get(self, path: str, query: Query, *, accept: str = JSON, most: int | None = None) -> bytes:
+        """Return the answer of the server, given to a request that is sent after this call; raise Refused, Unreachable or TooLarge."""
+        key = path, tuple(sorted(query.items())), accept, most
         request = self._unsent.get(key)
         if request is None:
             request = self._unsent[key] = Shared(self._answer(key, query))
@@ -120,9 +120,9 @@ class Fetches:
             if request.given_up:
                 self._forget(key, request)
 
-    async def page(self, path: str, query: Query, reader: Reader) -> Page:
-        """Return one page of a list; raise Refused, Unreachable or Garbled."""
-        answer = await unhurried(reader, await self.get(path, query))
+    async def page(self, path: str, paging: Paging, reader: Reader) -> Page:
+        """Return the next page of a list; raise Refused, Unreachable or Garbled."""
+        answer = await unhurried(reader, await ask_in_size(paging.size, lambda: self.get(path, paging.query, most=paging.size.most_bytes)))
         if isinstance(answer, Refusal):
             raise Refused(answer)
         return answer
@@ -132,17 +132,17 @@ class Fetches:
     ) -> list[Record]:
         """Return all objects, page by page, or at least `enough` of them, if there are."""
         records: list[Record] = []
-        paging, in_pages = Paging({**query, "limit": str(page_limit)}, patience=patience), True
-        while paging.query is not None and (enough is None or len(records) < enough):
+        paging, in_pages = Paging(query, page_limit=page_limit, patience=patience), True
+        while not paging.is_complete and (enough is None or len(records) < enough):
             if pause := paging.pause(self._chance()):
                 await self._sleep(pause)
             try:
-                page = await self.page(path, paging.query, reader)
+                page = await self.page(path, paging, reader)
             except Refused as refused:
                 if refused.refusal.code != EXPIRED or not paging.token or not in_pages:
                     raise
                 # The pages would be of two states. In one piece a list cannot expire, unless the server cuts it up anyway.
-                records, paging, in_pages = [], Paging(query, patience=patience), False
+                records, paging, in_pages = [], Paging(query, page_limit=None, patience=patience), False
                 continue
             paging.turn(page)
             records += page.records
@@ -159,8 +159,8 @@ class Fetches:
                 self._pace.take(now=self._clock())
             del self._unsent[key]
             self._sent[key] = request
-            path, _, accept = key
-            return await self._transport.get(path, query, accept=accept)
+            path, _, accept, most = key
+            return await self._transport.get(path, query, accept=accept, most=most)
         finally:
             self._forget(key, request)
 

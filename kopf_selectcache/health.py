@@ -201,6 +201,10 @@ class Condition:
                 self._hindered(f"{subject}: the server answers {trouble.code} {trouble.reason}".rstrip(), "It is asked again", cause)
             case Lost(why, transform=True, argument=argument, besides=besides):
                 self._hindered(f"{subject}: {why}", f"Correct the {argument} of {self._declared}{besides}", cause, whole=True)
+            case Lost(why, too_large=True):
+                self._hindered(
+                    f"{subject}: {why}",
+                    f"Assign a filter that selects less to {self._declared}, or more bytes to settings.selectcache.max_page_bytes; the server is asked again", cause)
             case Lost(why):
                 self._hindered(f"{subject}: {why}", "The server is asked again", cause)
             case _:   # Silent.

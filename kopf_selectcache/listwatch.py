@@ -21,7 +21,8 @@ from .core.indexed import Indexed
 from .core.lines import Lines
 from .core.merging import Merging
 from .core.packing import Packing
-from .core.problems import Garbled, Untransformed
+from .core.paging import PageSize
+from .core.problems import Garbled, TooLarge, Untransformed
 from .core.projection import Projection
 from .core.protocol import (
     Abandon,
@@ -62,7 +63,7 @@ from .planning import Stream
 from .queries import listing, watching
 from .selector import Selector
 from .storing import Storing, apart, give_back
-from .transport import NoCredentials, Refused, Unreachable
+from .transport import NoCredentials, Refused, Unreachable, ask_in_size
 from .world import World
 
 LIVED = 60.0
@@ -99,6 +100,7 @@ class Listwatch:
         self._share = share
         self._agreed = agreed   # For its first list, if there are others that could hold the same.
         self._turns = turns or asyncio.Semaphore()   # To ask for a page: there may be a hundred others that want to as well.
+        self._page_size = PageSize(world.settings.page_limit)   # What it learns of one list holds for the next one.
         self._why = "first"
         self._asking = "list"
         """The verb of the request that is under way."""
@@ -303,9 +305,12 @@ class Listwatch:
         asked, path, query = clock(), self.stream.path(self.resource), self.stream.query()
         try:
             if isinstance(command, List):
-                wanted = query | listing(command, self._world.settings.page_limit)
-                answer = await (self._page(path, wanted) if agreed is None else agreed.page(lambda as_of: self._page(path, {**wanted, **as_of})))
-                if isinstance(answer, Page):   # From the first page on: what is not packed yet should never be much.
+                wanted, size = query | listing(command), PageSize(None) if command.whole else self._page_size
+                answer = await (
+                    self._page(path, wanted, size) if agreed is None else agreed.page(lambda as_of: self._page(path, {**wanted, **as_of}, size)))
+                if isinstance(answer, Page):
+                    size.learn(answer)
+                    # From the first page on: what is not packed yet should never be much.
                     await self._storing.taken(answer.records)
                 yield answer
             else:
@@ -323,20 +328,23 @@ class Listwatch:
         except Unselected as unselected:
             yield Lost(str(unselected), outside=True)
         except Garbled as garbled:
-            yield Lost(str(garbled), garbled=True)
+            yield Lost(str(garbled), garbled=True, too_large=isinstance(garbled, TooLarge))
         except TimeoutError:
             yield Silent()
 
-    async def _page(self, path: str, query: Mapping[str, str]) -> Page | Refusal:
+    async def _page(self, path: str, query: Mapping[str, str], size: PageSize) -> Page | Refusal:
         """Ask for a page; raise Refused, Unreachable or Garbled."""
         async with self._turns:
-            self._counts.lists += 1
-            data = await self._world.transport.get(path, query)
+            data = await ask_in_size(size, lambda: self._data(path, {**query, **size.query}, size.most_bytes))
             while True:
                 try:
                     return await unhurried(self._reader, data)
                 except Unselected as unselected:
                     await self._distrust(unselected)
+
+    async def _data(self, path: str, query: Mapping[str, str], most: int | None) -> bytes:
+        self._counts.lists += 1
+        return await self._world.transport.get(path, query, most=most)
 
     async def _read_again(self, line: bytes, unselected: Unselected) -> Message:
         """Read a line with an object that seems to be outside of the selector; raise Unselected if it is."""

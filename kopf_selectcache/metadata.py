@@ -1,7 +1,7 @@
 """Objects without what is in them: names, uids, versions, labels. An aggregated server need not know how to send less."""
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 
 from .core.paging import Paging
 from .core.problems import Garbled
@@ -9,7 +9,7 @@ from .core.projection import ALL
 from .core.record import Record
 from .core.resources import Resource
 from .core.wire import Page, Reader
-from .transport import JSON, Refused, Transport
+from .transport import JSON, Refused, Transport, ask_in_size
 from .world import World
 
 ONE = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{JSON}"
@@ -30,17 +30,17 @@ def metadata_of(resource: Resource, answer: bytes) -> Record:
 
 async def pages_of_metadata(world: World, resource: Resource, path: str, paging: Paging) -> AsyncGenerator[tuple[Record, ...], None]:
     """Yield the objects of a list, page by page, to its end; raise Refused, Unreachable or Garbled."""
-    while paging.query is not None:
+    while not paging.is_complete:
         if pause := paging.pause(world.chance()):
             await world.sleep(pause)
-        page = await page_of_metadata(world.transport, resource, path, paging.query)
+        page = await page_of_metadata(world.transport, resource, path, paging)
         paging.turn(page)
         yield page.records
 
 
-async def page_of_metadata(transport: Transport, resource: Resource, path: str, query: Mapping[str, str]) -> Page:
-    """Return a page of a list; raise Refused, Unreachable or Garbled."""
-    answer = await transport.get(path, query, accept=_PAGE)
+async def page_of_metadata(transport: Transport, resource: Resource, path: str, paging: Paging) -> Page:
+    """Return the next page of a list; raise Refused, Unreachable or Garbled."""
+    answer = await ask_in_size(paging.size, lambda: transport.get(path, paging.query, accept=_PAGE, most=paging.size.most_bytes))
     try:
         page = _READER.page(answer)
     except Garbled:

@@ -56,7 +56,7 @@ def make_runtime(settings: kopf.OperatorSettings, *, namespaces: tuple[str, ...]
         request_timeout=min(networking.request_timeout or declared.request_timeout, declared.request_timeout),
     )
     transport = KopfTransport(
-        _kopf.vault_var.get(), request_timeout=declared.request_timeout, connect_timeout=networking.connect_timeout)
+        _kopf.vault_var.get(), request_timeout=declared.request_timeout, connect_timeout=networking.connect_timeout, max_bytes=declared.page_bytes())
     return Runtime(declared, transport, namespaces=namespaces, chance=random.random, logger=_logger)
 
 

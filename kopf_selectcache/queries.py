@@ -20,15 +20,13 @@ def written(path: str, query: Mapping[str, str]) -> str:
     return path + ("?" if query else "") + "&".join(f"{key}={value}" for key, value in query.items())
 
 
-def listing(command: List, limit: int) -> dict[str, str]:
+def listing(command: List) -> dict[str, str]:
     """Return what makes a list the one that is to come: which page, and how new.
 
-    >>> listing(List(not_older_than='100'), 500)
-    {'limit': '500', 'resourceVersion': '100', 'resourceVersionMatch': 'NotOlderThan'}
+    >>> listing(List(not_older_than='100'))
+    {'resourceVersion': '100', 'resourceVersionMatch': 'NotOlderThan'}
     """
-    query = {} if command.whole else {"limit": str(limit)}
-    if command.token:
-        query["continue"] = command.token
+    query = {"continue": command.token} if command.token else {}
     if command.not_older_than:
         query |= not_older_than(command.not_older_than)
     return query

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, get_args
 
-from .budget import Size, complaint
+from .budget import Size, bytes_in, complaint
 from .calls import near
 from .declarations import Selectors
 from .errors import DeclarationError, clipped, shown
@@ -16,6 +16,9 @@ from .storing import Storage
 
 if TYPE_CHECKING:
     import kopf
+
+LEAST_PAGE_BYTES = 16 * 1024**2
+"""The least `max_page_bytes`: a page of several objects may have 16 MB (`core.paging`), and so may one object of some aggregated servers."""
 
 _LONGEST = 24 * 60 * 60.0
 """Nobody waits for a day: a longer time is a mistake, such as milliseconds."""
@@ -49,6 +52,14 @@ class SelectCacheSettings:
 
     page_limit: int = 500
     """How many objects are listed in one request. Unless it is assigned, `settings.watching.chunk_size` counts."""
+
+    max_page_bytes: Size = "64Mi"
+    """
+    How many bytes one answer of the server may have, decompressed: as bytes or as a quantity such as `"64Mi"`. Watches are not limited.
+
+    Reading stops at this number, whatever the server sends. Pages of a list aim at 4 MB: large objects are listed fewer at a time. Only a
+    single object, and the answer of a server that ignores `limit`, can reach it: its cache is then `stalled`, or `stale` if it was synced before.
+    """
 
     initial: Literal["pages", "stream"] = "pages"
     """
@@ -160,6 +171,12 @@ class SelectCacheSettings:
                 remedy=f"Write settings.selectcache.selectors[{shown(key)}] = ...",
             )
 
+    def page_bytes(self) -> int:
+        """Return `max_page_bytes` as a number."""
+        size = bytes_in(self.max_page_bytes)
+        assert size is not None, "it was checked when it was assigned"
+        return size
+
     def probe_limits(self) -> Mapping[str, float]:
         """Return for how many seconds a cache must have been in which state for the liveness probe to fail."""
         given = self.failing_probe
@@ -230,6 +247,13 @@ def _integer(value: object) -> _Complaint:
     return None
 
 
+def _page_bytes(value: object) -> _Complaint:
+    size = bytes_in(value) if isinstance(value, (int, str)) else None
+    if size is None or size < LEAST_PAGE_BYTES:
+        return f"no number of bytes from {LEAST_PAGE_BYTES:,}", "Assign a quantity as of Kubernetes, such as '64Mi'"
+    return None
+
+
 def _one_of(*choices: object) -> Callable[[object], _Complaint]:
     def check(value: object) -> _Complaint:
         if not any(value is choice or (isinstance(choice, str) and value == choice) for choice in choices):
@@ -265,6 +289,7 @@ _SECONDS = _number(0.001, _LONGEST, "seconds")
 _CHECKS: Mapping[str, Callable[[object], _Complaint]] = {
     "selectors": _selectors,
     "page_limit": _integer,
+    "max_page_bytes": _page_bytes,
     "initial": _one_of("pages", "stream"),
     "storage": _one_of("auto", "packed", "raw"),
     "max_bytes": complaint,

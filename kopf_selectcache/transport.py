@@ -13,19 +13,28 @@ from functools import partial
 from math import isfinite
 from random import random
 from time import monotonic
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 import aiohttp
 
 from . import _kopf
 from .core.backoff import delay
-from .core.problems import printable
+from .core.paging import PageSize
+from .core.problems import TooLarge, printable
 from .core.wire import Refusal, read_refusal
 from .credentials import Logins
+
+_T = TypeVar("_T")
 
 JSON = "application/json"
 
 UNAUTHORIZED = 401
+
+MAX_BYTES = 64 * 1024 * 1024
+"""The bytes of one answer at most, decompressed, unless `settings.selectcache.max_page_bytes` has another number. Watches have no end, and are not limited."""
+
+_BUFFER = 256 * 1024
+"""aiohttp decompresses this much at a time, in bytes, and three times as much before it waits for the reader."""
 
 _LONGEST = 1024 * 1024
 """So much is read of an answer that is no success, in bytes."""
@@ -50,8 +59,8 @@ class NoCredentials(Unreachable):
 class Transport(Protocol):
     """What the cache needs of an API server."""
 
-    async def get(self, path: str, query: Mapping[str, str], *, accept: str = JSON) -> bytes:
-        """Return the whole answer; raise Refused or Unreachable."""
+    async def get(self, path: str, query: Mapping[str, str], *, accept: str = JSON, most: int | None = None) -> bytes:
+        """Return the whole answer; raise Refused or Unreachable, or TooLarge if it has more than `most` bytes, or than the setting allows."""
 
     def watch(self, path: str, query: Mapping[str, str]) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Open a stream of chunks; to enter it or to read from it raises Refused or Unreachable."""
@@ -63,30 +72,30 @@ class KopfTransport:
     def __init__(
         self, vault: _kopf.Vault, *, request_timeout: float | None = None, connect_timeout: float | None = None,
         clock: Callable[[], float] = monotonic, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        chance: Callable[[], float] = random,
+        chance: Callable[[], float] = random, max_bytes: int = MAX_BYTES,
     ) -> None:
         self._vault = vault
+        self._max_bytes = max_bytes
         self._logins = Logins(vault, clock=clock)
         self._sleep = sleep
         self._chance = chance
         self._request_timeout = request_timeout
         self._connect_timeout = connect_timeout
 
-    async def get(self, path: str, query: Mapping[str, str], *, accept: str = JSON) -> bytes:
-        return await self._whole(path, query, {"Accept": accept})
+    async def get(self, path: str, query: Mapping[str, str], *, accept: str = JSON, most: int | None = None) -> bytes:
+        return await self._whole(path, query, {"Accept": accept}, most=most)
 
     async def ask(self, path: str, question: bytes, *, impersonate: str | None = None) -> bytes:
         """Post a question that the server answers and keeps nothing of, such as a review of rights; perhaps as somebody else."""
         headers = {"Accept": JSON, "Content-Type": JSON}
         return await self._whole(path, {}, headers | ({"Impersonate-User": impersonate} if impersonate else {}), question=question)
 
-    async def _whole(self, path: str, query: Mapping[str, str], headers: Mapping[str, str], *, question: bytes | None = None) -> bytes:
+    async def _whole(
+        self, path: str, query: Mapping[str, str], headers: Mapping[str, str], *, question: bytes | None = None, most: int | None = None,
+    ) -> bytes:
         limits = aiohttp.ClientTimeout(total=self._request_timeout, sock_connect=self._connect_timeout)
         async with self._answer(path, query, headers, limits, question) as response:
-            try:
-                return await response.read()
-            except _BROKEN as error:
-                raise Unreachable(_named(error)) from error
+            return await _read(response, self._max_bytes if most is None else min(most, self._max_bytes))
 
     @asynccontextmanager
     async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -112,7 +121,8 @@ class KopfTransport:
                     async with AsyncExitStack() as stack:
                         send = partial(   # A redirected request would take its token along.
                             _response, stack, connection, "GET" if question is None else "POST", path, params=query, headers=headers,
-                            data=question, timeout=limits, allow_redirects=False)
+                            data=question, timeout=limits, allow_redirects=False,
+                            auto_decompress=True, read_bufsize=_BUFFER)   # The session may be the user's, with other defaults.
                         try:
                             response = await self._accepted(send, self._logins.tries(key, info))
                         except _NotAccepted as error:
@@ -135,6 +145,16 @@ class KopfTransport:
             except _NotAccepted:
                 await self._sleep(delay(failures, self._chance()))
         return await send()
+
+
+async def ask_in_size(size: PageSize, ask: Callable[[], Awaitable[_T]]) -> _T:
+    """Ask for one page, and while it is too large for smaller ones; raise TooLarge if the smallest one is, or what `ask` raises."""
+    while True:
+        try:
+            return await ask()
+        except TooLarge:
+            if not size.shrink():
+                raise
 
 
 class _NotAccepted(Exception):
@@ -243,6 +263,22 @@ def _named(error: Exception) -> str:
     # What aiohttp says of answers that it cannot read quotes them: it may be a Secret. What it says of connections is safe.
     said = f": {printable(str(error), 500)}" if isinstance(error, aiohttp.ClientConnectorError) and str(error) else ""
     return f"{happened} ({type(error).__name__}{said})"
+
+
+async def _read(response: aiohttp.ClientResponse, most: int) -> bytes:
+    """Return an answer; raise TooLarge as soon as it has more bytes than these, decompressed.
+
+    `response.read()` would decompress each piece of the answer as a whole: one of 64 KB can have 64 MB.
+    """
+    pieces, size = [], 0
+    async with aclosing(_chunks(response)) as chunks:
+        async for piece in chunks:
+            pieces.append(piece)
+            size += len(piece)
+            if size > most:
+                raise TooLarge(f"an answer has more than {most:,} bytes (settings.selectcache.max_page_bytes)")
+            await asyncio.sleep(0)   # A piece that is only to be decompressed is ready at once.
+    return b"".join(pieces)
 
 
 async def _body(response: aiohttp.ClientResponse) -> bytes:

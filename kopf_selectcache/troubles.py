@@ -8,7 +8,7 @@ from typing import TypeVar
 from .causes import NO_ANSWER, cause_of
 from .core.backoff import ASKED
 from .core.fields import Key
-from .core.problems import Untransformed
+from .core.problems import TooLarge, Untransformed
 from .core.sent import Unselected
 from .core.wire import Refusal
 from .errors import (
@@ -128,6 +128,13 @@ def _again(seconds: float | None = None) -> str:
 def unanswered(asked: str, why: str, cause: Cause = NO_ANSWER) -> Stalled:
     """Say that no answer came, or none that makes sense."""
     return Stalled(f"The server gave no answer to {asked}: {why}", remedy=_again(cause.retry_after), cause=cause)
+
+
+def too_large(asked: str, error: TooLarge) -> Stalled:
+    """Say that the answer has more bytes than are read of one."""
+    return Stalled(
+        f"The server's answer to {asked} is too large: {error}", remedy="Ask for less, or assign more bytes to settings.selectcache.max_page_bytes",
+        cause=cause_of(error))
 
 
 def unselected(asked: One | Many, error: Unselected) -> Rejected:

@@ -126,7 +126,7 @@ class Cluster:
 
     # ---- As a transport.
 
-    async def get(self, path: str, query: Mapping[str, str], *, accept: str = "") -> bytes:
+    async def get(self, path: str, query: Mapping[str, str], *, accept: str = "", most: int | None = None) -> bytes:   # noqa: ARG002  # As transports are called.
         assert accept is not None
         code, body = await self.answer(path, query)
         if code != 200:

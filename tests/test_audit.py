@@ -309,7 +309,7 @@ class Answers:
     def __init__(self, *pages: dict[str, object]) -> None:
         self.pages = list(pages)
 
-    async def get(self, _: str, __: Mapping[str, str], *, accept: str = "") -> bytes:
+    async def get(self, _: str, __: Mapping[str, str], *, accept: str = "", most: int | None = None) -> bytes:   # noqa: ARG002  # As transports are called.
         assert "PartialObjectMetadataList" in accept
         return json.dumps(self.pages.pop(0) if len(self.pages) > 1 else self.pages[0]).encode()
 

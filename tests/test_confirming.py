@@ -125,7 +125,7 @@ class Doubting:
 
         class Transport:
             @staticmethod
-            async def get(_: str, query: Mapping[str, str], *, accept: str) -> bytes:
+            async def get(_: str, query: Mapping[str, str], *, accept: str, most: int | None) -> bytes:   # noqa: ARG004  # As transports are called.
                 assert "PartialObjectMetadataList" in accept
                 self.asked.append(Question(query, self.time.now))
                 return msgspec.json.encode(answer(query))

@@ -10,6 +10,8 @@ from typing import Any
 import click
 import kopf
 import pytest
+from kopf._cogs.clients.auth import vault_var
+from kopf._cogs.structs.credentials import Vault
 from kopf._core.intents import causes
 
 import kopf_selectcache as selectcache
@@ -24,6 +26,7 @@ from kopf_selectcache import (
     _kopf,
     operators,
 )
+from kopf_selectcache.core.problems import TooLarge
 from kopf_selectcache.handlers import with_cache
 from kopf_selectcache.operators import operator_of
 from kopf_selectcache.plugin import hook
@@ -46,6 +49,7 @@ from tests.kopf_operators import (
     spawned,
     watching,
 )
+from tests.test_faults.server import Server, answer
 
 PODS = "/api/v1/pods"
 SECRETS = "/api/v1/secrets"
@@ -358,6 +362,22 @@ def test_a_report_never_fails() -> None:
             await cycles()
             assert operator.report() == {
                 "trouble": "the caches cannot be started: ZeroDivisionError", "remedy": "See the operator's log"}
+    run(main())
+
+
+def test_35_no_answer_is_read_beyond_what_is_declared() -> None:
+    async def main() -> None:
+        settings = declaring(pods="")
+        settings_of(settings).max_page_bytes = "16Mi"
+        async with Server(lists=[answer(b"x" * (16 * 1024**2 + 1)), answer(b"x" * 16 * 1024**2)]) as server:
+            with context(settings):
+                vault = Vault({"login": kopf.ConnectionInfo(server=server.url)})
+                vault_var.set(vault)
+                fetches = operators.make_runtime(settings, namespaces=None).fetches
+                with pytest.raises(TooLarge):
+                    await fetches.get(PODS, {})
+                assert len(await fetches.get(PODS, {})) == 16 * 1024**2
+                await vault.close()
     run(main())
 
 

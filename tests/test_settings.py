@@ -24,6 +24,7 @@ from kopf_selectcache import plugin as _plugin  # noqa: F401  # Adds settings.se
 from kopf_selectcache.declarations import Selectors
 from kopf_selectcache.health import Health
 from kopf_selectcache.settings import SelectCacheSettings, State, settings_of
+from kopf_selectcache.transport import MAX_BYTES
 
 NAMES = [f"n{number}" for number in range(101)]
 
@@ -165,6 +166,7 @@ def test_what_is_in_use_cannot_be_changed_and_can_be_declared_again() -> None:
 
 @pytest.mark.parametrize(("name", "values"), [
     ("page_limit", [0, -1, 2.5, "500", True, None, 10**6]),
+    ("max_page_bytes", [0, "15Mi", 16 * 1024**2 - 1, "64MB", 64e6, True, None]),
     ("initial", ["page", None, True]),
     ("sync_timeout", [0, -1, "1", None, True, float("nan"), float("inf"), 10**6]),
     ("admission_timeout", [0, None]),
@@ -364,3 +366,8 @@ def test_a_declaration_of_any_size_is_told_of_in_a_few_lines() -> None:
     with pytest.raises(DeclarationError) as info:
         SelectCacheSettings().page_limit = "x" * 60_000   # type: ignore[assignment]  # A mistake.
     assert len(str(info.value)) < 1_000
+
+
+def test_the_bytes_of_an_answer_are_a_number_or_a_quantity() -> None:
+    assert [SelectCacheSettings(max_page_bytes=size).page_bytes() for size in ("64Mi", "16Mi", 10**8)] == [64 * 1024**2, 16 * 1024**2, 10**8]
+    assert SelectCacheSettings().page_bytes() == MAX_BYTES, "what a transport allows without settings"

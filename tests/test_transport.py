@@ -7,6 +7,7 @@ import gzip
 import re
 import socket
 import ssl
+import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,12 +17,14 @@ import aiohttp
 import kopf
 import pytest
 import trustme
+from aiohttp.compression_utils import ZLibDecompressor
 from kopf._cogs.structs.credentials import AiohttpSession, KubeContext, Vault
 
+from kopf_selectcache.core.problems import TooLarge
 from kopf_selectcache.core.wire import Refusal
 from kopf_selectcache.credentials import TRIES
 from kopf_selectcache.transport import KopfTransport, Refused, Unreachable
-from tests.test_faults.server import PODS, SILENCE, Answer, Server, Then, answer, refused, status, streamed
+from tests.test_faults.server import PODS, SILENCE, Answer, Server, Then, answer, chunk, refused, status, streamed
 from tests.test_faults.test_rights import logging_in
 from tests.test_faults.world import Time, nothing_left, run, until
 
@@ -73,6 +76,82 @@ def test_lists_may_be_compressed_and_watches_never() -> None:
             async with transport.watch(PODS, {"watch": "true"}):
                 assert "gzip" in server.headers[0]["accept-encoding"]
                 assert server.headers[1]["accept-encoding"] == "identity"
+    run(main())
+
+
+# ---- Answers that are too large.
+
+
+def zeros(size: int) -> bytes:
+    """Compress so many bytes into a thousandth."""
+    return gzip.compress(bytes(size))
+
+
+async def turns_while(task: asyncio.Task[Any]) -> int:
+    """Return how many turns the loop has had when the task is done."""
+    turns = 0
+    while not task.done():
+        await asyncio.sleep(0)
+        turns += 1
+    return turns
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+def test_35_a_compressed_answer_is_decompressed_piece_by_piece_and_the_loop_runs_in_between(encoding: str, *, own: bool) -> None:
+    """Also in a session that a login handler gives, with defaults of its own."""
+    async def main() -> None:
+        size = 50_000_000
+        body = zeros(size) if encoding == "gzip" else zlib.compress(bytes(size))
+        async with (
+            Server(lists=[answer(body, headers={"Content-Encoding": encoding})]) as server,
+            aiohttp.ClientSession(auto_decompress=False, read_bufsize=2**30) as session,
+            connected(AiohttpSession(aiohttp_session=session, server=server.url) if own else login(server)) as transport,
+        ):
+            task = asyncio.create_task(transport.get(PODS, {}))
+            turns = await turns_while(task)
+            assert len(task.result()) == size
+            assert turns >= size // 1_000_000
+    run(main())
+
+
+@pytest.mark.parametrize(("most", "read"), [(None, 10_000_000), (1_000_000, 1_000_000), (20_000_000, 10_000_000)])
+def test_35_a_compressed_answer_is_read_as_far_as_its_limit(most: int | None, read: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    decompressed = 0
+    inflate = ZLibDecompressor.decompress_sync
+
+    def counted(self: ZLibDecompressor, data: bytes, max_length: int = 0) -> bytes:
+        nonlocal decompressed
+        made = inflate(self, data, max_length)
+        decompressed += len(made)
+        return made
+
+    monkeypatch.setattr(ZLibDecompressor, "decompress_sync", counted)
+
+    async def main() -> None:
+        bomb = answer(zeros(200_000_000), headers={"Content-Encoding": "gzip"})
+        async with Server(lists=[bomb]) as server, connected(login(server), max_bytes=10_000_000) as transport:
+            with pytest.raises(TooLarge, match=rf"^an answer has more than {read:,} bytes \(settings[.]selectcache[.]max_page_bytes\)$"):
+                await transport.get(PODS, {}, most=most)
+            assert read < decompressed <= read + 2_000_000
+            await until(lambda: not server.open)
+    run(main())
+
+
+def test_35_an_answer_that_goes_on_and_on_is_read_as_far_as_its_limit() -> None:
+    async def main() -> None:
+        piece, head = chunk(b"x" * 100_000), b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+        async with Server(lists=[Answer((head, *[piece] * 500, b"0\r\n\r\n"))]) as server, connected(login(server), max_bytes=10_000_000) as transport:
+            with pytest.raises(TooLarge):
+                await transport.get(PODS, {})
+            await until(lambda: not server.open)
+    run(main())
+
+
+def test_an_answer_may_have_as_many_bytes_as_its_limit() -> None:
+    async def main() -> None:
+        async with Server(lists=[answer(b"x" * 1000)]) as server, connected(login(server), max_bytes=1000) as transport:
+            assert await transport.get(PODS, {}, most=1000) == b"x" * 1000
     run(main())
 
 

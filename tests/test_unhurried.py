@@ -10,6 +10,7 @@ from typing import Any
 
 from kopf_selectcache import Selector
 from kopf_selectcache.core.fields import find
+from kopf_selectcache.core.paging import Paging
 from kopf_selectcache.core.projection import ALL
 from kopf_selectcache.core.resources import Resource
 from kopf_selectcache.core.wire import APIECE, SLICE, Reader
@@ -47,7 +48,7 @@ class Flood:
         """How many turns somebody else had had whenever a piece of the watch was read."""
         self._events = events
 
-    async def get(self, path: str, query: Mapping[str, str], *, accept: str = "") -> bytes:   # noqa: ARG002  # As transports are called.
+    async def get(self, path: str, query: Mapping[str, str], *, accept: str = "", most: int | None = None) -> bytes:   # noqa: ARG002  # As transports are called.
         return PAGE if path == PATH else json.dumps(SERVED[path]).encode()
 
     @asynccontextmanager
@@ -118,7 +119,7 @@ def test_others_go_on_while_a_page_is_read() -> None:
         asked = await fetches.get(PATH, {})   # Whatever it takes to ask has been seen.
         assert asked == PAGE
         task = asyncio.create_task(others())
-        page = await fetches.page(PATH, {}, Reader.of(Resource(kind, "v1"), ALL))
+        page = await fetches.page(PATH, Paging({}, page_limit=500, patience=0.0), Reader.of(Resource(kind, "v1"), ALL))
         seen, over = turns, True
         await task
         assert len(page.records) == COUNT

@@ -39,12 +39,12 @@ class _AsOperator(InProcess):
         self._unauthorized = unauthorized
         super().__init__(cluster)
 
-    async def get(self, path: str, query: Mapping[str, str], *, accept: str = JSON) -> bytes:
+    async def get(self, path: str, query: Mapping[str, str], *, accept: str = JSON, most: int | None = None) -> bytes:
         if self._overloaded and "limit" in query:
             raise Refused(Refusal(504, "Timeout"))
         if self._unauthorized:
             raise Refused(Refusal(401, "Unauthorized", "Unauthorized"))
-        return await super().get(path, query, accept=accept)
+        return await super().get(path, query, accept=accept, most=most)
 
     @asynccontextmanager
     async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[AsyncIterator[bytes]]:

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from kopf_selectcache.core.indexed import Indexed
-from kopf_selectcache.core.paging import Paging
+from kopf_selectcache.core.paging import PageSize, Paging
 from kopf_selectcache.core.projection import ALL, Projection
 from kopf_selectcache.core.record import Record
 from kopf_selectcache.core.resources import Resource
 from kopf_selectcache.core.wire import Reader, Refusal
 from kopf_selectcache.metadata import page_of_metadata
 from kopf_selectcache.planning import Stream
-from kopf_selectcache.transport import Refused, Transport
+from kopf_selectcache.transport import Refused, Transport, ask_in_size
 
 from .progress import Progress
 from .sampling import Samples
@@ -77,20 +77,21 @@ class Counter:
     async def held(self, stream: Stream, projection: Projection, seen: set[tuple[str, str]], indexes: tuple[Indexed, ...] = ()) -> Amount:
         """Return what a list and watch would hold of what was not seen before, of which there is a note then."""
         path, query, names = stream.path(self._resource), stream.query(), stream.selector.names
-        found, paging, number = Amount(), Paging({**query, "limit": str(PAGE_LIMIT)}, patience=PATIENCE), 0
-        while paging.query is not None:
+        found, paging, listed, due = Amount(), Paging(query, page_limit=PAGE_LIMIT, patience=PATIENCE), 0, 0
+        while not paging.is_complete:
             if pause := paging.pause(1.0):
                 await self._sleep(pause)
             asked = paging.query
-            page = await page_of_metadata(self._transport, self._resource, path, asked)
+            page = await page_of_metadata(self._transport, self._resource, path, paging)
             paging.turn(page)
             keys = {record.key for record in page.records if names is None or record.name in names}
-            if keys and number & (number + 1) == 0:   # Of the pages 0, 1, 3, 7, ...
+            if keys and listed >= due:   # After 0, 1, 3, 7, ... full pages: pages of large objects have fewer.
                 found += await self._weighed(path, asked, projection, names, indexes)
+                due = 2 * due + PAGE_LIMIT
             found += Amount(len(keys - seen))
             seen |= keys
             self._progress.step(len(keys))
-            number += 1
+            listed += len(page.records)
         return found
 
     async def all(self, namespaces: Collection[str] | None) -> Amount:
@@ -98,7 +99,7 @@ class Counter:
         found = Amount()
         for namespace in (None,) if namespaces is None or self._resource.kind.namespaced is False else namespaces:
             path = self._resource.path(namespace)
-            answer = await self._transport.get(path, {"limit": str(WEIGHED)})
+            answer = await self._some(path, {}, WEIGHED)
             records = self._records(answer, ALL)   # It makes sense, or this is known now.
             found += Amount(len(records) + msgspec.json.decode(answer, type=_List).metadata.remaining, *_sizes(records))
         return found
@@ -106,11 +107,16 @@ class Counter:
     async def _weighed(
         self, path: str, query: Mapping[str, str], projection: Projection, names: Collection[str] | None, indexes: tuple[Indexed, ...],
     ) -> Amount:
-        limit = str(PAGE_LIMIT if names else WEIGHED)   # Those that share a watch may be anywhere in the page.
-        records = self._records(await self._transport.get(path, {**query, "limit": limit}), projection, indexes)
+        limit = PAGE_LIMIT if names else WEIGHED   # Those that share a watch may be anywhere in the page.
+        records = self._records(await self._some(path, query, limit), projection, indexes)
         named = [record for record in records if names is None or record.name in names]
         self.samples.take(named)
         return Amount(0, *_sizes(named))
+
+    async def _some(self, path: str, query: Mapping[str, str], limit: int) -> bytes:
+        """Ask for so many objects, or for fewer if they are too large."""
+        size = PageSize(limit)
+        return await ask_in_size(size, lambda: self._transport.get(path, {**query, **size.query}, most=size.most_bytes))
 
     def _records(self, answer: bytes, projection: Projection, indexes: tuple[Indexed, ...] = ()) -> Sequence[Record]:
         page = replace(Reader.of(self._resource, projection), indexes=indexes).page(answer)

@@ -134,7 +134,8 @@ async def loaded(arguments: argparse.Namespace) -> AsyncIterator[Loaded]:
 
         name = Path(arguments.paths[0]).stem if arguments.paths else arguments.module[0].rpartition(".")[2]
         operator = Loaded(name, _own_files({*sys.modules} - before), settings, registry, declared, namespaces, _exact(watched), not watched, KopfTransport(
-            vault, request_timeout=declared.request_timeout, connect_timeout=settings.networking.connect_timeout), log_in)
+            vault, request_timeout=declared.request_timeout, connect_timeout=settings.networking.connect_timeout,
+            max_bytes=declared.page_bytes()), log_in)
         try:
             yield operator
         except Unreachable as error:

@@ -1,8 +1,10 @@
-"""The paging rule: which page of a list comes next, when it may be asked for, and when the list is given up. No I/O.
+"""The paging rule: which page of a list comes next, how large it is, when it may be asked for, and when the list is given up. No I/O.
 
 All pages of a list are of one version, so no object is in two of them. New keys are therefore the progress of a list: a page
 with a token that brings objects, but no new key, shows that the tokens lead back or the server ignores them. A page without
 objects may be correct; it is followed after a wait. So are the pages of a list that brings few objects per page.
+
+The `limit` of a request follows the size of the objects: `PageSize` aims at pages of 4 MB, and learns from the pages before.
 
 Every list of a page follows this rule: those of the protocol (`core.protocol` keeps a `Pager` in its state), and audits,
 fetches, comparisons and confirming lists (`Paging` keeps one, with the query).
@@ -31,6 +33,15 @@ MOST_PAGES = 20_000
 
 MOST_BYTES = 16 * 1024**3
 """A list may have this many bytes, in all of its pages: etcd stores at most 8 GiB, and JSON takes about twice as much."""
+
+PAGE_BYTES = 4_000_000
+"""A page should have this many bytes, decompressed: it is held twice while it is read, beside all that a cache holds."""
+
+MOST_PAGE_BYTES = 4 * PAGE_BYTES
+"""A page of more than one object may have this many bytes, decompressed. Reading stops there, and a smaller page is asked for."""
+
+SHRINKS = 16
+"""The limit of a page that is too large is divided by this: how many objects it has is not known, except that they are large."""
 
 NOWHERE = "the pages of a list lead nowhere"
 FEW = "the pages of a list bring few objects"
@@ -99,26 +110,76 @@ NO_PAGES = Pager()
 """A list before its first page."""
 
 
+class PageSize:
+    """Chooses how many objects to ask for in one page, by the size of those in the pages before: of one list, or of all lists of a stream.
+
+    >>> size = PageSize(500)
+    >>> size.shrink(), size.query, size.shrink(), size.query
+    (True, {'limit': '31'}, True, {'limit': '1'})
+    """
+
+    def __init__(self, most: int | None) -> None:
+        self._most = most   # None asks for the whole list.
+        self._limit = most
+        self._is_ignored = False   # Whether the server has answered with more objects than it was asked for.
+
+    @property
+    def query(self) -> Mapping[str, str]:
+        return {"limit": str(self._limit)} if self._limit is not None else {}
+
+    @property
+    def most_bytes(self) -> int | None:
+        """The bytes to read of a page at most; None if a smaller page cannot be asked for, so that only the setting bounds it."""
+        return MOST_PAGE_BYTES if self._limit is not None and self._limit > 1 and not self._is_ignored else None
+
+    def learn(self, page: Page) -> None:
+        """Choose the limit of the next page. It doubles at most: the next objects may be larger."""
+        if self._most is None or self._limit is None or not page.records:
+            return
+        self._is_ignored = self._is_ignored or len(page.records) > self._limit
+        fitting = PAGE_BYTES * len(page.records) // max(page.size, 1)
+        # A page that is small because the list ends with a few large objects is no reason for smaller pages.
+        if page.size > PAGE_BYTES or fitting > self._limit:
+            self._limit = max(1, min(fitting, 2 * self._limit, self._most))
+
+    def shrink(self) -> bool:
+        """Ask for smaller pages, because one was too large; return False if there are none."""
+        if self._limit is None or self._limit <= 1:
+            return False
+        self._limit = max(1, self._limit // SHRINKS)
+        return True
+
+
 class Paging:
     """One list that comes in pages, with the queries of its requests. The `first` request alone has what the tokens of the others imply.
 
-    >>> paging = Paging({'limit': '2'}, first={'resourceVersion': '10', 'resourceVersionMatch': 'Exact'}, patience=120.0)
+    >>> paging = Paging({}, page_limit=2, first={'resourceVersion': '10', 'resourceVersionMatch': 'Exact'}, patience=120.0)
     >>> paging.turn(Page('10', 'more', ()))
     >>> paging.query, paging.token, paging.version, paging.pause(1.0)
     ({'limit': '2', 'continue': 'more'}, 'more', '10', 0.5)
     >>> paging.turn(Page('10', '', ()))
-    >>> paging.query is None
+    >>> paging.is_complete
     True
     """
 
-    def __init__(self, query: Mapping[str, str], *, patience: float, first: Mapping[str, str] | None = None, version: str = "") -> None:
-        self.query: Mapping[str, str] | None = {**query, **(first or {})}
-        """The query of the next request; None after the last page."""
+    def __init__(
+        self, query: Mapping[str, str], *, page_limit: int | None, patience: float, first: Mapping[str, str] | None = None, version: str = "",
+    ) -> None:
+        self.size = PageSize(page_limit)
+        """The size of the next page."""
+        self.is_complete = False
+        """True after the last page."""
         self._query = query
+        self._rest: Mapping[str, str] = first or {}
         self._pager = Pager(version)
         self._patience = patience
         """The seconds that all pauses of the list may take together."""
         self._paused = 0.0
+
+    @property
+    def query(self) -> Mapping[str, str]:
+        """The query of the next request."""
+        return {**self._query, **self.size.query, **self._rest}
 
     @property
     def version(self) -> str:
@@ -131,11 +192,12 @@ class Paging:
     def turn(self, page: Page) -> None:
         """Take a page in; raise Garbled if it cannot be of this list, or if the list has no end."""
         self._pager = self._pager.turn(page)
-        self.query = {**self._query, "continue": page.token} if page.token else None
+        self.size.learn(page)
+        self._rest, self.is_complete = {"continue": page.token}, not page.token
 
     def pause(self, jitter: float) -> float:
         """Return the seconds to wait before the next request, mostly 0; raise Garbled if the list has taken too long."""
-        if self.query is None or not self._pager.is_paced:
+        if self.is_complete or not self._pager.is_paced:
             return 0.0
         if self._paused >= self._patience:
             raise Garbled(f"{FEW}, for {self._patience:g} s")

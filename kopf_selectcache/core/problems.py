@@ -8,6 +8,7 @@
     ├── BadIndex       what the function of a declared index made of an object is no text, or nothing came of it
     ├── TooManyBoxes   a question about regions that would cost more than its bound
     └── Garbled        bytes from a server that are not what its API promises
+        ├── TooLarge       an answer with more bytes than are read
         └── Untransformed   what it sent is as promised, and the operator's own function failed for it
             └── Unindexed       that of a declared index
 """
@@ -105,6 +106,10 @@ class Garbled(Problem):
 
     def __init__(self, reason: str) -> None:
         super().__init__(printable(reason, LONGEST_REASON))
+
+
+class TooLarge(Garbled):
+    """An answer has more bytes than are read of one. A page may be asked for again with a smaller limit."""
 
 
 class Untransformed(Garbled):

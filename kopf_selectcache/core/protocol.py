@@ -84,6 +84,8 @@ class Lost:
     """Where that function was declared."""
     besides: str = ""
     """What to write after what is to be corrected."""
+    too_large: bool = False
+    """Whether the answer has more bytes than are read of one, and no smaller page can be asked for."""
     outside: bool = False
     """Whether an object came that the selector does not select: nothing of the list or the event may be shown."""
 
@@ -433,6 +435,9 @@ def _refused(state: Listing | Filling | Watching, refusal: Refusal) -> Step:
 
 def _lost(state: Listing | Filling | Watching, why: Lost | Silent) -> Step:
     outside = isinstance(why, Lost) and why.outside
+    if isinstance(state, Listing) and isinstance(why, Lost) and why.too_large:
+        # Servers that answer from a cache of their own may ignore the limit. Only of a consistent list is it certain that they do not.
+        return _give_up(replace(state, known=replace(state.known, beyond=True)), why, slow=state.exact)
     if isinstance(state, Listing):
         return _same_page(state, why) if state.token and state.tries < PATIENCE and not outside else _give_up(state, why, slow=outside)
     if outside:

@@ -180,7 +180,7 @@ class InProcess:
     def __init__(self, cluster: OfflineCluster) -> None:
         self._cluster = cluster
 
-    async def get(self, path: str, query: Mapping[str, str], *, accept: str = JSON) -> bytes:
+    async def get(self, path: str, query: Mapping[str, str], *, accept: str = JSON, most: int | None = None) -> bytes:   # noqa: ARG002  # All of it is in memory.
         answer = self._ask(path, query, accept)
         assert isinstance(answer, Answer), "only watches are something else"
         return _body_of(answer)
@@ -201,7 +201,7 @@ class InProcess:
 class OfReads(InProcess):
     """The same, for what reads ask: faults happen to it."""
 
-    async def get(self, path: str, query: Mapping[str, str], *, accept: str = JSON) -> bytes:
+    async def get(self, path: str, query: Mapping[str, str], *, accept: str = JSON, most: int | None = None) -> bytes:   # noqa: ARG002  # Likewise.
         return _body_of(self._cluster.answer_read(self._request(path, query, accept)))
 
 

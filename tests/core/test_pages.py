@@ -17,6 +17,7 @@ from kopf_selectcache.core.protocol import (
     List,
     Listing,
     Lost,
+    Opened,
     Put,
     Silent,
     Start,
@@ -170,3 +171,29 @@ def test_33_where_pages_bring_enough_objects_as_many_as_it_takes_follow_each_oth
     for count in range(5 * PAGES_AT_ONCE):
         things = [named(f"{count:04}-{each}") for each in range(KEYS_PER_PAGE)]
         assert client.on(page("100", *things, then=str(count)))[-1] == more(str(count))
+
+
+# ---- Pages that are too large, although a single object was asked for.
+
+LARGE = Lost("an answer has more bytes than that", garbled=True, too_large=True)
+
+
+def test_35_where_a_list_that_a_cache_of_the_server_may_answer_is_too_large_a_consistent_one_is_asked_for() -> None:
+    client = Client(Start(), page("100", A))
+    client.on(GONE)
+    assert client.on(Due()) == (Begin(), List("100"))
+    assert client.on(LARGE) == (Abandon(), Close(), Told(LARGE), Wait(1))
+    assert client.on(Due()) == (Begin(), List())
+    client.on(page("200", A))
+    client.on(Opened())
+    client.on(Bookmark("201"))
+    client.on(GONE)
+    assert client.on(Due()) == (Begin(), List("201")), "the next one may be smaller"
+
+
+def test_35_where_a_consistent_list_is_too_large_the_next_one_comes_slowly() -> None:
+    client = Client(Start())
+    assert client.on(LARGE) == (Abandon(), Close(), Told(LARGE), Wait(0, slow=True))
+    assert client.on(Due()) == (Begin(), List())
+    client.on(page("100", A, then="more"))
+    assert client.on(LARGE)[-1] == Wait(1, slow=True), "the page is not asked for again: it would be as large"

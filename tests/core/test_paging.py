@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 from kopf_selectcache.core import paging
-from kopf_selectcache.core.paging import FEW, NOWHERE, Pager, Paging
+from kopf_selectcache.core.paging import FEW, MOST_PAGE_BYTES, NOWHERE, PAGE_BYTES, Pager, PageSize, Paging
 from kopf_selectcache.core.problems import Garbled
 from kopf_selectcache.core.record import Record
 from kopf_selectcache.core.wire import Page
@@ -66,7 +66,7 @@ def test_a_list_has_limits_for_its_pages_and_bytes(monkeypatch: pytest.MonkeyPat
 
 
 def test_all_pauses_of_a_list_together_take_no_longer_than_its_patience() -> None:
-    lists, pauses = Paging({}, patience=10.0), list[float]()
+    lists, pauses = Paging({}, page_limit=500, patience=10.0), list[float]()
 
     def read() -> None:
         for number in range(1000):
@@ -79,8 +79,88 @@ def test_all_pauses_of_a_list_together_take_no_longer_than_its_patience() -> Non
 
 
 def test_after_its_last_page_a_list_has_no_pause() -> None:
-    lists = Paging({}, patience=10.0)
+    lists = Paging({}, page_limit=500, patience=10.0)
     lists.turn(page("more"))
     assert lists.pause(0.0) == 0.25
     lists.turn(page(""))
-    assert (lists.query, lists.pause(1.0)) == (None, 0.0)
+    assert (lists.is_complete, lists.pause(1.0)) == (True, 0.0)
+
+
+# ---- How large pages are.
+
+
+def sized(objects: int, each: int) -> Page:
+    """Return a page of so many objects, each of so many bytes."""
+    return page("more", *(f"ns/{number}" for number in range(objects)), size=objects * each)
+
+
+def limit(size: PageSize) -> int:
+    return int(size.query["limit"])
+
+
+def test_as_many_objects_are_asked_for_as_make_a_page_of_4_mb_and_never_more_than_the_page_limit() -> None:
+    size = PageSize(500)
+    assert (limit(size), size.most_bytes) == (500, MOST_PAGE_BYTES)
+    size.learn(sized(500, 10_000))
+    assert limit(size) == 400
+    size.learn(sized(400, 100_000))
+    assert limit(size) == 40
+    size.learn(sized(40, 1))
+    assert limit(size) == 80, "the next objects may be larger again: it doubles at most"
+    for _ in range(10):
+        size.learn(sized(limit(size), 1))
+    assert limit(size) == 500
+
+
+def test_one_object_at_a_time_is_the_least_and_as_large_as_the_setting_allows() -> None:
+    size = PageSize(500)
+    size.learn(sized(10, 2 * PAGE_BYTES))
+    assert (limit(size), size.most_bytes) == (1, None)
+    size.learn(sized(1, 10 * PAGE_BYTES))
+    assert limit(size) == 1
+
+
+def test_a_small_page_is_no_reason_for_smaller_ones() -> None:
+    size = PageSize(500)
+    size.learn(sized(2, PAGE_BYTES // 2))
+    size.learn(page("more"))
+    assert limit(size) == 500
+
+
+def test_of_a_page_that_is_too_large_a_sixteenth_is_asked_for() -> None:
+    size = PageSize(500)
+    assert [(size.shrink(), limit(size)) for _ in range(3)] == [(True, 31), (True, 1), (False, 1)]
+
+
+def test_where_the_server_ignores_the_limit_a_page_may_be_as_large_as_the_setting_allows() -> None:
+    size = PageSize(2)
+    size.learn(sized(3, 10))
+    assert (limit(size), size.most_bytes) == (2, None)
+
+
+def test_a_list_in_a_single_piece_has_no_limit() -> None:
+    size = PageSize(None)
+    assert (size.query, size.most_bytes, size.shrink()) == ({}, None, False)
+    size.learn(sized(10, 2 * PAGE_BYTES))
+    assert (size.query, size.most_bytes) == ({}, None)
+
+
+def test_the_limit_changes_within_the_continue_tokens_of_one_list() -> None:
+    lists = Paging({"labelSelector": "app=web"}, page_limit=500, patience=10.0, first={"resourceVersion": "7"})
+    assert lists.query == {"labelSelector": "app=web", "limit": "500", "resourceVersion": "7"}
+    lists.turn(sized(100, PAGE_BYTES // 20))
+    assert lists.query == {"labelSelector": "app=web", "limit": "20", "continue": "more"}
+    assert lists.size.shrink()
+    assert lists.query == {"labelSelector": "app=web", "limit": "1", "continue": "more"}
+
+
+def test_contract_8_answers_that_are_too_large_at_most_double_the_requests_of_a_list() -> None:
+    """The worst server answers each request for several objects with too much, and each one for a single object with a small one."""
+    size, pages, vain = PageSize(500), 0, 0
+    for _ in range(1000):
+        while limit(size) > 1:
+            assert size.shrink()
+            vain += 1
+        size.learn(sized(1, 10))
+        pages += 1
+    assert vain <= pages + 1

@@ -45,6 +45,8 @@ IN_TURNS = "tests/test_thread_products.py::test_i4_a_reader_and_the_writer_alter
 FIELDS = "tests/core/test_projected_fields.py::test_the_values_of_field_labels_are_those_of_the_object_as_it_came"
 SELECTED = "tests/test_cache/test_partial.py::test_a_selector_by_a_field_answers_as_if_nothing_were_dropped"
 BY_FIELD = "tests/test_cache/test_indexes_by_field.py::test_a_field_is_answered_with_and_without_an_index_as_the_server_answers_it"
+TRANSPORT, LARGE_ANSWERS, LARGE_PAGES = "transport.py", "tests/test_transport.py::test_35_", "tests/core/test_pages.py::test_35_"
+PAGE_SIZE, PAGE_SIZES = "tests/core/test_paging.py::test_", "tests/test_page_sizes.py::test_"
 PAGING, ENDLESS = "core/paging.py", "tests/test_faults/test_endless_lists.py::"
 WITHOUT_AN_END = "test_33_a_list_without_an_end_is_asked_for_at_a_bounded_rate_and_stalled_after_the_sync_timeout"
 RELIST_WITHOUT_AN_END = "test_33_a_relist_without_an_end_is_asked_for_at_a_bounded_rate_and_what_is_held_is_stale"
@@ -202,7 +204,7 @@ MUTANTS: tuple[Mutant, ...] = (
     # ---- What is asked about an object that no branch holds.
     Mutant("write a name into the query that asks about it", CONFIRMING, 'str(FieldSelector.from_dict({"metadata.name": doubt.name}))', 'f"metadata.name={doubt.name}"',
            12, ("tests/test_confirming.py::test_a_name_that_looks_like_a_selector_is_asked_about_as_a_name",)),
-    Mutant("take the first page of an answer for all of it", "metadata.py", "    while paging.query is not None:\n", "    if paging.query is not None:\n",
+    Mutant("take the first page of an answer for all of it", "metadata.py", "    while not paging.is_complete:\n", "    if not paging.is_complete:\n",
            12, ("tests/test_confirming.py::test_an_empty_page_that_is_not_the_last_says_nothing",
                 "tests/test_confirming.py::test_a_list_that_breaks_off_after_its_first_page_settles_nothing")),
     Mutant("settle a leave by a list that is older", MERGING, "if undecided or not self.is_in_doubt(doubt) or", "if undecided or", 12, (ORDERS,), TRANSIT),
@@ -316,6 +318,28 @@ MUTANTS: tuple[Mutant, ...] = (
            (ENDLESS + WITHOUT_AN_END, ENDLESS + "test_33_an_audit_or_fetch_whose_list_has_no_end_ends_with_an_error")),
     Mutant("list on without a limit of pages", PAGING, "        if turned.pages >= MOST_PAGES:", "        if False:", 8, ("tests/core/test_paging.py::test_a_list_has_limits_for_its_pages_and_bytes",)),
     Mutant("list on without a limit of bytes", PAGING, "        if turned.size > MOST_BYTES:", "        if False:", 8, ("tests/core/test_paging.py::test_a_list_has_limits_for_its_pages_and_bytes",)),
+    Mutant("read an answer without an end", TRANSPORT, "            if size > most:", "            if False:", 8, (LARGE_ANSWERS + "an_answer_that_goes_on_and_on_is_read_as_far_as_its_limit",)),
+    Mutant("decompress each piece of an answer as a whole", TRANSPORT, "    async with aclosing(_chunks(response)) as chunks:\n        async for piece",
+           "    response.content.set_read_chunk_size(2**62)\n    async with aclosing(_chunks(response)) as chunks:\n        async for piece", 8,
+           (LARGE_ANSWERS + "a_compressed_answer_is_read_as_far_as_its_limit",)),
+    Mutant("decompress an answer without a turn for others", TRANSPORT, "            await asyncio.sleep(0)   # A piece", "            pass   # A piece", 8,
+           (LARGE_ANSWERS + "a_compressed_answer_is_decompressed_piece_by_piece_and_the_loop_runs_in_between",)),
+    Mutant("rely on the defaults of a session that a login gives", TRANSPORT, "auto_decompress=True, read_bufsize=_BUFFER)", ")", 8,
+           (LARGE_ANSWERS + "a_compressed_answer_is_decompressed_piece_by_piece_and_the_loop_runs_in_between",)),
+    Mutant("give up a page that is too large", PAGING, "        if self._limit is None or self._limit <= 1:", "        if True:", 8,
+           (PAGE_SIZE + "of_a_page_that_is_too_large_a_sixteenth_is_asked_for",)),
+    Mutant("ask for as many objects however large they are", PAGING, "        if page.size > PAGE_BYTES or fitting > self._limit:", "        if False:", 8,
+           (PAGE_SIZE + "as_many_objects_are_asked_for_as_make_a_page_of_4_mb_and_never_more_than_the_page_limit",
+            PAGE_SIZES + "35_the_limit_of_a_list_follows_the_size_of_its_objects_also_between_its_pages_and_in_the_next_list")),
+    Mutant("ask for more objects than the page limit", PAGING, "min(fitting, 2 * self._limit, self._most)", "min(fitting, 2 * self._limit)", 8,
+           (PAGE_SIZE + "as_many_objects_are_asked_for_as_make_a_page_of_4_mb_and_never_more_than_the_page_limit",)),
+    Mutant("read a first page of any size", PAGING, "        return MOST_PAGE_BYTES if", "        return None if", 8,
+           (PAGE_SIZE + "as_many_objects_are_asked_for_as_make_a_page_of_4_mb_and_never_more_than_the_page_limit",
+            PAGE_SIZES + "i8_a_budget_is_exceeded_by_one_page_at_most_also_where_objects_are_large")),
+    Mutant("ask a server that ignores the limit for the same list", PROTOCOL, "_give_up(replace(state, known=replace(state.known, beyond=True)), why", "_give_up(state, why", 8,
+           (LARGE_PAGES + "where_a_list_that_a_cache_of_the_server_may_answer_is_too_large_a_consistent_one_is_asked_for",)),
+    Mutant("ask soon for what is too large", PROTOCOL, "why, slow=state.exact)", "why)", 8,
+           (LARGE_PAGES + "where_a_consistent_list_is_too_large_the_next_one_comes_slowly",)),
     Mutant("pause a list for ever", PAGING, "        if self._paused >= self._patience:", "        if False:", 8,
            ("tests/core/test_paging.py::test_all_pauses_of_a_list_together_take_no_longer_than_its_patience",)),
     # ---- Reads.

@@ -105,8 +105,8 @@ class Telling(KopfTransport):
         super().__init__(vault, request_timeout=request_timeout)
         self._asked = asked
 
-    async def get(self, path: str, query: Mapping[str, str], *, accept: str = JSON) -> bytes:
-        answer = await super().get(path, query, accept=accept)
+    async def get(self, path: str, query: Mapping[str, str], *, accept: str = JSON, most: int | None = None) -> bytes:
+        answer = await super().get(path, query, accept=accept, most=most)
         await asyncio.to_thread(self._asked)
         return answer
 

@@ -174,7 +174,7 @@ def test_requests_that_come_at_once_are_paced_as_well() -> None:
         sent: list[float] = []
 
         class Noting(Server):
-            async def get(self, path: str, query: Mapping[str, str], *, accept: str = JSON) -> bytes:
+            async def get(self, path: str, query: Mapping[str, str], *, accept: str = JSON, most: int | None = None) -> bytes:   # noqa: ARG002  # As transports are called.
                 assert accept == JSON, f"{path} {query}"
                 sent.append(world.time)
                 return b""

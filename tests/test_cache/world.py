@@ -148,7 +148,7 @@ class Server:
         """Give these answers, one after the other, the last again and again."""
         self.answers[path] = [Refused(answer) if isinstance(answer, Refusal) else answer for answer in answers]
 
-    async def get(self, path: str, query: Mapping[str, str], *, accept: str = "application/json") -> bytes:
+    async def get(self, path: str, query: Mapping[str, str], *, accept: str = "application/json", most: int | None = None) -> bytes:   # noqa: ARG002  # As transports are called.
         self.accepted.append(accept)
         self.asked.append((path, dict(query)))
         await self.going.wait()

@@ -27,7 +27,7 @@ class Endless:
     def __init__(self) -> None:
         self.asked = 0
 
-    async def get(self, _: str, query: Mapping[str, str], *, accept: str = "") -> bytes:
+    async def get(self, _: str, query: Mapping[str, str], *, accept: str = "", most: int | None = None) -> bytes:   # noqa: ARG002  # As transports are called.
         self.asked += "Partial" in accept
         number = int(query.get("continue", 0)) + 1
         made: dict[str, Any] = {
