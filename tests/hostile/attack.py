@@ -40,10 +40,14 @@ class Attack:
     tls: bool = False
     jump: float = 0.0
     """The seconds by which the clock of the caches jumps."""
+    host: str = "127.0.0.1"
+    """By which name the server is called: cookies of an address count nowhere."""
     keep: bool = False
     """Whether an attacked connection has further requests."""
     every: float = 2.5
     """The seconds between two looks: each reads all objects several times."""
+    relists: int = 1
+    """The lists that each cache may need after the attack."""
     patience: float = 90.0
     """The seconds after the attack within which all caches must be synced and right."""
 

@@ -151,7 +151,7 @@ async def huge_header(talk: Exchange) -> None:
     await talk.stay()
 
 
-@FRAMING("flood of cookies", held="synced", fresh="synced")
+@FRAMING("flood of cookies", held="synced", fresh="synced", host="localhost")
 async def cookies(talk: Exchange) -> None:
     """An honest list with 100 cookies of 1 KB"""
     data = _body(talk)

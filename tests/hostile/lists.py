@@ -4,7 +4,7 @@ from __future__ import annotations
 import asyncio
 
 from .attack import Attacks
-from .objects import CANARY, LISTED, encoded, status
+from .objects import CANARY, LISTED, Obj, encoded, status
 from .server import Exchange
 
 LISTS = Attacks()
@@ -32,6 +32,15 @@ async def new_tokens(talk: Exchange) -> None:
 async def new_objects(talk: Exchange) -> None:
     """Ever-new continue tokens with one new object each"""
     await talk.answer(talk.page(LISTED, talk.kind.object(f"evil-{talk.number:09}", "90"), token=f"t{talk.number}"))
+
+
+# A list that brings new objects makes progress, however long it takes: its cache is not stalled.
+@LISTS("slow pages without an end", fresh="syncing")
+async def slow_pages(talk: Exchange) -> None:
+    """Ever-new continue tokens with 20 new objects each, after 5 s each"""
+    await asyncio.sleep(5.0)
+    new = [talk.kind.object(f"evil-{talk.number:09}-{number}", "90") for number in range(20)]
+    await talk.answer(talk.page(LISTED, *new, token=f"t{talk.number}"))
 
 
 @LISTS("a million empty pages", reason="few objects")
@@ -110,8 +119,8 @@ async def no_metadata(talk: Exchange) -> None:
 @LISTS("metadata of other types", reason="what the API promises")
 async def other_types(talk: Exchange) -> None:
     """Names, labels, owners and metadata in turn are of another JSON type"""
-    wrong = [{"name": 5}, {"labels": ["app"]}, {"labels": {"app": 5}}, {"ownerReferences": "all"}, {"resourceVersion": 95}, {"uid": {}}][talk.number % 6]
-    await talk.answer(talk.page(LISTED, talk.kind.object("evil", "95", **wrong)))
+    wrongs: list[Obj] = [{"name": 5}, {"labels": ["app"]}, {"labels": {"app": 5}}, {"ownerReferences": "all"}, {"resourceVersion": 95}, {"uid": {}}]
+    await talk.answer(talk.page(LISTED, talk.kind.object("evil", "95", **wrongs[talk.number % len(wrongs)])))
 
 
 @LISTS("items of other types", reason="is not what the API promises")

@@ -4,6 +4,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
+from math import inf, nan
 from typing import Protocol
 
 from kopf_selectcache.health import _GRAVITY, Health
@@ -25,6 +26,8 @@ class Observed(Protocol):
 
     async def look(self) -> dict[str, Seen]: ...
     async def jump(self, seconds: float) -> None: ...
+    async def begin(self) -> None: ...
+    async def measure(self) -> None: ...
 
 
 @dataclass
@@ -58,18 +61,19 @@ class Outcome:
             said.append(f"{self.requests} requests in a minute are more than {attack.most}")
         if self.recovery is None:
             said.append(f"not all is right {attack.patience:g} s after the attack: {self.seen}")
-        elif self.relists > 1:
+        elif self.relists > attack.relists:
             said.append(f"{self.relists} lists were needed after the attack")
         return said
 
 
-async def play(attack: Attack, server: Server, victim: Observed) -> Outcome:
-    """Let the victim sync, attack it for a while, and be honest again."""
+async def play(attack: Attack, server: Server, victim: Observed, *, most_patience: float = inf) -> Outcome:
+    """Let the victim sync, attack it for a while, and be honest again; do not wait for a recovery that may take longer than `most_patience`."""
     loop, outcome = asyncio.get_running_loop(), Outcome()
     began = loop.time()
-    while {(seen := await victim.look())[HELD].state, seen[WITNESS].state} != {"synced"}:
+    while {(first := await victim.look())[HELD].state, first[WITNESS].state} != {"synced"}:
         assert loop.time() < began + LONGEST_START, "the operator does not sync before the attack"
         await asyncio.sleep(attack.every)
+    await victim.begin()
     await server.begin(attack.connect)
     await victim.jump(attack.jump)
     began, worst = loop.time(), dict.fromkeys((HELD, FRESH, WITNESS), Health.SYNCED)
@@ -80,9 +84,13 @@ async def play(attack: Attack, server: Server, victim: Observed) -> Outcome:
             if lasted >= SETTLED:
                 worst[kind] = max(worst[kind], Health(seen.state), key=_GRAVITY.index)
                 outcome.troubles |= {seen.trouble} - {""}
+    await victim.measure()
     outcome.states = {kind: str(state) for kind, state in worst.items()}
-    outcome.mistakes = [f"the attack failed: {error!r}" for error in server.errors]
+    outcome.mistakes = [f"{type(error).__name__} in the server: {error}" for error in server.errors[:9]]
     outcome.requests = server.most_in_a_minute()
+    if attack.patience > most_patience:
+        outcome.recovery = nan
+        return outcome
     before = dict(server.lists)
     await server.finish(*(name for name in attack.shown if name not in BEFORE))
     await _recover(attack, victim, outcome)
@@ -114,5 +122,7 @@ def lies(attack: Attack, kind: str, seen: Seen) -> list[str]:
     for name, version in [*seen.found.items(), *seen.came]:
         if version != BEFORE.get(name) and shown.get(name) not in (version, ""):
             said.append(f"readers saw {name[:50]!r}@{version[:50]} of {kind}")
+    if seen.state in ("synced", "stale"):
+        said += [f"get of {name} of {kind} raises {seen.errors[name]} though the cache is {seen.state}" for name in BEFORE if name not in seen.found]
     said += [f"get says that {name} of {kind} is absent" for name in BEFORE if seen.errors.get(name) == "NotFound"]
     return said

@@ -15,7 +15,21 @@ from dataclasses import dataclass
 from typing import Self, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
-from .objects import CONFIGMAPS, KINDS, LISTED, NAMESPACE, PODS, SECRETS, Kind, Obj, changes, encoded, event, originals, status
+from .objects import (
+    CONFIGMAPS,
+    KINDS,
+    LISTED,
+    NAMESPACE,
+    PODS,
+    SECRETS,
+    Kind,
+    Obj,
+    changes,
+    encoded,
+    event,
+    originals,
+    status,
+)
 from .tls import Authorities
 
 BOOKMARKS_EVERY = 3.0
@@ -111,15 +125,16 @@ class _Served:
 class Server:
     """Listens on a free port of 127.0.0.1. All times are those of its loop."""
 
-    def __init__(self, *, tls: Authorities | None = None) -> None:
+    def __init__(self, *, tls: Authorities | None = None, host: str = "127.0.0.1") -> None:
         self.kinds = {kind.plural: _Served({obj["metadata"]["name"]: obj for obj in originals(kind)}, []) for kind in KINDS}
         self.requests: dict[str, list[float]] = {kind.plural: [] for kind in KINDS}
         self.lists: dict[str, int] = dict.fromkeys(self.requests, 0)
         """The number of first pages that were asked for."""
         self.connections: list[float] = []
         self.errors: list[BaseException] = []
-        """Mistakes of attacks."""
+        """Mistakes of attacks, and requests that no client should send."""
         self._tls = tls
+        self._host = host
         self._attack: Attacking | None = None
         self._connect: Connecting | None = None
         self._verbs: tuple[str, ...] = ()
@@ -134,7 +149,7 @@ class Server:
     async def __aenter__(self) -> Self:
         self._listening = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         self.port = self._listening.sockets[0].getsockname()[1]
-        self.url = f"{'https' if self._tls else 'http'}://127.0.0.1:{self.port}"
+        self.url = f"{'https' if self._tls else 'http'}://{self._host}:{self.port}"
         return self
 
     async def __aexit__(self, *raised: object) -> None:
@@ -195,7 +210,7 @@ class Server:
     def most_in_a_minute(self) -> int:
         """Return the most requests for one attacked kind that came in any minute; connections, if those are attacked."""
         counted = [self.connections] if self._connect is not None else [self.requests[PODS.plural], self.requests[SECRETS.plural]]
-        return max(map(_most, counted))
+        return max(map(most_in_a_minute, counted))
 
     # ---- HTTP.
 
@@ -226,6 +241,8 @@ class Server:
 
     async def _answered(self, request: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Answer a request; return True if another one may follow."""
+        if "\r\ncookie:" in request.lower():
+            self.errors.append(AssertionError("a request has cookies"))
         target = urlsplit(request.split(" ", 2)[1])
         query = dict(parse_qsl(target.query))
         kind = next((kind for kind in KINDS if target.path == kind.path), None)
@@ -281,7 +298,7 @@ class Server:
         kind, served = exchange.kind, self.kinds[exchange.kind.plural]
         await exchange.open()
         since = query.get("resourceVersion", "")
-        if not since.isdecimal() or int(since) > int(served.version):
+        if not since.isdecimal() or (len(since), since) > (len(served.version), served.version):
             await exchange.chunk(event("ERROR", status(410, "Expired")))
             return
         told = int(since)
@@ -325,7 +342,7 @@ def reset(writer: asyncio.StreamWriter) -> None:
     writer.transport.abort()
 
 
-def _most(times: list[float]) -> int:
+def most_in_a_minute(times: list[float]) -> int:
     most = first = 0
     for last, time in enumerate(times):
         while times[first] <= time - MINUTE:

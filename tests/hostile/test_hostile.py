@@ -1,8 +1,7 @@
-"""Each attack, on the loop's virtual time: what the caches report, what readers see, how many requests come, and that the caches recover."""
+"""Contract 8. Each attack, on the loop's virtual time: what the caches report, what readers see, how many requests come, and that the caches recover."""
 from __future__ import annotations
 
 import asyncio
-import ssl
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ from .virtual import VirtualLoop
 
 async def played(attack: Attack, folder: Path) -> Outcome:
     authorities = Authorities(folder) if attack.tls else None
-    server = Server(tls=authorities)
+    server = Server(tls=authorities, host=attack.host)
     async with server:
         server.prepare(attack.play, attack.verbs, keep=attack.keep)
         ca_path = str(authorities.ca_file) if authorities is not None else None

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -85,6 +85,12 @@ class Victim:
     async def jump(self, seconds: float) -> None:
         self.offset += seconds
 
+    async def begin(self) -> None:
+        """Measure nothing: a process of its own does."""
+
+    async def measure(self) -> None:
+        """Measure nothing."""
+
     async def look(self) -> dict[str, Seen]:
         """Return what readers see, by kind; problems of the log are lies of the last kind."""
         seen = {kind.plural: self._look(kind) for kind in KINDS}
@@ -114,13 +120,13 @@ class Victim:
                 seen.lies += _quoted(error)
             else:
                 seen.found[name] = obj["metadata"]["resourceVersion"]
-        for outside in ({"label": "app=db"}, {"namespace": "elsewhere"}):
+        for namespace, label in ((NAMESPACE, "app=db"), ("elsewhere", "app=web")):
             try:
-                cache.list(kind.plural, **outside)
+                cache.list(kind.plural, namespace=namespace, label=label)
             except ReadError as error:
                 seen.lies += _quoted(error)
             else:
-                seen.lies.append(f"a list of {kind.plural} with {outside} is answered")
+                seen.lies.append(f"a list of {kind.plural} in {namespace} with {label} is answered")
         return seen
 
 
@@ -173,5 +179,4 @@ async def _log_in(vault: Vault, login: kopf.ConnectionInfo) -> None:
         await vault.populate({"login": replace(login)})
 
 
-Look = Callable[[], Awaitable[dict[str, Seen]]]
 HELD, FRESH, WITNESS = PODS.plural, SECRETS.plural, CONFIGMAPS.plural

@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import asyncio
 
+from kopf_selectcache.core.protocol import PATIENCE
+
 from .attack import Attacks
 from .lists import MANY_LABELS
 from .objects import CANARY, encoded, event, status
@@ -112,6 +114,17 @@ async def event_without_number(talk: Exchange) -> None:
     """Events whose version is text, negative, a fraction, or has a space, in turn"""
     version = ["latest", "-5", "1e9", "150.5", " 150", "0x96"][talk.number % 6]
     await talk.events(event("ADDED", talk.kind.object("evil", version)))
+
+
+@WATCHES("watch: endless versions", "watch", held="synced", fresh="synced", shown={"a": ""}, relists=PATIENCE + 1)
+async def endless_versions(talk: Exchange) -> None:
+    """An event whose version is a number of 5,000 digits, and bookmarks of it; afterwards the cache takes the server for restored"""
+    version = "9" * 5_000
+    await talk.open()
+    await talk.chunk(event("MODIFIED", talk.kind.object("a", version)))
+    while True:
+        await talk.chunk(event("BOOKMARK", talk.kind.bookmark(version)))
+        await asyncio.sleep(1.0)
 
 
 @WATCHES("watch: no name or uid", "watch", fresh="stale", reason="without a name")
