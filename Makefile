@@ -19,7 +19,7 @@ WITH_LOWEST := $(LOWEST)/.installed
 SITE := .venv/docs-$(notdir $(VENV))
 WITH_SPHINX := $(SITE)/.installed
 
-.PHONY: help env demo test test-real test-clients test-lowest comparison bench test-bench soak mutants test-all lint docs test-quick servers field-labels dist clean
+.PHONY: help env demo test test-real test-clients test-lowest comparison bench test-bench soak hostile mutants test-all lint docs test-quick servers field-labels dist clean
 
 help:  ## Show what can be made.
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -35,9 +35,9 @@ $(INSTALLED): setup.cfg pyproject.toml
 demo: $(INSTALLED)  ## Show what it does, in about a minute and without a cluster.
 	@$(PY) examples/demo/demo.py $(ARGS)
 
-# Enumerations, explorations, simulations, comparisons with brute force and with Go: several times as long where coverage is
+# Enumerations, explorations, simulations, attacks, comparisons with brute force and with Go: several times as long where coverage is
 # measured, which needs none of them; and one interpreter computes what every other does.
-PROOFS := tests/oracle $(addprefix tests/,test_containment.py test_properties.py test_overlay_products.py test_thread_products.py test_faults/test_soak.py) \
+PROOFS := tests/oracle tests/hostile $(addprefix tests/,test_containment.py test_properties.py test_overlay_products.py test_thread_products.py test_faults/test_soak.py) \
 	$(addprefix tests/core/,test_merging.py test_exploration.py test_simulation.py)
 # What other interpreters need not be asked again: the API as a server has it, whose code all other tests go through as well; pages,
 # commands and the bench, which are processes for the most part.
@@ -96,6 +96,9 @@ test-bench: $(INSTALLED)  ## Run the bench with few objects, to see that it meas
 
 soak: $(INSTALLED)  ## Explore 400,000 states of the core, simulate a million operations, play 10,000 faults over sockets: a quarter of an hour.
 	$(PY) -m pytest -m soak $(or $(ARGS),$(PARALLEL) tests/core tests/test_faults)
+
+hostile: $(INSTALLED)  ## Play a hostile server to caches on real time, and print what they do and take: a quarter of an hour; ARGS are words of names.
+	$(PY) -m tests.hostile $(ARGS)
 
 mutants: $(INSTALLED)  ## Put each seeded bug into a copy of the package, and show which test catches it.
 	$(PY) -m tests.mutants $(ARGS)

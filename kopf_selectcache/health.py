@@ -140,6 +140,15 @@ class Condition:
         error = _UNREADABLE.get(self._health)
         return error(self.trouble, remedy=self.remedy, cause=self.cause) if error is not None else None
 
+    def until_stalled(self) -> float | None:
+        """Return the seconds until a first list that has not come makes it `stalled`; None if it has come, or the state is another one."""
+        waits = self._health is Health.SYNCING and not self.subject.version
+        return max(0.0, self._began + self._sync_timeout - self._clock()) if waits else None
+
+    def repeat_trouble(self) -> None:
+        """Note that the trouble lasts: a server can ask for a wait that is longer than a first list may take."""
+        self._hindered(self._headline, self.remedy, self.cause)
+
     @property
     def has_settled(self) -> bool:
         """Whether it has been synced, or has said why it is not."""

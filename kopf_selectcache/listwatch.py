@@ -292,7 +292,12 @@ class Listwatch:
     async def _waited(self, command: Wait) -> AsyncGenerator[Input, None]:
         # There is no hurry where only a person can help; while that is not certain, there is.
         slow = self.condition.health is Health.UNAUTHORIZED or (command.slow and self.condition.error() is not None)
-        await self._world.sleep(delay(command.failures, self._world.chance(), at_least=command.at_least, slow=slow))
+        pause = delay(command.failures, self._world.chance(), at_least=command.at_least, slow=slow)
+        if (left := self.condition.until_stalled()) is not None and 0 < left < pause:
+            await self._world.sleep(left)
+            self.condition.repeat_trouble()
+            pause -= left
+        await self._world.sleep(pause)
         if self._relisting:
             self._relisting = False
             self._state = Waiting(replace(self._state.known, beyond=True))

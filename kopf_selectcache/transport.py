@@ -203,8 +203,10 @@ class _Connection:
         except (OSError, ValueError, TypeError) as error:   # No file, no certificate, no text, as the libraries say it.
             why = type(error).__name__   # Whatever they say may quote the credentials.
         else:
+            # Without cookies: a server could make each further request larger, until it is refused for that.
             self._own = self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, ssl=ssl), headers=headers, proxy=info.proxy_url, trust_env=info.trust_env)
+                connector=aiohttp.TCPConnector(limit=0, ssl=ssl), headers=headers, proxy=info.proxy_url, trust_env=info.trust_env,
+                cookie_jar=aiohttp.DummyCookieJar())
             return
         raise Unreachable(f"the credentials of the login cannot be used: {why}")
 

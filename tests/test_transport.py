@@ -219,6 +219,17 @@ def test_a_status_that_no_list_or_watch_has_is_refused_although_it_is_below_300(
     run(main())
 
 
+def test_a_cookie_of_the_server_is_not_sent_back() -> None:
+    async def main() -> None:
+        async with Server(lists=[answer(b"{}", headers={"Set-Cookie": "evil=1"})] * 2) as server:
+            by_name = kopf.ConnectionInfo(server=server.url.replace("127.0.0.1", "localhost"))   # No client takes cookies of addresses.
+            async with connected(by_name) as transport:
+                for _ in range(2):
+                    assert await transport.get(PODS, {}) == b"{}"
+            assert [headers.get("cookie") for headers in server.headers] == [None, None]
+    run(main())
+
+
 def test_a_refusal_may_come_in_pieces() -> None:
     async def main() -> None:
         whole, = answer(status(410, "Expired"), code=410).parts

@@ -105,6 +105,10 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("write a control character of a server to the log", "core/problems.py", "return line if line.isprintable() else", "return line if True else", 8,
            ("tests/test_printable.py::test_what_a_list_says_is_clipped_and_printable_in_the_log_and_in_errors",
             "tests/test_printable.py::test_so_are_what_problems_audits_and_errors_quote")),
+    Mutant("send the cookies of a server back", "transport.py", "cookie_jar=aiohttp.DummyCookieJar())", "cookie_jar=None)", 8,
+           ("tests/test_transport.py::test_a_cookie_of_the_server_is_not_sent_back",)),
+    Mutant("wait as long as a server asks before a cache is stalled", "listwatch.py", "if (left := self.condition.until_stalled()) is not None and 0 < left < pause:", "if (left := self.condition.until_stalled()) is not None and False:", 8,
+           ("tests/test_faults/test_lists.py::test_16_a_first_list_that_a_server_puts_off_for_long_is_stalled_after_the_sync_timeout",)),
     Mutant("trust the old authority for ever", "transport.py", "        except aiohttp.ClientSSLError as error:\n            raise _NotAccepted(Unreachable(_named(error))) from error", "        except aiohttp.ClientSSLError as error:\n            raise Unreachable(_named(error)) from error", 8,
            ("tests/test_authorities.py::test_the_next_login_knows_the_new_authority_although_its_credentials_are_equal",)),
     # ---- The handler's own kind.

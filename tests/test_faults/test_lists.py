@@ -24,6 +24,16 @@ def then(token: str) -> dict[str, str]:
     return {**FIRST, "continue": token}
 
 
+def test_16_a_first_list_that_a_server_puts_off_for_long_is_stalled_after_the_sync_timeout() -> None:
+    async def main() -> None:
+        async with Server(lists=[refused(429, "TooManyRequests", retry_after="500")]) as server, operating(server, sync_timeout=120.0) as world:
+            await world.listed(2)
+            assert world.time.slept == [120.0, 380.5]
+            assert (str(world.feed.health), world.feed.lasted()) == ("stalled", 380.5)
+            assert world.feed.trouble == "pods: the server answers 429 TooManyRequests"
+    run(main())
+
+
 def test_all_pages_make_one_state_and_the_watch_goes_on_from_their_version() -> None:
     async def main() -> None:
         last = asyncio.Event()

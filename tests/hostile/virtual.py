@@ -1,0 +1,54 @@
+"""An event loop for a victim and a server in one process: its time passes only when neither has anything to do, and then at once."""
+from __future__ import annotations
+
+import asyncio
+import selectors
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+_T = TypeVar("_T")
+
+IN_FLIGHT = 0.05
+"""Real seconds that bytes may take from one socket to another of this machine: as long as a delayed acknowledgement."""
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """The loop: `asyncio.Runner(loop_factory=VirtualLoop)`."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        super().__init__(_Skipping(self))
+
+    def time(self) -> float:
+        return self.now
+
+    def run_in_executor(self, executor: object, func: Callable[..., _T], *args: Any) -> asyncio.Future[_T]:   # type: ignore[override]  # noqa: ARG002  # There is none.
+        """Run it at once: time must not pass while a thread works."""
+        future: asyncio.Future[_T] = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except Exception as error:   # noqa: BLE001  # It is raised where the future is awaited.
+            future.set_exception(error)
+        return future
+
+
+class _Skipping(selectors.DefaultSelector):
+    """Puts the loop's clock forward instead of waiting for a timer."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        super().__init__()
+        self._loop = loop
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, Any]]:
+        if timeout is None or timeout <= 0:
+            return super().select(timeout)
+        ready = super().select(IN_FLIGHT if self._is_busy() else 0)
+        if not ready:
+            self._loop.now += timeout
+        return ready
+
+    def _is_busy(self) -> bool:
+        """Return True if a thread of the package works, or a socket waits until its peer has read."""
+        return any(thread.name == "selectcache" for thread in threading.enumerate()) or any(
+            key.events & selectors.EVENT_WRITE for key in self.get_map().values())
