@@ -94,14 +94,13 @@ def test_an_initial_state_of_a_server_that_lags_does_not_show_that_the_watch_has
     async def main() -> None:
         monkeypatch.setattr("kopf_selectcache.listwatch.apart", work_here)
         async with gated("app=web", pod("a", **WEB), initial=initial) as world:
-            refused = await world.cut(Refuse(503))
             lag = world.cluster.faults.add(Lag(world.cluster.version), resource="pods")
-            world.cluster.create(pod("b", **WEB))
-            other, = world.cluster.create(pod("other", app="db"))
             world.cluster.faults.add(Gone(), verb="watch", resource="pods", times=1)
-            refused.release()
+            world.cluster.cut("watch", "pods")
             listwatch, = world.feed.listwatches
             await world.clock.move_until(lambda: listwatch.commits == 2 and listwatch.comparison.is_open)
+            world.cluster.create(pod("b", **WEB))
+            other, = world.cluster.create(pod("other", app="db"))
             await settle_sockets()
             call = handling("event", names_later)(other)
             await settle_sockets()
