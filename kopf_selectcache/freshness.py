@@ -10,7 +10,7 @@ body:
    has caught up with the server, and is compared with a list if that is not known (`comparison`).
 3. An object that left one stream of several, and may be in another one, is awaited until that is confirmed.
 
-The streams are waited for together. Each wait ends: a stream whose watch was open for 15 s and has not come so far is
+The streams are waited for together. Each wait ends: a stream that has watched for 15 s and has not come so far is
 listed anew, and any consistent list that began after the wait ends it. A body that is newer than that list comes from
 before a restore of the server. A cache that cannot be kept is not waited for, as its reads raise why. While a stream
 does not follow the server, a handler that Kopf calls again raises Stale, and any other waits.
@@ -41,7 +41,7 @@ TICK = 5.0
 """Seconds until a wait is logged, and between two looks at a stream that is waited for."""
 
 LONGEST = 15.0
-"""Seconds of an open watch until its stream is listed anew, and seconds until a leave is no longer waited for."""
+"""Seconds of a watch, open or asked for, until its stream is listed anew, and seconds until a leave is no longer waited for."""
 
 LOG_INTERVAL = 60.0
 """Seconds between two log lines about handlers that wait for one kind."""
@@ -203,7 +203,7 @@ class _Wait:
                         listwatch.note_foreign(event.uid, event.version)
                     return
                 now = self.clock()
-                if comparison.is_open and not comparison.is_listing:
+                if listwatch.is_watching and not comparison.is_listing:
                     open_for += now - before
                 before = now
                 if open_for >= LONGEST:

@@ -158,6 +158,11 @@ class Listwatch:
         """Return the seconds since the server last confirmed what is held; None before the first complete list."""
         return None if self._heard is None or not self.version else self._world.clock() - self._heard
 
+    @property
+    def is_watching(self) -> bool:
+        """True while a watch is open, or asked for."""
+        return isinstance(self._state, Watching)
+
     def note_foreign(self, uid: str, version: str) -> None:
         """Note a body of another epoch. Kopf may call timers with it again and again."""
         if len(self.foreign) >= MOST_FOREIGN:
