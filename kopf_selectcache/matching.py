@@ -158,6 +158,11 @@ class Match:
             tuple(each for each in self.where if each not in seen_to), rest.owner, rest.values,
             tuple(each for each in self.served if each in rest.where))
 
+    def unreadable(self, records: Iterable[Record]) -> list[Record]:
+        """Return those of the unreadable records that may match: nothing is known of their fields, paths and indexed values."""
+        known = Match(self.names, self.namespaces, self.requirements, self.metadata, owner=self.owner)
+        return list(known._by_record(records))   # Of this class.
+
     @property
     def decodes(self) -> bool:
         """Whether objects must be decoded to see if they match."""
@@ -230,9 +235,11 @@ def _value(field: Column, record: Record, obj: Obj) -> str:
 
 
 def selects(declared: Branches, record: Record, resource: Resource) -> bool | None:
-    """Say whether the filter selects an object; None if that depends on a field whose value only the server knows."""
+    """Say whether the filter selects an object; None if that depends on a field whose value only the server knows, or on one of an unreadable object."""
     labels = {term.label for branch in declared.branches for term in branch.terms}
     if not labels <= resource.kind.fields.keys():
+        return None
+    if labels and not record.stored:
         return None
     obj = record.decode() if labels else {}
     fields = {label: _value(resource.kind.field(label), record, obj) for label in labels}

@@ -73,6 +73,8 @@ class Chosen(NamedTuple):
     """How many candidates there were."""
     wanted: Dimension | None = None
     """The index that such a read has made."""
+    unreadable: tuple[Record, ...] = ()
+    """All that are held and unreadable, whatever is looked for. They are not among the others."""
 
 
 class _Candidates(NamedTuple):

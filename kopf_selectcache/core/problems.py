@@ -8,6 +8,7 @@
     ├── BadIndex       what the function of a declared index made of an object is no text, or nothing came of it
     ├── TooManyBoxes   a question about regions that would cost more than its bound
     └── Garbled        bytes from a server that are not what its API promises
+        ├── Undecodable     the decoder gives up on them: an object may still be known by its metadata
         └── Untransformed   what it sent is as promised, and the operator's own function failed for it
             └── Unindexed       that of a declared index
 """
@@ -105,6 +106,14 @@ class Garbled(Problem):
 
     def __init__(self, reason: str) -> None:
         super().__init__(printable(reason, LONGEST_REASON))
+
+
+class Undecodable(Garbled):
+    """The decoder gives up on some bytes. `why` is a clause, such as `it is nested too deeply`, and quotes no values."""
+
+    def __init__(self, reason: str, why: str) -> None:
+        super().__init__(reason)
+        self.why = why
 
 
 class Untransformed(Garbled):

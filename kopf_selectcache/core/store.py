@@ -5,7 +5,7 @@ guarded here is that an object never goes back: servers replay, duplicate and re
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import starmap
 from threading import Lock
@@ -57,6 +57,8 @@ class Store:
         self._gone: dict[tuple[str, str], Record] = {}
         """What was staged and has left, so that a late replay does not bring it back."""
         self._version = ""
+        self.unreadable: Mapping[tuple[str, str], Record] = {}
+        """Those held objects that are unreadable, by namespace and name. It is replaced as a whole."""
 
     # ---- Reading: a lock is held while references are picked, never while they are decoded.
 
@@ -93,6 +95,9 @@ class Store:
 
     def _chosen(self, lookup: Lookup, key: tuple[str, str] | None, *, asking: bool) -> Chosen:
         chosen = self._indexes.chosen(self._held, lookup, asking=asking)
+        if self.unreadable:
+            chosen = chosen._replace(
+                records=[record for record in chosen.records if record.stored], unreadable=tuple(self.unreadable.values()))
         return chosen._replace(beside=self._held.get(key[0], {}).get(key[1])) if key is not None else chosen
 
     def weights(self) -> dict[str, int]:
@@ -158,6 +163,8 @@ class Store:
                 return []
             held[record.name] = record
             self._indexes.change(before, record)
+            if self.unreadable or not record.stored:
+                self._separate([Change(before, record)])
         self._count(before, record)
         if before is not None and before.uid != record.uid:
             return [Change(before, None), Change(None, record)]
@@ -180,6 +187,8 @@ class Store:
             if not held:
                 self._held.pop(record.namespace, None)
             self._indexes.change(before, None)
+            if self.unreadable:
+                self._separate([Change(before, None)])
         self._count(before, None)
         return [Change(before, None)]
 
@@ -193,6 +202,7 @@ class Store:
         self._note_all(changes)
         with self._lock:
             self._held, self._version = staged, version
+            self._separate(changes)
             forgotten = self._index(changes)
         if self._tally is not None:
             self._tally.drop_all(all_of(before))
@@ -228,6 +238,20 @@ class Store:
         for change in changes if self._indexes else ():
             self._indexes.change(change.before, change.after)
         return False
+
+    def _separate(self, changes: list[Change]) -> None:
+        """Take note of which objects are unreadable now."""
+        found: dict[tuple[str, str], Record] | None = None
+        for change in changes:
+            before, after = change.before, change.after
+            if (after is not None and not after.stored) or (before is not None and not before.stored):
+                found = {**self.unreadable} if found is None else found
+                if before is not None:
+                    found.pop(before.key, None)
+                if after is not None and not after.stored:
+                    found[after.key] = after
+        if found is not None:
+            self.unreadable = found
 
     def progress(self, version: str) -> None:
         """Everything up to this version has been taken in."""
