@@ -11,7 +11,7 @@ from .causes import cause_of
 from .core.fields import Key
 from .core.problems import Garbled, Untransformed
 from .core.projection import ALL, Projection
-from .core.record import Record
+from .core.record import Record, Unreadable
 from .core.resources import Resource
 from .core.sent import Sent, Unselected
 from .core.wire import Reader
@@ -74,7 +74,7 @@ def line_of(runtime: Runtime, kind: AnyKey) -> str | None:
 async def ask_one(runtime: Runtime, one: One, projection: Projection) -> Record:
     """Ask for one object."""
     record = await _asked(runtime, one, JSON, partial(Reader.of(one.resource, projection).record, kindless=False))
-    if not record.stored:
+    if isinstance(record, Unreadable):
         raise unreadable(one, record, line_of(runtime, one.kind))
     return record
 
@@ -117,7 +117,7 @@ async def ask_many(runtime: Runtime, many: Many, projection: Projection, *, enou
         raise refused(many, "list", error.refusal, line_of(runtime, many.kind)) from None
     except (Unreachable, Garbled) as error:
         raise _senseless(runtime, many, error) from error
-    if found := [record for record in records if not record.stored]:
+    if found := [record for record in records if isinstance(record, Unreadable)]:
         raise unreadable_many(many, found, line_of(runtime, many.kind))
     return records
 

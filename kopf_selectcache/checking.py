@@ -19,7 +19,7 @@ from .classes import class_for, stands_for
 from .core.indexed import Failing, Indexed
 from .core.problems import NO_VALUE, BadField, Untransformed
 from .core.projection import Path, Projection, as_written, keys_of
-from .core.record import Record
+from .core.record import Record, Unreadable
 from .core.resources import Resource
 from .errors import DeclarationError, NotDeclared, NotKept, NotSynced, ReadError, StateError, clipped, shown
 from .feed import Feed, Part
@@ -348,7 +348,7 @@ class Candidates(NamedTuple):
     match: Match
     """What they must be like."""
     records: list[Record]
-    unreadable: Sequence[Record]
+    unreadable: Sequence[Unreadable]
     """Those that may be a part of the answer, and cannot be read. They are not among the others."""
 
 

@@ -13,7 +13,7 @@ from .core.fields import Field as Column
 from .core.indexed import Indexed
 from .core.lookup import Lookup
 from .core.projection import ALL, Keys, Path, Projection, at, keys_of
-from .core.record import Record
+from .core.record import Record, Unreadable
 from .core.resources import Resource
 from .core.selectors import FieldTerm, LabelRequirement
 from .selector import Branches, Selector
@@ -158,10 +158,10 @@ class Match:
             tuple(each for each in self.where if each not in seen_to), rest.owner, rest.values,
             tuple(each for each in self.served if each in rest.where))
 
-    def unreadable(self, records: Iterable[Record]) -> list[Record]:
+    def unreadable(self, records: Iterable[Unreadable]) -> list[Unreadable]:
         """Return those of the unreadable records that may match: nothing is known of their fields, paths and indexed values."""
         known = Match(self.names, self.namespaces, self.requirements, self.metadata, owner=self.owner)
-        return list(known._by_record(records))   # Of this class.
+        return [record for record in records if any(known._by_record([record]))]
 
     @property
     def decodes(self) -> bool:

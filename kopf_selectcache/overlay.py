@@ -19,7 +19,7 @@ from .core.indexed import ODD, Indexed
 from .core.lookup import Chosen, Lookup
 from .core.problems import Garbled, Untransformed
 from .core.projection import ALL, Projection
-from .core.record import Record, is_older
+from .core.record import Record, Unreadable, is_older
 from .core.resources import Resource
 from .core.room import with_room
 from .core.store import Readable
@@ -79,7 +79,7 @@ class View:
             return chosen
         others = [record for record in chosen.records if record is not chosen.beside]
         unreadable = tuple(record for record in chosen.unreadable if record is not chosen.beside)
-        if found is not None and not found.stored:
+        if isinstance(found, Unreadable):
             return chosen._replace(records=others, unreadable=(*unreadable, found))
         rest = chosen.rest
         if found is not None and any(ODD in index.of(found) for index, _ in lookup.where):

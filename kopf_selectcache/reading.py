@@ -32,7 +32,7 @@ from .checking import (
 )
 from .core.problems import Untransformed
 from .core.projection import at
-from .core.record import Record
+from .core.record import Record, Unreadable
 from .errors import NotDeclared, NotSynced, ReadError, StateError, shown
 from .feed import Feed
 from .forms import Form, formed, quick
@@ -299,7 +299,7 @@ class Reading:
         if form is not None:
             must_suit(one, form, view.projection, self._runtime)
         record = self._one(one, view)
-        if not record.stored:
+        if isinstance(record, Unreadable):
             raise unreadable(one, record, line_of(self._runtime, one.kind))
         return record.decode() if form is None else form.make(record, None)
 

@@ -204,26 +204,21 @@ def into_list(many: Many, path: Keys, listed: Keys, name: str) -> ReadError:
         remedy=remedy)
 
 
-def unreadable(one: One, record: Record, line: str | None) -> Unreadable:
+def unreadable(one: One, record: UnreadableRecord, line: str | None) -> Unreadable:
     """Say that an object exists, and cannot be decoded. `line` is where the kind is declared."""
     return Unreadable(
-        f"{one} cannot be read: {_why(record)} (version {record.version})", remedy=f"Correct the object{_dropping(line)}", keys=(record.key,))
+        f"{one} cannot be read: {record.why} (version {record.version})", remedy=f"Correct the object{_dropping(line)}", keys=(record.key,))
 
 
-def unreadable_many(many: Many, records: Sequence[Record], line: str | None) -> Unreadable:
+def unreadable_many(many: Many, records: Sequence[UnreadableRecord], line: str | None) -> Unreadable:
     """Say which objects are among the answer, or may be, and cannot be decoded."""
     record, others = records[0], len(records) - 1
     more = f"; so cannot {others:,} other{'s' if others > 1 else ''}" if others else ""
     held = many.call("held")
     rest = f"; for the others: {f'len({held})' if many.verb == 'count' else held}" if line is not None else ""
     return Unreadable(
-        f"{_brief(many.call())} means {'/'.join(filter(None, record.key))} as well, which cannot be read: {_why(record)} (version {record.version}){more}",
+        f"{_brief(many.call())} means {'/'.join(filter(None, record.key))} as well, which cannot be read: {record.why} (version {record.version}){more}",
         remedy=f"Correct {'the objects' if others else 'the object'}{_dropping(line)}{rest}", keys=tuple(each.key for each in records))
-
-
-def _why(record: Record) -> str:
-    assert isinstance(record, UnreadableRecord), "all others can be read"
-    return record.why
 
 
 def _dropping(line: str | None) -> str:

@@ -15,7 +15,7 @@ from .differing import all_of, differing
 from .index import room
 from .indexed import Indexed, note
 from .lookup import AT_ONCE, Chosen, Indexes, Lookup
-from .record import Record, is_newer, is_older
+from .record import Record, Unreadable, is_newer, is_older
 from .tally import Tally, weight
 
 Records = dict[str, dict[str, Record]]
@@ -57,7 +57,7 @@ class Store:
         self._gone: dict[tuple[str, str], Record] = {}
         """What was staged and has left, so that a late replay does not bring it back."""
         self._version = ""
-        self.unreadable: Mapping[tuple[str, str], Record] = {}
+        self.unreadable: Mapping[tuple[str, str], Unreadable] = {}
         """Those held objects that are unreadable, by namespace and name. It is replaced as a whole."""
 
     # ---- Reading: a lock is held while references are picked, never while they are decoded.
@@ -241,14 +241,14 @@ class Store:
 
     def _separate(self, changes: list[Change]) -> None:
         """Take note of which objects are unreadable now."""
-        found: dict[tuple[str, str], Record] | None = None
+        found: dict[tuple[str, str], Unreadable] | None = None
         for change in changes:
             before, after = change.before, change.after
             if (after is not None and not after.stored) or (before is not None and not before.stored):
                 found = {**self.unreadable} if found is None else found
                 if before is not None:
                     found.pop(before.key, None)
-                if after is not None and not after.stored:
+                if isinstance(after, Unreadable):
                     found[after.key] = after
         if found is not None:
             self.unreadable = found

@@ -460,7 +460,8 @@ class Reader:
             why = undecodable.why
         if not leaves and (term := self.sent.failing_key(metadata.namespace, metadata.name)) is not None:
             raise Unselected(metadata.namespace, metadata.name, metadata.uid, term, labels)
-        return Unreadable(intern(metadata.namespace), metadata.name, metadata.uid, metadata.version, labels, self._uids(owners), b"", why=why)
+        uids = self._owners.of(tuple([owner.uid for owner in owners or ()]))
+        return Unreadable(intern(metadata.namespace), metadata.name, metadata.uid, metadata.version, labels, uids, b"", why=why)
 
     def _found(self, data: bytes) -> _Object:
         """Read what an object is, and its metadata."""
@@ -494,10 +495,8 @@ class Reader:
             fields = with_values(fields, self._by_indexes(metadata, kept, whole))
         return Record(
             intern(metadata.namespace), metadata.name, metadata.uid, metadata.version,
-            labels, self._uids(owners), kept if self.packing is None else self.packing.pack(kept), fields, self.packing)
-
-    def _uids(self, owners: list[_Owner] | None) -> tuple[str, ...]:
-        return self._owners.of(tuple([owner.uid for owner in owners]) if owners else ())
+            labels, self._owners.of(tuple([owner.uid for owner in owners]) if owners else ()),
+            kept if self.packing is None else self.packing.pack(kept), fields, self.packing)
 
     def _by_indexes(self, metadata: _Metadata | _UsualMetadata, kept: bytes, whole: bytes | None) -> dict[str, Values]:
         """Read the values of declared indexes off an object: each function is given one of its own.
