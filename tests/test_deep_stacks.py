@@ -71,6 +71,13 @@ def levels_of(value: Any) -> int:
     return found
 
 
+def outcome_of(read: Callable[[], Any]) -> str:
+    try:
+        return "served" if with_free(FREE, read) else "nothing"
+    except RecursionError as error:
+        return str(error)
+
+
 class Pod(msgspec.Struct):
     """Some fields of a pod."""
 
@@ -104,7 +111,7 @@ def test_no_read_of_the_deepest_object_raises_a_recursion_error(world: World, fo
         "stats": lambda: cache.stats("pods"),
     }
     for name, read in reads.items():
-        assert with_free(FREE, read), name
+        assert outcome_of(read) == "served", name
 
 
 def test_the_deepest_view_is_read_iterated_copied_and_shown(world: World) -> None:

@@ -124,7 +124,6 @@ class Union(View):
         with self._lock:
             self.versions, self._version = tuple(versions), of_all
             forgotten = self._index(changes)
-            self._separate(changes)
             for change in changes:
                 namespace, name = key_of(change)
                 named = self._held.setdefault(namespace, {})

@@ -202,7 +202,6 @@ class Store:
         self._note_all(changes)
         with self._lock:
             self._held, self._version = staged, version
-            self._separate(changes)
             forgotten = self._index(changes)
         if self._tally is not None:
             self._tally.drop_all(all_of(before))
@@ -232,7 +231,8 @@ class Store:
                 self._note(change.after)
 
     def _index(self, changes: list[Change]) -> bool:
-        """Keep the indexes true; return whether there were so many changes that they have to be built anew."""
+        """Keep the indexes true, and the unreadable objects apart; return whether so much changed that indexes have to be built anew."""
+        self._separate(changes)
         if len(changes) > AT_ONCE:
             return self._indexes.forget()
         for change in changes if self._indexes else ():
