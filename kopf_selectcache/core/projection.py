@@ -232,7 +232,8 @@ def parts_of(data: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
             raise error from None
 
 
-def _items_of(data: msgspec.Raw) -> list[msgspec.Raw]:
+def items_of(data: msgspec.Raw) -> list[msgspec.Raw]:
+    """Return the items of a list, as `parts_of` does."""
     try:
         return _LIST.decode(data)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -261,6 +262,6 @@ def _cut(value: msgspec.Raw, tree: _Tree) -> Any:
         case b"{":
             return _members(parts_of(value), tree)
         case b"[":
-            return [cut for each in _items_of(value) if (cut := _cut(each, tree)) is not None]
+            return [cut for each in items_of(value) if (cut := _cut(each, tree)) is not None]
         case _:   # Paths lead nowhere from here: it is a part of the rest.
             return value if tree.rest else None

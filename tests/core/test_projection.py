@@ -9,13 +9,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kopf_selectcache.core.fields import BUILT_IN
 from kopf_selectcache.core.problems import BadPath, Garbled
-from kopf_selectcache.core.projection import ALL, IDENTITY, Keys, Path, Projection, at, keys_of
+from kopf_selectcache.core.projection import ALL, IDENTITY, Keys, Path, Projection, at, items_of, keys_of, parts_of
 from kopf_selectcache.core.record import Record, Unreadable
 from kopf_selectcache.core.resources import Resource
 from kopf_selectcache.core.wire import Reader
@@ -163,6 +164,14 @@ def test_where_what_is_kept_cannot_be_decoded_the_object_is_unreadable(bad: byte
     if projection.keep is not None and b'"a"' in bad:
         bad = bad.replace(b'"a"', b'"b"')   # Of what is at `a`, nothing is kept.
     assert isinstance(Reader("v1", "Pod", projection).record(with_spec(bad)), Unreadable)
+
+
+@pytest.mark.parametrize("decode", [parts_of, items_of])
+def test_what_is_neither_decoded_nor_scanned_raises_what_the_decoder_raises(decode: Callable[[msgspec.Raw], object]) -> None:
+    for bad in (b'{"a":[}', b'[{"a":]', b"1"):
+        with pytest.raises(msgspec.DecodeError) as info:
+            decode(msgspec.Raw(bad))
+        assert info.value.__suppress_context__
 
 
 @pytest.mark.parametrize("projection", [Projection.of(keep=["spec.a.b"]), Projection.of(drop=["spec.a.b"]), Projection.of(transform=lambda obj: obj)])

@@ -245,6 +245,21 @@ def test_labels_that_are_no_strings_are_refused(labels: Any) -> None:
     garbled(PODS.record, dump({"metadata": METADATA | {"labels": labels}}))
 
 
+@pytest.mark.parametrize("start", [b'{"metadata":{', b'{ "metadata":{'], ids=["as usual", "spaced"])
+def test_an_unreadable_object_of_a_page_costs_itself_alone(start: bytes) -> None:
+    deep = b"[" * 50_000 + b"]" * 50_000
+    objects = [start + dump(METADATA | {"name": name})[1:] + b',"spec":' + spec + b"}" for name, spec in (("a", b"1"), ("b", deep), ("c", b'"%s"' % (b"x" * 99_999)))]
+    data = b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"9"},"items":[' + b",".join(objects) + b"]}"
+    *pauses, answer = PODS.slices(data)
+    assert isinstance(answer, Page)
+    assert [record.name for record in answer.records] == ["a", "b", "c"]
+    assert [isinstance(record, Unreadable) for record in answer.records] == [False, True, False]
+    assert pauses
+    assert "(item 2 of the page)" in garbled(PODS.page, data.replace(b'"name":"c"', b'"name":""'))
+    for bad in (data[:-2], data[:-1] + b"]", data.replace(b'"9"', b"9")):
+        garbled(PODS.page, bad)
+
+
 # ---- Lines of a watch.
 
 
