@@ -30,6 +30,7 @@ from .errors import (
     StateError,
     Unauthorized,
     UnknownKind,
+    Unreadable,
 )
 from .explaining import Explanation
 from .handlers import with_cache
@@ -81,6 +82,7 @@ __all__ = [
     "Stats",
     "Unauthorized",
     "UnknownKind",
+    "Unreadable",
     "Verdict",
     "Witness",
     "cache_of",

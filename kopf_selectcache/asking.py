@@ -11,7 +11,7 @@ from .causes import cause_of
 from .core.fields import Key
 from .core.problems import Garbled, TooLarge, Untransformed
 from .core.projection import ALL, Projection
-from .core.record import Record
+from .core.record import Record, Unreadable
 from .core.resources import Resource
 from .core.sent import Sent, Unselected
 from .core.wire import Reader
@@ -34,6 +34,7 @@ from .troubles import (
     unselected,
     untransformed,
 )
+from .wording import unreadable, unreadable_many
 
 
 async def resource_of(runtime: Runtime, read: Read) -> Resource:
@@ -73,7 +74,10 @@ def line_of(runtime: Runtime, kind: AnyKey) -> str | None:
 
 async def ask_one(runtime: Runtime, one: One, projection: Projection) -> Record:
     """Ask for one object."""
-    return await _asked(runtime, one, JSON, partial(Reader.of(one.resource, projection).record, kindless=False))
+    record = await _asked(runtime, one, JSON, partial(Reader.of(one.resource, projection).record, kindless=False))
+    if isinstance(record, Unreadable):
+        raise unreadable(one, record, line_of(runtime, one.kind))
+    return record
 
 
 async def ask_uid(runtime: Runtime, one: One) -> str | None:
@@ -114,6 +118,8 @@ async def ask_many(runtime: Runtime, many: Many, projection: Projection, *, enou
         raise refused(many, "list", error.refusal, line_of(runtime, many.kind)) from None
     except (Unreachable, Garbled) as error:
         raise _senseless(runtime, many, error) from error
+    if found := [record for record in records if isinstance(record, Unreadable)]:
+        raise unreadable_many(many, found, line_of(runtime, many.kind))
     return records
 
 

@@ -21,6 +21,7 @@ from .checking import (
     match_of,
     must_be_covered,
     must_be_kept,
+    must_be_readable,
     must_be_whole,
     must_overlap,
     must_suit,
@@ -315,8 +316,8 @@ class Cache(Telling):
             many = Many("owned", kind, view.resource, Selector(namespaces=within), self._sync, {"as_": as_})
             must_suit(many, form, view.projection, self._runtime)
             must_overlap(many, view)
-            match, records = chosen_of(view, Match(owner=uid, namespaces=frozenset(within) if within else None))
-            return formed(match, records, form, sort_by=None, limit=None)
+            found = chosen_of(view, Match(owner=uid, namespaces=frozenset(within) if within else None))
+            return formed(found.match, found.records, form, sort_by=None, limit=None, unreadable=found.unreadable)
 
     @read
     def count(
@@ -334,8 +335,9 @@ class Cache(Telling):
             many = checked_many(Many("count", kind, view.resource, request, self._sync, options), where)
             must_be_kept(many, where, None, view.projection, self._runtime)
             must_be_covered(many, view)
-            match, records = chosen_of(view, match_of(many, where, view, index))
-            return look(many, lambda: match.count(records))
+            found = chosen_of(view, match_of(many, where, view, index))
+            must_be_readable(many, found, self._runtime)
+            return look(many, lambda: found.match.count(found.records))
 
     @overload
     async def fetch_list(

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from inspect import isawaitable, iscoroutinefunction
 from keyword import iskeyword
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from .asking import line_of
 from .calls import near
@@ -19,7 +19,7 @@ from .classes import class_for, stands_for
 from .core.indexed import Failing, Indexed
 from .core.problems import NO_VALUE, BadField, Untransformed
 from .core.projection import Path, Projection, as_written, keys_of
-from .core.record import Record
+from .core.record import Record, Unreadable
 from .core.resources import Resource
 from .errors import DeclarationError, NotDeclared, NotKept, NotSynced, ReadError, StateError, clipped, shown
 from .feed import Feed, Part
@@ -49,6 +49,7 @@ from .wording import (
     partial,
     unfit,
     unmatchable,
+    unreadable_many,
 )
 
 _logger = logging.getLogger("kopf_selectcache")
@@ -341,10 +342,26 @@ def match_of(many: Many, where: Where | None, view: View, index: Mapping[str, ob
         raise unmatchable(many, problem.label) from None
 
 
-def chosen_of(view: View, match: Match) -> tuple[Match, list[Record]]:
+class Candidates(NamedTuple):
+    """The records that a read has to look at."""
+
+    match: Match
+    """What they must be like."""
+    records: list[Record]
+    unreadable: Sequence[Unreadable]
+    """Those that may be a part of the answer, and cannot be read. They are not among the others."""
+
+
+def chosen_of(view: View, match: Match) -> Candidates:
     """Return what must be looked at, and what for."""
     chosen = view.chosen(match.lookup)
-    return match.left(chosen.rest), chosen.records
+    return Candidates(match.left(chosen.rest), chosen.records, match.unreadable(chosen.unreadable) if chosen.unreadable else ())
+
+
+def must_be_readable(many: Many, found: Candidates, runtime: Runtime) -> None:
+    """Raise Unreadable if something of the answer cannot be read."""
+    if found.unreadable:
+        raise unreadable_many(many, found.unreadable, line_of(runtime, many.kind))
 
 
 def _values_of(many: Many, index: Mapping[str, object] | None, view: View) -> tuple[tuple[Indexed, object], ...]:

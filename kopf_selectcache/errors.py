@@ -12,6 +12,7 @@
         ├── OutsideFilter          the answer is not known here: the read asks for more than the filter holds
         ├── NotFound               the object is absent: proved, as of a version
         ├── NotKept                the path that is asked for was dropped before storing
+        ├── Unreadable             an object that is asked for exists, and cannot be decoded
         ├── Stale                  the answer would be older than the reader allows
         ├── NoSuchRead             there is no read of this name; also an AttributeError
         ├── ReadOnly               a view of an object is changed; also a TypeError
@@ -161,6 +162,15 @@ class NotFound(ReadError):
 
 class NotKept(ReadError):
     """The path that is asked for was dropped before storing."""
+
+
+class Unreadable(ReadError):
+    """An object that is asked for exists, and cannot be decoded: it is nested too deeply, is not UTF-8, or has a number out of range."""
+
+    def __init__(self, what: str, *, remedy: str, keys: tuple[tuple[str, str], ...]) -> None:
+        super().__init__(what, remedy=remedy)
+        self.keys = keys
+        """The namespace, empty for a cluster-scoped kind, and the name of each such object."""
 
 
 class Stale(ReadError):

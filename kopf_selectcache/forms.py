@@ -136,16 +136,21 @@ def _quick_struct(as_: type[msgspec.Struct]) -> Callable[[Record], Any] | None:
     return (lambda record: form.make(record, None)) if not any(path[:2] == MANAGED for path in form.paths) else None
 
 
-def formed(match: Match, records: Iterable[Record], form: Form | None, *, sort_by: SortBy | None, limit: int | None) -> Sequence[Any]:
-    """Return those that match in the form that is asked for: sorted as dicts, then cut, then made. Dicts and views are made when they are reached."""
+def formed(
+    match: Match, records: Iterable[Record], form: Form | None, *, sort_by: SortBy | None, limit: int | None, unreadable: Sequence[Record] = (),
+) -> Sequence[Any]:
+    """Return those that match in the form that is asked for: sorted as dicts, then cut, then made. Dicts and views are made when they are reached.
+
+    `unreadable` are those that would match as well, and are left out.
+    """
     if form is None or form.given == "view":
         made = Record.decode if form is None else BodyView
         if sort_by is None:
-            return Objects(list(islice(match.chosen(records), limit)), made)
+            return Objects(list(islice(match.chosen(records), limit)), made, unreadable)
         by = key_for(sort_by)
         # The objects are not kept until they are made again: many at once are what is to be avoided.
         keyed = sorted(((by(obj), record) for record, obj in match.pairs(records)), key=itemgetter(0))
-        return Objects([record for _, record in keyed[:limit]], made)
+        return Objects([record for _, record in keyed[:limit]], made, unreadable)
     if sort_by is None:
         return [form.make(record, obj) for record, obj in islice(match.records(records), limit)]
     key = key_for(sort_by)

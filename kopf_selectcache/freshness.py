@@ -21,6 +21,7 @@ import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -29,6 +30,7 @@ from .core.branches import Key
 from .core.problems import Garbled, printable
 from .core.projection import ALL, at
 from .core.record import Record, is_newer, is_number, is_older
+from .core.room import with_room
 from .core.wire import Reader
 from .ending import Ending
 from .errors import Stale
@@ -80,8 +82,8 @@ class Event:
             # Handler and cache may be of two versions of the kind. Metadata is the same in both.
             body = {**self._body, "apiVersion": resource.api_version, "kind": resource.kind.kind}
             try:
-                self._record = Reader.of(resource, ALL).record(msgspec.json.encode(body))
-            except Garbled:
+                self._record = Reader.of(resource, ALL).record(with_room(partial(msgspec.json.encode, body)))
+            except (Garbled, RecursionError):
                 return False   # The body was made by hand.
         selected = selects(listwatch.filter, self._record, resource)
         return self._is_selected_by_path(listwatch) if selected is None else selected

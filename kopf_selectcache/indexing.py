@@ -97,6 +97,8 @@ class Indexing:
         for number, record in enumerate(self._merging.store.records()[0]):
             if number % DECODED == 0:
                 await asyncio.sleep(0)
+            if not record.stored:
+                continue   # It is unreadable, and has no value.
             try:
                 values[record] = indexed.values(record.decode())
             except BadIndex as bad:

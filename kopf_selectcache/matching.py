@@ -13,7 +13,7 @@ from .core.fields import Field as Column
 from .core.indexed import Indexed
 from .core.lookup import Lookup
 from .core.projection import ALL, Keys, Path, Projection, at, keys_of
-from .core.record import Record
+from .core.record import Record, Unreadable
 from .core.resources import Resource
 from .core.selectors import FieldTerm, LabelRequirement
 from .selector import Branches, Selector
@@ -158,6 +158,11 @@ class Match:
             tuple(each for each in self.where if each not in seen_to), rest.owner, rest.values,
             tuple(each for each in self.served if each in rest.where))
 
+    def unreadable(self, records: Iterable[Unreadable]) -> list[Unreadable]:
+        """Return those of the unreadable records that may match: nothing is known of their fields, paths and indexed values."""
+        known = Match(self.names, self.namespaces, self.requirements, self.metadata, owner=self.owner)
+        return [record for record in records if any(known._by_record([record]))]
+
     @property
     def decodes(self) -> bool:
         """Whether objects must be decoded to see if they match."""
@@ -230,9 +235,11 @@ def _value(field: Column, record: Record, obj: Obj) -> str:
 
 
 def selects(declared: Branches, record: Record, resource: Resource) -> bool | None:
-    """Say whether the filter selects an object; None if that depends on a field whose value only the server knows."""
+    """Say whether the filter selects an object; None if that depends on a field whose value only the server knows, or on one of an unreadable object."""
     labels = {term.label for branch in declared.branches for term in branch.terms}
     if not labels <= resource.kind.fields.keys():
+        return None
+    if labels and not record.stored:
         return None
     obj = record.decode() if labels else {}
     fields = {label: _value(resource.kind.field(label), record, obj) for label in labels}

@@ -6,14 +6,26 @@ and watch among several is for debugging alone.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from itertools import islice
 from typing import Protocol
 
+from .core.problems import printable
+from .core.record import Unreadable
 from .core.store import Store
 from .errors import clipped
 from .health import Condition, Health
 from .observe import bytes_of
 from .selector import AnyOf, Selector
+
+LOG_INTERVAL = 60.0
+"""Seconds between two log lines about the unreadable objects of one cache: what comes meanwhile is named in the next one."""
+
+NAMED = 5
+"""How many of them one line names."""
+
+LONGEST_NAME = 63 + 1 + 253
+"""How long the namespace and the name of an object are at most."""
 
 
 class Told(Protocol):
@@ -40,6 +52,8 @@ class News:
         self._lists_and_watches = 1
         self._is_whole = False
         self._since = clock()
+        self._unreadable: Mapping[tuple[str, str], Unreadable] = {}   # Those that the log has named.
+        self._next_line = float("-inf")   # When the next line about unreadable objects may be logged.
 
     def begin(self, conditions: Iterable[Condition]) -> None:
         """These are the conditions of its lists and watches from now on."""
@@ -68,9 +82,21 @@ class News:
         elif self._causes:   # Else all of it is to come, and is told of then.
             self._logger.info("The cache of %s follows the server again with %s.", self._cache, clipped(subject.filter))
 
+    def _name_unreadable(self, unreadable: Mapping[tuple[str, str], Unreadable]) -> None:
+        before, self._unreadable = self._unreadable, unreadable
+        unnamed = [record for key, record in unreadable.items() if key not in before or before[key].version != record.version]
+        if unnamed:
+            self._next_line = self._clock() + LOG_INTERVAL
+            self._logger.warning(
+                "The cache of %s has objects that cannot be read: %s. Reads that mean one of them raise Unreadable; held and owned leave it out.",
+                self._cache, in_words(unnamed))
+
     def look(self) -> bool:
         """Tell that all of it is there, if that is so, and was not before."""
         cache = self._cache
+        unreadable = cache.store.unreadable
+        if unreadable is not self._unreadable and self._clock() >= self._next_line:
+            self._name_unreadable(unreadable)
         if self._is_whole or not cache.version or cache.health is not Health.SYNCED:
             return False
         self._is_whole = True
@@ -80,6 +106,14 @@ class News:
             "The cache of %s holds %s, %s, with %s, after %.1f s%s.", cache, _counted(len(records), "object"), sized(bytes_of(records)),
             clipped(cache.filter), self._clock() - self._since, over)
         return True
+
+
+def in_words(unreadable: Collection[Unreadable]) -> str:
+    """Name a few unreadable objects, each with the reason and its version."""
+    named = [
+        f"{printable('/'.join(filter(None, record.key)), LONGEST_NAME)} ({record.why}, version {printable(record.version, 50)})"
+        for record in islice(unreadable, NAMED)]
+    return "; ".join(named) + (f"; and {len(unreadable) - NAMED:,} more" if len(unreadable) > NAMED else "")
 
 
 def _counted(number: int, what: str) -> str:

@@ -26,20 +26,27 @@ class Objects(Sequence[_T_co]):
 
         pods = cache.list('pods', label='app=web')
         len(pods), pods.keys()               # nothing is made
+        pods.unreadable                      # those of `held` and `owned` that are left out, as they cannot be read
         for pod in pods: ...                 # one at a time
         mine = list(pods)                    # all of them, to be changed or kept
     """
 
-    __slots__ = ("_make", "_records")
+    __slots__ = ("_make", "_records", "_unreadable")
     __hash__ = None   # type: ignore[assignment]  # As of a list.
 
-    def __init__(self, records: Sequence[Record], make: Callable[[Record], _T_co]) -> None:
+    def __init__(self, records: Sequence[Record], make: Callable[[Record], _T_co], unreadable: Sequence[Record] = ()) -> None:
         self._records = records
         self._make = make
+        self._unreadable = unreadable
 
     def keys(self) -> list[tuple[str, str]]:
         """Return the namespace, empty for a cluster-scoped kind, and the name of each object."""
         return [(record.namespace, record.name) for record in self._records]
+
+    @property
+    def unreadable(self) -> list[tuple[str, str]]:
+        """The namespace and name of each object that may match, and is left out since it cannot be decoded."""
+        return [(record.namespace, record.name) for record in self._unreadable]
 
     def __len__(self) -> int:
         return len(self._records)
@@ -52,7 +59,7 @@ class Objects(Sequence[_T_co]):
     @overload
     def __getitem__(self, index: slice) -> Objects[_T_co]: ...
     def __getitem__(self, index: int | slice) -> Any:
-        return Objects(self._records[index], self._make) if isinstance(index, slice) else self._make(self._records[index])
+        return Objects(self._records[index], self._make, self._unreadable) if isinstance(index, slice) else self._make(self._records[index])
 
     def __add__(self, others: Iterable[Any]) -> list[Any]:
         return [*self, *others]

@@ -100,6 +100,7 @@ class Collector:
             name: GaugeMetricFamily(prefix + name, text, labels=names) for name, text in {
                 "objects": "Objects held.",
                 "bytes": "Bytes of the objects held, as they are stored.",
+                "unreadable": "Objects held that cannot be decoded: of them, nothing is stored.",
                 "synced": "1 if the cache holds what the server had and follows, else 0.",
                 "staleness_seconds": "Seconds since the server last confirmed what is held.",
             }.items()
@@ -127,6 +128,7 @@ class Collector:
             records, _ = feed.store.records()
             gauges["objects"].add_metric(labels, len(records))
             gauges["bytes"].add_metric(labels, bytes_of(records))
+            gauges["unreadable"].add_metric(labels, len(feed.store.unreadable))
             gauges["synced"].add_metric(labels, feed.synced)
             if (age := feed.age()) is not None:
                 gauges["staleness_seconds"].add_metric(labels, age)

@@ -28,6 +28,7 @@ from .errors import DeclarationError, NotDeclared, NotSynced, ReadError
 from .feed import Feed
 from .freshness import wait_until_fresh
 from .keys import assigned, text_of
+from .news import in_words
 from .observe import Collector
 from .runner import Runtime
 from .selector import Selector
@@ -232,6 +233,7 @@ def _feed_report(feed: Feed) -> Mapping[str, Any]:
     report = {
         "health": feed.health.value, "filter": str(feed.filter), "objects": len(records), "version": version,
         "age": None if age is None else round(age, 1), "trouble": feed.trouble, "remedy": feed.remedy,
+        "unreadable": in_words(feed.store.unreadable.values()),
     }
     return {name: value for name, value in report.items() if value not in ("", None)}
 

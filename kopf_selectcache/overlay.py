@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -18,8 +19,9 @@ from .core.indexed import ODD, Indexed
 from .core.lookup import Chosen, Lookup
 from .core.problems import Garbled, Untransformed
 from .core.projection import ALL, Projection
-from .core.record import Record, is_older
+from .core.record import Record, Unreadable, is_older
 from .core.resources import Resource
+from .core.room import with_room
 from .core.store import Readable
 from .core.wire import Reader
 from .matching import selects
@@ -76,12 +78,15 @@ class View:
         if own is None or found is chosen.beside:
             return chosen
         others = [record for record in chosen.records if record is not chosen.beside]
+        unreadable = tuple(record for record in chosen.unreadable if record is not chosen.beside)
+        if isinstance(found, Unreadable):
+            return chosen._replace(records=others, unreadable=(*unreadable, found))
         rest = chosen.rest
         if found is not None and any(ODD in index.of(found) for index, _ in lookup.where):
             rest = rest._replace(where=lookup.where)   # What is there, whoever asks has to see, as where nothing is indexed.
         if found is not None and lookup.admits(found) and all(index.of(found) == (value,) for index, value in lookup.where if (index, value) not in rest.where):
             others.append(found)
-        return chosen._replace(records=others, rest=rest)
+        return chosen._replace(records=others, rest=rest, unreadable=unreadable)
 
     def newest(self, held: Record) -> Record | None:
         """Return an object that came by the stream, or what the handler knows of it already, if that is newer."""
@@ -121,10 +126,10 @@ def own_of(
     if not isinstance(own, str) or not is_older(version, own):
         return None
     try:
-        record = replace(Reader.of(resource, projection), indexes=indexes).record(msgspec.json.encode(dict(body)))
+        record = replace(Reader.of(resource, projection), indexes=indexes).record(with_room(partial(msgspec.json.encode, dict(body))))
     except Untransformed:
         raise
-    except Garbled:
+    except (Garbled, RecursionError):
         return None   # Made by hand, in a test perhaps: without a name or uid it is no object.
     selected = not deleted and selects(declared, record, resource)
     return None if selected is None else Own(record.key, own, record if selected else None)

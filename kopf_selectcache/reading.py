@@ -9,6 +9,7 @@ from functools import partial, wraps
 from inspect import signature
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, cast
 
+from .asking import line_of
 from .blocking import Blocking, Waits
 from .calls import taught, written
 from .checking import (
@@ -21,6 +22,7 @@ from .checking import (
     match_of,
     must_be_fresh,
     must_be_kept,
+    must_be_readable,
     must_be_whole,
     must_suit,
     of_this,
@@ -30,7 +32,7 @@ from .checking import (
 )
 from .core.problems import Untransformed
 from .core.projection import at
-from .core.record import Record
+from .core.record import Record, Unreadable
 from .errors import NotDeclared, NotSynced, ReadError, StateError, shown
 from .feed import Feed
 from .forms import Form, formed, quick
@@ -44,7 +46,17 @@ from .selector import Selector
 from .spelling import Many, One, Read
 from .troubles import unanswered
 from .views import BodyView
-from .wording import absent, into_list, mistyped, never_awaited, no_such_read, not_awaited, not_held, unordered
+from .wording import (
+    absent,
+    into_list,
+    mistyped,
+    never_awaited,
+    no_such_read,
+    not_awaited,
+    not_held,
+    unordered,
+    unreadable,
+)
 
 if TYPE_CHECKING:
     from .cache import Cache
@@ -197,7 +209,7 @@ class Reading:
         if feed is None or (store := feed.ready) is None or (lossless and feed.projection.partial):
             return None
         record = store.peek(namespace, name)
-        if record is None:
+        if record is None or not record.stored:
             return None
         try:
             answer = make(record)
@@ -277,15 +289,19 @@ class Reading:
             must_suit(many, form, view.projection, self._runtime)
             must_be_kept(many, where, sort_by, view.projection, self._runtime)
             must(many, view)
-            match, records = chosen_of(view, match_of(many, where, view, index))
-            return look(many, lambda: formed(match, records, form, sort_by=sort_by, limit=limit))
+            found = chosen_of(view, match_of(many, where, view, index))
+            if verb != "held":
+                must_be_readable(many, found, self._runtime)
+            return look(many, lambda: formed(found.match, found.records, form, sort_by=sort_by, limit=limit, unreadable=found.unreadable))
 
     def _object(self, one: One, view: View, form: Form | None) -> Any:
         """Return what is held in the form that is asked for; or raise why nothing is."""
-        if form is None:
-            return self._one(one, view).decode()
-        must_suit(one, form, view.projection, self._runtime)
-        return form.make(self._one(one, view), None)
+        if form is not None:
+            must_suit(one, form, view.projection, self._runtime)
+        record = self._one(one, view)
+        if isinstance(record, Unreadable):
+            raise unreadable(one, record, line_of(self._runtime, one.kind))
+        return record.decode() if form is None else form.make(record, None)
 
     def _one(self, one: One, view: View) -> Record:
         """Return what is held, which needs no verdict; or raise why nothing is."""

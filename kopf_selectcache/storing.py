@@ -76,8 +76,8 @@ class Storing:
         if packing is None:
             return
         kept = self._kept
-        page = [each for each in page if each.stored]   # A wider list brings others as well, of which nothing is kept.
-        if not packing.fits and len(objects := [*self._all_kept(), *page]) >= FEWEST:
+        page = [each for each in page if each.stored]   # A wider list brings others as well, of which nothing is kept; as of what is unreadable.
+        if not packing.fits and len(objects := [record for record in (*self._all_kept(), *page) if record.stored]) >= FEWEST:
             packing.begin()
             samples = [record.data for record in objects[::max(1, len(objects) // SAMPLES)]]
             try:

@@ -3,13 +3,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeGuard, get_args
 
 import msgspec
 
 from .core.projection import Keys
 from .core.record import Record
+from .core.room import with_room
 
 _WHERE = re.compile(r" - at `(?P<path>[^`]*)`$")
 _LACKS = re.compile(r"Object missing required field `(?P<field>[^`]*)`")
@@ -24,7 +25,13 @@ def is_struct(given: object) -> TypeGuard[type[msgspec.Struct]]:
 def reader(wanted: type[msgspec.Struct]) -> Callable[[Record], Any]:
     """Return what makes such a struct of an object. It raises what msgspec raises."""
     decode = msgspec.json.Decoder(wanted).decode
-    return lambda record: decode(record.data)
+
+    def read(record: Record) -> Any:
+        try:
+            return decode(record.data)
+        except RecursionError:
+            return with_room(partial(decode, record.data))
+    return read
 
 
 @lru_cache(256)

@@ -5,12 +5,14 @@ A part of the object, such as its metadata, is decoded when it is looked at, and
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
 from ._kopf import Body, Meta, Spec, Status
 from .core.record import Record
+from .core.room import decoded, with_room
 from .errors import ReadOnly
 
 _PARTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -30,6 +32,11 @@ class Dict(dict[str, Any]):
     def __reduce__(self) -> tuple[Any, ...]:
         return dict, (_thawed(self),)
 
+    def __deepcopy__(self, _: object) -> dict[str, Any]:
+        """Return a plain dict. `copy` would copy that once more, and recurse."""
+        copied: dict[str, Any] = _thawed(self)
+        return copied
+
     if not TYPE_CHECKING:   # To checkers it is any dict.
         __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
 
@@ -41,6 +48,10 @@ class List(list[Any]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return list, (_thawed(self),)
+
+    def __deepcopy__(self, _: object) -> list[Any]:
+        copied: list[Any] = _thawed(self)
+        return copied
 
     if not TYPE_CHECKING:   # As above.
         __setitem__ = __delitem__ = __iadd__ = __imul__ = append = clear = extend = insert = pop = remove = reverse = sort = _refuse
@@ -59,9 +70,22 @@ def _frozen(value: Any) -> Any:
 
 
 def _thawed(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _thawed(each) for key, each in value.items()}
-    return [_thawed(each) for each in value] if isinstance(value, list) else value
+    return _converted(value, Dict, List, dict, list)
+
+
+def _converted(value: Any, mapping: type, sequence: type, to_mapping: type, to_sequence: type) -> Any:
+    """Return a copy with all of these dicts and lists as those. It may be nested more deeply than Python calls may be."""
+    top = [value]
+    todo: list[Any] = [top]
+    for each in todo:   # It grows meanwhile.
+        pairs = dict.items(each) if isinstance(each, dict) else enumerate(each)
+        put = dict.__setitem__ if isinstance(each, dict) else list.__setitem__
+        for key, inner in pairs:
+            if (kind := type(inner)) is mapping or kind is sequence:
+                copy = to_mapping(inner) if kind is mapping else to_sequence(inner)
+                put(each, key, copy)   # No key is new.
+                todo.append(copy)
+    return top[0]
 
 
 class BodyView(Body):
@@ -83,7 +107,11 @@ class BodyView(Body):
         if made is None:
             made = self._made = {}
         if key not in made:
-            made[key] = _frozen(msgspec.json.decode(self._members()[key]))
+            part = self._members()[key]
+            try:
+                made[key] = _frozen(msgspec.json.decode(part))
+            except RecursionError:
+                made[key] = _converted(decoded(part), dict, list, Dict, List)
         return made[key]
 
     def __iter__(self) -> Iterator[str]:
@@ -111,7 +139,11 @@ class BodyView(Body):
     def _members(self) -> dict[str, msgspec.Raw]:
         """Return the members of the object, each to be decoded when it is asked for."""
         if self._split is None:
-            self._split = _PARTS.decode(self._data())
+            data = self._data()
+            try:
+                self._split = _PARTS.decode(data)
+            except RecursionError:
+                self._split = with_room(partial(_PARTS.decode, data))
         return self._split
 
     def _data(self) -> bytes:

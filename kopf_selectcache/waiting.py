@@ -127,7 +127,7 @@ class Waiting(Reading):
                         must_suit(many, form, view.projection, self._runtime)
                         must_overlap(many, view)
                         match = match_of(many, None, view)
-                        left, records = chosen_of(view, match)
+                        left, records, _ = chosen_of(view, match)
                         candidates = left.pairs(records)
                         del records   # Who waits for long must not keep what is held now.
                         while True:
@@ -138,7 +138,7 @@ class Waiting(Reading):
                             change = await told.get()
                             self._ready(feed, read.call, request)
                             came = view.newest(change.after) if change is not None and change.after is not None else None
-                            candidates = match.pairs([came] if came is not None else [])
+                            candidates = match.pairs([came] if came is not None and came.stored else [])
             except TimeoutError:
                 if not waiting.expired():
                     raise   # It is the predicate's own.

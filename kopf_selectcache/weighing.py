@@ -27,6 +27,8 @@ class Stats:
     """The objects in JSON, as they are when they are read."""
     records: int
     """What is known of each besides: its name, uid and version, and where it is found by its name. What many have in common, such as labels, is not counted."""
+    unreadable: int
+    """How many of the objects cannot be read: nothing of them is stored."""
     indexes: Mapping[str, int]
     """Each index, by what it is by: the containers alone, since the objects are there anyway. An index that is being built is not there yet."""
 
@@ -35,6 +37,8 @@ class Stats:
         lines.append(f"  {self.stored:,} bytes stored, of about {self.json:,} in JSON")
         if self.values:
             lines.append(f"  {self.values:,} bytes for values of declared indexes, and of fields that were dropped{self._apiece(self.values)}")
+        if self.unreadable:
+            lines.append(f"  {self.unreadable:,} of them cannot be read")
         lines.append(f"  {self.records:,} bytes for what is known of each besides{self._apiece(self.records)}")
         return "\n".join([*lines, *(f"  {size:,} bytes for the {in_words(by)}{self._apiece(size)}" for by, size in self.indexes.items())])
 
@@ -50,8 +54,9 @@ def weighed(store: Readable) -> Stats:
     each = len(records) / len(samples) if samples else 0.0
     return Stats(
         objects=len(records), stored=sum(len(record.stored) for record in records), values=sum(len(record.fields) for record in records),
-        json=round(each * sum(len(record.data) for record in samples)),
+        json=round(each * sum(len(record.data) for record in samples if record.stored)),
         records=round(each * _besides(samples)) + weights.pop(""),
+        unreadable=sum(not record.stored for record in records),
         indexes=weights)
 
 

@@ -2,13 +2,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from .calls import near
 from .core.fields import find
 from .core.projection import Keys, Projection, as_written, keys_of
 from .core.record import Record
+from .core.record import Unreadable as UnreadableRecord
 from .core.regions import MAX_BOXES, field_dimension
 from .errors import (
     NoSuchRead,
@@ -17,6 +18,7 @@ from .errors import (
     OutsideFilter,
     ReadError,
     Reason,
+    Unreadable,
     clipped,
     shown_with_type,
 )
@@ -200,6 +202,27 @@ def into_list(many: Many, path: Keys, listed: Keys, name: str) -> ReadError:
         f"{many.bare()}: {as_written(path)!r} leads nowhere: paths lead through dicts, not into lists, "
         f"and {many.resource} {name} has a list at {as_written(listed)!r}",
         remedy=remedy)
+
+
+def unreadable(one: One, record: UnreadableRecord, line: str | None) -> Unreadable:
+    """Say that an object exists, and cannot be decoded. `line` is where the kind is declared."""
+    return Unreadable(
+        f"{one} cannot be read: {record.why} (version {record.version})", remedy=f"Correct the object{_dropping(line)}", keys=(record.key,))
+
+
+def unreadable_many(many: Many, records: Sequence[UnreadableRecord], line: str | None) -> Unreadable:
+    """Say which objects are among the answer, or may be, and cannot be decoded."""
+    record, others = records[0], len(records) - 1
+    more = f"; so cannot {others:,} other{'s' if others > 1 else ''}" if others else ""
+    held = many.call("held")
+    rest = f"; for the others: {f'len({held})' if many.verb == 'count' else held}" if line is not None else ""
+    return Unreadable(
+        f"{_brief(many.call())} means {'/'.join(filter(None, record.key))} as well, which cannot be read: {record.why} (version {record.version}){more}",
+        remedy=f"Correct {'the objects' if others else 'the object'}{_dropping(line)}{rest}", keys=tuple(each.key for each in records))
+
+
+def _dropping(line: str | None) -> str:
+    return f", or drop the part that cannot be decoded: Cached(..., drop=[...]) in {line}" if line is not None else ""
 
 
 def not_kept(many: One | Many, path: Keys, projection: Projection, line: str | None) -> NotKept:

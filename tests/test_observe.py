@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 import kopf_selectcache as selectcache
 from kopf_selectcache.core.fields import find
-from kopf_selectcache.core.record import Record
+from kopf_selectcache.core.record import Record, Unreadable
 from kopf_selectcache.core.resources import Resource
 from kopf_selectcache.core.store import Store
 from kopf_selectcache.health import Health
@@ -48,6 +48,7 @@ def test_each_number_is_shown_under_group_version_and_resource() -> None:
     feed = Watched(Resource(kind, "v1"))
     feed.store.begin()
     feed.store.put(Record("shop", "canary-name", "uid", "1", {"canary": "label"}, (), b'{"data":"canary"}'))
+    feed.store.put(Unreadable("shop", "canary-deep", "uid-2", "1", {}, (), b"", why="it is nested too deeply"))
     feed.store.commit("1")
     feed.counts.lists, feed.counts.watches, feed.counts.events = 2, 3, 4
     feed.counts.audits, feed.counts.drift = 8, 7
@@ -59,8 +60,9 @@ def test_each_number_is_shown_under_group_version_and_resource() -> None:
     text = shown(feed)
     assert sorted(text) == sorted([
         'kopf_selectcache_health{group="batch",resource="jobs",state="synced",version="v1"} 1.0',
-        f"kopf_selectcache_objects{{{labels}}} 1.0",
+        f"kopf_selectcache_objects{{{labels}}} 2.0",
         f"kopf_selectcache_bytes{{{labels}}} 17.0",
+        f"kopf_selectcache_unreadable{{{labels}}} 1.0",
         f"kopf_selectcache_synced{{{labels}}} 1.0",
         f"kopf_selectcache_staleness_seconds{{{labels}}} 1.5",
         f"kopf_selectcache_lists_total{{{labels}}} 2.0",

@@ -97,7 +97,7 @@ def endless() -> Answer:
 
 def test_35_a_page_without_an_end_stalls_the_cache_with_the_kind_and_the_setting_and_few_requests() -> None:
     async def main() -> None:
-        async with Server(lists=[endless()] * 100) as server, operating(server, max_bytes=1_000_000, sync_timeout=120.0) as world:
+        async with Server(lists=[endless()] * 100) as server, operating(server, page_bytes=1_000_000, sync_timeout=120.0) as world:
             await until(lambda: str(world.feed.health) == "stalled")
             with pytest.raises(Stalled, match=(
                     r"pods.*an answer has more than 1,000,000 bytes \(settings[.]selectcache[.]max_page_bytes\).*or more bytes to settings[.]selectcache")) as raised:
@@ -118,7 +118,7 @@ def test_35_a_relist_whose_server_ignores_the_limit_is_followed_by_a_consistent_
         gone, pages = asyncio.Event(), [listed("200", pod("a", "150"), then="more"), listed("200", pod("b", "150"))]
         async with Server(
             lists=[listed("100", pod("a", "90")), *[endless()] * 3, *pages], watches=[streamed(gone, error(410, "Expired"))],
-        ) as server, operating(server, max_bytes=1_000_000) as world:
+        ) as server, operating(server, page_bytes=1_000_000) as world:
             await world.holds("a@90")
             gone.set()
             await world.holds("a@150", "b@150")
@@ -144,7 +144,7 @@ def test_a_server_that_ignores_the_limit_is_read_as_far_as_the_setting_allows() 
 def test_one_object_that_is_too_large_is_an_error_of_its_fetch() -> None:
     async def main() -> None:
         scripted = answer(json.dumps(pod("a", "90", text="x" * 2_000_000)).encode())
-        async with Server(lists=[listed("100")]) as server, operating(server, max_bytes=1_000_000) as world:
+        async with Server(lists=[listed("100")]) as server, operating(server, page_bytes=1_000_000) as world:
             server.scripts["/api/v1/namespaces/shop/pods/a"] = type(server.pods)([scripted])
             await world.synced()
             with pytest.raises(Stalled, match=r"is too large: .*Ask for less, or assign more bytes to settings[.]selectcache[.]max_page_bytes") as raised:

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from .problems import BadIndex
+from .problems import BadIndex, Undecodable
 from .projection import Keys, as_written, at, where_of
 from .record import INDEXED, Record, kept_json
 
@@ -55,12 +55,12 @@ class Indexed:
         return None if known is None else tuple(known)
 
     def of(self, record: Record) -> Values:
-        """Return the values of a record: those that are known, or else what is read off what is kept. None if its function fails."""
+        """Return the values of a record: those that are known, or else what is read off what is kept. None if its function fails, or the object is unreadable."""
         if (known := self.known(record)) is not None:
             return known
         try:
             return self.come(record.key, record.decode())
-        except BadIndex:
+        except (BadIndex, Undecodable):
             return ()
 
     def come(self, key: tuple[str, str], obj: dict[str, Any]) -> Values:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from .differing import Held
 from .index import OWNER, Dimension, Index
 from .indexed import ODD, Indexed
-from .record import Record
+from .record import Record, Unreadable
 from .selectors import LabelRequirement
 
 WORTH = 200
@@ -73,6 +73,8 @@ class Chosen(NamedTuple):
     """How many candidates there were."""
     wanted: Dimension | None = None
     """The index that such a read has made."""
+    unreadable: tuple[Unreadable, ...] = ()
+    """All that are held and unreadable, whatever is looked for. They are not among the others."""
 
 
 class _Candidates(NamedTuple):

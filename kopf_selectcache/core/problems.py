@@ -9,6 +9,7 @@
     ├── TooManyBoxes   a question about regions that would cost more than its bound
     └── Garbled        bytes from a server that are not what its API promises
         ├── TooLarge       an answer with more bytes than are read
+        ├── Undecodable     the decoder gives up on them: an object may still be known by its metadata
         └── Untransformed   what it sent is as promised, and the operator's own function failed for it
             └── Unindexed       that of a declared index
 """
@@ -110,6 +111,14 @@ class Garbled(Problem):
 
 class TooLarge(Garbled):
     """An answer has more bytes than are read of one. A page may be asked for again with a smaller limit."""
+
+
+class Undecodable(Garbled):
+    """The decoder gives up on some bytes. `why` is a clause, such as `it is nested too deeply`, and quotes no values."""
+
+    def __init__(self, reason: str, why: str) -> None:
+        super().__init__(reason)
+        self.why = why
 
 
 class Untransformed(Garbled):

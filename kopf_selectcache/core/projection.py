@@ -8,11 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeAlias
 
 import msgspec
 
 from .problems import BadPath, BadTransform
+from .room import decoded, with_room
+from .scanning import Unscannable, items, members
 
 Path: TypeAlias = str | tuple[str, ...]
 """Keys with dots between them: `'spec.nodeName'`; or a tuple of keys, for those that have a dot themselves."""
@@ -163,10 +166,10 @@ class Projection:
     def transformed(self, data: bytes) -> bytes:
         """Return what the user's function makes of an object that is kept so far; raise BadTransform if that is not this object.
 
-        Raises what the decoder raises. What the function does is told without its words, which may be a Secret's.
+        Raises what the decoder raises, and RecursionError for what is nested too deeply. What the function does is told without its words, which may be a Secret's.
         """
         assert self.transform is not None, "there is nothing to call"
-        obj = msgspec.json.decode(data)
+        obj = decoded(data)
         # The function may change the object in place: what it was is remembered apart.
         before = msgspec.json.decode(msgspec.json.encode(_identity(obj)))
         try:
@@ -183,8 +186,8 @@ class Projection:
                     raise BadTransform(f"changed {'.'.join(path)}, which must stay as it is")
             try:
                 # Other than msgspec, it takes nothing but JSON, and numbers of any length.
-                return json.dumps(made, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
-            except (TypeError, ValueError, RecursionError):
+                return with_room(partial(json.dumps, made, ensure_ascii=False, allow_nan=False, separators=(",", ":"))).encode()
+            except (TypeError, ValueError):
                 why = "returned a dict with something in it that is no JSON"
         raise BadTransform(why)   # Out here it does not carry the error along, which may hold the object.
 
@@ -218,6 +221,28 @@ _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _LIST = msgspec.json.Decoder(list[msgspec.Raw])
 
 
+def parts_of(data: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
+    """Return the members of an object, undecoded, whatever is in them. Raise what the decoder raises, if it is no object."""
+    try:
+        return _OBJECT.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        try:
+            return {key: msgspec.Raw(part) for key, part in members(bytes(data)).items()}
+        except Unscannable:
+            raise error from None
+
+
+def items_of(data: msgspec.Raw) -> list[msgspec.Raw]:
+    """Return the items of a list, as `parts_of` does."""
+    try:
+        return _LIST.decode(data)
+    except (msgspec.DecodeError, RecursionError) as error:
+        try:
+            return [msgspec.Raw(part) for part in items(bytes(data))]
+        except Unscannable:
+            raise error from None
+
+
 def _members(members: Mapping[str, Any], tree: _Tree) -> dict[str, Any]:
     """Return what is kept of the members, in their order."""
     kept = dict(members) if tree.rest else {key: value for key, value in members.items() if key in tree.parts}
@@ -235,8 +260,8 @@ def _cut(value: msgspec.Raw, tree: _Tree) -> Any:
     """Return what is kept of a value; None if nothing is, not even its braces: JSON's null would be bytes."""
     match bytes(memoryview(value)[:1]):
         case b"{":
-            return _members(_OBJECT.decode(value), tree)
+            return _members(parts_of(value), tree)
         case b"[":
-            return [cut for each in _LIST.decode(value) if (cut := _cut(each, tree)) is not None]
+            return [cut for each in items_of(value) if (cut := _cut(each, tree)) is not None]
         case _:   # Paths lead nowhere from here: it is a part of the rest.
             return value if tree.rest else None

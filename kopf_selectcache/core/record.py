@@ -5,11 +5,14 @@ So whatever a reader does to what it gets stays with the reader, and nothing is 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from .packing import Packing
+from .problems import Undecodable
+from .room import with_room
 
 _decoded = msgspec.json.Decoder().decode
 
@@ -31,7 +34,7 @@ class Record(msgspec.Struct, eq=False, gc=False):
     owners: tuple[str, ...]
     """The uids of the objects that own it."""
     stored: bytes
-    """The object in JSON, packed or not. It alone may be replaced, by the same object (`pack`)."""
+    """The object in JSON, packed or not. It alone may be replaced, by the same object (`pack`). Empty if it is unreadable."""
     fields: bytes = b""
     """What cannot be read off what is kept: the values of field labels whose paths were dropped, and of declared indexes; empty if there is none."""
     packing: Packing | None = None
@@ -54,7 +57,11 @@ class Record(msgspec.Struct, eq=False, gc=False):
 
     def decode(self) -> dict[str, Any]:
         """Return the object, made anew for this call."""
-        decoded: dict[str, Any] = _decoded(self.stored if self.packing is None else self.packing.unpack(self.stored))
+        decoded: dict[str, Any]
+        try:
+            decoded = _decoded(self.stored if self.packing is None else self.packing.unpack(self.stored))
+        except RecursionError:
+            decoded = with_room(partial(_decoded, self.data))
         return decoded
 
     def pack(self) -> None:
@@ -65,7 +72,7 @@ class Record(msgspec.Struct, eq=False, gc=False):
     def is_same(self, other: Record) -> bool:
         """Whether this is the same object in the same version. A server that was restored gives versions out again, for other contents."""
         return (self.uid, self.version, self.fields) == (other.uid, other.version, other.fields) and (
-            self.stored == other.stored or self.data == other.data)
+            self.stored == other.stored or (self.stored != b"" != other.stored and self.data == other.data))
 
     def lost(self) -> dict[str, str]:
         """Return the values of those field labels that can not be read off what is kept."""
@@ -77,6 +84,20 @@ class Record(msgspec.Struct, eq=False, gc=False):
         """Return the values of declared indexes that were read when it came, by their names."""
         values: dict[str, list[Any]] = msgspec.json.decode(self.fields).get(INDEXED, {}) if self.fields else {}
         return values
+
+
+class Unreadable(Record):
+    """A held object that cannot be decoded: its metadata alone is known."""
+
+    why: str = ""
+    """A clause, such as `it is nested too deeply`."""
+
+    @property
+    def data(self) -> bytes:
+        raise Undecodable(self.why, self.why)
+
+    def decode(self) -> dict[str, Any]:
+        raise Undecodable(self.why, self.why)
 
 
 def kept_json(value: object) -> bytes:

@@ -64,6 +64,11 @@ class Sent:
                 return term
         return None
 
+    def failing_key(self, namespace: str, name: str) -> FieldTerm | None:
+        """Return a term that an object does not satisfy of which no more than this is known: terms of other fields are not compared."""
+        known = {"metadata.namespace": namespace, "metadata.name": name}
+        return next((term for term, _ in self.terms if term.label in known and not term.matches(known)), None)
+
     def without(self, label: str) -> Sent:
         """Return the same without the terms of this field label."""
         return Sent(self.requirements, tuple((term, value) for term, value in self.terms if term.label != label))

@@ -27,6 +27,8 @@ def without_managed(data: bytes, metadata: int) -> bytes | None:
     start = data.find(_MANAGED, metadata)
     if start < 0:
         return data
+    if data[start - 1] == ord("{"):
+        return None   # A comma before the first member is no JSON, and would be cut out.
     value = start + len(_MANAGED) - 2
     end = data.find(b"]", value) + 1   # There are lists in it in texts alone, which is seldom.
     try:

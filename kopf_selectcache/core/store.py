@@ -5,7 +5,7 @@ guarded here is that an object never goes back: servers replay, duplicate and re
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import starmap
 from threading import Lock
@@ -15,7 +15,7 @@ from .differing import all_of, differing
 from .index import room
 from .indexed import Indexed, note
 from .lookup import AT_ONCE, Chosen, Indexes, Lookup
-from .record import Record, is_newer, is_older
+from .record import Record, Unreadable, is_newer, is_older
 from .tally import Tally, weight
 
 Records = dict[str, dict[str, Record]]
@@ -57,6 +57,8 @@ class Store:
         self._gone: dict[tuple[str, str], Record] = {}
         """What was staged and has left, so that a late replay does not bring it back."""
         self._version = ""
+        self.unreadable: Mapping[tuple[str, str], Unreadable] = {}
+        """Those held objects that are unreadable, by namespace and name. It is replaced as a whole."""
 
     # ---- Reading: a lock is held while references are picked, never while they are decoded.
 
@@ -93,6 +95,9 @@ class Store:
 
     def _chosen(self, lookup: Lookup, key: tuple[str, str] | None, *, asking: bool) -> Chosen:
         chosen = self._indexes.chosen(self._held, lookup, asking=asking)
+        if self.unreadable:
+            chosen = chosen._replace(
+                records=[record for record in chosen.records if record.stored], unreadable=tuple(self.unreadable.values()))
         return chosen._replace(beside=self._held.get(key[0], {}).get(key[1])) if key is not None else chosen
 
     def weights(self) -> dict[str, int]:
@@ -158,6 +163,8 @@ class Store:
                 return []
             held[record.name] = record
             self._indexes.change(before, record)
+            if self.unreadable or not record.stored:
+                self._separate([Change(before, record)])
         self._count(before, record)
         if before is not None and before.uid != record.uid:
             return [Change(before, None), Change(None, record)]
@@ -180,6 +187,8 @@ class Store:
             if not held:
                 self._held.pop(record.namespace, None)
             self._indexes.change(before, None)
+            if self.unreadable:
+                self._separate([Change(before, None)])
         self._count(before, None)
         return [Change(before, None)]
 
@@ -222,12 +231,27 @@ class Store:
                 self._note(change.after)
 
     def _index(self, changes: list[Change]) -> bool:
-        """Keep the indexes true; return whether there were so many changes that they have to be built anew."""
+        """Keep the indexes true, and the unreadable objects apart; return whether so much changed that indexes have to be built anew."""
+        self._separate(changes)
         if len(changes) > AT_ONCE:
             return self._indexes.forget()
         for change in changes if self._indexes else ():
             self._indexes.change(change.before, change.after)
         return False
+
+    def _separate(self, changes: list[Change]) -> None:
+        """Take note of which objects are unreadable now."""
+        found: dict[tuple[str, str], Unreadable] | None = None
+        for change in changes:
+            before, after = change.before, change.after
+            if (after is not None and not after.stored) or (before is not None and not before.stored):
+                found = {**self.unreadable} if found is None else found
+                if before is not None:
+                    found.pop(before.key, None)
+                if isinstance(after, Unreadable):
+                    found[after.key] = after
+        if found is not None:
+            self.unreadable = found
 
     def progress(self, version: str) -> None:
         """Everything up to this version has been taken in."""

@@ -2,10 +2,14 @@
 
 Nothing that a server sends is trusted: what is not of the promised shape is a `Garbled` problem, never a guess. An
 object stays the bytes that it came as, except for what is dropped (`core.projection`): that is cut out without decoding the rest.
+
+An object that the decoder gives up on costs itself alone: pages and lines that it is a part of, and its metadata, are
+scanned instead (`core.scanning`). What remains of it is an `Unreadable` record.
 """
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from sys import intern
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -15,10 +19,12 @@ import msgspec
 from .fields import Extractor
 from .indexed import Indexed, Values, with_values
 from .packing import Packing
-from .problems import BadIndex, BadTransform, Garbled, Unindexed, Untransformed
-from .projection import ALL, Projection
-from .record import Record, kept_json
+from .problems import BadIndex, BadTransform, Garbled, Undecodable, Unindexed, Untransformed
+from .projection import ALL, Projection, parts_of
+from .record import Record, Unreadable, kept_json
 from .resources import Resource
+from .room import decoded
+from .scanning import Listed, Unscannable, identity, members
 from .selectors import LabelRequirement
 from .sent import EVERYTHING, Sent, Unselected
 from .sharing import Sharing
@@ -151,15 +157,31 @@ MOST_SAID = 1000
 
 _Shape = TypeVar("_Shape")
 
+_FAILURES = (msgspec.DecodeError, UnicodeError, RecursionError)
+"""What the decoder raises, and the encoder for keys that are no text."""
+
 
 def _decode(data: bytes | msgspec.Raw, shape: type[_Shape], what: str) -> _Shape:
     try:
         return msgspec.json.decode(data, type=shape)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except _FAILURES as error:
         # The decoder's words name a place and a type, never a value: it may be a Secret's.
-        why = str(error)
+        undecodable = Undecodable(f"{what} is not what the API promises: {error}", _why(error))
     # Raised out here, it does not carry the decoder's error along, which may hold all of the data.
-    raise Garbled(f"{what} is not what the API promises: {why}")
+    raise undecodable
+
+
+def _why(error: Exception) -> str:
+    """Say as a clause what keeps an object from being decoded."""
+    match error:
+        case RecursionError():
+            return "it is nested too deeply"
+        case UnicodeError():
+            return "it is not UTF-8"
+        case msgspec.ValidationError():   # Without a type, all else is valid.
+            return "it has a number that is out of range"
+        case _:
+            return f"it is no valid JSON: {str(error).removeprefix('JSON is malformed: ')}"
 
 
 def read_refusal(code: int, data: bytes, *, retry_after: float | None = None) -> Refusal:
@@ -274,13 +296,31 @@ class Reader:
                 raise
             except Garbled:
                 pass   # It may be nothing but written in another way.
-        answer = _decode(data, _Answer, "a list")
-        if answer.kind == "Status":
-            yield _refusal(answer)
+        try:
+            answer = _decode(data, _Answer, "a list")
+        except Undecodable as error:
+            undecodable = error
+        else:
+            if answer.kind == "Status":
+                yield _refusal(answer)
+                return
+            items, answer.items = answer.items or [], None
+            items.reverse()
+            yield from self._sliced(answer, (items.pop() for _ in range(len(items))), len(data))   # Each of them is forgotten once it is read.
             return
-        items, answer.items = answer.items or [], None
-        items.reverse()
-        yield from self._sliced(answer, (items.pop() for _ in range(len(items))), len(data))   # Each of them is forgotten once it is read.
+        yield from self._scanned(data, undecodable)
+
+    def _scanned(self, data: bytes, undecodable: Undecodable) -> Iterator[Page | None]:
+        """Read a list that is undecodable as a whole: each item by itself."""
+        listed, taken = Listed(data), 0
+        with suppress(Unscannable):
+            for end in listed.scan():
+                if end - taken >= SLICE:
+                    yield None
+                    taken = end
+            yield from self._sliced(_decode(listed.envelope, _Answer, "a list"), listed.items, len(data))
+            return
+        raise undecodable
 
     def _sliced(self, answer: _Answer, items: Iterator[bytes | msgspec.Raw], length: int) -> Iterator[Page | None]:
         usual = answer.kind == f"{self.kind}List"
@@ -291,13 +331,23 @@ class Reader:
             raise Garbled(f"a {answer.kind[:100]!r} came instead of a {self.kind}List")
         if answer.metadata is None or not answer.metadata.version:
             raise Garbled(f"a {self.kind}List came without a resourceVersion")
-        records, size = [], 0
+        records, size = list[Record](), 0
         for item in items:
             if size >= SLICE:
                 yield None
                 size = 0
-            records.append(self.record(item, kindless=usual))
+            try:
+                records.append(self.record(item, kindless=usual))
+            except (Untransformed, Unselected):
+                raise
+            except Garbled as garbled:
+                problem = Garbled(f"{garbled} (item {len(records)} of the page)")
+                break
             size += APIECE + len(memoryview(item))
+        else:
+            problem = None
+        if problem is not None:
+            raise problem   # As above.
         yield Page(answer.metadata.version, answer.metadata.token, tuple(records), length)
 
     def line(self, data: bytes) -> Message:
@@ -307,7 +357,7 @@ class Reader:
                 # If what stands between is an object, this is how the line is to be read.
                 if data.startswith(start) and (record := self._usual(data[len(start):-1], kindless=False, leaves=type_ == "DELETED")) is not None:
                     return Event(type_, record)
-        line = _decode(data, _Line, "a line of a watch")
+        line = _line(data)
         if line.type == "" and (refusal := self.rest(data)) is not None:
             return refusal
         match line.type:
@@ -361,7 +411,7 @@ class Reader:
             found = msgspec.convert(decoded, _UsualObject)
             term = self.sent.failing_term(decoded) if self.sent.terms and not leaves else None
             del decoded   # It takes several times the bytes.
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except _FAILURES:
             return None
         metadata, said = found.metadata, ("", "") if says_no_kind else (self.kind, self.api_version)
         if metadata is None or metadata.managed is not msgspec.UNSET or (found.kind, found.api_version) != said:
@@ -387,7 +437,7 @@ class Reader:
 
     def _checked(self, data: bytes, *, kindless: bool, leaves: bool) -> Record:
         """Read any object, and say what is wrong with it."""
-        found = _decode(data, _Object, f"an object of kind {self.kind}")
+        found = self._found(data)
         metadata = found.metadata
         self._require_kind(found, kindless=kindless)
         if metadata is None or not metadata.name or not metadata.version or not metadata.uid:
@@ -398,14 +448,31 @@ class Reader:
         labels = self._labels.of(tuple(own_labels.items()) if own_labels else ())
         if isinstance(labels, LabelRequirement):
             labels = self._outside(metadata, labels, own_labels, leaves=leaves)
-        kept, fields = self._kept(data, found)
-        if (decoded := _decoded(kept)) is None:
-            raise Garbled(f"an object of kind {self.kind}{_named(metadata)} came that is no UTF-8, or has numbers beyond all bounds")
-        if self.sent.terms and not leaves:
-            lost = msgspec.json.decode(fields, type=dict[str, str]) if fields else {}
-            if (term := self.sent.failing_term(decoded, lost)) is not None:
-                raise Unselected(metadata.namespace, metadata.name, metadata.uid, term, labels)
-        return self._made(metadata, labels, owners, kept, fields, whole=data if self.projection.partial else None)
+        try:
+            kept, fields = self._kept(data, found)
+            obj = self._decoded(kept, metadata)
+            if self.sent.terms and not leaves:
+                lost = msgspec.json.decode(fields, type=dict[str, str]) if fields else {}
+                if (term := self.sent.failing_term(obj, lost)) is not None:
+                    raise Unselected(metadata.namespace, metadata.name, metadata.uid, term, labels)
+            return self._made(metadata, labels, owners, kept, fields, whole=data if self.projection.partial else None)
+        except Undecodable as undecodable:
+            why = undecodable.why
+        if not leaves and (term := self.sent.failing_key(metadata.namespace, metadata.name)) is not None:
+            raise Unselected(metadata.namespace, metadata.name, metadata.uid, term, labels)
+        uids = self._owners.of(tuple([owner.uid for owner in owners or ()]))
+        return Unreadable(intern(metadata.namespace), metadata.name, metadata.uid, metadata.version, labels, uids, b"", why=why)
+
+    def _found(self, data: bytes) -> _Object:
+        """Read what an object is, and its metadata."""
+        what = f"an object of kind {self.kind}"
+        try:
+            return _decode(data, _Object, what)
+        except Undecodable as error:
+            undecodable = error
+        with suppress(Unscannable, Undecodable):
+            return _decode(identity(data), _Object, what)
+        raise undecodable
 
     def _require_kind(self, found: _Object | _Mark, *, kindless: bool = False) -> None:
         if found.kind != self.kind and (found.kind or not kindless):
@@ -416,7 +483,7 @@ class Reader:
     def _common(self, metadata: _Metadata) -> tuple[dict[str, str] | None, list[_Owner] | None]:
         try:
             return _LABELS.decode(metadata.labels), _OWNERS.decode(metadata.owners)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except _FAILURES as error:
             why = str(error)
         raise Garbled(f"an object of kind {self.kind}{_named(metadata)} has labels or owners that are not what the API promises: {why}")
 
@@ -438,11 +505,11 @@ class Reader:
         `managedFields`. `whole` is as it came, where not all but those is kept.
         """
         try:
-            whole = kept if whole is None else msgspec.json.encode(ALL.cut(self._members(_OBJECT.decode(whole))))
+            whole = kept if whole is None else msgspec.json.encode(ALL.cut(self._members(parts_of(whole))))
             key = metadata.namespace, metadata.name
-            return {each.name: each.come(key, msgspec.json.decode(kept if each.late else whole)) for each in self.indexes}
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            problem = Garbled(f"an object of kind {self.kind}{_named(metadata)} is not what the API promises: {error}")
+            return {each.name: each.come(key, decoded(kept if each.late else whole)) for each in self.indexes}
+        except _FAILURES as error:
+            problem: Garbled = self._undecodable(metadata, error)
         except BadIndex as bad:
             problem = Unindexed(f"{self.kind}{_named(metadata)} cannot be indexed: {bad}")
         raise problem   # As below.
@@ -456,17 +523,27 @@ class Reader:
         if untouched and found.kind and found.api_version:
             return data, b""
         try:
-            parts = _OBJECT.decode(data)
-            members = self._members(parts)
-            kept = kept_json(members if untouched else self.projection.cut(members))
+            parts = parts_of(data)
+            all_of_it = self._members(parts)
+            kept = kept_json(all_of_it if untouched else self.projection.cut(all_of_it))
             if self.projection.transform is not None:
                 kept = self.projection.transformed(kept)
             return kept, self._values(parts) if self.fields else b""
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            problem = Garbled(f"an object of kind {self.kind}{_named(found.metadata)} is not what the API promises: {error}")
+        except _FAILURES as error:
+            problem: Garbled = self._undecodable(found.metadata, error)
         except BadTransform as bad:
             problem = Untransformed(f"the transform of {self.kind}{_named(found.metadata)} {bad}")
         raise problem   # Out here it does not carry the error along, which may hold the object.
+
+    def _decoded(self, kept: bytes, metadata: _Metadata) -> Any:
+        try:
+            return decoded(kept)
+        except _FAILURES as error:
+            problem = self._undecodable(metadata, error)
+        raise problem   # As above.
+
+    def _undecodable(self, metadata: _Metadata | _UsualMetadata | None, error: Exception) -> Undecodable:
+        return Undecodable(f"an object of kind {self.kind}{_named(metadata)} is not what the API promises: {error}", _why(error))
 
     def _members(self, parts: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
         """Return the parts of an object in the order in which the server itself writes them: it is the same bytes in lists and in watches."""
@@ -476,11 +553,20 @@ class Reader:
     def _values(self, parts: Mapping[str, msgspec.Raw]) -> bytes:
         """Read the field labels' values off those parts of an object in which they are."""
         looked_at = {path[0] for extractor in self.fields.values() for path in extractor.paths}
-        obj = {key: msgspec.json.decode(part) for key, part in parts.items() if key in looked_at}
+        obj = {key: decoded(part) for key, part in parts.items() if key in looked_at}
         return kept_json({label: extractor(obj) for label, extractor in self.fields.items()})
 
 
-_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
+def _line(data: bytes) -> _Line:
+    """Read the type of an event, and leave its object as bytes."""
+    try:
+        return _decode(data, _Line, "a line of a watch")
+    except Undecodable as error:
+        undecodable = error
+    with suppress(KeyError, Unscannable, Undecodable):
+        found = members(data)
+        return _Line(_decode(found["type"], str, "the type of an event"), msgspec.Raw(found["object"]))
+    raise undecodable
 
 
 def _named(metadata: _Metadata | _UsualMetadata | None) -> str:
@@ -489,11 +575,3 @@ def _named(metadata: _Metadata | _UsualMetadata | None) -> str:
         return ""
     within = f"{metadata.namespace[:63]}/" if metadata.namespace else ""
     return f", {within}{metadata.name[:253]},"
-
-
-def _decoded(data: bytes) -> Any:
-    """Decode all of an object; return None if that is not possible."""
-    try:
-        return _EVERYTHING.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None

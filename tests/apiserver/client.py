@@ -45,7 +45,7 @@ class Client:
     ) -> Any:
         """Make one request, and give the parsed JSON (the text, where the answer is no JSON).
 
-        A PATCH is a merge patch unless the content type says otherwise. `as_user` and `as_groups` impersonate.
+        A body of bytes is sent as it is. A PATCH is a merge patch unless the content type says otherwise. `as_user` and `as_groups` impersonate.
         ApiError, when the status is not 2xx; an error of urllib3, when there is no answer at all.
         """
         response = self._send(method, path, query=query, body=body, token=token, as_user=as_user, as_groups=as_groups,
@@ -96,7 +96,7 @@ class Client:
         words = {key: str(value).lower() if isinstance(value, bool) else value for key, value in (query or {}).items()}
         return self._http.request(
             method, f"{self.url}{path}{'?' if words else ''}{urlencode(words)}",
-            body=None if body is None else json.dumps(body).encode(), headers=headers,
+            body=body if body is None or isinstance(body, bytes) else json.dumps(body).encode(), headers=headers,
             preload_content=not stream, timeout=timeout,
         )
 

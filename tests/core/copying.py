@@ -15,7 +15,7 @@ Part: TypeAlias = tuple[object, ...]
 
 _OF_MERGING = {"tally", "branches", "_alone", "_shown", "_epoch", "_listed", "_left", "_reads", "_doubts", "_unclear", "_outdated", "_most_reads", "_near", "_by_name", "_groups", "_group_of", "_union"}
 _OF_BRANCHES = {"keys", "view", "epoch", "listed", "vague", "_merger", "_waits", "_versions", "_waiting"}
-_OF_STORES = {"_lock", "_held", "_staged", "_gone", "_version", "_tally", "_wanted", "_indexes"}
+_OF_STORES = {"_lock", "_held", "_staged", "_gone", "_version", "_tally", "_wanted", "_indexes", "unreadable"}
 _OF_UNIONS = _OF_STORES | {"versions"}
 
 
@@ -50,6 +50,7 @@ def copied(merging: Merging) -> Merging:
 def _fill(made: Store, store: Store) -> None:
     old = _known(store, _OF_UNIONS if isinstance(store, Union) else _OF_STORES)
     assert not old["_indexes"], "indexes are not copied"
+    assert not old["unreadable"], "all objects can be read"
     made._held, made._gone, made._version = _named(old["_held"]), dict(old["_gone"]), old["_version"]
     made._staged = _named(old["_staged"]) if old["_staged"] is not None else None
 

@@ -51,6 +51,8 @@ PAGING, ENDLESS = "core/paging.py", "tests/test_faults/test_endless_lists.py::"
 WITHOUT_AN_END = "test_33_a_list_without_an_end_is_asked_for_at_a_bounded_rate_and_stalled_after_the_sync_timeout"
 RELIST_WITHOUT_AN_END = "test_33_a_relist_without_an_end_is_asked_for_at_a_bounded_rate_and_what_is_held_is_stale"
 IGNORED = "tests/test_ignored_selectors.py::"
+UNREADABLE = "tests/test_unreadable.py::"
+DEEP_STACKS = "tests/test_deep_stacks.py::"
 SIGNS = "tests/test_faults/test_signs_of_life.py::"
 RETRYING = "tests/test_cache/test_retrying.py::"
 
@@ -298,6 +300,24 @@ MUTANTS: tuple[Mutant, ...] = (
            (IGNORED + "test_an_error_in_our_table_of_fields_is_told_once_and_is_no_outage",)),
     Mutant("take a deleted object for one that the server selects", "fieldchecks.py", "    return Judgement.UNCERTAIN\n\n", "    return Judgement.MISREAD\n\n", 1,
            ("tests/test_fieldchecks.py::test_where_the_object_is_not_as_it_was_nothing_is_certain",)),
+    Mutant("refuse what one object that cannot be decoded is a part of", WIRE, "            return _decode(identity(data), _Object, what)\n", "            raise Unscannable\n", 8,
+           (UNREADABLE + "test_contract_8_an_object_that_cannot_be_decoded_costs_itself_alone_in_a_list",
+            UNREADABLE + "test_contract_8_an_object_that_cannot_be_decoded_costs_itself_alone_in_a_watch")),
+    Mutant("end the watch at an object that is nested too deeply", WIRE, "        found = members(data)\n", "        found = dict[str, bytes]()\n", 8,
+           (UNREADABLE + "test_contract_8_an_object_that_cannot_be_decoded_costs_itself_alone_in_a_watch",)),
+    Mutant("answer a list without what cannot be read", "checking.py", "    if found.unreadable:\n", "    if False:\n", 1,
+           (UNREADABLE + "test_contract_1_each_read_that_means_an_unreadable_object_raises_and_all_others_answer",)),
+    Mutant("view what cannot be read", "reading.py", "if record is None or not record.stored:", "if record is None:", 1,
+           (UNREADABLE + "test_contract_1_each_read_that_means_an_unreadable_object_raises_and_all_others_answer",)),
+    Mutant("refuse each list where one object cannot be read", "matching.py", "for record in records if any(known._by_record([record]))]", "for record in records if known]", 8,
+           (UNREADABLE + "test_contract_1_each_read_that_means_an_unreadable_object_raises_and_all_others_answer",)),
+    Mutant("take in an unreadable object whatever it is named", "core/sent.py", "if term.label in known and not", "if False and not", 1,
+           (UNREADABLE + "test_labels_and_names_of_unreadable_objects_are_compared_with_the_selector_that_was_sent",)),
+    Mutant("let a full stack decide what can be read", "core/room.py", "        pass   # Out here the stack is not held by a traceback.\n", "        raise\n", 8,
+           (DEEP_STACKS + "test_how_deeply_an_object_may_be_nested_does_not_depend_on_who_reads_it",
+            DEEP_STACKS + "test_no_read_of_the_deepest_object_raises_a_recursion_error")),
+    Mutant("name unreadable objects with each list", "news.py", "if key not in before or before[key].version != record.version]", "]", 8,
+           (UNREADABLE + "test_unreadable_objects_are_named_in_the_log_once_a_version_and_in_the_probe",)),
     Mutant("compare the labels of what leaves", WIRE, "        if not leaves:\n", "        if True:\n", 8,
            ("tests/core/test_wire.py::test_contract_8_an_object_that_the_selector_does_not_select_is_refused_unless_it_leaves",)),
     Mutant("go on with the watch after an object outside of the selector", PROTOCOL, "    if outside:\n", "    if False:\n", 1,

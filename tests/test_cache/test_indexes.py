@@ -10,8 +10,8 @@ import pytest
 
 from kopf_selectcache import Cached, NotKept, OutsideFilter, Selector
 from kopf_selectcache.core.lookup import WORTH
-from kopf_selectcache.core.problems import Garbled, Untransformed
 from kopf_selectcache.core.projection import Projection
+from kopf_selectcache.core.record import Unreadable
 from kopf_selectcache.core.wire import Event, Page, Reader
 from kopf_selectcache.errors import DeclarationError, ReadError, Stalled
 from kopf_selectcache.keeping import indexes
@@ -349,8 +349,8 @@ def test_so_it_is_for_a_handlers_own_object() -> None:
         world.cache(own=pod("nginx", version="11")).held("pods")
 
 
-def test_numbers_that_cannot_be_read_are_garbage_and_no_mistake_of_a_function() -> None:
+def test_an_object_that_cannot_be_decoded_for_an_index_is_unreadable_whatever_is_kept_of_it() -> None:
     reader = Reader("v1", "Pod", Projection.of(drop=["spec"]), indexes=indexes({"node": "spec.nodeName"}))
-    with pytest.raises(Garbled) as info:
-        reader.record(b'{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","uid":"u","resourceVersion":"1"},"spec":{"n":1e999}}')
-    assert not isinstance(info.value, Untransformed)
+    record = reader.record(b'{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","uid":"u","resourceVersion":"1"},"spec":{"n":1e999}}')
+    assert isinstance(record, Unreadable)
+    assert next(iter(reader.indexes)).of(record) == ()

@@ -81,6 +81,8 @@ MISHAPS = (
     Mishap(lambda _: faults.EmptyVersion()),
     Mishap(lambda _: faults.WrongKind()),
     Mishap(lambda chance: faults.BigObjects(chance.choice((100_000, 2_000_000)), names=frozenset({"big"}))),
+    # Objects that cannot be decoded stay unreadable until they change: see tests/test_unreadable.py.
+    Mishap(lambda _: faults.Inserted(b"1", names=frozenset({"big"}))),
     Mishap(lambda chance: faults.MalformedJSON(few(chance))),
     Mishap(lambda chance: faults.UnknownEventType(instead_of=chance.choice(("ADDED", "MODIFIED", "DELETED"))), "watch"),
     Mishap(lambda _: faults.TableInstead()),

@@ -149,9 +149,9 @@ TROUBLES: dict[str, Answer] = {
     "no JSON": answer(b"{"), "a Table": answer({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "rows": []}),
     "another kind": listed("100", kind="SecretList"), "no version": listed(""),
     "an object without a uid": listed("100", {"kind": "Pod", "metadata": {"name": "x", "resourceVersion": "9"}}),
-    "a number beyond all bounds": answer(
-        b'{"kind":"PodList","metadata":{"resourceVersion":"100"},"items":[{"spec":1e999,'
-        b'"metadata":{"name":"x","uid":"u","resourceVersion":"9","labels":{"app":"web"}}}]}'),
+    "an object without a uid that is nested too deeply": answer(
+        b'{"kind":"PodList","metadata":{"resourceVersion":"100"},"items":[{"spec":' + b"[" * 9999 + b"]" * 9999 + b","
+        b'"metadata":{"name":"x","resourceVersion":"9","labels":{"app":"web"}}}]}'),
     "chunks of no size": Answer((b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n{}\r\n",), Then.CLOSE),
     "no gzip": answer(b"no gzip", headers={"Content-Encoding": "gzip"}),
     "a redirect": answer(b"", code=302, headers={"Location": "http://127.0.0.1:9/elsewhere"}),

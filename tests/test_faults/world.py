@@ -122,7 +122,7 @@ async def operating(
 @asynccontextmanager
 async def keeping(
     vault: Vault, selectors: Mapping[Any, Any], *, namespaces: tuple[str, ...] | None = None, request_timeout: float = 60.0,
-    servers: Collection[Server] = (), max_bytes: int = MAX_BYTES, **options: Any,
+    servers: Collection[Server] = (), page_bytes: int = MAX_BYTES, **options: Any,
 ) -> AsyncIterator[tuple[Runtime, Time]]:
     """Keep caches with these credentials; afterwards nothing is left but what was there before, and servers."""
     # Time passes as fast as it is slept: audits would never end.
@@ -130,7 +130,7 @@ async def keeping(
     declared.selectors.update(selectors)
     time = Time()
     runtime = Runtime(
-        declared, KopfTransport(vault, request_timeout=request_timeout, clock=time.clock, sleep=time.pause, max_bytes=max_bytes), namespaces=namespaces, chance=lambda: 1.0,
+        declared, KopfTransport(vault, request_timeout=request_timeout, clock=time.clock, sleep=time.pause, max_bytes=page_bytes), namespaces=namespaces, chance=lambda: 1.0,
         logger=logging.getLogger("kopf_selectcache"), clock=time.clock, sleep=time.sleep)
     before = asyncio.all_tasks()
     task = asyncio.create_task(runtime.run())

@@ -9,6 +9,7 @@ from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import (
     BigObjects,
     EmptyVersion,
+    Inserted,
     MalformedJSON,
     NoMetadata,
     TableInstead,
@@ -71,6 +72,16 @@ class TestContents:
         cluster.faults.add(UnknownEventType(instead_of="ADDED"))
         with client.watch(PODS, query=FOLLOWED) as watch:
             assert told(watch, 1) == [("SURPRISED", "a")]
+
+    def test_bytes_that_are_no_json_come_in_lists_and_in_lines(self, cluster: EmbeddedCluster, client: Served) -> None:
+        fault = cluster.faults.add(Inserted(b'{"x":[1]}', names=frozenset({"a"})))
+        assert [item.get("inserted") for item in client.listed()["items"]] == [{"x": [1]}, None]
+        with client.watch(PODS, query=FOLLOWED) as watch:
+            assert [next(watch)["object"].get("inserted") for _ in range(2)] == [{"x": [1]}, None]
+        fault.release()
+        cluster.faults.add(Inserted())
+        with pytest.raises(RecursionError):
+            client.listed()
 
     def test_objects_of_2_mib_come_in_lists_and_in_lines(self, cluster: EmbeddedCluster, client: Served) -> None:
         cluster.faults.add(BigObjects(names=frozenset({"a"})))

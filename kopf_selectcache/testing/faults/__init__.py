@@ -3,6 +3,7 @@ from .contents import (
     BigObjects,
     EmptyPage,
     EmptyVersion,
+    Inserted,
     MalformedJSON,
     NoMetadata,
     TableInstead,
@@ -51,7 +52,7 @@ from .streams import (
 __all__ = [
     "BadGateway", "BigObjects", "BrokenFault", "BufferingProxy", "Delay", "Disconnect", "DropEvents", "DuplicateEvents", "EarlyBookmark",
     "EmptyPage", "EmptyVersion", "End", "EndStream", "EndlessLine", "ErrorEvent", "ExpiredToken", "Fault", "Faults", "Gone",
-    "GzipWatch", "IdleCut", "IgnoreSelectors", "IgnoredInitialEvents", "IgnoredLimit", "Lag", "LeaderChanged", "MalformedJSON", "NoBookmarks",
+    "GzipWatch", "IdleCut", "IgnoreSelectors", "IgnoredInitialEvents", "IgnoredLimit", "Inserted", "Lag", "LeaderChanged", "MalformedJSON", "NoBookmarks",
     "NoEndBookmark", "NoMetadata", "NoWatchList", "NotServed", "OldVersionOnDelete", "Planned", "RecreatedAsModified",
     "Refuse", "ReorderInitialEvents", "ReplayEvents", "Reset", "Silence", "TableInstead", "TooLargeVersion",
     "Unauthorized", "UnknownEventType", "WrongKind",

@@ -97,6 +97,42 @@ class BigObjects(_Spoiled):
         return _with_metadata(obj, {"annotations": annotations})
 
 
+def nested(levels: int) -> bytes:
+    """Return a JSON value that is nested as deeply."""
+    return b'{"a":' * levels + b"1" + b"}" * levels
+
+
+@dataclass(frozen=True, slots=True)
+class Inserted(_Spoiled):
+    """Objects come with these bytes as the value of their key `inserted`: nested too deeply for any decoder, unless told otherwise.
+
+    `b"1e999"` is a number out of range.
+    """
+
+    value: bytes = nested(20_000)
+
+    def spoiled(self, obj: Object) -> Object:
+        return obj | {"inserted": _PLACE}
+
+    def answered(self, request: Request, answer: Answer) -> Answer:
+        answer = _Spoiled.answered(self, request, answer)
+        return replace(answer, body=self._in_place(answer.body))
+
+    def filter(self) -> Filter | None:
+        change = _Spoiled.filter(self)
+        assert change is not None, "events are changed, too"
+
+        def inserted(pieces: list[Piece], *, released: bool) -> list[Piece]:
+            return [self._in_place(piece) if isinstance(piece, bytes) else piece for piece in change(pieces, released=released)]
+        return inserted
+
+    def _in_place(self, data: bytes) -> bytes:
+        return data.replace(dumped(_PLACE), self.value)
+
+
+_PLACE = "<here>"
+
+
 @dataclass(frozen=True, slots=True)
 class MalformedJSON(Fault):
     """Every answer is half its JSON; of a watch, the one event after so many."""

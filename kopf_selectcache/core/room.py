@@ -1,0 +1,60 @@
+"""Room on the stack: repeats a call that failed with RecursionError, such as of the decoder, on the empty stack of a thread.
+
+CPython 3.11 counts the nested calls of a decoder in C and the frames of Python code together. So whether an object can be
+decoded depends on the caller. Since 3.12, C has a limit of its own, and little depends on the caller.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from threading import Lock, Thread, stack_size
+from typing import Any, TypeVar
+
+import msgspec
+
+STACK = 16 * 1024 * 1024
+"""
+Bytes of the stack of such a thread. The decoder takes 400 bytes a level, and CPython 3.13 allows it 10,000 levels: that
+is more than the stack that musl gives to threads. It is address space; memory is taken as it is used.
+"""
+
+_T = TypeVar("_T")
+
+_decode = msgspec.json.Decoder().decode
+_starting = Lock()   # The size of the stack is set for the whole process: for the time of a start.
+
+
+def with_room(work: Callable[[], _T]) -> _T:
+    """Return the result of the call. Raise RecursionError only if an empty stack is too small for it, too."""
+    try:
+        return work()
+    except RecursionError:
+        pass   # Out here the stack is not held by a traceback.
+    results: list[_T] = []
+    errors: list[Exception] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except Exception as error:   # noqa: BLE001  # The caller raises it.
+            errors.append(error)
+
+    thread = Thread(target=run, name="selectcache", daemon=True)
+    with _starting:
+        usual = stack_size(STACK)
+        try:
+            thread.start()
+        finally:
+            stack_size(usual)
+    thread.join()
+    for error in errors:
+        raise error
+    return results[0]
+
+
+def decoded(data: bytes | msgspec.Raw) -> Any:
+    """Decode any JSON. Raise RecursionError if it is nested too deeply for an empty stack, and else what the decoder raises."""
+    try:
+        return _decode(data)
+    except RecursionError:
+        return with_room(partial(_decode, data))
