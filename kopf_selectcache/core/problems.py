@@ -8,7 +8,7 @@
     ├── BadIndex       what the function of a declared index made of an object is no text, or nothing came of it
     ├── TooManyBoxes   a question about regions that would cost more than its bound
     └── Garbled        bytes from a server that are not what its API promises
-        ├── TooLarge       an answer with more bytes than are read
+        ├── TooLarge        an answer with more bytes than are read
         ├── Undecodable     the decoder gives up on them: an object may still be known by its metadata
         └── Untransformed   what it sent is as promised, and the operator's own function failed for it
             └── Unindexed       that of a declared index

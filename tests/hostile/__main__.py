@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from .attack import Attack
-from .attacks import ATTACKS, WAITING_FOR
+from .attacks import ATTACKS
 from .playing import play
 from .process import Died, started
 from .server import Server
@@ -57,10 +57,8 @@ async def measure_all(attacks: list[Attack]) -> tuple[dict[str, Row], list[str]]
     async def one(attack: Attack) -> None:
         async with turns:
             rows[attack.name], complaints = await measure(attack)
-        waits = " (it waits for another branch)" if attack.name in WAITING_FOR else ""
-        if not waits:
-            failures.extend(f"{attack.name}: {complaint}" for complaint in complaints)
-        print(f"{len(rows)} of {len(attacks)}: {attack.name}: {'; '.join(complaints)[:500] or 'as it must be'}{waits}", file=sys.stderr, flush=True)
+        failures.extend(f"{attack.name}: {complaint}" for complaint in complaints)
+        print(f"{len(rows)} of {len(attacks)}: {attack.name}: {'; '.join(complaints)[:500] or 'as it must be'}", file=sys.stderr, flush=True)
 
     async with asyncio.TaskGroup() as group:
         for attack in attacks:
@@ -70,11 +68,10 @@ async def measure_all(attacks: list[Attack]) -> tuple[dict[str, Row], list[str]]
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.hostile", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("words", nargs="*", help="parts of the names of attacks; without any, all are played but those that wait for another branch")
+    parser.add_argument("words", nargs="*", help="parts of the names of attacks; without any, all are played")
     parser.add_argument("--write", action="store_true", help="write the rows into docs/guarantees.md")
     given = parser.parse_args()
-    chosen = [attack for attack in ATTACKS if (
-        any(word in attack.name for word in given.words) if given.words else attack.name not in WAITING_FOR)]
+    chosen = [attack for attack in ATTACKS if not given.words or any(word in attack.name for word in given.words)]
     if not chosen:
         parser.error(f"no attack has such a name; there are: {', '.join(attack.name for attack in ATTACKS)}")
     rows, failures = asyncio.run(measure_all(chosen))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from .attack import Attack
-from .attacks import ATTACKS, WAITING_FOR
+from .attacks import ATTACKS
 from .playing import Outcome, play
 from .server import Server
 from .tls import Authorities
@@ -27,8 +27,6 @@ async def played(attack: Attack, folder: Path) -> Outcome:
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
 def test_contract_8_an_attack_stops_floods_and_misleads_no_cache(attack: Attack, tmp_path: Path) -> None:
-    if attack.name in WAITING_FOR:
-        pytest.skip("it waits for another branch")
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         outcome = runner.run(played(attack, tmp_path))
     assert outcome.complaints(attack) == []
