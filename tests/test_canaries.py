@@ -47,7 +47,7 @@ def log_error(error):
         logging.getLogger('kopf_selectcache.feed').exception('It fails.')
 
 def feed(value):
-    store = SimpleNamespace(records=lambda: ([], ''))
+    store = SimpleNamespace(records=lambda: ([], ''), unreadable={})
     return SimpleNamespace(key=value, resource=None, health=Health.SYNCED, store=store, age=lambda: None, filter='', trouble='', remedy='')
 
 def held():

@@ -129,12 +129,14 @@ def test_retry_after_is_honoured_also_if_those_who_waited_have_gone() -> None:
         async with gated("app=web", pod("a", **WEB)) as world:
             refused = world.cluster.faults.add(Refuse(429, retry_after=30), verb="list", resource="pods")
             other, = world.cluster.create(pod("other", app="db"))
+            comparison = world.feed.listwatches[0].comparison
             for _ in range(20):
                 call = handling("event")(other)
-                await pass_time(world, 1)
+                await until(lambda: comparison._failures)
+                await world.clock.move(1)
                 call.cancel()
             assert len(refused.hits) == 1
-            await pass_time(world, 20)
+            await world.clock.move(20)
             call = handling("event")(other)
             await until(lambda: len(refused.hits) == 2)
             refused.release()

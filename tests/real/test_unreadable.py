@@ -28,7 +28,8 @@ def is_readable() -> bool:
 
 
 @pytest.mark.parametrize("initial", ["pages", "stream"])
-def test_contract_8_an_object_of_1500_levels_costs_itself_alone(api: Cluster, initial: str) -> None:
+def test_contract_8_an_object_of_1500_levels_costs_itself_alone(real_api: Cluster, initial: str) -> None:
+    api = real_api
     namespace = api.namespace(prefix="deep")
     group = f"{namespace}.example.com"
     api.create_crd(group, "v1", "Widget", "widgets")
