@@ -154,7 +154,7 @@ async def gated(declared: Any, *objects: Mapping[str, Any], kind: str = "pods", 
                 operator.task.cancel()
                 await asyncio.wait({operator.task})
                 await vault.close()
-                await connections_closed()
+            await connections_closed()   # Not after a failure, which may leave a request that nothing answers.
         finally:
             settings_var.reset(tokens[0])
             vault_var.reset(tokens[1])

@@ -390,7 +390,11 @@ def test_a_stale_cache_uses_up_no_retries(options: dict[str, Any]) -> None:
             b, = world.cluster.create(pod("b", **WEB))
             ran: list[list[str]] = []
             registry = kopf.OperatorRegistry()
-            kopf.on.update("pods", registry=registry, **options)(with_cache(lambda cache, **_: ran.append(names(cache))))
+
+            async def run_it(cache: Any, **_: Any) -> None:
+                ran.append(names(cache))
+
+            kopf.on.update("pods", registry=registry, **options)(with_cache(run_it))
             handler: Any = only(registry._changing)
             state = progression.State.from_scratch().with_handlers([handler])
             once = asyncio.create_task(execution.execute_handler_once(

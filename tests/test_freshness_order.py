@@ -223,7 +223,7 @@ async def _wait_in_vain(world: Gated, which: str) -> None:
     await world.clock.move(1)
     assert not is_done(call)
     world.operator.task.cancel()
-    await until(call.done)
+    await world.clock.move_until(call.done, most=60)
     with pytest.raises(ReadError, match="has ended"):
         await call
     assert feed.waiting_handlers == 0
