@@ -192,6 +192,8 @@ _LABELS = msgspec.json.Decoder(dict[str, str] | None)
 _OWNERS = msgspec.json.Decoder(list[_Owner] | None)
 _EVERYTHING: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
+_DOTS = frozenset({".", ".."})
+
 _SAYS_NO_KIND = b'{"metadata":{'
 """How the items of most lists begin."""
 
@@ -366,7 +368,7 @@ class Reader:
         metadata, said = found.metadata, ("", "") if says_no_kind else (self.kind, self.api_version)
         if metadata is None or metadata.managed is not msgspec.UNSET or (found.kind, found.api_version) != said:
             return None
-        if not metadata.name or not metadata.version or not metadata.uid:
+        if not metadata.name or not metadata.version or not metadata.uid or not _can_be_named(metadata.namespace, metadata.name):
             return None
         if says_no_kind:
             kept = self._starts[0][:-len(start) + 1] + kept[1:]
@@ -392,6 +394,8 @@ class Reader:
         self._require_kind(found, kindless=kindless)
         if metadata is None or not metadata.name or not metadata.version or not metadata.uid:
             raise Garbled(f"an object of kind {self.kind}{_named(metadata)} came without a name, uid or resourceVersion")
+        if not _can_be_named(metadata.namespace, metadata.name):
+            raise Garbled(f"an object of kind {self.kind}{_named(metadata)} came with a name or namespace that no request can have")
         if self.wanted is not None and not self.wanted((metadata.namespace, metadata.name)):
             return Record(metadata.namespace, metadata.name, metadata.uid, metadata.version, {}, (), b"")
         own_labels, owners = self._common(metadata)
@@ -481,6 +485,13 @@ class Reader:
 
 
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def _can_be_named(namespace: str, name: str) -> bool:
+    """Return True if a request can ask for the object: by its path (`core.resources`), and by its name in a field selector."""
+    return not (
+        "/" in name or "%" in name or "\0" in name or name in _DOTS
+        or "/" in namespace or "%" in namespace or "\0" in namespace or namespace in _DOTS)
 
 
 def _named(metadata: _Metadata | _UsualMetadata | None) -> str:

@@ -283,6 +283,8 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/core/test_wire.py::test_an_endless_line_is_refused_with_the_name_of_the_object_and_no_other_value",)),
     Mutant("take in what is of another kind", WIRE, "if found.kind != self.kind and (found.kind or not kindless):", "if False:", 8,
            ("tests/core/test_wire.py::test_an_object_of_another_kind_or_group_is_refused",)),
+    Mutant("take in a name that no request can have", WIRE, "        if not _can_be_named(metadata.namespace, metadata.name):\n", "        if False:\n", 8,
+           ("tests/core/test_wire.py::test_contract_8_an_object_with_a_name_that_no_request_can_have_is_refused",)),
     Mutant("take a bookmark of another kind", WIRE, "self._require_kind(mark)   #", "pass   #", 8,
            (SIGNS + "test_18_a_bookmark_of_another_kind_ends_the_stream_and_suppresses_no_event",)),
     Mutant("let each byte keep a dead watch open", "listwatch.py", "else unmarked, alive=alive)", "else unmarked, alive=True)", 8,
