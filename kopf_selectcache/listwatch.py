@@ -437,10 +437,11 @@ class Listwatch:
         if trouble is None:
             self.condition.well()
             return
-        why = reason(trouble)
-        if not self._relisting:   # That goes before: a connection that breaks off meanwhile is no reason to list anew.
-            self._why = why
-        self._counts.failures[why] += 1
+        if not isinstance(trouble, Lost) or not trouble.paced:
+            why = reason(trouble)
+            if not self._relisting:   # That goes before: a connection that breaks off meanwhile is no reason to list anew.
+                self._why = why
+            self._counts.failures[why] += 1
         self.condition.troubled(trouble, verb=self._asking)
 
 

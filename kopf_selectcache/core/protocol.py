@@ -18,8 +18,9 @@ Four rules keep it true:
    for a while and brought something, has not failed: the next one is opened at once. That happens once, and again after
    each watch that was open for some seconds, so no fault makes a storm. Pages that bring new objects follow each other at
    once, too (`core.paging`); so does the newest list, once, if the version that several branches agreed upon (`agreed`) is refused.
-4. A message is progress only if the version moves. A version that is no number among numbers, half a line, garbled bytes and unknown types end the stream, and it
-   is resumed; after more than three failures in a row at the same version, everything is listed anew.
+4. A message is progress only if the version moves. A version that is no number among numbers, half a line, garbled bytes and
+   unknown types end the stream, and it is resumed; after more than three failures in a row at the same version, everything
+   is listed anew.
 
 States
 ------
@@ -88,6 +89,8 @@ class Lost:
     """Whether the answer has more bytes than are read of one, and no smaller page can be asked for."""
     outside: bool = False
     """Whether an object came that the selector does not select: nothing of the list or the event may be shown."""
+    paced: bool = False
+    """Whether no request has failed: the next page follows after a wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,7 +400,7 @@ def _page(state: Listing, page: Page) -> Step:
     if pager.token:
         state = replace(state, pager=pager, tries=0)
         if pager.is_paced:
-            return Step(Waiting(state.known, paused=state), (*puts, Told(Lost(FEW)), Wait(state.known.failures)))
+            return Step(Waiting(state.known, paused=state), (*puts, Told(Lost(FEW, paced=True)), Wait(state.known.failures)))
         return Step(state, (*puts, List(token=pager.token)))
     done = _complete(state.known, page.version, exact=state.exact)
     watch = (Watch(page.version),) if isinstance(done.state, Watching) else ()
