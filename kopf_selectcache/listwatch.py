@@ -104,6 +104,8 @@ class Listwatch:
         self._why = "first"
         self._asking = "list"
         """The verb of the request that is under way."""
+        self._opened: float | None = None
+        """When the server accepted the watch that is under way; None for a list."""
         self._heard: float | None = None
         self._state: State = Idle(Known())
         self._running: asyncio.Timeout | None = None
@@ -305,9 +307,9 @@ class Listwatch:
 
     async def _inputs(self, command: List | Watch) -> AsyncGenerator[Input, None]:
         self._asking = "list" if isinstance(command, List) else "watch"
-        clock = self._world.clock
         agreed, self._agreed = self._agreed, None   # For what comes first, and nothing else.
-        asked, path, query = clock(), self.stream.path(self.resource), self.stream.query()
+        path, query = self.stream.path(self.resource), self.stream.query()
+        self._opened = None
         try:
             if isinstance(command, List):
                 wanted, size = query | listing(command), PageSize(None) if command.whole else self._page_size
@@ -327,7 +329,7 @@ class Listwatch:
         except Refused as refused:
             yield refused.refusal
         except Unreachable as lost:
-            yield Lost(str(lost), lived=clock() - asked > LIVED, lasted=clock() - asked >= LASTED, unauthorized=isinstance(lost, NoCredentials))
+            yield self._lost(str(lost), unauthorized=isinstance(lost, NoCredentials))
         except Untransformed as failed:
             yield Lost(str(failed), garbled=True, transform=True, argument=failed.argument, besides=failed.besides)
         except Unselected as unselected:
@@ -390,7 +392,7 @@ class Listwatch:
                 chunks = await stack.enter_async_context(self._world.transport.watch(path, query))
             stack.callback(patience.end)
             stack.callback(self.comparison.close)
-            opened = clock()
+            self._opened = opened = clock()
             self.comparison.open()
             yield Opened()
             alive = True
@@ -419,8 +421,12 @@ class Listwatch:
                 # Chunks may have no end. And when what comes makes no sense to aiohttp, it wakes nobody who waits for the
                 # next one already; who asks for it after this is told.
                 await asyncio.sleep(0)
-            age = clock() - opened
-            yield self._reader.rest(lines.rest) or Lost("the watch ended", lived=age > LIVED, lasted=age >= LASTED, clean=not lines.rest.strip())
+            yield self._reader.rest(lines.rest) or self._lost("the watch ended", clean=not lines.rest.strip())
+
+    def _lost(self, why: str, *, clean: bool = False, unauthorized: bool = False) -> Lost:
+        """Return the failure of a request that broke off. Only a watch can live: a list that takes long brings nothing."""
+        age = 0.0 if self._opened is None else self._world.clock() - self._opened
+        return Lost(why, lived=age > LIVED, lasted=age >= LASTED, clean=clean, unauthorized=unauthorized)
 
     async def _shared(self, taken: int) -> int:
         """Let others go on once so many bytes have been taken in since they last could; return how many that are now.

@@ -109,6 +109,8 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/test_transport.py::test_a_cookie_of_the_server_is_not_sent_back",)),
     Mutant("wait as long as a server asks before a cache is stalled", "listwatch.py", "if (left := self.condition.until_stalled()) is not None and 0 < left < pause:", "if (left := self.condition.until_stalled()) is not None and False:", 8,
            ("tests/test_faults/test_lists.py::test_16_a_first_list_that_a_server_puts_off_for_long_is_stalled_after_the_sync_timeout",)),
+    Mutant("take a list that is not answered for a watch that was open for long", "listwatch.py", "age = 0.0 if self._opened is None else", "age = LIVED + 1.0 if self._opened is None else", 8,
+           ("tests/test_faults/test_lists.py::test_contract_8_a_first_list_that_is_never_answered_is_stalled_after_the_sync_timeout",)),
     Mutant("trust the old authority for ever", "transport.py", "        except aiohttp.ClientSSLError as error:\n            raise _NotAccepted(Unreachable(_named(error))) from error", "        except aiohttp.ClientSSLError as error:\n            raise Unreachable(_named(error)) from error", 8,
            ("tests/test_authorities.py::test_the_next_login_knows_the_new_authority_although_its_credentials_are_equal",)),
     # ---- The handler's own kind.
