@@ -30,6 +30,7 @@ from .core.protocol import (
     Commit,
     Due,
     Effect,
+    Filling,
     Idle,
     Input,
     Known,
@@ -379,8 +380,9 @@ class Listwatch:
     async def _watched(self, path: str, query: dict[str, str], command: Watch) -> AsyncGenerator[Input, None]:
         """Read a watch to its end; raise Refused, Unreachable, Garbled, or TimeoutError if it is dead.
 
-        Only events, and bookmarks that are not older than the stream, are signs of life. Half lines, blank lines and
-        bookmarks of the past can also come from a proxy, or from a server that does not follow the cluster any more.
+        Only messages that move the stream forward, bookmarks of the version that it has reached, and deletions of what it holds
+        are signs of life. Half lines, blank lines, events and bookmarks of the past can also come from a proxy, or from a
+        server that does not follow the cluster any more.
         """
         clock, settings = self._world.clock, self._world.settings
         idle, lines, filling, taken = settings.idle_timeout, Lines(), command.initial, 0
@@ -404,16 +406,12 @@ class Listwatch:
                         message = self._reader.line(line)
                     except Unselected as unselected:
                         message = await self._read_again(line, unselected)
-                    if isinstance(message, Event):
-                        self._counts.events += 1
-                        alive = True
-                        yield message
-                    else:
-                        filling = filling and not (isinstance(message, Bookmark) and message.complete)
-                        yield message
-                        # The state has taken it in by now: only a bookmark of the past is still older than the state.
-                        alive = alive or (
-                            isinstance(message, Bookmark) and isinstance(self._state, Watching) and message.version == self._state.version)
+                    before, leaves = self._state, not alive and self._holds(message)
+                    self._counts.events += isinstance(message, Event)
+                    yield message
+                    # The state and the branch have taken it in by now.
+                    alive = alive or self._has_moved_on(before, message) or (leaves and not self._holds(message))
+                    filling = isinstance(self._state, Filling)
                     taken = await self._shared(taken + APIECE + len(line))
                 if filling and clock() - opened > settings.request_timeout:
                     # It may go on for ever without saying that the initial state is complete.
@@ -422,6 +420,20 @@ class Listwatch:
                 # next one already; who asks for it after this is told.
                 await asyncio.sleep(0)
             yield self._reader.rest(lines.rest) or self._lost("the watch ended", clean=not lines.rest.strip())
+
+    def _holds(self, message: Message) -> bool:
+        """Return True if the branch holds the object that a DELETED event takes away."""
+        return isinstance(message, Event) and message.type == "DELETED" and self.branch.view.held(message.record.key) is not None
+
+    def _has_moved_on(self, before: State, message: Message) -> bool:
+        """Return True if a message has moved the stream forward, or is a bookmark of the version that the stream has reached."""
+        match before, self._state:
+            case Filling(), Filling():
+                return isinstance(message, Event)   # Its version means nothing yet.
+            case Watching(version=old), Watching(version=new):
+                return new != old or (isinstance(message, Bookmark) and message.version == new)
+            case _:
+                return True
 
     def _lost(self, why: str, *, clean: bool = False, unauthorized: bool = False) -> Lost:
         """Return the failure of a request that broke off. Only a watch can live: a list that takes long brings nothing."""
