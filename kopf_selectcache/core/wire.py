@@ -376,7 +376,7 @@ class Reader:
         if isinstance(labels, LabelRequirement):
             labels = self._outside(metadata, labels, metadata.labels, leaves=leaves)
         if term is not None:
-            raise Unselected(metadata.namespace, metadata.name, metadata.uid, term, labels)
+            raise Unselected(metadata.namespace, metadata.name, metadata.uid, metadata.version, term, labels)
         return self._made(metadata, labels, metadata.owners, kept)
 
     def _outside(
@@ -384,7 +384,7 @@ class Reader:
     ) -> dict[str, str]:
         """Return the labels of an object that the selector does not select, if it `leaves`; else raise Unselected."""
         if not leaves:
-            raise Unselected(metadata.namespace, metadata.name, metadata.uid, failed, labels or {})
+            raise Unselected(metadata.namespace, metadata.name, metadata.uid, metadata.version, failed, labels or {})
         return labels or {}
 
     def _checked(self, data: bytes, *, kindless: bool, leaves: bool) -> Record:
@@ -408,7 +408,7 @@ class Reader:
         if self.sent.terms and not leaves:
             lost = msgspec.json.decode(fields, type=dict[str, str]) if fields else {}
             if (term := self.sent.failing_term(decoded, lost)) is not None:
-                raise Unselected(metadata.namespace, metadata.name, metadata.uid, term, labels)
+                raise Unselected(metadata.namespace, metadata.name, metadata.uid, metadata.version, term, labels)
         return self._made(metadata, labels, owners, kept, fields, whole=data if self.projection.partial else None)
 
     def _require_kind(self, found: _Object | _Mark, *, kindless: bool = False) -> None:
