@@ -33,3 +33,18 @@ def cause_of(failure: Refusal | Lost | Silent | Exception) -> Cause:
         else isinstance(failure, (Untransformed, Unselected, TooLarge)))
     # A function of the operator fails again for the same object; a selector is ignored again; an object is as large again.
     return NO_CAUSE if lasting else NO_ANSWER
+
+
+def reason(trouble: Refusal | Lost | Silent) -> str:
+    """Name a trouble in a word, one of few: it becomes a label of metrics."""
+    match trouble:
+        case Refusal(code):
+            return str(code) if 100 <= code < 600 else "refused"
+        case Lost(transform=True):
+            return "transform"
+        case Lost(garbled=True):
+            return "garbled"
+        case Lost(outside=True):
+            return "outside"
+        case _:
+            return type(trouble).__name__.lower()

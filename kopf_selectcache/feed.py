@@ -14,6 +14,7 @@ from .agreed import AgreedVersion, agreed_versions
 from .auditing import Audit, audited
 from .awaited_versions import AwaitedVersions
 from .budget import AGAIN, Budget, told
+from .causes import reason
 from .claiming import Claims
 from .comparing import Comparisons
 from .confirming import Confirming
@@ -35,7 +36,7 @@ from .fetching import Shared
 from .health import Condition, Health
 from .indexing import Indexing
 from .keys import assigned, unserved
-from .listwatch import Listwatch, reason
+from .listwatch import Listwatch
 from .news import News
 from .observe import Counts
 from .planning import Plan, Stream, plan

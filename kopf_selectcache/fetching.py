@@ -134,7 +134,7 @@ class Fetches:
         records: list[Record] = []
         paging, in_pages = Paging(query, page_limit=page_limit, patience=patience), True
         while not paging.is_complete and (enough is None or len(records) < enough):
-            if pause := paging.pause(self._chance()):
+            if pause := paging.take_pause(self._chance()):
                 await self._sleep(pause)
             try:
                 page = await self.page(path, paging, reader)

@@ -1,7 +1,8 @@
 """Judges an object that seems to be outside of a field selector: does the server ignore the selector, or do we misread the field?
 
 One request asks for the same object under the opposite term. A server that selects by the field returns nothing then if
-the object belongs to the original selector: our table of fields is wrong. Whatever comes confirms the mismatch. An empty
+the object belongs to the original selector: our table of fields is wrong. The mismatch is confirmed if the object comes as it
+was, or another one. If it comes in another version, it may have left the selector since, so that nothing is certain. An empty
 answer may also mean that the object is gone, so a second request, under the original term, must return the object.
 """
 from __future__ import annotations
@@ -10,6 +11,7 @@ from dataclasses import replace
 from enum import Enum, auto
 
 from .core.projection import ALL
+from .core.record import Record
 from .core.resources import Resource
 from .core.selectors import FieldTerm
 from .core.sent import EVERYTHING, Sent, Unselected
@@ -34,14 +36,21 @@ async def judge(transport: Transport, resource: Resource, unselected: Unselected
     term = unselected.term
     if term is None:
         return Judgement.OUTSIDE
-    if (await _page(transport, resource, unselected, replace(term, equal=not term.equal), EVERYTHING)).records:
-        return Judgement.OUTSIDE
+    page = await _page(transport, resource, unselected, replace(term, equal=not term.equal), EVERYTHING)
+    if page.records:
+        return Judgement.OUTSIDE if any(_is_proof(record, unselected) for record in page.records) else Judgement.UNCERTAIN
     try:
         await _page(transport, resource, unselected, term, Sent.of(resource.kind, (), [term]))
     except Unselected as again:
         # The server returns it under the term, and not under the opposite, and we still read another value.
         return Judgement.MISREAD if again.uid == unselected.uid else Judgement.UNCERTAIN
     return Judgement.UNCERTAIN
+
+
+def _is_proof(record: Record, unselected: Unselected) -> bool:
+    """Return True if an object that comes under the opposite term is another one, which was not asked for, or has not changed."""
+    is_other = (record.namespace, record.name) != (unselected.namespace, unselected.name)
+    return is_other or (record.uid, record.version) == (unselected.uid, unselected.version)
 
 
 async def _page(transport: Transport, resource: Resource, about: Unselected, term: FieldTerm, sent: Sent) -> Page:

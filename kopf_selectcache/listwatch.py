@@ -13,6 +13,8 @@ from dataclasses import replace
 from .agreed import AgreedVersion
 from .awaited_versions import AwaitedVersions
 from .budget import Share
+from .causes import reason
+from .checked_reader import CheckedReader, Uncertain
 from .comparison import Comparison
 from .core.backoff import delay
 from .core.branches import Branch
@@ -30,6 +32,7 @@ from .core.protocol import (
     Commit,
     Due,
     Effect,
+    Filling,
     Idle,
     Input,
     Known,
@@ -54,13 +57,11 @@ from .core.resources import Resource
 from .core.sent import Unselected
 from .core.store import Change
 from .core.wire import APIECE, SLICE, Bookmark, Event, Message, Page, Reader, Refusal
-from .fetching import unhurried
-from .fieldchecks import Judgement, judge
 from .health import Condition, Health
 from .observe import Counts
 from .patience import Patience
 from .planning import Stream
-from .queries import listing, watching
+from .queries import asks_for_newest, listing, watching
 from .selector import Selector
 from .storing import Storing, apart, give_back
 from .transport import NoCredentials, Refused, Unreachable, ask_in_size
@@ -95,7 +96,8 @@ class Listwatch:
         self._world = world
         self._counts = counts
         self._notify = notify
-        self._reader = Reader.of(resource, projection, wanted=branch.keys.have if stream.is_wider else None, packing=packing, sent=stream.sent(resource))
+        reader = Reader.of(resource, projection, wanted=branch.keys.have if stream.is_wider else None, packing=packing, sent=stream.sent(resource))
+        self._checked = CheckedReader(reader, resource, world=world)
         self._storing = Storing(packing, kept=branch.view.writing, all_kept=all_kept, tally=share.tally if share is not None else None)
         self._share = share
         self._agreed = agreed   # For its first list, if there are others that could hold the same.
@@ -104,6 +106,8 @@ class Listwatch:
         self._why = "first"
         self._asking = "list"
         """The verb of the request that is under way."""
+        self._opened: float | None = None
+        """When the server accepted the watch that is under way; None for a list."""
         self._heard: float | None = None
         self._state: State = Idle(Known())
         self._running: asyncio.Timeout | None = None
@@ -149,7 +153,7 @@ class Listwatch:
 
     def index(self, indexes: tuple[Indexed, ...]) -> None:
         """Read the values of these indexes off whatever comes from now on."""
-        self._reader = replace(self._reader, indexes=indexes)
+        self._checked.index(indexes)
 
     def held(self) -> int:
         return len(self.branch.view.records()[0])
@@ -265,7 +269,7 @@ class Listwatch:
                 case Begin():
                     self.branch.begin()
                     self.lists += 1
-                    self._is_consistent = self._agreed is None and any(map(_is_consistent, effects))
+                    self._is_consistent = self._agreed is None and any(map(asks_for_newest, effects))
                 case Leave(record):
                     changes += self.branch.leave(record)
                 case Commit(version, restored):
@@ -310,9 +314,9 @@ class Listwatch:
 
     async def _inputs(self, command: List | Watch) -> AsyncGenerator[Input, None]:
         self._asking = "list" if isinstance(command, List) else "watch"
-        clock = self._world.clock
         agreed, self._agreed = self._agreed, None   # For what comes first, and nothing else.
-        asked, path, query = clock(), self.stream.path(self.resource), self.stream.query()
+        path, query = self.stream.path(self.resource), self.stream.query()
+        self._opened = None
         try:
             if isinstance(command, List):
                 wanted, size = query | listing(command), PageSize(None) if command.whole else self._page_size
@@ -332,13 +336,14 @@ class Listwatch:
         except Refused as refused:
             yield refused.refusal
         except Unreachable as lost:
-            yield Lost(str(lost), lived=clock() - asked > LIVED, lasted=clock() - asked >= LASTED, unauthorized=isinstance(lost, NoCredentials))
+            yield self._lost(str(lost), unauthorized=isinstance(lost, NoCredentials))
         except Untransformed as failed:
             yield Lost(str(failed), garbled=True, transform=True, argument=failed.argument, besides=failed.besides)
         except Unselected as unselected:
             yield Lost(str(unselected), outside=True)
         except Garbled as garbled:
-            yield Lost(str(garbled), garbled=True, too_large=isinstance(garbled, TooLarge))
+            wait = garbled.wait if isinstance(garbled, Uncertain) else 0.0
+            yield Lost(str(garbled), garbled=True, too_large=isinstance(garbled, TooLarge), at_least=wait)
         except TimeoutError:
             yield Silent()
 
@@ -346,44 +351,18 @@ class Listwatch:
         """Ask for a page; raise Refused, Unreachable or Garbled."""
         async with self._turns:
             data = await ask_in_size(size, lambda: self._data(path, {**query, **size.query}, size.most_bytes))
-            while True:
-                try:
-                    return await unhurried(self._reader, data)
-                except Unselected as unselected:
-                    await self._distrust(unselected)
+            return await self._checked.page(data)
 
     async def _data(self, path: str, query: Mapping[str, str], most: int | None) -> bytes:
         self._counts.lists += 1
         return await self._world.transport.get(path, query, most=most)
 
-    async def _read_again(self, line: bytes, unselected: Unselected) -> Message:
-        """Read a line with an object that seems to be outside of the selector; raise Unselected if it is."""
-        while True:
-            await self._distrust(unselected)
-            try:
-                return self._reader.line(line)
-            except Unselected as another:   # By another field.
-                unselected = another
-
-    async def _distrust(self, unselected: Unselected) -> None:
-        """Check a field no more of which the server shows that we read it wrongly; else raise Unselected, or Garbled if it is not certain."""
-        judgement = await judge(self._world.transport, self.resource, unselected)
-        if judgement is Judgement.OUTSIDE:
-            raise unselected
-        if judgement is Judgement.UNCERTAIN:
-            raise Garbled(f"{unselected}; the object has changed since, and it is not certain")
-        term = unselected.term
-        assert term is not None, "a label needs no judgement"
-        self._reader = replace(self._reader, sent=self._reader.sent.without(term.label))
-        self._world.logger.warning(
-            "The server selects %s by %s otherwise than kopf_selectcache reads it off them: %s, and the server confirms that it does. "
-            "What it selects by %s is taken as it comes. Please report it.", self, term.label, unselected, term.label)
-
     async def _watched(self, path: str, query: dict[str, str], command: Watch) -> AsyncGenerator[Input, None]:
         """Read a watch to its end; raise Refused, Unreachable, Garbled, or TimeoutError if it is dead.
 
-        Only events, and bookmarks that are not older than the stream, are signs of life. Half lines, blank lines and
-        bookmarks of the past can also come from a proxy, or from a server that does not follow the cluster any more.
+        Only messages that move the stream forward, bookmarks of the version that it has reached, and deletions of what it holds
+        are signs of life. Half lines, blank lines, events and bookmarks of the past can also come from a proxy, or from a
+        server that does not follow the cluster any more.
         """
         clock, settings = self._world.clock, self._world.settings
         idle, lines, filling, taken = settings.idle_timeout, Lines(), command.initial, 0
@@ -395,7 +374,7 @@ class Listwatch:
                 chunks = await stack.enter_async_context(self._world.transport.watch(path, query))
             stack.callback(patience.end)
             stack.callback(self.comparison.close)
-            opened = clock()
+            self._opened = opened = clock()
             self.comparison.open()
             yield Opened()
             alive = True
@@ -404,19 +383,15 @@ class Listwatch:
                 alive = False
                 for line in lines.feed(chunk):
                     try:
-                        message = self._reader.line(line)
+                        message = self._checked.reader.line(line)
                     except Unselected as unselected:
-                        message = await self._read_again(line, unselected)
-                    if isinstance(message, Event):
-                        self._counts.events += 1
-                        alive = True
-                        yield message
-                    else:
-                        filling = filling and not (isinstance(message, Bookmark) and message.complete)
-                        yield message
-                        # The state has taken it in by now: only a bookmark of the past is still older than the state.
-                        alive = alive or (
-                            isinstance(message, Bookmark) and isinstance(self._state, Watching) and message.version == self._state.version)
+                        message = await self._checked.line_again(line, unselected)
+                    before, leaves = self._state, not alive and self._holds(message)
+                    self._counts.events += isinstance(message, Event)
+                    yield message
+                    # The state and the branch have taken it in by now.
+                    alive = alive or self._has_moved_on(before, message) or (leaves and not self._holds(message))
+                    filling = isinstance(self._state, Filling)
                     taken = await self._shared(taken + APIECE + len(line))
                 if filling and clock() - opened > settings.request_timeout:
                     # It may go on for ever without saying that the initial state is complete.
@@ -424,8 +399,26 @@ class Listwatch:
                 # Chunks may have no end. And when what comes makes no sense to aiohttp, it wakes nobody who waits for the
                 # next one already; who asks for it after this is told.
                 await asyncio.sleep(0)
-            age = clock() - opened
-            yield self._reader.rest(lines.rest) or Lost("the watch ended", lived=age > LIVED, lasted=age >= LASTED, clean=not lines.rest.strip())
+            yield self._checked.reader.rest(lines.rest) or self._lost("the watch ended", clean=not lines.rest.strip())
+
+    def _holds(self, message: Message) -> bool:
+        """Return True if the branch holds the object that a DELETED event takes away."""
+        return isinstance(message, Event) and message.type == "DELETED" and self.branch.view.held(message.record.key) is not None
+
+    def _has_moved_on(self, before: State, message: Message) -> bool:
+        """Return True if a message has moved the stream forward, or is a bookmark of the version that the stream has reached."""
+        match before, self._state:
+            case Filling(), Filling():
+                return isinstance(message, Event)   # Its version means nothing yet.
+            case Watching(version=old), Watching(version=new):
+                return new != old or (isinstance(message, Bookmark) and message.version == new)
+            case _:
+                return True
+
+    def _lost(self, why: str, *, clean: bool = False, unauthorized: bool = False) -> Lost:
+        """Return the failure of a request that broke off. Only a watch can live: a list that takes long brings nothing."""
+        age = 0.0 if self._opened is None else self._world.clock() - self._opened
+        return Lost(why, lived=age > LIVED, lasted=age >= LASTED, clean=clean, unauthorized=unauthorized)
 
     async def _shared(self, taken: int) -> int:
         """Let others go on once so many bytes have been taken in since they last could; return how many that are now.
@@ -442,37 +435,12 @@ class Listwatch:
         if trouble is None:
             self.condition.well()
             return
-        why = reason(trouble)
-        if not self._relisting:   # That goes before: a connection that breaks off meanwhile is no reason to list anew.
-            self._why = why
-        self._counts.failures[why] += 1
+        if not isinstance(trouble, Lost) or not trouble.paced:
+            why = reason(trouble)
+            if not self._relisting:   # That goes before: a connection that breaks off meanwhile is no reason to list anew.
+                self._why = why
+            self._counts.failures[why] += 1
         self.condition.troubled(trouble, verb=self._asking)
-
-
-def _is_consistent(effect: Effect) -> bool:
-    """Return True if the effect asks for the newest state that the server has."""
-    match effect:
-        case List(not_older_than="", token=""):
-            return True
-        case Watch(version="", initial=True):
-            return True
-        case _:
-            return False
-
-
-def reason(trouble: Refusal | Lost | Silent) -> str:
-    """Name a trouble in a word, one of few: it becomes a label of metrics."""
-    match trouble:
-        case Refusal(code):
-            return str(code) if 100 <= code < 600 else "refused"
-        case Lost(transform=True):
-            return "transform"
-        case Lost(garbled=True):
-            return "garbled"
-        case Lost(outside=True):
-            return "outside"
-        case _:
-            return type(trouble).__name__.lower()
 
 
 async def _just(input_: Input) -> AsyncGenerator[Input, None]:

@@ -31,7 +31,7 @@ def metadata_of(resource: Resource, answer: bytes) -> Record:
 async def pages_of_metadata(world: World, resource: Resource, path: str, paging: Paging) -> AsyncGenerator[tuple[Record, ...], None]:
     """Yield the objects of a list, page by page, to its end; raise Refused, Unreachable or Garbled."""
     while not paging.is_complete:
-        if pause := paging.pause(world.chance()):
+        if pause := paging.take_pause(world.chance()):
             await world.sleep(pause)
         page = await page_of_metadata(world.transport, resource, path, paging)
         paging.turn(page)

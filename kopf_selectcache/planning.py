@@ -71,7 +71,7 @@ class Stream:
         for record in records:
             if keys.have(record.key):
                 if (failed := sent.failing_label(record.labels)) is not None:
-                    raise Unselected(record.namespace, record.name, record.uid, failed, record.labels)
+                    raise Unselected(record.namespace, record.name, record.uid, record.version, failed, record.labels)
                 yield record
 
     def sent(self, resource: Resource) -> Sent:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .core.protocol import List, Watch
+from .core.protocol import Effect, List, Watch
 from .core.wire import Refusal
 
 _BEYOND = ("Too large resource version", "required revision is a future revision")
@@ -75,3 +75,14 @@ def watching(command: Watch) -> dict[str, str]:
     if command.initial:
         query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
     return query
+
+
+def asks_for_newest(effect: Effect) -> bool:
+    """Return True if the effect asks for the newest state that the server has."""
+    match effect:
+        case List(not_older_than="", token=""):
+            return True
+        case Watch(version="", initial=True):
+            return True
+        case _:
+            return False

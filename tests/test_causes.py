@@ -96,6 +96,6 @@ def test_the_error_of_a_read_has_the_cause_of_its_cache() -> None:
         assert (again.code, again.reason, again.retry_after, again.transient) == (503, "ServiceUnavailable", 3.0, True)
 
 
-@pytest.mark.parametrize("failure", [Lost("not selected", outside=True), Unselected("shop", "a", "u", FieldTerm("spec.nodeName", "n1"), {})], ids=["a stream", "a read"])
+@pytest.mark.parametrize("failure", [Lost("not selected", outside=True), Unselected("shop", "a", "u", "5", FieldTerm("spec.nodeName", "n1"), {})], ids=["a stream", "a read"])
 def test_a_selector_that_is_ignored_is_ignored_again(failure: Lost | Unselected) -> None:
     assert cause_of(failure) == NO_CAUSE

@@ -40,17 +40,25 @@ def judged(answers: Answers, unselected: Unselected, resource: Resource = PODS) 
     return asyncio.run(judge(cast("Transport", answers), resource, unselected))
 
 
-SEEN = Unselected("ns", "web-1", "u", ON_N1, {})
+SEEN = Unselected("ns", "web-1", "u", "5", ON_N1, {})
 QUERIES = [
     ("/api/v1/namespaces/ns/pods", {"fieldSelector": "metadata.name=web-1,spec.nodeName!=n1", "limit": "1"}),
     ("/api/v1/namespaces/ns/pods", {"fieldSelector": "metadata.name=web-1,spec.nodeName=n1", "limit": "1"}),
 ]
 
 
-@pytest.mark.parametrize("came", [on("n2"), on("n1"), on("n2", name="other")], ids=["the object", "the object, changed", "another object"])
-def test_whatever_comes_under_the_opposite_term_confirms_the_mismatch_with_one_request(came: dict[str, Any]) -> None:
-    answers = Answers([came])
+@pytest.mark.parametrize("came", [[on("n2")], [on("n1")], [on("n2", name="other")], [on("n2", resourceVersion="6"), on("n1", name="other")]], ids=str)
+def test_the_same_version_or_another_object_under_the_opposite_term_confirms_the_mismatch_with_one_request(came: list[dict[str, Any]]) -> None:
+    answers = Answers(came)
     assert judged(answers, SEEN) is Judgement.OUTSIDE
+    assert answers.asked == QUERIES[:1]
+
+
+@pytest.mark.parametrize("since", [{"resourceVersion": "6"}, {"uid": "another"}, {"uid": "another", "resourceVersion": "6"}], ids=str)
+def test_contract_1_an_object_that_has_changed_since_confirms_nothing_under_the_opposite_term(since: dict[str, str]) -> None:
+    """It may have left the selector between its event and this request."""
+    answers = Answers([on("n2", **since)])
+    assert judged(answers, SEEN) is Judgement.UNCERTAIN
     assert answers.asked == QUERIES[:1]
 
 
@@ -67,7 +75,7 @@ def test_where_the_object_is_not_as_it_was_nothing_is_certain(came: list[dict[st
 
 def test_labels_need_no_request() -> None:
     answers = Answers()
-    assert judged(answers, Unselected("ns", "web-1", "u", LabelRequirement("app", "=", ("web",)), {})) is Judgement.OUTSIDE
+    assert judged(answers, Unselected("ns", "web-1", "u", "5", LabelRequirement("app", "=", ("web",)), {})) is Judgement.OUTSIDE
     assert answers.asked == []
 
 
@@ -83,10 +91,10 @@ def test_a_status_instead_of_the_list_is_a_refusal() -> None:
 def test_of_a_kind_without_namespaces_the_whole_kind_is_asked() -> None:
     answers = Answers([node("n")])
     with pytest.raises(Exception, match="came instead of"):   # The list is one of pods.
-        judged(answers, Unselected("", "n", "u", FieldTerm("spec.unschedulable", "true"), {}), NODES)
+        judged(answers, Unselected("", "n", "u", "5", FieldTerm("spec.unschedulable", "true"), {}), NODES)
     assert answers.asked[0][0] == "/api/v1/nodes"
 
 
 def test_a_mismatch_names_the_object_and_the_requirement_and_no_value_but_a_labels() -> None:
     assert str(SEEN) == "the object 'ns/web-1' came, which spec.nodeName=n1 does not select"
-    assert str(Unselected("", "n", "u", LabelRequirement("app", "exists"), {})) == "the object 'n' came, which app does not select: it has no label app"
+    assert str(Unselected("", "n", "u", "5", LabelRequirement("app", "exists"), {})) == "the object 'n' came, which app does not select: it has no label app"

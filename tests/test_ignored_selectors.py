@@ -253,12 +253,38 @@ def test_an_error_in_our_table_of_fields_that_only_a_watch_meets_is_no_outage(mo
     run(main())
 
 
+def test_contract_1_an_error_in_our_table_of_fields_is_no_outage_although_the_object_changes_before_it_is_confirmed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Sent, "of", misreading("involvedObject.name"))
+    judged: list[Judgement] = []
+
+    async def main() -> None:
+        def about(name: str) -> dict[str, Any]:
+            return {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e", "namespace": "shop"}, "involvedObject": {"name": name, "namespace": "shop"}}
+
+        async with caching(Selector(field="involvedObject.name=a"), resource="v1/events") as world:
+            async def judging(*asked: Any) -> Judgement:
+                if not judged:
+                    world.cluster.patch(about("a"), {"involvedObject": {"name": "b"}})
+                judged.append(await judge(*asked))
+                return judged[-1]
+            monkeypatch.setattr("kopf_selectcache.checked_reader.judge", judging)
+            await world.cache.wait_synced()
+            world.cluster.create(about("a"))
+            await until(lambda: world.feed.health is Health.REJECTED or world.feed.listwatches[0].commits == 2)
+            assert world.feed.health is not Health.REJECTED
+            assert set(judged) == {Judgement.UNCERTAIN}
+            assert world.cache.held("v1/events") == []
+    run(main())
+
+
 def test_where_it_is_not_certain_whether_a_field_is_ignored_it_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     judgements = [Judgement.UNCERTAIN]
 
     async def judging(*asked: Any) -> Judgement:
         return judgements.pop() if judgements else await judge(*asked)
-    monkeypatch.setattr("kopf_selectcache.listwatch.judge", judging)
+    monkeypatch.setattr("kopf_selectcache.checked_reader.judge", judging)
 
     async def main() -> None:
         async with caching(Selector(field="type=Opaque"), typed("web", "Opaque"), typed("db", "example.com/a")) as world:

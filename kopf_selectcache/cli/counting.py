@@ -79,7 +79,7 @@ class Counter:
         path, query, names = stream.path(self._resource), stream.query(), stream.selector.names
         found, paging, listed, due = Amount(), Paging(query, page_limit=PAGE_LIMIT, patience=PATIENCE), 0, 0
         while not paging.is_complete:
-            if pause := paging.pause(1.0):
+            if pause := paging.take_pause(1.0):
                 await self._sleep(pause)
             asked = paging.query
             page = await page_of_metadata(self._transport, self._resource, path, paging)

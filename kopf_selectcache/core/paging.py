@@ -81,8 +81,6 @@ class Pager:
             raise Garbled(f"a list has more than {MOST_BYTES // 1024**3} GiB")
         if not page.token:
             return turned
-        if page.token == self.token:
-            raise Garbled(NOWHERE)
         if turned.pages >= MOST_PAGES:
             raise Garbled(f"a list has more than {MOST_PAGES} pages")
         keys = [f"{record.namespace}/{record.name}" for record in page.records]
@@ -155,7 +153,7 @@ class Paging:
 
     >>> paging = Paging({}, page_limit=2, first={'resourceVersion': '10', 'resourceVersionMatch': 'Exact'}, patience=120.0)
     >>> paging.turn(Page('10', 'more', ()))
-    >>> paging.query, paging.token, paging.version, paging.pause(1.0)
+    >>> paging.query, paging.token, paging.version, paging.take_pause(1.0)
     ({'limit': '2', 'continue': 'more'}, 'more', '10', 0.5)
     >>> paging.turn(Page('10', '', ()))
     >>> paging.is_complete
@@ -195,8 +193,11 @@ class Paging:
         self.size.learn(page)
         self._rest, self.is_complete = {"continue": page.token}, not page.token
 
-    def pause(self, jitter: float) -> float:
-        """Return the seconds to wait before the next request, mostly 0; raise Garbled if the list has taken too long."""
+    def take_pause(self, jitter: float) -> float:
+        """Return the seconds to wait before the next request, mostly 0; raise Garbled if all pauses have taken too long.
+
+        Each call counts as a pause.
+        """
         if self.is_complete or not self._pager.is_paced:
             return 0.0
         if self._paused >= self._patience:

@@ -18,8 +18,9 @@ Four rules keep it true:
    for a while and brought something, has not failed: the next one is opened at once. That happens once, and again after
    each watch that was open for some seconds, so no fault makes a storm. Pages that bring new objects follow each other at
    once, too (`core.paging`); so does the newest list, once, if the version that several branches agreed upon (`agreed`) is refused.
-4. A message is progress only if the version moves. A version that is no number among numbers, half a line, garbled bytes and unknown types end the stream, and it
-   is resumed; after more than three failures in a row at the same version, everything is listed anew.
+4. A message is progress only if the version moves. A version that is no number among numbers, half a line, garbled bytes and
+   unknown types end the stream, and it is resumed; after more than three failures in a row at the same version, everything
+   is listed anew.
 
 States
 ------
@@ -88,6 +89,10 @@ class Lost:
     """Whether the answer has more bytes than are read of one, and no smaller page can be asked for."""
     outside: bool = False
     """Whether an object came that the selector does not select: nothing of the list or the event may be shown."""
+    at_least: float = 0.0
+    """The seconds to wait before the next request, besides those that double with each failure in a row."""
+    paced: bool = False
+    """Whether no request has failed: the next page follows after a wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,7 +402,7 @@ def _page(state: Listing, page: Page) -> Step:
     if pager.token:
         state = replace(state, pager=pager, tries=0)
         if pager.is_paced:
-            return Step(Waiting(state.known, paused=state), (*puts, Told(Lost(FEW)), Wait(state.known.failures)))
+            return Step(Waiting(state.known, paused=state), (*puts, Told(Lost(FEW, paced=True)), Wait(state.known.failures)))
         return Step(state, (*puts, List(token=pager.token)))
     done = _complete(state.known, page.version, exact=state.exact)
     watch = (Watch(page.version),) if isinstance(done.state, Watching) else ()
@@ -434,12 +439,14 @@ def _refused(state: Listing | Filling | Watching, refusal: Refusal) -> Step:
 
 
 def _lost(state: Listing | Filling | Watching, why: Lost | Silent) -> Step:
-    outside = isinstance(why, Lost) and why.outside
+    outside, at_least = (why.outside, why.at_least) if isinstance(why, Lost) else (False, 0.0)
     if isinstance(state, Listing) and isinstance(why, Lost) and why.too_large:
         # Servers that answer from a cache of their own may ignore the limit. Only of a consistent list is it certain that they do not.
         return _give_up(replace(state, known=replace(state.known, beyond=True)), why, slow=state.exact)
     if isinstance(state, Listing):
-        return _same_page(state, why) if state.token and state.tries < PATIENCE and not outside else _give_up(state, why, slow=outside)
+        if state.token and state.tries < PATIENCE and not outside:
+            return _same_page(state, why, at_least=at_least)
+        return _give_up(state, why, at_least=at_least, slow=outside)
     if outside:
         # Only a complete list, in pages, shows that the selector counts again: a watch is opened before it shows anything.
         known = replace(state.known, failures=max(state.known.failures + 1, PATIENCE))
@@ -451,7 +458,7 @@ def _lost(state: Listing | Filling | Watching, why: Lost | Silent) -> Step:
             known = replace(known, streaming=False)   # There was time enough for the end of the initial state.
         elif isinstance(why, Silent):
             known = replace(known, failures=max(known.failures, PATIENCE))   # Pages, this once: whatever it was, it has taken long.
-        return _wait(known, (Abandon(), Close()), why)
+        return _wait(known, (Abandon(), Close()), why, at_least=at_least)
     # A server that was restored from a backup answers a version that it has yet to reach with silence; so is everything
     # answered by a proxy that holds events back.
     mute = not state.heard and (isinstance(why, Silent) or (lived and known.marked))
@@ -464,7 +471,7 @@ def _lost(state: Listing | Filling | Watching, why: Lost | Silent) -> Step:
     if mute and not known.marked:
         # It may also have nothing to say, and send no bookmarks: a list now and then will do.
         stuck = known.failures % (PATIENCE + 1) == 0
-    return _wait(known, (Close(),), why, resume="" if stuck else state.version)
+    return _wait(known, (Close(),), why, resume="" if stuck else state.version, at_least=at_least)
 
 
 def _same_page(state: Listing, trouble: Refusal | Lost | Silent, *, at_least: float = 0.0) -> Step:

@@ -20,8 +20,10 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 class Unselected(Garbled):
     """An object came that the selector which was sent does not select. Names the object and the requirement, and no value but a label's."""
 
-    def __init__(self, namespace: str, name: str, uid: str, requirement: LabelRequirement | FieldTerm, labels: Mapping[str, str]) -> None:
-        self.namespace, self.name, self.uid = namespace, name, uid
+    def __init__(
+        self, namespace: str, name: str, uid: str, version: str, requirement: LabelRequirement | FieldTerm, labels: Mapping[str, str],
+    ) -> None:
+        self.namespace, self.name, self.uid, self.version = namespace, name, uid, version
         self.term = requirement if isinstance(requirement, FieldTerm) else None
         """The term that failed; None if it was a label, which needs no confirmation."""
         shown = f"{namespace[:63]}/{name[:253]}" if namespace else name[:253]

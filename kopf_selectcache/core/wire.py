@@ -214,6 +214,8 @@ _LABELS = msgspec.json.Decoder(dict[str, str] | None)
 _OWNERS = msgspec.json.Decoder(list[_Owner] | None)
 _EVERYTHING: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
+_DOTS = frozenset({".", ".."})
+
 _SAYS_NO_KIND = b'{"metadata":{'
 """How the items of most lists begin."""
 
@@ -416,7 +418,7 @@ class Reader:
         metadata, said = found.metadata, ("", "") if says_no_kind else (self.kind, self.api_version)
         if metadata is None or metadata.managed is not msgspec.UNSET or (found.kind, found.api_version) != said:
             return None
-        if not metadata.name or not metadata.version or not metadata.uid:
+        if not metadata.name or not metadata.version or not metadata.uid or not _can_be_named(metadata.namespace, metadata.name):
             return None
         if says_no_kind:
             kept = self._starts[0][:-len(start) + 1] + kept[1:]
@@ -424,7 +426,7 @@ class Reader:
         if isinstance(labels, LabelRequirement):
             labels = self._outside(metadata, labels, metadata.labels, leaves=leaves)
         if term is not None:
-            raise Unselected(metadata.namespace, metadata.name, metadata.uid, term, labels)
+            raise Unselected(metadata.namespace, metadata.name, metadata.uid, metadata.version, term, labels)
         return self._made(metadata, labels, metadata.owners, kept)
 
     def _outside(
@@ -432,7 +434,7 @@ class Reader:
     ) -> dict[str, str]:
         """Return the labels of an object that the selector does not select, if it `leaves`; else raise Unselected."""
         if not leaves:
-            raise Unselected(metadata.namespace, metadata.name, metadata.uid, failed, labels or {})
+            raise Unselected(metadata.namespace, metadata.name, metadata.uid, metadata.version, failed, labels or {})
         return labels or {}
 
     def _checked(self, data: bytes, *, kindless: bool, leaves: bool) -> Record:
@@ -442,6 +444,8 @@ class Reader:
         self._require_kind(found, kindless=kindless)
         if metadata is None or not metadata.name or not metadata.version or not metadata.uid:
             raise Garbled(f"an object of kind {self.kind}{_named(metadata)} came without a name, uid or resourceVersion")
+        if not _can_be_named(metadata.namespace, metadata.name):
+            raise Garbled(f"an object of kind {self.kind}{_named(metadata)} came with a name or namespace that no request can have")
         if self.wanted is not None and not self.wanted((metadata.namespace, metadata.name)):
             return Record(metadata.namespace, metadata.name, metadata.uid, metadata.version, {}, (), b"")
         own_labels, owners = self._common(metadata)
@@ -454,12 +458,12 @@ class Reader:
             if self.sent.terms and not leaves:
                 lost = msgspec.json.decode(fields, type=dict[str, str]) if fields else {}
                 if (term := self.sent.failing_term(obj, lost)) is not None:
-                    raise Unselected(metadata.namespace, metadata.name, metadata.uid, term, labels)
+                    raise Unselected(metadata.namespace, metadata.name, metadata.uid, metadata.version, term, labels)
             return self._made(metadata, labels, owners, kept, fields, whole=data if self.projection.partial else None)
         except Undecodable as undecodable:
             why = undecodable.why
         if not leaves and (term := self.sent.failing_key(metadata.namespace, metadata.name)) is not None:
-            raise Unselected(metadata.namespace, metadata.name, metadata.uid, term, labels)
+            raise Unselected(metadata.namespace, metadata.name, metadata.uid, metadata.version, term, labels)
         uids = self._owners.of(tuple([owner.uid for owner in owners or ()]))
         return Unreadable(intern(metadata.namespace), metadata.name, metadata.uid, metadata.version, labels, uids, b"", why=why)
 
@@ -567,6 +571,13 @@ def _line(data: bytes) -> _Line:
         found = members(data)
         return _Line(_decode(found["type"], str, "the type of an event"), msgspec.Raw(found["object"]))
     raise undecodable
+
+
+def _can_be_named(namespace: str, name: str) -> bool:
+    """Return True if a request can ask for the object: by its path (`core.resources`), and by its name in a field selector."""
+    return not (
+        "/" in name or "%" in name or "\0" in name or name in _DOTS
+        or "/" in namespace or "%" in namespace or "\0" in namespace or namespace in _DOTS)
 
 
 def _named(metadata: _Metadata | _UsualMetadata | None) -> str:

@@ -139,7 +139,7 @@ class _Listwatch(Listwatch):
         if watch is None:
             return
         for line in watch.lines():
-            self._take(self._reader.line(line.rstrip(b"\n")))
+            self._take(self._checked.reader.line(line.rstrip(b"\n")))
         if watch.ended and watch is self._watch:
             self._take(Lost("the watch ended", lived=True))
 

@@ -100,17 +100,20 @@ def test_21_a_page_that_only_a_person_can_help_with_ends_its_list(code: int) -> 
     assert client.on(Refusal(code)) == (Abandon(), Close(), Told(Refusal(code)), Wait(0, slow=True))
 
 
+PACED = Lost(FEW, paced=True)
+
+
 def test_7_an_empty_page_with_a_token_is_not_the_last_and_is_followed_after_a_wait() -> None:
     client = Client(Start(), page("100", A, then="1"))
     for count in ("2", "3"):
-        assert client.on(page("100", then=count)) == (Told(Lost(FEW)), Wait(0))
+        assert client.on(page("100", then=count)) == (Told(PACED), Wait(0))
         assert client.on(Due()) == (more(count),)
     assert client.on(page("100", B)) == (Put(B), Commit("100"), Watch("100"))
 
 
 def test_7_a_server_in_trouble_is_spared_by_its_empty_pages_as_well() -> None:
     client = Client(Start(), CUT, Due(), CUT, Due())
-    assert client.on(page("100", then="1")) == (Told(Lost(FEW)), Wait(2))
+    assert client.on(page("100", then="1")) == (Told(PACED), Wait(2))
 
 
 def after_waits(*inputs: Input) -> Client:
@@ -162,7 +165,7 @@ def test_33_where_each_page_brings_few_objects_the_pages_follow_each_other_after
     at_once = [client.on(page("100", named(f"{count:04}"), then=str(count)))[-1] for count in range(PAGES_AT_ONCE + PAGES_AT_ONCE // KEYS_PER_PAGE + 1)]
     assert at_once == [more(str(count)) for count in range(len(at_once))]
     for count in range(1000, 1020):
-        assert client.on(page("100", named(str(count)), then=str(count)))[-2:] == (Told(Lost(FEW)), Wait(0))
+        assert client.on(page("100", named(str(count)), then=str(count)))[-2:] == (Told(PACED), Wait(0))
         assert client.on(Due()) == (more(str(count)),)
 
 

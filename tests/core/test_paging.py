@@ -71,7 +71,7 @@ def test_all_pauses_of_a_list_together_take_no_longer_than_its_patience() -> Non
     def read() -> None:
         for number in range(1000):
             lists.turn(page(str(number), *(["ns/one"] if number == 50 else [])))
-            pauses.append(lists.pause(1.0))
+            pauses.append(lists.take_pause(1.0))
 
     with pytest.raises(Garbled, match=f"{FEW}, for 10 s"):
         read()
@@ -81,9 +81,16 @@ def test_all_pauses_of_a_list_together_take_no_longer_than_its_patience() -> Non
 def test_after_its_last_page_a_list_has_no_pause() -> None:
     lists = Paging({}, page_limit=500, patience=10.0)
     lists.turn(page("more"))
-    assert lists.pause(0.0) == 0.25
+    assert lists.take_pause(0.0) == 0.25
     lists.turn(page(""))
-    assert (lists.is_complete, lists.pause(1.0)) == (True, 0.0)
+    assert (lists.is_complete, lists.take_pause(1.0)) == (True, 0.0)
+
+
+def test_a_list_whose_tokens_are_all_the_same_is_read_to_its_end() -> None:
+    """Some aggregated servers keep the position themselves, and give each page the same token."""
+    assert turned(page("same", "ns/1"), page("same", "ns/2"), page("same"), page("same", "ns/3"), page("", "ns/4")).pages == 5
+    with pytest.raises(Garbled, match=NOWHERE):
+        turned(page("same", "ns/1"), page("same", "ns/1"))
 
 
 # ---- How large pages are.

@@ -467,3 +467,12 @@ def test_what_was_seen_to_be_the_newest_is_never_forgotten_for_something_older(f
     """A server that was restored comes from behind, and nothing that it says makes what was seen before it older."""
     stepped = step(Watching(Known(floor=floor), "100"), Bookmark("101"))
     assert stepped.state == Watching(Known(marked=True, floor=after), "101", heard=True)
+
+
+@pytest.mark.parametrize("client", [
+    Client(Start()), Client(Start(), page("100", A, then="1")), Client(Start(), page("100"), Opened()),
+    Client(Start(), streaming=True),
+], ids=["the first page", "a later page", "a watch", "an initial stream"])
+def test_34_after_an_uncertain_field_the_next_request_waits_as_long_as_is_said(client: Client) -> None:
+    *_, wait = client.on(Lost("it is not certain", garbled=True, at_least=7.0))
+    assert wait == Wait(0, 7.0)

@@ -167,6 +167,24 @@ def test_an_object_that_is_refused_is_named() -> None:
     assert garbled(PODS.record, dump({"metadata": {"namespace": "shop"}})).startswith("an object of kind Pod came")
 
 
+@pytest.mark.parametrize("usual", [True, False])
+@pytest.mark.parametrize("name", [".", "..", "../../x", "a/b", "a%2Fb", "a\0b", "\0" + "M" * 3_000_000], ids=lambda name: ascii(name[:9]))
+@pytest.mark.parametrize("member", ["name", "namespace"])
+def test_contract_8_an_object_with_a_name_that_no_request_can_have_is_refused(member: str, name: str, usual: bool) -> None:   # A parameter of the test.
+    obj = written({"kind": "Pod", "apiVersion": "v1", "metadata": METADATA | {member: name}}, usual=usual)
+    for data, read in ((event("ADDED", obj), PODS.line), (event("DELETED", obj), PODS.line), (listing(obj), PODS.page)):
+        told = garbled(read, data)
+        assert told.removesuffix(" (item 1 of the page)").endswith(" came with a name or namespace that no request can have")
+        assert len(told) < 500
+
+
+@pytest.mark.parametrize("name", ["system:node:n1", "a,b=c\\d", "...", "ä b", "M" * 2_000], ids=lambda name: ascii(name[:9]))
+def test_an_object_with_any_other_name_is_taken_in(name: str) -> None:
+    object_ = {"kind": "Pod", "apiVersion": "v1", "metadata": METADATA | {"name": name}}
+    assert record_of(object_).name == name
+    assert PODS.record(dump(dict(reversed(object_.items())))).name == name
+
+
 NUMBERS_BEYOND_BOUNDS = ["1e999", "-1E+400", "9" * 5000, "9" * 250 + "e90", "0.1e310"]
 
 

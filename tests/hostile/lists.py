@@ -110,6 +110,13 @@ async def no_uid(talk: Exchange) -> None:
     await talk.answer(talk.page(LISTED, talk.kind.object("a", "90"), talk.kind.object("evil", "95", uid=None)))
 
 
+@LISTS("names that no request can have", reason="that no request can have")
+async def bad_names(talk: Exchange) -> None:
+    """A list with an object whose name has a slash, a percent sign or a NUL, or is `..`, in turn"""
+    name = ("../../../api", "a%2Fb", "evil\0", "..", "\0" + "x" * 1_000_000)[talk.number % 5]
+    await talk.answer(talk.page(LISTED, talk.kind.object("a", "90"), talk.kind.object(name, "95")))
+
+
 @LISTS("object without metadata", reason="without a name")
 async def no_metadata(talk: Exchange) -> None:
     """A list with an object without metadata"""

@@ -134,6 +134,13 @@ async def event_without_name(talk: Exchange) -> None:
     await talk.events(event("ADDED", objects[talk.number % 3]))
 
 
+@WATCHES("watch: names that no request can have", "watch", fresh="stale", reason="that no request can have")
+async def event_with_bad_name(talk: Exchange) -> None:
+    """Events of objects whose name has a slash, a percent sign or a NUL, or is `..`, in turn"""
+    name = ("../../../api", "a%2Fb", "evil\0", "..", "\0" + "x" * 1_000_000)[talk.number % 5]
+    await talk.events(event("ADDED", talk.kind.object(name, "150", value="other")))
+
+
 @WATCHES("watch: 100,000 labels", "watch", held="synced", fresh="synced", shown={"evil": "151"}, memory=160, every=30.0)
 async def event_with_many_labels(talk: Exchange) -> None:
     """An event of an object with 100,000 labels, and a bookmark per second"""

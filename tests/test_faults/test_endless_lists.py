@@ -145,6 +145,19 @@ def test_33_an_audit_or_fetch_whose_list_has_no_end_ends_with_an_error(read: str
     run(main())
 
 
+def test_33_a_list_whose_pages_are_paced_has_not_failed(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        lists = [listed("100", pod("a", "90"), then="A"), listed("100", then="B"), listed("100", then="C"), listed("100", pod("b", "90"))]
+        async with Server(lists=lists) as server, operating(server) as world:
+            with caplog.at_level(logging.INFO, "kopf_selectcache"):
+                await world.holds("a@90", "b@90")
+                await world.synced()
+            assert world.time.slept == [0.5, 0.5]
+            assert not world.feed.counts.failures
+    run(main())
+    assert any(FEW in message for message in caplog.messages), "it is told all the same"
+
+
 def test_33_a_list_that_leads_back_is_followed_by_one_that_does_not() -> None:
     async def main() -> None:
         lists = [listed("100", pod("a", "90"), then="A"), listed("100", pod("b", "90"), then="B"), listed("100", pod("a", "90"), then="A")]

@@ -2,13 +2,20 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
+import kopf
 import pytest
+from kopf._cogs.structs.credentials import Vault
 
 from kopf_selectcache import Stalled
 from kopf_selectcache.core.protocol import EXPIRIES, PATIENCE
 from kopf_selectcache.core.store import Change
+from kopf_selectcache.runner import Runtime
+from kopf_selectcache.settings import SelectCacheSettings
+from kopf_selectcache.transport import KopfTransport
 
+from .hurried import HurriedLoop
 from .server import SILENCE, Answer, Server, Then, answer, error, held, listed, pod, refused, status, streamed
 from .world import operating, run
 
@@ -242,3 +249,25 @@ def test_2_a_list_that_is_never_answered_is_given_up_and_asked_for_again() -> No
             await world.holds("a@90")
             assert server.pods.listed[:3] == [FIRST] * 3
     run(main())
+
+
+@pytest.mark.parametrize("request_timeout", [30.0, 60.0])
+def test_contract_8_a_first_list_that_is_never_answered_is_stalled_after_the_sync_timeout(request_timeout: float) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        async with Server() as server:   # It answers no list.
+            vault = Vault({"login": kopf.ConnectionInfo(server=server.url)})
+            declared = SelectCacheSettings(request_timeout=request_timeout, sync_timeout=120.0, audit_interval=0)
+            declared.selectors["pods"] = "app=web"
+            transport = KopfTransport(vault, request_timeout=request_timeout, clock=loop.time)
+            runtime = Runtime(declared, transport, namespaces=None, logger=logging.getLogger("kopf_selectcache"), clock=loop.time, chance=lambda: 1.0)
+            task = asyncio.create_task(runtime.run())
+            await asyncio.sleep(120.0 + request_timeout)
+            feed = runtime.feed("pods")
+            assert str(feed.health) == "stalled"
+            assert feed.trouble.startswith("pods: no answer came in time")
+            task.cancel()
+            await asyncio.wait({task})
+            await vault.close()
+    with asyncio.Runner(loop_factory=HurriedLoop) as runner:
+        runner.run(main())

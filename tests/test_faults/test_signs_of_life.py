@@ -65,6 +65,9 @@ MEANINGLESS: dict[str, Callable[[int], bytes]] = {
     "a blank line": lambda _: b"\n",
     "a line of blanks": lambda _: b"  \r\n",
     "a bookmark of the past": lambda _: bookmark("99"),
+    "an event of the past": lambda _: event("MODIFIED", pod("a", "90")),
+    "an event of the version that was reached": lambda _: event("MODIFIED", pod("a", "101")),
+    "a deletion of the past": lambda _: event("DELETED", pod("gone", "90")),
 }
 
 
@@ -107,6 +110,18 @@ def test_a_watch_with_events_or_bookmarks_stays_open(what: str) -> None:
             await dripped(world, dripping, lambda: dripping.dripped == COUNT - 1)
             assert len(server.pods.watched) == 1
             assert world.feed.synced
+            assert not world.feed.counts.failures
+    hurried(main())
+
+
+def test_a_watch_whose_deletions_have_the_versions_of_the_objects_stays_open() -> None:
+    """Old servers send them so."""
+    async def main() -> None:
+        held = listed("100", *[pod(f"pod-{number}", "90") for number in range(COUNT)])
+        dripping = Dripping(bookmark("101"), piece=lambda number: event("DELETED", pod(f"pod-{number}", "90")))
+        async with Server(lists=[held], watches=[dripping.answer]) as server, operating(server, idle_timeout=IDLE) as world:
+            await dripped(world, dripping, lambda: dripping.dripped == COUNT - 1)
+            assert len(server.pods.watched) == 1
             assert not world.feed.counts.failures
     hurried(main())
 

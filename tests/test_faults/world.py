@@ -108,12 +108,12 @@ class World:
 @asynccontextmanager
 async def operating(
     server: Server, *, vault: Vault | None = None, selectors: Mapping[str, Declared] | None = None,
-    namespaces: tuple[str, ...] | None = None, request_timeout: float = 60.0, **options: Any,
+    namespaces: tuple[str, ...] | None = None, request_timeout: float = 60.0, chance: float = 1.0, **options: Any,
 ) -> AsyncIterator[World]:
     """Keep caches in front of the server, for the code within the block; afterwards nothing of them is left."""
     vault = Vault({"login": kopf.ConnectionInfo(server=server.url)}) if vault is None else vault
     async with keeping(
-        vault, selectors or {"pods": "app=web"}, namespaces=namespaces, request_timeout=request_timeout,
+        vault, selectors or {"pods": "app=web"}, namespaces=namespaces, request_timeout=request_timeout, chance=chance,
         servers=[server], **options,
     ) as (runtime, time):
         yield World(server, runtime, time, vault)
@@ -122,7 +122,7 @@ async def operating(
 @asynccontextmanager
 async def keeping(
     vault: Vault, selectors: Mapping[Any, Any], *, namespaces: tuple[str, ...] | None = None, request_timeout: float = 60.0,
-    servers: Collection[Server] = (), page_bytes: int = MAX_BYTES, **options: Any,
+    servers: Collection[Server] = (), page_bytes: int = MAX_BYTES, chance: float = 1.0, **options: Any,
 ) -> AsyncIterator[tuple[Runtime, Time]]:
     """Keep caches with these credentials; afterwards nothing is left but what was there before, and servers."""
     # Time passes as fast as it is slept: audits would never end.
@@ -130,7 +130,7 @@ async def keeping(
     declared.selectors.update(selectors)
     time = Time()
     runtime = Runtime(
-        declared, KopfTransport(vault, request_timeout=request_timeout, clock=time.clock, sleep=time.pause, max_bytes=page_bytes), namespaces=namespaces, chance=lambda: 1.0,
+        declared, KopfTransport(vault, request_timeout=request_timeout, clock=time.clock, sleep=time.pause, max_bytes=page_bytes), namespaces=namespaces, chance=lambda: chance,
         logger=logging.getLogger("kopf_selectcache"), clock=time.clock, sleep=time.sleep)
     before = asyncio.all_tasks()
     task = asyncio.create_task(runtime.run())
