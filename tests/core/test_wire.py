@@ -174,7 +174,7 @@ def test_contract_8_an_object_with_a_name_that_no_request_can_have_is_refused(me
     obj = written({"kind": "Pod", "apiVersion": "v1", "metadata": METADATA | {member: name}}, usual=usual)
     for data, read in ((event("ADDED", obj), PODS.line), (event("DELETED", obj), PODS.line), (listing(obj), PODS.page)):
         told = garbled(read, data)
-        assert told.removesuffix(" (item 1 of the page)").endswith(" came with a name or namespace that no request can have")
+        assert told.removesuffix(" (item 0 of the page)").endswith(" came with a name or namespace that no request can have")
         assert len(told) < 500
 
 
