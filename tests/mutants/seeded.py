@@ -52,6 +52,7 @@ WITHOUT_AN_END = "test_33_a_list_without_an_end_is_asked_for_at_a_bounded_rate_a
 RELIST_WITHOUT_AN_END = "test_33_a_relist_without_an_end_is_asked_for_at_a_bounded_rate_and_what_is_held_is_stale"
 IGNORED = "tests/test_ignored_selectors.py::"
 UNREADABLE = "tests/test_unreadable.py::"
+SCANNING = "tests/core/test_scanning.py::"
 DEEP_STACKS = "tests/test_deep_stacks.py::"
 SIGNS = "tests/test_faults/test_signs_of_life.py::"
 RETRYING = "tests/test_cache/test_retrying.py::"
@@ -316,6 +317,8 @@ MUTANTS: tuple[Mutant, ...] = (
             UNREADABLE + "test_contract_8_an_object_that_cannot_be_decoded_costs_itself_alone_in_a_watch")),
     Mutant("end the watch at an object that is nested too deeply", WIRE, "        found = members(data)\n", "        found = dict[str, bytes]()\n", 8,
            (UNREADABLE + "test_contract_8_an_object_that_cannot_be_decoded_costs_itself_alone_in_a_watch",)),
+    Mutant("pass over what stands between the texts of a page", "core/scanning.py", "_FLAT = (\n", "_FLAT = rb'(?:[^\"{}\\[\\]]++|' + _TEXT + rb')'\n_STRICT = (\n", 8,
+           (SCANNING + "test_two_damaged_quotes_do_not_give_an_object_the_content_of_the_next",)),
     Mutant("answer a list without what cannot be read", "checking.py", "    if found.unreadable:\n", "    if False:\n", 1,
            (UNREADABLE + "test_contract_1_each_read_that_means_an_unreadable_object_raises_and_all_others_answer",)),
     Mutant("view what cannot be read", "reading.py", "if record is None or not record.stored:", "if record is None:", 1,
