@@ -99,6 +99,11 @@ class Unreadable(Record):
     def decode(self) -> dict[str, Any]:
         raise Undecodable(self.why, self.why)
 
+    def is_same(self, other: Record) -> bool:
+        """Return True if this is the same object in the same version, and the same is known of it."""
+        return isinstance(other, Unreadable) and super().is_same(other) and (
+            (self.labels, self.owners, self.why) == (other.labels, other.owners, other.why))
+
 
 def kept_json(value: object) -> bytes:
     """Return a value as JSON that is to be kept: in as many bytes as it has, where the encoder leaves room behind what it writes."""
