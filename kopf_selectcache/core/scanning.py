@@ -46,10 +46,8 @@ def members(data: bytes) -> dict[str, bytes]:
     >>> members(b'{"a": [[[1e999]]], "b": {}, "a": 0}')
     {'a': b'0', 'b': b'{}'}
     """
-    spans = {}
-    for key, start, end in _whole(data, b"{"):
-        spans[key] = start, end
-    return {_key(key): data[start:end] for key, (start, end) in spans.items()}
+    spans = {_key(key): (start, end) for key, start, end in _whole(data, b"{")}
+    return {key: data[start:end] for key, (start, end) in spans.items()}
 
 
 def items(data: bytes) -> Iterator[bytes]:
@@ -102,6 +100,7 @@ class Listed:
             elif key == _ITEMS:
                 self._spans, items = items, []
             else:
+                self._members.pop(key, None)   # The last value must also come last: the decoder may find the key escaped in between.
                 self._members[key] = start, end
             yield end
 

@@ -320,8 +320,10 @@ class Reader:
                 if end - taken >= SLICE:
                     yield None
                     taken = end
-            yield from self._sliced(_decode(listed.envelope, _Answer, "a list"), listed.items, len(data))
-            return
+            answer = _decode(listed.envelope, _Answer, "a list")
+            if answer.items is None:   # The key may come a second time, with an escape.
+                yield from self._sliced(answer, listed.items, len(data))
+                return
         raise undecodable
 
     def _sliced(self, answer: _Answer, items: Iterator[bytes | msgspec.Raw], length: int) -> Iterator[Page | None]:

@@ -99,6 +99,21 @@ def test_the_last_of_several_values_counts_and_keys_may_be_escaped() -> None:
     assert json.loads(identity(data)) == {"kind": "B", "metadata": {"name": "b", "uid": "v"}}
 
 
+def test_of_a_key_that_comes_escaped_in_between_the_last_value_counts() -> None:
+    data = b'{"kind":"A","k\\u0069nd":"B","kind":"C"}'
+    assert members(data) == {"kind": b'"C"'}
+    found = Listed(data)
+    list(found.scan())
+    assert json.loads(found.envelope) == json.loads(data)
+
+
+def test_a_page_that_has_its_items_twice_once_with_an_escaped_key_is_refused() -> None:
+    both = b'"\\u0069tems":[%s]' % item("a"), b'"items":[%s]' % item("b").replace(b"true", DEEP)
+    for one, other in (both, both[::-1]):
+        with pytest.raises(Garbled):
+            Reader("v1", "Pod").page(PAGE[:PAGE.index(b'"items"')] + one + b"," + other + b"}")
+
+
 @pytest.mark.parametrize("data", [
     b"", b" ", b"[]", b"1", b'"a"', b"{", b"}", b'{"a"}', b'{"a":}', b'{"a":1', b'{"a":1,}', b'{"a":1}}', b'{"a":1} x', b'{"a":[}]', b'{"a":[1}',
     b'{"a":"b}', b'{"a":["b]}', b'{"a":1 "b":2}', b"{a:1}", b'{"a":[[[[', b'{"a":{{}}', b'{"a":[{"b":1]}}',
