@@ -437,6 +437,6 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("take a version beyond an older server for a fault that passes", "queries.py",
            '("Too large resource version", "required revision is a future revision")', '("Too large resource version",)', 5,
            ("tests/test_agreed.py::test_where_a_server_before_1_34_has_yet_to_reach_the_version_the_newest_will_do",)),
-    Mutant("audit names without versions", "auditing.py", "elif (mine.uid, mine.version) != (record.uid, record.version):", "elif False:", 5,
+    Mutant("audit names without versions", "auditing.py", "elif (mine.uid, mine.version) != (record.uid, record.version) or", "elif", 5,
            ("tests/test_audit.py::test_what_the_watch_has_lost_is_found_told_and_repaired",)),
 )
