@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from .core.branches import Branch, Key
 from .core.paging import Paging
 from .core.problems import printable
+from .core.record import Unreadable
 from .core.resources import Resource
 from .metadata import pages_of_metadata
 from .planning import Stream
@@ -33,7 +34,7 @@ class Audit:
     extra: tuple[Key, ...] = ()
     """What the cache has and the server has not."""
     outdated: tuple[Key, ...] = ()
-    """What both have, with another uid or version."""
+    """What both have, with another uid or version, or what came as invalid JSON or not in UTF-8: it may have been damaged on its way."""
 
     @property
     def drift(self) -> int:
@@ -68,7 +69,7 @@ async def audited(stream: Stream, branch: Branch, resource: Resource, *, world: 
             mine = held.pop(record.key, None)
             if mine is None:
                 missing.append(record.key)
-            elif (mine.uid, mine.version) != (record.uid, record.version):
+            elif (mine.uid, mine.version) != (record.uid, record.version) or (isinstance(mine, Unreadable) and mine.is_suspect):
                 outdated.append(record.key)
     return Audit(objects, tuple(missing), tuple(held), tuple(outdated))
 

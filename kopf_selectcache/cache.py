@@ -39,6 +39,7 @@ from .errors import (
     OutsideFilter,
     Stale,
     StateError,
+    Unreadable,
 )
 from .forms import Form, formed
 from .keys import AnyKey, AnyName, key_of
@@ -163,7 +164,7 @@ class Cache(Telling):
             if await cache.fetch('configmaps', name, namespace, default=None) is None:
                 create_config(name, namespace)
 
-        The kind need not be declared. Nothing is remembered: what is not held is asked for each time. Where `keep=`, `drop=`
+        The kind need not be declared. Nothing is remembered: what is not held, or is held as unreadable, is asked for each time. Where `keep=`, `drop=`
         or `transform=` is declared, the server's answer is cut as what is held is; with `whole=True` it is asked for all of it.
         With `timeout=`, transient failures are retried for that many seconds; then the last one is raised.
         """
@@ -179,7 +180,7 @@ class Cache(Telling):
         """Return one object, or raise why not, as of one attempt."""
         kind, options = read.kind, read.options
         try:
-            with suppress(*_NOT_HERE, NotKept), self._reading("fetch", kind, max_age, name=name, namespace=namespace) as view:
+            with suppress(*_NOT_HERE, NotKept, Unreadable), self._reading("fetch", kind, max_age, name=name, namespace=namespace) as view:
                 one = One("fetch", kind, view.resource, name, namespace, self._sync, options)
                 found = self._object(one, view, form)
                 if whole:

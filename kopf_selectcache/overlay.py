@@ -129,7 +129,7 @@ def own_of(
         record = replace(Reader.of(resource, projection), indexes=indexes).record(with_room(partial(msgspec.json.encode, dict(body))))
     except Untransformed:
         raise
-    except (Garbled, RecursionError):
-        return None   # Made by hand, in a test perhaps: without a name or uid it is no object.
+    except (Garbled, RecursionError, UnicodeEncodeError):
+        return None   # Made by hand, in a test perhaps: without a name or uid it is no object. A lone surrogate has no UTF-8.
     selected = not deleted and selects(declared, record, resource)
     return None if selected is None else Own(record.key, own, record if selected else None)

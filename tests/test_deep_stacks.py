@@ -6,8 +6,9 @@ import copy
 import pickle
 import sys
 from collections.abc import Callable, Coroutine
-from threading import stack_size
-from typing import Any, TypeVar
+from threading import Thread, stack_size
+from types import SimpleNamespace
+from typing import Any, TypeVar, cast
 
 import msgspec
 import pytest
@@ -15,10 +16,13 @@ import pytest
 import kopf_selectcache as selectcache
 from kopf_selectcache import BodyView, Cached
 from kopf_selectcache.core import room
+from kopf_selectcache.core.branches import Keys
+from kopf_selectcache.core.merging import Merging
 from kopf_selectcache.core.projection import Projection
 from kopf_selectcache.core.record import Record, Unreadable
 from kopf_selectcache.core.room import decoded, with_room
 from kopf_selectcache.core.wire import Reader
+from kopf_selectcache.freshness import event_of
 from kopf_selectcache.testing import FakeCache
 from tests.test_cache.world import PODS, World, pod
 
@@ -187,6 +191,20 @@ def test_what_a_handler_has_that_no_json_can_be_made_of_is_not_laid_over_the_cac
     assert world.cache(own=body).get("pods", "web", "ns")["metadata"]["resourceVersion"] == "5"
 
 
+def test_a_handlers_own_object_with_a_lone_surrogate_is_not_laid_over_the_cache(world: World) -> None:
+    body = pod("web", app="web", version="11")
+    body["metadata"]["annotations"] = {"a": "\ud800"}
+    assert world.cache(own=body).get("pods", "web", "ns")["metadata"]["resourceVersion"] == "5"
+
+
+def test_a_handlers_own_object_with_a_lone_surrogate_is_not_waited_for() -> None:
+    body = pod("web", app="web", version="11")
+    body["metadata"]["annotations"] = {"a": "\ud800"}
+    event, stream = event_of(body), SimpleNamespace(branch=Merging([Keys()]).branches[0], resource=PODS, filter=selectcache.Selector("app=web"))
+    assert event is not None
+    assert not event.is_delivered_by(cast("Any", stream))
+
+
 def test_fetches_of_the_deepest_object_raise_no_recursion_error(deepest: Record) -> None:
     async def down(read: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         return await down(read) if left() > FREE else await read()
@@ -236,6 +254,17 @@ def test_what_such_a_call_raises_is_raised() -> None:
         with_free(FREE, lambda: with_room(work))
     with pytest.raises(RecursionError):
         decoded(b"[" * 50_000 + b"]" * 50_000)
+
+
+def test_where_no_thread_can_be_started_the_stack_is_too_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(Thread, "start", refuse)
+    usual = stack_size()
+    with pytest.raises(RecursionError, match="no thread can be started"):
+        with_free(FREE, lambda: decoded(b"[" * 300 + b"]" * 300))
+    assert stack_size() == usual
 
 
 def test_the_size_of_other_stacks_stays_as_it_was() -> None:

@@ -100,6 +100,49 @@ def test_contract_8_an_object_that_cannot_be_decoded_costs_itself_alone_in_a_wat
     run(main())
 
 
+def test_a_fetch_of_an_object_that_is_held_as_unreadable_asks_the_server() -> None:
+    async def main() -> None:
+        async with holding_deep() as (world, fault):
+            fault.release()
+            assert unreadable(world) == {DEEP}
+            assert (await world.cache.fetch("secrets", "deep", "shop"))["metadata"]["name"] == "deep"
+            with pytest.raises(Unreadable):
+                world.cache.get("secrets", "deep", "shop")
+    run(main())
+
+
+@pytest.mark.parametrize("declared", ["app=web", [Selector("app=web"), Selector("tier=gold")]])
+@pytest.mark.parametrize("what", ["bytes", "escape", "key"])
+def test_an_object_that_may_have_been_damaged_on_its_way_is_listed_anew_by_the_next_audit(what: str, declared: Any) -> None:
+    async def main() -> None:
+        async with holding_deep(declared, value=VALUES[what][0]) as (world, fault):
+            await until(lambda: world.feed.synced and unreadable(world))
+            commits = [each.commits + 1 for each in world.feed.listwatches]
+            found = await world.cache.audit("secrets")
+            assert set(found.outdated) == {DEEP}
+            await until(lambda: [each.commits for each in world.feed.listwatches] == commits)
+            assert unreadable(world) == {DEEP}   # It is damaged again.
+            await until(lambda: world.feed.synced)
+            assert world.feed.counts.relists == {"audit": len(commits)}
+            fault.release()
+            assert not await world.cache.audit("secrets")
+            await until(lambda: not unreadable(world))
+            assert named(world.cache.list("secrets", label="app=web")) == ["deep", "other", "web"]
+            await until(lambda: world.feed.synced)
+            assert await world.cache.audit("secrets")
+    run(main())
+
+
+@pytest.mark.parametrize("what", ["nested", "number"])
+def test_an_object_that_the_server_has_as_it_is_unreadable_is_not_listed_anew_by_audits(what: str) -> None:
+    async def main() -> None:
+        async with holding_deep(value=VALUES[what][0]) as (world, _):
+            await until(lambda: world.feed.synced and unreadable(world))
+            assert await world.cache.audit("secrets")
+            assert not world.feed.counts.relists
+    run(main())
+
+
 @INITIAL
 def test_an_unreadable_object_leaves_and_is_deleted_as_any(initial: str) -> None:
     async def main() -> None:

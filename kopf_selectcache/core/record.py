@@ -86,6 +86,10 @@ class Record(msgspec.Struct, eq=False, gc=False):
         return values
 
 
+TOO_DEEP = "it is nested too deeply"
+OUT_OF_RANGE = "it has a number that is out of range"
+
+
 class Unreadable(Record):
     """A held object that cannot be decoded: its metadata alone is known."""
 
@@ -98,6 +102,16 @@ class Unreadable(Record):
 
     def decode(self) -> dict[str, Any]:
         raise Undecodable(self.why, self.why)
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether it may have been damaged on its way: API servers send UTF-8 and valid JSON, of any depth and with any numbers."""
+        return self.why not in (TOO_DEEP, OUT_OF_RANGE)
+
+    def is_same(self, other: Record) -> bool:
+        """Return True if this is the same object in the same version, and the same is known of it."""
+        return isinstance(other, Unreadable) and super().is_same(other) and (
+            (self.labels, self.owners, self.why) == (other.labels, other.owners, other.why))
 
 
 def kept_json(value: object) -> bytes:

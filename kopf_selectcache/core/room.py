@@ -25,7 +25,7 @@ _starting = Lock()   # The size of the stack is set for the whole process: for t
 
 
 def with_room(work: Callable[[], _T]) -> _T:
-    """Return the result of the call. Raise RecursionError only if an empty stack is too small for it, too."""
+    """Return the result of the call. Raise RecursionError only if an empty stack is too small for it, too, or no thread can start."""
     try:
         return work()
     except RecursionError:
@@ -44,6 +44,8 @@ def with_room(work: Callable[[], _T]) -> _T:
         usual = stack_size(STACK)
         try:
             thread.start()
+        except RuntimeError:
+            raise RecursionError("the stack is too small, and no thread can be started") from None
         finally:
             stack_size(usual)
     thread.join()

@@ -1,8 +1,9 @@
 """Finds the members of a JSON object, and the items of a list, where the decoder gives up. It never recurses.
 
 The decoder gives up on values that are nested too deeply, on texts that are no UTF-8, on bad escapes and on numbers out of
-range. Here a text ends at its quote whatever is in it, a number is a word, and of what is nested only the brackets are
-matched. So whatever the decoder reads is found here as well, and the same of it.
+range. Here a text ends at its quote whatever is in it, a number has digits without a limit, and of nested values only the
+tokens and brackets are checked. So whatever the decoder reads is found here as well, and the same of it. Other bytes are
+refused: where a quote is damaged, text and structure are exchanged, and an object would get the content of the next one.
 """
 from __future__ import annotations
 
@@ -15,11 +16,19 @@ import msgspec
 _TEXT = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _SPACE = rb"[ \t\n\r]*+"
 _KEY = re.compile(_SPACE + rb"(" + _TEXT + rb")" + _SPACE + rb":", re.DOTALL)
-_PLAIN = re.compile(_TEXT + rb"|[-+.0-9A-Za-z]++", re.DOTALL)
+_WORD = rb"(?:-?[0-9]++(?:\.[0-9]++)?+(?:[eE][-+]?[0-9]++)?+|true|false|null|NaN)"
+_PLAIN = re.compile(_TEXT + rb"|" + _WORD, re.DOTALL)
 """A text, a number, or a word such as `true`."""
-_FLAT = rb'(?:[^"{}\[\]]++|' + _TEXT + rb")"
-_MARK = re.compile(rb"(?:" + _FLAT + rb"|\{" + _FLAT + rb"*+\}|\[" + _FLAT + rb"*+\])*+(.)", re.DOTALL)
-"""The next bracket, but for those around what has no other brackets. A quote there is that of a text without an end."""
+_ENDS = rb"(?=" + _SPACE + rb"[,\]}])"
+"""What follows a value."""
+_FLAT = (
+    rb"(?:[ \t\n\r]++|[,:](?!" + _SPACE + rb"[,:\]}])|" + _WORD + _ENDS + rb"|" + _TEXT + rb"(?=" + _SPACE + rb"[,:\]}]))")
+_OPENS = rb"(?!" + _SPACE + rb"[,:])"
+_MARK = re.compile(
+    rb"(?:" + _FLAT + rb"|\{" + _OPENS + _FLAT + rb"*+\}" + _ENDS + rb"|\[" + _OPENS + _FLAT + rb"*+\]" + _ENDS + rb")*+"
+    rb"([{\[]" + _OPENS + rb"|[}\]]" + _ENDS + rb"|)", re.DOTALL)
+"""The next bracket, but for those around what has no other brackets. It is empty before what is no JSON."""
+_OPENED = re.compile(_OPENS)
 _BLANK = re.compile(_SPACE)
 _CLOSING = {b"{": b"}", b"[": b"]"}
 _ITEMS = b'"items"'
@@ -37,10 +46,8 @@ def members(data: bytes) -> dict[str, bytes]:
     >>> members(b'{"a": [[[1e999]]], "b": {}, "a": 0}')
     {'a': b'0', 'b': b'{}'}
     """
-    spans = {}
-    for key, start, end in _whole(data, b"{"):
-        spans[key] = start, end
-    return {_key(key): data[start:end] for key, (start, end) in spans.items()}
+    spans = {_key(key): (start, end) for key, start, end in _whole(data, b"{")}
+    return {key: data[start:end] for key, (start, end) in spans.items()}
 
 
 def items(data: bytes) -> Iterator[bytes]:
@@ -93,6 +100,7 @@ class Listed:
             elif key == _ITEMS:
                 self._spans, items = items, []
             else:
+                self._members.pop(key, None)   # The last value must also come last: the decoder may find the key escaped in between.
                 self._members[key] = start, end
             yield end
 
@@ -153,6 +161,8 @@ def _end(data: bytes, start: int) -> int:
         if plain is None:
             raise Unscannable
         return plain.end()
+    if not _OPENED.match(data, start + 1):
+        raise Unscannable
     awaited = [closing]
     for mark in _MARK.finditer(data, start + 1):
         found = mark[1]

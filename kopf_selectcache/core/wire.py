@@ -21,7 +21,7 @@ from .indexed import Indexed, Values, with_values
 from .packing import Packing
 from .problems import BadIndex, BadTransform, Garbled, Undecodable, Unindexed, Untransformed
 from .projection import ALL, Projection, parts_of
-from .record import Record, Unreadable, kept_json
+from .record import OUT_OF_RANGE, TOO_DEEP, Record, Unreadable, kept_json
 from .resources import Resource
 from .room import decoded
 from .scanning import Listed, Unscannable, identity, members
@@ -175,11 +175,11 @@ def _why(error: Exception) -> str:
     """Say as a clause what keeps an object from being decoded."""
     match error:
         case RecursionError():
-            return "it is nested too deeply"
+            return TOO_DEEP
         case UnicodeError():
             return "it is not UTF-8"
         case msgspec.ValidationError():   # Without a type, all else is valid.
-            return "it has a number that is out of range"
+            return OUT_OF_RANGE
         case _:
             return f"it is no valid JSON: {str(error).removeprefix('JSON is malformed: ')}"
 
@@ -320,8 +320,10 @@ class Reader:
                 if end - taken >= SLICE:
                     yield None
                     taken = end
-            yield from self._sliced(_decode(listed.envelope, _Answer, "a list"), listed.items, len(data))
-            return
+            answer = _decode(listed.envelope, _Answer, "a list")
+            if answer.items is None:   # The key may come a second time, with an escape.
+                yield from self._sliced(answer, listed.items, len(data))
+                return
         raise undecodable
 
     def _sliced(self, answer: _Answer, items: Iterator[bytes | msgspec.Raw], length: int) -> Iterator[Page | None]:

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kopf_selectcache.core.problems import Garbled
 from kopf_selectcache.core.scanning import Listed, Unscannable, identity, items, members
-from kopf_selectcache.core.wire import _Object
+from kopf_selectcache.core.wire import Page, Reader, _Object
 from tests.core.test_slicing import WHOLE, damaged, listed
 
 MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -98,9 +99,26 @@ def test_the_last_of_several_values_counts_and_keys_may_be_escaped() -> None:
     assert json.loads(identity(data)) == {"kind": "B", "metadata": {"name": "b", "uid": "v"}}
 
 
+def test_of_a_key_that_comes_escaped_in_between_the_last_value_counts() -> None:
+    data = b'{"kind":"A","k\\u0069nd":"B","kind":"C"}'
+    assert members(data) == {"kind": b'"C"'}
+    found = Listed(data)
+    list(found.scan())
+    assert json.loads(found.envelope) == json.loads(data)
+
+
+def test_a_page_that_has_its_items_twice_once_with_an_escaped_key_is_refused() -> None:
+    both = b'"\\u0069tems":[%s]' % item("a"), b'"items":[%s]' % item("b").replace(b"true", DEEP)
+    for one, other in (both, both[::-1]):
+        with pytest.raises(Garbled):
+            Reader("v1", "Pod").page(PAGE[:PAGE.index(b'"items"')] + one + b"," + other + b"}")
+
+
 @pytest.mark.parametrize("data", [
     b"", b" ", b"[]", b"1", b'"a"', b"{", b"}", b'{"a"}', b'{"a":}', b'{"a":1', b'{"a":1,}', b'{"a":1}}', b'{"a":1} x', b'{"a":[}]', b'{"a":[1}',
     b'{"a":"b}', b'{"a":["b]}', b'{"a":1 "b":2}', b"{a:1}", b'{"a":[[[[', b'{"a":{{}}', b'{"a":[{"b":1]}}',
+    b'{"a":tru}', b'{"a":-}', b'{"a":[+1]}', b'{"a":[1e]}', b'{"a":["b"c]}', b'{"a":["b""c"]}', b'{"a":[1 2]}', b'{"a":[1,]}', b'{"a":[,1]}', b'{"a":[[],,1]}',
+    b'{"a":[{"b":}]}', b'{"a":[{:1}]}', b'{"a":[{1:1}]}', b'{"a":[{}{}]}', b'{"a":[[[1]]"b"]}', b'{"a":[{[[1]]:1}]}', b'{"a":[x]}', b'{"a":[[[,1]]]}',
 ])
 def test_what_is_no_object_is_refused(data: bytes) -> None:
     for scan in (members, identity, lambda data: list(Listed(data).scan())):
@@ -130,3 +148,51 @@ def test_the_items_of_a_list_are_the_last_ones_wherever_they_stand() -> None:
 def test_a_long_text_with_many_escapes_and_a_wide_object_are_scanned_as_any() -> None:
     text = b'"' + b'\\n\\"' * 500_000 + b'"'
     assert members(b'{"a":%s,"b":[%s]}' % (text, text)) == {"a": text, "b": b"[" + text + b"]"}
+
+
+# ---- Damaged pages: each object is there, or the page is refused.
+
+
+NAMES = "abcdef"
+
+
+def item(name: str) -> bytes:
+    metadata = b'{"name":"%s","uid":"u%s","resourceVersion":"1","labels":{"app":"web"}}' % (name.encode(), name.encode())
+    return b'{"metadata":%s,"spec":{"token":"of-%s","l":[{"a":"b"},{"a":[1,true]}]}}' % (metadata, name.encode())
+
+
+PAGE = b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"5"},"items":[%s]}' % b",".join(map(item, NAMES))
+
+
+def edited(data: bytes, edits: int, rng: random.Random) -> bytes:
+    """Return the page with so many bytes of its items replaced, inserted or removed."""
+    edited = bytearray(data)
+    for _ in range(edits):
+        at = rng.randrange(data.index(b"items") + 8, len(edited) - 3)
+        edited[at:at + rng.choice((0, 1, 1))] = bytes(rng.choices(b'"\\{}[],:x.', k=rng.choice((0, 1, 1, 1))))
+    return bytes(edited)
+
+
+def test_two_damaged_quotes_do_not_give_an_object_the_content_of_the_next() -> None:
+    data = PAGE.replace(b'"of-b"', b'.of-b"').replace(b'"name":"c"', b'"name.:"c"')
+    assert len(data) == len(PAGE)
+    with pytest.raises(Garbled):
+        Reader("v1", "Pod").page(data)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_of_a_damaged_page_no_object_is_hidden_and_none_has_the_content_of_another(seed: int) -> None:
+    rng, read, unreadable = random.Random(seed), 0, 0
+    for count in range(1000):
+        data = edited(PAGE, 1 + count % 2, rng)
+        with suppress(Garbled):
+            page = Reader("v1", "Pod").page(data)
+            assert isinstance(page, Page)
+            assert len(page.records) == len(NAMES), data
+            for record in page.records:
+                content = json.dumps(record.decode()) if record.stored else ""
+                assert record.name not in NAMES or not any(f"of-{name}" in content for name in NAMES if name != record.name), data
+                unreadable += not content
+            read += 1
+    assert read > 20
+    assert unreadable > 2

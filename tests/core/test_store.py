@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from kopf_selectcache.core.branches import Keys
 from kopf_selectcache.core.merging import Merging
-from kopf_selectcache.core.record import Record, is_newer, is_older
+from kopf_selectcache.core.record import Record, Unreadable, is_newer, is_older
 from kopf_selectcache.core.store import Change, Store
 from kopf_selectcache.core.wire import Page, Reader
 
@@ -185,6 +185,40 @@ def test_a_restored_server_may_differ_in_nothing_but_what_was_dropped() -> None:
     record, _ = store.get("shop", "a")
     assert record is not None
     assert record.lost() == {"status.phase": "Running"}
+
+
+def unreadable(app: str = "web", owner: str = "o", why: str = "it is nested too deeply") -> Unreadable:
+    return Unreadable("shop", "a", "uid-of-a", "95", {"app": app}, (owner,), b"", why=why)
+
+
+@pytest.mark.parametrize("other", [unreadable(app="db"), unreadable(owner="p"), unreadable(why="it is not UTF-8")])
+def test_an_unreadable_object_of_a_restored_server_has_the_labels_owners_and_reason_of_the_last_list(other: Unreadable) -> None:
+    store = committed(unreadable())
+    store.begin()
+    store.put(other)
+    assert told(store.commit("96")) == [("95", "95")]
+    found = store.unreadable["shop", "a"]
+    assert (found.labels, found.owners, found.why) == (other.labels, other.owners, other.why)
+
+
+def test_an_unreadable_object_that_did_not_change_is_shared_between_generations() -> None:
+    before = unreadable()
+    store = committed(before)
+    store.begin()
+    store.put(unreadable())
+    assert told(store.commit("96")) == []
+    assert store.unreadable["shop", "a"] is before
+
+
+def test_an_object_may_become_unreadable_and_readable_again_without_a_new_version() -> None:
+    store = committed(unreadable())
+    for record, is_unreadable in ((pod("a", "95"), False), (unreadable(), True), (pod("a", "95"), False)):
+        store.begin()
+        store.put(record)
+        assert told(store.commit("96")) == [("95", "95")]
+        assert bool(store.unreadable) is is_unreadable
+        found, _ = store.get("shop", "a")
+        assert found is record
 
 
 def test_after_a_restoration_lower_versions_are_taken_in_again() -> None:

@@ -52,6 +52,7 @@ WITHOUT_AN_END = "test_33_a_list_without_an_end_is_asked_for_at_a_bounded_rate_a
 RELIST_WITHOUT_AN_END = "test_33_a_relist_without_an_end_is_asked_for_at_a_bounded_rate_and_what_is_held_is_stale"
 IGNORED = "tests/test_ignored_selectors.py::"
 UNREADABLE = "tests/test_unreadable.py::"
+SCANNING = "tests/core/test_scanning.py::"
 DEEP_STACKS = "tests/test_deep_stacks.py::"
 SIGNS = "tests/test_faults/test_signs_of_life.py::"
 RETRYING = "tests/test_cache/test_retrying.py::"
@@ -316,6 +317,10 @@ MUTANTS: tuple[Mutant, ...] = (
             UNREADABLE + "test_contract_8_an_object_that_cannot_be_decoded_costs_itself_alone_in_a_watch")),
     Mutant("end the watch at an object that is nested too deeply", WIRE, "        found = members(data)\n", "        found = dict[str, bytes]()\n", 8,
            (UNREADABLE + "test_contract_8_an_object_that_cannot_be_decoded_costs_itself_alone_in_a_watch",)),
+    Mutant("pass over what stands between the texts of a page", "core/scanning.py", "_FLAT = (\n", "_FLAT = rb'(?:[^\"{}\\[\\]]++|' + _TEXT + rb')'\n_STRICT = (\n", 8,
+           (SCANNING + "test_two_damaged_quotes_do_not_give_an_object_the_content_of_the_next",)),
+    Mutant("keep the labels that an unreadable object had before a restore", "core/record.py", "(self.labels, self.owners, self.why) == (other.labels, other.owners, other.why))", "True)", 5,
+           ("tests/core/test_store.py::test_an_unreadable_object_of_a_restored_server_has_the_labels_owners_and_reason_of_the_last_list",)),
     Mutant("answer a list without what cannot be read", "checking.py", "    if found.unreadable:\n", "    if False:\n", 1,
            (UNREADABLE + "test_contract_1_each_read_that_means_an_unreadable_object_raises_and_all_others_answer",)),
     Mutant("view what cannot be read", "reading.py", "if record is None or not record.stored:", "if record is None:", 1,
@@ -432,6 +437,6 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("take a version beyond an older server for a fault that passes", "queries.py",
            '("Too large resource version", "required revision is a future revision")', '("Too large resource version",)', 5,
            ("tests/test_agreed.py::test_where_a_server_before_1_34_has_yet_to_reach_the_version_the_newest_will_do",)),
-    Mutant("audit names without versions", "auditing.py", "elif (mine.uid, mine.version) != (record.uid, record.version):", "elif False:", 5,
+    Mutant("audit names without versions", "auditing.py", "elif (mine.uid, mine.version) != (record.uid, record.version) or", "elif", 5,
            ("tests/test_audit.py::test_what_the_watch_has_lost_is_found_told_and_repaired",)),
 )
