@@ -5,6 +5,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import kopf
@@ -16,8 +17,9 @@ from kopf_selectcache.background import cache_of
 from kopf_selectcache.credentials import LATEST, SOONEST, TRIES, Logins
 from kopf_selectcache.health import TOLERATED, Health
 from kopf_selectcache.testing import EmbeddedCluster
+from kopf_selectcache.testing.certificates import authority
 from kopf_selectcache.testing.faults import Refuse
-from kopf_selectcache.transport import KopfTransport, NoCredentials, Refused
+from kopf_selectcache.transport import KopfTransport, NoCredentials, Refused, Unreachable
 from tests.kopf_operators import declaring, pod
 from tests.test_faults.server import PODS, Server, answer, error, held, listed, refused, streamed
 from tests.test_faults.test_rights import logging_in
@@ -29,10 +31,10 @@ KEY = VaultKey("login")
 
 @asynccontextmanager
 async def operator_with(
-    server: Server, renew: Callable[[kopf.ConnectionInfo], kopf.ConnectionInfo | None] = replace,
+    server: Server, renew: Callable[[kopf.ConnectionInfo], kopf.ConnectionInfo | None] = replace, **options: Any,
 ) -> AsyncIterator[tuple[KopfTransport, Time, list[object]]]:
     """Make a transport, and log in whenever the vault is empty: with equal credentials, or with what `renew` returns."""
-    info = kopf.ConnectionInfo(server=server.url, token="static")
+    info = kopf.ConnectionInfo(server=server.url, token="static", **options)
     vault, time, logins = Vault({KEY: info}), Time(), list[object]()
 
     async def log_in() -> None:
@@ -163,6 +165,37 @@ def test_where_no_login_gives_credentials_another_one_is_tried_now_and_then() ->
             time.now += 10
             given.append(kopf.ConnectionInfo(server=server.url, token="another"))
             assert await transport.get(PODS, {}) == b"{}"
+    run(main())
+
+
+def test_credentials_that_cannot_be_used_lead_to_a_login_at_once() -> None:
+    async def main() -> None:
+        async with Server(lists=[answer(b"{}")]) as server, operator_with(
+                server, lambda info: replace(info, ca_data=None), ca_data="no certificate") as (transport, time, logins):
+            assert await transport.get(PODS, {}) == b"{}"
+            assert (len(logins), time.now) == (1, 1000.0), "another try with the same credentials is needless"
+    run(main())
+
+
+def test_credentials_that_cannot_be_used_do_not_hide_others() -> None:
+    async def main() -> None:
+        async with Server(lists=[answer(b"{}")]) as server:
+            vault = Vault({
+                "bad": kopf.ConnectionInfo(server=server.url, ca_path="/nowhere", priority=1), "good": kopf.ConnectionInfo(server=server.url)})
+            assert await KopfTransport(vault).get(PODS, {}) == b"{}"
+            await vault.close()
+    run(main())
+
+
+def test_a_file_that_credentials_name_may_be_written_later(tmp_path: Path) -> None:
+    async def main() -> None:
+        file = tmp_path / "ca.crt"
+        async with Server(lists=[answer(b"{}")]) as server, operator_with(server, ca_path=file) as (transport, _, logins):
+            with pytest.raises(Unreachable, match="cannot be used: FileNotFoundError"):
+                await transport.get(PODS, {})
+            authority(file)
+            assert await transport.get(PODS, {}) == b"{}"
+            assert len(logins) == 1
     run(main())
 
 
