@@ -119,6 +119,7 @@ class KopfTransport:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Enter a response that is a success, with credentials that the server accepts."""
         await self._logins.renew()
+        kind = _kind(path)
         failure: Refused | Unreachable
         try:
             # It is a generator, which its type does not say; to leave it in the middle, it must be closed.
@@ -131,14 +132,14 @@ class KopfTransport:
                             data=question, timeout=limits, allow_redirects=False,
                             auto_decompress=True, read_bufsize=_BUFFER)   # The session may be the user's, with other defaults.
                         try:
-                            response = await self._accepted(send, self._logins.tries(key, info))
+                            response = await self._accepted(send, self._logins.tries(key, info, kind))
                         except _NotAccepted as error:
                             failure = error.failure
                         else:
-                            self._logins.succeed(key)
+                            self._logins.succeed(key, kind)
                             yield response
                             return
-                    await self._logins.drop(key, info)
+                    await self._logins.drop(key, info, kind if isinstance(failure, Refused) else None)
         except _kopf.LoginError as error:
             self._logins.fail()
             raise NoCredentials("there are no valid credentials: every login failed") from error
@@ -179,6 +180,18 @@ class _NotAccepted(Exception):
         super().__init__(failure)
         self.failure = failure
         self.is_certain = is_certain
+
+
+def _kind(path: str) -> str:
+    """Return what a path asks for, without namespace and name: a kind, or a page of the discovery.
+
+    >>> _kind('/api/v1/namespaces/shop/pods/web-1'), _kind('/apis/apps/v1/deployments'), _kind('/api/v1/namespaces/shop'), _kind('/api')
+    ('/api/v1/pods', '/apis/apps/v1/deployments', '/api/v1/namespaces', '/api')
+    """
+    parts = path.split("/")
+    group = 4 if parts[1:2] == ["apis"] else 3
+    begin = group + 2 if parts[group:group + 1] == ["namespaces"] and len(parts) > group + 2 else group
+    return "/".join([*parts[:group], *parts[begin:begin + 1]])
 
 
 async def _response(stack: AsyncExitStack, connection: _Connection, method: str, path: str, **options: Any) -> aiohttp.ClientResponse:
