@@ -1,7 +1,7 @@
-"""The private names of Kopf that we need, all of them here, each with what for. Must hold no logic of ours but two calls of its vault. If one is missing, the import fails, and says which.
+"""The private names of Kopf that we need, each with its purpose, and the calls of its vault that need private attributes.
 
-Kopf promises nothing about them. tests/test_kopf_names.py checks that each is there and does what we rely on, so that
-a new Kopf fails there, by name, and not in somebody's operator.
+If a name is missing, the import fails and says which. Kopf promises nothing about them. tests/test_kopf_names.py checks that
+each is there and does what we rely on, so that a new Kopf fails there, by name, and not in somebody's operator.
 """
 from __future__ import annotations
 
@@ -14,7 +14,15 @@ try:
     from kopf._cogs.clients.auth import vault_var
     from kopf._cogs.helpers.loaders import preload
     from kopf._cogs.structs.bodies import Body, Meta, Spec, Status
-    from kopf._cogs.structs.credentials import AiohttpSession, ConnectionInfo, KubeContext, LoginError, Vault, VaultKey
+    from kopf._cogs.structs.credentials import (
+        AiohttpSession,
+        ConnectionInfo,
+        KubeContext,
+        LoginError,
+        Vault,
+        VaultItem,
+        VaultKey,
+    )
     from kopf._cogs.structs.ids import HandlerId
     from kopf._cogs.structs.references import Resource, Selector, select_specific_namespaces
     from kopf._core.actions.execution import cause_var, handler_var
@@ -42,7 +50,8 @@ try:
     from kopf._core.intents.stoppers import DaemonStopper
     from kopf.cli import run as run_command
 
-    _ = (Vault._flush_caches, Vault._update_converted, Vault._update_expiration)   # See `drop_credentials`.
+    # The attributes `_current`, `_guard` and `_ready` of a vault belong to its instances: tests/test_kopf_names.py checks them.
+    _ = Vault._flush_caches
 except (ImportError, AttributeError) as error:
     raise ImportError(
         f"kopf_selectcache cannot work with Kopf {getattr(kopf, '__version__', '?')}, which lacks a name that it needs: {error}. "
@@ -76,18 +85,21 @@ __all__ = [
     "Spec",               # What `spec` of a body is.
     "Status",             # What `status` of a body is.
     "Vault",              # Kopf's credentials, with re-login when they fail.
+    "VaultItem",          # Credentials in the vault, with the sessions that were made of them.
     "VaultKey",           # By which credentials are given back as failed.
     "WatchingCause",      # Says by its type that the object was deleted.
     "WebhookCause",       # Admission: waits for a bounded time, and its object is not yet stored.
     "authenticator",      # Logs in, and again, for the commands that ask a cluster without running the operator.
     "cause_var",          # What the running handler was called for.
-    "drop_credentials",   # Refused credentials, of which equal ones may come back.
     "get_callable_id",    # The id that Kopf gives a handler: decorated, it must stay the same.
     "handler_var",        # The running handler, for its `when=`.
+    "has_credentials",    # Whether no other request has replaced the refused credentials.
     "invoke",             # Runs a sync function in Kopf's own threads, with context, shield and all.
     "is_async_fn",        # Whether Kopf takes a function for async.
+    "log_in_again",       # Has Kopf replace refused credentials, by equal ones as well.
     "log_in_if_empty",    # To go on when Kopf has given up.
     "preload",            # Loads an operator's files and modules as `kopf run` does.
+    "remove_credentials",   # Removes refused credentials, of which equal ones may come back.
     "run_command",        # To know `kopf run` in click's context, which alone has the `-n` list.
     "select_specific_namespaces",   # Which of the `-n` are names and not patterns.
     "settings_var",       # The settings of the operator that the running code belongs to, in tasks and threads alike.
@@ -95,25 +107,36 @@ __all__ = [
 ]
 
 
-async def drop_credentials(vault: Vault, key: VaultKey, info: KubeContext) -> None:
-    """Remove credentials as Kopf removes expired ones; if none are left, wait until Kopf has logged in again.
+def has_credentials(vault: Vault, key: VaultKey, info: KubeContext) -> bool:
+    """Return whether these very credentials are in the vault; equal ones of a later login do not count."""
+    return (item := vault._current.get(key)) is not None and item.info is info
 
-    `Vault.invalidate` would remember them, and refuse equal ones of the next login. If no login gives any, as in an operator that was
-    given its vault, they are put back: without credentials Kopf would end the operator.
+
+async def remove_credentials(vault: Vault, key: VaultKey, info: KubeContext) -> bool:
+    """Remove credentials as Kopf removes expired ones; return False if they are the only ones, which stay.
+
+    `Vault.invalidate` would remember them, and refuse equal ones of the next login.
     """
     async with vault._guard:
-        item = vault._current.get(key)
-        if item is None or item.info is not info:
-            return   # Another request has replaced them.
-        await vault._flush_caches(item)
-        del vault._current[key]
-        vault._update_expiration()
-        if not vault._current:
+        if has_credentials(vault, key, info):
+            if len(vault._current) == 1:
+                return False
+            await vault._flush_caches(vault._current.pop(key))
+        return True
+
+
+async def log_in_again(vault: Vault, key: VaultKey, info: KubeContext, kept: KubeContext) -> None:
+    """Put `kept` in the place of these credentials, have Kopf log in, and wait for it.
+
+    The credentials of the login replace `kept`. The vault is never empty: without credentials Kopf would end the operator.
+    """
+    async with vault._guard:
+        if has_credentials(vault, key, info):
+            item, vault._current[key] = vault._current[key], VaultItem(kept)
             vault._ready = False
             vault._guard.notify_all()
+            await vault._flush_caches(item)
             await vault._guard.wait_for(lambda: vault._ready)
-            if not vault._current:
-                vault._update_converted({key: info})
 
 
 async def log_in_if_empty(vault: Vault) -> None:

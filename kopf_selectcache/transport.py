@@ -1,7 +1,8 @@
 """Bytes from the API server: one answer, or a stream of chunks. Knows URLs and credentials, but no objects or protocol.
 
 Every request goes through the operator's own credentials: Kopf's vault hands them out, and logs in anew when the server
-does not accept them any more, or cannot be trusted with them (`credentials`). If it accepts those of no login, that is Refused with 401. Nothing else is tried twice here: what to do about a failure is the protocol's business.
+does not accept them any more, or cannot be trusted with them (`credentials`). If it accepts those of no login, that is Refused
+with 401. Nothing else is tried twice here: what to do about a failure is the protocol's business.
 """
 from __future__ import annotations
 
@@ -31,7 +32,10 @@ JSON = "application/json"
 UNAUTHORIZED = 401
 
 MAX_BYTES = 64 * 1024 * 1024
-"""The bytes of one answer at most, decompressed, unless `settings.selectcache.max_page_bytes` has another number. Watches have no end, and are not limited."""
+"""The bytes of one answer at most, decompressed, unless `settings.selectcache.max_page_bytes` has another number.
+
+Watches have no end, and are not limited.
+"""
 
 _BUFFER = 256 * 1024
 """aiohttp decompresses this much at a time, in bytes, and three times as much before it waits for the reader."""
@@ -60,7 +64,10 @@ class Transport(Protocol):
     """What the cache needs of an API server."""
 
     async def get(self, path: str, query: Mapping[str, str], *, accept: str = JSON, most: int | None = None) -> bytes:
-        """Return the whole answer; raise Refused or Unreachable, or TooLarge if it has more than `most` bytes, or than the setting allows."""
+        """Return the whole answer; raise Refused or Unreachable.
+
+        Raise TooLarge if it has more than `most` bytes, or than the setting allows.
+        """
 
     def watch(self, path: str, query: Mapping[str, str]) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Open a stream of chunks; to enter it or to read from it raises Refused or Unreachable."""
@@ -112,6 +119,7 @@ class KopfTransport:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Enter a response that is a success, with credentials that the server accepts."""
         await self._logins.renew()
+        kind = _kind(path)
         failure: Refused | Unreachable
         try:
             # It is a generator, which its type does not say; to leave it in the middle, it must be closed.
@@ -124,31 +132,39 @@ class KopfTransport:
                             data=question, timeout=limits, allow_redirects=False,
                             auto_decompress=True, read_bufsize=_BUFFER)   # The session may be the user's, with other defaults.
                         try:
-                            response = await self._accepted(send, self._logins.tries(key, info))
+                            response = await self._accepted(send, self._logins.tries(key, info, kind))
                         except _NotAccepted as error:
                             failure = error.failure
                         else:
-                            self._logins.succeed(key)
+                            self._logins.succeed(key, kind)
                             yield response
                             return
-                    await self._logins.drop(key, info)
+                    await self._logins.drop(key, info, kind if isinstance(failure, Refused) else None)
         except _kopf.LoginError as error:
             self._logins.fail()
             raise NoCredentials("there are no valid credentials: every login failed") from error
         raise failure
 
     async def _accepted(self, send: Callable[[], Awaitable[aiohttp.ClientResponse]], tries: int) -> aiohttp.ClientResponse:
-        """Return a success within so many tries; raise _NotAccepted if the credentials do not do, else Refused or Unreachable."""
+        """Return a success within so many tries.
+
+        Raise _NotAccepted if the credentials do not do, else Refused or Unreachable.
+        """
         for failures in range(tries - 1):
             try:
                 return await send()
-            except _NotAccepted:
-                await self._sleep(delay(failures, self._chance()))
+            except _NotAccepted as error:
+                if error.is_certain:
+                    raise
+            await self._sleep(delay(failures, self._chance()))
         return await send()
 
 
 async def ask_in_size(size: PageSize, ask: Callable[[], Awaitable[_T]]) -> _T:
-    """Ask for one page, and while it is too large for smaller ones; raise TooLarge if the smallest one is, or what `ask` raises."""
+    """Ask for one page, and while it is too large for smaller ones.
+
+    Raise TooLarge if the smallest one is too large, or what `ask` raises.
+    """
     while True:
         try:
             return await ask()
@@ -158,18 +174,31 @@ async def ask_in_size(size: PageSize, ask: Callable[[], Awaitable[_T]]) -> _T:
 
 
 class _NotAccepted(Exception):
-    """The credentials do not do: other ones may."""
+    """The credentials do not do: other ones may. If that is certain, another try over the same connection is needless."""
 
-    def __init__(self, failure: Refused | Unreachable) -> None:
+    def __init__(self, failure: Refused | Unreachable, *, is_certain: bool = False) -> None:
         super().__init__(failure)
         self.failure = failure
+        self.is_certain = is_certain
+
+
+def _kind(path: str) -> str:
+    """Return what a path asks for, without namespace and name: a kind, or a page of the discovery.
+
+    >>> _kind('/api/v1/namespaces/shop/pods/web-1'), _kind('/apis/apps/v1/deployments'), _kind('/api/v1/namespaces/shop'), _kind('/api')
+    ('/api/v1/pods', '/apis/apps/v1/deployments', '/api/v1/namespaces', '/api')
+    """
+    parts = path.split("/")
+    group = 4 if parts[1:2] == ["apis"] else 3
+    begin = group + 2 if parts[group:group + 1] == ["namespaces"] and len(parts) > group + 2 else group
+    return "/".join([*parts[:group], *parts[begin:begin + 1]])
 
 
 async def _response(stack: AsyncExitStack, connection: _Connection, method: str, path: str, **options: Any) -> aiohttp.ClientResponse:
     """Enter a response that is a success; raise _NotAccepted, Refused or Unreachable."""
     if connection.closed:
         # Another request has dropped the credentials; or it is the login's own session, which only another login replaces.
-        raise _NotAccepted(Unreachable("the session of the login was closed"))
+        raise _NotAccepted(Unreachable("the session of the login was closed"), is_certain=True)
     async with AsyncExitStack() as attempt:
         session = await attempt.enter_async_context(connection.used())
         try:
@@ -190,33 +219,21 @@ class _Connection:
 
     def __init__(self, info: _kopf.KubeContext) -> None:
         self.server = info.server.rstrip("/")
+        self._info = info
         self._users = 0
         self._given_up = False
-        self._own: aiohttp.ClientSession | None = None
-        if isinstance(info, _kopf.AiohttpSession):
-            self._session = info.aiohttp_session
-            return
-        if not isinstance(info, _kopf.ConnectionInfo):
-            raise Unreachable(f"the login gave credentials of an unknown type, {type(info).__name__}")
-        try:
-            ssl, headers = info.as_ssl_context(), {**info.as_http_headers(), "User-Agent": "kopf-selectcache"}
-        except (OSError, ValueError, TypeError) as error:   # No file, no certificate, no text, as the libraries say it.
-            why = type(error).__name__   # Whatever they say may quote the credentials.
-        else:
-            # Without cookies: a server could make each further request larger, until it is refused for that.
-            self._own = self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, ssl=ssl), headers=headers, proxy=info.proxy_url, trust_env=info.trust_env,
-                cookie_jar=aiohttp.DummyCookieJar())
-            return
-        raise Unreachable(f"the credentials of the login cannot be used: {why}")
+        self._session = info.aiohttp_session if isinstance(info, _kopf.AiohttpSession) else None
 
     @property
     def closed(self) -> bool:
         """Whether these credentials were dropped, or a session that the user gave was closed by somebody."""
-        return self._given_up or self._session.closed
+        return self._given_up or (self._session is not None and self._session.closed)
 
     @asynccontextmanager
     async def used(self) -> AsyncIterator[aiohttp.ClientSession]:
+        """Enter the session, which is opened if there is none; raise _NotAccepted if the credentials cannot be used."""
+        if self._session is None:
+            self._session = _session(self._info)   # Not before: an error within the vault would hide its other credentials.
         self._users += 1
         try:
             yield self._session
@@ -234,8 +251,24 @@ class _Connection:
         await self._close_unused()
 
     async def _close_unused(self) -> None:
-        if self._own is not None and self._given_up and not self._users:
-            await self._own.close()
+        is_own = not isinstance(self._info, _kopf.AiohttpSession)
+        if is_own and self._session is not None and self._given_up and not self._users:
+            await self._session.close()
+
+
+def _session(info: _kopf.KubeContext) -> aiohttp.ClientSession:
+    if not isinstance(info, _kopf.ConnectionInfo):
+        raise _NotAccepted(Unreachable(f"the login gave credentials of an unknown type, {type(info).__name__}"), is_certain=True)
+    try:
+        ssl, headers = info.as_ssl_context(), {**info.as_http_headers(), "User-Agent": "kopf-selectcache"}
+    except (OSError, ValueError, TypeError) as error:   # No file, no certificate, no text, as the libraries say it.
+        why = type(error).__name__   # Whatever they say may quote the credentials.
+    else:
+        # Without cookies: a server could make each further request larger, until it is refused for that.
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=ssl), headers=headers, proxy=info.proxy_url, trust_env=info.trust_env,
+            cookie_jar=aiohttp.DummyCookieJar())
+    raise _NotAccepted(Unreachable(f"the credentials of the login cannot be used: {why}"), is_certain=True)
 
 
 _Offer: TypeAlias = tuple[_kopf.VaultKey, _kopf.KubeContext, _Connection]

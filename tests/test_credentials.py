@@ -5,6 +5,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import kopf
@@ -13,11 +14,13 @@ from kopf._cogs.structs.credentials import Vault, VaultKey
 
 from kopf_selectcache import Unauthorized
 from kopf_selectcache.background import cache_of
+from kopf_selectcache.core.backoff import SLOW
 from kopf_selectcache.credentials import LATEST, SOONEST, TRIES, Logins
 from kopf_selectcache.health import TOLERATED, Health
 from kopf_selectcache.testing import EmbeddedCluster
+from kopf_selectcache.testing.certificates import authority
 from kopf_selectcache.testing.faults import Refuse
-from kopf_selectcache.transport import KopfTransport, NoCredentials, Refused
+from kopf_selectcache.transport import KopfTransport, NoCredentials, Refused, Unreachable
 from tests.kopf_operators import declaring, pod
 from tests.test_faults.server import PODS, Server, answer, error, held, listed, refused, streamed
 from tests.test_faults.test_rights import logging_in
@@ -29,10 +32,10 @@ KEY = VaultKey("login")
 
 @asynccontextmanager
 async def operator_with(
-    server: Server, renew: Callable[[kopf.ConnectionInfo], kopf.ConnectionInfo | None] = replace,
+    server: Server, renew: Callable[[kopf.ConnectionInfo], kopf.ConnectionInfo | None] = replace, **options: Any,
 ) -> AsyncIterator[tuple[KopfTransport, Time, list[object]]]:
     """Make a transport, and log in whenever the vault is empty: with equal credentials, or with what `renew` returns."""
-    info = kopf.ConnectionInfo(server=server.url, token="static")
+    info = kopf.ConnectionInfo(server=server.url, token="static", **options)
     vault, time, logins = Vault({KEY: info}), Time(), list[object]()
 
     async def log_in() -> None:
@@ -149,20 +152,150 @@ def test_a_request_whose_credentials_another_one_drops_between_its_tries_goes_on
 def test_where_no_login_gives_credentials_another_one_is_tried_now_and_then() -> None:
     async def main() -> None:
         given: list[Any] = []
-        async with Server(lists=[answer(b"{}")]) as server, operator_with(server, lambda _: given.pop() if given else None) as (transport, time, logins):
-            vault = transport._vault
-            await vault.invalidate(KEY, vault.select()[1].info)   # As Kopf does it.
-            for _ in range(3):
-                with pytest.raises(NoCredentials, match="every login failed"):
-                    await transport.get(PODS, {})
-            assert len(logins) == 1
-            time.now += 10
-            with pytest.raises(NoCredentials):
+
+        async def has_no_credentials() -> None:
+            with pytest.raises(NoCredentials, match="every login failed"):
                 await transport.get(PODS, {})
-            assert len(logins) == 2
-            time.now += 10
-            given.append(kopf.ConnectionInfo(server=server.url, token="another"))
+
+        async with Server(lists=[answer(b"{}")] * 9) as server, operator_with(server, lambda _: given.pop() if given else None) as (transport, time, logins):
+            vault = transport._vault
+            for outage in (0, 1000):
+                time.now += outage
+                await vault.invalidate(KEY, vault.select()[1].info)   # As Kopf does it.
+                logins.clear()
+                began = time.now
+                times = list[float]()
+                for _ in range(13):
+                    before = len(logins)
+                    await has_no_credentials()
+                    times += [time.now - began] * (len(logins) - before)
+                    time.now += 5
+                assert times == [SLOW, 2 * SLOW, 3 * SLOW, 4 * SLOW, 5 * SLOW, 6 * SLOW]
+                time.now += SLOW
+                given.append(kopf.ConnectionInfo(server=server.url, token=f"another-{outage}"))
+                assert await transport.get(PODS, {}) == b"{}"
+    run(main())
+
+
+@pytest.mark.parametrize("last", [None, "static"])
+def test_credentials_are_kept_although_the_request_that_was_refused_is_cancelled_while_kopf_logs_in(last: str | None) -> None:
+    async def main() -> None:
+        slow = asyncio.Event()
+        async with Server(lists=[*[NO] * TRIES, answer(b"{}")]) as server:
+            given = kopf.ConnectionInfo(server=server.url, token="static")
+            vault, time = Vault({KEY: given}), Time()
+
+            async def log_in() -> None:
+                await vault.wait_for_emptiness()
+                await slow.wait()
+                await vault.populate({KEY: replace(given)} if last else {})
+
+            login = asyncio.create_task(log_in())
+            transport = KopfTransport(vault, clock=time.clock, sleep=time.pause)
+            request = asyncio.create_task(transport.get(PODS, {}))
+            await until(lambda: not vault._ready)
+            request.cancel()
+            await asyncio.wait({request})
+            assert not vault.is_empty()
+            slow.set()
             assert await transport.get(PODS, {}) == b"{}"
+            await login
+            await vault.close()
+    run(main())
+
+
+def test_refused_credentials_that_equal_dropped_ones_do_not_hide_others() -> None:
+    async def main() -> None:
+        async with Server(lists=[answer(b"{}")] * 9) as server:
+            bad = kopf.ConnectionInfo(server=server.url, token="bad", priority=1)
+            tokens = iter(f"good-{number}" for number in range(9))
+
+            def another() -> kopf.ConnectionInfo:
+                server.token = next(tokens)
+                return kopf.ConnectionInfo(server=server.url, token=server.token)
+
+            vault, time = Vault({"bad": bad, "good": another()}), Time()
+
+            async def log_in() -> None:
+                while True:
+                    await vault.wait_for_emptiness()
+                    await vault.populate({"bad": replace(bad), "good": another()})
+
+            login = asyncio.create_task(log_in())
+            transport = KopfTransport(vault, clock=time.clock, sleep=time.pause)
+            for _ in range(3):
+                assert [*await asyncio.gather(transport.get(PODS, {}), return_exceptions=True)] == [b"{}"]
+                server.token = "another"   # What is good expires, and the next login gives the bad ones as well.
+                time.now += 20
+            assert [headers["authorization"] for headers in server.headers].count("Bearer bad") == TRIES + 2
+            login.cancel()
+            await asyncio.wait({login})
+            await vault.close()
+    run(main())
+
+
+def test_credentials_of_another_login_handler_replace_refused_ones() -> None:
+    async def main() -> None:
+        async with Server(lists=[*[NO] * TRIES, answer(b"{}")]) as server:
+            vault = Vault({"one": kopf.ConnectionInfo(server=server.url, token="old", priority=1)})
+
+            async def log_in() -> None:
+                await vault.wait_for_emptiness()
+                await vault.populate({"other": kopf.ConnectionInfo(server=server.url, token="new")})
+
+            login = asyncio.create_task(log_in())
+            assert await KopfTransport(vault, sleep=Time().pause).get(PODS, {}) == b"{}"
+            assert [key async for key, _ in vault] == ["other"]
+            await login
+            await vault.close()
+    run(main())
+
+
+def test_an_outage_after_a_long_time_leads_to_logins_as_soon_as_the_first_one() -> None:
+    async def main() -> None:
+        async with Server(lists=[answer(b"{}")] * 999) as server, operator_with(server) as (transport, time, logins):
+            for _ in range(3):
+                server.token = "another"
+                await fails(transport)
+                before = len(logins)
+                time.now += SOONEST
+                await fails(transport)
+                assert len(logins) == before + 1
+                server.token = "static"
+                for _ in range(24):
+                    time.now += 3600
+                    assert await transport.get(PODS, {}) == b"{}"
+    run(main())
+
+
+def test_credentials_that_cannot_be_used_lead_to_a_login_at_once() -> None:
+    async def main() -> None:
+        async with Server(lists=[answer(b"{}")]) as server, operator_with(
+                server, lambda info: replace(info, ca_data=None), ca_data="no certificate") as (transport, time, logins):
+            assert [*await asyncio.gather(transport.get(PODS, {}), return_exceptions=True)] == [b"{}"]
+            assert (len(logins), time.now) == (1, 1000.0), "another try with the same credentials is needless"
+    run(main())
+
+
+def test_credentials_that_cannot_be_used_do_not_hide_others() -> None:
+    async def main() -> None:
+        async with Server(lists=[answer(b"{}")]) as server:
+            vault = Vault({
+                "bad": kopf.ConnectionInfo(server=server.url, ca_path="/nowhere", priority=1), "good": kopf.ConnectionInfo(server=server.url)})
+            assert [*await asyncio.gather(KopfTransport(vault).get(PODS, {}), return_exceptions=True)] == [b"{}"]
+            await vault.close()
+    run(main())
+
+
+def test_a_file_that_credentials_name_may_be_written_later(tmp_path: Path) -> None:
+    async def main() -> None:
+        file = tmp_path / "ca.crt"
+        async with Server(lists=[answer(b"{}")]) as server, operator_with(server, ca_path=file) as (transport, _, logins):
+            with pytest.raises(Unreachable, match="cannot be used: FileNotFoundError"):
+                await transport.get(PODS, {})
+            authority(file)
+            assert await transport.get(PODS, {}) == b"{}"
+            assert len(logins) == 1
     run(main())
 
 

@@ -27,7 +27,7 @@ ADVICE = (
     "Kopf has changed what we rely on. Read its changelog and the code that uses the name in kopf_selectcache/plugin.py or "
     "transport.py, correct kopf_selectcache/_kopf.py (or limit the version of kopf in setup.cfg meanwhile), and this test."
 )
-OWN = {"drop_credentials", "log_in_if_empty"}
+OWN = {"has_credentials", "log_in_again", "log_in_if_empty", "remove_credentials"}
 """What _kopf.py defines itself, from private attributes of Kopf."""
 SOURCE = Path(__file__).parent.parent / "kopf_selectcache" / "_kopf.py"
 
@@ -371,59 +371,86 @@ def test_an_empty_login_raises_login_error(names: Any) -> None:
     asyncio.run(main())
 
 
-def test_credentials_that_are_invalidated_are_remembered_and_dropped_ones_are_not(names: Any) -> None:
-    async def main() -> None:
-        given = [kopf.ConnectionInfo(server="https://here", token="static") for _ in range(3)]
-        closed: list[str] = []
-
-        class Session:
-            def close(self) -> None:
-                closed.append("closed")
-
-        vault = names.Vault({"login": given[0]})
-        async for _, _, _ in vault.extended(lambda _: Session(), "tests"):
-            pass
-        for drop, left in ((names.drop_credentials, {"login": given[1]}), (names.Vault.invalidate, {})):
-            item = vault._current["login"]
-            dropping = asyncio.create_task(drop(vault, "login", item.info))
-            await vault.wait_for_emptiness()
-            assert not dropping.done(), ADVICE
-            await vault.populate({"login": given[1] if drop is names.drop_credentials else given[2]})
-            await dropping
-            assert {key: each.info for key, each in vault._current.items()} == left, ADVICE
-        assert closed == ["closed"], f"what was made of dropped credentials is closed. {ADVICE}"
-        assert [item.info for item in vault._invalid["login"]] == [given[1]], ADVICE
-    asyncio.run(main())
-
-
-def test_dropped_credentials_give_way_to_others_without_a_login(names: Any) -> None:
-    async def main() -> None:
-        one, other = kopf.ConnectionInfo(server="https://one"), kopf.ConnectionInfo(server="https://other")
-        vault = names.Vault({"one": one, "other": other})
-        await names.drop_credentials(vault, "one", one)
-        assert [info async for _, info in vault] == [other], ADVICE
-        await names.drop_credentials(vault, "other", one)   # Not these.
-        assert [info async for _, info in vault] == [other], ADVICE
-    asyncio.run(main())
-
-
-def test_dropped_credentials_are_put_back_where_no_login_gives_any(names: Any) -> None:
+def test_a_vault_has_the_attributes_that_the_import_cannot_see(names: Any) -> None:
     async def main() -> None:
         given = kopf.ConnectionInfo(server="https://here")
-        vault = names.Vault({"login": given})
-        dropping = asyncio.create_task(names.drop_credentials(vault, "login", given))
+        empty, vault = names.Vault(), names.Vault({"login": given})
+        assert (empty._current, empty._ready, vault._ready) == ({}, False, True), ADVICE
+        assert vault._current == {"login": names.VaultItem(given)}, ADVICE
+        assert vault._current["login"].info is given, ADVICE
+        assert isinstance(vault._guard, asyncio.Condition), ADVICE
+    asyncio.run(main())
+
+
+class Session:
+    """An object that the vault keeps beside credentials, and closes with them."""
+
+    def __init__(self, _: Any = None) -> None:
+        self.closed = 0
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def test_credentials_that_are_invalidated_are_remembered_and_replaced_ones_are_not(names: Any) -> None:
+    async def main() -> None:
+        given = [kopf.ConnectionInfo(server="https://here", token="static") for _ in range(4)]
+        vault, sessions = names.Vault({"login": given[0]}), []
+        async for _, _, session in vault.extended(Session, "tests"):
+            sessions.append(session)
+        for call, before, after, left in (
+                (names.log_in_again(vault, "login", given[0], given[1]), given[1], given[2], {"login": given[2]}),
+                (vault.invalidate("login", given[2]), None, given[3], {})):
+            login = asyncio.create_task(call)
+            await vault.wait_for_emptiness()
+            assert not login.done(), ADVICE
+            assert [item.info is before for item in vault._current.values()] == ([True] if before else []), ADVICE
+            await vault.populate({"login": after})
+            await login
+            assert {key: each.info for key, each in vault._current.items()} == left, ADVICE
+        assert [session.closed for session in sessions] == [1], f"the sessions of replaced credentials are closed. {ADVICE}"
+        assert [item.info for item in vault._invalid["login"]] == [given[2]], ADVICE
+    asyncio.run(main())
+
+
+def test_requests_wait_for_the_login_that_replaces_credentials_and_keep_them_where_it_gives_none(names: Any) -> None:
+    async def main() -> None:
+        refused, kept = kopf.ConnectionInfo(server="https://here"), kopf.ConnectionInfo(server="https://here")
+        vault = names.Vault({"login": refused})
+        login = asyncio.create_task(names.log_in_again(vault, "login", refused, kept))
         await vault.wait_for_emptiness()
 
-        async def request() -> list[Any]:
-            return [info async for _, info in vault]
+        async def request() -> list[bool]:
+            return [info is kept async for _, info in vault]
 
         waiting = asyncio.create_task(request())
         for _ in range(10):
             await asyncio.sleep(0)
         assert not waiting.done(), ADVICE
+        await vault.invalidate("login", refused)   # Kopf's own request is refused late: it finds other credentials.
         await vault.populate({})
-        await dropping
-        assert await waiting == [given], f"who waits for credentials finds none. {ADVICE}"
+        await login
+        assert await waiting == [True], ADVICE
+        assert not any(vault._invalid.values()), ADVICE
+        await names.log_in_again(vault, "login", refused, refused)   # They are replaced already: there is no other login.
+    asyncio.run(main())
+
+
+def test_removed_credentials_give_way_to_others_without_a_login_and_the_last_ones_stay(names: Any) -> None:
+    async def main() -> None:
+        one, other = kopf.ConnectionInfo(server="https://one", priority=1), kopf.ConnectionInfo(server="https://other")
+        vault, sessions = names.Vault({"one": one, "other": other}), []
+        async for _, _, session in vault.extended(Session, "tests"):
+            sessions.append(session)
+        assert names.has_credentials(vault, "one", one), ADVICE
+        assert not names.has_credentials(vault, "one", kopf.ConnectionInfo(server="https://one", priority=1)), "equal ones are others"
+        assert await names.remove_credentials(vault, "one", one)
+        assert not names.has_credentials(vault, "one", one), ADVICE
+        assert [session.closed for session in sessions] == [1], ADVICE
+        assert [info async for _, info in vault] == [other], ADVICE
+        assert await names.remove_credentials(vault, "other", one), "these are not there"
+        assert not await names.remove_credentials(vault, "other", other), "they are the only ones"
+        assert [info async for _, info in vault] == [other], ADVICE
     asyncio.run(main())
 
 

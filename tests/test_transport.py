@@ -412,9 +412,10 @@ def test_credentials_of_an_unknown_type_are_named() -> None:
         pass
 
     async def main() -> None:
-        async with connected(Exotic(server="http://127.0.0.1:9")) as transport:
+        vault = Vault({"login": Exotic(server="http://127.0.0.1:9")})
+        async with logging_in(vault, None):
             with pytest.raises(Unreachable, match="unknown type, Exotic"):
-                await transport.get(PODS, {})
+                await KopfTransport(vault).get(PODS, {})
     run(main())
 
 
@@ -434,7 +435,9 @@ def test_a_session_that_the_user_has_closed_costs_a_login() -> None:
             vault = Vault({"login": AiohttpSession(aiohttp_session=session, server=server.url)})
             await session.close()
             async with logging_in(vault, login(server)):
-                assert await KopfTransport(vault, sleep=Time().pause).get(PODS, {}) == b"{}"
+                time = Time()
+                assert await KopfTransport(vault, sleep=time.pause).get(PODS, {}) == b"{}"
+                assert time.now == Time().now, "another try in the closed session is needless"
             await vault.close()
     run(main())
 
@@ -461,12 +464,15 @@ UNUSABLE: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("unusable", UNUSABLE)
 def test_credentials_that_cannot_be_used_are_told_without_being_quoted(unusable: str, verb: str) -> None:
     async def main() -> None:
-        async with Server() as server, connected(login(server, **UNUSABLE[unusable])) as transport:
-            for _ in range(2):
-                with pytest.raises(Unreachable, match=r"the credentials of the login cannot be used: [A-Z][A-Za-z]+$") as caught:
-                    await ask(transport, verb)
-                assert caught.value.__cause__ is None
-                assert caught.value.__context__ is None, "nor in a traceback"
+        async with Server() as server:
+            vault = Vault({"login": login(server, **UNUSABLE[unusable])})
+            transport = KopfTransport(vault)
+            async with logging_in(vault, None):
+                for _ in range(2):
+                    with pytest.raises(Unreachable, match=r"the credentials of the login cannot be used: [A-Z][A-Za-z]+$") as caught:
+                        await ask(transport, verb)
+                    assert caught.value.__cause__ is None
+                    assert caught.value.__context__ is None, "nor in a traceback"
     run(main())
 
 
