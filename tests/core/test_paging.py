@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 from kopf_selectcache.core import paging
-from kopf_selectcache.core.paging import FEW, MOST_PAGE_BYTES, NOWHERE, PAGE_BYTES, Pager, PageSize, Paging
+from kopf_selectcache.core.paging import BYTES_PER_PAGE, FEW, KEYS_PER_PAGE, MOST_PAGE_BYTES, NOWHERE, PAGE_BYTES, PAGES_AT_ONCE, Pager, PageSize, Paging
 from kopf_selectcache.core.problems import Garbled
 from kopf_selectcache.core.record import Record
 from kopf_selectcache.core.wire import Page
@@ -91,6 +91,29 @@ def test_a_list_whose_tokens_are_all_the_same_is_read_to_its_end() -> None:
     assert turned(page("same", "ns/1"), page("same", "ns/2"), page("same"), page("same", "ns/3"), page("", "ns/4")).pages == 5
     with pytest.raises(Garbled, match=NOWHERE):
         turned(page("same", "ns/1"), page("same", "ns/1"))
+
+
+@pytest.mark.parametrize(("each", "count"), [(300_000, 3000), (880_000, 1000), (1_400_000, 400), (2_500_000, 300), (30_000_000, 300)])
+def test_the_pages_of_large_objects_follow_each_other_without_a_pause(each: int, count: int) -> None:
+    lists, taken = Paging({}, page_limit=500, patience=120.0), 0
+    while not lists.is_complete:
+        number = min(int(lists.query["limit"]), count - taken)
+        if lists.size.most_bytes is not None and number * each > lists.size.most_bytes:
+            assert lists.size.shrink()
+            continue
+        taken += number
+        names = [f"ns/{taken - position:06}" for position in reversed(range(number))]
+        lists.turn(page("more" if taken < count else "", *names, size=number * each))
+        assert lists.take_pause(1.0) == 0.0
+
+
+def test_small_pages_after_large_ones_are_paced() -> None:
+    """A server that has sent a large object, and few small objects per page after it, gets one page without a wait for each MB, and no more."""
+    pager, pages = Pager().turn(page("0", "ns/0", size=40 * BYTES_PER_PAGE)), 1
+    while not pager.is_paced:
+        pages += 1
+        pager = pager.turn(page(str(pages), f"ns/{pages:04}", size=200))
+    assert PAGES_AT_ONCE + 40 < pages <= PAGES_AT_ONCE + 40 + (PAGES_AT_ONCE + 40) // (KEYS_PER_PAGE - 1) + 1
 
 
 # ---- How large pages are.

@@ -351,8 +351,9 @@ MUTANTS: tuple[Mutant, ...] = (
     # ---- Lists without an end.
     Mutant("take a page that comes again for progress", PAGING, "        if (keys and not found) or empty > EMPTY_PAGES:", "        if empty > EMPTY_PAGES:", 8, (ENDLESS + WITHOUT_AN_END, ENDLESS + RELIST_WITHOUT_AN_END)),
     Mutant("ask at once after an empty page", PAGING, "return self.empty > 0 or self.pages", "return self.pages", 8, (ENDLESS + WITHOUT_AN_END,)),
-    Mutant("ask at once however few objects a page brings", PAGING, "return self.empty > 0 or self.pages > PAGES_AT_ONCE + self.keys // KEYS_PER_PAGE", "return self.empty > 0", 8,
+    Mutant("ask at once however few objects a page brings", PAGING, "return self.empty > 0 or self.pages > PAGES_AT_ONCE + self.keys // KEYS_PER_PAGE + self.size // BYTES_PER_PAGE", "return self.empty > 0", 8,
            (ENDLESS + WITHOUT_AN_END, ENDLESS + "test_33_an_audit_or_fetch_whose_list_has_no_end_ends_with_an_error")),
+    Mutant("pace the pages of large objects", PAGING, " + self.size // BYTES_PER_PAGE", "", 8, (PAGE_SIZES + "35_pages_with_few_objects_since_they_are_large_are_not_paced",)),
     Mutant("list on without a limit of pages", PAGING, "        if turned.pages >= MOST_PAGES:", "        if False:", 8, ("tests/core/test_paging.py::test_a_list_has_limits_for_its_pages_and_bytes",)),
     Mutant("list on without a limit of bytes", PAGING, "        if turned.size > MOST_BYTES:", "        if False:", 8, ("tests/core/test_paging.py::test_a_list_has_limits_for_its_pages_and_bytes",)),
     Mutant("read an answer without an end", TRANSPORT, "            if size > most:", "            if False:", 8, (LARGE_ANSWERS + "an_answer_that_goes_on_and_on_is_read_as_far_as_its_limit",)),
