@@ -122,7 +122,7 @@ class PageSize:
     def __init__(self, most: int | None) -> None:
         self._most = most   # None asks for the whole list.
         self._limit = most
-        self._is_ignored = False   # Whether the server has answered with more objects than it was asked for.
+        self._is_ignored = False   # Whether the last answer that shows it had more objects than were asked for.
 
     @property
     def query(self) -> Mapping[str, str]:
@@ -137,7 +137,9 @@ class PageSize:
         """Choose the limit of the next page. It doubles at most: the next objects may be larger."""
         if self._most is None or self._limit is None or not page.records:
             return
-        self._is_ignored = self._is_ignored or len(page.records) > self._limit
+        # A list that has so few objects does not show it. An API server ignores the limit of some lists, and not of others.
+        if page.token or len(page.records) > self._limit:
+            self._is_ignored = len(page.records) > self._limit
         fitting = PAGE_BYTES * len(page.records) // max(page.size, 1)
         # A page that is small because the list ends with a few large objects is no reason for smaller pages.
         if page.size > PAGE_BYTES or fitting > self._limit:

@@ -168,6 +168,16 @@ def test_where_the_server_ignores_the_limit_a_page_may_be_as_large_as_the_settin
     assert (limit(size), size.most_bytes) == (2, None)
 
 
+def test_a_page_of_a_later_list_that_follows_the_limit_is_bounded_again() -> None:
+    """Old API servers ignore the limit of relists that they answer from their watch cache, and follow that of all other lists."""
+    size = PageSize(2)
+    size.learn(page("", "ns/a", "ns/b", "ns/c"))
+    size.learn(page("", "ns/a", "ns/b"))
+    assert size.most_bytes is None, "this list has no more objects, whatever the limit is"
+    size.learn(page("more", "ns/a", "ns/b"))
+    assert size.most_bytes == MOST_PAGE_BYTES
+
+
 def test_a_list_in_a_single_piece_has_no_limit() -> None:
     size = PageSize(None)
     assert (size.query, size.most_bytes, size.shrink()) == ({}, None, False)
