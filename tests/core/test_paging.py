@@ -4,7 +4,18 @@ from __future__ import annotations
 import pytest
 
 from kopf_selectcache.core import paging
-from kopf_selectcache.core.paging import BYTES_PER_PAGE, FEW, KEYS_PER_PAGE, MOST_PAGE_BYTES, NOWHERE, PAGE_BYTES, PAGES_AT_ONCE, Pager, PageSize, Paging
+from kopf_selectcache.core.paging import (
+    BYTES_PER_PAGE,
+    FEW,
+    KEYS_PER_PAGE,
+    MOST_PAGE_BYTES,
+    NOWHERE,
+    PAGE_BYTES,
+    PAGES_AT_ONCE,
+    Pager,
+    PageSize,
+    Paging,
+)
 from kopf_selectcache.core.problems import Garbled
 from kopf_selectcache.core.record import Record
 from kopf_selectcache.core.wire import Page
