@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache import Cached, Oversized, Stalled
+from kopf_selectcache.core import paging
 from kopf_selectcache.core.paging import MOST_PAGE_BYTES, PAGE_BYTES
 from kopf_selectcache.core.problems import TooLarge
 from kopf_selectcache.runner import Runtime
@@ -83,6 +84,26 @@ def test_small_objects_are_asked_for_by_the_configured_limit_alone() -> None:
         async with caching("app=web", *(secret(f"s-{number}", app="web") for number in range(90)), page_limit=30) as world:
             await world.cache.wait_synced()
             assert limits(lists(world)) == ["30", "30", "30"]
+    run(main())
+
+
+def test_35_pages_with_few_objects_since_they_are_large_are_not_paced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """1,000 objects of 880 KB, where a byte stands for forty."""
+    for name in ("PAGE_BYTES", "BYTES_PER_PAGE", "MOST_PAGE_BYTES"):
+        monkeypatch.setattr(paging, name, getattr(paging, name) // 40)
+
+    async def main() -> None:
+        server = LargeObjects(1000, LARGE // 40)
+        async with keeping(server, drop=["spec"]) as runtime:
+            feed, troubles = runtime.feed("v1/pods"), set[str]()
+            while not feed.synced:
+                troubles.add(feed.trouble)
+                await asyncio.sleep(0)
+            assert (feed.held(), troubles) == (1000, {""})
+            listed = server.pages
+            assert listed >= 250
+            assert await feed.audit()
+            assert server.pages == 2 * listed
     run(main())
 
 
@@ -159,8 +180,10 @@ def test_one_object_that_is_too_large_is_an_error_of_its_fetch() -> None:
 class LargeObjects:
     """A server with large objects, in memory only while they are sent. It sends a page piece by piece, as sockets do."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, each: int = LARGE) -> None:
         self.count = count
+        self.each = each
+        self.pages = 0
         self.expired = asyncio.Event()
 
     async def get(self, path: str, query: Mapping[str, str], *, accept: str = "", most: int | None = None) -> bytes:   # noqa: ARG002  # As transports are called.
@@ -173,10 +196,11 @@ class LargeObjects:
             str(end).encode() if end < self.count else b"")], 0
         for number in range(start, end):
             pieces.append(b'%b{"metadata":{"name":"p-%06d","namespace":"shop","uid":"u-%d","resourceVersion":"90"},"spec":"%b"}' % (
-                b"," if number > start else b"", number, number, b"x" * LARGE))
+                b"," if number > start else b"", number, number, b"x" * self.each))
             size += len(pieces[-1])
             if most is not None and size > most:
                 raise TooLarge("an answer has more bytes than that")
+        self.pages += 1
         return b"".join(pieces) + b"]}"
 
     @asynccontextmanager

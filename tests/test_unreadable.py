@@ -3,7 +3,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -140,6 +141,46 @@ def test_an_object_that_the_server_has_as_it_is_unreadable_is_not_listed_anew_by
             await until(lambda: world.feed.synced and unreadable(world))
             assert await world.cache.audit("secrets")
             assert not world.feed.counts.relists
+    run(main())
+
+
+def copied(obj: Any) -> Any:
+    """Return a copy: each level takes two frames, on every CPython."""
+    return dict(copies(obj)) if isinstance(obj, dict) else obj
+
+
+def copies(obj: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    for key, each in obj.items():
+        yield key, copied(each)
+
+
+def has_all(obj: Any) -> str:
+    return str(bool(copied(obj)))
+
+
+RECURSING: dict[str, tuple[dict[str, Any], str]] = {
+    "transform": ({"transform": copied}, "its transform= recurses too deeply"),
+    "index": ({"index": {"all": has_all}}, "its index function 'all' recurses too deeply"),
+    "index of a part": ({"index": {"all": has_all}, "drop": ["data"]}, "its index function 'all' recurses too deeply"),
+}
+
+
+@INITIAL
+@pytest.mark.parametrize("which", RECURSING)
+def test_contract_8_an_object_into_which_a_function_of_the_operator_recurses_too_deeply_costs_itself_alone(which: str, initial: str) -> None:
+    """The decoder reads it: it has fewer levels than there are frames, of which the function takes two for each level."""
+    async def main() -> None:
+        options, why = RECURSING[which]
+        levels = sys.getrecursionlimit() * 9 // 10
+        async with holding_deep(Cached("app=web", **options), value=b'{"a":' * levels + b"1" + b"}" * levels, initial=initial) as (world, _):
+            assert named(world.cache.held("secrets")) == ["other", "web"]
+            assert unreadable(world) == {DEEP}
+            assert not world.feed.counts.failures["garbled"]
+            with pytest.raises(Unreadable, match=why):
+                world.cache.get("secrets", "deep", "shop")
+            world.cluster.create(secret("later", app="web"))
+            await until(lambda: world.feed.held() == 4)
+            assert str(world.feed.health) == "synced"
     run(main())
 
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from .problems import BadIndex, Undecodable
-from .projection import Keys, as_written, at, where_of
+from .projection import Keys, as_written, at, repeated, where_of
 from .record import INDEXED, Record, kept_json
 
 Value: TypeAlias = str | bool | int | float
@@ -64,13 +65,13 @@ class Indexed:
             return ()
 
     def come(self, key: tuple[str, str], obj: dict[str, Any]) -> Values:
-        """Return the values of an object that has come; raise BadIndex as `values` does, if it was declared.
+        """Return the values of an object that has come; raise what `values` raises, if it was declared.
 
         One that was added is left without a value of that object: nobody who declared the cache has reckoned with it.
         """
         try:
             return self.values(obj)
-        except BadIndex as bad:
+        except (BadIndex, Undecodable) as bad:
             if not self.late:
                 raise
             if self.failing is not None:
@@ -78,7 +79,7 @@ class Indexed:
             return ()
 
     def values(self, obj: dict[str, Any]) -> Values:
-        """Return the values of an object; raise BadIndex if its function fails, or returns what can be none.
+        """Return the values of an object; raise BadIndex if its function fails, or returns what can be none, and Undecodable if it recurses too deeply.
 
         What the function does is told without its words, which may be a Secret's.
         """
@@ -86,14 +87,18 @@ class Indexed:
 
     def _made(self, obj: dict[str, Any]) -> Values:
         assert self.function is not None, "an index is by a path or a function"
+        call = partial(self.function, obj)
         try:
-            made = self.function(obj)
+            # The second call gets the same object. The function is to read it, and not to change it.
+            made = repeated(call, call, f"index function {self.name!r}")
             if made is None or isinstance(made, str):
                 return () if made is None else (str.__str__(made),)
             if isinstance(made, Collection) and not isinstance(made, (Mapping, bytes, bytearray)):
                 each = tuple(dict.fromkeys(made))
                 if all(isinstance(value, str) for value in each):
                     return tuple(map(str.__str__, each))
+        except Undecodable:
+            raise
         except Exception as error:   # noqa: BLE001  # It is anybody's code.
             why = f"raised {type(error).__name__}{where_of(error)}"
         else:

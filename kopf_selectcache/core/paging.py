@@ -2,7 +2,7 @@
 
 All pages of a list are of one version, so no object is in two of them. New keys are therefore the progress of a list: a page
 with a token that brings objects, but no new key, shows that the tokens lead back or the server ignores them. A page without
-objects may be correct; it is followed after a wait. So are the pages of a list that brings few objects per page.
+objects may be correct; it is followed after a wait. So are the pages of a list that brings few objects, and few bytes, per page.
 
 The `limit` of a request follows the size of the objects: `PageSize` aims at pages of 4 MB, and learns from the pages before.
 
@@ -24,7 +24,7 @@ EMPTY_PAGES = 100
 """A list may have this many pages without objects in a row."""
 
 PAGES_AT_ONCE = 100
-"""A list may have this many pages that follow each other without a wait, and one more for each `KEYS_PER_PAGE` of its objects."""
+"""A list may have this many pages that follow each other without a wait, and one more for each `KEYS_PER_PAGE` of its objects and each `BYTES_PER_PAGE`."""
 
 KEYS_PER_PAGE = 10
 
@@ -36,6 +36,9 @@ MOST_BYTES = 16 * 1024**3
 
 PAGE_BYTES = 4_000_000
 """A page should have this many bytes, decompressed: it is held twice while it is read, beside all that a cache holds."""
+
+BYTES_PER_PAGE = PAGE_BYTES // 4
+"""A page of this many bytes needs no wait, however few objects it has. Pages of large objects have half of `PAGE_BYTES` or more."""
 
 MOST_PAGE_BYTES = 4 * PAGE_BYTES
 """A page of more than one object may have this many bytes, decompressed. Reading stops there, and a smaller page is asked for."""
@@ -101,7 +104,7 @@ class Pager:
     @property
     def is_paced(self) -> bool:
         """True if the next page must not be asked for without a wait."""
-        return self.empty > 0 or self.pages > PAGES_AT_ONCE + self.keys // KEYS_PER_PAGE
+        return self.empty > 0 or self.pages > PAGES_AT_ONCE + self.keys // KEYS_PER_PAGE + self.size // BYTES_PER_PAGE
 
 
 NO_PAGES = Pager()
@@ -119,7 +122,7 @@ class PageSize:
     def __init__(self, most: int | None) -> None:
         self._most = most   # None asks for the whole list.
         self._limit = most
-        self._is_ignored = False   # Whether the server has answered with more objects than it was asked for.
+        self._is_ignored = False   # Whether the last answer that shows it had more objects than were asked for.
 
     @property
     def query(self) -> Mapping[str, str]:
@@ -134,7 +137,9 @@ class PageSize:
         """Choose the limit of the next page. It doubles at most: the next objects may be larger."""
         if self._most is None or self._limit is None or not page.records:
             return
-        self._is_ignored = self._is_ignored or len(page.records) > self._limit
+        # A list that has so few objects does not show it. An API server ignores the limit of some lists, and not of others.
+        if page.token or len(page.records) > self._limit:
+            self._is_ignored = len(page.records) > self._limit
         fitting = PAGE_BYTES * len(page.records) // max(page.size, 1)
         # A page that is small because the list ends with a few large objects is no reason for smaller pages.
         if page.size > PAGE_BYTES or fitting > self._limit:

@@ -9,18 +9,22 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from .problems import BadPath, BadTransform
-from .room import decoded, with_room
+from .problems import BadPath, BadTransform, Undecodable
+from .room import decoded, on_empty_stack, with_room
 from .scanning import Unscannable, items, members
 
 Path: TypeAlias = str | tuple[str, ...]
 """Keys with dots between them: `'spec.nodeName'`; or a tuple of keys, for those that have a dot themselves."""
 
 Keys: TypeAlias = tuple[str, ...]
+
+_T = TypeVar("_T")
+
+_PACKAGE = __name__.partition(".")[0]
 
 Transform: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -166,14 +170,19 @@ class Projection:
     def transformed(self, data: bytes) -> bytes:
         """Return what the user's function makes of an object that is kept so far; raise BadTransform if that is not this object.
 
-        Raises what the decoder raises, and RecursionError for what is nested too deeply. What the function does is told without its words, which may be a Secret's.
+        Raises what the decoder raises, RecursionError for what is nested too deeply, and Undecodable if the function recurses too deeply.
+        What the function does is told without its words, which may be a Secret's.
         """
         assert self.transform is not None, "there is nothing to call"
         obj = decoded(data)
         # The function may change the object in place: what it was is remembered apart.
         before = msgspec.json.decode(msgspec.json.encode(_identity(obj)))
+        transform = self.transform
         try:
-            made = self.transform(obj)
+            # The second call gets an object of its own: the first one may have changed a part of it.
+            made = repeated(lambda: transform(obj), lambda: transform(decoded(data)), "transform=")
+        except Undecodable:
+            raise
         except Exception as error:   # noqa: BLE001  # It is anybody's code.
             why = f"raised {type(error).__name__}{where_of(error)}"
         else:
@@ -205,9 +214,27 @@ def _related(one: Keys, two: Keys) -> bool:
     return all(key == other for key, other in zip(one, two, strict=False))
 
 
+def repeated(call: Callable[[], _T], again: Callable[[], _T], what: str) -> _T:
+    """Return the result of the operator's function; raise Undecodable if it recurses too deeply for an empty stack, or what it raises.
+
+    `again` makes the second call, on an empty stack: what the function makes of an object must not depend on who reads it.
+    """
+    try:
+        return call()
+    except RecursionError:
+        pass   # Out here the stack is not held by a traceback.
+    try:
+        return on_empty_stack(again)
+    except RecursionError:
+        why = f"its {what} recurses too deeply"
+    raise Undecodable(why, why)
+
+
 def where_of(error: Exception) -> str:
-    """Say in which line of the function it was raised, if it was in one."""
-    trace = error.__traceback__.tb_next if error.__traceback__ is not None else None
+    """Say in which line of the operator's function it was raised, if it was in one."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
+        trace = trace.tb_next
     if trace is None:
         return ""
     return f" at {trace.tb_frame.f_code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}"

@@ -30,6 +30,11 @@ def with_room(work: Callable[[], _T]) -> _T:
         return work()
     except RecursionError:
         pass   # Out here the stack is not held by a traceback.
+    return on_empty_stack(work)
+
+
+def on_empty_stack(work: Callable[[], _T]) -> _T:
+    """Return the result of a call in a thread of its own; raise what it raises."""
     results: list[_T] = []
     errors: list[Exception] = []
 

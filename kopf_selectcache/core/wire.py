@@ -429,7 +429,10 @@ class Reader:
             labels = self._outside(metadata, labels, metadata.labels, leaves=leaves)
         if term is not None:
             raise Unselected(metadata.namespace, metadata.name, metadata.uid, metadata.version, term, labels)
-        return self._made(metadata, labels, metadata.owners, kept)
+        try:
+            return self._made(metadata, labels, metadata.owners, kept)
+        except Undecodable:   # The function of an index recurses too deeply.
+            return None
 
     def _outside(
         self, metadata: _Metadata | _UsualMetadata, failed: LabelRequirement, labels: dict[str, str] | None, *, leaves: bool,

@@ -14,7 +14,7 @@ from kopf_selectcache.core.index import Dimension
 from kopf_selectcache.core.indexed import Indexed, note
 from kopf_selectcache.core.lookup import Lookup
 from kopf_selectcache.core.merging import Merging
-from kopf_selectcache.core.problems import BadIndex
+from kopf_selectcache.core.problems import BadIndex, Undecodable
 from kopf_selectcache.core.tally import Tally, weight
 
 from .test_index import IMAGES, NODE, build, by_label, filled, found, record
@@ -174,6 +174,31 @@ def test_what_else_a_function_does_is_told_without_its_words(function: Callable[
     assert info.value.__context__ is None
     held = record("a")
     assert Indexed("it", function=function).of(held) == ()
+
+
+def endless(obj: Any) -> str:
+    return endless(obj)
+
+
+def test_an_index_function_that_recurses_too_deeply_has_no_value_of_the_object_and_says_so() -> None:
+    try:
+        why = str(Indexed("it", function=endless).come(("shop", "a"), {}))
+    except (BadIndex, Undecodable) as error:
+        why = str(error)
+    assert why == "its index function 'it' recurses too deeply"
+    told: list[tuple[tuple[str, str], str]] = []
+    assert Indexed("it", function=endless, late=True, failing=lambda *of: told.append(of)).come(("shop", "a"), {}) == ()
+    assert told == [(("shop", "a"), "its index function 'it' recurses too deeply")]
+    assert Indexed("it", function=endless).of(record("a")) == ()
+
+
+def test_an_index_function_is_called_once_more_on_an_empty_stack() -> None:
+    levels = sys.getrecursionlimit() - 100
+
+    def down(depth: int) -> str:
+        return down(depth - 1) if depth else "x"
+    by = Indexed("it", function=lambda obj: down(obj["depth"]))
+    assert by.values({"depth": levels}) == ("x",)
 
 
 def test_values_are_noted_once_and_stay_beside_those_of_fields() -> None:

@@ -1,9 +1,11 @@
 """The protocol, where a list comes in pages: the numbers are those of the list of faults."""
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from kopf_selectcache.core.paging import EMPTY_PAGES, FEW, KEYS_PER_PAGE, NOWHERE, PAGES_AT_ONCE
+from kopf_selectcache.core.paging import BYTES_PER_PAGE, EMPTY_PAGES, FEW, KEYS_PER_PAGE, NOWHERE, PAGES_AT_ONCE
 from kopf_selectcache.core.protocol import (
     EXPIRIES,
     PATIENCE,
@@ -174,6 +176,12 @@ def test_33_where_pages_bring_enough_objects_as_many_as_it_takes_follow_each_oth
     for count in range(5 * PAGES_AT_ONCE):
         things = [named(f"{count:04}-{each}") for each in range(KEYS_PER_PAGE)]
         assert client.on(page("100", *things, then=str(count)))[-1] == more(str(count))
+
+
+def test_33_where_pages_bring_few_large_objects_they_follow_each_other_without_a_wait() -> None:
+    client = Client(Start())
+    for count in range(5 * PAGES_AT_ONCE):
+        assert client.on(replace(page("100", named(f"{count:04}"), then=str(count)), size=BYTES_PER_PAGE))[-1] == more(str(count))
 
 
 # ---- Pages that are too large, although a single object was asked for.

@@ -4,7 +4,18 @@ from __future__ import annotations
 import pytest
 
 from kopf_selectcache.core import paging
-from kopf_selectcache.core.paging import FEW, MOST_PAGE_BYTES, NOWHERE, PAGE_BYTES, Pager, PageSize, Paging
+from kopf_selectcache.core.paging import (
+    BYTES_PER_PAGE,
+    FEW,
+    KEYS_PER_PAGE,
+    MOST_PAGE_BYTES,
+    NOWHERE,
+    PAGE_BYTES,
+    PAGES_AT_ONCE,
+    Pager,
+    PageSize,
+    Paging,
+)
 from kopf_selectcache.core.problems import Garbled
 from kopf_selectcache.core.record import Record
 from kopf_selectcache.core.wire import Page
@@ -93,6 +104,29 @@ def test_a_list_whose_tokens_are_all_the_same_is_read_to_its_end() -> None:
         turned(page("same", "ns/1"), page("same", "ns/1"))
 
 
+@pytest.mark.parametrize(("each", "count"), [(300_000, 3000), (880_000, 1000), (1_400_000, 400), (2_500_000, 300), (30_000_000, 300)])
+def test_the_pages_of_large_objects_follow_each_other_without_a_pause(each: int, count: int) -> None:
+    lists, taken = Paging({}, page_limit=500, patience=120.0), 0
+    while not lists.is_complete:
+        number = min(int(lists.query["limit"]), count - taken)
+        if lists.size.most_bytes is not None and number * each > lists.size.most_bytes:
+            assert lists.size.shrink()
+            continue
+        taken += number
+        names = [f"ns/{taken - position:06}" for position in reversed(range(number))]
+        lists.turn(page("more" if taken < count else "", *names, size=number * each))
+        assert lists.take_pause(1.0) == 0.0
+
+
+def test_small_pages_after_large_ones_are_paced() -> None:
+    """A server that has sent a large object, and few small objects per page after it, gets one page without a wait for each MB, and no more."""
+    pager, pages = Pager().turn(page("0", "ns/0", size=40 * BYTES_PER_PAGE)), 1
+    while not pager.is_paced:
+        pages += 1
+        pager = pager.turn(page(str(pages), f"ns/{pages:04}", size=200))
+    assert PAGES_AT_ONCE + 40 < pages <= PAGES_AT_ONCE + 40 + (PAGES_AT_ONCE + 40) // (KEYS_PER_PAGE - 1) + 1
+
+
 # ---- How large pages are.
 
 
@@ -143,6 +177,16 @@ def test_where_the_server_ignores_the_limit_a_page_may_be_as_large_as_the_settin
     size = PageSize(2)
     size.learn(sized(3, 10))
     assert (limit(size), size.most_bytes) == (2, None)
+
+
+def test_a_page_of_a_later_list_that_follows_the_limit_is_bounded_again() -> None:
+    """Old API servers ignore the limit of relists that they answer from their watch cache, and follow that of all other lists."""
+    size = PageSize(2)
+    size.learn(page("", "ns/a", "ns/b", "ns/c"))
+    size.learn(page("", "ns/a", "ns/b"))
+    assert size.most_bytes is None, "this list has no more objects, whatever the limit is"
+    size.learn(page("more", "ns/a", "ns/b"))
+    assert size.most_bytes == MOST_PAGE_BYTES
 
 
 def test_a_list_in_a_single_piece_has_no_limit() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import copy
 import itertools
 import json
+import sys
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -420,6 +421,65 @@ def test_a_transform_that_breaks_the_object_is_refused_with_what_it_did_and_with
     assert why in str(info.value)
     assert CANARY not in "".join(traceback.format_exception(info.value)) + repr(info.value)
     assert info.value.__context__ is None
+
+
+def nested(levels: int) -> Any:
+    value: Any = "x"
+    for _ in range(levels):
+        value = {"a": value}
+    return POD | {"spec": value}
+
+
+def copied(value: Any) -> Any:
+    """Return a copy: each level takes two frames, on every CPython."""
+    return dict(members_of(value)) if isinstance(value, dict) else value
+
+
+def members_of(obj: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    for key, each in obj.items():
+        yield key, copied(each)
+
+
+def recursing(obj: Any) -> Any:
+    """Return a copy, by a function that recurses for each level, after a change of the object."""
+    obj["calls"] = obj.get("calls", 0) + 1
+    return copied(obj)
+
+
+def down(levels: int, work: Callable[[], Any]) -> Any:
+    return down(levels - 1, work) if levels > 0 else work()
+
+
+def calls_or_why(data: bytes) -> object:
+    """Return how often the object that is kept has been changed, or why there is none."""
+    try:
+        record = Reader.of(PODS, Projection.of(transform=recursing)).record(data)
+    except Garbled as garbled:
+        return str(garbled)
+    return record.why if isinstance(record, Unreadable) else record.decode()["calls"]
+
+
+def test_what_a_transform_makes_of_an_object_does_not_depend_on_the_stack_of_the_caller() -> None:
+    data = dump(nested((sys.getrecursionlimit() - 200) // 2))
+    assert calls_or_why(data) == 1
+    assert down(sys.getrecursionlimit() - len(traceback.extract_stack()) - 200, lambda: calls_or_why(data)) == 1
+
+
+def test_an_object_into_which_a_transform_recurses_too_deeply_is_unreadable() -> None:
+    levels = sys.getrecursionlimit() * 9 // 10
+    deep = dump(POD | {"spec": 0}).replace(b'"spec":0', b'"spec":' + b'{"a":' * levels + b"1" + b"}" * levels)
+    assert calls_or_why(deep) == "its transform= recurses too deeply"
+
+
+def test_an_error_of_a_second_call_is_told_with_its_line() -> None:
+    calls = list[int]()
+
+    def failing(_: Any) -> Any:
+        calls.append(1)
+        raise RecursionError if len(calls) == 1 else KeyError(CANARY)
+
+    with pytest.raises(Garbled, match=r"raised KeyError at test_projection[.]py:\d+"):
+        transformed(failing)
 
 
 def test_a_transform_is_not_called_with_a_number_out_of_range() -> None:
