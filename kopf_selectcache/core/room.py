@@ -30,6 +30,11 @@ def with_room(work: Callable[[], _T]) -> _T:
         return work()
     except RecursionError:
         pass   # Out here the stack is not held by a traceback.
+    return on_empty_stack(work)
+
+
+def on_empty_stack(work: Callable[[], _T]) -> _T:
+    """Return the result of a call that has failed with RecursionError. It is made in a thread. Raise RecursionError if none can start."""
     results: list[_T] = []
     errors: list[Exception] = []
 
@@ -59,4 +64,5 @@ def decoded(data: bytes | msgspec.Raw) -> Any:
     try:
         return _decode(data)
     except RecursionError:
-        return with_room(partial(_decode, data))
+        pass   # As above.
+    return on_empty_stack(partial(_decode, data))
