@@ -10,7 +10,7 @@ import msgspec
 
 from .core.projection import Keys
 from .core.record import Record
-from .core.room import with_room
+from .core.room import on_empty_stack
 
 _WHERE = re.compile(r" - at `(?P<path>[^`]*)`$")
 _LACKS = re.compile(r"Object missing required field `(?P<field>[^`]*)`")
@@ -30,7 +30,7 @@ def reader(wanted: type[msgspec.Struct]) -> Callable[[Record], Any]:
         try:
             return decode(record.data)
         except RecursionError:
-            return with_room(partial(decode, record.data))
+            return on_empty_stack(partial(decode, record.data))
     return read
 
 

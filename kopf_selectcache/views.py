@@ -12,7 +12,7 @@ import msgspec
 
 from ._kopf import Body, Meta, Spec, Status
 from .core.record import Record
-from .core.room import decoded, with_room
+from .core.room import decoded, on_empty_stack
 from .errors import ReadOnly
 
 _PARTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -143,7 +143,7 @@ class BodyView(Body):
             try:
                 self._split = _PARTS.decode(data)
             except RecursionError:
-                self._split = with_room(partial(_PARTS.decode, data))
+                self._split = on_empty_stack(partial(_PARTS.decode, data))
         return self._split
 
     def _data(self) -> bytes:

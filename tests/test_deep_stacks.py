@@ -6,7 +6,7 @@ import copy
 import pickle
 import sys
 from collections.abc import Callable, Coroutine
-from threading import Thread, stack_size
+from threading import Thread, current_thread, stack_size
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
@@ -244,6 +244,19 @@ def test_a_call_is_repeated_in_a_thread_only_if_the_stack_was_too_full() -> None
     assert with_free(FREE, lambda: with_room(work)) == 1
     assert len(calls) == 2
     assert with_room(lambda: 2) == 2
+
+
+def test_what_failed_with_a_recursion_error_is_decoded_once_more_and_not_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[Thread] = []
+
+    def decode(_: bytes) -> None:
+        threads.append(current_thread())
+        raise RecursionError
+
+    monkeypatch.setattr(room, "_decode", decode)
+    with pytest.raises(RecursionError):
+        decoded(b"[]")
+    assert [thread is current_thread() for thread in threads] == [True, False]
 
 
 def test_what_such_a_call_raises_is_raised() -> None:

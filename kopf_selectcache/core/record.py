@@ -12,7 +12,7 @@ import msgspec
 
 from .packing import Packing
 from .problems import Undecodable
-from .room import with_room
+from .room import on_empty_stack
 
 _decoded = msgspec.json.Decoder().decode
 
@@ -61,7 +61,7 @@ class Record(msgspec.Struct, eq=False, gc=False):
         try:
             decoded = _decoded(self.stored if self.packing is None else self.packing.unpack(self.stored))
         except RecursionError:
-            decoded = with_room(partial(_decoded, self.data))
+            decoded = on_empty_stack(partial(_decoded, self.data))
         return decoded
 
     def pack(self) -> None:

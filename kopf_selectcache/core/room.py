@@ -34,7 +34,7 @@ def with_room(work: Callable[[], _T]) -> _T:
 
 
 def on_empty_stack(work: Callable[[], _T]) -> _T:
-    """Return the result of a call in a thread of its own; raise what it raises."""
+    """Return the result of a call in a thread of its own; raise what it raises, or RecursionError if no thread can start."""
     results: list[_T] = []
     errors: list[Exception] = []
 
@@ -64,4 +64,5 @@ def decoded(data: bytes | msgspec.Raw) -> Any:
     try:
         return _decode(data)
     except RecursionError:
-        return with_room(partial(_decode, data))
+        pass   # As above.
+    return on_empty_stack(partial(_decode, data))

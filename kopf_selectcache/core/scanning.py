@@ -26,8 +26,8 @@ _FLAT = (
 _OPENS = rb"(?!" + _SPACE + rb"[,:])"
 _MARK = re.compile(
     rb"(?:" + _FLAT + rb"|\{" + _OPENS + _FLAT + rb"*+\}" + _ENDS + rb"|\[" + _OPENS + _FLAT + rb"*+\]" + _ENDS + rb")*+"
-    rb"([{\[]" + _OPENS + rb"|[}\]]" + _ENDS + rb"|)", re.DOTALL)
-"""The next bracket, but for those around what has no other brackets. It is empty before what is no JSON."""
+    rb"([{\[]" + _OPENS + rb"|[}\]]" + _ENDS + rb")", re.DOTALL)
+"""The next bracket, but for those around what has no other brackets. It does not match what is no JSON."""
 _OPENED = re.compile(_OPENS)
 _BLANK = re.compile(_SPACE)
 _CLOSING = {b"{": b"}", b"[": b"]"}
@@ -163,15 +163,15 @@ def _end(data: bytes, start: int) -> int:
         return plain.end()
     if not _OPENED.match(data, start + 1):
         raise Unscannable
-    awaited = [closing]
-    for mark in _MARK.finditer(data, start + 1):
-        found = mark[1]
+    awaited, at = [closing], start + 1
+    while (mark := _MARK.match(data, at)) is not None:
+        found, at = mark[1], mark.end()
         if found in _CLOSING:
             awaited.append(_CLOSING[found])
         elif found != awaited.pop():
             break
         elif not awaited:
-            return mark.end()
+            return at
     raise Unscannable
 
 

@@ -350,7 +350,7 @@ MUTANTS: tuple[Mutant, ...] = (
            (UNREADABLE + "test_contract_1_each_read_that_means_an_unreadable_object_raises_and_all_others_answer",)),
     Mutant("take in an unreadable object whatever it is named", "core/sent.py", "if term.label in known and not", "if False and not", 1,
            (UNREADABLE + "test_labels_and_names_of_unreadable_objects_are_compared_with_the_selector_that_was_sent",)),
-    Mutant("let a full stack decide what can be read", "core/room.py", "        pass   # Out here the stack is not held by a traceback.\n", "        raise\n", 8,
+    Mutant("let a full stack decide what can be read", "core/room.py", "    results: list[_T] = []\n", "    results: list[_T] = [work()]\n", 8,
            (DEEP_STACKS + "test_how_deeply_an_object_may_be_nested_does_not_depend_on_who_reads_it",
             DEEP_STACKS + "test_no_read_of_the_deepest_object_raises_a_recursion_error")),
     Mutant("name unreadable objects with each list", "news.py", "if key not in before or before[key].version != record.version]", "]", 8,
