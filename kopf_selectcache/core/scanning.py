@@ -97,9 +97,12 @@ class Listed:
         for key, start, end in _whole(self._data, b"{", apart=_ITEMS):
             if not key:
                 items.append((start, end))
-            elif key == _ITEMS:
+            elif key == _ITEMS and self._data[start:start + 1] == b"[":
                 self._spans, items = items, []
-            else:
+                self._members.pop(key, None)
+            else:   # Items that are no list stay in the envelope, which the decoder refuses then.
+                if key == _ITEMS:
+                    self._spans = []
                 self._members.pop(key, None)   # The last value must also come last: the decoder may find the key escaped in between.
                 self._members[key] = start, end
             yield end

@@ -178,6 +178,14 @@ def test_contract_8_an_object_with_a_name_that_no_request_can_have_is_refused(me
         assert len(told) < 500
 
 
+@pytest.mark.parametrize("items", ['{"a":{}}', '"items"', "1", "true", '[{}],"items":1', "[1]", "[null]"])
+@pytest.mark.parametrize("deep", [False, True])
+def test_a_list_whose_items_are_no_list_is_not_taken_for_an_empty_one(items: str, deep: bool) -> None:
+    spec = f',"deep":{"[" * 20_000}{"]" * 20_000}' if deep else ""
+    with pytest.raises(Garbled):
+        PODS.page(f'{{"kind":"PodList","apiVersion":"v1","metadata":{{"resourceVersion":"5"}},"items":{items}{spec}}}'.encode())
+
+
 @pytest.mark.parametrize("name", ["system:node:n1", "a,b=c\\d", "...", "ä b", "M" * 2_000], ids=lambda name: ascii(name[:9]))
 def test_an_object_with_any_other_name_is_taken_in(name: str) -> None:
     object_ = {"kind": "Pod", "apiVersion": "v1", "metadata": METADATA | {"name": name}}
