@@ -242,8 +242,7 @@ def _is_retried(cause: _kopf.ResourceCause) -> bool:
     """Return True if Kopf calls the running handler again after a TemporaryError, as often as that takes."""
     if not isinstance(cause, _kopf.ChangingCause):
         return False
-    if (handler := _kopf.handler_var.get(None)) is None:
-        return True
+    handler = _kopf.handler_var.get()
     # An error of a sub-handler, `parent/own`, counts for its parent, which may have limits. Those of fields are `own/field`.
     field = ".".join(getattr(handler, "field", None) or ())
     is_subhandler = "/" in handler.id.removesuffix(f"/{field}")
