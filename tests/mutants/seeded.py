@@ -182,8 +182,6 @@ MUTANTS: tuple[Mutant, ...] = (
            (f"{LISTS}_a_comparison_that_takes_longer_than_15_s_does_not_cost_a_list_of_the_stream",)),
     Mutant("an outage has the stream listed anew", FRESHNESS, "if listwatch.is_watching and not comparison.is_listing:", "if not comparison.is_listing:", 8,
            (f"{LISTS}_after_an_outage_the_watch_goes_on_without_a_list",)),
-    Mutant("each handler waits for a list of its own", FRESHNESS, "if listwatch.newest_list > lists_before:", "if False:", 8,
-           (f"{LISTS}_bodies_of_a_lost_state_cost_one_list_in_15_s",)),
     Mutant("a comparison with an older list is made again at once", COMPARISON, "        if is_older(paging.version, newest):", "        if False:", 8,
            (f"{LISTS}_a_list_that_is_older_than_was_asked_for_is_a_failure_that_is_paid_for",)),
     Mutant("a comparison forgets the wait that the server asks for", COMPARISON, "self._next_list = self._world.clock() + seconds", "self._next_list = 0.0", 8,
