@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from .core.merging import Merging
 from .core.wire import Page, Refusal
-from .queries import exactly, has_yet_to_come
+from .queries import exactly, is_beyond_server
 from .transport import Refused, Unreachable
 
 REFUSED = frozenset({400, 410, 422, 504})
@@ -59,7 +59,7 @@ class AgreedVersion:
 
 
 def _refuses_version(refusal: Refusal) -> bool:
-    return refusal.code in REFUSED or has_yet_to_come(refusal)
+    return refusal.code in REFUSED or is_beyond_server(refusal)
 
 
 def agreed_versions(merging: Merging) -> tuple[AgreedVersion | None, ...]:

@@ -40,7 +40,7 @@ from .listwatch import Listwatch
 from .news import News
 from .observe import Counts
 from .planning import Plan, Stream, plan
-from .queries import has_yet_to_come
+from .queries import is_beyond_server
 from .selector import AnyOf, Selector
 from .storing import apart, give_back, packing_of
 from .transport import NoCredentials, Refused, Unreachable
@@ -397,7 +397,7 @@ class Feed:
             except (Refused, Unreachable, Garbled) as error:
                 failed = error
                 self.counts.failures["audit"] += 1
-                if isinstance(error, Refused) and has_yet_to_come(error.refusal):
+                if isinstance(error, Refused) and is_beyond_server(error.refusal):
                     each.relist("audit")   # Only a consistent list can tell whether the server lags or was restored.
                 continue
             self.counts.audits += 1

@@ -193,12 +193,12 @@ class _Wait:
         """Wait until the stream is as new as the event: by its own progress, by a comparison, or by a new list."""
         event, comparison, awaited, lists_before = self._event, listwatch.comparison, listwatch.awaited, listwatch.lists
         reached = awaited.wait(event.version)
-        compared = None if event.is_delivered_by(listwatch) else comparison.wait(event.version)
-        open_for, before = 0.0, self.clock()
+        compared = [] if event.is_delivered_by(listwatch) else [comparison.wait(event.version)]
+        watched_for, before = 0.0, self.clock()
         try:
             while self._may_wait(listwatch):
-                await self._tick(reached, *([compared] if compared is not None else []))
-                if _is_true(reached) or (compared is not None and _is_true(compared)) or self._has_reached(listwatch):
+                await self._tick(reached, *compared)
+                if any(map(_is_true, (reached, *compared))) or self._has_reached(listwatch):
                     return
                 if listwatch.newest_list > lists_before:
                     if is_older(listwatch.version, event.version):
@@ -206,16 +206,16 @@ class _Wait:
                     return
                 now = self.clock()
                 if listwatch.is_watching and not comparison.is_listing:
-                    open_for += now - before
+                    watched_for += now - before
                 before = now
-                if open_for >= LONGEST:
+                if watched_for >= LONGEST:
                     listwatch.relist("behind")
                 if reached.done():
                     reached = awaited.wait(event.version)   # Everybody was woken.
         finally:
             awaited.discard(event.version, reached)
-            if compared is not None:
-                comparison.discard(compared)
+            for future in compared:
+                comparison.discard(future)
 
     def _may_wait(self, listwatch: Listwatch) -> bool:
         """Return False if the stream is replaced or cannot be kept. Raise Stale if it does not follow, and this handler must not wait so long."""

@@ -41,14 +41,14 @@ def exactly(version: str) -> dict[str, str]:
     return {"resourceVersion": version, "resourceVersionMatch": "Exact"}
 
 
-def has_yet_to_come(refusal: Refusal) -> bool:
-    """Return True if a list is refused because the server has yet to reach the version that was asked for.
+def is_beyond_server(refusal: Refusal) -> bool:
+    """Return True if a list is refused because the server has not reached the requested version.
 
-    >>> has_yet_to_come(Refusal(504, message='Timeout: Too large resource version: 9, current: 5'))
+    >>> is_beyond_server(Refusal(504, message='Timeout: Too large resource version: 9, current: 5'))
     True
-    >>> has_yet_to_come(Refusal(500, message='etcdserver: mvcc: required revision is a future revision'))
+    >>> is_beyond_server(Refusal(500, message='etcdserver: mvcc: required revision is a future revision'))
     True
-    >>> has_yet_to_come(Refusal(500, message='etcdserver: leader changed'))
+    >>> is_beyond_server(Refusal(500, message='etcdserver: leader changed'))
     False
     """
     return any(words in refusal.message for words in _BEYOND)

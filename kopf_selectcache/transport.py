@@ -146,7 +146,7 @@ class KopfTransport:
         raise failure
 
     async def _accepted(self, send: Callable[[], Awaitable[aiohttp.ClientResponse]], tries: int) -> aiohttp.ClientResponse:
-        """Return a success within so many tries.
+        """Send the request up to `tries` times, and return the first success.
 
         Raise _NotAccepted if the credentials do not do, else Refused or Unreachable.
         """
@@ -262,7 +262,7 @@ def _session(info: _kopf.KubeContext) -> aiohttp.ClientSession:
     try:
         ssl, headers = info.as_ssl_context(), {**info.as_http_headers(), "User-Agent": "kopf-selectcache"}
     except (OSError, ValueError, TypeError) as error:   # No file, no certificate, no text, as the libraries say it.
-        why = type(error).__name__   # Whatever they say may quote the credentials.
+        why = type(error).__name__   # Their messages may quote the credentials.
     else:
         # Without cookies: a server could make each further request larger, until it is refused for that.
         return aiohttp.ClientSession(

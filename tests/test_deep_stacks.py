@@ -52,7 +52,7 @@ def left(frames: int = 0) -> int:
 
 
 def with_free(free: int, work: Callable[[], T]) -> T:
-    """Call it with so many frames left."""
+    """Call the function with `free` frames left on the stack."""
     def down(levels: int) -> T:
         return down(levels - 1) if levels > 0 else work()
     return down(sys.getrecursionlimit() - depth() - free)

@@ -295,6 +295,15 @@ def test_a_leave_at_a_version_not_told_is_awaited_before_all_others() -> None:
     run(main())
 
 
+async def check_unconfirmed(kind: str, call: asyncio.Task[Any]) -> None:
+    """Check that a handler of events reads what is unconfirmed, and that any other raises."""
+    if kind == "event":
+        assert await call == ["a", "b", "c", "d"]
+    else:
+        with pytest.raises(kopf.TemporaryError, match="confirm"):
+            await call
+
+
 @BOTH
 def test_a_leave_that_is_not_confirmed_ends_with_an_error_or_is_read_as_it_was(kind: str) -> None:
     async def main() -> None:
@@ -306,17 +315,13 @@ def test_a_leave_that_is_not_confirmed_ends_with_an_error_or_is_read_as_it_was(k
             call = handling(kind)(changed)
             await world.clock.move_until(call.done)
             assert 15 <= world.clock.now - began < 20
-            if kind == "event":
-                assert await call == ["a", "b", "c", "d"]
-            else:
-                with pytest.raises(kopf.TemporaryError, match="confirm"):
-                    await call
+            await check_unconfirmed(kind, call)
     run(main())
 
 
 @BOTH
 def test_a_leave_at_the_version_of_the_event_is_waited_for_no_longer_while_the_stream_moves(kind: str) -> None:
-    """A list has told the leave, at the version of the newest change. Whatever the stream brings wakes those who wait at it."""
+    """A list shows the leave, at the version of the newest change. Each event of the stream wakes those who wait for this version."""
     async def main() -> None:
         async with overlapping() as world:
             await world.catch_up()
@@ -334,11 +339,7 @@ def test_a_leave_at_the_version_of_the_event_is_waited_for_no_longer_while_the_s
                 call = handling(kind)(changed)
                 await world.clock.move_until(call.done, most=60)
             assert 15 <= world.clock.now - began < 20
-            if kind == "event":
-                assert await call == ["a", "b", "c", "d"]
-            else:
-                with pytest.raises(kopf.TemporaryError, match="confirm"):
-                    await call
+            await check_unconfirmed(kind, call)
     run(main())
 
 

@@ -121,7 +121,7 @@ def test_what_hinders_all_watches_for_a_while_is_told_once_and_so_is_its_end(tol
     run(main())
 
 
-def test_what_hinders_one_watch_while_another_has_yet_to_come_ends_without_a_line(told: Told) -> None:
+def test_what_hinders_one_watch_while_another_is_beyond_server_ends_without_a_line(told: Told) -> None:
     """Its end is not news: that all is there will be."""
     async def main() -> None:
         async with caching(APART, secret("a", app="web"), held="infra") as world:

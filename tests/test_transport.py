@@ -83,7 +83,7 @@ def test_lists_may_be_compressed_and_watches_never() -> None:
 
 
 def zeros(size: int) -> bytes:
-    """Compress so many bytes into a thousandth."""
+    """Return `size` bytes, compressed to a thousandth."""
     return gzip.compress(bytes(size))
 
 

@@ -114,7 +114,7 @@ class Counter:
         return Amount(0, *_sizes(named))
 
     async def _some(self, path: str, query: Mapping[str, str], limit: int) -> bytes:
-        """Ask for so many objects, or for fewer if they are too large."""
+        """Return the bytes of a page of at most `limit` objects, or of fewer if the page is too large."""
         size = PageSize(limit)
         return await ask_in_size(size, lambda: self._transport.get(path, {**query, **size.query}, most=size.most_bytes))
 

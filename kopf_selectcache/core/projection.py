@@ -171,7 +171,7 @@ class Projection:
         """Return what the user's function makes of an object that is kept so far; raise BadTransform if that is not this object.
 
         Raises what the decoder raises, RecursionError for what is nested too deeply, and Undecodable if the function recurses too deeply.
-        What the function does is told without its words, which may be a Secret's.
+        Problems do not quote the function's error: it may contain a Secret.
         """
         assert self.transform is not None, "there is nothing to call"
         obj = decoded(data)

@@ -131,7 +131,7 @@ def test_small_pages_after_large_ones_are_paced() -> None:
 
 
 def sized(objects: int, each: int) -> Page:
-    """Return a page of so many objects, each of so many bytes."""
+    """Return a page of `objects` objects with `each` bytes each."""
     return page("more", *(f"ns/{number}" for number in range(objects)), size=objects * each)
 
 

@@ -165,7 +165,7 @@ PAGE = b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"5"},
 
 
 def edited(data: bytes, edits: int, rng: random.Random) -> bytes:
-    """Return the page with so many bytes of its items replaced, inserted or removed."""
+    """Return the page after random edits of its items: each replaces, inserts or removes a byte."""
     edited = bytearray(data)
     for _ in range(edits):
         at = rng.randrange(data.index(b"items") + 8, len(edited) - 3)

@@ -27,9 +27,9 @@ def promises() -> dict[int, Promise]:
     page = (ROOT / "docs/guarantees.md").read_text(encoding="utf-8")
     found = {}
     for number, text in re.findall(r"^## (\d+)\. .+?\n(.*?)(?=^## |\Z)", page, flags=re.MULTILINE | re.DOTALL):
-        bugs = re.search(r"^Seeded bugs: (.*)\.$", text, flags=re.MULTILINE)
+        above, _, below = text.partition("\nSeeded bugs:\n")
         found[int(number)] = Promise(
-            text, tuple(re.findall(r"^- `(.+::.+)`$", text, flags=re.MULTILINE)), tuple(bugs[1].split("; ")) if bugs else ())
+            text, tuple(re.findall(r"^- `(.+::.+)`$", above, flags=re.MULTILINE)), tuple(re.findall(r"^- (.+)$", below, flags=re.MULTILINE)))
     return found
 
 
