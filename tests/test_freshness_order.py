@@ -14,6 +14,7 @@ from kopf._core.reactor import subhandling
 from kopf_selectcache import Cached, ReadError, Selector
 from kopf_selectcache.freshness import wait_until_fresh
 from kopf_selectcache.handlers import with_cache
+from kopf_selectcache.health import Health
 from kopf_selectcache.testing.faults import Gone, Lag, Refuse, Silence
 from tests.gated import Gated, gated, settle
 from tests.kopf_operators import called, changing, only, run, spawned
@@ -246,6 +247,7 @@ def test_a_sub_handler_uses_up_no_retries_of_its_parent() -> None:
             once = asyncio.create_task(execution.execute_handler_once(
                 settings=settings_var.get(), handler=handler, cause=changing(b), state=state[handler.id], lifecycle=kopf.lifecycles.all_at_once,
                 extra_context=subhandling.subhandling_context, default_errors=execution.ErrorsMode.TEMPORARY))
+            await world.clock.move_until(lambda: world.feed.health is Health.STALE)
             await world.clock.move(60)
             await settle_sockets()
             assert not once.done(), "it waits, and is not called again"
