@@ -136,6 +136,27 @@ def test_it_leaves_the_kubeconfig_of_another_server_alone(serve: Serve, tmp_path
     assert kubeconfig.read_text() == new
 
 
+def test_it_refuses_the_kubeconfig_of_a_server_that_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kubeconfig = tmp_path / "config"
+    with EmbeddedCluster().in_thread() as cluster:
+        written = cluster.kubeconfig(kubeconfig).read_bytes()
+        assert main(["serve", "--kubeconfig", str(kubeconfig)]) == 1
+        assert capsys.readouterr().err == f"serve: {kubeconfig} belongs to a server that runs at {cluster.url}; name another file\n"
+        assert kubeconfig.read_bytes() == written
+
+
+def test_it_replaces_a_kubeconfig_whose_port_another_server_uses_now(serve: Serve, tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "config"
+    old = left_by_another_server(kubeconfig)
+    with EmbeddedCluster().in_thread() as other:
+        config = json.loads(old)
+        config["clusters"][0]["cluster"]["server"] = other.url
+        kubeconfig.write_text(json.dumps(config))
+        written = kubeconfig.read_text()
+        serve()
+        wait_until(lambda: kubeconfig.exists() and kubeconfig.read_text() != written, "the second server is ready")
+
+
 def left_by_another_server(kubeconfig: Path) -> str:
     with EmbeddedCluster().in_thread() as cluster:
         return cluster.kubeconfig(kubeconfig).read_text()
