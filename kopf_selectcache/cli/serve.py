@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="where to write the admin's kubeconfig once the server is ready; it is removed in the end")
     parser.add_argument("--port", type=_port, default=0, help="the port of 127.0.0.1 to listen on (default: a free one)")
     parser.add_argument(
-        "--load", type=Path, action="append", default=[], metavar="DIR",
+        "--load", type=Path, action="append", default=[], metavar="PATH",
         help="create the objects of these manifests (YAML or JSON; a folder or a file) first; can be given several times")
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="print each request: its method, path and query, and the status of the answer; no bodies")

@@ -186,6 +186,23 @@ def test_what_cannot_be_loaded_ends_it_with_the_reason(
     assert not (tmp_path / "config").exists()
 
 
+def test_a_file_that_is_no_manifest_is_told_without_the_parsers_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "op.py").write_text("import kopf\n\n@kopf.on.startup()\ndef configure(settings, **_):\n    pass\n")
+    assert main(["serve", "--kubeconfig", str(tmp_path / "config"), "--load", str(tmp_path / "op.py")]) == 1
+    assert capsys.readouterr().err == f"serve: {tmp_path}/op.py is no YAML file\n"
+
+
+def test_the_help_says_that_a_file_or_a_folder_is_loaded(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["serve", "-h"])
+    assert "--load PATH" in capsys.readouterr().out
+
+
+def test_without_a_command_the_help_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert "Run a Kubernetes API server for tests" in capsys.readouterr().err
+
+
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "--kubeconfig", str(tmp_path / "nowhere" / "config")]) == 1
     assert "there is no folder" in capsys.readouterr().err
