@@ -136,12 +136,13 @@ def test_it_leaves_the_kubeconfig_of_another_server_alone(serve: Serve, tmp_path
     assert kubeconfig.read_text() == new
 
 
-def test_it_refuses_the_kubeconfig_of_a_server_that_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_refuses_the_kubeconfig_of_a_server_that_runs(serve: Serve, tmp_path: Path) -> None:
     kubeconfig = tmp_path / "config"
     with EmbeddedCluster().in_thread() as cluster:
         written = cluster.kubeconfig(kubeconfig).read_bytes()
-        assert main(["serve", "--kubeconfig", str(kubeconfig)]) == 1
-        assert capsys.readouterr().err == f"serve: {kubeconfig} belongs to a server that runs at {cluster.url}; name another file\n"
+        second = serve()
+        _, errors = second.communicate(timeout=60)
+        assert (second.returncode, errors) == (1, f"serve: {kubeconfig} belongs to a server that runs at {cluster.url}; name another file\n")
         assert kubeconfig.read_bytes() == written
 
 
