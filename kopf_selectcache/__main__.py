@@ -13,12 +13,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return its exit code."""
     parser = argparse.ArgumentParser(prog="selectcache", description="Tools around caches of Kubernetes objects.")
     parser.add_argument("--version", action="version", version=f"%(prog)s {version('kopf_selectcache')}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(metavar="COMMAND")
     for command in (check, rbac, serve):
         added = commands.add_parser(command.NAME, help=command.HELP, description=command.HELP)
         command.add_arguments(added)
         added.set_defaults(run=command.run)
     parsed = parser.parse_args(arguments)
+    if "run" not in parsed:
+        parser.print_help(sys.stderr)
+        return 2
     code: int = parsed.run(parsed)
     return code
 

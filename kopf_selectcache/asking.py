@@ -136,12 +136,12 @@ def _senseless(runtime: Runtime, asked: One | Many, error: Unreachable | Garbled
         return untransformed(asked.bare(), error, line_of(runtime, asked.kind), whole.call())
     if isinstance(error, Unselected):
         return unselected(asked, error)
-    return _unanswered(asked.call(), error)
+    return _unanswered(asked.call(), error, one=isinstance(asked, One))
 
 
-def _unanswered(asked: str, error: Unreachable | Garbled) -> StateError:
+def _unanswered(asked: str, error: Unreachable | Garbled, *, one: bool = False) -> StateError:
     if isinstance(error, TooLarge):
-        return too_large(asked, error)
+        return too_large(asked, error, one=one)
     return unauthorized(asked, str(error)) if isinstance(error, NoCredentials) else unanswered(asked, str(error))
 
 

@@ -130,8 +130,11 @@ def _misfit(
         hint = _BY_NAME if _knows_no_names(by_name) else ""
         if named and len(given) == len(by_position) + 1 and not at_will:
             is_label = "label=..." in named and isinstance(given[-1], str) and not given[-1].replace("-", "").isalnum()
-            last = {"label" if is_label else named[0].removesuffix("=..."): given[-1]}
-            return what, f"Write: {written(called, signature, args[:-1], last | dict(kwargs))}{'' if is_label else hint}"
+            name, last = "label" if is_label else named[0].removesuffix("=..."), given[-1]
+            if name == "field" and "namespaces=..." in named and "namespaces" not in kwargs and isinstance(last, str) and "=" not in last:
+                name, last = "namespaces", [last]   # Without an operator it cannot be a field selector.
+            mended = {name: last, **kwargs}
+            return what, f"Write: {written(called, signature, args[:-1], mended)}{'' if is_label else hint}"
         return what, f"Name the others: {called}({', '.join([*by_position, *named])}){hint}" if named else f"Write: {called}({by_position[0]})"
     if twice := [name for name in by_position[:len(given)] if name in kwargs]:
         return f"{bare}() was given {twice[0]} twice, by position and by name", "Leave one of them out"

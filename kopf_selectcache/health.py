@@ -23,6 +23,9 @@ Servers end every watch after a while, and restart. One that starts refuses ever
 CHECK = "selectcache check operator.py"
 """What looks at all that is declared, with the operator's own login, and says what is wrong."""
 
+_FETCH = "; meanwhile, await cache.fetch(...) and cache.fetch_list(...) ask the server directly"
+_FETCH_WHOLE = "; meanwhile, await cache.fetch(..., whole=True) and cache.fetch_list(..., whole=True) ask the server directly"
+
 _LOGIN = "Correct the operator's login; the cache goes on asking"
 
 SEVERAL = 3
@@ -115,6 +118,7 @@ class Condition:
         self._denied: float | None = None
         self._denials = 0
         self._garbled = 0
+        self._fetch = _FETCH
         self._settled = asyncio.Event()
 
     @property
@@ -147,7 +151,7 @@ class Condition:
 
     def repeat_trouble(self) -> None:
         """Note that the trouble lasts: a server can ask for a wait that is longer than a first list may take."""
-        self._hindered(self._headline, self.remedy, self.cause)
+        self._hindered(self._headline, self.remedy, self.cause, fetch=self._fetch)
 
     @property
     def has_settled(self) -> bool:
@@ -209,11 +213,11 @@ class Condition:
             case Refusal():
                 self._hindered(f"{subject}: the server answers {trouble.code} {trouble.reason}".rstrip(), "It is asked again", cause)
             case Lost(why, transform=True, argument=argument, besides=besides):
-                self._hindered(f"{subject}: {why}", f"Correct the {argument} of {self._declared}{besides}", cause, whole=True)
+                self._hindered(f"{subject}: {why}", f"Correct the {argument} of {self._declared}{besides}", cause, fetch=_FETCH_WHOLE)
             case Lost(why, too_large=True):
                 self._hindered(
                     f"{subject}: {why}",
-                    f"Assign a filter that selects less to {self._declared}, or more bytes to settings.selectcache.max_page_bytes; the server is asked again", cause)
+                    f"Assign a filter that selects less to {self._declared}, or more bytes to settings.selectcache.max_page_bytes; the server is asked again", cause, fetch="")
             case Lost(why):
                 self._hindered(f"{subject}: {why}", "The server is asked again", cause)
             case _:   # Silent.
@@ -264,12 +268,10 @@ class Condition:
         else:
             self._tell(health, what, remedy, said=message, cause=cause)
 
-    def _hindered(self, what: str, remedy: str, cause: Cause, *, whole: bool = False) -> None:
-        """Something is wrong that may pass by itself."""
-        more = ", whole=True" if whole else ""
-        asking = (
-            f"{remedy}; meanwhile, await cache.fetch(...{more}) and cache.fetch_list(...{more}) ask the server directly "
-            f"({self._told}; to see what the server answers: {CHECK})")
+    def _hindered(self, what: str, remedy: str, cause: Cause, *, fetch: str = _FETCH) -> None:
+        """Something is wrong that may pass by itself. `fetch` says how handlers can read meanwhile; it is empty if such a read fails too."""
+        self._fetch = fetch
+        asking = f"{remedy}{fetch} ({self._told}; to see what the server answers: {CHECK})"
         if self._health is Health.SYNCED:
             since = self._clock() + TOLERATED
             self._tell(Health.SYNCED, what, remedy, stale_at=since if self._stale_at is None else self._stale_at, cause=cause)

@@ -38,6 +38,7 @@ from .core.protocol import (
     Known,
     Leave,
     List,
+    Listing,
     Lost,
     Opened,
     Progress,
@@ -343,6 +344,8 @@ class Listwatch:
             yield Lost(str(unselected), outside=True)
         except Garbled as garbled:
             wait = garbled.wait if isinstance(garbled, Uncertain) else 0.0
+            if isinstance(garbled, TooLarge) and isinstance(self._state, Listing) and (last := self._state.pager.greatest):
+                garbled = TooLarge(f"{garbled}: the object after {last}")   # It was asked for alone.
             yield Lost(str(garbled), garbled=True, too_large=isinstance(garbled, TooLarge), at_least=wait)
         except TimeoutError:
             yield Silent()

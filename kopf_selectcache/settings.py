@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, get_args
 
 from .budget import Size, bytes_in, complaint
+from .budget import written as quantity
 from .calls import near
 from .declarations import Selectors
 from .errors import DeclarationError, clipped, shown
@@ -249,8 +250,10 @@ def _integer(value: object) -> _Complaint:
 
 def _page_bytes(value: object) -> _Complaint:
     size = bytes_in(value) if isinstance(value, (int, str)) else None
-    if size is None or size < LEAST_PAGE_BYTES:
-        return f"no number of bytes from {LEAST_PAGE_BYTES:,}", "Assign a quantity as of Kubernetes, such as '64Mi'"
+    if size is None:
+        return "no quantity", "Assign a whole number of bytes, or a quantity as of Kubernetes, such as '64Mi'"
+    if size < LEAST_PAGE_BYTES:
+        return "which is too little", f"Assign at least {quantity(LEAST_PAGE_BYTES)!r}"
     return None
 
 

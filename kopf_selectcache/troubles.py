@@ -130,11 +130,11 @@ def unanswered(asked: str, why: str, cause: Cause = NO_ANSWER) -> Stalled:
     return Stalled(f"The server gave no answer to {asked}: {why}", remedy=_again(cause.retry_after), cause=cause)
 
 
-def too_large(asked: str, error: TooLarge) -> Stalled:
-    """Say that the answer has more bytes than are read of one."""
+def too_large(asked: str, error: TooLarge, *, one: bool) -> Stalled:
+    """Say that the answer has more bytes than are read of one. Of one object, no less can be asked for."""
     return Stalled(
-        f"The server's answer to {asked} is too large: {error}", remedy="Ask for less, or assign more bytes to settings.selectcache.max_page_bytes",
-        cause=cause_of(error))
+        f"The server's answer to {asked} is too large: {error}",
+        remedy=f"{'Assign' if one else 'Ask for less, or assign'} more bytes to settings.selectcache.max_page_bytes", cause=cause_of(error))
 
 
 def unselected(asked: One | Many, error: Unselected) -> Rejected:

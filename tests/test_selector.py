@@ -88,6 +88,11 @@ TRUE: Any = True
     (lambda: Selector("a", fields="b=c"), ["Selector() knows no fields=", "Write: Selector('a', field='b=c')"]),   # type: ignore[call-arg]  # A mistake.
     (lambda: Selector(kind="pods"), ["Selector() knows no kind=", "It takes label, field, names, namespaces"]),   # type: ignore[call-arg]  # A mistake.
     (lambda: Selector("a", "b=c"), ["2 arguments by position", "Write: Selector('a', field='b=c')"]),   # type: ignore[call-arg]  # A mistake.
+    (lambda: Selector("a", "shop"), ["2 arguments by position", "Write: Selector('a', namespaces=['shop'])"]),   # type: ignore[call-arg]  # A mistake.
+    (lambda: Selector("a", "b!=c"), ["2 arguments by position", "Write: Selector('a', field='b!=c')"]),   # type: ignore[call-arg]  # A mistake.
+    (lambda: Selector("a", "shop", names=["b"]), ["Write: Selector('a', namespaces=['shop'], names=['b'])"]),   # type: ignore[call-arg]  # A mistake.
+    (lambda: Selector("a", {"b": "c"}), ["Write: Selector('a', field=...)"]),   # type: ignore[call-arg]  # A mistake.
+    (lambda: Selector("a", "b", namespaces=["c"]), ["Write: Selector('a', field='b', namespaces=['c'])"]),   # type: ignore[call-arg]  # A mistake.
     (lambda: Selector("app>=5"), ["Write 'app>4'"]),
     (lambda: Selector("app <= 5,tier"), ["Write 'app<6,tier'"]),
     (lambda: Selector("app not in (a,b)"), ["Write 'app notin (a,b)'"]),

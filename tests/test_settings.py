@@ -368,6 +368,17 @@ def test_a_declaration_of_any_size_is_told_of_in_a_few_lines() -> None:
     assert len(str(info.value)) < 1_000
 
 
+@pytest.mark.parametrize(("value", "told"), [
+    ("1Mi", "max_page_bytes is '1Mi', which is too little. Assign at least '16Mi'"),
+    (1000, "max_page_bytes is 1000, which is too little. Assign at least '16Mi'"),
+    ("64MB", "max_page_bytes is '64MB', no quantity. Assign a whole number of bytes, or a quantity as of Kubernetes, such as '64Mi'"),
+    (None, "max_page_bytes is None, no quantity. "),
+])
+def test_too_few_bytes_of_an_answer_and_no_bytes_at_all_are_told_apart(value: Any, told: str) -> None:
+    with pytest.raises(DeclarationError, match=re.escape(told)):
+        SelectCacheSettings(max_page_bytes=value)
+
+
 def test_the_bytes_of_an_answer_are_a_number_or_a_quantity() -> None:
     assert [SelectCacheSettings(max_page_bytes=size).page_bytes() for size in ("64Mi", "16Mi", 10**8)] == [64 * 1024**2, 16 * 1024**2, 10**8]
     assert SelectCacheSettings().page_bytes() == MAX_BYTES, "what a transport allows without settings"

@@ -128,6 +128,7 @@ async def loaded(arguments: argparse.Namespace) -> AsyncIterator[Loaded]:
 
         async def log_in() -> None:
             if not logins:
+                stack.enter_context(_without_tracebacks_of_kopf())
                 logins.append(asyncio.create_task(_kopf.authenticator(registry=registry, vault=vault, **context)))
                 stack.push_async_callback(_ended, logins[0])
             await _logged_in(vault, logins[0])
@@ -200,7 +201,7 @@ async def _run(registry: _kopf.OperatorRegistry, activity: _kopf.Activity, **giv
             raise _failed(f"the {activity.value} handler {handler.id} fails", error) from error
 
 
-def _line_of(error: Exception) -> str:
+def _line_of(error: BaseException) -> str:
     """Say in which line of the operator an error was raised, by whatever it has called there."""
     ours = Path(_kopf.__file__).resolve().parent
     own = [
@@ -226,9 +227,37 @@ async def _logged_in(vault: _kopf.Vault, task: asyncio.Task[Any]) -> None:
         if not ready.done():
             raise Unloadable(f"the operator has not logged in after {LOGIN:g} s")
         if vault.is_empty():
-            raise Unloadable("the operator cannot log in: none of its login handlers has found credentials, such as a kubeconfig ($KUBECONFIG, ~/.kube/config)")
+            why = _missing_kubeconfig() or "none of its login handlers has found credentials, such as a kubeconfig ($KUBECONFIG, ~/.kube/config)"
+            raise Unloadable(f"the operator cannot log in: {why}")
     finally:
         await _ended(ready)
+
+
+def _missing_kubeconfig() -> str:
+    """Say which file of $KUBECONFIG does not exist; empty if all exist, or none is named."""
+    given = os.environ.get("KUBECONFIG", "")
+    files = [file for file in given.split(os.pathsep) if file]
+    missing = [file for file in files if not Path(os.path.expanduser(file)).exists()]   # noqa: PTH111 - Other than of a Path, an unknown user is no error.
+    if not missing:
+        return ""
+    return f"$KUBECONFIG is {given}, which does not exist" if len(files) == 1 else f"$KUBECONFIG is {given}, of which {missing[0]} does not exist"
+
+
+@contextlib.contextmanager
+def _without_tracebacks_of_kopf() -> Iterator[None]:
+    """While a file of $KUBECONFIG is missing, log errors of Kopf's own login handlers in one line; those of the operator keep their traceback."""
+    def strip(record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and not _line_of(error) and _missing_kubeconfig():
+            record.exc_info = record.exc_text = None
+        return True
+
+    logger = logging.getLogger(f"kopf.activities.{_kopf.Activity.AUTHENTICATION.value}")
+    logger.addFilter(strip)
+    try:
+        yield
+    finally:
+        logger.removeFilter(strip)
 
 
 def _failed(what: str, error: BaseException, *, code: int = PROBLEM) -> Unloadable:

@@ -91,6 +91,10 @@ async def _reviewed(operator: Loaded, needed: Sequence[Right], user: str | None)
 
 def _compared(missing: Sequence[Right], granted: Sequence[Right], needed: Sequence[Right]) -> str:
     lines = [f"missing: {right}, for {', '.join(sorted(right.what_for))}\n  add to {right.role}: {right.written()}" for right in missing]
-    lines += [f"too much: {right}{f', of which is needed: {used}' if used else ''}" for right, used in beyond(granted, needed)]
+    for right, used in beyond(granted, needed):
+        if len(used) > 1:
+            lines += [f"too much: {right}, of which is needed:", *(f"  {each}" for each in used)]
+        else:
+            lines.append(f"too much: {right}{f', of which is needed: {used[0]}' if used else ''}")
     return "\n".join(lines or ["The rights are those that are needed."])
 

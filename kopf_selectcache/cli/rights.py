@@ -124,21 +124,21 @@ def lacking(needed: Iterable[Right], granted: Collection[Right]) -> list[Right]:
     return merged(each for right in needed for each in right.single() if not any(other.gives(each) for other in granted))
 
 
-def beyond(granted: Iterable[Right], needed: Collection[Right]) -> Iterator[tuple[Right, str]]:
-    """Yield what is granted beyond what is needed, with what of it is needed, if anything is."""
+def beyond(granted: Iterable[Right], needed: Collection[Right]) -> Iterator[tuple[Right, list[str]]]:
+    """Yield what is granted beyond what is needed, with the parts of it that are needed."""
     for right in granted:
         for each in right.single():
             used = [
                 other for other in needed if ("*" in each.verbs or each.verbs <= other.verbs) and each.is_of(other)
                 and (each.namespace is None or other.namespace in (None, each.namespace))]
             if not used:
-                yield each, ""
+                yield each, []
             elif "*" in (each.group, each.resource, *each.verbs):
-                yield each, "; ".join(str(replace(other, verbs=other.verbs if "*" in each.verbs else each.verbs)) for other in used)
+                yield each, [str(replace(other, verbs=other.verbs if "*" in each.verbs else each.verbs)) for other in used]
             elif each.names is None and all(other.names is not None for other in used):
-                yield each, f"for {', '.join(sorted({name for other in used for name in other.names or ()}))}"
+                yield each, [f"for {', '.join(sorted({name for other in used for name in other.names or ()}))}"]
             elif each.namespace is None and (spaces := {other.namespace for other in used}) and None not in spaces:
-                yield each, f"in {', '.join(sorted(map(str, spaces)))}"
+                yield each, [f"in {', '.join(sorted(map(str, spaces)))}"]
 
 
 def _joined(before: Right | None, right: Right) -> Right:

@@ -3,18 +3,24 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import base64
 import json
 import shlex
 import signal
+import socket
+import ssl
 import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 from .progress import Progress
+
+PROBE_TIMEOUT = 5.0
+"""Seconds that the server of an existing kubeconfig has to answer. It runs on this machine."""
 
 if TYPE_CHECKING:   # It needs the extra.
     from kopf_selectcache.testing.requests import Asked
@@ -29,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="where to write the admin's kubeconfig once the server is ready; it is removed in the end")
     parser.add_argument("--port", type=_port, default=0, help="the port of 127.0.0.1 to listen on (default: a free one)")
     parser.add_argument(
-        "--load", type=Path, action="append", default=[], metavar="DIR",
+        "--load", type=Path, action="append", default=[], metavar="PATH",
         help="create the objects of these manifests (YAML or JSON; a folder or a file) first; can be given several times")
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="print each request: its method, path and query, and the status of the answer; no bodies")
@@ -50,6 +56,8 @@ def run(arguments: argparse.Namespace) -> int:
     kubeconfig: Path = arguments.kubeconfig
     if kubeconfig.exists() and not _is_ours(kubeconfig):
         return _failed(f"{kubeconfig} is somebody's kubeconfig, and would be overwritten: name another file, or remove it")
+    if (running := _running_server(kubeconfig)) is not None:
+        return _failed(f"{kubeconfig} belongs to a server that runs at {running}; name another file")
     if not kubeconfig.absolute().parent.is_dir():
         return _failed(f"there is no folder {kubeconfig.absolute().parent}")
     kubeconfig.unlink(missing_ok=True)   # Who waits for it must not take that of an earlier server.
@@ -157,6 +165,23 @@ def _is_ours(kubeconfig: Path) -> bool:
     except (OSError, ValueError):
         return False
     return isinstance(config, dict) and config.get("current-context") == CONTEXT
+
+
+def _running_server(kubeconfig: Path) -> str | None:
+    """Return the address of the server that wrote the file, if that server still answers.
+
+    Each server has a certificate authority of its own, so a TLS handshake tells it from a later process on the same port.
+    """
+    try:
+        cluster = json.loads(kubeconfig.read_bytes())["clusters"][0]["cluster"]
+        address: str = cluster["server"]
+        context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
+        url = urlsplit(address)
+        with socket.create_connection((url.hostname or "", url.port or 443), timeout=PROBE_TIMEOUT) as connection:
+            context.wrap_socket(connection, server_hostname=url.hostname).close()
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+    return address
 
 
 def _failed(message: str) -> int:

@@ -22,6 +22,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from kopf_selectcache.errors import clipped
+
 from . import manifests
 from .admin import Admin, rights
 from .api.calls import User
@@ -271,7 +273,7 @@ class EmbeddedCluster:
     def wait_for(
         self, obj: Mapping[str, Any], predicate: Callable[[dict[str, Any]], object], *, timeout: float = 60,
     ) -> dict[str, Any]:
-        """Do the same in a thread that has no loop; TimeoutError, if it does not come so far.
+        """Do the same in a thread that has no loop; TimeoutError, with the last status, if it does not come so far.
 
             cluster.wait_for(shop, lambda now: now.get('status') == {'ready': '1/1'})
         """
@@ -288,8 +290,19 @@ class EmbeddedCluster:
         try:
             return asyncio.run(waited())
         except TimeoutError as error:
-            name = (obj.get("metadata") or {}).get("name")
-            raise TimeoutError(f"{obj.get('kind')} {name!r} has not become what is waited for within {timeout:g} seconds") from error
+            raise TimeoutError(self._describe_failure(obj, timeout)) from error
+
+    def _describe_failure(self, obj: Mapping[str, Any], timeout: float) -> str:
+        """Describe an object that has not become what a test waited for. Shows its status alone: other parts may be secret."""
+        kind, metadata = obj.get("kind"), obj.get("metadata") or {}
+        namespace, found = metadata.get("namespace"), "it does not exist"
+        with suppress(Problem):   # The kind, or the object, does not exist.
+            path = self._do(lambda: self._admin.path(obj))
+            namespace = path.split("/")[-3] if "/namespaces/" in path.rpartition("/")[0] else None
+            status = self.get(obj).get("status") if kind != "Secret" else None
+            found = f"its status is {clipped(json.dumps(status), 1_000)}" if status else "it has no status"
+        where = f" in namespace {namespace!r}" if namespace else ""
+        return f"{kind} {metadata.get('name')!r}{where} has not become what is waited for within {timeout:g} seconds: {found}"
 
     def namespace(self, name: str, **labels: str) -> str:
         """Create a namespace; return its name."""

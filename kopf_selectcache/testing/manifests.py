@@ -42,7 +42,7 @@ def files_in(path: Path) -> list[Path]:
 def read_file(path: Path, *, told: Callable[[int], None] = lambda _: None) -> Iterator[dict[str, Any]]:
     """Yield the objects of a file; tell, as it is read, how many bytes were."""
     with path.open("rb") as file:
-        yield from _objects(_Counted(file, told), str(path), as_json=path.suffix == ".json")
+        yield from _objects(_Counted(file, told), str(path), as_json=path.suffix == ".json", may_be_other=path.suffix not in SUFFIXES)
 
 
 def read_text(text: str) -> Iterator[dict[str, Any]]:
@@ -72,7 +72,8 @@ class _Counted(io.RawIOBase):
         return data
 
 
-def _objects(file: BinaryIO | _Counted, name: str, *, as_json: bool, for_words: str = "") -> Iterator[dict[str, Any]]:
+def _objects(file: BinaryIO | _Counted, name: str, *, as_json: bool, for_words: str = "", may_be_other: bool = False) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a stream. `may_be_other` says that its name is no manifest's: then a parser's error means nothing to its reader."""
     documents = _json_documents(file) if as_json else yaml.load_all(file, Loader=_Loader)
     number = 0
     while True:
@@ -82,7 +83,7 @@ def _objects(file: BinaryIO | _Counted, name: str, *, as_json: bool, for_words: 
         except StopIteration:
             return
         except (yaml.YAMLError, ValueError) as error:
-            raise ManifestError(f"document {number} of {name} cannot be read: {error}") from error
+            raise ManifestError(f"{name} is no YAML file" if may_be_other else f"document {number} of {name} cannot be read: {error}") from error
         if document is not None:   # Only comments, or nothing, between two separators.
             yield from _single(document, f"document {number} of {name}", for_words if isinstance(document, str) else "")
 

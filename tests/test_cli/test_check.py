@@ -403,6 +403,26 @@ class TestOperatorsThatCannotBeChecked:
         assert said.code == 2
         assert "cannot log in" in said.errors
 
+    @pytest.mark.parametrize(("value", "told"), [
+        ("{folder}/gone", "$KUBECONFIG is {folder}/gone, which does not exist"),
+        ("{folder}/web.py:{folder}/gone", "$KUBECONFIG is {folder}/web.py:{folder}/gone, of which {folder}/gone does not exist"),
+    ])
+    def test_a_kubeconfig_that_does_not_exist_is_named_without_a_traceback(
+            self, command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture, value: str, told: str) -> None:
+        monkeypatch.setenv("KUBECONFIG", value.format(folder=tmp_path))
+        monkeypatch.setenv("HOME", "/nowhere")
+        said = command("check", "select['v1/pods'] = 'app=web'")
+        assert (said.code, said.errors) == (2, f"the operator cannot log in: {told.format(folder=tmp_path)}\n")
+        assert "Traceback" not in caplog.text
+
+    def test_an_error_of_the_operators_own_login_keeps_its_traceback(
+            self, command: Command, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+        monkeypatch.setenv("KUBECONFIG", "/nowhere")
+        said = command("check", "select['v1/pods'] = 'app=web'", handlers="@kopf.on.login(errors=kopf.ErrorsMode.PERMANENT)\ndef log_in(**_):\n    raise OSError('no token')\n")
+        assert said.code == 2
+        assert "Traceback" in caplog.text
+        assert "no token" in caplog.text
+
     def test_a_server_that_does_not_answer(self, cluster: EmbeddedCluster, command: Command) -> None:
         cluster.stop_listening()
         said = command("check", "select['v1/pods'] = 'app=web'")

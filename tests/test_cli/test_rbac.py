@@ -268,7 +268,12 @@ class TestComparedWithTheCluster:
     def test_without_an_account_it_is_about_the_operators_own_login(self, command: Command) -> None:
         said = command("rbac", self.DECLARED, "--standalone", "--check")
         assert said.code == 0   # It is the admin's.
-        assert "too much: * *.*, of which is needed: " in said.output
+        assert said.output == "too much: * *.*, of which is needed: list, watch secrets ca, tls in infra\n"
+
+    def test_each_right_that_is_needed_of_a_wider_one_has_a_line(self, command: Command) -> None:
+        said = command("rbac", f"{self.DECLARED}\nselect['v1/pods'] = ''", "--standalone", "--check")
+        assert (said.code, said.output.splitlines()) == (
+            0, ["too much: * *.*, of which is needed:", "  list, watch pods", "  list, watch secrets ca, tls in infra"])
 
     def test_a_server_that_does_not_answer(self, cluster: EmbeddedCluster, command: Command) -> None:
         cluster.stop_listening()

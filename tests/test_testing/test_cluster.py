@@ -6,6 +6,7 @@ import errno
 import gc
 import json
 import os
+import re
 import socket
 import ssl
 import stat
@@ -411,9 +412,29 @@ class TestWaiting:
                 assert (await waiting)["metadata"]["name"] == "a"
         asyncio.run(run())
 
-    def test_what_does_not_come_is_told(self, cluster: EmbeddedCluster) -> None:
-        with pytest.raises(TimeoutError, match=r"Pod 'a' has not become what is waited for within 0\.01 seconds"):
-            cluster.wait_for(pod("a"), lambda _: True, timeout=0.01)
+    @pytest.mark.parametrize(("existing", "awaited", "told"), [
+        ([], {"kind": "Pod", "metadata": {"name": "a"}}, "Pod 'a' in namespace 'default' has not become what is waited for within 0.01 seconds: it does not exist"),
+        ([pod("a")], pod("a"), "in namespace 'default' has not become what is waited for within 0.01 seconds: its status is {\"phase\": \"Pending\""),
+        ([], {"kind": "Node", "metadata": {"name": "a"}}, "Node 'a' has not become what is waited for within 0.01 seconds: it does not exist"),
+        ([], {"kind": "Namespace", "metadata": {"name": "a"}}, "Namespace 'a' has not become what is waited for within 0.01 seconds: it does not exist"),
+        ([], {"kind": "Widget", "metadata": {"name": "a", "namespace": "shop"}},
+         "Widget 'a' in namespace 'shop' has not become what is waited for within 0.01 seconds: it does not exist"),
+        ([{"kind": "ConfigMap", "metadata": {"name": "a"}}], {"kind": "ConfigMap", "metadata": {"name": "a"}}, "0.01 seconds: it has no status"),
+    ])
+    def test_what_does_not_come_is_told_with_the_namespace_and_the_status(
+            self, cluster: EmbeddedCluster, existing: list[dict[str, Any]], awaited: dict[str, Any], told: str) -> None:
+        cluster.create(*existing)
+        with pytest.raises(TimeoutError, match=re.escape(told)):
+            cluster.wait_for(awaited, lambda _: False, timeout=0.01)
+
+    def test_a_long_status_is_clipped_and_no_data_is_told(self, cluster: EmbeddedCluster) -> None:
+        secret = {"kind": "Secret", "metadata": {"name": "a"}, "stringData": {"key": "canary"}, "status": {"key": "canary"}}
+        cluster.create({**pod("a"), "status": {"message": "x" * 100_000}}, secret)
+        for awaited in (pod("a"), secret):
+            with pytest.raises(TimeoutError) as raised:
+                cluster.wait_for(awaited, lambda _: False, timeout=0.01)
+            assert len(str(raised.value)) < 1_500
+            assert "canary" not in str(raised.value)
 
     def test_a_mistake_in_the_predicate_is_raised_where_it_was_made(self, cluster: EmbeddedCluster) -> None:
         cluster.create(pod("a"))

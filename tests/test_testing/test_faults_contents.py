@@ -2,13 +2,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Collection
 
 import pytest
 
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import (
     BigObjects,
+    DropEvents,
     EmptyVersion,
+    Fault,
     Inserted,
     MalformedJSON,
     NoMetadata,
@@ -18,6 +21,27 @@ from kopf_selectcache.testing.faults import (
 )
 
 from .serving import FOLLOWED, PODS, RawRequest, Served, pod, told, unchunked
+
+
+@pytest.mark.parametrize("fault", [BigObjects, DropEvents, EmptyVersion, Inserted, NoMetadata, WrongKind])
+class TestNames:
+    def test_one_name_is_refused_with_the_list_to_write(self, fault: Callable[..., Fault]) -> None:
+        with pytest.raises(TypeError, match=r"^names= is 'big', not a list: write names=\['big'\]$"):
+            fault(names="big")
+
+    @pytest.mark.parametrize("names", [b"big", {"big": 1}, 1, [None], [b"big"]])
+    def test_items_that_are_no_texts_are_refused(self, fault: Callable[..., Fault], names: object) -> None:
+        with pytest.raises(TypeError, match=r"^names= is .*, not a list of texts$"):
+            fault(names=names)
+
+    @pytest.mark.parametrize("names", [["big"], ("big",), {"big"}, frozenset({"big"})])
+    def test_any_collection_of_names_will_do(self, fault: Callable[..., Fault], names: Collection[str]) -> None:
+        assert fault(names=names) == fault(names=["big", "big"])
+
+
+def test_one_type_of_events_is_refused_with_the_list_to_write() -> None:
+    with pytest.raises(TypeError, match=r"^types= is 'ADDED', not a list: write types=\['ADDED'\]$"):
+        DropEvents("ADDED")
 
 
 class TestContents:
@@ -42,7 +66,7 @@ class TestContents:
             json.loads(second)
 
     def test_objects_have_no_metadata(self, cluster: EmbeddedCluster, client: Served) -> None:
-        cluster.faults.add(NoMetadata(names=frozenset({"b"})))
+        cluster.faults.add(NoMetadata(names=["b"]))
         assert ["metadata" in item for item in client.listed()["items"]] == [True, False]
         assert "metadata" not in client.request("GET", f"{PODS}/b")
         with client.watch(PODS, query=FOLLOWED) as watch:
@@ -74,7 +98,7 @@ class TestContents:
             assert told(watch, 1) == [("SURPRISED", "a")]
 
     def test_bytes_that_are_no_json_come_in_lists_and_in_lines(self, cluster: EmbeddedCluster, client: Served) -> None:
-        fault = cluster.faults.add(Inserted(b'{"x":[1]}', names=frozenset({"a"})))
+        fault = cluster.faults.add(Inserted(b'{"x":[1]}', names=["a"]))
         assert [item.get("inserted") for item in client.listed()["items"]] == [{"x": [1]}, None]
         with client.watch(PODS, query=FOLLOWED) as watch:
             assert [next(watch)["object"].get("inserted") for _ in range(2)] == [{"x": [1]}, None]
@@ -84,7 +108,7 @@ class TestContents:
             client.listed()
 
     def test_objects_of_2_mib_come_in_lists_and_in_lines(self, cluster: EmbeddedCluster, client: Served) -> None:
-        cluster.faults.add(BigObjects(names=frozenset({"a"})))
+        cluster.faults.add(BigObjects(names=["a"]))
         assert [len(json.dumps(item)) > 2 * 1024 * 1024 for item in client.listed()["items"]] == [True, False]
         with client.watch(PODS, query=FOLLOWED) as watch:
             assert [len(json.dumps(next(watch))) > 2 * 1024 * 1024 for _ in range(2)] == [True, False]

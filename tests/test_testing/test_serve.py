@@ -136,6 +136,28 @@ def test_it_leaves_the_kubeconfig_of_another_server_alone(serve: Serve, tmp_path
     assert kubeconfig.read_text() == new
 
 
+def test_it_refuses_the_kubeconfig_of_a_server_that_runs(serve: Serve, tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "config"
+    with EmbeddedCluster().in_thread() as cluster:
+        written = cluster.kubeconfig(kubeconfig).read_bytes()
+        second = serve()
+        _, errors = second.communicate(timeout=60)
+        assert (second.returncode, errors) == (1, f"serve: {kubeconfig} belongs to a server that runs at {cluster.url}; name another file\n")
+        assert kubeconfig.read_bytes() == written
+
+
+def test_it_replaces_a_kubeconfig_whose_port_another_server_uses_now(serve: Serve, tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "config"
+    old = left_by_another_server(kubeconfig)
+    with EmbeddedCluster().in_thread() as other:
+        config = json.loads(old)
+        config["clusters"][0]["cluster"]["server"] = other.url
+        kubeconfig.write_text(json.dumps(config))
+        written = kubeconfig.read_text()
+        serve()
+        wait_until(lambda: kubeconfig.exists() and kubeconfig.read_text() != written, "the second server is ready")
+
+
 def left_by_another_server(kubeconfig: Path) -> str:
     with EmbeddedCluster().in_thread() as cluster:
         return cluster.kubeconfig(kubeconfig).read_text()
@@ -163,6 +185,23 @@ def test_what_cannot_be_loaded_ends_it_with_the_reason(
     assert main(["serve", "--kubeconfig", str(tmp_path / "config"), "--load", str(tmp_path / "a.yaml")]) == 1
     assert message in capsys.readouterr().err
     assert not (tmp_path / "config").exists()
+
+
+def test_a_file_that_is_no_manifest_is_told_without_the_parsers_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "op.py").write_text("import kopf\n\n@kopf.on.startup()\ndef configure(settings, **_):\n    pass\n")
+    assert main(["serve", "--kubeconfig", str(tmp_path / "config"), "--load", str(tmp_path / "op.py")]) == 1
+    assert capsys.readouterr().err == f"serve: {tmp_path}/op.py is no YAML file\n"
+
+
+def test_the_help_says_that_a_file_or_a_folder_is_loaded(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["serve", "-h"])
+    assert "--load PATH" in capsys.readouterr().out
+
+
+def test_without_a_command_the_help_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert "Run a Kubernetes API server for tests" in capsys.readouterr().err
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

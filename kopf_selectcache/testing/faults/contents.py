@@ -2,13 +2,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kopf_selectcache.testing.api.calls import Answer, Request
 
-from .fault import Fault, Filter, Piece, WatchFault, continue_token, dumped, each_line, line_of, parsed
+from .fault import Fault, Filter, Piece, WatchFault, continue_token, dumped, each_line, line_of, parsed, texts_of
 
 Object = dict[str, Any]
 
@@ -17,8 +17,12 @@ Object = dict[str, Any]
 class _Spoiled(Fault, ABC):
     """Changes objects, wherever they come: as an answer, in a list, in an event."""
 
-    names: frozenset[str] | None = field(default=None, kw_only=True)
+    names: Collection[str] | None = field(default=None, kw_only=True)
     """Only the objects of these names."""
+
+    def __post_init__(self) -> None:
+        if self.names is not None:
+            object.__setattr__(self, "names", texts_of("names", self.names))   # The dataclass is frozen.
 
     @abstractmethod
     def spoiled(self, obj: Object) -> Object:
@@ -49,7 +53,7 @@ class _Spoiled(Fault, ABC):
         return each_line(changed)
 
     def _chosen(self, obj: Object) -> Object:
-        chosen = self.names is None or obj.get("metadata", {}).get("name") in self.names
+        chosen = self.names is None or (obj.get("metadata") or {}).get("name") in self.names
         return self.spoiled(obj) if chosen else obj
 
 

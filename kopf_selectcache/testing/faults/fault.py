@@ -4,7 +4,7 @@ from __future__ import annotations
 import base64
 import enum
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -100,6 +100,15 @@ class WatchFault(Fault):
 
     def concerns(self, request: Request) -> bool:
         return is_true(request.query.get("watch"))
+
+
+def texts_of(argument: str, given: object) -> frozenset[str]:
+    """Return the texts of a collection; TypeError for one text, whose letters would be taken, and for items that are no texts."""
+    if isinstance(given, str):
+        raise TypeError(f"{argument}= is {given!r}, not a list: write {argument}=[{given!r}]")
+    if not isinstance(given, Collection) or isinstance(given, (bytes, Mapping)) or not all(isinstance(each, str) for each in given):
+        raise TypeError(f"{argument}= is {given!r}, not a list of texts")
+    return frozenset(given)
 
 
 def dumped(body: object) -> bytes:

@@ -1,7 +1,7 @@
 """Faults of what comes and what does not: streams that end, break, stall; events lost, doubled, reordered, late."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -19,6 +19,7 @@ from .fault import (
     line_of,
     once_after,
     parsed,
+    texts_of,
 )
 
 END_OF_INITIAL_EVENTS = "k8s.io/initial-events-end"
@@ -168,10 +169,15 @@ class Lag(Fault):
 class DropEvents(WatchFault):
     """Events are silently lost, of the types and names that are given: `count` of them, after `skip` that came."""
 
-    types: frozenset[str] = frozenset({"ADDED", "MODIFIED", "DELETED"})
-    names: frozenset[str] | None = None
+    types: Collection[str] = ("ADDED", "MODIFIED", "DELETED")
+    names: Collection[str] | None = None
     skip: int = 0
     count: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "types", texts_of("types", self.types))   # The dataclass is frozen.
+        if self.names is not None:
+            object.__setattr__(self, "names", texts_of("names", self.names))
 
     def filter(self) -> Filter | None:
         met = 0
