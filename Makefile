@@ -37,19 +37,19 @@ demo: $(INSTALLED)  ## Show what it does, in about a minute and without a cluste
 
 # Enumerations, explorations, simulations, attacks, comparisons with brute force and with Go: several times as long where coverage is
 # measured, which needs none of them; and one interpreter computes what every other does.
-PROOFS := tests/oracle tests/hostile $(addprefix tests/,test_containment.py test_properties.py test_overlay_products.py test_thread_products.py test_faults/test_soak.py) \
-	$(addprefix tests/core/,test_merging.py test_exploration.py test_simulation.py)
+PROOFS := tests/oracle tests/hostile $(addprefix tests/,products selectors/test_containment.py selectors/test_properties.py faults/test_soak.py) \
+	$(addprefix tests/core/,store/test_union.py test_exploration.py test_simulation.py)
 # What other interpreters need not be asked again: the API as a server has it, whose code all other tests go through as well; pages,
 # commands and the bench, which are processes for the most part.
-ONCE := $(PROOFS) README.md docs tests/test_allocations.py $(addprefix tests/,conformance test_testing test_cli test_demo.py) $(wildcard tests/test_docs*.py tests/test_bench*.py)
+ONCE := $(PROOFS) README.md docs tests/test_allocations.py $(addprefix tests/,conformance testing cli docs bench test_demo.py)
 # Where no coverage is measured, which costs half as much again: all that must be covered is without them.
-UNMEASURED := $(filter-out tests/test_testing tests/test_cli,$(ONCE))
+UNMEASURED := $(filter-out tests/testing tests/cli,$(ONCE))
 # A process for each processor, but for no more than make sense here. What ARGS ask for runs in one, to be seen and debugged.
 PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=worksteal
 # Tests wait for each other's servers and processes as well: one more has something to do meanwhile.
 WAITING := --numprocesses=$(shell $(PYTHON) -c 'import os; print(min(4, 1 + (os.cpu_count() or 1)))') --dist=worksteal
 # What relies on Kopf's private names, and calls of its code that nobody promises to stay as they are.
-TOUCHING_KOPF := $(addsuffix .py,$(addprefix test_,kopf_names plugin handlers decoration operators advice admission stopping own_object probe embedding)) test_cache/test_views.py test_cache/test_forms.py test_cli
+TOUCHING_KOPF := plugin cache/formats cli
 # Each process has a real API server of its own, and waits more than it works; the tests of a file share it.
 SERVERS := --numprocesses=3 --dist=loadfile
 # What pytest is told to look into (`testpaths`), it does not leave out by the name alone.
@@ -59,7 +59,7 @@ SUITE = $(or $(ARGS),$(WAITING) $(call LEAVING,$(UNMEASURED)))
 test: $(INSTALLED)  ## Run the default suite; all but testing/ and cli/ must be covered to the last branch.
 	$(PY) -m pytest --cov --cov-report= $(SUITE)
 	$(if $(ARGS),@true || ,)$(PY) -m pytest $(PARALLEL) $(UNMEASURED)
-	$(if $(ARGS),@true || ,)$(PY) -m coverage report --include='kopf_selectcache/*.py,kopf_selectcache/core/*' --fail-under=100
+	$(if $(ARGS),@true || ,)$(PY) -m coverage report --omit="kopf_selectcache/testing/*,kopf_selectcache/cli/*" --fail-under=100
 
 # Make passes KUBERNETES=1.33 on in the environment; tests/apiserver/build.py knows the versions. Tests that an older server cannot pass
 # are skipped with the reason.
@@ -92,10 +92,10 @@ bench: $(INSTALLED) $(WITH_CLIENTS)  ## Measure our cache beside its peers on a 
 	$(PY) -m bench --clients $(CLIENTS)/bin/python $(ARGS)
 
 test-bench: $(INSTALLED)  ## Run the bench with few objects, to see that it measures what it says.
-	$(PY) -m pytest -m bench -rs $(or $(ARGS),tests/test_bench_run.py)
+	$(PY) -m pytest -m bench -rs $(or $(ARGS),tests/bench/test_run.py)
 
 soak: $(INSTALLED)  ## Explore 400,000 states of the core, simulate a million operations, play 10,000 faults over sockets: a quarter of an hour.
-	$(PY) -m pytest -m soak $(or $(ARGS),$(PARALLEL) tests/core tests/test_faults)
+	$(PY) -m pytest -m soak $(or $(ARGS),$(PARALLEL) tests/core tests/faults)
 
 hostile: $(INSTALLED)  ## Play a hostile server to caches on real time, and print what they do and take: a quarter of an hour; ARGS are words of names.
 	$(PY) -m tests.hostile $(ARGS)
@@ -131,8 +131,8 @@ docs: $(WITH_SPHINX)  ## Build the pages of docs/ into a site, build/docs/index.
 	@echo build/docs/index.html
 
 field-labels:  ## Generate the table of field labels anew from Kubernetes' own code (needs Go).
-	cd tests/apiserver && GOTOOLCHAIN=local CGO_ENABLED=0 go run ./fieldlabels > ../../kopf_selectcache/core/_fieldlabels.py.new
-	mv kopf_selectcache/core/_fieldlabels.py.new kopf_selectcache/core/_fieldlabels.py
+	cd tests/apiserver && GOTOOLCHAIN=local CGO_ENABLED=0 go run ./fieldlabels > ../../kopf_selectcache/core/selection/_field_table.py.new
+	mv kopf_selectcache/core/selection/_field_table.py.new kopf_selectcache/core/selection/_field_table.py
 
 dist: $(INSTALLED)  ## Build the wheel and the sdist into dist/.
 	$(PY) -m build --quiet

@@ -34,7 +34,7 @@ from bench.running import Cap
 from bench.synthetic import VERSION, Synthetic, discovery, pods
 from bench.table import DID_NOT_FINISH, tables
 from bench.targets import growth, judged
-from kopf_selectcache.cli.progress import Progress
+from kopf_selectcache.cli._progress import Progress
 from tests.apiserver.server import ApiServer
 
 SEED = 1

@@ -15,12 +15,12 @@ from typing import Any, TypeAlias
 
 from bench.data import Data, encoded
 from kopf_selectcache import Selector
-from kopf_selectcache.cache import Cache
-from kopf_selectcache.core.packing import SAMPLES, Packing, learned
-from kopf_selectcache.core.projection import ALL
-from kopf_selectcache.core.store import Store
-from kopf_selectcache.core.wire import Event, Reader
-from tests.test_cache.world import PODS, World, pod
+from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.core.protocol.decoder import Event, Reader
+from kopf_selectcache.core.store.compression import SAMPLES, Packing, learned
+from kopf_selectcache.core.store.projection import ALL
+from kopf_selectcache.core.store.store import Store
+from tests.cache.world import PODS, World, pod
 
 KEPT = Path(__file__).with_name("allocations.json")
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"

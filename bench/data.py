@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from kopf_selectcache.testing.population import BIG, BIG_ONE_IN, EPOCH, Population
+from kopf_selectcache.testing.sample_objects import BIG, BIG_ONE_IN, EPOCH, Population
 
 Obj = dict[str, Any]
 

@@ -31,7 +31,7 @@ from urllib.parse import urlencode, urlsplit
 
 import yaml
 
-from kopf_selectcache.testing.population import Population
+from kopf_selectcache.testing.sample_objects import Population
 from tests.apiserver.server import ApiServer
 
 CLIENTS = 8

@@ -1,10 +1,10 @@
 """Server-side filtered caches of Kubernetes objects for Kopf operators, with reads that never lie."""
-from . import plugin as _plugin  # noqa: F401  # Adds settings.selectcache, and the hooks of every operator.
-from .auditing import Audit
-from .background import cache_of
-from .cache import Cache
-from .core.fields import Kind
-from .declarations import Cached
+from .cache.cache import Cache
+from .cache.explanation import Explanation
+from .cache.formats.lazy_list import Objects
+from .cache.formats.views import BodyView
+from .cache.stats import Stats
+from .core.selection.kinds import Kind
 from .errors import (
     BadSelector,
     ConflictingSelectors,
@@ -32,16 +32,16 @@ from .errors import (
     UnknownKind,
     Unreadable,
 )
-from .explaining import Explanation
-from .handlers import with_cache
-from .objects import Objects
-from .operators import collector
-from .selector import AnyOf, Selector
-from .settings import SelectCacheSettings, settings_of
-from .texts import FieldSelector, LabelSelector
-from .verdict import Answer, Verdict, Witness
-from .views import BodyView
-from .weighing import Stats
+from .informer.audit import Audit
+from .plugin import hooks as _plugin  # noqa: F401  # Adds settings.selectcache, and the hooks of every operator.
+from .plugin.access import cache_of
+from .plugin.handlers import with_cache
+from .plugin.operator import collector
+from .selectors.selector import AnyOf, Selector
+from .selectors.text import FieldSelector, LabelSelector
+from .selectors.verdict import Answer, Verdict, Witness
+from .settings.declaration import Cached
+from .settings.options import SelectCacheSettings, settings_of
 
 __all__ = [
     "Answer",

@@ -1,6 +1,6 @@
 """The private names of Kopf that we need, each with its purpose, and the calls of its vault that need private attributes.
 
-If a name is missing, the import fails and says which. Kopf promises nothing about them. tests/test_kopf_names.py checks that
+If a name is missing, the import fails and says which. Kopf promises nothing about them. tests/plugin/test_kopf_names.py checks that
 each is there and does what we rely on, so that a new Kopf fails there, by name, and not in somebody's operator.
 """
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import kopf
 
 TESTED = "1.45.2"
-"""The newest version of Kopf that the tests have run with; tests/test_versions.py fails when there is a newer one."""
+"""The newest version of Kopf that the tests have run with; tests/docs/test_versions.py fails when there is a newer one."""
 
 try:
     from kopf._cogs.clients.auth import vault_var
@@ -50,7 +50,7 @@ try:
     from kopf._core.intents.stoppers import DaemonStopper
     from kopf.cli import run as run_command
 
-    # The attributes `_current`, `_guard` and `_ready` of a vault belong to its instances: tests/test_kopf_names.py checks them.
+    # The attributes `_current`, `_guard` and `_ready` of a vault belong to its instances: tests/plugin/test_kopf_names.py checks them.
     _ = Vault._flush_caches
 except (ImportError, AttributeError) as error:
     raise ImportError(

@@ -35,10 +35,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import kopf
 
-from .core.problems import printable
+from .core.errors import printable
 
 if TYPE_CHECKING:
-    from .verdict import Witness
+    from .selectors.verdict import Witness
 
 
 MOST_SHOWN = 2_000

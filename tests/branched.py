@@ -9,14 +9,14 @@ from typing import NamedTuple
 import msgspec
 
 from kopf_selectcache import Selector
-from kopf_selectcache.core.branches import Keys
-from kopf_selectcache.core.merging import Merging
-from kopf_selectcache.core.record import Record
-from kopf_selectcache.core.wire import Reader
-from kopf_selectcache.feed import Part
-from kopf_selectcache.selector import AnyOf
+from kopf_selectcache.core.protocol.decoder import Reader
+from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.substore import Keys
+from kopf_selectcache.core.store.union import Merging
+from kopf_selectcache.informer.informer import Part
+from kopf_selectcache.selectors.selector import AnyOf
 
-from .test_cache.world import NODES, FakeFeed, Obj
+from .cache.world import NODES, FakeFeed, Obj
 
 READER = Reader("v1", "Node")
 

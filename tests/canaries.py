@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import errors, observe, operators
+from kopf_selectcache import errors
+from kopf_selectcache.informer import metrics
+from kopf_selectcache.plugin import operator
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.admin import Admin
 
@@ -68,8 +70,8 @@ class Canaries(logging.Handler):
         patch.setattr(Admin, "create", self._seeding(Admin.create))
         patch.setattr(EmbeddedCluster, "_token", self._prefixed(EmbeddedCluster._token))
         patch.setattr(errors.SelectCacheError, "__init__", self._initially(errors.SelectCacheError.__init__))
-        patch.setattr(operators.Operator, "report", self._looking("probe answers", operators.Operator.report))
-        patch.setattr(observe.Collector, "collect", self._looking("metrics", observe.Collector.collect, list))
+        patch.setattr(operator.Operator, "report", self._looking("probe answers", operator.Operator.report))
+        patch.setattr(metrics.Collector, "collect", self._looking("metrics", metrics.Collector.collect, list))
 
     def _seeding(self, create: Callable[..., Any]) -> Callable[..., Any]:
         def seeding(admin: Admin, obj: Mapping[str, Any], **options: Any) -> Any:

@@ -15,17 +15,17 @@ from kopf._cogs.clients.auth import vault_var
 from kopf._cogs.structs.credentials import Vault
 from kopf._core.engines.posting import settings_var
 
-from kopf_selectcache.cache import Cache
-from kopf_selectcache.feed import Feed
-from kopf_selectcache.operators import Operator, launch
-from kopf_selectcache.runner import Runtime
-from kopf_selectcache.settings import settings_of
+from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.client.transport import KopfTransport
+from kopf_selectcache.informer.informer import Feed
+from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.plugin.operator import Operator, launch
+from kopf_selectcache.settings.options import settings_of
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Fault, Refuse, Silence
-from kopf_selectcache.testing.faults.planning import Planned
-from kopf_selectcache.testing.requests import Asked
-from kopf_selectcache.transport import KopfTransport
-from tests.test_faults.world import connections_closed, until
+from kopf_selectcache.testing.faults.injector import Planned
+from kopf_selectcache.testing.request_log import Asked
+from tests.faults.world import connections_closed, until
 
 _SILENT = Silence()
 _REFUSED = Refuse(503)

@@ -30,12 +30,12 @@ from kopf._core.reactor.inventory import ResourceMemories
 from kopf._core.reactor.processing import process_resource_event
 from kopf._core.reactor.subhandling import subhandling_context
 
-from kopf_selectcache.core.wire import Refusal
-from kopf_selectcache.operators import Operator, launch, operator_of
-from kopf_selectcache.plugin import hook
-from kopf_selectcache.runner import Runtime
-from kopf_selectcache.settings import settings_of
-from kopf_selectcache.transport import Refused
+from kopf_selectcache.client.transport import Refused
+from kopf_selectcache.core.protocol.decoder import Refusal
+from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.plugin.hooks import hook
+from kopf_selectcache.plugin.operator import Operator, launch, operator_of
+from kopf_selectcache.settings.options import settings_of
 
 T = TypeVar("T")
 Answer = tuple[int, dict[str, Any]]

@@ -8,18 +8,18 @@ from typing import Any, NamedTuple
 import msgspec
 
 from kopf_selectcache import NotFound, OutsideFilter
-from kopf_selectcache.core.branches import Branch
-from kopf_selectcache.core.index import Dimension
-from kopf_selectcache.core.lookup import Lookup
-from kopf_selectcache.core.merging import Merging
-from kopf_selectcache.core.record import Record
-from kopf_selectcache.core.selectors import parse_labels
-from kopf_selectcache.core.store import Store
-from kopf_selectcache.core.wire import Reader
+from kopf_selectcache.core.protocol.decoder import Reader
+from kopf_selectcache.core.selection.grammar import parse_labels
+from kopf_selectcache.core.store.indexes import Lookup
+from kopf_selectcache.core.store.postings import Dimension
+from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.store import Store
+from kopf_selectcache.core.store.substore import Branch
+from kopf_selectcache.core.store.union import Merging
 
 from .branched import APART, SHARED, Fed, Layout
+from .cache.world import World
 from .tearing import carrying, generation_of, generations
-from .test_cache.world import World
 
 Call = Callable[[], object]
 Obj = dict[str, Any]

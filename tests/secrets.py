@@ -8,13 +8,13 @@ from typing import Any
 import kopf
 from kopf._cogs.structs.credentials import Vault
 
-from kopf_selectcache.cache import Cache
-from kopf_selectcache.feed import Feed
-from kopf_selectcache.runner import Runtime
+from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.informer.informer import Feed
+from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Silence
-from kopf_selectcache.testing.requests import Asked
-from tests.test_faults.world import Time, keeping
+from kopf_selectcache.testing.request_log import Asked
+from tests.faults.world import Time, keeping
 
 
 def secret(name: str, namespace: str = "shop", **labels: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ LEAKS = {
     "an error": "raise_and_catch(NotSynced(f'the value is {value}', remedy='None'))",
     "the log": "logging.getLogger('kopf_selectcache').warning('of %s', {'value': value})",
     "the log of what is well": "logging.getLogger('kopf_selectcache').info('of %s', {'value': value})",
-    "the log of a part for debuggers": "logging.getLogger('kopf_selectcache.feed').debug('of %s', {'value': value})",
+    "the log of a part for debuggers": "logging.getLogger('kopf_selectcache.informer.informer').debug('of %s', {'value': value})",
     "the log of Kopf": "logging.getLogger('kopf.objects').warning('of %s', {'value': value})",
     "a traceback in the log": "log_error(ValueError(value))",
     "a metric": "list(Collector(lambda: [feed(value)]).collect())",
@@ -29,9 +29,9 @@ MODULE = """
 import base64, logging
 from types import SimpleNamespace
 from kopf_selectcache import NotSynced
-from kopf_selectcache.health import Health
-from kopf_selectcache.observe import Collector
-from kopf_selectcache.operators import Operator
+from kopf_selectcache.informer.health import Health
+from kopf_selectcache.informer.metrics import Collector
+from kopf_selectcache.plugin.operator import Operator
 from kopf_selectcache.testing import FakeCache
 
 def raise_and_catch(error):
@@ -44,7 +44,7 @@ def log_error(error):
     try:
         raise error
     except ValueError:
-        logging.getLogger('kopf_selectcache.feed').exception('It fails.')
+        logging.getLogger('kopf_selectcache.informer.informer').exception('It fails.')
 
 def feed(value):
     store = SimpleNamespace(records=lambda: ([], ''), unreadable={})

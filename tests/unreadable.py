@@ -5,18 +5,18 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from kopf_selectcache import Cached, Selector
-from kopf_selectcache.cache import Cache
-from kopf_selectcache.core.fields import Key
-from kopf_selectcache.core.wire import Refusal
+from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.client.transport import JSON, Refused
+from kopf_selectcache.core.protocol.decoder import Refusal
+from kopf_selectcache.core.selection.kinds import Key
 from kopf_selectcache.errors import StateError
-from kopf_selectcache.settings import settings_of
-from kopf_selectcache.testing.defining import definitions
-from kopf_selectcache.testing.offline import OfflineCluster
-from kopf_selectcache.testing.offlinefeed import InProcess
-from kopf_selectcache.transport import JSON, Refused
+from kopf_selectcache.settings.options import settings_of
+from kopf_selectcache.testing._fake_cluster import OfflineCluster
+from kopf_selectcache.testing._fake_informer import InProcess
+from kopf_selectcache.testing._fake_objects import definitions
 
+from .cache.world import World
 from .kopf_operators import declaring, launched, run
-from .test_cache.world import World
 
 RULES = {"apiGroups": ["example.com"], "resources": ["webapps"], "verbs": ["list", "watch"]}
 

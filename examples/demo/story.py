@@ -11,9 +11,9 @@ from pathlib import Path
 
 from running import HERE, OPERATOR, Operator, held_back
 
-from kopf_selectcache.cli.progress import Progress
+from kopf_selectcache.cli._progress import Progress
 from kopf_selectcache.testing import EmbeddedCluster
-from kopf_selectcache.testing.population import Population
+from kopf_selectcache.testing.sample_objects import Population
 
 RUN = "example.com/run-id"   # The label by which examples/01 selects.
 NAMESPACES = [f"team-{letter}" for letter in "abcdefgh"]

@@ -8,36 +8,36 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
-from kopf_selectcache.advice import advice_on
-from kopf_selectcache.budget import bytes_in, expected, lessened, written
-from kopf_selectcache.core.fields import Key, find
-from kopf_selectcache.core.problems import Garbled, Untransformed
-from kopf_selectcache.core.resources import Resource
-from kopf_selectcache.discovery import NotServed, resolve
+from kopf_selectcache.client.discovery import NotServed, resolve
+from kopf_selectcache.client.transport import Refused
+from kopf_selectcache.core.errors import Garbled, Untransformed
+from kopf_selectcache.core.selection.kinds import Key, find
+from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.errors import SelectCacheError
-from kopf_selectcache.keys import assigned, text_of, unserved
-from kopf_selectcache.planning import Plan, plan
-from kopf_selectcache.selector import Branches
-from kopf_selectcache.transport import Refused
+from kopf_selectcache.informer.memory import bytes_in, expected, lessened, written
+from kopf_selectcache.plugin.narrowing import advice_on
+from kopf_selectcache.selectors.kind_keys import assigned, text_of, unserved
+from kopf_selectcache.selectors.selector import Branches
+from kopf_selectcache.settings.planner import Plan, plan
 
-from . import loading
-from .counting import Amount, Counter
-from .loading import INTERRUPTED, PROBLEM, Loaded, Unloadable
-from .needs import Needs
-from .progress import Progress
-from .report import FORMATS, PLAIN, Problem, Report, Result, Section
-from .reviewing import Reviewer
+from . import _operator_loader
+from ._access_review import Reviewer
+from ._estimate import Amount, Counter
+from ._operator_loader import INTERRUPTED, PROBLEM, Loaded, Unloadable
+from ._progress import Progress
+from ._report import FORMATS, PLAIN, Problem, Report, Result, Section
+from ._required_rights import Needs
+from ._sampling import Samples
 from .rights import Right, merged, of_cache
-from .sampling import Samples
 
 NAME = "check"
 HELP = "Say what an operator's caches would hold in the cluster, which rights they lack, and what Kopf watches in full beside them."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    loading.add_arguments(parser)
+    _operator_loader.add_arguments(parser)
     parser.add_argument("-o", "--output", choices=sorted(FORMATS), default="text", help="text (default), wide: each list and watch as well, json or yaml")
-    loading.add_account(parser, "whose rights to look at (default: those of the operator's own login)")
+    _operator_loader.add_account(parser, "whose rights to look at (default: those of the operator's own login)")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -57,9 +57,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Callable[[], float]) -> Report:
     """Return what there is to say of the operator in its cluster; raise Unloadable."""
-    async with loading.loaded(arguments) as operator:
+    async with _operator_loader.loaded(arguments) as operator:
         await operator.log_in()
-        needs, sections, total, reviewer = Needs(operator), [], 0, Reviewer(operator.transport, user=loading.user_of(arguments))
+        needs, sections, total, reviewer = Needs(operator), [], 0, Reviewer(operator.transport, user=_operator_loader.user_of(arguments))
         for key in operator.declared.selectors:
             with Progress(f"counting {text_of(key)}", None, file=errors, clock=clock) as progress:
                 check = Check(operator, key, progress=progress, reviewer=reviewer)

@@ -9,20 +9,20 @@ from pathlib import Path
 
 import yaml
 
-from . import loading
-from .loading import INTERRUPTED, PROBLEM, Loaded, Unloadable
-from .needs import Needs
-from .reviewing import Reviewer
+from . import _operator_loader
+from ._access_review import Reviewer
+from ._manifests import NoRights, as_name, granted_by, manifests
+from ._operator_loader import INTERRUPTED, PROBLEM, Loaded, Unloadable
+from ._required_rights import Needs
 from .rights import Right, beyond, lacking, merged
-from .roles import NoRights, as_name, granted_by, manifests
 
 NAME = "rbac"
 HELP = "Print the Role, ClusterRole and bindings that an operator needs, and no more; or compare them with those that it has."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    loading.add_arguments(parser)
-    loading.add_account(parser, "whom to bind them to (default: default/ and the name of its file), or whose to compare")
+    _operator_loader.add_arguments(parser)
+    _operator_loader.add_account(parser, "whom to bind them to (default: default/ and the name of its file), or whose to compare")
     parser.add_argument(
         "--fetch", action="append", default=[], metavar="KIND",
         help="a kind of which handlers fetch more than is cached (cache.fetch, fetch_list, gone): that cannot be seen; can be given several times")
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def answered(arguments: argparse.Namespace) -> tuple[str, int]:
     """Return what there is to say, and the exit code; raise Unloadable."""
-    async with loading.loaded(arguments) as operator:
+    async with _operator_loader.loaded(arguments) as operator:
         needs = Needs(operator)
         needed = merged(await needs.all(arguments.fetch))
         if arguments.check is None:
@@ -60,7 +60,7 @@ async def answered(arguments: argparse.Namespace) -> tuple[str, int]:
             missing = lacking(needed, granted)
         else:
             assumed = []
-            missing, granted = await _reviewed(operator, needed, loading.user_of(arguments))
+            missing, granted = await _reviewed(operator, needed, _operator_loader.user_of(arguments))
         _tell([*needs.unknown, *assumed])
         return _compared(missing, granted, needed), PROBLEM if missing else 0
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 
-from kopf_selectcache.core.resources import Resource
-from kopf_selectcache.planning import Plan
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.settings.planner import Plan
 
 READ = frozenset({"list", "watch"})
 ORDER = ("get", "list", "watch", "create", "update", "patch", "delete")

@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 from urllib.parse import quote, urlencode, urlsplit
 
-from .progress import Progress
+from ._progress import Progress
 
 PROBE_TIMEOUT = 5.0
 """Seconds that the server of an existing kubeconfig has to answer. It runs on this machine."""
 
 if TYPE_CHECKING:   # It needs the extra.
-    from kopf_selectcache.testing.requests import Asked
+    from kopf_selectcache.testing.request_log import Asked
 
 NAME = "serve"
 HELP = "Run a Kubernetes API server for tests and demos: no controllers, nothing is kept. Ctrl-C ends it."

@@ -8,11 +8,11 @@ Example:
     'default'
 
 """
-from .api.problems import Problem
+from .api.status import Problem
 from .cluster import EmbeddedCluster
 from .fake import FakeCache
 from .faults import End, Fault, Faults, Planned
 from .manifests import ManifestError
-from .requests import Asked, Requests
+from .request_log import Asked, Requests
 
 __all__ = ["Asked", "EmbeddedCluster", "End", "FakeCache", "Fault", "Faults", "ManifestError", "Planned", "Problem", "Requests"]

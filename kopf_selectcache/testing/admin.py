@@ -5,10 +5,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from .api.calls import Answer, Request
 from .api.kinds import Served
-from .api.problems import Problem
+from .api.request import Answer, Request
 from .api.server import Api
+from .api.status import Problem
 
 MERGE_PATCH = "application/merge-patch+json"
 RBAC = "rbac.authorization.k8s.io"

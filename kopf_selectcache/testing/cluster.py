@@ -25,18 +25,18 @@ from typing import Any, Self, TypeVar
 from kopf_selectcache.errors import clipped
 
 from . import manifests
+from ._http_server import Web
+from ._resource_names import require_rules
+from ._watch_streams import Later, Timer
 from .admin import Admin, rights
-from .api.calls import User
 from .api.history import Backup
-from .api.problems import Problem
+from .api.request import User
 from .api.server import Api
+from .api.status import Problem
 from .certificates import authority
 from .faults.fault import End, Fault
-from .faults.planning import Faults, Planned
-from .following import Later, Timer
-from .naming import require_rules
-from .requests import Match, Requests
-from .web import Web
+from .faults.injector import Faults, Planned
+from .request_log import Match, Requests
 
 LETTERS = "bcdfghjklmnpqrstvwxz2456789"   # Of generated names: none that make words.
 NAME = "embedded"   # Of the cluster, the user and the context in a kubeconfig.

@@ -12,25 +12,25 @@ from typing import Any, TypeVar, cast
 
 import kopf
 
-from kopf_selectcache.blocking import Blocking
-from kopf_selectcache.cache import Cache
-from kopf_selectcache.calls import taught
-from kopf_selectcache.checking import running_loop
-from kopf_selectcache.claiming import Claims
-from kopf_selectcache.comparing import requests
-from kopf_selectcache.core.fields import Key
-from kopf_selectcache.ending import Ending
-from kopf_selectcache.feed import Feed
-from kopf_selectcache.fetching import Fetches
-from kopf_selectcache.resolving import Kinds
-from kopf_selectcache.retrying import Retries
-from kopf_selectcache.runner import Found, Runtime
-from kopf_selectcache.selector import Selector
-from kopf_selectcache.settings import SelectCacheSettings, settings_of
-from kopf_selectcache.testing.defining import with_own
-from kopf_selectcache.testing.offline import OfflineCluster
-from kopf_selectcache.testing.offlinefeed import InProcess, OfflineFeed, OfReads
-from kopf_selectcache.transport import Transport
+from kopf_selectcache.cache.blocking import Blocking
+from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.cache.checks import running_loop
+from kopf_selectcache.cache.memo import requests
+from kopf_selectcache.client.fetcher import Fetches
+from kopf_selectcache.client.resolving import Kinds
+from kopf_selectcache.client.retries import Retries
+from kopf_selectcache.client.transport import Transport
+from kopf_selectcache.core.selection.kinds import Key
+from kopf_selectcache.informer.claims import Claims
+from kopf_selectcache.informer.ending import Ending
+from kopf_selectcache.informer.informer import Feed
+from kopf_selectcache.informer.informers import Found, Runtime
+from kopf_selectcache.selectors.selector import Selector
+from kopf_selectcache.selectors.signatures import taught
+from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
+from kopf_selectcache.testing._fake_cluster import OfflineCluster
+from kopf_selectcache.testing._fake_informer import InProcess, OfflineFeed, OfReads
+from kopf_selectcache.testing._fake_objects import with_own
 
 _T = TypeVar("_T")
 Obj = Mapping[str, Any]

@@ -19,10 +19,10 @@ import pytest
 from kubernetes.client import V1Pod
 
 from kopf_selectcache import Cached, NotKept, ReadError, Selector, UnknownKind, settings_of, with_cache
-from kopf_selectcache.core.fields import BUILT_IN
-from kopf_selectcache.keys import key_of
+from kopf_selectcache.core.selection.kinds import BUILT_IN
+from kopf_selectcache.selectors.kind_keys import key_of
 from kopf_selectcache.testing import FakeCache
-from kopf_selectcache.testing.population import Population
+from kopf_selectcache.testing.sample_objects import Population
 
 from .world import World
 

@@ -14,8 +14,8 @@ from kubernetes.client import ApiException
 from kubernetes.informer import SharedInformer
 
 from kopf_selectcache.testing import EmbeddedCluster
-from tests.pages import fences
-from tests.test_docs_migrating import PAGE, SHOP, WRITTEN, populate, sides
+from tests.docs.pages import fences
+from tests.docs.test_migrating import PAGE, SHOP, WRITTEN, populate, sides
 
 from .world import World
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache.core.fields import BUILT_IN, Kind
+from kopf_selectcache.core.selection.kinds import BUILT_IN, Kind
 from kopf_selectcache.testing.api import builtin
 from tests.apiserver.client import ApiError
 from tests.apiserver.cluster import Cluster

@@ -1,8 +1,8 @@
 """A client of the protocol that is fed by hand, and the few inputs that tests of it speak of. Does what it is told, no more."""
 from __future__ import annotations
 
-from kopf_selectcache.core.branches import Branch
-from kopf_selectcache.core.protocol import (
+from kopf_selectcache.core.protocol.decoder import Bookmark, Event, Page, Refusal
+from kopf_selectcache.core.protocol.machine import (
     TRANSITIONS,
     Abandon,
     Begin,
@@ -23,9 +23,9 @@ from kopf_selectcache.core.protocol import (
     Watching,
     step,
 )
-from kopf_selectcache.core.record import Record
-from kopf_selectcache.core.store import Change
-from kopf_selectcache.core.wire import Bookmark, Event, Page, Refusal
+from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.store import Change
+from kopf_selectcache.core.store.substore import Branch
 
 A, B, C = (Record("shop", name, f"uid-{name}", version, {}, (), b"{}") for name, version in (("a", "90"), ("b", "95"), ("c", "96")))
 GONE = Refusal(410, "Expired")

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
-from kopf_selectcache.core.branches import Key, Keys
+from kopf_selectcache.core.store.substore import Key, Keys
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from kopf_selectcache.core.branches import Branch, Key, Union
-from kopf_selectcache.core.merging import Merging
-from kopf_selectcache.core.record import Record
-from kopf_selectcache.core.store import Records, Store
+from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.store import Records, Store
+from kopf_selectcache.core.store.substore import Branch, Key, Union
+from kopf_selectcache.core.store.union import Merging
 
 Part: TypeAlias = tuple[object, ...]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from kopf_selectcache.core.protocol import TRANSITIONS
+from kopf_selectcache.core.protocol.machine import TRANSITIONS
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "protocol.md"
 BEGIN, END = "```mermaid\n", "```\n"

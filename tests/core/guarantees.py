@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from kopf_selectcache.core.branches import Key
-from kopf_selectcache.core.record import Record
-from kopf_selectcache.core.store import Change, Store
+from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.store import Change, Store
+from kopf_selectcache.core.store.substore import Key
 
 from .cluster import ORIGIN, Cluster, Filter, Thing, World
 from .transits import Violation

@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from kopf_selectcache.core import protocol
-from kopf_selectcache.core.branches import Key
-from kopf_selectcache.core.unconfirmed import Doubt, JoinedLists
-from kopf_selectcache.core.wire import Refusal
+from kopf_selectcache.core.protocol import machine
+from kopf_selectcache.core.protocol.decoder import Refusal
+from kopf_selectcache.core.store.substore import Key
+from kopf_selectcache.core.store.unconfirmed import Doubt, JoinedLists
 
 from .cluster import Cluster, Filter, Logged, Thing
 from .faults import FAULTS, Hits
@@ -176,7 +176,7 @@ class Server:
     def _older(self, floor: int) -> list[int]:
         return [known for known in self.cluster.worlds if known < floor]
 
-    def page(self, command: protocol.List, filter_: Filter) -> bytes | Refusal:
+    def page(self, command: machine.List, filter_: Filter) -> bytes | Refusal:
         if self.rng.random() < 0.5 and (refusal := self._refusal()):
             return refusal
         if self.fault("silent list"):
@@ -247,7 +247,7 @@ class Server:
             key: thing.uid for number in lists.branches
             for key, thing in self.cluster.selected(filters[number], version=version).items() if key in keys}
 
-    def watch(self, command: protocol.Watch, filter_: Filter) -> Stream | Refusal:
+    def watch(self, command: machine.Watch, filter_: Filter) -> Stream | Refusal:
         if self.rng.random() < 0.5 and (refusal := self._refusal()):
             return refusal
         cluster, start = self.cluster, self.number(command.version)

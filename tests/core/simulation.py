@@ -11,16 +11,16 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from kopf_selectcache.core import protocol
-from kopf_selectcache.core.backoff import SHORTEST, delay
-from kopf_selectcache.core.branches import Key
-from kopf_selectcache.core.lines import Lines
-from kopf_selectcache.core.merging import Merging
-from kopf_selectcache.core.problems import Garbled
-from kopf_selectcache.core.record import is_older
-from kopf_selectcache.core.store import Change
-from kopf_selectcache.core.unconfirmed import Doubt, JoinedLists
-from kopf_selectcache.core.wire import Bookmark, Event, Page, Reader, Refusal
+from kopf_selectcache.core.errors import Garbled
+from kopf_selectcache.core.protocol import machine
+from kopf_selectcache.core.protocol.backoff import SHORTEST, delay
+from kopf_selectcache.core.protocol.decoder import Bookmark, Event, Page, Reader, Refusal
+from kopf_selectcache.core.protocol.lines import Lines
+from kopf_selectcache.core.store.record import is_older
+from kopf_selectcache.core.store.store import Change
+from kopf_selectcache.core.store.substore import Key
+from kopf_selectcache.core.store.unconfirmed import Doubt, JoinedLists
+from kopf_selectcache.core.store.union import Merging
 
 from .client import carried_out
 from .cluster import Filter, Thing
@@ -72,8 +72,8 @@ class Follower:
 
     filter: Filter
     number: int
-    state: protocol.State
-    command: protocol.Effect | None = None
+    state: machine.State
+    command: machine.Effect | None = None
     stream: Stream | None = None
     lines: Lines = field(default_factory=Lines)
     due: float = 0.0
@@ -98,31 +98,31 @@ class Follower:
     def where(self) -> str:
         return type(self.state).__name__
 
-    def good(self, input_: protocol.Input, version: int) -> None:
+    def good(self, input_: machine.Input, version: int) -> None:
         """Take note of what ends a row of failures."""
-        if isinstance(self.state, protocol.Watching) and version > self.best:
+        if isinstance(self.state, machine.Watching) and version > self.best:
             self.best = version
             self.vain.clear()
-        if isinstance(input_, protocol.Lost) and input_.lived:
+        if isinstance(input_, machine.Lost) and input_.lived:
             self.vain.clear()
         if isinstance(input_, Page):
             self.again.clear()
 
-    def asks(self, input_: protocol.Input, effects: tuple[protocol.Effect, ...], now: float) -> None:
-        asked = [effect for effect in effects if isinstance(effect, (protocol.List, protocol.Watch))]
-        if protocol.Begin() in effects:
+    def asks(self, input_: machine.Input, effects: tuple[machine.Effect, ...], now: float) -> None:
+        asked = [effect for effect in effects if isinstance(effect, (machine.List, machine.Watch))]
+        if machine.Begin() in effects:
             self.listed.clear()
             self.turned = 0
         if isinstance(input_, Page):
             self.listed |= {record.key for record in input_.records}
-            self.turned += any(isinstance(effect, protocol.List) for effect in asked)
+            self.turned += any(isinstance(effect, machine.List) for effect in asked)
             # A key that comes again counts as new once, unless it is of the first page: see `Pager`.
             if self.turned > 2 * len(self.listed):
                 raise Violation("I7", f"{self.turned} pages of a list were followed without a wait, and brought {len(self.listed)} keys")
         if isinstance(input_, Page) or not asked:
             return
         # A page is asked for again at its own pace: the others were not in vain.
-        vain = self.again if isinstance(asked[0], protocol.List) and asked[0].token else self.vain
+        vain = self.again if isinstance(asked[0], machine.List) and asked[0].token else self.vain
         for starts, most in ((self.starts, MOST_STARTS), (vain, MOST_VAIN_STARTS)):
             starts.append(now)
             while starts[0] < now - WINDOW:
@@ -156,10 +156,10 @@ class Run:
         self.complete = not self.server.forgetful
         self.followers = [Follower(each, number, self._idle()) for number, each in enumerate(filters)]
         for follower in self.followers:
-            self.feed(follower, protocol.Start())
+            self.feed(follower, machine.Start())
 
-    def _idle(self) -> protocol.Idle:
-        return protocol.Idle(protocol.Known(streaming=self.streaming))
+    def _idle(self) -> machine.Idle:
+        return machine.Idle(machine.Known(streaming=self.streaming))
 
     # ---- What happens.
 
@@ -220,18 +220,18 @@ class Run:
             follower.epoch = self.cluster.epoch   # What it holds, the restored server has as well, at the same versions.
             self.observer.hears(follower.epoch, self._floor(follower))
         for follower in self.followers:
-            if not isinstance(follower.command, protocol.Wait):
-                self.feed(follower, protocol.Lost("reset"))
+            if not isinstance(follower.command, machine.Wait):
+                self.feed(follower, machine.Lost("reset"))
 
     def _start_again(self, follower: Follower, *, audit: bool) -> None:
         """Forget where a stream was: its kind was not served for a while, or an audit has found something."""
         version = self.merging.branches[follower.number].version
-        known = replace(follower.state.known, beyond=True) if audit else protocol.Known(
+        known = replace(follower.state.known, beyond=True) if audit else machine.Known(
             streaming=self.streaming, floor=version, beyond=version != "")
         self.server.struck("started again")
-        follower.state, follower.stream, follower.missing = protocol.Idle(known), None, False
+        follower.state, follower.stream, follower.missing = machine.Idle(known), None, False
         follower.vain.clear()   # Audits are rare, and a kind that is not served is looked for slowly.
-        self.feed(follower, protocol.Start())
+        self.feed(follower, machine.Start())
 
     def settle(self, most: int) -> int:
         """Let all faults end; return after how many steps the store equals the cluster."""
@@ -252,7 +252,7 @@ class Run:
         raise Violation("I3", f"after {most} quiet steps: {held} instead of {of_world(self.cluster.selected())}")
 
     def settled(self) -> bool:
-        synced = self._noticed() and all(isinstance(each.state, protocol.Watching) for each in self.followers)
+        synced = self._noticed() and all(isinstance(each.state, machine.Watching) for each in self.followers)
         return synced and not self.merging.doubts and equal(self.merging.store.records()[0], self.cluster.selected())
 
     def read(self) -> None:
@@ -292,38 +292,38 @@ class Run:
         """Do what the last command says."""
         server, command = self.server, follower.command
         try:
-            if isinstance(command, protocol.Wait):
+            if isinstance(command, machine.Wait):
                 server.now = max(server.now, follower.due)
-                self.feed(follower, protocol.Due())
+                self.feed(follower, machine.Due())
                 if follower.missing:
                     for each in self.followers:
                         self._start_again(each, audit=False)
-            elif isinstance(command, protocol.List):
+            elif isinstance(command, machine.List):
                 server.now += 0.01
                 answer = server.page(command, follower.filter)
                 self.feed(follower, answer if isinstance(answer, Refusal) else _READER.page(answer))
             elif follower.stream is None:
-                assert isinstance(command, protocol.Watch)
+                assert isinstance(command, machine.Watch)
                 opened = server.watch(command, follower.filter)
                 if isinstance(opened, Stream):
                     follower.stream, follower.lines = opened, Lines(LIMIT)
-                self.feed(follower, protocol.Opened() if isinstance(opened, Stream) else opened)
+                self.feed(follower, machine.Opened() if isinstance(opened, Stream) else opened)
             else:
                 self._poll(follower, follower.stream)
         except Broken:
             lasted = follower.stream is not None and server.now - follower.stream.opened >= LASTED
-            self.feed(follower, protocol.Lost("reset", lasted=lasted))
+            self.feed(follower, machine.Lost("reset", lasted=lasted))
         except TimeoutError:
-            self.feed(follower, protocol.Silent())
+            self.feed(follower, machine.Silent())
         except Garbled as garbled:
-            self.feed(follower, protocol.Lost(str(garbled), garbled=True))
+            self.feed(follower, machine.Lost(str(garbled), garbled=True))
 
     def _poll(self, follower: Follower, stream: Stream) -> None:
         server = self.server
         chunk = server.poll(stream)
         if chunk is None:
             age, clean = server.now - stream.opened, not follower.lines.rest
-            lost = protocol.Lost("end", lived=age > WINDOW, lasted=age >= LASTED, clean=clean)
+            lost = machine.Lost("end", lived=age > WINDOW, lasted=age >= LASTED, clean=clean)
             self.feed(follower, _READER.rest(follower.lines.rest) or lost)
             return
         server.now += 0.01 if chunk else 10.0
@@ -334,17 +334,17 @@ class Run:
             if follower.stream is not stream:
                 return
 
-    def feed(self, follower: Follower, input_: protocol.Input) -> None:
+    def feed(self, follower: Follower, input_: machine.Input) -> None:
         before, now = follower.state, self.server.now
-        after = protocol.step(before, input_)
+        after = machine.step(before, input_)
         self.story.append(f"{now:.2f} {follower.number}: {before} {input_} -> {after}")
         names = type(before).__name__, type(input_).__name__, type(after.state).__name__
-        assert names[2] in protocol.TRANSITIONS[names[:2]]
+        assert names[2] in machine.TRANSITIONS[names[:2]]
         self.transitions[names] += 1
         if isinstance(input_, (Event, Bookmark)):
             text = input_.record.version if isinstance(input_, Event) else input_.version
             version = 0 if text.startswith("x") else self.server.number(text)   # See the fault "version of another sort".
-            if version and isinstance(before, protocol.Watching):
+            if version and isinstance(before, machine.Watching):
                 self.observer.hears(follower.epoch, version)
         else:
             version = 0
@@ -361,17 +361,17 @@ class Run:
         if isinstance(input_, Refusal) and follower.due < now + (input_.retry_after or 0.0):
             raise Violation("I7", "the server asked for more patience")
 
-    def _carry_out(self, follower: Follower, effect: protocol.Effect) -> None:
+    def _carry_out(self, follower: Follower, effect: machine.Effect) -> None:
         branch = self.merging.branches[follower.number]
         match effect:
-            case protocol.Wait(failures, at_least, slow):
+            case machine.Wait(failures, at_least, slow):
                 follower.due = self.server.now + delay(failures, self.rng.random(), at_least=at_least, slow=slow)
                 follower.command = effect
-            case protocol.List() | protocol.Watch():
+            case machine.List() | machine.Watch():
                 follower.command, follower.stream = effect, None
-            case protocol.Close():
+            case machine.Close():
                 follower.stream = None
-            case protocol.Commit(version, restored):
+            case machine.Commit(version, restored):
                 if restored and follower.epoch == self.cluster.epoch:
                     raise Violation("I4", f"the server was not restored: {version} after {branch.version}")
                 if follower.epoch < self.cluster.epoch:
@@ -379,14 +379,14 @@ class Run:
                     self.observer.notices(follower.epoch, self.server.number(version))
                 self.observer.hears(follower.epoch, self.server.number(version))
                 follower.beyond = False
-            case protocol.Told():
+            case machine.Told():
                 return
         changes = carried_out(effect, branch)
         for old, why in self.merging.take_outdated().items():
             self.outdated.append(self.followers[self.merging.branches.index(old)])
             if why == "restored":
                 self.outdated[-1].epoch = self.cluster.epoch - 1   # As far as readers are concerned.
-        if isinstance(effect, (protocol.Commit, protocol.Progress)):
+        if isinstance(effect, (machine.Commit, machine.Progress)):
             self._taken(follower, effect.version)
         self._seen(changes)
 

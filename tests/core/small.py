@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from kopf_selectcache.core import protocol
-from kopf_selectcache.core.branches import Key
-from kopf_selectcache.core.merging import Merging
-from kopf_selectcache.core.record import Record, is_older
-from kopf_selectcache.core.store import Change
-from kopf_selectcache.core.unconfirmed import JoinedLists
-from kopf_selectcache.core.wire import Bookmark, Event, Page, Refusal
+from kopf_selectcache.core.protocol import machine
+from kopf_selectcache.core.protocol.decoder import Bookmark, Event, Page, Refusal
+from kopf_selectcache.core.store.record import Record, is_older
+from kopf_selectcache.core.store.store import Change
+from kopf_selectcache.core.store.substore import Key
+from kopf_selectcache.core.store.unconfirmed import JoinedLists
+from kopf_selectcache.core.store.union import Merging
 
 from .client import carried_out
 from .cluster import Cluster, Filter, Thing
@@ -42,8 +42,8 @@ class Leg:
 
     number: int
     filter: Filter
-    state: protocol.State
-    command: protocol.Effect | None = None
+    state: machine.State
+    command: machine.Effect | None = None
     cursor: int = 0
     lines: tuple[Event | Bookmark, ...] = ()
     last: Event | None = None
@@ -83,10 +83,10 @@ class World:
         self.outdated: list[Leg] = []
         self.joined: tuple[JoinedLists, dict[Key, str]] | None = None
         """The joined lists that are under way, and their answer."""
-        known = protocol.Known(streaming=rules.streaming)
-        self.legs = [Leg(number, each, protocol.Idle(known)) for number, each in enumerate(FILTERS)]
+        known = machine.Known(streaming=rules.streaming)
+        self.legs = [Leg(number, each, machine.Idle(known)) for number, each in enumerate(FILTERS)]
         for leg in self.legs:
-            self._feed(leg, protocol.Start())
+            self._feed(leg, machine.Start())
         while rules.synced and not all(leg.state.known.marked for leg in self.legs):
             self.settle_a_little()
 
@@ -166,9 +166,9 @@ class World:
 
     def _good(self, number: int, leg: Leg) -> list[Action]:
         match leg.command:
-            case protocol.Wait():
+            case machine.Wait():
                 return [Action("due", number)]
-            case protocol.List(floor, token):
+            case machine.List(floor, token):
                 if token:
                     return [Action("answer", number, self.cluster.version)]
                 if not floor:   # The first list that each of several asks for may be as of the version of another.
@@ -181,17 +181,17 @@ class World:
                 return [Action("next", number)] if self._next(leg) is not None else []
 
     def _bad(self, number: int, leg: Leg) -> list[Action]:
-        if isinstance(leg.command, protocol.Wait):
+        if isinstance(leg.command, machine.Wait):
             return []
         hows = ["lost", "410"]
-        hows += ["ended"] if isinstance(leg.command, protocol.Watch) else []
+        hows += ["ended"] if isinstance(leg.command, machine.Watch) else []
         match leg.command:
-            case protocol.List(floor):
+            case machine.List(floor):
                 hows += ["stale"] if floor and int(floor) > FIRST else []
             case _:
                 hows += ["silent"]
                 hows += ["duplicate"] if leg.last is not None else []
-                hows += ["early bookmark"] if isinstance(leg.state, protocol.Filling) else []
+                hows += ["early bookmark"] if isinstance(leg.state, machine.Filling) else []
                 coming = self._next(leg)
                 hows += ["old deletion"] if isinstance(coming, Event) and coming.type == "DELETED" else []
         return [Action("fault", number, how, fault=True) for how in hows]
@@ -210,7 +210,7 @@ class World:
                 return Event("MODIFIED" if was else "ADDED", _record(entry.after))
             if was and entry.before is not None:
                 return Event("DELETED", _record(entry.before, entry.version))
-        told = isinstance(leg.state, protocol.Watching) and leg.state.heard and leg.cursor == self.cluster.version
+        told = isinstance(leg.state, machine.Watching) and leg.state.heard and leg.cursor == self.cluster.version
         return None if told else Bookmark(str(self.cluster.version))
 
     # ---- What happens.
@@ -240,7 +240,7 @@ class World:
             return
         leg = self.legs[who]
         if what == "due":
-            self._feed(leg, protocol.Due())
+            self._feed(leg, machine.Due())
         elif what == "answer":
             assert isinstance(how, int)
             self._answer(leg, how)
@@ -265,8 +265,8 @@ class World:
             if not bump and max(int(leg.state.known.floor or 0), int(version or 0)) <= FIRST:
                 leg.epoch = self.cluster.epoch
                 self.observer.hears(leg.epoch, FIRST)
-            if not isinstance(leg.command, protocol.Wait):
-                self._feed(leg, protocol.Lost("reset"))
+            if not isinstance(leg.command, machine.Wait):
+                self._feed(leg, machine.Lost("reset"))
 
     def _read(self, index: int, version: int) -> None:
         doubt = self.merging.doubts[index]
@@ -293,7 +293,7 @@ class World:
 
     def _answer(self, leg: Leg, version: int) -> None:
         command = leg.command
-        assert isinstance(command, protocol.List)
+        assert isinstance(command, machine.List)
         if command.token:
             epoch, version = map(int, command.token.split(":"))
             if epoch != self.cluster.epoch:
@@ -313,7 +313,7 @@ class World:
         assert message is not None
         leg.lines = leg.lines[1:]
         version = int(message.record.version if isinstance(message, Event) else message.version)
-        if isinstance(leg.state, protocol.Watching):
+        if isinstance(leg.state, machine.Watching):
             self.observer.hears(leg.epoch, version)
         leg.cursor = max(leg.cursor, version)
         leg.last = message if isinstance(message, Event) else leg.last
@@ -335,22 +335,22 @@ class World:
             leg.lines, leg.cursor = leg.lines[1:], max(leg.cursor, int(coming.record.version))
             self._feed(leg, Event("DELETED", _record(thing)))
         else:
-            troubles: dict[str, protocol.Input] = {
-                "lost": protocol.Lost("cut"), "ended": protocol.Lost("end", clean=True), "410": Refusal(410, "Expired"), "silent": protocol.Silent()}
+            troubles: dict[str, machine.Input] = {
+                "lost": machine.Lost("cut"), "ended": machine.Lost("end", clean=True), "410": Refusal(410, "Expired"), "silent": machine.Silent()}
             self._feed(leg, troubles[how])
 
     # ---- What the shell does.
 
-    def _feed(self, leg: Leg, input_: protocol.Input) -> None:
-        stepped = protocol.step(leg.state, input_)
+    def _feed(self, leg: Leg, input_: machine.Input) -> None:
+        stepped = machine.step(leg.state, input_)
         leg.state = stepped.state
         leg.beyond = leg.beyond or leg.state.known.beyond
         branch = self.merging.branches[leg.number]
         for effect in stepped.effects:
             match effect:
-                case protocol.List() | protocol.Watch() | protocol.Wait():
+                case machine.List() | machine.Watch() | machine.Wait():
                     leg.command, leg.last = effect, None
-                case protocol.Commit(version, restored):
+                case machine.Commit(version, restored):
                     if restored and leg.epoch == self.cluster.epoch:
                         raise Violation("I4", f"the server was not restored: {version} after {branch.version}")
                     if leg.epoch < self.cluster.epoch:
@@ -363,21 +363,21 @@ class World:
                 self.outdated.append(self.legs[self.merging.branches.index(old)])
                 if why == "restored":
                     self.outdated[-1].epoch = self.cluster.epoch - 1   # As far as readers are concerned.
-            if isinstance(effect, (protocol.Commit, protocol.Progress)):
+            if isinstance(effect, (machine.Commit, machine.Progress)):
                 held = {record.key: record for record in branch.view.records()[0]}
                 self.judge.judge(Taken(leg.filter, leg.epoch, int(effect.version), held, leg.beyond))
             self._see(changes)
-        if isinstance(leg.command, protocol.Watch) and isinstance(stepped.effects[-1] if stepped.effects else None, protocol.Watch):
+        if isinstance(leg.command, machine.Watch) and isinstance(stepped.effects[-1] if stepped.effects else None, machine.Watch):
             self._open(leg, leg.command)
         outdated, self.outdated = self.outdated, []
         for other in outdated:
-            if isinstance(other.state, protocol.Watching):
-                other.state = protocol.Idle(replace(other.state.known, beyond=True))
-                self._feed(other, protocol.Start())
-            elif isinstance(other.state, protocol.Waiting):   # Which is not cut short. A list that is under way will do.
-                other.state = protocol.Waiting(replace(other.state.known, beyond=True))
+            if isinstance(other.state, machine.Watching):
+                other.state = machine.Idle(replace(other.state.known, beyond=True))
+                self._feed(other, machine.Start())
+            elif isinstance(other.state, machine.Waiting):   # Which is not cut short. A list that is under way will do.
+                other.state = machine.Waiting(replace(other.state.known, beyond=True))
 
-    def _open(self, leg: Leg, command: protocol.Watch) -> None:
+    def _open(self, leg: Leg, command: machine.Watch) -> None:
         """Answer a watch: at once, since nothing else can come of it."""
         version = int(command.version or 0)
         leg.lines, leg.cursor = (), version
@@ -391,7 +391,7 @@ class World:
         elif version < self.cluster.compacted:
             self._feed(leg, Refusal(410, "Expired"))
             return
-        self._feed(leg, protocol.Opened())
+        self._feed(leg, machine.Opened())
 
     def _see(self, changes: list[Change]) -> None:
         store = self.merging.store
@@ -407,8 +407,8 @@ class World:
             good = self._good(number, leg)
             if good:
                 self.do(good[-1])
-            elif isinstance(leg.state, protocol.Watching) and leg.cursor > self.cluster.version:
-                self._feed(leg, protocol.Lost("end", lived=True))
+            elif isinstance(leg.state, machine.Watching) and leg.cursor > self.cluster.version:
+                self._feed(leg, machine.Lost("end", lived=True))
         if self.merging.doubts:
             self._read(0, self.cluster.version)
 
@@ -425,7 +425,7 @@ class World:
         raise Violation("I3", f"{held} in the end instead of {self.cluster.selected()}; {self.merging.doubts}")
 
     def _follows(self) -> bool:
-        return not self.merging.doubts and all(isinstance(leg.state, protocol.Watching) and leg.epoch == self.cluster.epoch for leg in self.legs)
+        return not self.merging.doubts and all(isinstance(leg.state, machine.Watching) and leg.epoch == self.cluster.epoch for leg in self.legs)
 
     def settled(self) -> bool:
         return self._follows() and equal(self.merging.store.records()[0], self.cluster.selected())

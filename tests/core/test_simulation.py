@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from kopf_selectcache.core.protocol import TRANSITIONS
+from kopf_selectcache.core.protocol.machine import TRANSITIONS
 
 from .faults import Hits, empty, struck, table
 from .guarantees import Violation

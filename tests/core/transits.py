@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import TypeAlias
 
-from kopf_selectcache.core.branches import Keys
-from kopf_selectcache.core.merging import Merging
-from kopf_selectcache.core.record import Record
-from kopf_selectcache.core.store import Change
-from kopf_selectcache.core.unconfirmed import Doubt, JoinedLists
+from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.store import Change
+from kopf_selectcache.core.store.substore import Keys
+from kopf_selectcache.core.store.unconfirmed import Doubt, JoinedLists
+from kopf_selectcache.core.store.union import Merging
 
 FIRST = 8
 """The version of a history's first state: its third has a digit more."""

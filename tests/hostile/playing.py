@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import inf, nan
 from typing import Protocol
 
-from kopf_selectcache.health import _GRAVITY, Health
+from kopf_selectcache.informer.health import _GRAVITY, Health
 
 from .attack import Attack
 from .objects import AFTER, BEFORE

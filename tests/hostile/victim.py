@@ -13,11 +13,11 @@ import kopf
 from kopf._cogs.structs.credentials import Vault, VaultKey
 
 from kopf_selectcache import ReadError, Selector
-from kopf_selectcache.cache import Cache
-from kopf_selectcache.core.store import Change
-from kopf_selectcache.runner import Runtime
-from kopf_selectcache.settings import SelectCacheSettings
-from kopf_selectcache.transport import KopfTransport
+from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.client.transport import KopfTransport
+from kopf_selectcache.core.store.store import Change
+from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.settings.options import SelectCacheSettings
 
 from .objects import CANARY, CONFIGMAPS, KINDS, NAMESPACE, PODS, SECRETS, Kind
 

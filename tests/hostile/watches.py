@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kopf_selectcache.core.protocol import PATIENCE
+from kopf_selectcache.core.protocol.machine import PATIENCE
 
 from .attack import Attacks
 from .lists import MANY_LABELS

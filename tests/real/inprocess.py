@@ -17,12 +17,12 @@ import kopf
 from kopf._cogs.structs.credentials import Vault
 
 from kopf_selectcache import ReadError
-from kopf_selectcache.cache import Cache
-from kopf_selectcache.runner import Runtime
-from kopf_selectcache.settings import SelectCacheSettings
-from kopf_selectcache.transport import JSON, KopfTransport
+from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.client.transport import JSON, KopfTransport
+from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.settings.options import SelectCacheSettings
 from tests.apiserver.cluster import Cluster
-from tests.test_faults.world import connections_closed
+from tests.faults.world import connections_closed
 
 Seen = tuple[str, ...]
 Contents = dict[str, tuple[str, str, Any]]

@@ -13,7 +13,7 @@ import aiohttp
 from aiohttp import web
 
 from tests.apiserver.client import Client
-from tests.test_faults.world import connections_closed
+from tests.faults.world import connections_closed
 
 Condition = Callable[[web.Request], bool]
 

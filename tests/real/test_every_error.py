@@ -50,7 +50,7 @@ ELSEWHERE = {
     "Unauthorized": "it takes credentials that the server refuses, which are in test_states.py",
     "Stalled": "it takes an operator of its own, below",
     "Unreadable": "it takes an object that no Python can send, which is in test_unreadable.py",
-    "NoClient": "it takes a class of pykube, which is in tests/test_cache/test_classes.py, and the real one in tests/clients/test_forms.py",
+    "NoClient": "it takes a class of pykube, which is in tests/selectors/test_client_classes.py, and the real one in tests/clients/test_forms.py",
 }
 """What is provoked by no expression, and why."""
 DECLARATIONS = {

@@ -16,10 +16,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509 import CertificateSigningRequestBuilder, Name
 
-from kopf_selectcache.core import _fieldlabels
-from kopf_selectcache.core.fields import BUILT_IN, Field, Kind
-from kopf_selectcache.core.projection import at
-from kopf_selectcache.core.values import ALWAYS_EMPTY
+from kopf_selectcache.core.selection import _field_table
+from kopf_selectcache.core.selection.kinds import BUILT_IN, Field, Kind
+from kopf_selectcache.core.selection.values import ALWAYS_EMPTY
+from kopf_selectcache.core.store.projection import at
 from tests.apiserver.build import MODULE, Go, NoServer, flags_of
 from tests.apiserver.client import ApiError
 from tests.apiserver.server import ApiServer
@@ -127,7 +127,7 @@ def test_the_generated_table_is_what_the_generator_gives() -> None:
     done = subprocess.run([go.path, "run", *flags_of(), "./fieldlabels"], cwd=MODULE, env=go.environ,
                           capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert Path(_fieldlabels.__file__).read_text() == done.stdout
+    assert Path(_field_table.__file__).read_text() == done.stdout
 
 
 # ---- Which objects they select ---------------------------------------------------------------------------------------

@@ -7,13 +7,13 @@ import pytest
 from kopf._cogs.structs.credentials import Vault
 
 from kopf_selectcache import Rejected, Selector
-from kopf_selectcache.cache import Cache
-from kopf_selectcache.health import Health
+from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.informer.health import Health
 from tests.apiserver.cluster import Cluster
+from tests.faults.world import keeping, run
 from tests.real.inprocess import credentials, until
 from tests.real.proxy import Proxy
 from tests.real.test_skeleton import create, pod
-from tests.test_faults.world import keeping, run
 
 
 @pytest.mark.parametrize(("stripped", "declared"), [("labelSelector", "app=web"), ("fieldSelector", "")], ids=["labels", "fields"])

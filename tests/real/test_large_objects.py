@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache.transport import KopfTransport
+from kopf_selectcache.client.transport import KopfTransport
 from tests.apiserver.server import ApiServer
 from tests.real.inprocess import operating, run, until
 

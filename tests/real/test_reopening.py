@@ -7,13 +7,13 @@ from functools import partial
 from kopf._cogs.structs.credentials import Vault
 
 from kopf_selectcache import Selector
-from kopf_selectcache.feed import Feed
-from kopf_selectcache.listwatch import LASTED
+from kopf_selectcache.informer.informer import Feed
+from kopf_selectcache.informer.reflector import LASTED
 from tests.apiserver.cluster import Cluster
+from tests.faults.world import Time, keeping, run
 from tests.real.inprocess import credentials, until
 from tests.real.proxy import Proxy
 from tests.real.test_skeleton import create, pod
-from tests.test_faults.world import Time, keeping, run
 
 WATCHES = 4
 

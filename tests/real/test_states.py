@@ -11,10 +11,10 @@ import pytest
 
 from kopf_selectcache import Cached, Selector
 from tests.apiserver.server import ApiServer
+from tests.faults.world import Time, run
+from tests.informer.test_states import LIST_AND_WATCH, STATES, Cure, Told, definition, large, seen_and_ended, told
 from tests.real.inprocess import credentials
 from tests.real.proxy import Fault, Proxy
-from tests.test_faults.world import Time, run
-from tests.test_states import LIST_AND_WATCH, STATES, Cure, Told, definition, large, seen_and_ended, told
 
 __all__ = ["told"]   # A fixture.
 

@@ -13,7 +13,7 @@ import pytest
 from kopf.testing import KopfRunner
 
 import kopf_selectcache as selectcache
-from kopf_selectcache import transport
+from kopf_selectcache.client import transport
 from tests.apiserver.cluster import Cluster
 from tests.apiserver.waiting import wait_until
 from tests.real.test_skeleton import create, pod

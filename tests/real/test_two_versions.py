@@ -8,8 +8,8 @@ from kopf._cogs.structs.credentials import Vault
 
 from kopf_selectcache import Selector
 from tests.apiserver.cluster import Cluster
+from tests.faults.world import connections_closed, keeping, run
 from tests.real.inprocess import credentials, until
-from tests.test_faults.world import connections_closed, keeping, run
 
 
 def test_two_versions_of_one_custom_resource_are_warned_of(api: Cluster, caplog: pytest.LogCaptureFixture) -> None:

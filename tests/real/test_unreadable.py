@@ -9,12 +9,12 @@ import pytest
 from kopf._cogs.structs.credentials import Vault
 
 from kopf_selectcache import Cached, Selector, Unreadable
-from kopf_selectcache.cache import Cache
-from kopf_selectcache.core.room import decoded
-from kopf_selectcache.testing.faults.contents import nested
+from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.core.recursion import decoded
+from kopf_selectcache.testing.faults.payloads import nested
 from tests.apiserver.cluster import Cluster
+from tests.faults.world import keeping, run
 from tests.real.inprocess import credentials, until
-from tests.test_faults.world import keeping, run
 
 DEEP = nested(1_500)
 

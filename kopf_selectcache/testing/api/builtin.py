@@ -3,10 +3,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from kopf_selectcache.core import fields
+from kopf_selectcache.core.selection import kinds
 
-from . import columns
 from .kinds import Served
+from .kubectl import columns
 
 # What is served: the version of each group.
 _GROUPS: Mapping[str, str] = {
@@ -43,7 +43,7 @@ _SHOWS_DELETED = frozenset({"pods", "podtemplates", "resourcequotas", "services"
 
 
 def _served() -> Iterator[Served]:
-    for kind in fields.BUILT_IN:
+    for kind in kinds.BUILT_IN:
         version = _GROUPS.get(kind.group)
         if version not in kind.versions or (kind.group in _FEW and kind.plural not in _FEW[kind.group]):
             continue

@@ -8,7 +8,7 @@ from typing import Any
 from .history import Stored
 from .kinds import Served
 from .metadata import cause, finalizers_of_deletion, in_order, invalid_value
-from .problems import bad_request, conflict, invalid
+from .status import bad_request, conflict, invalid
 from .strategies import default_policy, part
 
 _POLICIES = ("Foreground", "Background", "Orphan")

@@ -8,11 +8,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from . import scales
-from .calls import JSON, Answer
 from .kinds import Kinds, Served
-from .problems import no_such_path, not_acceptable
+from .kubectl import scales
+from .request import JSON, Answer
 from .reviews import AUTHENTICATION, AUTHORIZATION, KINDS
+from .status import no_such_path, not_acceptable
 
 # In the order of the server, by which clients decide between groups with a kind of the same name. Custom ones follow.
 GROUPS = (

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from kopf_selectcache.core import fields
+from kopf_selectcache.core.selection import kinds
 
 GROUP = "events.k8s.io"
 TABLE = ("", "events")
@@ -18,7 +18,7 @@ _NAMES = {
     "reportingComponent": "reportingController",
 }
 _BACK = {other: name for name, other in _NAMES.items()}
-_KINDS = tuple(kind for kind in fields.BUILT_IN if kind.kind == "Event")
+_KINDS = tuple(kind for kind in kinds.BUILT_IN if kind.kind == "Event")
 
 
 def to_regarding(event: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
-from .problems import expired
+from .status import expired
 
 Table: TypeAlias = tuple[str, str]
 """Where objects of one resource are kept: its group and plural."""

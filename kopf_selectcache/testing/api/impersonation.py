@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from urllib.parse import unquote
 
-from .calls import Call, User
-from .problems import Problem, bad_request
 from .rbac import MASTERS, Asked, Rbac, Url, effective, forbidden
+from .request import Call, User
+from .status import Problem, bad_request
 
 LEGACY = "impersonate"
 EXTRA = "impersonate-extra-"

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kopf_selectcache.core.fields import Kind
+from kopf_selectcache.core.selection.kinds import Kind
 
 from .history import Table
 

@@ -6,12 +6,12 @@ import binascii
 import json
 from typing import NamedTuple
 
-from . import reading, shapes
+from . import body, types
 from .history import History, Key, Stored
 from .kinds import Served
 from .options import EXACT, ListOptions
-from .problems import Problem, bad_request, expired, too_large
-from .selecting import Selection
+from .selection import Selection
+from .status import Problem, bad_request, expired, too_large
 
 _VERSION = "meta.k8s.io/v1"
 _AS_IT_IS_NOW = -1   # A token's version, where the list's own is forgotten: any that is negative.
@@ -89,10 +89,10 @@ def _token(version: int, start: str) -> str:
 
 def _read_token(token: str, served: Served, selection: Selection) -> tuple[int, Key]:
     try:
-        read = reading.decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        read = body.decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
     except (binascii.Error, ValueError) as error:
         raise _no_token(f"{error}") from None
-    if why := shapes.misfit(read, shapes.TOKEN, "storage.continueToken"):
+    if why := types.misfit(read, types.TOKEN, "storage.continueToken"):
         raise _no_token(why)
     said = read or {}
     word, version, start = said.get("v") or "", said.get("rv") or 0, said.get("start") or ""

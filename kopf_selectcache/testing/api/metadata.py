@@ -8,11 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from kopf_selectcache.core.values import is_dns_label, is_dns_subdomain, is_label_key, is_label_value, is_object_name
+from kopf_selectcache.core.selection.values import (
+    is_dns_label,
+    is_dns_subdomain,
+    is_label_key,
+    is_label_value,
+    is_object_name,
+)
 
-from . import shapes
+from . import types
 from .kinds import Served
-from .problems import Problem
+from .status import Problem
 
 # What is kept, in the server's order: `with_version` counts on the version before all that users write freely.
 _ORDER = (
@@ -114,8 +120,8 @@ def _list(served: Served, key: str, value: object) -> list[Any]:
 
 
 def _unreadable(served: Served, value: object, where: str, wanted: str) -> Problem:
-    return shapes.unhandled(
-        served, f"json: cannot unmarshal {shapes.json_type(value)} into Go struct field {where} of type {wanted}")
+    return types.unhandled(
+        served, f"json: cannot unmarshal {types.json_type(value)} into Go struct field {where} of type {wanted}")
 
 
 def in_order(metadata: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 
-from . import builtin, deletion, events, metadata, options, patches, schemas, shapes, strategies
-from .definitions import Definitions
+from . import builtin, deletion, events, metadata, options, patches, schemas, strategies, types
+from .crds import Definitions
 from .history import History, Key, Stored
 from .kinds import Kinds, Served
-from .problems import CHANGED, Problem, already_exists, bad_request, conflict, invalid, not_found
-from .shapes import Unknown, ignore
+from .status import CHANGED, Problem, already_exists, bad_request, conflict, invalid, not_found
+from .types import Unknown, ignore
 
 NAMESPACES = ("", "namespaces")
 FIRST_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
@@ -201,15 +201,15 @@ class Objects:
         """Return a copy that may be changed, without kind and apiVersion, with the metadata first."""
         new = {"metadata": None, **body}
         kind, api_version = new.pop("kind", None), new.pop("apiVersion", None)
-        if why := shapes.misfit({"kind": kind, "apiVersion": api_version}, shapes.TYPE, ""):
+        if why := types.misfit({"kind": kind, "apiVersion": api_version}, types.TYPE, ""):
             raise bad_request(f"couldn't get version/kind; json parse error: {why}")
         self._require_kind(served, kind or "", api_version or "", new)
-        paths = shapes.unknown_metadata(new)
+        paths = types.unknown_metadata(new)
         if served.custom:
             paths += sorted(path for path, _, _ in schemas.unknown(served.schema or {}, new))
         else:
-            shapes.require(served, new)
-            paths += shapes.drop_unknown(served, new)
+            types.require(served, new)
+            paths += types.drop_unknown(served, new)
         unknown(served, paths)
         strategies.read_data(served, new)
         if served.group == events.GROUP:

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from .problems import Problem, bad_request, invalid
+from .status import Problem, bad_request, invalid
 
 EXACT, NOT_OLDER = "Exact", "NotOlderThan"
 _LARGEST = 2**64 - 1

@@ -7,10 +7,10 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from . import reading, shapes, strategic
+from . import body, strategic, types
 from .kinds import Served
 from .metadata import cause
-from .problems import Problem, bad_request, not_implemented
+from .status import Problem, bad_request, not_implemented
 
 MERGE = "application/merge-patch+json"
 JSON = "application/json-patch+json"
@@ -42,20 +42,20 @@ def read(patch: bytes, content_type: str, served: Served) -> Apply:
 
 def _decode(patch: bytes, *, prefix: str) -> Any:
     try:
-        return reading.decode(patch)
-    except reading.Unreadable as error:
+        return body.decode(patch)
+    except body.Unreadable as error:
         raise bad_request(f"{prefix}{error}") from None
 
 
 def _undecodable(value: object, wanted: str, *, prefix: str = _PREFIX) -> Problem:
-    return bad_request(f"{prefix}json: cannot unmarshal {shapes.json_type(value)} into Go value of type {wanted}")
+    return bad_request(f"{prefix}json: cannot unmarshal {types.json_type(value)} into Go value of type {wanted}")
 
 
 def _steps(value: object) -> list[dict[str, Any]]:
     if not isinstance(value, list):
         raise _undecodable(value, "[]handlers.jsonPatchOp")
     for step in value:
-        if why := shapes.misfit(step, shapes.JSON_PATCH_STEP, "handlers.jsonPatchOp"):
+        if why := types.misfit(step, types.JSON_PATCH_STEP, "handlers.jsonPatchOp"):
             raise bad_request(f"{_PREFIX}{why}")
     return value
 
@@ -110,7 +110,7 @@ def _apply_steps(obj: dict[str, Any], steps: list[dict[str, Any]]) -> dict[str, 
             result = _apply(result, step)
         except (LookupError, TypeError, ValueError, RecursionError):
             raise _rejected() from None
-    if not isinstance(result, dict) or reading.is_too_deep(result):
+    if not isinstance(result, dict) or body.is_too_deep(result):
         raise _rejected()
     return result
 

@@ -12,14 +12,14 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from kopf_selectcache.core.problems import BadText
-from kopf_selectcache.core.selectors import LabelOperator, LabelRequirement, labels_from_dict, parse_fields
+from kopf_selectcache.core.errors import BadText
+from kopf_selectcache.core.selection.grammar import LabelOperator, LabelRequirement, labels_from_dict, parse_fields
 
-from .calls import Call, User
 from .history import Change, Stored
 from .kinds import Kinds
 from .objects import Objects
-from .problems import Problem
+from .request import Call, User
+from .status import Problem
 
 GROUP = "rbac.authorization.k8s.io"
 MASTERS = "system:masters"

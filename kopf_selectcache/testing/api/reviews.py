@@ -9,10 +9,10 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .calls import Answer, Call, User
 from .history import Stored
-from .problems import bad_request, conflict, invalid, no_such_path, not_found
 from .rbac import Rbac, Url
+from .request import Answer, Call, User
+from .status import bad_request, conflict, invalid, no_such_path, not_found
 from .users import ISSUER, Bound, Users
 
 AUTHORIZATION = "authorization.k8s.io"

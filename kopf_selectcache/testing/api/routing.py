@@ -3,12 +3,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from . import scales
-from .calls import Call, Request
 from .history import Table
 from .kinds import Kinds, Served
+from .kubectl import scales
 from .options import is_true
-from .problems import Problem, method_not_allowed, no_such_path, not_implemented
+from .request import Call, Request
+from .status import Problem, method_not_allowed, no_such_path, not_implemented
 
 _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _MANY = {"get": "list", "delete": "deletecollection"}

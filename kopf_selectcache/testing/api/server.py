@@ -8,31 +8,21 @@ from typing import Any
 
 import msgspec
 
-from . import (
-    discovery,
-    forms,
-    openapi,
-    options,
-    protobuf,
-    reading,
-    reviews,
-    routing,
-    scales,
-    selecting,
-    shapes,
-    standard,
-)
-from .calls import JSON, Answer, Call, Request, User
-from .forms import View
+from . import body as reading
+from . import default_roles, discovery, options, representations, reviews, routing, types
+from . import selection as selecting
 from .history import History, Stored
 from .impersonation import Impersonation
 from .kinds import Kinds, Served
+from .kubectl import openapi, protobuf, scales
 from .listing import page
 from .objects import Objects
 from .options import ListOptions
-from .problems import Problem, bad_request, invalid, method_not_allowed, no_such_path, too_large, unsupported_media_type
 from .rbac import Rbac, Url
+from .representations import View
+from .request import JSON, Answer, Call, Request, User
 from .reviews import Reviews
+from .status import Problem, bad_request, invalid, method_not_allowed, no_such_path, too_large, unsupported_media_type
 from .users import Users
 from .watching import Watch, Watches
 
@@ -73,7 +63,7 @@ class Api:
         self._now = now
         self._impersonation = Impersonation(self.rbac)
         self._reviews = Reviews(self.users, self.rbac, now=now)
-        standard.create(self.objects, self.kinds)
+        default_roles.create(self.objects, self.kinds)
 
     def answer(self, request: Request, *, seen: int | None = None) -> Answer | Watch:
         """Do what is asked. With `seen`, lists and watches know no later version, as of a replica that lags behind."""
@@ -98,7 +88,7 @@ class Api:
         served = routing.find(call, self.kinds)
         if call.subresource == scales.SUBRESOURCE:
             return self._scale(call, served, request)
-        form = forms.accepted(
+        form = representations.accepted(
             request.headers.get("accept", ""), included=request.query.get("includeObject", ""), watch=call.verb == "watch")
         return self._resource(call, View(served, form, self._now), request, seen)
 
@@ -235,9 +225,9 @@ class _Judging:
 
     def judge(self, served: Served, paths: Sequence[str]) -> None:
         if self._judging == "Strict":
-            shapes.refuse(served, paths)
+            types.refuse(served, paths)
         elif self._judging != "Ignore":
-            self._warnings += (f"299 - {msgspec.json.encode(shapes.told(path)).decode()}" for path in paths)
+            self._warnings += (f"299 - {msgspec.json.encode(types.told(path)).decode()}" for path in paths)
 
     def warned(self, answer: Answer) -> Answer:
         """Return the answer with the warnings, in the header that kubectl shows."""
@@ -274,7 +264,7 @@ def _body(request: Request, kind: str) -> Mapping[str, Any]:
 def _typed(data: bytes) -> dict[str, Any]:
     """Read an object whose kind and apiVersion, if it has them, are texts."""
     body = reading.decode(data)
-    if why := shapes.misfit(body, shapes.TYPE, _TYPE):
+    if why := types.misfit(body, types.TYPE, _TYPE):
         raise reading.Unreadable(why)
     return dict(body or {})
 
@@ -300,7 +290,7 @@ def _deleting(request: Request) -> dict[str, Any]:
         kind = body.get("kind") or "DeleteOptions"
         if kind != "DeleteOptions":
             raise bad_request(f'no kind "{kind}" is registered for version "v1" in scheme "pkg/runtime/scheme.go:111"')
-        if why := shapes.misfit(body, shapes.DELETE_OPTIONS, "v1.DeleteOptions"):
+        if why := types.misfit(body, types.DELETE_OPTIONS, "v1.DeleteOptions"):
             raise bad_request(why)
         return body
     query = request.query

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .problems import Problem
+from .status import Problem
 
 # The key of each list, by its field's name. (The ports of containers have another one.)
 _KEYS: Mapping[str, str] = {

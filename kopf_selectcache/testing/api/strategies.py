@@ -8,7 +8,7 @@ import base64
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from . import events, shapes
+from . import events, types
 from .kinds import Served
 from .metadata import Cause, cause, forbidden, invalid_value
 
@@ -57,10 +57,10 @@ def read_data(served: Served, body: Body) -> None:
             body.pop(key, None)   # The server keeps nothing that is empty.
         elif None in pairs.values():
             body[key] = pairs = {name: "" if value is None else value for name, value in pairs.items()}
-        if pairs and shapes.fields_of(served)[key] == "map[string][]uint8":
+        if pairs and types.fields_of(served)[key] == "map[string][]uint8":
             for value in pairs.values():
                 if (at := _not_base64(value)) is not None:
-                    raise shapes.unhandled(served, f"illegal base64 data at input byte {at}")
+                    raise types.unhandled(served, f"illegal base64 data at input byte {at}")
 
 
 def _not_base64(text: str) -> int | None:

@@ -13,12 +13,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from .calls import User
 from .history import Stored
 from .kinds import Kinds
 from .objects import Objects
-from .problems import unauthorized
 from .rbac import MASTERS
+from .request import User
+from .status import unauthorized
 
 AUTHENTICATED = "system:authenticated"
 ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))

@@ -4,15 +4,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from .calls import JSON
-from .forms import Form, View
 from .history import Change, History, Stored, Table, at_version
 from .kinds import Kinds, Served
 from .listing import page
 from .metadata import with_version
 from .options import ListOptions
-from .problems import Problem, too_large
-from .selecting import Selection
+from .representations import Form, View
+from .request import JSON
+from .selection import Selection
+from .status import Problem, too_large
 
 HELD = 32 * 1024 * 1024   # So many bytes wait for a client that does not read; then its watch ends.
 

@@ -1,5 +1,7 @@
 """Every fault that a server or a network can produce, as data: `cluster.faults.add(Refuse(429), verb="list")`."""
-from .contents import (
+from .fault import End, Fault
+from .injector import BrokenFault, Faults, Planned
+from .payloads import (
     BigObjects,
     EmptyPage,
     EmptyVersion,
@@ -10,8 +12,6 @@ from .contents import (
     UnknownEventType,
     WrongKind,
 )
-from .fault import End, Fault
-from .planning import BrokenFault, Faults, Planned
 from .refusals import (
     BadGateway,
     ErrorEvent,

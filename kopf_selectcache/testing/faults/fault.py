@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from kopf_selectcache.testing.api.calls import Answer, Request
 from kopf_selectcache.testing.api.options import is_true
+from kopf_selectcache.testing.api.request import Answer, Request
 
 
 class End(enum.Enum):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kopf_selectcache.testing.api.calls import Answer, Request
+from kopf_selectcache.testing.api.request import Answer, Request
 
 from .fault import End, Fault, Filter, Piece, WatchFault, continue_token, line_of, once_after, start_of
 

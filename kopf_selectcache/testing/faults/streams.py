@@ -5,8 +5,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from kopf_selectcache.testing.api.calls import Request
 from kopf_selectcache.testing.api.options import is_true
+from kopf_selectcache.testing.api.request import Request
 
 from .fault import (
     End,

@@ -1,4 +1,4 @@
-// Prints the kinds of Kubernetes and their field labels as a module of Python (kopf_selectcache/core/_fieldlabels.py).
+// Prints the kinds of Kubernetes and their field labels as a module of Python (kopf_selectcache/core/selection/_field_table.py).
 //
 // Nothing is read from documentation or by hand. The API server's own storage providers are set up as for a server with
 // every feature and version, alpha and beta included, on top of a database that is never asked. They tell the

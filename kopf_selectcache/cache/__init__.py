@@ -1,0 +1,1 @@
+"""The reads that handlers call."""

@@ -1,0 +1,86 @@
+"""What reads of several objects return: a sequence of them, of which each is made when it is reached. Knows no cache.
+
+To make an object is quick; to have many at once is what takes memory, and time of the garbage collector. So whoever looks at one
+after the other has one at a time, and who asks only how many there are, or which, has none made.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
+
+from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.errors import ReadOnly
+
+_T_co = TypeVar("_T_co", covariant=True)
+
+
+def _refuse(*_: object, **__: object) -> NoReturn:
+    raise ReadOnly(
+        "what a read returned is changed, or sorted in place, and is no list: each object is made when it is reached",
+        remedy="Make a list of it: list(cache.list(...)); or in order: sorted(cache.list(...), key=...)")
+
+
+class Objects(Sequence[_T_co]):
+    """What `cache.list` and its like return. Each object is made anew whenever it is reached, and belongs to who reaches it.
+
+        pods = cache.list('pods', label='app=web')
+        len(pods), pods.keys()               # nothing is made
+        pods.unreadable                      # those of `held` and `owned` that are left out, as they cannot be read
+        for pod in pods: ...                 # one at a time
+        mine = list(pods)                    # all of them, to be changed or kept
+    """
+
+    __slots__ = ("_make", "_records", "_unreadable")
+    __hash__ = None   # type: ignore[assignment]  # As of a list.
+
+    def __init__(self, records: Sequence[Record], make: Callable[[Record], _T_co], unreadable: Sequence[Record] = ()) -> None:
+        self._records = records
+        self._make = make
+        self._unreadable = unreadable
+
+    def keys(self) -> list[tuple[str, str]]:
+        """Return the namespace, empty for a cluster-scoped kind, and the name of each object."""
+        return [(record.namespace, record.name) for record in self._records]
+
+    @property
+    def unreadable(self) -> list[tuple[str, str]]:
+        """The namespace and name of each object that may match, and is left out since it cannot be decoded."""
+        return [(record.namespace, record.name) for record in self._unreadable]
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __iter__(self) -> Iterator[_T_co]:
+        return map(self._make, self._records)
+
+    @overload
+    def __getitem__(self, index: int) -> _T_co: ...
+    @overload
+    def __getitem__(self, index: slice) -> Objects[_T_co]: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        return Objects(self._records[index], self._make, self._unreadable) if isinstance(index, slice) else self._make(self._records[index])
+
+    def __add__(self, others: Iterable[Any]) -> list[Any]:
+        return [*self, *others]
+
+    def __radd__(self, others: Iterable[Any]) -> list[Any]:
+        return [*others, *self]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, (Objects, list)):
+            return NotImplemented
+        return len(self) == len(other) and all(one == two for one, two in zip(self, other, strict=True))
+
+    def __repr__(self) -> str:
+        """Say which objects they are, and nothing that is in them: they may be Secrets."""
+        which = [f"{namespace}/{name}" if namespace else name for namespace, name in islice(self.keys(), 5)]
+        more = f" and {len(self) - len(which):,} more" if len(self) > len(which) else ""
+        return f"<{len(self):,} object{'' if len(self) == 1 else 's'}{': ' if which else ''}{', '.join(which)}{more}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies are lists: they have the objects, and no more to do with the cache."""
+        return list, (list(self),)
+
+    if not TYPE_CHECKING:   # Checkers know better what is not there.
+        __setitem__ = __delitem__ = __iadd__ = append = clear = copy = extend = insert = pop = remove = reverse = sort = _refuse

@@ -1,0 +1,281 @@
+"""Waits until the cache of a kind is as new as the event that called a handler. Answers no read.
+
+Kopf's watch and the watches of the cache are independent. A handler that lists the siblings of its object must not find
+the state of before the event that called it, since no later event may call it again. With `v` the resourceVersion of the
+body:
+
+1. A stream that selects the object, or holds its uid, delivers that event as well: the handler waits until the stream
+   has progressed to `v`.
+2. A stream that does not select the object may never have an event to wait for. It is as new as `v` if its open watch
+   has caught up with the server, and is compared with a list if that is not known (`comparison`).
+3. An object that left one stream of several, and may be in another one, is awaited until that is confirmed.
+
+The streams are waited for together. Each wait ends: a stream that has watched for 15 s and has not come so far is
+listed anew, and any consistent list that began after the wait ends it. A body that is newer than that list comes from
+before a restore of the server. A cache that cannot be kept is not waited for, as its reads raise why. While a stream
+does not follow the server, a handler that Kopf calls again raises Stale, and any other waits.
+"""
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import copy
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from kopf_selectcache.core.errors import Garbled, printable
+from kopf_selectcache.core.protocol.decoder import Reader
+from kopf_selectcache.core.recursion import with_room
+from kopf_selectcache.core.store.projection import ALL, at
+from kopf_selectcache.core.store.record import Record, is_newer, is_number, is_older
+from kopf_selectcache.core.store.substore import Key
+from kopf_selectcache.errors import Stale
+from kopf_selectcache.informer.ending import Ending
+from kopf_selectcache.informer.health import Health
+from kopf_selectcache.informer.informer import Feed
+from kopf_selectcache.informer.reflector import Listwatch
+
+from .matcher import selects
+
+TICK = 5.0
+"""Seconds until a wait is logged, and between two looks at a stream that is waited for."""
+
+LONGEST = 15.0
+"""Seconds of a watch, open or asked for, until its stream is listed anew, and seconds until a leave is no longer waited for."""
+
+LOG_INTERVAL = 60.0
+"""Seconds between two log lines about handlers that wait for one kind."""
+
+
+class Event:
+    """The object that a handler was called with, at its version."""
+
+    def __init__(self, body: Mapping[str, Any], version: str) -> None:
+        metadata = body["metadata"]
+        self.key: Key = (metadata.get("namespace") or "", metadata.get("name") or "")
+        self.uid: str = metadata.get("uid") or ""
+        self.kind: str = body.get("kind") or ""
+        self.version = version
+        self._body = body
+        self._record: Record | None = None   # Made of the body when a stream needs it.
+
+    @property
+    def group(self) -> str:
+        """The API group of its kind; empty for the core."""
+        api_version: str = self._body.get("apiVersion") or ""
+        return api_version.rpartition("/")[0]
+
+    def __str__(self) -> str:
+        return printable("/".join(filter(None, self.key)), 500)
+
+    def is_delivered_by(self, listwatch: Listwatch) -> bool:
+        """Return True if the stream delivers this event: it selects the object, or still holds it."""
+        if not listwatch.branch.keys.have(self.key):
+            return False
+        held = listwatch.branch.view.held(self.key)
+        if held is not None and held.uid == self.uid:
+            return True
+        resource = listwatch.resource
+        if self._record is None:
+            # Handler and cache may be of two versions of the kind. Metadata is the same in both.
+            body = {**self._body, "apiVersion": resource.api_version, "kind": resource.kind.kind}
+            try:
+                self._record = Reader.of(resource, ALL).record(with_room(partial(msgspec.json.encode, body)))
+            except (Garbled, RecursionError, UnicodeEncodeError):
+                return False   # The body was made by hand, or has a lone surrogate.
+        selected = selects(listwatch.filter, self._record, resource)
+        return self._is_selected_by_path(listwatch) if selected is None else selected
+
+    def _is_selected_by_path(self, listwatch: Listwatch) -> bool:
+        """Return True if the stream selects the object, as far as its fields can be told without the definition of its kind.
+
+        The field labels of a custom resource are paths. If one is something else, the wait ends nevertheless, later.
+        """
+        assert self._record is not None, "it is made of the body first"
+        fields = {term.label: _text_of(at(self._body, tuple(term.label.split(".")))) for term in listwatch.filter.terms}
+        return listwatch.filter.matches(name=self._record.name, namespace=self._record.namespace, labels=self._record.labels, fields=fields)
+
+
+def event_of(body: Mapping[str, Any]) -> Event | None:
+    """Return the event of a body; None if that has no version, as one that was made by hand."""
+    body = copy(body)   # That of a daemon is a view of what Kopf replaces as a whole: its copy stays as it is now.
+    version = (body.get("metadata") or {}).get("resourceVersion")
+    return Event(body, version) if isinstance(version, str) and version else None
+
+
+async def wait_until_fresh(feeds: Collection[Feed], body: Mapping[str, Any], *, patient: bool, ending: Ending) -> None:
+    """Wait until all streams of these feeds are as new as the body; raise ReadError if the operator ends meanwhile.
+
+    Raise Stale if one of them has not followed the server for a while; if `patient`, wait until it follows. The body of a
+    daemon or timer is Kopf's live one. If it is newer after the wait, that is waited for as well, for 15 s more.
+    """
+    event, deadline = event_of(body), None
+    while event is not None:
+        waits = [wait for feed in feeds if (wait := _Wait(feed, event, patient=patient)).is_needed()]
+        if not waits:
+            return   # As a rule: to wait costs a task.
+        for wait in waits:
+            await ending.limit(wait.until_fresh())
+        clock = waits[0].clock
+        deadline = clock() + LONGEST if deadline is None else deadline
+        latest = event_of(body)
+        event = latest if latest is not None and latest.version != event.version and clock() < deadline else None
+
+
+@contextmanager
+def _logged(feed: Feed, event: Event) -> Iterator[None]:
+    """Count a handler that waits, and log it if that takes long."""
+    feed.waiting_handlers += 1
+    log = asyncio.create_task(_log(feed, event))
+    try:
+        yield
+    finally:
+        feed.waiting_handlers -= 1
+        log.cancel()
+
+
+async def _log(feed: Feed, event: Event) -> None:
+    world = feed.world
+    await world.sleep(TICK)
+    if world.clock() >= feed.next_wait_log:
+        feed.next_wait_log = world.clock() + LOG_INTERVAL
+        world.logger.info(
+            "Handlers wait until the cache of %s is as new as version %s of %s: %d.",
+            feed, printable(event.version, 50), event, feed.waiting_handlers)
+
+
+class _Wait:
+    """One handler that waits for one kind."""
+
+    def __init__(self, feed: Feed, event: Event, *, patient: bool) -> None:
+        self._feed = feed
+        self._event = event
+        self._patient = patient
+
+    def is_needed(self) -> bool:
+        """Return True if a stream is not known to be as new as the event."""
+        return not all(map(self._is_fresh, self._feed.listwatches)) or self._has_unconfirmed()
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        return self._feed.world.clock
+
+    async def until_fresh(self) -> None:
+        """Wait for all streams, also if the feed replaces them meanwhile."""
+        with _logged(self._feed, self._event):
+            while not await self._for_all():
+                await self._feed.settled()
+
+    async def _for_all(self) -> bool:
+        """Wait for all streams. Return False if the feed has replaced them meanwhile."""
+        listwatches = self._feed.listwatches
+        await _together([self._for_stream(listwatch) for listwatch in listwatches if not self._is_fresh(listwatch)])
+        await self._for_confirmation()
+        return self._feed.listwatches is listwatches
+
+    def _is_fresh(self, listwatch: Listwatch) -> bool:
+        if self._has_reached(listwatch) or (self._event.uid, self._event.version) in listwatch.foreign:
+            return True
+        return listwatch.comparison.has_caught_up and not self._event.is_delivered_by(listwatch)
+
+    def _has_reached(self, listwatch: Listwatch) -> bool:
+        event = self._event
+        if not is_newer(event.version, listwatch.version):
+            return True
+        if is_number(event.version):
+            return False
+        held = listwatch.branch.view.held(event.key)
+        return held is not None and (held.uid, held.version) == (event.uid, event.version)
+
+    async def _for_stream(self, listwatch: Listwatch) -> None:
+        """Wait until the stream is as new as the event: by its own progress, by a comparison, or by a new list."""
+        event, comparison, awaited, lists_before = self._event, listwatch.comparison, listwatch.awaited, listwatch.lists
+        reached = awaited.wait(event.version)
+        compared = [] if event.is_delivered_by(listwatch) else [comparison.wait(event.version)]
+        watched_for, before = 0.0, self.clock()
+        try:
+            while self._may_wait(listwatch):
+                await self._tick(reached, *compared)
+                if any(map(_is_true, (reached, *compared))) or self._has_reached(listwatch):
+                    return
+                if listwatch.newest_list > lists_before:
+                    if is_older(listwatch.version, event.version):
+                        listwatch.note_foreign(event.uid, event.version)
+                    return
+                now = self.clock()
+                if listwatch.is_watching and not comparison.is_listing:
+                    watched_for += now - before
+                before = now
+                if watched_for >= LONGEST:
+                    listwatch.relist("behind")
+                if reached.done():
+                    reached = awaited.wait(event.version)   # Everybody was woken.
+        finally:
+            awaited.discard(event.version, reached)
+            for future in compared:
+                comparison.discard(future)
+
+    def _may_wait(self, listwatch: Listwatch) -> bool:
+        """Return False if the stream is replaced or cannot be kept. Raise Stale if it does not follow, and this handler must not wait so long."""
+        condition = self._feed.condition_of(listwatch)
+        if listwatch not in self._feed.listwatches or condition.error() is not None:
+            return False
+        if condition.health is Health.STALE and not self._patient:
+            raise self._stale(f"at version {listwatch.version}, and {self._event} at {self._event.version}: {condition.trouble}")
+        return True
+
+    async def _for_confirmation(self) -> None:
+        """Wait until no leave up to the event is unconfirmed, for a bounded time: what is unconfirmed is read as it was before."""
+        awaited, deadline = self._feed.awaited, self.clock() + LONGEST
+        while self._has_unconfirmed():
+            if self.clock() >= deadline:   # However often the wait was interrupted.
+                if self._patient:
+                    return
+                raise self._stale("waiting for the server to confirm which objects have left it")
+            confirmed = awaited.wait(self._event.version)
+            try:
+                await self._tick(confirmed)
+            finally:
+                awaited.discard(self._event.version, confirmed)
+
+    def _has_unconfirmed(self) -> bool:
+        return self._feed.parted and self._feed.has_unconfirmed(self._event.version, besides=self._event.key)
+
+    def _stale(self, what: str) -> Stale:
+        return Stale(f"the cache of {self._feed} is {what}", remedy="Wait until the cache follows the server again")
+
+    async def _tick(self, *futures: asyncio.Future[bool]) -> None:
+        """Wait for one of the futures, for one tick at most."""
+        sleep = asyncio.ensure_future(self._feed.world.sleep(TICK))
+        any_of: set[asyncio.Future[Any]] = {*futures, sleep}
+        try:
+            await asyncio.wait(any_of, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sleep.cancel()
+
+
+async def _together(waits: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """Await all of them at once. The first that fails ends the others."""
+    if len(waits) == 1:
+        return await waits[0]
+    tasks = [asyncio.create_task(wait) for wait in waits]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _is_true(future: asyncio.Future[bool]) -> bool:
+    return future.done() and future.result()
+
+
+def _text_of(value: object) -> str:
+    """Return the value of a field as servers write it: text, or what JSON has for a number or a boolean; empty if there is none."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else msgspec.json.encode(value).decode()

@@ -1,0 +1,59 @@
+"""Finds in an operator's code what takes rights and is declared nowhere, as far as it is written out. Runs none of it."""
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kopf_selectcache.core.selection.kinds import Key
+
+VERBS = {"fetch": "get", "fetch_list": "list", "gone": "get"}
+"""Which right each of these reads takes, where the cache cannot answer."""
+
+POSTING = frozenset({"event", "info", "warn", "exception"})
+
+
+class Fetch(NamedTuple):
+    """One call of such a read."""
+
+    verb: str
+    key: Key | None
+    """None where the kind is no constant."""
+    where: str
+
+
+def fetches_in(tree: ast.AST, file: str) -> Iterator[Fetch]:
+    """Yield the reads of what a handler calls its cache: `cache.fetch('configmaps', ...)`, `cache.blocking.gone(...)`.
+
+    >>> list(fetches_in(ast.parse("async def f(cache, **_): await cache.fetch('configmaps', 'a', 'b')"), 'web.py'))
+    [Fetch(verb='get', key='configmaps', where='web.py, line 1')]
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and (verb := VERBS.get(node.func.attr)) and _is_cache(node.func.value):
+            kinds = [*node.args[:1], *(each.value for each in node.keywords if each.arg == "kind")]
+            yield Fetch(verb, _constant(kinds[0]) if kinds else None, f"{file}, line {node.lineno}")
+
+
+def _is_cache(node: ast.expr) -> bool:
+    if isinstance(node, ast.Attribute) and node.attr == "blocking":
+        node = node.value
+    return isinstance(node, ast.Name) and node.id == "cache"
+
+
+def _constant(node: ast.expr) -> Key | None:
+    try:
+        value = ast.literal_eval(node)
+    except ValueError:
+        return None
+    return value if isinstance(value, str) or (isinstance(value, tuple) and all(isinstance(each, str) for each in value)) else None
+
+
+def posts_events(tree: ast.AST) -> bool:
+    """Whether events are posted about objects: by `kopf.info(...)` and the like.
+
+    >>> [posts_events(ast.parse(text)) for text in ("kopf.info(body, reason='Made', message='It is there.')", "logger.info('It is there.')")]
+    [True, False]
+    """
+    return any(
+        isinstance(node, ast.Attribute) and node.attr in POSTING and isinstance(node.value, ast.Name) and node.value.id == "kopf"
+        for node in ast.walk(tree))

@@ -1,0 +1,130 @@
+"""Counts objects without their contents, and weighs some of them: what a cache would hold, against all there is."""
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from kopf_selectcache.client.partial_metadata import page_of_metadata
+from kopf_selectcache.client.transport import Refused, Transport, ask_in_size
+from kopf_selectcache.core.protocol.decoder import Reader, Refusal
+from kopf_selectcache.core.protocol.pager import PageSize, Paging
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.index_spec import Indexed
+from kopf_selectcache.core.store.projection import ALL, Projection
+from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.settings.planner import Stream
+
+from ._progress import Progress
+from ._sampling import Samples
+
+PAGE_LIMIT = 500
+PATIENCE = 120.0
+"""The seconds that the pauses between the pages of one list may take together."""
+
+WEIGHED = 100
+"""So many objects are weighed at a time: of the first page, and ever more seldom of later ones."""
+
+
+@dataclass(frozen=True)
+class Amount:
+    """How many objects there are, and about how many bytes they take in a cache."""
+
+    objects: int = 0
+    weighed: int = 0
+    weight: int = 0
+    """Of those that were weighed, in bytes of JSON."""
+    beside: int = 0
+    """How many bytes of values are kept beside those: of indexes, and of fields that were dropped."""
+
+    @property
+    def bytes(self) -> int:
+        """About so many bytes of JSON all of them have, if the others are like those that were weighed."""
+        return round(self.weight / self.weighed * self.objects) if self.weighed else 0
+
+    @property
+    def values(self) -> int:
+        """About so many bytes of values are kept beside all of them, likewise."""
+        return round(self.beside / self.weighed * self.objects) if self.weighed else 0
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(self.objects + other.objects, self.weighed + other.weighed, self.weight + other.weight, self.beside + other.beside)
+
+
+class _Metadata(msgspec.Struct):
+    remaining: int = msgspec.field(default=0, name="remainingItemCount")
+
+
+class _List(msgspec.Struct):
+    metadata: _Metadata
+
+
+class Counter:
+    """Counts the objects of one resource. Raises Refused, Unreachable and Garbled."""
+
+    def __init__(
+        self, transport: Transport, resource: Resource, *, progress: Progress, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.samples = Samples()
+        """Of those that would be held."""
+        self._transport = transport
+        self._resource = resource
+        self._progress = progress
+        self._sleep = sleep
+
+    async def held(self, stream: Stream, projection: Projection, seen: set[tuple[str, str]], indexes: tuple[Indexed, ...] = ()) -> Amount:
+        """Return what a list and watch would hold of what was not seen before, of which there is a note then."""
+        path, query, names = stream.path(self._resource), stream.query(), stream.selector.names
+        found, paging, listed, due = Amount(), Paging(query, page_limit=PAGE_LIMIT, patience=PATIENCE), 0, 0
+        while not paging.is_complete:
+            if pause := paging.take_pause(1.0):
+                await self._sleep(pause)
+            asked = paging.query
+            page = await page_of_metadata(self._transport, self._resource, path, paging)
+            paging.turn(page)
+            keys = {record.key for record in page.records if names is None or record.name in names}
+            if keys and listed >= due:   # After 0, 1, 3, 7, ... full pages: pages of large objects have fewer.
+                found += await self._weighed(path, asked, projection, names, indexes)
+                due = 2 * due + PAGE_LIMIT
+            found += Amount(len(keys - seen))
+            seen |= keys
+            self._progress.step(len(keys))
+            listed += len(page.records)
+        return found
+
+    async def all(self, namespaces: Collection[str] | None) -> Amount:
+        """Return all there is in these namespaces, as a cache without selectors would hold it."""
+        found = Amount()
+        for namespace in (None,) if namespaces is None or self._resource.kind.namespaced is False else namespaces:
+            path = self._resource.path(namespace)
+            answer = await self._some(path, {}, WEIGHED)
+            records = self._records(answer, ALL)   # It makes sense, or this is known now.
+            found += Amount(len(records) + msgspec.json.decode(answer, type=_List).metadata.remaining, *_sizes(records))
+        return found
+
+    async def _weighed(
+        self, path: str, query: Mapping[str, str], projection: Projection, names: Collection[str] | None, indexes: tuple[Indexed, ...],
+    ) -> Amount:
+        limit = PAGE_LIMIT if names else WEIGHED   # Those that share a watch may be anywhere in the page.
+        records = self._records(await self._some(path, query, limit), projection, indexes)
+        named = [record for record in records if names is None or record.name in names]
+        self.samples.take(named)
+        return Amount(0, *_sizes(named))
+
+    async def _some(self, path: str, query: Mapping[str, str], limit: int) -> bytes:
+        """Return the bytes of a page of at most `limit` objects, or of fewer if the page is too large."""
+        size = PageSize(limit)
+        return await ask_in_size(size, lambda: self._transport.get(path, {**query, **size.query}, most=size.most_bytes))
+
+    def _records(self, answer: bytes, projection: Projection, indexes: tuple[Indexed, ...] = ()) -> Sequence[Record]:
+        page = replace(Reader.of(self._resource, projection), indexes=indexes).page(answer)
+        if isinstance(page, Refusal):
+            raise Refused(page)
+        return page.records
+
+
+def _sizes(records: Sequence[Record]) -> tuple[int, int, int]:
+    """Return how many objects there are, their bytes of JSON, and those of the values beside them."""
+    return len(records), sum(len(record.data) for record in records), sum(len(record.fields) for record in records)

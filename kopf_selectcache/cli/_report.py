@@ -1,0 +1,171 @@
+"""What a check has found, and how it is shown: as text, JSON or YAML. Asks nobody."""
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from kopf_selectcache.core.protocol.query import written
+from kopf_selectcache.informer.log import sized
+
+from ._estimate import Amount
+from .rights import Right
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something is wrong, and this is to be changed."""
+
+    what: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.what}. {self.remedy}"
+
+
+@dataclass(frozen=True)
+class Result:
+    """One list and watch."""
+
+    path: str
+    query: Mapping[str, str]
+    amount: Amount | None
+    """None if it could not be counted."""
+
+    def __str__(self) -> str:
+        return written(self.path, self.query)
+
+
+@dataclass(frozen=True)
+class Section:
+    """What is declared of one kind."""
+
+    kind: str
+    filter: str
+    api_version: str = ""
+    kept: str = ""
+    held: Amount | None = None
+    memory: int | None = None
+    """About how many bytes of memory that would take; None if it could not be counted."""
+    all: Amount | None = None
+    streams: tuple[Result, ...] = ()
+    needed: tuple[Right, ...] = ()
+    """Of which some may be missing."""
+    missing: tuple[Right, ...] = ()
+    hints: tuple[str, ...] = ()
+    """What is not wrong, and may not be meant."""
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True)
+class Report:
+    """What there is to say of an operator."""
+
+    sections: tuple[Section, ...]
+    others: tuple[Problem, ...] = ()
+    """Problems that are no cache's."""
+    unknown: tuple[str, ...] = ()
+    """What could not be found out."""
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        return (*(problem for section in self.sections for problem in section.problems), *self.others)
+
+
+# ---- For people.
+
+WIDEST = 60
+"""So much of a filter is shown; all of it is in the other formats."""
+
+
+def _text(report: Report, *, wide: bool = False) -> str:
+    rows: list[tuple[str, ...]] = [("KIND", "FILTER", "OBJECTS", "BYTES", "RIGHTS")]
+    rows += [_row(section, widest=None if wide else WIDEST) for section in report.sections]
+    lines = _table(rows)
+    told: list[str] = []
+    for line, section in zip(lines[1:], report.sections, strict=True):
+        told.append(line)
+        if wide:
+            told += [f"    {count(result.amount)} in {result}" for result in section.streams]
+            told += [f"    in memory: {sized(section.memory)}"] if section.memory is not None else []
+            told += [f"    kept: {section.kept}"] if section.kept else []
+        told += [f"  ! {problem}." for problem in section.problems]
+        told += [f"  * {hint}." for hint in section.hints]
+    told += [f"! {problem}." for problem in report.others]
+    told += [f"* {each}" for each in report.unknown]
+    return "\n".join([lines[0], *told, "", _summary(report)])
+
+
+def _row(section: Section, *, widest: int | None) -> tuple[str, ...]:
+    held, all_ = section.held, section.all
+    filter_ = section.filter if widest is None or len(section.filter) <= widest else f"{section.filter[:widest - 1]}…"
+    rights = "lacks " + "; ".join(map(str, section.missing)) if section.missing else "all there" if section.needed else "?"
+    return (
+        section.kind, filter_, f"{count(held)} of {count(all_)}", f"{weight(held)} of {weight(all_)}", rights)
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _summary(report: Report) -> str:
+    held = [section.held for section in report.sections if section.held is not None]
+    caches, problems = len(report.sections), len(report.problems)
+    total, memory = sum(held, Amount()), sum(section.memory or 0 for section in report.sections)
+    return (
+        f"{caches} {'cache' if caches == 1 else 'caches'} would hold {count(total)} {'object' if total.objects == 1 else 'objects'}, "
+        f"about {sized(sum(each.bytes for each in held))} of JSON, in {sized(memory)} of memory. " + (f"{problems} to be changed: marked with '!'." if problems else "Nothing is wrong."))
+
+
+def count(amount: Amount | None) -> str:
+    return "?" if amount is None else f"{amount.objects:,}"
+
+
+def weight(amount: Amount | None) -> str:
+    return "?" if amount is None else sized(amount.bytes)
+
+
+# ---- For programs.
+
+
+def _plain(report: Report) -> dict[str, Any]:
+    return {
+        "caches": [
+            {
+                "kind": section.kind, "apiVersion": section.api_version, "filter": section.filter, "kept": section.kept,
+                "held": _amount(section.held), "aboutMemory": section.memory, "all": _amount(section.all),
+                "streams": [{"path": each.path, "query": dict(each.query), "held": _amount(each.amount)} for each in section.streams],
+                "rights": {"needed": _rules(section.needed), "missing": _rules(section.missing)},
+                "hints": list(section.hints),
+                "problems": [{"what": each.what, "remedy": each.remedy} for each in section.problems],
+            }
+            for section in report.sections
+        ],
+        "otherProblems": [{"what": each.what, "remedy": each.remedy} for each in report.others],
+        "unknown": list(report.unknown),
+        "problems": len(report.problems),
+    }
+
+
+def _amount(amount: Amount | None) -> dict[str, int] | None:
+    return None if amount is None else {"objects": amount.objects, "aboutBytes": amount.bytes, "weighedObjects": amount.weighed}
+
+
+def _rules(rights: Iterable[Right]) -> list[dict[str, Any]]:
+    return [({"namespace": right.namespace} if right.namespace else {}) | right.rule() for right in rights]
+
+
+PLAIN: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "json": lambda plain: json.dumps(plain, indent=2),
+    "yaml": lambda plain: yaml.safe_dump(dict(plain), sort_keys=False).rstrip(),
+}
+FORMATS: Mapping[str, Callable[[Report], str]] = {
+    "text": _text,
+    "wide": lambda report: _text(report, wide=True),
+    "json": lambda report: PLAIN["json"](_plain(report)),
+    "yaml": lambda report: PLAIN["yaml"](_plain(report)),
+}

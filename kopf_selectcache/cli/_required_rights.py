@@ -1,0 +1,150 @@
+"""Finds out which rights an operator needs: what it declares, what its handlers are of. Asks the cluster only what a custom kind is."""
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import AsyncIterator, Iterator, Sequence
+
+from kopf_selectcache import _kopf
+from kopf_selectcache.client.discovery import NotServed, resolve
+from kopf_selectcache.client.transport import Refused, Unreachable
+from kopf_selectcache.core.errors import Garbled
+from kopf_selectcache.core.selection.kinds import Key, Kind, find, parse_key
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.errors import SelectCacheError
+from kopf_selectcache.plugin.narrowing import watching_handlers
+from kopf_selectcache.selectors.kind_keys import checked_key, text_of, unserved
+from kopf_selectcache.settings.planner import plan
+
+from ._code import fetches_in, posts_events
+from ._operator_loader import PROBLEM, Loaded, Unloadable
+from .rights import CRDS, Right, of_cache, of_events, of_fetch, of_handlers, of_kopf
+
+UNSEEN = "What handlers read or write with clients of their own cannot be seen, and is not in here."
+SCANNING = "An operator with settings.scanning.disabled = True does without what is for kopf."
+
+
+class Needs:
+    """What one operator needs."""
+
+    def __init__(self, operator: Loaded) -> None:
+        self._operator = operator
+        self._found: dict[Key, Resource] = {}
+        self._offline = ""   # Why the cluster cannot be asked, once that is known.
+        # As bytes: the first lines of a file may say how it is encoded.
+        self._code = [(file.name, ast.parse(file.read_bytes())) for file in operator.sources]
+        self.notes: list[str] = [UNSEEN]
+        """What there is to say of any operator like this."""
+        self.unknown: list[str] = []
+        """What could not be found out, and was left out or assumed."""
+
+    async def all(self, fetched: Sequence[str] = ()) -> list[Right]:
+        """Return what all of it takes; raise Unloadable."""
+        operator, rights = self._operator, list[Right]()
+        for key in operator.declared.selectors:
+            resource, cached = await self._resource(key), operator.declared.selectors.cached(key)
+            try:
+                planned = plan(cached.filter, resource, namespaces=operator.namespaces, share_watches=cached.share_watches)
+            except SelectCacheError as error:
+                raise Unloadable(f"{text_of(key)}: {error}", code=PROBLEM) from error
+            rights += of_cache(resource, planned)
+            if find(key) is None:
+                definition = frozenset({f"{resource.kind.plural}.{resource.kind.group}"})
+                rights.append(Right(*CRDS, frozenset({"get"}), names=definition, what_for=frozenset({"caches, to know the fields to select by"})))
+        for text in fetched:
+            for verb in ("get", "list"):
+                rights += await self._of_fetch(text, verb, f"--fetch {text}")
+        rights += await self.of_fetches()
+        return rights + [right async for right in self._of_kopf()]
+
+    async def of_fetches(self) -> list[Right]:
+        """Return what the reads take that ask the server beyond the caches, as far as the operator's files say of what; raise Unloadable."""
+        rights = list[Right]()
+        for file, tree in self._code:
+            for fetch in fetches_in(tree, file):
+                if fetch.key is None:
+                    self._unknown(f"What is fetched in {fetch.where}, is not written out there: name it with --fetch.")
+                else:
+                    rights += await self._of_fetch(fetch.key, fetch.verb, fetch.where)
+        return rights
+
+    async def _of_fetch(self, key: Key, verb: str, where: str) -> list[Right]:
+        try:
+            return list(of_fetch(await self._resource(checked_key(key)), self._operator.watched, verb))
+        except SelectCacheError as error:
+            raise Unloadable(f"{where}: {error}", code=PROBLEM) from error
+
+    async def _of_kopf(self) -> AsyncIterator[Right]:
+        operator = self._operator
+        for handler in watching_handlers(operator.registry):
+            key = _key_of(handler.selector)
+            if key is None:
+                self._unknown(f"{handler} is of kinds that only the cluster knows, and they are not in here.")
+                continue
+            writes = isinstance(handler, (_kopf.ChangingHandler, _kopf.SpawningHandler)) or "patch" in inspect.signature(handler.fn).parameters
+            for right in of_handlers(await self._resource(key), operator.watched, patched=writes):
+                yield right
+        if not operator.settings.scanning.disabled:
+            self.notes.append(SCANNING)
+            for right in of_kopf(everywhere=operator.everywhere):
+                yield right
+        posting = operator.settings.posting
+        if posting.enabled and (posting.loggers or any(posts_events(tree) for _, tree in self._code)):
+            for right in of_events(operator.watched):
+                yield right
+        for right in self._of_admission():
+            yield right
+        peering = operator.settings.peering
+        if not peering.standalone:
+            # Kopf ends where there are peers, and it may not look at them.
+            what_for = "peering" if peering.mandatory else "peering, where it is installed: without the option --standalone"
+            resource = "clusterkopfpeerings" if peering.clusterwide else "kopfpeerings"
+            for namespace in operator.watched or (None,):
+                yield Right("kopf.dev", resource, frozenset({"get", "list", "watch", "patch"}), namespace, what_for=frozenset({what_for}))
+
+    def _of_admission(self) -> Iterator[Right]:
+        managed = self._operator.settings.admission.managed
+        # Kopf writes both configurations, whichever handlers there are. Else somebody else writes them.
+        for reason in ("mutating", "validating") if managed else ():
+            resource, what_for = f"{reason}webhookconfigurations", frozenset({"admission"})
+            yield Right("admissionregistration.k8s.io", resource, frozenset({"create"}), what_for=what_for)
+            yield Right("admissionregistration.k8s.io", resource, frozenset({"patch"}), names=frozenset({str(managed)}), what_for=what_for)
+
+    # ---- What kinds are.
+
+    async def _resource(self, key: Key) -> Resource:
+        if key not in self._found:
+            kind, version = find(key), parse_key(key)[1]
+            self._found[key] = Resource(kind, version or kind.versions[0]) if kind is not None else await self._custom(key)
+        return self._found[key]
+
+    async def _custom(self, key: Key) -> Resource:
+        """Ask the cluster; where it gives no answer, take the key at its word."""
+        why = self._offline
+        if not why:
+            try:
+                await self._operator.log_in()
+                return await resolve(self._operator.transport, key)
+            except NotServed as error:
+                why = f"{error}. {unserved(key, None)}"
+            except (Unloadable, Unreachable, Refused, Garbled) as error:
+                self._offline = why = str(error).splitlines()[0]
+        group, version, name = parse_key(key)
+        if group is None:
+            raise Unloadable(f"only the cluster knows of which group {text_of(key)} are, and: {why}")
+        self._unknown(f"{text_of(key)}: {why}. It is taken for the plural of a kind with namespaces.")
+        return Resource(Kind.unknown(group, name, name, namespaced=True), version or "v1", fields_known=False)
+
+    def _unknown(self, text: str) -> None:
+        if text not in self.unknown:
+            self.unknown.append(text)
+
+
+def _key_of(selector: _kopf.Selector | None) -> Key | None:
+    """Return what a handler is of, as a key of ours; None if that is not one kind."""
+    name = selector and (selector.plural or selector.kind or selector.singular or selector.shortcut or selector.any_name)
+    if selector is None or not isinstance(name, str):
+        return None
+    if selector.group is None:
+        return f"{name}.{selector.version}" if selector.version else name
+    return tuple(part for part in (selector.group, selector.version, name) if part is not None)

@@ -1,0 +1,1 @@
+"""Requests to the API server. The only folder that imports aiohttp, besides the embedded server."""

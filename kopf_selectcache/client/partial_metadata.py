@@ -1,0 +1,51 @@
+"""Objects without what is in them: names, uids, versions, labels. An aggregated server need not know how to send less."""
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+from kopf_selectcache.core.errors import Garbled
+from kopf_selectcache.core.protocol.decoder import Page, Reader
+from kopf_selectcache.core.protocol.pager import Paging
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.projection import ALL
+from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.informer.environment import World
+
+from .transport import JSON, Refused, Transport, ask_in_size
+
+ONE = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{JSON}"
+"""What to accept in answer to a request for one object."""
+
+_PAGE = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{JSON}"
+
+_READER = Reader("meta.k8s.io/v1", "PartialObjectMetadata")
+
+
+def metadata_of(resource: Resource, answer: bytes) -> Record:
+    """Read the answer to a request for one object; raise Garbled."""
+    try:
+        return _READER.record(answer, kindless=False)
+    except Garbled:
+        return Reader.of(resource, ALL).record(answer, kindless=False)
+
+
+async def pages_of_metadata(world: World, resource: Resource, path: str, paging: Paging) -> AsyncGenerator[tuple[Record, ...], None]:
+    """Yield the objects of a list, page by page, to its end; raise Refused, Unreachable or Garbled."""
+    while not paging.is_complete:
+        if pause := paging.take_pause(world.chance()):
+            await world.sleep(pause)
+        page = await page_of_metadata(world.transport, resource, path, paging)
+        paging.turn(page)
+        yield page.records
+
+
+async def page_of_metadata(transport: Transport, resource: Resource, path: str, paging: Paging) -> Page:
+    """Return the next page of a list; raise Refused, Unreachable or Garbled."""
+    answer = await ask_in_size(paging.size, lambda: transport.get(path, paging.query, accept=_PAGE, most=paging.size.most_bytes))
+    try:
+        page = _READER.page(answer)
+    except Garbled:
+        page = Reader.of(resource, ALL).page(answer)
+    if not isinstance(page, Page):
+        raise Refused(page)
+    return page

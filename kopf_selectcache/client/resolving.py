@@ -1,0 +1,53 @@
+"""What keys mean in this cluster, for reads of kinds that no cache has: asked for once, however many want to know.
+
+Discovery asks the server many questions for one key, so those are requests as others are: joined and paced. What was
+found is remembered for as long as the operator runs; that nothing was, for a few seconds, since it may be installed.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+
+from kopf_selectcache.core.selection.kinds import Key
+from kopf_selectcache.core.selection.resource import Resource
+
+from .discovery import NotServed, resolve
+from .fetcher import Fetches, Shared
+
+REMEMBERED = 5.0
+"""For so many seconds it is not asked again for a kind that the cluster does not serve."""
+
+
+class Kinds:
+    """The kinds that one operator has asked for. Used on its event loop only."""
+
+    def __init__(self, fetches: Fetches, *, clock: Callable[[], float] = monotonic) -> None:
+        self._fetches = fetches
+        self._clock = clock
+        self._found: dict[Key, Resource] = {}
+        self._missed: dict[Key, tuple[float, str]] = {}
+        self._asked: dict[Key, Shared[Resource]] = {}
+
+    async def resolve(self, key: Key) -> Resource:
+        """Return what a key means; raise NotServed, Refused, Unreachable or Garbled."""
+        if (found := self._found.get(key)) is not None:
+            return found
+        self._missed = {each: missed for each, missed in self._missed.items() if self._clock() - missed[0] < REMEMBERED}
+        if key in self._missed:
+            raise NotServed(self._missed[key][1])
+        asked = self._asked.get(key)
+        if asked is None:
+            asked = self._asked[key] = Shared(self._ask(key))
+        try:
+            return await asked.result()
+        finally:
+            if asked.given_up and self._asked.get(key) is asked:
+                del self._asked[key]
+
+    async def _ask(self, key: Key) -> Resource:
+        try:
+            self._found[key] = found = await resolve(self._fetches, key)
+        except NotServed as error:
+            self._missed[key] = self._clock(), str(error)
+            raise
+        return found

@@ -1,0 +1,358 @@
+"""Bytes from the API server: one answer, or a stream of chunks. Knows URLs and credentials, but no objects or protocol.
+
+Every request goes through the operator's own credentials: Kopf's vault hands them out, and logs in anew when the server
+does not accept them any more, or cannot be trusted with them (`credentials`). If it accepts those of no login, that is Refused
+with 401. Nothing else is tried twice here: what to do about a failure is the protocol's business.
+"""
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
+from email.utils import parsedate_to_datetime
+from functools import partial
+from math import isfinite
+from random import random
+from time import monotonic
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
+
+import aiohttp
+
+from kopf_selectcache import _kopf
+from kopf_selectcache.core.errors import TooLarge, printable
+from kopf_selectcache.core.protocol.backoff import delay
+from kopf_selectcache.core.protocol.decoder import Refusal, read_refusal
+from kopf_selectcache.core.protocol.pager import PageSize
+
+from ._credentials import Logins
+
+_T = TypeVar("_T")
+
+JSON = "application/json"
+
+UNAUTHORIZED = 401
+
+MAX_BYTES = 64 * 1024 * 1024
+"""The bytes of one answer at most, decompressed, unless `settings.selectcache.max_page_bytes` has another number.
+
+Watches have no end, and are not limited.
+"""
+
+_BUFFER = 256 * 1024
+"""aiohttp decompresses this much at a time, in bytes, and three times as much before it waits for the reader."""
+
+_LONGEST = 1024 * 1024
+"""So much is read of an answer that is no success, in bytes."""
+
+
+class Refused(Exception):
+    """The server answered, and said no."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal)
+        self.refusal = refusal
+
+
+class Unreachable(Exception):
+    """The server did not answer, or the answer broke off."""
+
+
+class NoCredentials(Unreachable):
+    """No request was sent, because no login gave credentials."""
+
+
+class Transport(Protocol):
+    """What the cache needs of an API server."""
+
+    async def get(self, path: str, query: Mapping[str, str], *, accept: str = JSON, most: int | None = None) -> bytes:
+        """Return the whole answer; raise Refused or Unreachable.
+
+        Raise TooLarge if it has more than `most` bytes, or than the setting allows.
+        """
+
+    def watch(self, path: str, query: Mapping[str, str]) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Open a stream of chunks; to enter it or to read from it raises Refused or Unreachable."""
+
+
+class KopfTransport:
+    """Requests with the credentials of the operator that it runs in."""
+
+    def __init__(
+        self, vault: _kopf.Vault, *, request_timeout: float | None = None, connect_timeout: float | None = None,
+        clock: Callable[[], float] = monotonic, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        chance: Callable[[], float] = random, max_bytes: int = MAX_BYTES,
+    ) -> None:
+        self._vault = vault
+        self._max_bytes = max_bytes
+        self._logins = Logins(vault, clock=clock)
+        self._sleep = sleep
+        self._chance = chance
+        self._request_timeout = request_timeout
+        self._connect_timeout = connect_timeout
+
+    async def get(self, path: str, query: Mapping[str, str], *, accept: str = JSON, most: int | None = None) -> bytes:
+        return await self._whole(path, query, {"Accept": accept}, most=most)
+
+    async def ask(self, path: str, question: bytes, *, impersonate: str | None = None) -> bytes:
+        """Post a question that the server answers and keeps nothing of, such as a review of rights; perhaps as somebody else."""
+        headers = {"Accept": JSON, "Content-Type": JSON}
+        return await self._whole(path, {}, headers | ({"Impersonate-User": impersonate} if impersonate else {}), question=question)
+
+    async def _whole(
+        self, path: str, query: Mapping[str, str], headers: Mapping[str, str], *, question: bytes | None = None, most: int | None = None,
+    ) -> bytes:
+        limits = aiohttp.ClientTimeout(total=self._request_timeout, sock_connect=self._connect_timeout)
+        async with self._answer(path, query, headers, limits, question) as response:
+            return await _read(response, self._max_bytes if most is None else min(most, self._max_bytes))
+
+    @asynccontextmanager
+    async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[AsyncIterator[bytes]]:
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=self._connect_timeout)
+        # A compressing server, or a proxy, would hold events back until it has enough of them.
+        headers = {"Accept": JSON, "Accept-Encoding": "identity"}
+        async with self._answer(path, query, headers, limits) as response, aclosing(_chunks(response)) as chunks:
+            yield chunks
+
+    @asynccontextmanager
+    async def _answer(
+        self, path: str, query: Mapping[str, str], headers: Mapping[str, str], limits: aiohttp.ClientTimeout,
+        question: bytes | None = None,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Enter a response that is a success, with credentials that the server accepts."""
+        await self._logins.renew()
+        kind = _kind(path)
+        failure: Refused | Unreachable
+        try:
+            # It is a generator, which its type does not say; to leave it in the middle, it must be closed.
+            offered = cast("AsyncGenerator[_Offer, None]", self._vault.extended(_Connection, "selectcache"))
+            async with aclosing(offered) as credentials:
+                async for key, info, connection in credentials:
+                    async with AsyncExitStack() as stack:
+                        send = partial(   # A redirected request would take its token along.
+                            _response, stack, connection, "GET" if question is None else "POST", path, params=query, headers=headers,
+                            data=question, timeout=limits, allow_redirects=False,
+                            auto_decompress=True, read_bufsize=_BUFFER)   # The session may be the user's, with other defaults.
+                        try:
+                            response = await self._accepted(send, self._logins.tries(key, info, kind))
+                        except _NotAccepted as error:
+                            failure = error.failure
+                        else:
+                            self._logins.succeed(key, kind)
+                            yield response
+                            return
+                    await self._logins.drop(key, info, kind if isinstance(failure, Refused) else None)
+        except _kopf.LoginError as error:
+            self._logins.fail()
+            raise NoCredentials("there are no valid credentials: every login failed") from error
+        raise failure
+
+    async def _accepted(self, send: Callable[[], Awaitable[aiohttp.ClientResponse]], tries: int) -> aiohttp.ClientResponse:
+        """Send the request up to `tries` times, and return the first success.
+
+        Raise _NotAccepted if the credentials do not do, else Refused or Unreachable.
+        """
+        for failures in range(tries - 1):
+            try:
+                return await send()
+            except _NotAccepted as error:
+                if error.is_certain:
+                    raise
+            await self._sleep(delay(failures, self._chance()))
+        return await send()
+
+
+async def ask_in_size(size: PageSize, ask: Callable[[], Awaitable[_T]]) -> _T:
+    """Ask for one page, and while it is too large for smaller ones.
+
+    Raise TooLarge if the smallest one is too large, or what `ask` raises.
+    """
+    while True:
+        try:
+            return await ask()
+        except TooLarge:
+            if not size.shrink():
+                raise
+
+
+class _NotAccepted(Exception):
+    """The credentials do not do: other ones may. If that is certain, another try over the same connection is needless."""
+
+    def __init__(self, failure: Refused | Unreachable, *, is_certain: bool = False) -> None:
+        super().__init__(failure)
+        self.failure = failure
+        self.is_certain = is_certain
+
+
+def _kind(path: str) -> str:
+    """Return what a path asks for, without namespace and name: a kind, or a page of the discovery.
+
+    >>> _kind('/api/v1/namespaces/shop/pods/web-1'), _kind('/apis/apps/v1/deployments'), _kind('/api/v1/namespaces/shop'), _kind('/api')
+    ('/api/v1/pods', '/apis/apps/v1/deployments', '/api/v1/namespaces', '/api')
+    """
+    parts = path.split("/")
+    group = 4 if parts[1:2] == ["apis"] else 3
+    begin = group + 2 if parts[group:group + 1] == ["namespaces"] and len(parts) > group + 2 else group
+    return "/".join([*parts[:group], *parts[begin:begin + 1]])
+
+
+async def _response(stack: AsyncExitStack, connection: _Connection, method: str, path: str, **options: Any) -> aiohttp.ClientResponse:
+    """Enter a response that is a success; raise _NotAccepted, Refused or Unreachable."""
+    if connection.closed:
+        # Another request has dropped the credentials; or it is the login's own session, which only another login replaces.
+        raise _NotAccepted(Unreachable("the session of the login was closed"), is_certain=True)
+    async with AsyncExitStack() as attempt:
+        session = await attempt.enter_async_context(connection.used())
+        try:
+            response = await attempt.enter_async_context(session.request(method, connection.server + path, **options))
+        except aiohttp.ClientSSLError as error:
+            raise _NotAccepted(Unreachable(_named(error))) from error   # The next login may know a new authority.
+        except _BROKEN as error:
+            raise Unreachable(_named(error)) from error
+        if response.status in (200, 201):
+            stack.push_async_exit(attempt.pop_all())
+            return response
+        refused = Refused(read_refusal(response.status, await _body(response), retry_after=seconds_to_wait(response.headers)))
+    raise _NotAccepted(refused) if response.status == UNAUTHORIZED else refused
+
+
+class _Connection:
+    """One set of credentials in use: kept by the vault beside them, and closed by it with them."""
+
+    def __init__(self, info: _kopf.KubeContext) -> None:
+        self.server = info.server.rstrip("/")
+        self._info = info
+        self._users = 0
+        self._given_up = False
+        self._session = info.aiohttp_session if isinstance(info, _kopf.AiohttpSession) else None
+
+    @property
+    def closed(self) -> bool:
+        """Whether these credentials were dropped, or a session that the user gave was closed by somebody."""
+        return self._given_up or (self._session is not None and self._session.closed)
+
+    @asynccontextmanager
+    async def used(self) -> AsyncIterator[aiohttp.ClientSession]:
+        """Enter the session, which is opened if there is none; raise _NotAccepted if the credentials cannot be used."""
+        if self._session is None:
+            self._session = _session(self._info)   # Not before: an error within the vault would hide its other credentials.
+        self._users += 1
+        try:
+            yield self._session
+        finally:
+            self._users -= 1
+            await self._close_unused()
+
+    async def close(self) -> None:
+        """Close what was opened here, after its last use. A session that the user gave is Kopf's to close.
+
+        Credentials are given up when they expire, and servers let streams go on that were opened with them. To close
+        the session under a stream would not even end it: it would fall silent.
+        """
+        self._given_up = True
+        await self._close_unused()
+
+    async def _close_unused(self) -> None:
+        is_own = not isinstance(self._info, _kopf.AiohttpSession)
+        if is_own and self._session is not None and self._given_up and not self._users:
+            await self._session.close()
+
+
+def _session(info: _kopf.KubeContext) -> aiohttp.ClientSession:
+    if not isinstance(info, _kopf.ConnectionInfo):
+        raise _NotAccepted(Unreachable(f"the login gave credentials of an unknown type, {type(info).__name__}"), is_certain=True)
+    try:
+        ssl, headers = info.as_ssl_context(), {**info.as_http_headers(), "User-Agent": "kopf-selectcache"}
+    except (OSError, ValueError, TypeError) as error:   # No file, no certificate, no text, as the libraries say it.
+        why = type(error).__name__   # Their messages may quote the credentials.
+    else:
+        # Without cookies: a server could make each further request larger, until it is refused for that.
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=ssl), headers=headers, proxy=info.proxy_url, trust_env=info.trust_env,
+            cookie_jar=aiohttp.DummyCookieJar())
+    raise _NotAccepted(Unreachable(f"the credentials of the login cannot be used: {why}"), is_certain=True)
+
+
+_Offer: TypeAlias = tuple[_kopf.VaultKey, _kopf.KubeContext, _Connection]
+
+# aiohttp says RuntimeError of a session that was closed since the vault handed it out, and ValueError of what it cannot send.
+_BROKEN = (aiohttp.ClientError, asyncio.TimeoutError, OSError, RuntimeError, ValueError)
+
+
+# What happened, by the first of these that an error is one of: the names that aiohttp gives it say that to few.
+_HAPPENED: tuple[tuple[type[Exception], str], ...] = (
+    (TimeoutError, "no answer came in time"),
+    (aiohttp.ClientSSLError, "no safe connection can be made"),
+    (aiohttp.ClientProxyConnectionError, "the proxy cannot be connected to"),
+    (aiohttp.ClientHttpProxyError, "the proxy refuses"),
+    (aiohttp.ClientConnectorError, "the server cannot be connected to"),
+    (aiohttp.ClientResponseError, "the answer cannot be read"),
+    (aiohttp.InvalidURL, "the request cannot be sent"),
+    (aiohttp.ClientError, "the connection broke off"),
+    (OSError, "the connection broke off"),
+    (RuntimeError, "the session was closed"),
+    (ValueError, "the request cannot be sent"),
+)
+
+
+def _named(error: Exception) -> str:
+    happened = next(words for kind, words in _HAPPENED if isinstance(error, kind))
+    # What aiohttp says of answers that it cannot read quotes them: it may be a Secret. What it says of connections is safe.
+    said = f": {printable(str(error), 500)}" if isinstance(error, aiohttp.ClientConnectorError) and str(error) else ""
+    return f"{happened} ({type(error).__name__}{said})"
+
+
+async def _read(response: aiohttp.ClientResponse, most: int) -> bytes:
+    """Return an answer; raise TooLarge as soon as it has more bytes than these, decompressed.
+
+    `response.read()` would decompress each piece of the answer as a whole: one of 64 KB can have 64 MB.
+    """
+    pieces, size = [], 0
+    async with aclosing(_chunks(response)) as chunks:
+        async for piece in chunks:
+            pieces.append(piece)
+            size += len(piece)
+            if size > most:
+                raise TooLarge(f"an answer has more than {most:,} bytes (settings.selectcache.max_page_bytes)")
+            await asyncio.sleep(0)   # A piece that is only to be decompressed is ready at once.
+    return b"".join(pieces)
+
+
+async def _body(response: aiohttp.ClientResponse) -> bytes:
+    """Read an answer that is no success, as far as it comes: its code says most of it."""
+    body = b""
+    try:
+        async for chunk in response.content.iter_any():
+            body += chunk
+            if len(body) > _LONGEST:
+                break
+    except _BROKEN:
+        pass
+    return body
+
+
+def seconds_to_wait(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds of the header Retry-After; None if it has none.
+
+    A date is compared with the Date of the same answer: the clocks of the server and of the operator may differ.
+
+    >>> seconds_to_wait({'Retry-After': '1.5'})
+    1.5
+    >>> seconds_to_wait({'Retry-After': 'Wed, 21 Oct 2026 07:28:30 GMT', 'Date': 'Wed, 21 Oct 2026 07:28:00 GMT'})
+    30.0
+    """
+    value = headers.get("Retry-After", "").strip()
+    if value.isascii() and value.replace(".", "", 1).isdecimal():
+        seconds = float(value)
+        return seconds if isfinite(seconds) else None
+    try:
+        return max(0.0, (parsedate_to_datetime(value) - parsedate_to_datetime(headers.get("Date", ""))).total_seconds())
+    except (ValueError, TypeError, IndexError, OverflowError):   # It is no date, or only one of them has a time zone.
+        return None
+
+
+async def _chunks(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
+    try:
+        async for chunk in response.content.iter_any():
+            yield chunk
+    except _BROKEN as error:
+        raise Unreachable(_named(error)) from error

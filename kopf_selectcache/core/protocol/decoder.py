@@ -1,0 +1,594 @@
+"""Bytes of the list/watch API -> pages, events and refusals. Reads an object's metadata; leaves the rest as bytes.
+
+Nothing that a server sends is trusted: what is not of the promised shape is a `Garbled` problem, never a guess. An
+object stays the bytes that it came as, except for what is dropped (`core.store.projection`): that is cut out without decoding the rest.
+
+An object that the decoder gives up on costs itself alone: pages and lines that it is a part of, and its metadata, are
+scanned instead (`core.scanner`). What remains of it is an `Unreadable` record.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from sys import intern
+from typing import Any, Literal, TypeAlias, TypeVar
+
+import msgspec
+
+from kopf_selectcache.core.errors import BadIndex, BadTransform, Garbled, Undecodable, Unindexed, Untransformed
+from kopf_selectcache.core.recursion import decoded
+from kopf_selectcache.core.scanner import Listed, Unscannable, identity, members
+from kopf_selectcache.core.selection.grammar import LabelRequirement
+from kopf_selectcache.core.selection.kinds import Extractor
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.sent import EVERYTHING, Sent, Unselected
+from kopf_selectcache.core.store.compression import Packing
+from kopf_selectcache.core.store.index_spec import Indexed, Values, with_values
+from kopf_selectcache.core.store.interning import Sharing
+from kopf_selectcache.core.store.projection import ALL, Projection, parts_of
+from kopf_selectcache.core.store.record import OUT_OF_RANGE, TOO_DEEP, Record, Unreadable, kept_json
+
+from ._fastpath import parted, without_managed
+
+END_OF_INITIAL_EVENTS = "k8s.io/initial-events-end"
+"""The annotation of the one bookmark after which a WatchList's initial state is complete."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of a list. More follow if there is a `token`, whether or not this one has items."""
+
+    version: str
+    token: str
+    records: tuple[Record, ...]
+    size: int = field(default=0, compare=False)   # In bytes, as it came.
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An object was added or modified, or has left: deleted, or no longer selected."""
+
+    type: Literal["ADDED", "MODIFIED", "DELETED"]
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Bookmark:
+    """The server has sent all there is up to this version; `complete` says that the initial state was part of it."""
+
+    version: str
+    complete: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The server said no: as the answer to a request, or in the middle of a stream."""
+
+    code: int
+    reason: str = ""
+    message: str = ""
+    retry_after: float | None = None
+    token: str = ""
+    """With a 410 for an expired continue token: where an inconsistent list could go on."""
+
+
+Message: TypeAlias = Event | Bookmark | Refusal
+
+_NULL = msgspec.Raw(b"null")
+
+
+class _Owner(msgspec.Struct, gc=False):
+    uid: str = ""
+
+
+class _Metadata(msgspec.Struct, gc=False, rename={"version": "resourceVersion", "owners": "ownerReferences"}):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    version: str = ""
+    labels: msgspec.Raw = _NULL
+    owners: msgspec.Raw = _NULL
+
+
+class _Object(msgspec.Struct, rename={"api_version": "apiVersion"}):
+    api_version: str = ""
+    kind: str = ""
+    metadata: _Metadata | None = None
+
+
+class _UsualMetadata(msgspec.Struct, gc=False, rename={"version": "resourceVersion", "owners": "ownerReferences", "managed": "managedFields"}):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    version: str = ""
+    labels: dict[str, str] | None = None
+    owners: list[_Owner] | None = None
+    managed: Any = msgspec.UNSET
+
+
+class _UsualObject(msgspec.Struct, rename={"api_version": "apiVersion"}):
+    """An object of which everything has been decoded."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: _UsualMetadata | None = None
+
+
+class _Marked(msgspec.Struct, rename={"version": "resourceVersion"}):
+    version: str = ""
+    annotations: dict[str, str] | None = None
+
+
+class _Mark(msgspec.Struct, rename={"api_version": "apiVersion"}):
+    metadata: _Marked
+    api_version: str = ""
+    kind: str = ""
+
+
+class _AnswerMetadata(msgspec.Struct, rename={"version": "resourceVersion", "token": "continue"}):
+    version: str = ""
+    token: str = ""
+
+
+class _Details(msgspec.Struct, rename={"retry_after": "retryAfterSeconds"}):
+    retry_after: float | None = None
+
+
+class _Answer(msgspec.Struct, rename={"api_version": "apiVersion"}):
+    """A list or a Status: the same request may be answered by either."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: _AnswerMetadata | None = None
+    items: list[msgspec.Raw] | None = None
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+    details: _Details | None = None
+
+
+class _Line(msgspec.Struct):
+    type: str = ""
+    object: msgspec.Raw = msgspec.Raw(b"null")
+
+
+MOST_SAID = 1000
+"""How many characters of what a server says are taken in: people read them, in logs, errors and the probe."""
+
+_Shape = TypeVar("_Shape")
+
+_FAILURES = (msgspec.DecodeError, UnicodeError, RecursionError)
+"""What the decoder raises, and the encoder for keys that are no text."""
+
+
+def _decode(data: bytes | msgspec.Raw, shape: type[_Shape], what: str) -> _Shape:
+    try:
+        return msgspec.json.decode(data, type=shape)
+    except _FAILURES as error:
+        # The decoder's words name a place and a type, never a value: it may be a Secret's.
+        undecodable = Undecodable(f"{what} is not what the API promises: {error}", _why(error))
+    # Raised out here, it does not carry the decoder's error along, which may hold all of the data.
+    raise undecodable
+
+
+def _why(error: Exception) -> str:
+    """Say as a clause what keeps an object from being decoded."""
+    match error:
+        case RecursionError():
+            return TOO_DEEP
+        case UnicodeError():
+            return "it is not UTF-8"
+        case msgspec.ValidationError():   # Without a type, all else is valid.
+            return OUT_OF_RANGE
+        case _:
+            return f"it is no valid JSON: {str(error).removeprefix('JSON is malformed: ')}"
+
+
+def read_refusal(code: int, data: bytes, *, retry_after: float | None = None) -> Refusal:
+    """Read an answer that is no success. Its body is a Status from an API server, and anything from a proxy.
+
+    `retry_after` has the seconds of the header, which go before those of the Status.
+    """
+    try:
+        refusal = _refusal(_decode(data, _Answer, "a Status"))
+    except Garbled:
+        refusal = Refusal(code)
+    return replace(refusal, code=code, retry_after=refusal.retry_after if retry_after is None else retry_after)
+
+
+def _refusal(answer: _Answer) -> Refusal:
+    seconds = answer.details.retry_after if answer.details is not None else None
+    return Refusal(
+        answer.code, _said(answer.reason), _said(answer.message), None if seconds is None or seconds < 0 else seconds,
+        answer.metadata.token if answer.metadata is not None else "",
+    )
+
+
+def _said(text: str) -> str:
+    """Return what a server says as one line, of which there is an end."""
+    line = " ".join("".join(each if each.isprintable() else " " for each in text[:2 * MOST_SAID]).split())
+    return line if len(line) <= MOST_SAID and len(text) <= 2 * MOST_SAID else f"{line[:MOST_SAID]}…"
+
+
+_LABELS = msgspec.json.Decoder(dict[str, str] | None)
+_OWNERS = msgspec.json.Decoder(list[_Owner] | None)
+_EVERYTHING: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
+
+_DOTS = frozenset({".", ".."})
+
+_SAYS_NO_KIND = b'{"metadata":{'
+"""How the items of most lists begin."""
+
+def _sharing(sent: Sent) -> Callable[[tuple[tuple[str, str], ...]], dict[str, str] | LabelRequirement]:
+    """Return what makes labels of pairs: of the same few keys each time, and of values of which many come again.
+
+    For labels that the selector does not select, it makes the requirement that they fail: so the labels of many objects
+    are compared with the selector once.
+    """
+    values: Sharing[str] = Sharing(str)
+
+    def made(pairs: tuple[tuple[str, str], ...]) -> dict[str, str] | LabelRequirement:
+        labels = {intern(key): values.of(value) for key, value in pairs}
+        return sent.failing_label(labels) or labels
+    return made
+
+
+_EVENTS: tuple[tuple[Literal["ADDED", "MODIFIED", "DELETED"], bytes], ...] = (
+    ("MODIFIED", b'{"type":"MODIFIED","object":'), ("ADDED", b'{"type":"ADDED","object":'), ("DELETED", b'{"type":"DELETED","object":'))
+
+SLICE = 64 * 1024
+"""After so many bytes of a long answer, or of a busy watch, somebody else is let in, who would have to wait for the whole."""
+
+APIECE = 4 * 1024
+"""So many bytes does each object count as besides its own: to take it in takes its time, however small it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads what a server sends about one kind, in the version in which it is asked for."""
+
+    api_version: str
+    kind: str
+    projection: Projection = ALL
+    fields: Mapping[str, Extractor] = field(default_factory=dict)
+    """The field labels whose values the projection would lose: they are read off the object as it came."""
+    wanted: Callable[[tuple[str, str]], bool] | None = None
+    """Which objects will be taken in, by namespace and name: of others, nothing is kept. None means all."""
+    packing: Packing | None = None
+    """How they are packed, if they may be."""
+    indexes: tuple[Indexed, ...] = ()
+    """The declared indexes whose values are read off each object."""
+    sent: Sent = EVERYTHING
+    """What was sent to select the objects: one that it does not select is no part of an answer."""
+    _labels: Sharing[dict[str, str] | LabelRequirement] = field(init=False, repr=False, compare=False)
+    _owners: Sharing[tuple[str, ...]] = field(default_factory=lambda: Sharing(tuple), init=False, repr=False, compare=False)
+    _starts: tuple[bytes, ...] = field(init=False, repr=False, compare=False)
+    """How objects usually begin: up to their metadata, having said what they are, or nothing of it."""
+
+    def __post_init__(self) -> None:
+        kind, version = (b'"%s":%s,' % (key, msgspec.json.encode(said)) for key, said in ((b"kind", self.kind), (b"apiVersion", self.api_version)))
+        # As typed clients write them, in whose order the members are declared; and as maps are written.
+        object.__setattr__(self, "_labels", Sharing(_sharing(self.sent)))
+        object.__setattr__(self, "_starts", tuple(b"{" + said + _SAYS_NO_KIND[1:] for said in (kind + version, b"", version + kind)))
+
+    @classmethod
+    def of(
+        cls, resource: Resource, projection: Projection, *, wanted: Callable[[tuple[str, str]], bool] | None = None, packing: Packing | None = None,
+        sent: Sent = EVERYTHING,
+    ) -> Reader:
+        """Return the reader of a resource of which this much is kept."""
+        return cls(resource.api_version, resource.kind.kind, projection, {
+            label: each.value for label, each in resource.kind.fields.items() if not all(map(projection.exact, each.value.paths))}, wanted, packing, sent=sent)
+
+    def page(self, data: bytes) -> Page | Refusal:
+        """Read the answer to a list: a page of it, or the Status that some servers send instead, even with code 200."""
+        *_, answer = self.slices(data)
+        assert answer is not None, "the last slice is the answer"
+        return answer
+
+    def slices(self, data: bytes) -> Iterator[Page | Refusal | None]:
+        """Read the answer to a list bit by bit: yield None whenever a slice has been read, and the answer last."""
+        if (parts := parted(data, self._starts)) is not None:
+            try:
+                answer = _decode(parts.envelope, _Answer, "a list")
+                if answer.items == []:
+                    yield from self._sliced(answer, parts.items, len(data))
+                    return
+            except (Untransformed, Unselected):
+                raise
+            except Garbled:
+                pass   # It may be nothing but written in another way.
+        try:
+            answer = _decode(data, _Answer, "a list")
+        except Undecodable as error:
+            undecodable = error
+        else:
+            if answer.kind == "Status":
+                yield _refusal(answer)
+                return
+            items, answer.items = answer.items or [], None
+            items.reverse()
+            yield from self._sliced(answer, (items.pop() for _ in range(len(items))), len(data))   # Each of them is forgotten once it is read.
+            return
+        yield from self._scanned(data, undecodable)
+
+    def _scanned(self, data: bytes, undecodable: Undecodable) -> Iterator[Page | None]:
+        """Read a list that is undecodable as a whole: each item by itself."""
+        listed, taken = Listed(data), 0
+        with suppress(Unscannable):
+            for end in listed.scan():
+                if end - taken >= SLICE:
+                    yield None
+                    taken = end
+            answer = _decode(listed.envelope, _Answer, "a list")
+            if answer.items is None:   # The key may come a second time, with an escape.
+                yield from self._sliced(answer, listed.items, len(data))
+                return
+        raise undecodable
+
+    def _sliced(self, answer: _Answer, items: Iterator[bytes | msgspec.Raw], length: int) -> Iterator[Page | None]:
+        usual = answer.kind == f"{self.kind}List"
+        # The definition of a custom resource may name its list otherwise. The items of such lists do name their kind,
+        # and their group has a dot; an empty list of another kind must not be taken for one that says there is nothing.
+        unusual = "." in self.api_version and answer.kind.endswith("List") and answer.api_version == self.api_version
+        if not usual and not unusual:
+            raise Garbled(f"a {answer.kind[:100]!r} came instead of a {self.kind}List")
+        if answer.metadata is None or not answer.metadata.version:
+            raise Garbled(f"a {self.kind}List came without a resourceVersion")
+        records, size = list[Record](), 0
+        for item in items:
+            if size >= SLICE:
+                yield None
+                size = 0
+            try:
+                records.append(self.record(item, kindless=usual))
+            except (Untransformed, Unselected):
+                raise
+            except Garbled as garbled:
+                problem = Garbled(f"{garbled} (item {len(records)} of the page)")
+                break
+            size += APIECE + len(memoryview(item))
+        else:
+            problem = None
+        if problem is not None:
+            raise problem   # As above.
+        yield Page(answer.metadata.version, answer.metadata.token, tuple(records), length)
+
+    def line(self, data: bytes) -> Message:
+        """Read one line of a watch."""
+        if data.endswith(b"}"):
+            for type_, start in _EVENTS:
+                # If what stands between is an object, this is how the line is to be read.
+                if data.startswith(start) and (record := self._usual(data[len(start):-1], kindless=False, leaves=type_ == "DELETED")) is not None:
+                    return Event(type_, record)
+        line = _line(data)
+        if line.type == "" and (refusal := self.rest(data)) is not None:
+            return refusal
+        match line.type:
+            case "ADDED" | "MODIFIED" | "DELETED":
+                return Event(line.type, self.record(line.object, leaves=line.type == "DELETED"))
+            case "BOOKMARK":
+                mark = _decode(line.object, _Mark, "a bookmark")
+                self._require_kind(mark)   # A version of another kind may be far ahead: it would suppress all later events.
+                marked = mark.metadata
+                if not marked.version:
+                    raise Garbled("a bookmark came without a resourceVersion")
+                return Bookmark(marked.version, complete=(marked.annotations or {}).get(END_OF_INITIAL_EVENTS) == "true")
+            case "ERROR":
+                return _refusal(_decode(line.object, _Answer, "a Status"))
+            case other:
+                raise Garbled(f"an event of the unknown type {other[:100]!r} came")
+
+    def rest(self, data: bytes) -> Refusal | None:
+        """Read what came after the last newline of a watch that has ended: some servers answer a watch with a Status alone.
+
+        Anything else is the half of a line, and nothing.
+        """
+        try:
+            answer = _decode(data, _Answer, "a Status")
+        except Garbled:
+            return None
+        return _refusal(answer) if answer.kind == "Status" else None
+
+    def record(self, data: bytes | msgspec.Raw, *, kindless: bool = True, leaves: bool = False) -> Record:
+        """Read an object. It must be of the kind, since some proxies answer with Tables; in lists it may be `kindless`.
+
+        Raise Unselected if it is not what was asked for, unless it `leaves`: then it may be selected no more.
+        """
+        data = bytes(data)
+        return self._usual(data, kindless=kindless, leaves=leaves) or self._checked(data, kindless=kindless, leaves=leaves)
+
+    def _usual(self, data: bytes, *, kindless: bool, leaves: bool) -> Record | None:
+        """Read an object that is written as servers write them, and kept as it usually is. None says nothing about it.
+
+        It is decoded once, and wholly, since the decoder looks only at what it is asked for, and readers ask for all of it.
+        """
+        start = next((start for start in self._starts if data.startswith(start)), b"")
+        says_no_kind = start == _SAYS_NO_KIND
+        if not start or (says_no_kind and not kindless) or self.projection.partial or self.wanted is not None:
+            return None
+        kept = without_managed(data, len(start) - 1)
+        if kept is None:
+            return None
+        try:
+            decoded = _EVERYTHING.decode(kept)
+            found = msgspec.convert(decoded, _UsualObject)
+            term = self.sent.failing_term(decoded) if self.sent.terms and not leaves else None
+            del decoded   # It takes several times the bytes.
+        except _FAILURES:
+            return None
+        metadata, said = found.metadata, ("", "") if says_no_kind else (self.kind, self.api_version)
+        if metadata is None or metadata.managed is not msgspec.UNSET or (found.kind, found.api_version) != said:
+            return None
+        if not metadata.name or not metadata.version or not metadata.uid or not _can_be_named(metadata.namespace, metadata.name):
+            return None
+        if says_no_kind:
+            kept = self._starts[0][:-len(start) + 1] + kept[1:]
+        labels = self._labels.of(tuple(metadata.labels.items()) if metadata.labels else ())
+        if isinstance(labels, LabelRequirement):
+            labels = self._outside(metadata, labels, metadata.labels, leaves=leaves)
+        if term is not None:
+            raise Unselected(metadata.namespace, metadata.name, metadata.uid, metadata.version, term, labels)
+        try:
+            return self._made(metadata, labels, metadata.owners, kept)
+        except Undecodable:   # The function of an index recurses too deeply.
+            return None
+
+    def _outside(
+        self, metadata: _Metadata | _UsualMetadata, failed: LabelRequirement, labels: dict[str, str] | None, *, leaves: bool,
+    ) -> dict[str, str]:
+        """Return the labels of an object that the selector does not select, if it `leaves`; else raise Unselected."""
+        if not leaves:
+            raise Unselected(metadata.namespace, metadata.name, metadata.uid, metadata.version, failed, labels or {})
+        return labels or {}
+
+    def _checked(self, data: bytes, *, kindless: bool, leaves: bool) -> Record:
+        """Read any object, and say what is wrong with it."""
+        found = self._found(data)
+        metadata = found.metadata
+        self._require_kind(found, kindless=kindless)
+        if metadata is None or not metadata.name or not metadata.version or not metadata.uid:
+            raise Garbled(f"an object of kind {self.kind}{_named(metadata)} came without a name, uid or resourceVersion")
+        if not _can_be_named(metadata.namespace, metadata.name):
+            raise Garbled(f"an object of kind {self.kind}{_named(metadata)} came with a name or namespace that no request can have")
+        if self.wanted is not None and not self.wanted((metadata.namespace, metadata.name)):
+            return Record(metadata.namespace, metadata.name, metadata.uid, metadata.version, {}, (), b"")
+        own_labels, owners = self._common(metadata)
+        labels = self._labels.of(tuple(own_labels.items()) if own_labels else ())
+        if isinstance(labels, LabelRequirement):
+            labels = self._outside(metadata, labels, own_labels, leaves=leaves)
+        try:
+            kept, fields = self._kept(data, found)
+            obj = self._decoded(kept, metadata)
+            if self.sent.terms and not leaves:
+                lost = msgspec.json.decode(fields, type=dict[str, str]) if fields else {}
+                if (term := self.sent.failing_term(obj, lost)) is not None:
+                    raise Unselected(metadata.namespace, metadata.name, metadata.uid, metadata.version, term, labels)
+            return self._made(metadata, labels, owners, kept, fields, whole=data if self.projection.partial else None)
+        except Undecodable as undecodable:
+            why = undecodable.why
+        if not leaves and (term := self.sent.failing_key(metadata.namespace, metadata.name)) is not None:
+            raise Unselected(metadata.namespace, metadata.name, metadata.uid, metadata.version, term, labels)
+        uids = self._owners.of(tuple([owner.uid for owner in owners or ()]))
+        return Unreadable(intern(metadata.namespace), metadata.name, metadata.uid, metadata.version, labels, uids, b"", why=why)
+
+    def _found(self, data: bytes) -> _Object:
+        """Read what an object is, and its metadata."""
+        what = f"an object of kind {self.kind}"
+        try:
+            return _decode(data, _Object, what)
+        except Undecodable as error:
+            undecodable = error
+        with suppress(Unscannable, Undecodable):
+            return _decode(identity(data), _Object, what)
+        raise undecodable
+
+    def _require_kind(self, found: _Object | _Mark, *, kindless: bool = False) -> None:
+        if found.kind != self.kind and (found.kind or not kindless):
+            raise Garbled(f"an object of kind {found.kind[:100]!r} came instead of {self.kind}")
+        if found.api_version not in ("", self.api_version):
+            raise Garbled(f"an object of {found.api_version[:100]!r} came instead of {self.api_version}")
+
+    def _common(self, metadata: _Metadata) -> tuple[dict[str, str] | None, list[_Owner] | None]:
+        try:
+            return _LABELS.decode(metadata.labels), _OWNERS.decode(metadata.owners)
+        except _FAILURES as error:
+            why = str(error)
+        raise Garbled(f"an object of kind {self.kind}{_named(metadata)} has labels or owners that are not what the API promises: {why}")
+
+    def _made(
+        self, metadata: _Metadata | _UsualMetadata, labels: dict[str, str], owners: list[_Owner] | None,
+        kept: bytes, fields: bytes = b"", *, whole: bytes | None = None,
+    ) -> Record:
+        if self.indexes:
+            fields = with_values(fields, self._by_indexes(metadata, kept, whole))
+        return Record(
+            intern(metadata.namespace), metadata.name, metadata.uid, metadata.version,
+            labels, self._owners.of(tuple([owner.uid for owner in owners]) if owners else ()),
+            kept if self.packing is None else self.packing.pack(kept), fields, self.packing)
+
+    def _by_indexes(self, metadata: _Metadata | _UsualMetadata, kept: bytes, whole: bytes | None) -> dict[str, Values]:
+        """Read the values of declared indexes off an object: each function is given one of its own.
+
+        Lists, watches and handlers have it in several shapes, and it must be found by the same: it says what it is, and has no
+        `managedFields`. `whole` is as it came, where not all but those is kept.
+        """
+        try:
+            whole = kept if whole is None else msgspec.json.encode(ALL.cut(self._members(parts_of(whole))))
+            key = metadata.namespace, metadata.name
+            return {each.name: each.come(key, decoded(kept if each.late else whole)) for each in self.indexes}
+        except _FAILURES as error:
+            problem: Garbled = self._undecodable(metadata, error)
+        except BadIndex as bad:
+            problem = Unindexed(f"{self.kind}{_named(metadata)} cannot be indexed: {bad}")
+        raise problem   # As below.
+
+    def _kept(self, data: bytes, found: _Object) -> tuple[bytes, bytes]:
+        """Return what is kept of an object, which says what it is, and the field labels' values that are not to be found in that.
+
+        What is kept as a whole is copied unread.
+        """
+        untouched = not self.projection.partial and b'"managedFields"' not in data
+        if untouched and found.kind and found.api_version:
+            return data, b""
+        try:
+            parts = parts_of(data)
+            all_of_it = self._members(parts)
+            kept = kept_json(all_of_it if untouched else self.projection.cut(all_of_it))
+            if self.projection.transform is not None:
+                kept = self.projection.transformed(kept)
+            return kept, self._values(parts) if self.fields else b""
+        except _FAILURES as error:
+            problem: Garbled = self._undecodable(found.metadata, error)
+        except BadTransform as bad:
+            problem = Untransformed(f"the transform of {self.kind}{_named(found.metadata)} {bad}")
+        raise problem   # Out here it does not carry the error along, which may hold the object.
+
+    def _decoded(self, kept: bytes, metadata: _Metadata) -> Any:
+        try:
+            return decoded(kept)
+        except _FAILURES as error:
+            problem = self._undecodable(metadata, error)
+        raise problem   # As above.
+
+    def _undecodable(self, metadata: _Metadata | _UsualMetadata | None, error: Exception) -> Undecodable:
+        return Undecodable(f"an object of kind {self.kind}{_named(metadata)} is not what the API promises: {error}", _why(error))
+
+    def _members(self, parts: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
+        """Return the parts of an object in the order in which the server itself writes them: it is the same bytes in lists and in watches."""
+        said = {"kind": self.kind, "apiVersion": self.api_version, "metadata": parts["metadata"]}
+        return {**said, **parts, **said}
+
+    def _values(self, parts: Mapping[str, msgspec.Raw]) -> bytes:
+        """Read the field labels' values off those parts of an object in which they are."""
+        looked_at = {path[0] for extractor in self.fields.values() for path in extractor.paths}
+        obj = {key: decoded(part) for key, part in parts.items() if key in looked_at}
+        return kept_json({label: extractor(obj) for label, extractor in self.fields.items()})
+
+
+def _line(data: bytes) -> _Line:
+    """Read the type of an event, and leave its object as bytes."""
+    try:
+        return _decode(data, _Line, "a line of a watch")
+    except Undecodable as error:
+        undecodable = error
+    with suppress(KeyError, Unscannable, Undecodable):
+        found = members(data)
+        return _Line(_decode(found["type"], str, "the type of an event"), msgspec.Raw(found["object"]))
+    raise undecodable
+
+
+def _can_be_named(namespace: str, name: str) -> bool:
+    """Return True if a request can ask for the object: by its path (`core.selection.resource`), and by its name in a field selector."""
+    return not (
+        "/" in name or "%" in name or "\0" in name or name in _DOTS
+        or "/" in namespace or "%" in namespace or "\0" in namespace or namespace in _DOTS)
+
+
+def _named(metadata: _Metadata | _UsualMetadata | None) -> str:
+    """Say which object it is: whoever has to find what is wrong with it needs its name."""
+    if metadata is None or not metadata.name:
+        return ""
+    within = f"{metadata.namespace[:63]}/" if metadata.namespace else ""
+    return f", {within}{metadata.name[:253]},"

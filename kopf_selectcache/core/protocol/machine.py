@@ -1,0 +1,497 @@
+"""The list/watch protocol as a state machine: `step(state, input)` gives the next state and what is to be done. No I/O.
+
+Theory of operation
+-------------------
+A cache must come to equal what the server has, and stay so. It lists all objects, page by page, and then watches for
+what changed since the version of that list. While the watch goes on, each event moves the version forward. When it
+ends, for whatever reason, a new one starts at that version. When the server does not know the version any more (410),
+everything is listed anew, beside what is held: readers see the old state until the new one is complete.
+
+Four rules keep it true:
+
+1. Nothing is shown before it is complete. A list is committed when its last page has come, all pages of one version;
+   an initial stream when the bookmark with the end marker has come. What is cut short is forgotten; only a page that
+   fails is asked for again, a few times, beside those that have come.
+2. The version never goes back. A relist asks for NotOlderThan the highest version seen; a server that lags behind is
+   asked again later. Only a consistent read that is older than what was seen means that the server was restored.
+3. After a failure the next request waits, twice as long with each failure in a row. A watch that ended cleanly, or was open
+   for a while and brought something, has not failed: the next one is opened at once. That happens once, and again after
+   each watch that was open for some seconds, so no fault makes a storm. Pages that bring new objects follow each other at
+   once, too (`core.protocol.pager`); so does the newest list, once, if the version that several branches agreed upon (`agreed`) is refused.
+4. A message is progress only if the version moves. A version that is no number among numbers, half a line, garbled bytes and
+   unknown types end the stream, and it is resumed; after more than three failures in a row at the same version, everything
+   is listed anew.
+
+States
+------
+    Idle        nothing has been asked for yet
+    Listing     a page is asked for; what came so far is staged
+    Filling     an initial stream (WatchList) comes in; what came so far is staged
+    Watching    a watch is asked for or open; events are taken in as they come
+    Waiting     the next request is due after a while
+
+Effects are what the caller must do, in order: *commands* go to the server and the clock, *deltas* to the store.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TypeAlias
+
+from kopf_selectcache.core.errors import Garbled, printable
+from kopf_selectcache.core.store.record import Record, are_numbers, is_newer, is_number, is_older
+
+from .decoder import Bookmark, Event, Page, Refusal
+from .pager import FEW, NO_PAGES, Pager
+
+PATIENCE = 3
+"""So many failures in a row, and the next way to a complete state is tried."""
+
+EXPIRIES = 2
+"""So many lists in a row that took longer than the server remembers their state, and one in a single piece is asked for."""
+
+
+# ---- Inputs, besides pages, events, bookmarks and refusals.
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The server accepted the watch, and may now take its time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The answer or stream broke off, ended, or made no sense."""
+
+    why: str
+    lived: bool = False
+    """Whether the stream had been open for as long as a good one is. Not every good one has something to say."""
+    lasted: bool = False
+    """Whether the stream had been open for some seconds, so that the next one may follow at once."""
+    clean: bool = False
+    """Whether the server ended the stream, and not in the middle of a line."""
+    garbled: bool = False
+    """Whether something came that made no sense, so that asking again may bring the same."""
+    unauthorized: bool = False
+    """Whether nothing was asked, because no login gave credentials."""
+    transform: bool = False
+    """Whether that is the operator's own doing, whose function failed."""
+    argument: str = "transform="
+    """Where that function was declared."""
+    besides: str = ""
+    """What to write after what is to be corrected."""
+    too_large: bool = False
+    """Whether the answer has more bytes than are read of one, and no smaller page can be asked for."""
+    outside: bool = False
+    """Whether an object came that the selector does not select: nothing of the list or the event may be shown."""
+    at_least: float = 0.0
+    """The seconds to wait before the next request, besides those that double with each failure in a row."""
+    paced: bool = False
+    """Whether no request has failed: the next page follows after a wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Silent:
+    """Nothing has come for longer than a live connection can be silent; or an initial state takes longer than it may."""
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """The wait is over."""
+
+
+Input: TypeAlias = Start | Page | Opened | Event | Bookmark | Refusal | Lost | Silent | Due
+
+
+# ---- Effects: commands.
+
+
+@dataclass(frozen=True, slots=True)
+class List:
+    """Ask for a page: the one of the token, or the first: as new as `not_older_than`, or the newest of all if empty.
+
+    The first of several branches' may be as of the version that others are listed at, too: that was the newest, a moment ago.
+    """
+
+    not_older_than: str = ""
+    token: str = ""
+    whole: bool = False
+    """Whether all is to come in one page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Ask for what happens after a version; with `initial`, for all objects first, at least as new as the version."""
+
+    version: str
+    initial: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Give the request that is under way up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Come back with Due after a delay: see `core.protocol.backoff`."""
+
+    failures: int
+    at_least: float = 0.0
+    slow: bool = False
+
+
+# ---- Effects: deltas.
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Stage a new generation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Take an object in."""
+
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Let an object go."""
+
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Show the staged generation, which is complete as of the version."""
+
+    version: str
+    restored: bool = False
+    """The server went back to an older state: versions start anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Abandon:
+    """Forget the staged generation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """All up to the version has been taken in."""
+
+    version: str
+
+
+# ---- Effects: news for whoever looks after the cache.
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What is in the way, or None: all is well."""
+
+    trouble: Refusal | Lost | Silent | None
+
+
+Effect: TypeAlias = List | Watch | Close | Wait | Begin | Put | Leave | Commit | Abandon | Progress | Told
+
+
+# ---- States.
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What outlives every state."""
+
+    streaming: bool = False
+    """Whether to ask for initial streams instead of pages; given up for good where they do not work."""
+    marked: bool = False
+    """Whether this server sends bookmarks: then a long silence is no good sign."""
+    floor: str = ""
+    """The highest version seen."""
+    beyond: bool = False
+    """Whether something newer was seen as well that did not say its version: only a consistent read is sure to know it."""
+    failures: int = 0
+    """How many requests in a row have brought nothing good."""
+    expired: int = 0
+    """How many lists in a row have lost their later pages because the server had forgotten the state."""
+    may_reopen: bool = True
+    """Whether a watch that ends too soon to earn it may be followed by the next at once: this happens a single time."""
+
+    def failed(self) -> Known:
+        return replace(self, failures=self.failures + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    known: Known
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    known: Known
+    exact: bool
+    """Whether this is a consistent read, not one that a lagging server may answer."""
+    pager: Pager = NO_PAGES
+    tries: int = 0
+    """How many times in a row this page has failed."""
+
+    @property
+    def token(self) -> str:
+        """The token of the page that is asked for; empty for the first."""
+        return self.pager.token
+
+
+@dataclass(frozen=True, slots=True)
+class Filling:
+    known: Known
+    opened: bool = False
+    """Whether the server has accepted the watch. It may be busy, or a login may take long, until it does."""
+    numeric: bool | None = None
+    """Whether the first version that came is a number, as all others must be then; None before it."""
+    marks: int = 0
+    """How many bookmarks have come that were not the end of the initial state."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watching:
+    known: Known
+    version: str
+    heard: bool = False
+    """Whether this stream has shown that the server knows the version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    known: Known
+    resume: str = ""
+    """The version at which to go on watching; empty to list."""
+    paused: Listing | None = None
+    """The list to go on with, at the page that failed, or at the next one if it is paced."""
+
+
+State: TypeAlias = Idle | Listing | Filling | Watching | Waiting
+
+TRANSITIONS: Mapping[tuple[str, str], frozenset[str]] = MappingProxyType({
+    (state, input_): frozenset(after.split()) for state, row in {
+        "Idle": {"Start": "Listing Filling"},
+        "Listing": {"Page": "Listing Watching Waiting", "Refusal": "Waiting", "Lost": "Waiting", "Silent": "Waiting"},
+        "Filling": {"Opened": "Filling", "Event": "Filling Waiting", "Bookmark": "Filling Watching Waiting",
+                    "Refusal": "Waiting", "Lost": "Waiting", "Silent": "Waiting"},
+        "Watching": {"Opened": "Watching", "Event": "Watching Waiting", "Bookmark": "Watching Waiting",
+                     "Refusal": "Waiting", "Lost": "Watching Waiting", "Silent": "Waiting"},
+        "Waiting": {"Due": "Listing Filling Watching"},
+    }.items() for input_, after in row.items()
+})
+"""For each state and each input that can come in it, the states that can follow. Anything else is a mistake of ours."""
+
+
+class Misuse(AssertionError):
+    """An input came that the caller cannot have got in this state."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    state: State
+    effects: tuple[Effect, ...] = field(default=())
+
+
+def step(state: State, input_: Input) -> Step:
+    """Take an input in: see the theory of operation at the top of this file."""
+    match state, input_:
+        case Idle(known), Start():
+            return _ask_for_all(known)
+        case Listing(), Page():
+            return _page(state, input_)
+        case Filling(), Opened():
+            return Step(replace(state, opened=True), (Told(None),))
+        case Watching(), Opened():
+            return Step(state, (Told(None),))
+        case Filling(known), Event(type_, record):
+            if state.numeric is None:
+                state = replace(state, numeric=is_number(record.version))
+            elif state.numeric != is_number(record.version):
+                return _lost(state, _mixed(record.version))
+            # The order of the versions means nothing here, and a deletion only that it is over before it is shown.
+            return Step(state, (Leave(record) if type_ == "DELETED" else Put(record),))
+        case Filling(known, _, numeric, marks), Bookmark(version, complete):
+            if numeric is not None and numeric != is_number(version):
+                return _lost(state, _mixed(version))
+            if complete:   # The stream goes on, as the watch.
+                done = _complete(known, version, exact=not known.floor or known.beyond)
+                return Step(done.state, (*done.effects, Told(None))) if isinstance(done.state, Watching) else done
+            if marks + 1 < PATIENCE:
+                return Step(replace(state, marks=marks + 1))
+            # Bookmarks come about once a minute: the end of the initial state will not come any more.
+            return _lost(state, Silent())
+        case Watching(known, version), Event(type_, record):
+            if not is_number(record.version) and is_number(version):
+                return _lost(state, _mixed(record.version))
+            if not is_newer(record.version, version):
+                if type_ != "DELETED":
+                    return Step(state)   # A replay: it may bring back what has left since.
+                # Some servers delete with the version that was deleted.
+                return Step(replace(state, known=replace(known, beyond=True)), (Leave(record),))
+            delta = Leave(record) if type_ == "DELETED" else Put(record)
+            return Step(_ahead(known, version, record.version), (delta, Progress(record.version)))
+        case Watching(known, version), Bookmark(marked):
+            if not is_number(marked) and is_number(version):
+                return _lost(state, _mixed(marked))
+            known = replace(known, marked=True)
+            if is_newer(marked, version):
+                return Step(_ahead(known, version, marked), (Progress(marked),))
+            return Step(replace(state, known=known, heard=state.heard or marked == version))
+        case (Listing() | Filling() | Watching()), Refusal():
+            return _refused(state, input_)
+        case (Listing() | Filling() | Watching()), (Lost() | Silent()):
+            return _lost(state, input_)
+        case Waiting(paused=Listing() as paused), Due():
+            return Step(paused, (List(token=paused.token),))
+        case Waiting(known, ""), Due():
+            return _ask_for_all(known)
+        case Waiting(known, version), Due():
+            return Step(Watching(known, version), (Watch(version),))
+        case _:
+            raise Misuse(f"{type(input_).__name__} cannot come in the state {type(state).__name__}")
+
+
+def _shown(version: str) -> str:
+    return printable(version, 50)
+
+
+def _mixed(version: str) -> Lost:
+    """Return the failure of a list or stream that has numbers and other texts as versions, which cannot be compared."""
+    others = "no numbers" if is_number(version) else "numbers"
+    return Lost(f"version {_shown(version)} came where all others are {others}", garbled=True)
+
+
+def _later(one: str, two: str) -> str:
+    return two if is_newer(two, one) else one
+
+
+def _ahead(known: Known, before: str, version: str) -> Watching:
+    """Go on from one version to a newer one. For each event, what is clear is not compared again."""
+    floor = version if known.floor == before else _later(known.floor, version)
+    return Watching(Known(known.streaming, known.marked, floor, known.beyond, 0, known.expired, known.may_reopen), version, True)
+
+
+def _ask_for_all(known: Known) -> Step:
+    if known.streaming and known.failures < PATIENCE:
+        return Step(Filling(known), (Begin(), Watch("" if known.beyond else known.floor, initial=True)))
+    # A server that cannot reach the version that others have shown is asked for the newest that it has.
+    exact = not known.floor or known.beyond or known.failures >= PATIENCE
+    return Step(Listing(known, exact), (Begin(), List("" if exact else known.floor, whole=known.expired >= EXPIRIES)))
+
+
+def _page(state: Listing, page: Page) -> Step:
+    try:
+        pager = state.pager.turn(page)
+    except Garbled as garbled:
+        return _give_up(state, Lost(str(garbled)))
+    puts = tuple(map(Put, page.records))
+    if is_number(page.version) and page.records and not are_numbers(record.version for record in page.records):
+        return _give_up(state, _mixed(next(record.version for record in page.records if not is_number(record.version))))
+    if is_number(state.known.floor) and not is_number(page.version) and not state.exact:
+        return _give_up(state, _mixed(page.version))
+    if pager.token:
+        state = replace(state, pager=pager, tries=0)
+        if pager.is_paced:
+            return Step(Waiting(state.known, paused=state), (*puts, Told(Lost(FEW, paced=True)), Wait(state.known.failures)))
+        return Step(state, (*puts, List(token=pager.token)))
+    done = _complete(state.known, page.version, exact=state.exact)
+    watch = (Watch(page.version),) if isinstance(done.state, Watching) else ()
+    return Step(done.state, (*puts, *done.effects, *watch))
+
+
+def _complete(known: Known, version: str, *, exact: bool) -> Step:
+    """Commit what was staged, unless it is older than what was seen: then it lags, or the server was restored."""
+    older = is_older(version, known.floor)
+    if older and not exact:
+        return _wait(known.failed(), (Abandon(), Close()), Lost(f"version {_shown(version)} came after {_shown(known.floor)}"))
+    # A commit is no proof yet that the version can be watched: the failures stand until a message has come.
+    known = replace(known, floor=version, beyond=False, expired=0)
+    return Step(Watching(known, version), (Commit(version, restored=older),))
+
+
+def _refused(state: Listing | Filling | Watching, refusal: Refusal) -> Step:
+    wait, slow = refusal.retry_after or 0.0, refusal.code in (400, 403, 404, 405, 422)
+    if isinstance(state, Listing):
+        if not slow and refusal.code != 410 and (state.tries < PATIENCE or refusal.code == 429) and state.token:
+            return _same_page(state, refusal, at_least=wait)
+        return _give_up(state, refusal, at_least=wait, slow=slow, expired=refusal.code == 410 and state.token != "")
+    known = state.known.failed()
+    if isinstance(state, Filling):
+        if refusal.code in (400, 422):
+            # Streams are what is refused, most likely. If it is the selector, the list will be as well, and that is told.
+            known = replace(known, streaming=False)
+            return Step(Waiting(known), (Abandon(), Close(), Wait(known.failures - 1, wait)))
+        return _wait(known, (Abandon(), Close()), refusal, at_least=wait, slow=slow)
+    # It may be the version that is refused, and will be for ever: unless it is the caller, the verb or the rate.
+    stuck = refusal.code not in (401, 403, 405, 429) and known.failures > PATIENCE
+    resume = "" if stuck or refusal.code in (404, 410) else state.version
+    return _wait(known, (Close(),), refusal, resume=resume, at_least=wait, slow=slow)
+
+
+def _lost(state: Listing | Filling | Watching, why: Lost | Silent) -> Step:
+    outside, at_least = (why.outside, why.at_least) if isinstance(why, Lost) else (False, 0.0)
+    if isinstance(state, Listing) and isinstance(why, Lost) and why.too_large:
+        # Servers that answer from a cache of their own may ignore the limit. Only of a consistent list is it certain that they do not.
+        return _give_up(replace(state, known=replace(state.known, beyond=True)), why, slow=state.exact)
+    if isinstance(state, Listing):
+        if state.token and state.tries < PATIENCE and not outside:
+            return _same_page(state, why, at_least=at_least)
+        return _give_up(state, why, at_least=at_least, slow=outside)
+    if outside:
+        # Only a complete list, in pages, shows that the selector counts again: a watch is opened before it shows anything.
+        known = replace(state.known, failures=max(state.known.failures + 1, PATIENCE))
+        return _wait(known, (Abandon(), Close()) if isinstance(state, Filling) else (Close(),), why, slow=True)
+    lived, garbled = isinstance(why, Lost) and why.lived, isinstance(why, Lost) and why.garbled
+    known = state.known.failed()
+    if isinstance(state, Filling):
+        if lived or (isinstance(why, Silent) and state.opened):
+            known = replace(known, streaming=False)   # There was time enough for the end of the initial state.
+        elif isinstance(why, Silent):
+            known = replace(known, failures=max(known.failures, PATIENCE))   # Pages, this once: whatever it was, it has taken long.
+        return _wait(known, (Abandon(), Close()), why, at_least=at_least)
+    # A server that was restored from a backup answers a version that it has yet to reach with silence; so is everything
+    # answered by a proxy that holds events back.
+    mute = not state.heard and (isinstance(why, Silent) or (lived and known.marked))
+    if isinstance(why, Lost) and not mute and (why.clean or (why.lasted and state.heard)) and (why.lasted or known.may_reopen):
+        known = replace(known, failures=0 if lived else state.known.failures, may_reopen=False)
+        return Step(Watching(known, state.version), (Close(), Watch(state.version)))   # No failure: nobody is told.
+    if lived and not mute:
+        known = replace(known, failures=1)
+    stuck = (garbled or mute) and known.failures > PATIENCE
+    if mute and not known.marked:
+        # It may also have nothing to say, and send no bookmarks: a list now and then will do.
+        stuck = known.failures % (PATIENCE + 1) == 0
+    return _wait(known, (Close(),), why, resume="" if stuck else state.version, at_least=at_least)
+
+
+def _same_page(state: Listing, trouble: Refusal | Lost | Silent, *, at_least: float = 0.0) -> Step:
+    """Ask for the page again: a long list would never be complete if each failure cost all pages before."""
+    paused = replace(state, tries=state.tries + 1)
+    wait = Wait(state.known.failures + state.tries, at_least)
+    return Step(Waiting(state.known, paused=paused), (Close(), Told(trouble), wait))
+
+
+def _give_up(
+    state: Listing, trouble: Refusal | Lost | Silent, *, at_least: float = 0.0, slow: bool = False, expired: bool = False,
+) -> Step:
+    """Forget the list, and begin another one."""
+    known = replace(state.known.failed(), expired=state.known.expired + 1 if expired else 0)
+    return _wait(known, (Abandon(), Close()), trouble, at_least=at_least, slow=slow)
+
+
+def _wait(
+    known: Known, before: tuple[Effect, ...], trouble: Refusal | Lost | Silent,
+    *, resume: str = "", at_least: float = 0.0, slow: bool = False,
+) -> Step:
+    return Step(Waiting(known, resume), (*before, Told(trouble), Wait(known.failures - 1, at_least, slow)))

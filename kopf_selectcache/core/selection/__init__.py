@@ -1,0 +1,1 @@
+"""Which objects are meant: labels, fields, regions and their comparison. Pure."""

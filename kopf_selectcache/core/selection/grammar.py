@@ -1,0 +1,304 @@
+"""Label and field selector text <-> requirements, exactly as Kubernetes reads and prints it. Knows no objects or kinds.
+
+The grammar and its corners are those of apimachinery's `labels.Parse` and `fields.ParseSelector`, proven equal by
+tests/oracle. Both parsers are linear scanners: each character is looked at a bounded number of times.
+
+One deviation: a NUL in the text is refused. Go ends a label selector there, silently dropping what follows.
+"""
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, NoReturn
+
+from kopf_selectcache.core.errors import BadText
+
+from .values import ABSENT, MAX_INT, PRESENT, LabelValues, is_label_key, is_label_value, parse_int
+
+LabelOperator = Literal["=", "==", "!=", "in", "notin", ">", "<", "exists", "!"]
+
+_SPACE = " \t\r\n"
+_SYMBOLS = "=!(),><"
+_OPERATORS: dict[str, LabelOperator] = {op: op for op in ("=", "==", "!=", "in", "notin", ">", "<")}
+
+KEY_RULE = "up to 63 characters of A-Za-z0-9-_. with alphanumeric ends, after an optional DNS subdomain and a slash"
+VALUE_RULE = "empty, or up to 63 characters of A-Za-z0-9-_. with alphanumeric ends"
+
+
+@dataclass(frozen=True, slots=True)
+class LabelRequirement:
+    """One condition on one label key. `values` are distinct and sorted; several only for `in` and `notin`."""
+
+    key: str
+    operator: LabelOperator
+    values: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if self.operator == "exists":
+            return self.key
+        if self.operator == "!":
+            return f"!{self.key}"
+        if self.operator in ("in", "notin"):
+            return f"{self.key} {self.operator} ({','.join(self.values)})"
+        return f"{self.key}{self.operator}{self.values[0]}"
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether an object with these labels satisfies it. Values are compared as they are, valid or not."""
+        value = labels.get(self.key)
+        match self.operator:
+            case "exists":
+                return value is not None
+            case "!":
+                return value is None
+            case "!=" | "notin":
+                return value not in self.values
+            case ">" | "<":
+                number = None if value is None else parse_int(value)
+                limit = int(self.values[0])
+                return number is not None and (number > limit if self.operator == ">" else number < limit)
+            case _:
+                return value in self.values
+
+    def allowed(self) -> LabelValues:
+        """Return the values of the key with which it is satisfied, as a set."""
+        match self.operator:
+            case "exists":
+                return PRESENT
+            case "!":
+                return ABSENT
+            case "!=" | "notin":
+                return ~LabelValues.only(self.values)
+            case ">":
+                return LabelValues.above(int(self.values[0]))
+            case "<":
+                return LabelValues.below(int(self.values[0]))
+            case _:
+                return LabelValues.only(self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldTerm:
+    """One condition on one field label: its value is, or is not, this string. An absent field is the empty string."""
+
+    label: str
+    value: str
+    equal: bool = True
+
+    def __str__(self) -> str:
+        escaped = self.value.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")
+        return f"{self.label}{'=' if self.equal else '!='}{escaped}"
+
+    def matches(self, fields: Mapping[str, str]) -> bool:
+        return (fields.get(self.label, "") == self.value) == self.equal
+
+
+class _Token(NamedTuple):
+    kind: Literal["word", "symbol", "end"]
+    text: str
+    column: int
+
+    def __str__(self) -> str:
+        return "the end" if self.kind == "end" else repr(self.text)
+
+    def is_symbol(self, *symbols: str) -> bool:
+        return self.kind == "symbol" and self.text in symbols
+
+
+def plain(text: str) -> str:
+    """Return the text as what it is compared as: a member of a `(str, Enum)` is printed as something else."""
+    return str.__str__(text)
+
+
+def _refuse_unsendable(text: str, of: str = "") -> None:
+    for column, char in enumerate(text, 1):
+        if char == "\0":
+            raise BadText(f"{of}a NUL character cannot stand in a selector", text=text, column=column)
+        if "\ud800" <= char <= "\udfff":
+            raise BadText(f"{of}a lone surrogate cannot be sent as UTF-8", text=text, column=column)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Mapping):
+        return "a dict"   # What it holds may be a secret: somebody gave an object instead of its labels.
+    # Python refuses to print an integer of thousands of digits.
+    return "an integer that is too large" if isinstance(value, int) and abs(value) > MAX_INT else reprlib.repr(value)
+
+
+def _scan(text: str) -> Iterator[_Token]:
+    """Split a label selector into words and symbols; whitespace only separates. Ends with one token of kind "end"."""
+    at, end = 0, len(text)
+    while at < end:
+        start, char = at, text[at]
+        if char in _SPACE:
+            at += 1
+        elif char in _SYMBOLS:
+            at += 2 if text[at:at + 2] in ("==", "!=") else 1
+            yield _Token("symbol", text[start:at], start + 1)
+        else:
+            while at < end and text[at] not in _SPACE and text[at] not in _SYMBOLS:
+                at += 1
+            yield _Token("word", text[start:at], start + 1)
+    yield _Token("end", "", end + 1)
+
+
+class _LabelParser:
+    """A recursive descent over the tokens, one token ahead. `in` and `notin` are words wherever a word may stand."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tokens = _scan(text)
+        self.next = next(self.tokens)
+
+    def take(self) -> _Token:
+        """Return the token ahead and move on. The end is never taken twice: every caller stops or refuses there."""
+        token = self.next
+        if token.kind != "end":
+            self.next = next(self.tokens)
+        return token
+
+    def refuse(self, token: _Token, reason: str) -> NoReturn:
+        raise BadText(reason, text=self.text, column=token.column)
+
+    def selector(self) -> Iterator[LabelRequirement]:
+        if self.next.kind == "end":
+            return
+        while True:
+            yield self.requirement()
+            comma = self.take()
+            if comma.kind == "end":
+                return
+            if not comma.is_symbol(","):
+                self.refuse(comma, f"expected ',' or the end, found {comma}")
+
+    def requirement(self) -> LabelRequirement:
+        negated = self.next.is_symbol("!") and self.take()
+        key = self.take()
+        if key.kind != "word":
+            self.refuse(key, f"expected a label key{' after !' if negated else ', or ! and a label key'}, found {key}")
+        if not is_label_key(key.text):
+            self.refuse(key, f"{key} is not a label key: {KEY_RULE}")
+        if negated:
+            return LabelRequirement(key.text, "!")
+        if self.next.kind == "end" or self.next.is_symbol(","):
+            return LabelRequirement(key.text, "exists")
+        token = self.take()
+        operator = _OPERATORS.get(token.text)
+        if operator is None:
+            self.refuse(token, f"expected one of {' '.join(_OPERATORS)} after the key {key}, found {token}")
+        values = list(self.listed() if operator in ("in", "notin") else self.single())
+        for value in values:
+            if operator in (">", "<") and parse_int(value.text) is None:
+                self.refuse(value, f"expected an integer of 64 bits after {token}, found {value}")
+            if not is_label_value(value.text):
+                self.refuse(value, f"{value} is not a label value: {VALUE_RULE}")
+        return LabelRequirement(key.text, operator, tuple(sorted({value.text for value in values})))
+
+    def single(self) -> Iterator[_Token]:
+        """Read the value of `=` and its like. An empty value is none at all: `a=` and `a=,b` are complete."""
+        value = self.next
+        if value.kind == "end" or value.is_symbol(","):
+            yield _Token("word", "", value.column)
+        elif value.kind == "word":
+            yield self.take()
+        else:
+            self.refuse(value, f"expected a value, found {value}")
+
+    def listed(self) -> Iterator[_Token]:
+        """Read `(a,b)`. Nothing between two of its commas and parentheses is the empty value: `()`, `(,a)`, `(a,,b)`."""
+        bracket = self.take()
+        if not bracket.is_symbol("("):
+            self.refuse(bracket, f"expected '(' before the values, found {bracket}")
+        while True:
+            value = self.next
+            if value.kind == "word":
+                yield self.take()
+            else:
+                yield _Token("word", "", value.column)
+            separator = self.take()
+            if separator.is_symbol(")"):
+                return
+            if not separator.is_symbol(","):
+                self.refuse(separator, f"expected ',' or ')' after the value, found {separator}")
+
+
+def parse_labels(text: str) -> tuple[LabelRequirement, ...]:
+    """Read a label selector; the requirements come sorted by key, those of one key in the order of the text."""
+    _refuse_unsendable(text)
+    return tuple(sorted(_LabelParser(text).selector(), key=lambda requirement: requirement.key))
+
+
+def labels_from_dict(labels: Mapping[str, str | Collection[str]]) -> tuple[LabelRequirement, ...]:
+    """Make requirements of a dict: a string must be the value (`=`), a list must have it among its items (`in`)."""
+    requirements = []
+    for key, given in labels.items():
+        if not isinstance(key, str) or not is_label_key(key):
+            raise BadText(f"{_shown(key)} is not a label key: {KEY_RULE}", text=_shown(key), column=1)
+        values = [given] if isinstance(given, str) else given
+        if not isinstance(values, Collection) or isinstance(values, (bytes, Mapping)) or not values:
+            raise BadText(f"{key} wants a string or a list of strings, got {_shown(given)}", text=key, column=1)
+        for value in values:
+            if not isinstance(value, str) or not is_label_value(value):
+                raise BadText(f"{key}: {_shown(value)} is not a label value: {VALUE_RULE}", text=key, column=1)
+        operator: LabelOperator = "=" if isinstance(given, str) else "in"
+        requirements.append(LabelRequirement(plain(key), operator, tuple(sorted({plain(value) for value in values}))))
+    return tuple(sorted(requirements, key=lambda requirement: requirement.key))
+
+
+def parse_fields(text: str) -> tuple[FieldTerm, ...]:
+    """Read a field selector; the terms come sorted by their text. Spaces count: they are part of what they touch."""
+    _refuse_unsendable(text)
+    terms = [_parse_term(text, start, part) for part, start in sorted(_split_terms(text)) if part]
+    return tuple(term for term in terms if term.label or term.value)   # Go drops `=` and `!=`.
+
+
+def _split_terms(text: str) -> Iterator[tuple[str, int]]:
+    start, escaped = 0, False
+    for at, char in enumerate(text):
+        if char == "," and not escaped:
+            yield text[start:at], start
+            start = at + 1
+        escaped = char == "\\" and not escaped
+    yield text[start:], start
+
+
+def _parse_term(text: str, start: int, part: str) -> FieldTerm:
+    label, equals, value = part.partition("=")
+    if not equals:
+        raise BadText(f"expected a field label, then = or !=, then a value, found {part!r}", text=text, column=start + 1)
+    equal = not label.endswith("!")
+    if not equal:
+        label = label[:-1]
+    elif value.startswith("="):
+        equals, value = "==", value[1:]
+    return FieldTerm(label, _unescape(text, start + len(label) + len(equals) + (not equal), value), equal=equal)
+
+
+def _unescape(text: str, start: int, value: str) -> str:
+    plain, escaped = [], False
+    for column, char in enumerate(value, start + 1):
+        if escaped and char not in "\\,=":
+            raise BadText(f"expected \\, or \\= or \\\\, found \\{char}", text=text, column=column - 1)
+        if char == "=" and not escaped:
+            raise BadText("expected \\= for an equals sign inside a value, found '='", text=text, column=column)
+        escaped = char == "\\" and not escaped
+        if not escaped:
+            plain.append(char)
+    if escaped:
+        raise BadText("expected a character after the last backslash", text=text, column=start + len(value))
+    return "".join(plain)
+
+
+def fields_from_dict(fields: Mapping[str, str | bool | int]) -> tuple[FieldTerm, ...]:
+    """Make terms of a dict: each field must be the value. True, False and integers are written as the server does."""
+    terms = []
+    for label, given in fields.items():
+        if not isinstance(label, str) or not label or any(char in label for char in ",=!\\"):
+            raise BadText(f"{_shown(label)} is not a field label: a path such as 'spec.nodeName'", text=_shown(label), column=1)
+        if not isinstance(given, (str, bool, int)) or (isinstance(given, int) and abs(given) > MAX_INT):
+            raise BadText(f"{label} wants a string, an integer of 64 bits or a bool, got {_shown(given)}", text=label, column=1)
+        value = str(given).lower() if isinstance(given, bool) else plain(given) if isinstance(given, str) else str(given)
+        _refuse_unsendable(label)
+        _refuse_unsendable(value, of=f"{label}: ")
+        terms.append(FieldTerm(plain(label), value))
+    return tuple(sorted(terms, key=str))

@@ -1,0 +1,248 @@
+"""Regions: what a filter holds and what a read asks for. Answers whether one contains, or misses, the other; exactly.
+
+A *box* allows one set of values in each of finitely many dimensions, and anything in all others: the conjunction of
+a selector's requirements. Dimensions are independent of each other, so an object is inside a box when each of its
+values is inside that dimension's set, and two boxes share an object when they share a value in every dimension.
+
+A *union* of boxes contains a box when nothing is left of it after each of them has been subtracted. What is left is
+cut into disjoint boxes: outside the set of the first dimension, or inside it and outside that of the second, and so
+on. Their number can grow exponentially (the question is co-NP-complete), so it has a bound, beyond which the answer is
+not guessed: `TooManyBoxes`.
+"""
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+from kopf_selectcache.core.errors import TooManyBoxes
+
+from .grammar import FieldTerm, LabelRequirement
+from .kinds import Kind
+from .values import (
+    ANYTHING,
+    NAME,
+    NAMESPACE,
+    NAMESPACE_OR_NONE,
+    NO_NAMESPACE,
+    Domain,
+    Strings,
+    ValueSet,
+    pick,
+)
+
+MAX_BOXES = 10_000
+"""How many boxes `uncovered` may cut before it gives up."""
+
+
+class Dimension(NamedTuple):
+    """One independent property of an object: its namespace, its name, a field of it, or the value of a label key."""
+
+    axis: Literal["namespace", "name", "field", "label"]
+    key: str = ""
+
+
+THE_NAMESPACE = Dimension("namespace")
+THE_NAME = Dimension("name")
+
+Box: TypeAlias = Mapping[Dimension, ValueSet]
+"""The dimensions that are restricted, none of them to everything. Any other dimension may have any value."""
+
+Point: TypeAlias = Mapping[Dimension, str | None]
+"""One value in each of some dimensions; None is a label that is absent."""
+
+
+def box_of(
+    *,
+    labels: Iterable[LabelRequirement] = (),
+    fields: Iterable[FieldTerm] = (),
+    names: Collection[str] | None = None,
+    namespaces: Collection[str] | None = None,
+    kind: Kind | None = None,
+) -> Box:
+    """Make the box of all objects that satisfy every requirement; of one kind, if given, with its fields' domains."""
+    sets: dict[Dimension, list[ValueSet]] = {}
+    if namespaces is not None:
+        sets[THE_NAMESPACE] = [Strings.only(namespace_domain(kind), namespaces)]
+    if names is not None:
+        sets[THE_NAME] = [Strings.only(NAME, names)]
+    for term in dict.fromkeys(fields):
+        dimension, domain = field_dimension(term.label, kind)
+        values = Strings.only(domain, [term.value])
+        sets.setdefault(dimension, []).append(values if term.equal else ~values)
+    for requirement in dict.fromkeys(labels):
+        sets.setdefault(Dimension("label", requirement.key), []).append(requirement.allowed())
+    box = {dimension: _common(each) for dimension, each in sets.items()}
+    return {dimension: values for dimension, values in box.items() if not (~values).empty}
+
+
+def _common(sets: Sequence[ValueSet]) -> ValueSet:
+    """Intersect all of them, in pairs: one after the other, a thousand sets would copy what they list a thousand times."""
+    while len(sets) > 1:
+        pairs = [some & other for some, other in zip(sets[::2], sets[1::2], strict=False)]
+        sets = [*pairs, *sets[2 * len(pairs):]]
+    return sets[0]
+
+
+def namespace_domain(kind: Kind | None) -> Domain:
+    """Say which namespaces objects of this kind can have; those of a cluster-scoped kind have the empty one."""
+    if kind is None or kind.namespaced is None:
+        return NAMESPACE_OR_NONE
+    return NAMESPACE if kind.namespaced else NO_NAMESPACE
+
+
+def field_dimension(label: str, kind: Kind | None) -> tuple[Dimension, Domain]:
+    """Say which dimension a field label stands for, and which values objects of this kind can have there."""
+    field = kind.field(label) if kind is not None else None
+    match field.same_as if field is not None else label:
+        case "metadata.name":
+            return THE_NAME, NAME
+        case "metadata.namespace":
+            return THE_NAMESPACE, namespace_domain(kind)
+        case canonical:
+            return Dimension("field", canonical), field.domain if field is not None else ANYTHING
+
+
+def conflict(box: Box) -> Dimension | None:
+    """Return a dimension in which no value is allowed, or None if there are objects inside the box."""
+    return next((dimension for dimension, values in box.items() if values.empty), None)
+
+
+def overlap(some: Box, other: Box) -> Box | None:
+    """Return the box of what is inside both, or None if there is nothing."""
+    both = {**some, **other}
+    for dimension in some.keys() & other.keys():
+        both[dimension] = some[dimension] & other[dimension]
+    return both if conflict(both) is None else None
+
+
+def sticks_out(box: Box, branch: Box) -> list[Dimension] | None:
+    """List the dimensions in which a box leaves a branch, or say None if no object is inside both. Neither is empty."""
+    dimensions = []
+    for dimension, allowed in branch.items():
+        if (values := box.get(dimension)) is None:
+            dimensions.append(dimension)
+        elif (values & allowed).empty:
+            return None
+        elif not (values & ~allowed).empty:
+            dimensions.append(dimension)
+    return dimensions
+
+
+def uncovered(request: Box, union: Iterable[Box], *, limit: int = MAX_BOXES) -> Point | None:
+    """Return a point that the request has and no branch of the union, or None if the union contains the request.
+
+    Raises TooManyBoxes once more than `limit` boxes were cut. Most questions need none: a branch contains the request
+    by itself, or none of those that touch it reaches some value that it has.
+    """
+    if conflict(request) is not None:
+        return None
+    touching: list[tuple[list[Dimension], Box]] = []
+    for branch in union:
+        dimensions = sticks_out(request, branch) if conflict(branch) is None else None
+        if dimensions is not None:
+            if not dimensions:
+                return None
+            touching.append((dimensions, branch))
+    if len(touching) > 1:
+        return _Grid(request, [branch for _, branch in touching]).search(limit)
+    left = dict(request)
+    for dimensions, branch in touching:
+        # The point fails in one dimension alone, and shows by that which requirement is in the way.
+        for dimension in branch:
+            left[dimension] = branch[dimension] & request[dimension] if dimension in request else branch[dimension]
+        at = dimensions[-1]
+        left[at] = request[at] & ~branch[at] if at in request else ~branch[at]
+    return {dimension: pick(values) for dimension, values in left.items()}
+
+
+Cell: TypeAlias = dict[Dimension, int]
+"""A box of a grid: in each dimension, the bits of the values that it has."""
+
+
+class _Grid:
+    """The finitely many values in each dimension that a request and some branches can tell apart; sets are their bits.
+
+    Values that nobody lists and that satisfy the same rules are one value here, so the search is exact and its sets
+    are integers. The lower a bit, the clearer its value is to a reader: those listed come first.
+    """
+
+    def __init__(self, request: Box, branches: Sequence[Box]) -> None:
+        self.values: dict[Dimension, list[str | None]] = {}
+        self.request: Cell = {}
+        self.branches: list[Cell] = [{} for _ in branches]
+        for dimension in {dimension: None for box in (request, *branches) for dimension in box}:
+            self._divide(dimension, request, branches)
+
+    def _divide(self, dimension: Dimension, request: Box, branches: Sequence[Box]) -> None:
+        sets = [box[dimension] for box in (request, *branches) if dimension in box]
+        listed = frozenset[str]().union(*(values.listed for values in sets))
+        values = [*sorted(listed), *sets[0].classes(sets, listed)]
+        bits = {value: 1 << index for index, value in enumerate(values)}
+        bases: dict[Hashable, int] = {}
+
+        def cut(box: Box) -> int:
+            values = box[dimension]
+            if values.base not in bases:
+                bases[values.base] = sum(bit for value, bit in bits.items() if values.in_base(value))
+            return bases[values.base] ^ sum(bits[value] for value in values.listed)
+
+        self.values[dimension] = values
+        self.request[dimension] = cut(request) if dimension in request else (1 << len(values)) - 1
+        for cell, box in zip(self.branches, branches, strict=True):
+            if dimension in box:
+                cell[dimension] = cut(box)
+
+    def search(self, limit: int) -> Point | None:
+        """Subtract the branches from the request, depth first, until something is left that no branch touches."""
+        pending = [(self.request, self.branches)]
+        cut = 0
+        while pending:
+            left, branches = pending.pop()
+            touching = [(out, branch) for branch in branches if (out := _sticks_out(left, branch)) is not None]
+            if (escape := _escape(left, [branch for _, branch in touching])) is not None:
+                return self._point(escape)
+            # The branch that cuts what is left into the fewest pieces goes first: often that is one, or none.
+            at = min(range(len(touching)), key=lambda index: len(touching[index][0]))
+            dimensions, branch = touching[at]
+            others = [other for index, (_, other) in enumerate(touching) if index != at]
+            inside = left
+            for dimension in dimensions:
+                pending.append(({**inside, dimension: inside[dimension] & ~branch[dimension]}, others))
+                inside = {**inside, dimension: inside[dimension] & branch[dimension]}
+            cut += len(dimensions)
+            if cut > limit:
+                raise TooManyBoxes(limit)
+        return None
+
+    def _point(self, cell: Cell) -> Point:
+        """Return the clearest point of a cell, in the dimensions in which the cell does not have every value."""
+        return {
+            dimension: values[(cell[dimension] & -cell[dimension]).bit_length() - 1]
+            for dimension, values in self.values.items()
+            if cell[dimension] != (1 << len(values)) - 1
+        }
+
+
+def _sticks_out(cell: Cell, branch: Cell) -> list[Dimension] | None:
+    """Do for cells what `sticks_out` does for boxes."""
+    dimensions = []
+    for dimension, allowed in branch.items():
+        values = cell[dimension]
+        if not values & allowed:
+            return None
+        if values & ~allowed:
+            dimensions.append(dimension)
+    return dimensions
+
+
+def _escape(cell: Cell, branches: Sequence[Cell]) -> Cell | None:
+    """Return a part of the cell that no branch touches, if one dimension alone shows it: thousands of branches are no matter."""
+    if not branches:
+        return cell
+    for dimension in branches[0]:
+        left = cell[dimension]
+        for branch in branches:
+            left &= ~branch.get(dimension, -1)
+        if left:
+            return {**cell, dimension: left}
+    return None

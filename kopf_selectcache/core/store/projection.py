@@ -1,0 +1,294 @@
+"""What is kept of each object of a kind: some paths of it, then what the user's own function makes of that. Decides no read.
+
+Paths are keys: they lead through objects, and where there is a list, to each of its items. What identifies an object, and
+what reads select it by in its metadata, is always kept (`IDENTITY`): a projected object is still that object in that version.
+"""
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
+
+from kopf_selectcache.core.errors import BadPath, BadTransform, Undecodable
+from kopf_selectcache.core.recursion import decoded, on_empty_stack, with_room
+from kopf_selectcache.core.scanner import Unscannable, items, members
+
+Path: TypeAlias = str | tuple[str, ...]
+"""Keys with dots between them: `'spec.nodeName'`; or a tuple of keys, for those that have a dot themselves."""
+
+Keys: TypeAlias = tuple[str, ...]
+
+_T = TypeVar("_T")
+
+_PACKAGE = __name__.partition(".")[0]
+
+Transform: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
+
+IDENTITY: tuple[Keys, ...] = (("apiVersion",), ("kind",), *(("metadata", key) for key in (
+    "name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "labels", "ownerReferences")))
+"""What nothing can drop or change."""
+
+MANAGED: Keys = ("metadata", "managedFields")
+"""Dropped unless it is kept by name: often a third of the object, and of no use to those who read it."""
+
+
+def keys_of(path: Path) -> Keys:
+    """Return a path as its keys."""
+    return tuple(path.split(".")) if isinstance(path, str) else path
+
+
+def as_written(keys: Keys) -> Path:
+    """Return the keys of a path as users write it."""
+    return keys if any("." in key for key in keys) else ".".join(keys)
+
+
+def at(obj: object, path: Keys) -> Any:
+    """Return what is at the path, None if nothing is. It leads through no list."""
+    for key in path:
+        obj = obj.get(key) if isinstance(obj, Mapping) else None
+    return obj
+
+
+@dataclass(frozen=True, slots=True)
+class _Tree:
+    """What is kept of one value: which of its keys are special, and whether all others are kept."""
+
+    rest: bool
+    parts: Mapping[str, _Tree] = field(default_factory=dict)
+
+    @property
+    def whole(self) -> bool:
+        return self.rest and not self.parts
+
+    def part(self, key: str) -> _Tree:
+        return self.parts.get(key) or (_WHOLE if self.rest else _NOTHING)
+
+
+_WHOLE, _NOTHING = _Tree(rest=True), _Tree(rest=False)
+
+
+def _tree(rules: Collection[tuple[Keys, bool]], *, rest: bool) -> _Tree:
+    """Make the tree of the rules, which say of a path whether it is kept; `rest` says so of what no rule names."""
+    decided = [kept for path, kept in rules if not path]
+    if False in decided:
+        return _NOTHING   # Whatever is said of the paths below.
+    rest = rest or True in decided
+    parts = {
+        key: _tree([(path[1:], kept) for path, kept in rules if path[:1] == (key,)], rest=rest)
+        for key in dict.fromkeys(path[0] for path, _ in rules if path)
+    }
+    return _Tree(rest, {key: part for key, part in parts.items() if part.parts or part.rest is not rest})
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """What is kept of each object: all but `managedFields`, unless something else is said.
+
+    >>> Projection.of(drop=['spec.containers.env', ('metadata', 'annotations', 'kubectl.kubernetes.io/last-applied-configuration')])
+    Projection(drop=(('metadata', 'annotations', 'kubectl.kubernetes.io/last-applied-configuration'), ('spec', 'containers', 'env')))
+    """
+
+    keep: tuple[Keys, ...] | None = None
+    """These paths and the identity alone; None is everything."""
+    drop: tuple[Keys, ...] = ()
+    """Of that, without these."""
+    transform: Transform | None = None
+    """Called with an object of its own, of what is kept; what it returns is stored."""
+    _kept: _Tree = field(init=False, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, *, keep: Collection[Path] | None = None, drop: Collection[Path] = (), transform: Transform | None = None) -> Projection:
+        """Make one of paths as users write them; raise BadPath for one that says nothing, or contradicts another."""
+        return cls(None if keep is None else _in_order(keep), _in_order(drop), transform)
+
+    def __post_init__(self) -> None:
+        for path in (*(self.keep or ()), *self.drop):
+            if not path or not all(path):
+                raise BadPath(path, "has no key, or an empty one")
+        for path in self.drop:
+            if (lost := next((each for each in IDENTITY if _related(path, each)), None)) is not None:
+                raise BadPath(path, f"would drop {'.'.join(lost)}, which is always kept")
+            if self.keep is not None:
+                if (kept := next((each for each in self.keep if each[:len(path)] == path), None)) is not None:
+                    raise BadPath(path, f"would drop {'.'.join(kept)}, which is to be kept")
+                if not any(path[:len(each)] == each for each in self.keep):
+                    raise BadPath(path, "is not kept in the first place")
+        rules = [(path, True) for path in (*IDENTITY, *(self.keep or ()))] + [(path, False) for path in self.drop]
+        if not any(path[:len(MANAGED)] == MANAGED for path in self.keep or ()):
+            rules.append((MANAGED, False))
+        object.__setattr__(self, "_kept", _tree(rules, rest=self.keep is None))
+
+    def __repr__(self) -> str:
+        said = {"keep": self.keep, "drop": self.drop or None, "transform": self.transform}
+        return f"Projection({', '.join(f'{name}={value!r}' for name, value in said.items() if value is not None)})"
+
+    def __str__(self) -> str:
+        """Write it as it is declared."""
+        said = [f"{name}={[as_written(path) for path in paths]}" for name, paths in (("keep", self.keep), ("drop", self.drop or None)) if paths is not None]
+        if self.transform is not None:
+            said.append(f"transform={getattr(self.transform, '__name__', type(self.transform).__name__)}")
+        return ", ".join(said)
+
+    @property
+    def partial(self) -> bool:
+        """Whether objects lack what only the user knows of: written back, they would wipe it. `managedFields` are no such thing."""
+        return self.keep is not None or any(path[:len(MANAGED)] != MANAGED for path in self.drop) or self.transform is not None
+
+    def kept(self, path: Keys) -> bool:
+        """Whether nothing of what is at this path is dropped."""
+        tree = self._kept
+        for key in path:
+            tree = tree.part(key)
+        return tree.whole
+
+    def lost(self, path: Keys) -> bool:
+        """Whether nothing of what is at this path is kept."""
+        tree = self._kept
+        for key in path:
+            tree = tree.part(key)
+        return not tree.rest and not tree.parts
+
+    def dropping(self, path: Keys) -> Keys | None:
+        """Return what was said to be dropped at, in or around this path, if that is why it is not kept."""
+        return next((each for each in (*self.drop, MANAGED) if _related(path, each)), None)
+
+    def exact(self, path: Keys) -> bool:
+        """Whether what is at this path is what the server has: a transform may change all but the identity."""
+        return self.kept(path) and (self.transform is None or any(path[:len(each)] == each for each in IDENTITY))
+
+    def cut(self, members: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what is kept of an object, whose members are bytes still, to be encoded. What is kept whole stays bytes.
+
+        Raises what the decoder raises.
+        """
+        return _members(members, self._kept)
+
+    def transformed(self, data: bytes) -> bytes:
+        """Return what the user's function makes of an object that is kept so far; raise BadTransform if that is not this object.
+
+        Raises what the decoder raises, RecursionError for what is nested too deeply, and Undecodable if the function recurses too deeply.
+        Problems do not quote the function's error: it may contain a Secret.
+        """
+        assert self.transform is not None, "there is nothing to call"
+        obj = decoded(data)
+        # The function may change the object in place: what it was is remembered apart.
+        before = msgspec.json.decode(msgspec.json.encode(_identity(obj)))
+        transform = self.transform
+        try:
+            # The second call gets an object of its own: the first one may have changed a part of it.
+            made = repeated(lambda: transform(obj), lambda: transform(decoded(data)), "transform=")
+        except Undecodable:
+            raise
+        except Exception as error:   # noqa: BLE001  # It is anybody's code.
+            why = f"raised {type(error).__name__}{where_of(error)}"
+        else:
+            if made is None:
+                raise BadTransform("returned None, and must return the object")
+            if not isinstance(made, dict):
+                raise BadTransform(f"returned a {type(made).__name__}, and no dict")
+            for path, was, became in zip(IDENTITY, before, _identity(made), strict=True):
+                if was != became:
+                    raise BadTransform(f"changed {'.'.join(path)}, which must stay as it is")
+            try:
+                # Other than msgspec, it takes nothing but JSON, and numbers of any length.
+                return with_room(partial(json.dumps, made, ensure_ascii=False, allow_nan=False, separators=(",", ":"))).encode()
+            except (TypeError, ValueError):
+                why = "returned a dict with something in it that is no JSON"
+        raise BadTransform(why)   # Out here it does not carry the error along, which may hold the object.
+
+
+ALL = Projection()
+"""What is kept where nothing else is said."""
+
+
+def _in_order(paths: Collection[Path]) -> tuple[Keys, ...]:
+    return tuple(sorted(set(map(keys_of, paths))))
+
+
+def _related(one: Keys, two: Keys) -> bool:
+    """Whether one of the paths leads to, or through, the other."""
+    return all(key == other for key, other in zip(one, two, strict=False))
+
+
+def repeated(call: Callable[[], _T], again: Callable[[], _T], what: str) -> _T:
+    """Return the result of the operator's function; raise Undecodable if it recurses too deeply for an empty stack, or what it raises.
+
+    `again` makes the second call, on an empty stack: what the function makes of an object must not depend on who reads it.
+    """
+    try:
+        return call()
+    except RecursionError:
+        pass   # Out here the stack is not held by a traceback.
+    try:
+        return on_empty_stack(again)
+    except RecursionError:
+        why = f"its {what} recurses too deeply"
+    raise Undecodable(why, why)
+
+
+def where_of(error: Exception) -> str:
+    """Say in which line of the operator's function it was raised, if it was in one."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
+        trace = trace.tb_next
+    if trace is None:
+        return ""
+    return f" at {trace.tb_frame.f_code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}"
+
+
+def _identity(obj: Mapping[str, Any]) -> list[Any]:
+    return [at(obj, path) for path in IDENTITY]
+
+
+_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_LIST = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+def parts_of(data: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
+    """Return the members of an object, undecoded, whatever is in them. Raise what the decoder raises, if it is no object."""
+    try:
+        return _OBJECT.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        try:
+            return {key: msgspec.Raw(part) for key, part in members(bytes(data)).items()}
+        except Unscannable:
+            raise error from None
+
+
+def items_of(data: msgspec.Raw) -> list[msgspec.Raw]:
+    """Return the items of a list, as `parts_of` does."""
+    try:
+        return _LIST.decode(data)
+    except (msgspec.DecodeError, RecursionError) as error:
+        try:
+            return [msgspec.Raw(part) for part in items(bytes(data))]
+        except Unscannable:
+            raise error from None
+
+
+def _members(members: Mapping[str, Any], tree: _Tree) -> dict[str, Any]:
+    """Return what is kept of the members, in their order."""
+    kept = dict(members) if tree.rest else {key: value for key, value in members.items() if key in tree.parts}
+    for key, part in tree.parts.items():
+        if key in kept and not part.whole:
+            cut = _cut(kept[key], part) if part.parts else None
+            if cut is None:
+                del kept[key]
+            else:
+                kept[key] = cut
+    return kept
+
+
+def _cut(value: msgspec.Raw, tree: _Tree) -> Any:
+    """Return what is kept of a value; None if nothing is, not even its braces: JSON's null would be bytes."""
+    match bytes(memoryview(value)[:1]):
+        case b"{":
+            return _members(parts_of(value), tree)
+        case b"[":
+            return [cut for each in items_of(value) if (cut := _cut(each, tree)) is not None]
+        case _:   # Paths lead nowhere from here: it is a part of the rest.
+            return value if tree.rest else None

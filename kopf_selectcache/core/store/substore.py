@@ -1,0 +1,311 @@
+"""One of several streams: which objects it could hold, what it holds, and how far it is. What is shown, `core.store.union` says.
+
+It never answers readers of the whole, and decides nothing.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple, Protocol, TypeAlias
+
+from .accounting import Tally
+from .generation import all_of
+from .indexes import Chosen, Lookup
+from .record import Record, are_numbers, is_newer, is_older
+from .store import Change, Store
+
+Key: TypeAlias = tuple[str, str]
+"""Namespace and name."""
+
+SPARE = 1000
+"""How many answers of the server's are remembered for a branch that is behind, until it is to be listed anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Which objects a branch could hold, whatever is in them; None means any."""
+
+    namespace: str | None = None
+    names: frozenset[str] | None = None
+
+    def have(self, key: Key) -> bool:
+        return self.namespace in (None, key[0]) and (self.names is None or key[1] in self.names)
+
+    def meet(self, other: Keys) -> bool:
+        """Whether there is a key that both could hold."""
+        near = self.namespace is None or other.namespace in (None, self.namespace)
+        return near and (self.names is None or other.names is None or not self.names.isdisjoint(other.names))
+
+
+class Left(NamedTuple):
+    """A leave that not all branches have reached yet."""
+
+    epoch: int
+    version: str
+    lost: bool = False
+    """Whether what is shown is of an epoch before this one: whatever a branch says now is newer."""
+
+
+class Read(NamedTuple):
+    """The answer of a read that not all branches have reached yet: what they say of the key up to then is old."""
+
+    epoch: int
+    version: str
+    there: str
+    """The uid of the object that the read found under this name, if there was another one."""
+
+
+class _Wait:
+    """What is to be looked at again when a branch has reached a version; in a heap, the oldest version comes first."""
+
+    __slots__ = ("keys", "version")
+
+    def __init__(self, version: str) -> None:
+        self.version = version
+        self.keys: dict[Key, None] = {}
+
+    def __lt__(self, other: _Wait) -> bool:
+        return is_older(self.version, other.version)
+
+
+class View(Store):
+    """A store whose writer looks into it as well."""
+
+    @property
+    def holds_any(self) -> bool:
+        return bool(self._held)
+
+    @property
+    def stages_nothing(self) -> bool:
+        return self._staged is None
+
+    def held(self, key: Key) -> Record | None:
+        return self._held.get(key[0], {}).get(key[1])
+
+
+class Union(View):
+    """What several branches show: each group of them, which no key has in common with others, as of a version of its own."""
+
+    def __init__(self, groups: int, *, wanted: Callable[[], None] = lambda: None, tally: Tally | None = None) -> None:
+        super().__init__(wanted=wanted, tally=tally)
+        self.versions = ("",) * groups
+
+    def version_of(self, groups: Iterable[int]) -> str:
+        """Return the version as of which everything is shown that these groups hold; empty until all are listed."""
+        versions = self.versions
+        return least(versions[each] for each in groups)
+
+    def get_of(self, groups: Iterable[int], namespace: str, name: str) -> tuple[Record | None, str]:
+        with self._lock:
+            return self._held.get(namespace, {}).get(name), self.version_of(groups)
+
+    def records_of(self, groups: Iterable[int]) -> tuple[list[Record], str]:
+        with self._lock:
+            return list(all_of(self._held)), self.version_of(groups)
+
+    def chosen_of(self, groups: Iterable[int], lookup: Lookup, key: Key | None, *, asking: bool) -> Chosen:
+        with self._lock:
+            chosen = self._chosen(lookup, key, asking=asking)._replace(version=self.version_of(groups))
+        if asking and chosen.wanted is not None:
+            self._wanted()
+        return chosen
+
+    def show(self, changes: list[Change], moved: Mapping[int, str]) -> None:
+        """Show all of these changes at once, and the versions as of which these groups are all shown. The other groups keep theirs."""
+        self._note_all(changes)
+        versions, of_all = list(self.versions), self._version
+        moved = {group: version for group, version in moved.items() if version != versions[group]}
+        for group, version in moved.items():
+            versions[group] = version
+        # There may be a hundred groups: they are all looked at only if the oldest one has moved.
+        if any(self.versions[group] == of_all or is_older(version, of_all) for group, version in moved.items()):
+            of_all = least(versions)
+        with self._lock:
+            self.versions, self._version = tuple(versions), of_all
+            forgotten = self._index(changes)
+            for change in changes:
+                namespace, name = key_of(change)
+                named = self._held.setdefault(namespace, {})
+                self._count(named.get(name), change.after)
+                if change.after is not None:
+                    named[name] = change.after
+                    continue
+                del named[name]
+                if not named:
+                    del self._held[namespace]
+        if forgotten:
+            self._wanted()
+
+
+class Section:
+    """Some groups of what several branches show, read as a store is: the version is theirs. The rest is not hidden."""
+
+    def __init__(self, union: Union, groups: Iterable[int]) -> None:
+        self._union = union
+        self._groups = tuple(groups)
+
+    @property
+    def version(self) -> str:
+        return self._union.version_of(self._groups)
+
+    def get(self, namespace: str, name: str) -> tuple[Record | None, str]:
+        return self._union.get_of(self._groups, namespace, name)
+
+    def records(self) -> tuple[list[Record], str]:
+        return self._union.records_of(self._groups)
+
+    def chosen(self, lookup: Lookup, key: Key | None = None, *, asking: bool = True) -> Chosen:
+        return self._union.chosen_of(self._groups, lookup, key, asking=asking)
+
+    def weights(self) -> dict[str, int]:
+        return self._union.weights()
+
+
+class Merger(Protocol):
+    """Who makes of the branches what readers see."""
+
+    def put(self, branch: Branch, record: Record) -> list[Change]: ...
+
+    def leave(self, branch: Branch, record: Record) -> list[Change]: ...
+
+    def commit(self, branch: Branch, version: str, *, restored: bool = False) -> list[Change]: ...
+
+    def progress(self, branch: Branch, version: str) -> list[Change]: ...
+
+
+class Branch:
+    """Where the effects of one stream go: the calls of a `Store`, each of which returns what it changed for readers."""
+
+    def __init__(self, keys: Keys, merger: Merger, *, wanted: Callable[[], None] = lambda: None, tally: Tally | None = None) -> None:
+        self.keys = keys
+        self.view = View(wanted=wanted, tally=tally)
+        self.epoch = 0
+        self.listed = ""
+        """The version of the last list: what came and left before it, this branch has not heard of."""
+        self.vague: set[Key] = set()
+        """What has left at a version not told: after the last one that was told, and not after the next one."""
+        self._merger = merger
+        self._waits: list[_Wait] = []
+        self._versions: dict[str, _Wait] = {}
+        self._waiting: dict[Key, _Wait] = {}
+        """Each key waits once, so that one that comes and goes does not fill the heap."""
+
+    @property
+    def version(self) -> str:
+        """The version up to which everything was taken in; empty until there was a first complete list."""
+        return self.view.version
+
+    def end(self) -> None:
+        """Nothing will come any more. What is read meanwhile is held for as long as it is read, and no longer."""
+        del self._merger   # Else each would keep the other.
+
+    def begin(self) -> None:
+        self.view.begin()
+
+    def abandon(self) -> None:
+        self.view.abandon()
+
+    def put(self, record: Record) -> list[Change]:
+        # A watch that is wider than the filter brings others as well.
+        return self._merger.put(self, record) if self.keys.have(record.key) else []
+
+    def leave(self, record: Record) -> list[Change]:
+        return self._merger.leave(self, record) if self.keys.have(record.key) else []
+
+    def commit(self, version: str, *, restored: bool = False) -> list[Change]:
+        """Show the generation that was begun, whole; `restored` says that the server's versions have gone back."""
+        return self._merger.commit(self, version, restored=restored)
+
+    def progress(self, version: str) -> list[Change]:
+        return self._merger.progress(self, version)
+
+    def has_reached(self, mark: Left) -> bool:
+        """Whether everything up to there has been taken in: never of versions that cannot be compared, unless equal."""
+        return self.epoch > mark.epoch or (self.epoch == mark.epoch and not is_newer(mark.version, self.version))
+
+    def lags(self, read: Read) -> bool:
+        """Whether it may still say what is older than the read: never of versions that cannot be compared."""
+        if not self.version and self.view.stages_nothing:
+            return False   # The list that it has yet to begin will be the newest there is.
+        return self.epoch < read.epoch or is_older(self.version or "0", read.version)
+
+    def wait_for(self, version: str, key: Key) -> None:
+        if key in self._waiting:
+            return
+        wait = self._versions.get(version)
+        if wait is None:
+            wait = self._versions[version] = _Wait(version)
+            heappush(self._waits, wait)
+        wait.keys[key] = None
+        self._waiting[key] = wait
+
+    def reach(self, version: str) -> list[Key]:
+        """Move on, and return the keys that waited for that."""
+        self.view.progress(version)
+        keys: list[Key] = []
+        while self._waits and not is_newer(self._waits[0].version, self.version):
+            keys += self._versions.pop(heappop(self._waits).version).keys
+        for key in keys:
+            del self._waiting[key]
+        return keys
+
+    def wait_no_more(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            wait = self._waiting.pop(key, None)
+            if wait is not None:
+                del wait.keys[key]
+        if len(self._waits) > 2 * len(self._waiting) + SPARE:
+            self._waits = [wait for wait in self._waits if wait.keys]
+            self._versions = {wait.version: wait for wait in self._waits}
+            heapify(self._waits)
+
+    def wait_for_nothing(self) -> None:
+        self._waits.clear()
+        self._versions.clear()
+        self._waiting.clear()
+        self.vague.clear()
+
+
+def least(versions: Iterable[str]) -> str:
+    """Return the oldest of some versions; one that is empty is older than all."""
+    found, *others = all_ = tuple(versions)
+    if not all(all_):
+        return ""
+    if len(set(map(len, all_))) == 1 and are_numbers(all_):
+        return min(all_)   # The same, and many times as fast: there may be a hundred of them, for each event.
+    for version in others:
+        if is_older(version, found):
+            found = version
+    return found
+
+
+def key_of(change: Change) -> Key:
+    record = change.after or change.before
+    assert record is not None, "a change of nothing"
+    return record.key
+
+
+def groups_of(branches: Iterable[Branch]) -> tuple[frozenset[Branch], ...]:
+    """Return the branches in groups that have no key in common."""
+    groups: list[frozenset[Branch]] = []
+    for branch in branches:
+        near = [group for group in groups if any(branch.keys.meet(other.keys) for other in group)]
+        groups = [*(group for group in groups if group not in near), frozenset({branch}).union(*near)]
+    return tuple(groups)
+
+
+def first_behind(left: Left, branches: Iterable[Branch]) -> Branch | None:
+    return next((branch for branch in branches if not branch.has_reached(left)), None)
+
+
+def supersedes(record: Record, other: Record, *, said: bool) -> bool:
+    """Whether a record is newer: known to be, or maybe, where it is what was `said` last."""
+    return is_newer(record.version, other.version) if said else is_older(other.version, record.version)
+
+
+def is_denied(record: Record, branch: Branch, read: Read) -> bool:
+    """Whether a read says that a record is no more which a branch holds: from before the read, and not listed since."""
+    return branch.epoch < read.epoch or (
+        record.uid != read.there and not is_newer(record.version, read.version)
+        and (branch.lags(read) or is_older(branch.listed, read.version)))

@@ -1,0 +1,1 @@
+"""Keeps the store of one kind true."""

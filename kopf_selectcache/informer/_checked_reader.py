@@ -1,0 +1,81 @@
+"""Reads the pages and events of one stream. Confirms with the server that an object is outside of a field selector before that counts."""
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kopf_selectcache.client.fetcher import unhurried
+from kopf_selectcache.client.field_checks import Judgement, judge
+from kopf_selectcache.core.errors import Garbled
+from kopf_selectcache.core.protocol.backoff import delay
+from kopf_selectcache.core.protocol.decoder import Message, Page, Reader, Refusal
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.sent import Unselected
+from kopf_selectcache.core.store.index_spec import Indexed
+
+from .environment import World
+
+FORGOTTEN = 600.0
+"""After this many seconds without an uncertain judgement the wait after one is the shortest again."""
+
+
+class Uncertain(Garbled):
+    """The server does not show whether an object is outside of the selector. The next request must wait."""
+
+    def __init__(self, reason: str, *, wait: float) -> None:
+        super().__init__(reason)
+        self.wait = wait
+        """In seconds."""
+
+
+class CheckedReader:
+    """The reader of one stream. Fields that it misreads are not compared any more."""
+
+    def __init__(self, reader: Reader, resource: Resource, *, world: World) -> None:
+        self.reader = reader
+        """Raises Unselected for an object that seems to be outside of the selector."""
+        self._resource = resource
+        self._world = world
+        self._uncertain = 0   # The number of uncertain judgements, each at most `FORGOTTEN` after the one before.
+        self._last = 0.0   # The time of the last one.
+
+    def index(self, indexes: tuple[Indexed, ...]) -> None:
+        """Read the values of these indexes from now on."""
+        self.reader = replace(self.reader, indexes=indexes)
+
+    async def page(self, data: bytes) -> Page | Refusal:
+        """Read the answer to a list, slice by slice; raise Unselected or Garbled."""
+        while True:
+            try:
+                return await unhurried(self.reader, data)
+            except Unselected as unselected:
+                await self._confirm(unselected)
+
+    async def line_again(self, line: bytes, unselected: Unselected) -> Message:
+        """Read a line with an object that seems to be outside of the selector; raise Unselected if it is, or Garbled."""
+        while True:
+            await self._confirm(unselected)
+            try:
+                return self.reader.line(line)
+            except Unselected as another:   # By another field.
+                unselected = another
+
+    async def _confirm(self, unselected: Unselected) -> None:
+        """Return if the server shows that we misread the field; else raise Unselected, or Uncertain."""
+        judgement = await judge(self._world.transport, self._resource, unselected)
+        if judgement is Judgement.OUTSIDE:
+            raise unselected
+        if judgement is Judgement.UNCERTAIN:
+            raise Uncertain(f"{unselected}; the object has changed since, and it is not certain", wait=self._next_wait())
+        term = unselected.term
+        assert term is not None, "a label needs no judgement"
+        self.reader = replace(self.reader, sent=self.reader.sent.without(term.label))
+        self._world.logger.warning(
+            "The server selects %s by %s otherwise than kopf_selectcache reads it off them: %s, and the server confirms that it does. "
+            "What it selects by %s is taken as it comes. Please report it.", self._resource, term.label, unselected, term.label)
+
+    def _next_wait(self) -> float:
+        """Return the seconds to wait after an uncertain judgement. They double each time; good events between two do not reset them."""
+        now = self._world.clock()
+        self._uncertain = self._uncertain + 1 if now - self._last <= FORGOTTEN else 1
+        self._last = now
+        return delay(self._uncertain - 1, self._world.chance())

@@ -1,0 +1,211 @@
+"""Tells whether the open watch of one stream has caught up with the server; compares it with a list for those who must know.
+
+A watch that was just opened may still be delivering what happened before. A bookmark shows that all of it has come, unless
+somebody waits for a newer version: then the server may lag. Until then, one list of metadata for each opening tells
+what the watch lacks, and all who wait share it. The list is as new as the newest version that is waited for. A failure
+delays the next list, also if nobody waited for a while.
+"""
+from __future__ import annotations
+
+import asyncio
+from functools import reduce
+from typing import NamedTuple
+
+from kopf_selectcache.client.partial_metadata import pages_of_metadata
+from kopf_selectcache.client.transport import Refused, Unreachable
+from kopf_selectcache.core.errors import Garbled, printable
+from kopf_selectcache.core.protocol.backoff import delay
+from kopf_selectcache.core.protocol.pager import Paging
+from kopf_selectcache.core.protocol.query import not_older_than
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.record import Record, is_newer, is_number, is_older
+from kopf_selectcache.core.store.substore import Branch, Key
+from kopf_selectcache.settings.planner import Stream
+
+from .environment import World
+
+
+class _Difference(NamedTuple):
+    """An object of the list that the watch lacks, or one that the watch has and the list lacks."""
+
+    key: Key
+    uid: str
+    version: str
+
+
+class Comparison:
+    """Compares the open watch of one stream with the server. Used on one event loop."""
+
+    def __init__(
+        self, stream: Stream, branch: Branch, resource: Resource, *, world: World, turns: asyncio.Semaphore | None = None,
+    ) -> None:
+        self.has_caught_up = False
+        """True if the open watch has delivered all that happened before it was opened."""
+        self.openings = 0
+        """How many watches were opened."""
+        self._stream = stream
+        self._branch = branch
+        self._resource = resource
+        self._world = world
+        self._turns = turns or asyncio.Semaphore()   # Shared by the streams of a feed: there may be a hundred.
+        self._is_open = asyncio.Event()
+        self._waiting: dict[asyncio.Future[bool], str] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._failures = 0
+        self._next_list = 0.0   # When the next list may begin.
+        self._is_listing = False
+        self._has_changed = asyncio.Event()   # Whether the opening that is compared is over, or nothing is lacking any more.
+        self._missing: list[_Difference] = []
+        self._surplus: list[_Difference] = []
+        self._as_of = ""
+
+    @property
+    def is_open(self) -> bool:
+        """True while a watch is open."""
+        return self._is_open.is_set()
+
+    @property
+    def is_listing(self) -> bool:
+        """True while a list is under way, and the one before it did not fail."""
+        return self._is_listing and not self._failures
+
+    # ---- What the stream reports.
+
+    def open(self) -> None:
+        """The server has accepted the watch."""
+        self.openings += 1
+        self._is_open.set()
+
+    def close(self) -> None:
+        """The watch has ended."""
+        self.has_caught_up = False
+        self._is_open.clear()
+        self._has_changed.set()
+
+    def confirm(self, version: str) -> None:
+        """A bookmark has come. If somebody waits for a newer version, the server may lag behind that."""
+        self._release(version)
+        self.has_caught_up = self.has_caught_up or not self._waiting
+
+    def look(self) -> None:
+        """The stream has taken something in."""
+        if self._missing or self._surplus:
+            self._strike_off()
+
+    def end(self) -> None:
+        """Release all who wait: the stream is torn down."""
+        self.close()
+        for future in self._waiting:
+            if not future.done():
+                future.set_result(False)
+        self._waiting.clear()
+        if self._task is not None:
+            self._task.cancel()
+
+    # ---- Those who wait.
+
+    def wait(self, version: str) -> asyncio.Future[bool]:
+        """Return a future: True once the watch holds all that the server had at this version."""
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiting[future] = version
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name=f"selectcache: comparison of {self._resource}, {self._stream.selector}")
+        return future
+
+    def discard(self, future: asyncio.Future[bool]) -> None:
+        """Wait no more. The last one ends the comparison."""
+        future.cancel()
+        self._waiting.pop(future, None)
+        if not self._waiting and self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    def _release(self, version: str) -> None:
+        """Release those who wait for this version or an older one; of versions that are not numbers, all."""
+        for future, wanted in tuple(self._waiting.items()):
+            if not is_newer(wanted, version) or not is_number(wanted):
+                del self._waiting[future]
+                if not future.done():
+                    future.set_result(True)
+
+    # ---- Comparing.
+
+    async def _run(self) -> None:
+        """Compare until nobody waits any more."""
+        world = self._world
+        while self._waiting:
+            await self._is_open.wait()
+            if (pause := self._next_list - world.clock()) > 0:
+                await world.sleep(pause)
+                continue   # The watch may have ended.
+            self._has_changed.clear()
+            try:
+                await self._compare()
+                self._failures = 0
+            except (Refused, Unreachable, Garbled) as error:
+                at_least = error.refusal.retry_after if isinstance(error, Refused) else None
+                self._postpone(delay(self._failures, world.chance(), at_least=at_least or 0.0))
+            except Exception:
+                world.logger.exception("The comparison of %s stumbled over a mistake of its own, and starts again.", self._resource)
+                self._postpone(delay(6, world.chance()))
+        self._task = None
+
+    def _postpone(self, seconds: float) -> None:
+        self._failures += 1
+        self._next_list = self._world.clock() + seconds
+
+    async def _compare(self) -> None:
+        """Compare the open watch with one list, and wait until it lacks nothing; raise Refused, Unreachable or Garbled."""
+        view, listed, missing = self._branch.view, set[Key](), list[_Difference]()
+        newest = reduce(lambda one, other: other if is_newer(other, one) else one, self._waiting.values())
+        self._is_listing = True
+        try:
+            async with self._turns:
+                paging = Paging(
+                    self._stream.query(), page_limit=self._world.settings.page_limit, patience=self._world.settings.sync_timeout,
+                    first=not_older_than(newest) if is_number(newest) else None)
+                path = self._stream.path(self._resource)
+                async for records in pages_of_metadata(self._world, self._resource, path, paging):
+                    for record in self._stream.within(records):   # Nothing is kept of what the watch has.
+                        listed.add(record.key)
+                        difference = _difference(record)
+                        if not _is_as_new(view.held(record.key), difference):
+                            missing.append(difference)
+        finally:
+            self._is_listing = False
+        if self._has_changed.is_set():
+            return   # Another watch will be open.
+        if is_older(paging.version, newest):
+            raise Garbled(f"a list of version {printable(paging.version, 50)} came, which is older than was asked for")
+        self._as_of, self._missing = paging.version, missing
+        self._surplus = [
+            _difference(record) for record in view.records()[0] if record.key not in listed and not is_newer(record.version, self._as_of)]
+        try:
+            self._strike_off()
+            await self._has_changed.wait()
+            if self._is_open.is_set() and not self._missing and not self._surplus:
+                self.has_caught_up = True
+                self._release(self._as_of)
+        finally:
+            self._missing, self._surplus = [], []
+
+    def _strike_off(self) -> None:
+        """Strike off what the watch has delivered meanwhile. Each event looks at what it strikes off, and at one more."""
+        view, version = self._branch.view, self._branch.version
+        is_past = not is_newer(self._as_of, version)
+        while self._missing and (is_past or not is_newer(self._missing[-1].version, version)
+                                 or _is_as_new(view.held(self._missing[-1].key), self._missing[-1])):
+            self._missing.pop()
+        while self._surplus and (is_past or (held := view.held(self._surplus[-1].key)) is None or held.uid != self._surplus[-1].uid
+                                 or is_newer(held.version, self._as_of)):
+            self._surplus.pop()
+        if not self._missing and not self._surplus:
+            self._has_changed.set()
+
+
+def _difference(record: Record) -> _Difference:
+    return _Difference(record.key, record.uid, record.version)
+
+
+def _is_as_new(held: Record | None, listed: _Difference) -> bool:
+    return held is not None and held.uid == listed.uid and not is_older(held.version, listed.version)

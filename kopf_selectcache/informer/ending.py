@@ -1,0 +1,56 @@
+"""The end of an operator, as reads of its caches meet it: each raises from then on, and those that wait are ended."""
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from kopf_selectcache.errors import ReadError
+
+_T = TypeVar("_T")
+
+
+def ended() -> ReadError:
+    """Return the error of a read after the end."""
+    return ReadError(
+        "the operator that this cache belongs to has ended",
+        remedy="End the task or thread that reads it; an operator that starts later has a cache of its own")
+
+
+class Ending:
+    """Whether an operator has ended, and the reads that must end with it."""
+
+    def __init__(self) -> None:
+        self.reached = False
+        """Reads in any thread look at it."""
+        self._limits: set[asyncio.Timeout] = set()
+        self._followers: set[Ending] = set()
+
+    def end(self) -> None:
+        """End all reads that wait. It is called on the operator's loop, as are the methods below."""
+        self.reached = True
+        for limit in self._limits:
+            limit.reschedule(0.0)   # A time that has passed.
+        for follower in self._followers:
+            follower.end()
+
+    def include(self, follower: Ending) -> None:
+        """End the follower as well."""
+        self._followers.add(follower)
+
+    async def limit(self, read: Coroutine[Any, Any, _T]) -> _T:
+        """Await a read; raise ReadError if the operator has ended, or ends meanwhile."""
+        if self.reached:
+            read.close()
+            raise ended()
+        limit = asyncio.timeout(None)   # No task of its own: the read stays in the task that awaits it.
+        try:
+            async with limit:
+                self._limits.add(limit)
+                return await read
+        except TimeoutError:
+            if limit.expired():
+                raise ended() from None
+            raise   # The read's own.
+        finally:
+            self._limits.discard(limit)

@@ -1,0 +1,1 @@
+"""The glue between Kopf and the caches."""

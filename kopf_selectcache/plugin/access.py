@@ -1,0 +1,227 @@
+"""`cache_of`: the cache for code that is no handler, such as background tasks, threads and startup code.
+
+Such code may have its cache before the operator has one: in startup handlers, the runtime is yet to be made. Until then
+an object stands for the runtime whose reads raise NotSynced.
+"""
+from __future__ import annotations
+
+import asyncio
+import threading
+from asyncio import wrap_future
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import Executor
+from contextlib import suppress
+from contextvars import ContextVar
+from typing import Any, TypeVar, cast
+
+import kopf
+
+from kopf_selectcache import _kopf
+from kopf_selectcache.cache.blocking import Blocking
+from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.cache.checks import running_loop
+from kopf_selectcache.cache.errors import not_awaited
+from kopf_selectcache.cache.memo import requests
+from kopf_selectcache.client.fetcher import Fetches
+from kopf_selectcache.core.selection.kinds import Key
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.errors import DeclarationError, NotSynced, ReadError, shown
+from kopf_selectcache.informer.ending import Ending, ended
+from kopf_selectcache.informer.informer import Feed
+from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.selectors.signatures import taught
+from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
+
+from .operator import (
+    SHARED_SETTINGS,
+    Operator,
+    expect_operator,
+    last_operator_of,
+    operator_of,
+    request_launch,
+)
+
+_T = TypeVar("_T")
+
+_EARLY = (_kopf.Activity.STARTUP, _kopf.Activity.AUTHENTICATION)
+"""The caches wait for the handlers of these, so that those must not wait for the caches."""
+
+_activity_task: ContextVar[asyncio.Task[Any] | None] = ContextVar("selectcache_activity_task", default=None)
+"""The task in which Kopf calls the handlers of such an activity. Tasks that they create have the variable as well, and are other tasks."""
+
+
+def cache_of(settings: kopf.OperatorSettings) -> Cache:
+    """Return the cache of the operator with these settings, for code that is no handler.
+
+    @kopf.on.startup()
+    async def begin(settings: kopf.OperatorSettings, **_):
+        asyncio.create_task(report(selectcache.cache_of(settings)))
+
+    async def report(cache: selectcache.Cache):
+        await cache.wait_synced()
+        print(cache.count('pods', label='app=web'))
+
+    Its reads raise NotSynced until the operator has logged in and the kind is synced, and ReadError when the operator has
+    ended. `wait_synced` waits for both, except inside a startup or login handler, which it would wait for: there it raises
+    DeclarationError. Reads are safe in any thread; threads wait with `cache.blocking.wait_synced()`.
+    """
+    if not isinstance(settings, kopf.OperatorSettings):
+        raise DeclarationError(f"cache_of() was given {shown(settings)}", remedy="Give it the settings that a startup handler is given: cache_of(settings)")
+    settings_of(settings)   # Something else may have been assigned to settings.selectcache.
+    if operator_of(settings) is None:
+        request_launch(settings)
+    late = _LateRuntime(settings)
+    cache = Cache(cast("Runtime", late))
+    cache.blocking = _LateBlocking(cache._of_sync(), late)   # noqa: SLF001  # As Cache itself makes its own.
+    return cache
+
+
+def note_activity(activity: _kopf.Activity) -> None:
+    """Note in which task Kopf is about to call the handlers of an activity."""
+    if activity in _EARLY and running_loop() is not None:
+        _activity_task.set(asyncio.current_task())
+
+
+def _early_activity() -> _kopf.Activity | None:
+    """Return the activity whose handler, or something that was begun there, is running now, if caches wait for it."""
+    cause = _kopf.cause_var.get(None)
+    return cause.activity if isinstance(cause, _kopf.ActivityCause) and cause.activity in _EARLY else None
+
+
+def _is_of(executor: Executor) -> bool:
+    """Return whether the running thread is one of an executor: Kopf runs sync handlers in its own, `asyncio.to_thread` in that of the loop.
+
+    In `executor._threads` a thread appears only after it has begun to work.
+    """
+    return threading.current_thread().name.startswith(f"{getattr(executor, '_thread_name_prefix', None)}_")
+
+
+def _refuse_to_wait(activity: _kopf.Activity) -> DeclarationError:
+    # No ReadError: Kopf would call the handler again after a minute, and again.
+    return DeclarationError(
+        f"wait_synced() was called in a {activity.value} handler, which it would wait for: caches begin when startup and login are done",
+        remedy="Wait in a task or thread that the handler starts, such as asyncio.create_task(...)")
+
+
+def _too_early(activity: _kopf.Activity) -> NotSynced:
+    return NotSynced(
+        f"a {activity.value} handler cannot read caches: they begin when startup and login are done",
+        remedy="Read in handlers of objects; or in a task or thread that this handler starts, after wait_synced()")
+
+
+class _LateRuntime:
+    """The runtime of an operator, as far as there is one yet. It has what a cache needs of a runtime."""
+
+    def __init__(self, settings: kopf.OperatorSettings) -> None:
+        self.requests = requests()
+        self._settings = settings
+        # Where the caller is known to belong to an operator, another one with the same settings is told apart.
+        self._vault = _kopf.vault_var.get(None) if _kopf.settings_var.get(None) is settings else None
+        self._operator: Operator | None = None
+        self._runtime: Runtime | None = None
+        self._ending = Ending()   # Of reads that began to wait before there was a runtime.
+
+    def operator(self) -> Operator:
+        """Return the operator, which stays the same; raise NotSynced if none has started."""
+        if self._operator is None:
+            found = last_operator_of(self._settings)
+            if found is None or (found.task.done() and found.vault is not self._vault):
+                if (activity := _early_activity()) is not None and self._is_called_by_its_handler():
+                    raise _too_early(activity)
+                if found is not None and self._vault is None:
+                    raise ended()
+                raise NotSynced(
+                    "no cache is synced: no operator has started with these settings yet",
+                    remedy="Wait for it: await cache.wait_synced(); or give cache_of() the settings that a startup handler is given")
+            if self._vault is not None and found.vault is not self._vault:
+                raise ReadError(SHARED_SETTINGS[0], remedy=SHARED_SETTINGS[1])
+            self._operator = found
+        return self._operator
+
+    def _is_called_by_its_handler(self) -> bool:
+        """Return whether the running code is the handler itself, and no task or thread that was begun there."""
+        if running_loop() is None:
+            return _is_of(self._settings.execution.executor)
+        return asyncio.current_task() is _activity_task.get()
+
+    def _operator_if_any(self) -> Operator | None:
+        try:
+            return self.operator()
+        except NotSynced:
+            return None
+
+    def _now(self) -> Runtime:
+        if self._runtime is None:
+            self._runtime = self.operator().runtime
+        return self._runtime
+
+    async def wait_started(self) -> None:
+        """Wait until there is a runtime; raise why there will be none."""
+        activity = _early_activity()
+        if activity is not None and asyncio.current_task() is _activity_task.get():
+            raise _refuse_to_wait(activity)
+        while (operator := self._operator_if_any()) is None:
+            await wrap_future(expect_operator(self._settings))
+        if operator.task.get_loop() is not asyncio.get_running_loop():
+            raise not_awaited("wait_synced", "cache.blocking.wait_synced()", sync=False)
+        await operator.logged_in()
+        self._now().ending.include(self._ending)
+
+    def wait_launched(self, timeout: float | None) -> None:
+        """Wait in a thread until the operator is launched, so that its loop is known."""
+        activity = _early_activity()
+        if activity is not None and _is_of(self._settings.execution.executor):
+            raise _refuse_to_wait(activity)
+        timeout = self.settings.sync_timeout if timeout is None else timeout
+        with suppress(TimeoutError):   # It is the read that says what is missing.
+            while self._operator_if_any() is None:
+                expect_operator(self._settings).result(timeout)
+
+    @property
+    def quick(self) -> Mapping[Key, Feed]:
+        return self._runtime.quick if self._runtime is not None else {}
+
+    @property
+    def ending(self) -> Ending:
+        return self._runtime.ending if self._runtime is not None else self._ending
+
+    @property
+    def settings(self) -> SelectCacheSettings:
+        return self._runtime.settings if self._runtime is not None else settings_of(self._settings)
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The operator's loop; before it is known, that of whoever asks. A thread has none, which is not the same as being on it."""
+        operator = self._operator_if_any()
+        return operator.task.get_loop() if operator is not None else running_loop() or cast("asyncio.AbstractEventLoop", self)
+
+    @property
+    def feeds(self) -> Mapping[Key, Feed]:
+        return self._now().feeds
+
+    @property
+    def fetches(self) -> Fetches:
+        return self._now().fetches
+
+    def feed(self, key: Key) -> Feed:
+        return self._now().feed(key)
+
+    async def resolve(self, key: Key) -> Resource:
+        return await self._now().resolve(key)
+
+
+class _LateBlocking(Blocking):
+    """`cache.blocking` of such a cache: it has no loop to run its reads on before the operator is launched."""
+
+    def __init__(self, cache: Cache, late: _LateRuntime) -> None:
+        super().__init__(cache, late)
+        self._late = late
+
+    @taught(ReadError, "cache.blocking.wait_synced")
+    def wait_synced(self, timeout: float | None = None, *, at_least: Mapping[str, Any] | None = None) -> None:
+        self._late.wait_launched(timeout)
+        super().wait_synced(timeout, at_least=at_least)
+
+    def _run(self, method: str, call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+        self._late.operator()
+        return super()._run(method, call)

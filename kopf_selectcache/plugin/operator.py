@@ -1,0 +1,361 @@
+"""One operator's caches: the task that keeps them, and who finds it by which settings. Must keep nothing outside of them.
+
+An `Operator` hangs in a slot of its settings, beside the declarations, which are an attribute that users see. Running
+code has the settings in a context variable of Kopf's, which reaches handlers, threads and callbacks alike, also with
+several operators in one process.
+"""
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from typing import Any, TypeAlias
+
+import click
+import kopf
+
+from kopf_selectcache import _kopf
+from kopf_selectcache.cache.blocking import Waits
+from kopf_selectcache.cache.freshness import wait_until_fresh
+from kopf_selectcache.client.transport import KopfTransport
+from kopf_selectcache.core.selection.kinds import Key, find
+from kopf_selectcache.errors import DeclarationError, NotDeclared, NotSynced, ReadError
+from kopf_selectcache.informer.ending import ended
+from kopf_selectcache.informer.informer import Feed
+from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.informer.log import in_words
+from kopf_selectcache.informer.metrics import Collector
+from kopf_selectcache.selectors.kind_keys import assigned, text_of
+from kopf_selectcache.selectors.selector import Selector
+from kopf_selectcache.settings.declaration import Cached
+from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
+
+from .narrowing import advise
+
+Kinds: TypeAlias = tuple[Key, ...] | None
+"""What is waited for; None for all that is declared."""
+
+_SLOT = "_selectcache_operator"     # In the attributes of an operator's settings.
+_AWAITED = "_selectcache_awaited"   # There as well: futures of those that wait for the operator to be launched.
+
+SHARED_SETTINGS = ("these settings belong to another operator that is running", "Give each operator its own: settings=copy.copy(settings)")
+"""What is wrong where two operators are given the same settings, and the remedy."""
+
+_logger = logging.getLogger("kopf_selectcache")
+
+
+def make_runtime(settings: kopf.OperatorSettings, *, namespaces: tuple[str, ...] | None) -> Runtime:
+    """Make the runtime of the operator whose code is running, over Kopf's own credentials."""
+    declared = settings_of(settings)
+    networking, watching = settings.networking, settings.watching
+    declared = declared.with_defaults(
+        page_limit=watching.chunk_size or None,
+        idle_timeout=watching.inactivity_timeout or None,
+        request_timeout=min(networking.request_timeout or declared.request_timeout, declared.request_timeout),
+    )
+    transport = KopfTransport(
+        _kopf.vault_var.get(), request_timeout=declared.request_timeout, connect_timeout=networking.connect_timeout, max_bytes=declared.page_bytes())
+    return Runtime(declared, transport, namespaces=namespaces, chance=random.random, logger=_logger)
+
+
+class Operator:
+    """The caches of one running operator, and the task that keeps them."""
+
+    def __init__(
+        self, settings: kopf.OperatorSettings, *, make_runtime: Callable[..., Runtime] = make_runtime,
+        registry: _kopf.OperatorRegistry | None = None,
+    ) -> None:
+        self.settings = settings
+        self._declared = settings_of(settings)
+        self._make_runtime = make_runtime
+        self._registry = registry
+        self._abandoned = False
+        self._starter: asyncio.Task[Any] | None = None
+        self.vault = _kopf.vault_var.get()
+        """Kopf's credentials: an operator has its own, which tell it from another one with the same settings."""
+        self.waits = Waits()
+        """What threads of this operator wait for."""
+        self._runtime: asyncio.Future[Runtime] = asyncio.get_running_loop().create_future()
+        self.task = asyncio.create_task(self._keep(), name="selectcache")
+        self.task.add_done_callback(self._end_reads)
+
+    @property
+    def runtime(self) -> Runtime:
+        """The runtime, for code that cannot wait; raises NotSynced before there are credentials, ReadError after the end."""
+        if self.task.done():
+            raise ended()
+        if not self._runtime.done():
+            raise NotSynced("no cache is synced: the operator has not logged in yet", remedy="Read in handlers of objects; or wait for it in a background task: await cache.wait_synced()")
+        error = self._runtime.exception()
+        if error is None:
+            return self._runtime.result()
+        # In a handler of an object it must not count as permanent: the object would never be handled again.
+        if isinstance(error, DeclarationError):
+            raise NotSynced(error.what, remedy=error.remedy) from error
+        raise NotSynced(f"the caches cannot be started: {type(error).__name__}", remedy="See the operator's log") from error
+
+    async def _keep(self) -> None:
+        """Keep the caches until cancelled. What goes wrong here, readers are told."""
+        # An empty vault is filled after all startup handlers, retried ones too, have succeeded: declarations are final.
+        await self.vault.wait_for_readiness()
+        try:
+            runtime = self._make_runtime(self.settings, namespaces=namespaces_of(self.settings, self._declared))
+        except Exception as error:
+            _logger.exception("The caches cannot be started.")
+            self._runtime.set_exception(error)
+            self._runtime.exception()   # Seen: asyncio need not warn that nobody has asked for it.
+            await asyncio.Event().wait()   # Handlers find this operator, and what is wrong, rather than start another each.
+        else:
+            await self._run(runtime)
+
+    async def _run(self, runtime: Runtime) -> None:
+        with self._declared.selectors.in_use():
+            self._runtime.set_result(runtime)
+            advice = asyncio.create_task(
+                advise(self.settings, self._registry, self._declared, runtime), name="selectcache: advice")
+            try:
+                await runtime.run()
+            finally:
+                self.waits.end("the operator ends")
+                advice.cancel()
+                if self._abandoned:
+                    await self.vault.close()
+
+    def _end_reads(self, _: asyncio.Task[None]) -> None:
+        """End the reads that wait, however the task has ended; the runtime, if there was one, answers none any more."""
+        if not self._runtime.done():
+            self._runtime.set_exception(ended())
+        if self._runtime.exception() is None:   # Seen, as above.
+            self._runtime.result().end()
+
+    def is_of_another(self, starter: asyncio.Task[Any] | None = None) -> bool:
+        """Return whether the running code belongs to another operator with the same settings.
+
+        Kopf gives each operator credentials of its own. Where the user gives several the same, the task tells them apart that calls their
+        startup handlers; it is known once our own startup handler has run.
+        """
+        vault = _kopf.vault_var.get(None)
+        return (vault is not None and vault is not self.vault) or (starter is not None and self._starter not in (None, starter))
+
+    def start_with(self, starter: asyncio.Task[Any]) -> None:
+        """Take the task that lives as long as the operator, and end with it."""
+        self._starter = starter
+        starter.add_done_callback(self._end)
+
+    def _end(self, starter: asyncio.Task[Any]) -> None:
+        # If that failed, Kopf leaves the credentials as they are, with our connections open.
+        self._abandoned = not starter.cancelled() and starter.exception() is not None
+        self.task.cancel()
+
+    async def gate(self, kinds: Kinds, cause: object, *, fresh: bool = True, since: float = 0.0) -> bool:
+        """Wait until these kinds, or all, can be read or have said why not; return whether to stop instead of running.
+
+        With `fresh`, wait as well until the kind of the handled object is as new as its body; raise Stale for a handler that
+        Kopf calls again after an error, if that takes too long. The time limit of admission is counted from when the
+        request came, `since` seconds ago: its handlers share it.
+        """
+        stopper = cause.stopper if isinstance(cause, _kopf.DaemonCause) else None
+        limit = self._declared.admission_timeout if isinstance(cause, _kopf.WebhookCause) else None
+        waits: set[asyncio.Task[object]] = set()
+        try:
+            async with asyncio.timeout(None if limit is None else max(0.0, limit - since)):
+                if stopper is None:
+                    await self._ready(kinds, cause, fresh=fresh)
+                    return False
+                waits |= {asyncio.create_task(self._ready(kinds, cause, fresh=fresh)), asyncio.create_task(stopper.async_event.wait())}
+                done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                for wait in done:
+                    wait.result()
+                return stopper.is_set()
+        except TimeoutError:
+            message = f"The operator's caches are not synced yet, after {limit:g} s. Try again."
+            raise kopf.AdmissionError(message, code=503) from None
+        finally:
+            for wait in waits:
+                wait.cancel()
+            if waits:
+                await asyncio.gather(*waits, return_exceptions=True)
+
+    async def logged_in(self) -> None:
+        """Wait until there is a runtime, or `runtime` raises why there will be none."""
+        with suppress(Exception):
+            await asyncio.shield(self._runtime)
+
+    async def _ready(self, kinds: Kinds, cause: object, *, fresh: bool) -> None:
+        await self.logged_in()
+        feeds = tuple(self.runtime.feeds.values()) if kinds is None else [await self._feed(kind) for kind in kinds]
+        for feed in feeds:
+            await feed.settled()
+        if not fresh or not isinstance(cause, _kopf.ResourceCause) or isinstance(cause, _kopf.WebhookCause):
+            return   # What is to be admitted is not stored yet.
+        handled = [feed for feed in feeds if feed.is_of(cause.resource.group, cause.resource.plural)]
+        if handled:
+            await wait_until_fresh(handled, cause.body, patient=not _is_retried(cause), ending=self.runtime.ending)
+
+    async def _feed(self, kind: Key) -> Feed:
+        try:
+            return self.runtime.feed(kind)
+        except (NotDeclared, NotSynced):
+            # A name of a custom resource may mean one that the cluster has not been asked about yet.
+            for feed in self.runtime.feeds.values():
+                if feed.resource is None:
+                    await feed.settled()
+            return self.runtime.feed(kind)
+
+    def report(self) -> Mapping[str, Any]:
+        """Say how each cache is doing, for people: nothing that an object contains."""
+        try:
+            return {feed.key: _feed_report(feed) for feed in self.runtime.feeds.values()}
+        except ReadError as error:
+            return {"trouble": error.what, "remedy": error.remedy}
+
+    def restartable(self) -> str:
+        """Say which caches are in a state that is to fail the liveness probe; nothing, if none is."""
+        try:
+            return failing(self.runtime.feeds.values(), self._declared.probe_limits())
+        except ReadError:
+            return ""
+
+
+def failing(feeds: Iterable[Feed], limits: Mapping[str, float]) -> str:
+    """Say which caches have been in one of these states for as many seconds as it says."""
+    return " ".join(
+        f"The cache of {feed} is {feed.health.value}{f', for {limit:g} s or more' if limit else ''}: {feed.trouble}. {feed.remedy}."
+        for feed in feeds if (limit := limits.get(feed.health.value)) is not None and feed.lasted() >= limit)
+
+
+def _feed_report(feed: Feed) -> Mapping[str, Any]:
+    records, version = feed.store.records()
+    age = feed.age()
+    report = {
+        "health": feed.health.value, "filter": str(feed.filter), "objects": len(records), "version": version,
+        "age": None if age is None else round(age, 1), "trouble": feed.trouble, "remedy": feed.remedy,
+        "unreadable": in_words(feed.store.unreadable.values()),
+    }
+    return {name: value for name, value in report.items() if value not in ("", None)}
+
+
+def _is_retried(cause: _kopf.ResourceCause) -> bool:
+    """Return True if Kopf calls the running handler again after a TemporaryError, as often as that takes."""
+    if not isinstance(cause, _kopf.ChangingCause):
+        return False
+    handler = _kopf.handler_var.get()
+    # An error of a sub-handler, `parent/own`, counts for its parent, which may have limits. Those of fields are `own/field`.
+    field = ".".join(getattr(handler, "field", None) or ())
+    is_subhandler = "/" in handler.id.removesuffix(f"/{field}")
+    return handler.retries is None and handler.timeout is None and not is_subhandler
+
+
+def operator_of(settings: kopf.OperatorSettings) -> Operator | None:
+    """Return the running operator of these very settings: a copy of them shares the declarations, but is another one."""
+    found = last_operator_of(settings)
+    return found if found is not None and not found.task.done() else None
+
+
+def last_operator_of(settings: kopf.OperatorSettings) -> Operator | None:
+    """Return the operator of these very settings, which may have ended."""
+    found = vars(settings).get(_SLOT)
+    return found if isinstance(found, Operator) and found.settings is settings else None
+
+
+def expect_operator(settings: kopf.OperatorSettings) -> Future[None]:
+    """Return a future that is done when an operator is launched with these settings, in whichever thread."""
+    launched: Future[None] = Future()
+    request_launch(settings).append(launched)
+    if operator_of(settings) is not None:   # It may have been launched before it could see the future.
+        _resolve(launched)
+    return launched
+
+
+def request_launch(settings: kopf.OperatorSettings) -> list[Future[None]]:
+    """Have our startup handler launch the operator, even if it declares nothing; return the futures that are done then."""
+    awaited: list[Future[None]] = vars(settings).setdefault(_AWAITED, [])
+    return awaited
+
+
+def is_requested(settings: kopf.OperatorSettings) -> bool:
+    """Return whether a launch was requested, and has not come yet."""
+    return _AWAITED in vars(settings)
+
+
+def _resolve(launched: Future[None]) -> None:
+    with suppress(InvalidStateError):   # It is done, or was given up.
+        launched.set_result(None)
+
+
+def collector(settings: kopf.OperatorSettings) -> Collector:
+    """Return what shows the numbers of an operator's caches to Prometheus.
+
+        @kopf.on.startup()
+        def configure(settings, **_):
+            prometheus_client.REGISTRY.register(selectcache.collector(settings))
+    """
+    def runtime() -> Runtime | None:
+        operator = operator_of(settings)
+        with suppress(ReadError):   # Before the operator has logged in, and when it has ended, there is nothing to show.
+            return operator.runtime if operator is not None else None
+        return None
+
+    def feeds() -> Iterable[Feed]:
+        return tuple(found.feeds.values()) if (found := runtime()) is not None else ()
+
+    def longest_stall() -> float | None:
+        return found.pulse.longest if (found := runtime()) is not None else None
+
+    return Collector(feeds, longest_stall=longest_stall)
+
+
+def launch(
+    settings: kopf.OperatorSettings, *, make_runtime: Callable[..., Runtime] = make_runtime,
+    registry: _kopf.OperatorRegistry | None = None,
+) -> Operator:
+    """Return the operator of these settings; on its event loop, start it if there is none."""
+    operator = operator_of(settings)
+    if operator is None:
+        operator = Operator(settings, make_runtime=make_runtime, registry=registry)
+        vars(settings)[_SLOT] = operator
+        for launched in vars(settings).pop(_AWAITED, ()):
+            _resolve(launched)
+    elif operator.task.get_loop() is not asyncio.get_running_loop() or operator.is_of_another():
+        raise DeclarationError(SHARED_SETTINGS[0], remedy=SHARED_SETTINGS[1])
+    return operator
+
+
+def namespaces_of(settings: kopf.OperatorSettings, declared: SelectCacheSettings) -> tuple[str, ...] | None:
+    """Return the namespaces that the operator watches, or None for all; raise DeclarationError if it cannot be known."""
+    undecided = [
+        key for key, filter_ in declared.selectors.items()
+        if any(branch.namespaces is None for branch in filter_.branches) and ((kind := find(key)) is None or kind.namespaced is not False)
+    ]
+    context = click.get_current_context(silent=True)
+    if context is not None and context.command is _kopf.run_command:
+        # The environment variable is read by the command itself, and is not among its parameters.
+        patterns = {*context.params["namespaces"], *filter(None, [os.environ.get("KOPF_RUN_NAMESPACE")])}
+        if not patterns or not undecided:
+            return None
+        exact = tuple(sorted(_kopf.select_specific_namespaces(patterns)))
+        if len(exact) == len(patterns):
+            return Selector(namespaces=exact).namespaces
+        why, other = "-n is given a pattern", "run it with -A, or with -n and a name, once for each namespace"
+    elif settings.peering.clusterwide or not undecided:
+        return None
+    else:
+        why, other = (
+            "the operator is not started by `kopf run`, and which namespaces it watches cannot be seen", "let it watch all: kopf.operator(clusterwide=True)")
+    raise DeclarationError(
+        f"the namespaces to cache {' and '.join(text_of(key) for key in undecided)} in are not known: {why}",
+        remedy=f"Declare them: {assigned(undecided[0])} = {_with_namespaces(declared.selectors.cached(undecided[0]))}; or {other}",
+    )
+
+
+def _with_namespaces(cached: Cached) -> str:
+    """Return what to write instead of a declaration that names no namespaces."""
+    branches = [
+        f"Selector({f'{branch}, ' if branch != Selector() else ''}namespaces=['...'])" if branch.namespaces is None else repr(branch)
+        for branch in cached.filter.branches]
+    filter_ = branches[0] if len(branches) == 1 else f"[{', '.join(branches)}]"
+    return filter_ if cached == Cached(cached.filter) else f"Cached({filter_}, ...)"

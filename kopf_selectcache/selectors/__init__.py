@@ -1,0 +1,1 @@
+"""What users write to select objects, and what comes of comparing two selectors."""

@@ -1,0 +1,175 @@
+"""Classes of other clients: which kind each stands for, and objects of them. Imports no client: users hand over the classes.
+
+They are known by the module that a base of theirs comes from, and by what its makers document of them: the models of
+`kubernetes` and `kubernetes_asyncio` by name, `openapi_types` and `attribute_map`, those of `pykube` by version and endpoint.
+"""
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, NamedTuple, NoReturn
+
+from kopf_selectcache.core.selection.kinds import BUILT_IN, Kind
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.errors import NoClient, UnknownKind
+
+_EXAMPLE = "Name the kind itself, such as 'v1/pods', or by a class such as kubernetes.client.V1Pod or pykube.Pod"
+_NAME = re.compile(r"(?P<group>[A-Z][a-z]+)?V(?P<version>\d+((alpha|beta)\d+)?)(?P<kind>[A-Z]\w*)")
+_SEVERAL = re.compile(r"(?P<what>list|dict)[\[(](str, *)?(?P<item>.+)[\])]", re.IGNORECASE)
+
+
+class Model(NamedTuple):
+    """What the name of a model says of its kind: of `EventsV1Event`, the beginning of the group as well."""
+
+    name: str
+    group: str | None
+    version: str
+    kind: str
+
+    def may_be(self, kind: Kind) -> bool:
+        """Whether this is the name of a kind, in some version."""
+        return self.kind == kind.kind and self.group in (None, (kind.group or "core").partition(".")[0])
+
+
+class Unconnected:
+    """The `api` of a pykube object that was read from a cache: there is none, and whoever needs one is told how to set it."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):   # Copying and pickling ask for these, and do without.
+            raise AttributeError(name)
+        raise NoClient(
+            "this object was read from a cache, and has no client to write or read with",
+            remedy="Give it one: pod.api = pykube.HTTPClient(pykube.KubeConfig.from_env())")
+
+
+def is_pykube(given: object) -> bool:
+    """Whether this is a class of pykube, or made from one."""
+    return isinstance(given, type) and any((base.__module__, base.__name__) == ("pykube.objects", "APIObject") for base in given.__mro__)
+
+
+def is_lightkube(given: object) -> bool:
+    """Whether this is a class of lightkube, or made from one: called with an object, it would take all of it for the apiVersion."""
+    return isinstance(given, type) and any(base.__module__.startswith("lightkube.") for base in given.__mro__)
+
+
+def is_of_client(given: object) -> bool:
+    """Whether this is any class of kubernetes or pykube, such as `CoreV1Api`: each takes arguments, and few make objects of dicts."""
+    return isinstance(given, type) and _home(given) is not None
+
+
+def class_for(given: type, resource: Resource) -> str | None:
+    """Return the class that the client of this one has for objects of the kind, in this version; None if it has none."""
+    kind, version = resource.kind.kind, resource.version.capitalize()
+    group = (resource.kind.group or "core").partition(".")[0].capitalize()
+    for name in (kind, f"{version}{kind}", f"{group}{version}{kind}"):
+        found = getattr(sys.modules.get(_home(given) or ""), name, None)
+        if isinstance(found, type) and stands_for(found, resource):
+            return name
+    return None
+
+
+def key_of_class(given: type) -> str:
+    """Return the kind that a class stands for, as a key; raise UnknownKind if it stands for none."""
+    if is_pykube(given):
+        version, endpoint = getattr(given, "version", None), getattr(given, "endpoint", None)
+        if not isinstance(version, str) or not isinstance(endpoint, str):
+            raise UnknownKind(
+                f"the class {given.__name__} has no version and endpoint, and names no kind",
+                remedy="Give it those of the kind: version = 'example.com/v1'; endpoint = 'widgets'; kind = 'Widget'")
+        return f"{version}/{endpoint}"
+    model = _model(given)
+    if model is None:
+        raise UnknownKind(f"the class {given.__name__} names no kind", remedy=_EXAMPLE)
+    named = [kind for kind in BUILT_IN if model.may_be(kind)]
+    found = [kind for kind in named if model.version in kind.versions]
+    if len(found) == 1:
+        return _key(found[0], model.version)
+    if found:
+        raise UnknownKind(
+            f"the class {model.name} may stand for {' or '.join(_key(kind, model.version) for kind in found)}", remedy="Write one of these as text")
+    if named:
+        raise UnknownKind(
+            f"the class {model.name} is of a version in which {named[0].plural} are not known: {', '.join(named[0].versions)} are",
+            remedy="Use a class of such a version")
+    item = model._replace(kind=model.kind.removesuffix("List"))
+    if any(item.may_be(kind) for kind in BUILT_IN):
+        raise UnknownKind(f"the class {model.name} is one of lists, and not of objects", remedy=f"Write {model.name.removesuffix('List')}")
+    raise UnknownKind(f"the class {model.name} stands for a part of objects, or for a kind that is not known here", remedy=_EXAMPLE)
+
+
+def stands_for(given: type, resource: Resource) -> bool:
+    """Whether objects of this kind, in this version, can become objects of the class; of lightkube's, nobody can know."""
+    if is_lightkube(given):
+        return True
+    if is_pykube(given):
+        return (getattr(given, "version", None), getattr(given, "endpoint", None)) == (resource.api_version, resource.kind.plural)
+    model = _model(given)
+    if model is None:
+        return False
+    # A client may know kinds that are newer than the table; but none of its models is a custom resource.
+    groups = {kind.group for kind in BUILT_IN if model.may_be(kind)} or {kind.group for kind in BUILT_IN}
+    return (model.version, model.kind) == (resource.version, resource.kind.kind) and resource.kind.group in groups
+
+
+def made(given: Any, obj: dict[str, Any]) -> Any:
+    """Return the object as one of the class, or raise whatever the client raises."""
+    if is_pykube(given):
+        return given(Unconnected(), obj)
+    if hasattr(given, "from_dict"):   # As of version 37 of kubernetes.
+        return given.from_dict(obj)
+    base = next(each for each in given.__mro__ if _is_of_kubernetes(each))
+    return _value(given, obj, sys.modules[base.__module__.rpartition(".")[0]], {})
+
+
+def _model(given: type) -> Model | None:
+    """Read the name of a model, where the class is or extends one."""
+    for base in given.__mro__:
+        if _is_of_kubernetes(base):
+            if (found := _NAME.fullmatch(base.__name__)) is None:
+                return Model(base.__name__, None, "", "")
+            group = found["group"]
+            return Model(base.__name__, group.lower() if group is not None else None, f"v{found['version']}", found["kind"])
+    return None
+
+
+def _is_of_kubernetes(given: type) -> bool:
+    client, _, rest = given.__module__.partition(".")
+    return client in ("kubernetes", "kubernetes_asyncio") and "client.models." in rest and hasattr(given, "openapi_types")
+
+
+def _home(given: type) -> str | None:
+    """Return the module that has the classes of objects of the same client."""
+    for module in (base.__module__ for base in given.__mro__):
+        client = module.partition(".")[0]
+        if client == "pykube":
+            return "pykube.objects"
+        if client in ("kubernetes", "kubernetes_asyncio"):
+            return f"{module.partition('.client')[0]}.client.models"
+    return None
+
+
+def _key(kind: Kind, version: str) -> str:
+    return "/".join(filter(None, (kind.group, version, kind.plural)))
+
+
+def _value(wanted: Any, value: Any, models: object, shared: dict[str, Any]) -> Any:
+    """Return a value as it is in the models of earlier clients, by the type that they name for it."""
+    if isinstance(wanted, str):
+        several = _SEVERAL.fullmatch(wanted)
+        if several is not None and isinstance(value, list):
+            return [_value(several["item"], each, models, shared) for each in value]
+        if several is not None and isinstance(value, Mapping):
+            return {key: _value(several["item"], each, models, shared) for key, each in value.items()}
+        if wanted == "datetime" and isinstance(value, str):
+            return datetime.fromisoformat(value)
+        wanted = getattr(models, wanted, None)
+    if not isinstance(value, Mapping) or not hasattr(wanted, "openapi_types"):
+        return value
+    given = {name: each for name, key in wanted.attribute_map.items() if (each := value.get(key)) is not None}
+    model = wanted(**{name: _value(wanted.openapi_types[name], each, models, shared) for name, each in given.items()}, **shared)
+    # Each part makes a configuration of its own unless it is given one: that takes several times as long as all else.
+    if not shared and hasattr(model, "local_vars_configuration"):
+        shared["local_vars_configuration"] = model.local_vars_configuration
+    return model

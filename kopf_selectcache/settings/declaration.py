@@ -1,0 +1,307 @@
+"""What an operator declares to be cached: the filter of each kind, and how it is kept. Checked where it is assigned.
+
+Knows no Kopf and no cluster. Errors are declaration errors, so that a mistake in a startup handler ends `kopf run` at
+once, with one thing to change.
+"""
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeAlias, get_args
+
+from kopf_selectcache.core.selection.kinds import Key, Kind, find, parse_key
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.values import is_dns_subdomain
+from kopf_selectcache.core.store.index_spec import Function, Indexed
+from kopf_selectcache.core.store.projection import Path, Projection, Transform
+from kopf_selectcache.errors import BadSelector, ConflictingSelectors, DeclarationError, clipped, shown, shown_with_type
+from kopf_selectcache.informer.dictionary_training import Storage
+from kopf_selectcache.informer.memory import Size, complaint
+from kopf_selectcache.selectors.kind_keys import AnyKey, checked_key, key_of, text_of
+from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector
+from kopf_selectcache.selectors.signatures import taught
+from kopf_selectcache.selectors.suggestions import fields_as_labels
+
+from .planner import plan
+from .retention import indexes, projection
+
+_logger = logging.getLogger("kopf_selectcache")
+
+Filter: TypeAlias = str | Mapping[str, str | Collection[str]] | Branches | Sequence[Selector | str]
+"""What a kind's filter can be written as: a label selector as text or as a dict, a Selector, or a list of these: an OR."""
+
+
+_FILTERS = "the text of a label selector such as 'app=web', a dict of labels, a Selector(...), or a list of texts and Selectors, for an OR"
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Cached:
+    """A filter, and how what it selects is kept, where the usual way will not do.
+
+    >>> cached = Cached(Selector(names=['ca', 'tls'], namespaces=['infra']), share_watches=True)
+    >>> cached.filter
+    Selector(names=['ca', 'tls'], namespaces=['infra'])
+    """
+
+    filter: Selector | AnyOf
+    projection: Projection
+    """
+    What is kept of each object: its identity and `keep=`, or all but what is to `drop=`; and of that, what `transform=` makes.
+
+    The paths are lists of text with dots, `'spec.nodeName'`, or of tuples, where a key has a dot itself. They lead through
+    lists to each item. `metadata.managedFields` is dropped unless `keep=` names it. What is not kept cannot be read; objects
+    are selected as if all of it were there. A transform is given an object of its own and returns it, changed but for its identity.
+    """
+    share_watches: bool
+    """
+    Whether the names of a Selector share one watch of their namespace, rather than have one each.
+
+    That takes the right to list and watch all objects there, and brings all of them over the wire; only those that are
+    named are kept. With a watch for each name, a Role with `resourceNames` is enough.
+    """
+
+    storage: Storage | None
+    """How objects are stored, `"packed"`, `"raw"` or `"auto"`, where that is to be other than `storage` of the settings."""
+
+    max_bytes: Size | None
+    """
+    How much may be held, as bytes or as a quantity such as `"200Mi"`; None for as much as comes.
+
+    A cache that grows beyond it is let go: it holds nothing, and its reads raise `Oversized`.
+    """
+
+    indexes: tuple[Indexed, ...]
+    """
+    What objects are found by without looking at all of them, besides labels and owners: `index={'image': images, 'node': 'spec.nodeName'}`.
+
+    Each is a path, through lists to each item, or a function of an object that returns a text, a list of texts, or None. Reads name
+    it: `cache.held('pods', index={'image': 'nginx:1'})`; those with `where=` of the path use it by themselves. Values are read
+    off objects as they come: what is dropped can be found by, though it cannot be read.
+    """
+
+    @taught(DeclarationError, "Cached", instead=(
+        "Write Cached(filter, keep=[...], drop=[...], transform=..., share_watches=..., storage=..., index={...}, max_bytes=...), as needed; "
+        f"the filter is {_FILTERS}"))
+    def __init__(
+        self, filter: Filter, *,   # noqa: A002  # Users write it by position.
+        keep: Collection[Path] | None = None, drop: Collection[Path] = (), transform: Transform | None = None, share_watches: bool = False,
+        storage: Storage | None = None, index: Mapping[str, Path | Function] | None = None,
+        max_bytes: Size | None = None,
+    ) -> None:
+        if not isinstance(share_watches, bool):
+            raise DeclarationError(f"Cached(share_watches=...) is given {shown(share_watches)}", remedy="Give True or False")
+        if isinstance(filter, Cached):
+            raise DeclarationError("Cached() was given a Cached", remedy=f"Write one, with all that is meant: Cached({filter.filter!r}, ...)")
+        object.__setattr__(self, "filter", _filter_of(filter, "the filter of Cached()"))
+        if share_watches and not any(branch.names or any(term.label == "metadata.name" and term.equal for term in branch.terms) for branch in self.filter.branches):
+            raise DeclarationError(
+                f"Cached(share_watches=True) lets names share a watch, and the filter names none: {clipped(self.filter, 500)}",
+                remedy="Leave share_watches= out, or name the objects: Selector(names=[...])")
+        object.__setattr__(self, "projection", projection(keep=keep, drop=drop, transform=transform))
+        if storage is not None and storage not in get_args(Storage):
+            choices = ", ".join(map(repr, get_args(Storage)))
+            raise DeclarationError(f"Cached(storage=...) is given {shown(storage)}", remedy=f"Give one of {choices}; or leave it out, for what the settings say")
+        if (wrong := complaint(max_bytes)) is not None:
+            raise DeclarationError(f"Cached(max_bytes=...) is given {shown(max_bytes)}, {wrong[0]}", remedy=wrong[1])
+        object.__setattr__(self, "max_bytes", max_bytes)
+        object.__setattr__(self, "storage", storage)
+        object.__setattr__(self, "share_watches", share_watches)
+        object.__setattr__(self, "indexes", indexes({} if index is None else index))
+
+    @property
+    def is_particular(self) -> bool:
+        """Whether more is said than the filter and its budget."""
+        return self != Cached(self.filter, max_bytes=self.max_bytes)
+
+
+Declared: TypeAlias = Filter | Cached
+"""What is assigned to a kind."""
+
+
+class Selectors(MutableMapping[Key, Selector | AnyOf]):
+    """The filter of each kind that is cached.
+
+    >>> select = Selectors()
+    >>> select['v1/pods'] = 'app=web'
+    >>> select['batch', 'jobs'] = Selector(namespaces=['shop'])
+    >>> select['pods']
+    Selector(label='app=web')
+    """
+
+    def __init__(self) -> None:
+        self._declared: dict[Key, Cached] = {}
+        self._uses = 0
+
+    def __getitem__(self, key: AnyKey) -> Selector | AnyOf:
+        return self.cached(key).filter
+
+    def cached(self, key: AnyKey) -> Cached:
+        """Return all that is declared of a kind, where an item is its filter alone."""
+        return self._declared[self._declared_as(key_of(key))]
+
+    def __setitem__(self, key: AnyKey, value: Declared) -> None:
+        key = checked_key(key)
+        kind = find(key)
+        with named(key):
+            cached = value if isinstance(value, Cached) else Cached(_filter_of(value, f"the filter of {text_of(key)}"))
+            _check(key, kind, cached)
+        for said in fields_as_labels(cached.filter, kind, declared=True).values():
+            _logger.warning("The filter of %s: %s.", text_of(key), said)
+        for other in self._declared:
+            if other != key and (find(other) is kind if kind is not None else parse_key(other) == parse_key(key)):
+                raise ConflictingSelectors(
+                    f"{text_of(key)} and {text_of(other)} are both {kind.plural if kind is not None else parse_key(key)[2]}, which are declared already",
+                    remedy="Declare each kind once",
+                )
+        if self._uses and self._declared.get(key) != cached:
+            raise _too_late(key)
+        self._declared[key] = cached
+
+    def __delitem__(self, key: AnyKey) -> None:
+        key = self._declared_as(key_of(key))
+        if self._uses:
+            raise _too_late(key)
+        del self._declared[key]
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._declared)
+
+    def __len__(self) -> int:
+        return len(self._declared)
+
+    def __ior__(self, other: Mapping[Any, Declared]) -> Self:
+        """Declare all of these: `settings.selectcache.selectors |= {'v1/pods': 'app=web', 'nodes': ''}`."""
+        self.update(other)
+        return self
+
+    def update(self, other: Any = (), /, **named: Any) -> None:
+        """Declare all of these, each as if it were assigned."""
+        if isinstance(other, Selectors):   # Its items are the filters alone.
+            other = other._declared   # noqa: SLF001  # Of the same class.
+        try:
+            given = dict(other, **named)
+        except (TypeError, ValueError):
+            raise DeclarationError(
+                f"settings.selectcache.selectors.update() was given {shown(other)}, which is no dict",
+                remedy="Write update({'v1/pods': 'app=web', ...})",
+            ) from None
+        for key, value in given.items():
+            self[key] = value
+
+    def setdefault(self, key: AnyKey, default: Declared | None = None) -> Selector | AnyOf:
+        """Declare the kind, unless it is declared already; return its filter."""
+        if key not in self:
+            self[key] = default   # type: ignore[assignment]  # None is refused as any other value is.
+        return self[key]
+
+    def __repr__(self) -> str:
+        return f"<selectors { {key: cached.filter for key, cached in self._declared.items()} !r}>"
+
+    if not TYPE_CHECKING:   # Checkers know better what is not there.
+        def __setattr__(self, name: str, value: object) -> None:
+            if name not in ("_declared", "_uses"):
+                raise DeclarationError(
+                    f"settings.selectcache.selectors.{name} is assigned, and filters are items",
+                    remedy=f"Write settings.selectcache.selectors[{name!r}] = {shown(value)}",
+                )
+            super().__setattr__(name, value)
+
+        def __or__(self, _: object) -> NoReturn:
+            raise DeclarationError(
+                "settings.selectcache.selectors | ... makes another mapping, and nobody would look at it",
+                remedy="Write settings.selectcache.selectors |= {'v1/pods': 'app=web', ...}",
+            )
+
+        def __iadd__(self, _: object) -> NoReturn:
+            raise DeclarationError(
+                "settings.selectcache.selectors += ... adds nothing", remedy="Write settings.selectcache.selectors |= {'v1/pods': 'app=web', ...}")
+
+    @property
+    def used(self) -> bool:
+        """Whether an operator runs with these filters."""
+        return self._uses > 0
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Refuse changes meanwhile, rather than take them without effect; what is declared may be declared again."""
+        self._uses += 1
+        try:
+            yield
+        finally:
+            self._uses -= 1
+
+    def _declared_as(self, key: Key) -> Key:
+        """Return the key under which the kind is declared, by whichever of its names; itself if it is not."""
+        if key in self._declared or (kind := find(key)) is None:
+            return key
+        return next((other for other in self._declared if find(other) is kind), key)
+
+
+# ---- Checks of declarations.
+
+
+_DNS = frozenset({
+    "pods", "services", "nodes", "namespaces", "configmaps", "secrets", "serviceaccounts", "persistentvolumes",
+    "persistentvolumeclaims", "deployments", "replicasets", "statefulsets", "daemonsets", "jobs", "cronjobs", "ingresses",
+})
+"""Kinds whose objects are named like hosts. Of others the rules differ: roles may be called `system:node`."""
+
+_ARGUMENTS = frozenset({"label", "field", "names", "namespaces"})
+"""What a Selector takes: a dict with such keys was meant to be one, and is no label selector."""
+
+
+@contextmanager
+def named(key: Key) -> Iterator[None]:
+    """Make errors name the kind: selectors do not know what they are for."""
+    try:
+        yield
+    except DeclarationError as error:
+        if text_of(key) not in error.what:
+            error.what = clipped(f"the filter of {text_of(key)}: {error.what}")
+            error.args = (error.what,)
+        raise
+
+
+def _filter_of(value: object, what: str) -> Selector | AnyOf:
+    """Return the filter that this is; `what` is what it was given as."""
+    if isinstance(value, Mapping) and (meant := _ARGUMENTS & value.keys()):
+        arguments = ", ".join(f"{each}=..." for each in sorted(meant))
+        raise BadSelector(
+            f"{what} is {shown(value)}, and a dict is a label selector",
+            remedy=f"Write Selector({arguments}); or, if those are the keys of labels, Selector(label={{...}})",
+        )
+    if isinstance(value, Mapping) and not value:
+        raise BadSelector(f"{what} is {{}}, and selects by nothing", remedy="Write Selector() to select all objects")
+    if isinstance(value, (str, Mapping)):
+        return Selector(value)
+    if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray)):
+        if any(isinstance(each, Cached) for each in value):
+            filters = clipped(", ".join(repr(each.filter) if isinstance(each, Cached) else shown(each) for each in value), 500)
+            raise BadSelector(
+                f"{what} is a list with a Cached in it, and how objects are kept is said of all of a kind",
+                remedy=f"Write Cached([{filters}], ...), with keep=, drop= and the like")
+        value = AnyOf(value)
+    if not isinstance(value, (Selector, AnyOf)):
+        raise BadSelector(
+            f"{what} is {shown_with_type(value)}", remedy=f"Assign {_FILTERS}; or a Cached(...) of one of these, which says how to keep it")
+    return value.branches[0] if len(value.branches) == 1 else value
+
+
+def _check(key: Key, kind: Kind | None, cached: Cached) -> None:
+    """Raise DeclarationError if no object can ever be selected, or too many lists and watches would be needed."""
+    cached.filter.require_satisfiable(kind=kind)
+    for name in (name for branch in cached.filter.branches for name in branch.names or ()):
+        if kind is not None and kind.plural in _DNS and not is_dns_subdomain(name):
+            raise BadSelector(f"{kind.plural} cannot be called {name!r}", remedy="Correct it: lower-case letters, digits, '-' and '.'", text=name)
+    group, version, name = parse_key(key)
+    known = kind or Kind.unknown(group or "", name, name, namespaced=True, names=())
+    plan(cached.filter, Resource(known, version or "v1", fields_known=kind is not None), share_watches=cached.share_watches)
+
+
+def _too_late(key: Key) -> DeclarationError:
+    return DeclarationError(
+        f"the filter of {text_of(key)} is changed after the operator has started",
+        remedy="Declare filters in a startup handler (@kopf.on.startup)",
+    )

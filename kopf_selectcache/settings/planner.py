@@ -1,0 +1,256 @@
+"""Which lists and watches keep a declared filter: as few as can be, each with the rights that it needs. Asks nobody.
+
+The rules, in this order:
+
+1. A branch is confined: to the namespaces that it names, by `namespaces=` or by a field selector; else to those that
+   the operator watches; else to none.
+2. It becomes one stream for each of its names in each of its namespaces: a path and a query that a Role for just that
+   namespace, or just that name, allows.
+3. Streams that differ in the values of one label only fold into one: `app in (db,web)`.
+4. A stream is dropped if the others together hold all that it would: the narrowest are tried first.
+5. If more are left than a server should have to keep, it is an error that says what to do instead.
+"""
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from kopf_selectcache.core.selection.grammar import LabelRequirement
+from kopf_selectcache.core.selection.regions import THE_NAME, THE_NAMESPACE, Box, Dimension, field_dimension
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.sent import Sent, Unselected
+from kopf_selectcache.core.selection.values import LabelValues, Strings
+from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.substore import Keys
+from kopf_selectcache.errors import ConflictingSelectors, DeclarationError, clipped
+from kopf_selectcache.selectors.selector import AnyOf, Selector
+from kopf_selectcache.selectors.text import FieldSelector, LabelSelector
+from kopf_selectcache.selectors.verdict import Answer
+
+MOST_STREAMS = 100
+"""So many lists and watches keep one filter at most: each is a connection, and a memory of its own in the server."""
+
+_MOST_WRITTEN = 10_000
+"""So many streams are looked at, to fold them."""
+_MOST_COMPARED = 200
+"""So many selectors are compared with all others: it takes the square of their number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """One list and watch."""
+
+    selector: Selector
+    """All that it holds of the filter: at most one namespace, and one name unless they share a watch."""
+
+    @property
+    def namespace(self) -> str | None:
+        """The namespace of its path; None for the path of all objects."""
+        return self.selector.namespaces[0] if self.selector.namespaces is not None else None
+
+    @property
+    def keys(self) -> Keys:
+        """Which objects it could hold, whatever is in them."""
+        return Keys(self.namespace, frozenset(self.selector.names) if self.selector.names is not None else None)
+
+    @property
+    def is_wider(self) -> bool:
+        """Whether it brings others than it holds: names that share a watch are not asked for."""
+        return self.selector.names is not None and len(self.selector.names) > 1
+
+    def may_hold(self, record: Record) -> bool:
+        """Whether it could hold this object, as far as its metadata tells: nothing is known of its fields."""
+        return self.keys.have(record.key) and all(each.matches(record.labels) for each in self.selector.requirements)
+
+    def within(self, records: Iterable[Record]) -> Iterator[Record]:
+        """Yield those of the records that it holds: names that share a watch bring others as well.
+
+        Raise Unselected if the labels of one are not those that were asked for. Of metadata, fields are not known.
+        """
+        keys, sent = self.keys, Sent(tuple(self.selector.requirements))
+        for record in records:
+            if keys.have(record.key):
+                if (failed := sent.failing_label(record.labels)) is not None:
+                    raise Unselected(record.namespace, record.name, record.uid, record.version, failed, record.labels)
+                yield record
+
+    def sent(self, resource: Resource) -> Sent:
+        """Return what its query selects by, besides the name."""
+        return Sent.of(resource.kind, self.selector.requirements, self.selector.terms)
+
+    def path(self, resource: Resource) -> str:
+        return resource.path(self.namespace)
+
+    def query(self) -> dict[str, str]:
+        """Return what selects its objects. Names that share a watch do not: the rest that it brings is not taken in."""
+        query = {}
+        if self.selector.label is not None and self.selector.requirements:
+            query["labelSelector"] = str(self.selector.label)
+        terms = [str(term) for term in self.selector.terms]
+        if self.selector.names is not None and len(self.selector.names) == 1:
+            terms.append(str(FieldSelector.from_dict({"metadata.name": self.selector.names[0]})))
+        if terms:
+            query["fieldSelector"] = ",".join(terms)
+        return query
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a filter is kept."""
+
+    filter: Selector | AnyOf
+    """As declared, with the namespaces that the operator is confined to: what verdicts are made with."""
+    streams: tuple[Stream, ...]
+    needless: tuple[Selector, ...] = ()
+    """The declared branches that select nothing that the others do not: most often a mistake, worth a line in the log."""
+
+
+def plan(
+    declared: Selector | AnyOf, resource: Resource, *, namespaces: Collection[str] | None = None,
+    share_watches: bool = False, most: int = MOST_STREAMS,
+) -> Plan:
+    """Say which streams keep the filter of a resource, in an operator that watches these namespaces, or all.
+
+    With `share_watches`, the names of a branch share one watch of their namespace. That takes the right to list and
+    watch all objects there, and brings all of them over the wire; only those that are named are kept.
+
+    Raises ConflictingSelectors, NotSelectable, or a DeclarationError if it takes more than `most` streams.
+    """
+    confined = [_confined(branch, resource, namespaces) for branch in declared.branches]
+    filter_ = confined[0] if len(confined) == 1 else AnyOf(confined)
+    # Which remedies there are, if it takes too many.
+    sharing = not share_watches and _count(confined, share_watches=True) <= most
+    said = [_listed(branch.box(resource.domains), THE_NAMESPACE) for branch in declared.branches]
+    watched = namespaces is not None and None in said and len({each for named in said for each in named or ()}) < most
+    if (count := _count(confined, share_watches=share_watches)) > _MOST_WRITTEN:
+        raise _too_many(count, most, confined, sharing=sharing, watched=watched)
+    cells = [cell for branch in confined for cell in _cells(branch, share_watches=share_watches)]
+    folded = _folded(list(dict.fromkeys(cells)), resource)
+    kept, _ = _without_needless(folded, resource)
+    if len(kept) > most:
+        raise _too_many(len(kept), most, kept, sharing=sharing, watched=watched)
+    _, needless = _without_needless(confined, resource)
+    return Plan(filter_, tuple(map(Stream, kept)), tuple(declared.branches[at] for at in needless))
+
+
+# ---- Rule 1.
+
+
+def _confined(branch: Selector, resource: Resource, watched: Collection[str] | None) -> Selector:
+    """Write the branch with its names and namespaces listed, wherever there is a list of them at all."""
+    kind = resource.domains
+    if resource.kind.namespaced is False and branch.namespaces is not None:
+        raise ConflictingSelectors(
+            f"{resource} are cluster-scoped, and have no namespace", remedy="Declare their filter without namespaces=")
+    branch.require_satisfiable(kind=kind)
+    box = branch.box(kind)
+    names, spaces = _listed(box, THE_NAME), _listed(box, THE_NAMESPACE)
+    if resource.kind.namespaced is False:
+        spaces = None
+    elif spaces is None and watched is not None:
+        spaces = [each for each in sorted(watched) if THE_NAMESPACE not in box or each in box[THE_NAMESPACE]]
+    if spaces is not None and not any(spaces):
+        raise ConflictingSelectors(
+            f"{clipped(branch, 500)} selects nothing in the namespaces that the operator watches, {', '.join(sorted(watched or ()))}",
+            remedy="Name one of them, or start the operator for another namespace")
+    said = {THE_NAME: names, THE_NAMESPACE: spaces}
+    if resource.kind.namespaced is False:
+        said[THE_NAMESPACE] = []   # An empty namespace is that of all objects, and needs no words.
+    terms = tuple(term for term in branch.terms if said.get(field_dimension(term.label, kind)[0]) is None)
+    return Selector(branch.label, field=FieldSelector(terms) if terms else None, names=names, namespaces=[each for each in spaces if each] if spaces is not None else None)
+
+
+def _listed(box: Box, at: Dimension) -> list[str] | None:
+    values = box.get(at)
+    return sorted(values.listed) if isinstance(values, Strings) and values.few else None
+
+
+# ---- Rule 2.
+
+
+def _count(branches: Iterable[Selector], *, share_watches: bool) -> int:
+    return sum(len(branch.namespaces or (None,)) * (1 if share_watches else len(branch.names or (None,))) for branch in branches)
+
+
+def _cells(branch: Selector, *, share_watches: bool) -> Iterable[Selector]:
+    groups = [branch.names] if branch.names is None or share_watches else [(name,) for name in branch.names]
+    for namespace in branch.namespaces or (None,):
+        for names in groups:
+            yield _where(branch, names, namespace)
+
+
+def _where(branch: Selector, names: tuple[str, ...] | None, namespace: str | None) -> Selector:
+    return Selector(branch.label, field=branch.field, names=names, namespaces=None if namespace is None else [namespace])
+
+
+# ---- Rule 3.
+
+
+def _folded(cells: list[Selector], resource: Resource) -> list[Selector]:
+    """Fold what differs in the values of one label, label by label, until nothing folds any more."""
+    before = None
+    while before != len(cells):
+        before = len(cells)
+        keys = {requirement.key: None for cell in cells for requirement in cell.requirements}
+        for key in keys:
+            cells = _folded_by(cells, key, resource)
+    return cells
+
+
+def _folded_by(cells: list[Selector], key: str, resource: Resource) -> list[Selector]:
+    at = Dimension("label", key)
+    groups: dict[object, list[Selector]] = {}
+    for number, cell in enumerate(cells):
+        box = cell.box(resource.domains)
+        values = box.get(at)
+        rest = frozenset((dimension, each.base, each.listed) for dimension, each in box.items() if dimension != at)
+        groups.setdefault(rest if isinstance(values, LabelValues) and values.few else number, []).append(cell)
+    return [_fold(group, at, resource) if len(group) > 1 else group[0] for group in groups.values()]
+
+
+def _fold(group: Sequence[Selector], at: Dimension, resource: Resource) -> Selector:
+    values = sorted(frozenset[str]().union(*(cell.box(resource.domains)[at].listed for cell in group)))
+    first = group[0]
+    either = LabelRequirement(at.key, "in" if len(values) > 1 else "=", tuple(values))
+    others = [requirement for requirement in first.requirements if requirement.key != at.key]
+    label = LabelSelector(tuple(sorted((*others, either), key=lambda requirement: requirement.key)))
+    return Selector(label, field=first.field, names=first.names, namespaces=first.namespaces)
+
+
+# ---- Rules 4 and 5.
+
+
+def _without_needless(branches: Sequence[Selector], resource: Resource) -> tuple[list[Selector], list[int]]:
+    """Return the branches that are needed, and the numbers of those that the needed ones cover together."""
+    needed = dict(enumerate(branches))
+    if len(branches) <= _MOST_COMPARED:
+        for number in sorted(needed, key=lambda number: (_width(branches[number]), -number)):
+            others = [branch for other, branch in needed.items() if other != number]
+            if others and AnyOf(others).covers(branches[number], kind=resource.domains).answer is Answer.YES:
+                del needed[number]
+    return list(needed.values()), [number for number in range(len(branches)) if number not in needed]
+
+
+def _width(branch: Selector) -> tuple[bool, bool, int]:
+    return branch.names is None, branch.namespaces is None, -len(branch.requirements) - len(branch.terms)
+
+
+def _too_many(count: int, most: int, branches: Sequence[Selector], *, sharing: bool, watched: bool) -> DeclarationError:
+    """Say what makes them so many, and what would make them few enough: one watch for names to share, or other namespaces."""
+    names = len({name for branch in branches for name in branch.names or ()})
+    spaces = len({space for branch in branches for space in branch.namespaces or ()})
+    alternatives = len({(branch.label, branch.field) for branch in branches})
+    if spaces > 1 and alternatives <= most and (spaces > names or not sharing):
+        why, remedy = f"{f'{names:,} names in ' if names > 1 else ''}{spaces:,} namespaces", "Drop the namespaces, and select by a label in all of them"
+        if watched:
+            why += " that the operator watches"
+            remedy = "Run the operator with -A rather than -n for each; or declare a few of them, Selector(..., namespaces=[...])"
+    elif names > 1:
+        why, remedy = f"{names:,} names{f' in {spaces:,} namespaces' if spaces > 1 else ''}", "Select by a label that the objects share"
+        if sharing:
+            remedy += (
+                "; or let the names share one watch, Cached(..., share_watches=True), "
+                "which takes the right to list and watch all objects of the namespace, and brings all of them over the wire")
+    else:
+        why, remedy = f"{alternatives:,} alternatives", "Select by one label that the alternatives share, or declare a wider selector"
+    return DeclarationError(f"it takes {count:,} lists and watches, for {why}, and {most:,} are the most", remedy=remedy)

@@ -1,0 +1,1 @@
+"""What only kubectl asks for: tables, scales, OpenAPI and protobuf."""

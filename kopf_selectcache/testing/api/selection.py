@@ -1,0 +1,66 @@
+"""Which objects a query selects: its label selector, its field selector, its namespace. Reads no object: only what was read at the write."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kopf_selectcache.core.errors import BadField, BadText
+from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement, parse_fields, parse_labels
+
+from .history import Stored
+from .kinds import Served
+from .kubectl import wording
+from .status import Problem, bad_request
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a list, a watch or a deletion of many is about."""
+
+    namespace: str = ""
+    labels: tuple[LabelRequirement, ...] = ()
+    fields: tuple[FieldTerm, ...] = ()
+
+    def __call__(self, stored: Stored) -> bool:
+        return (
+            (not self.namespace or stored.key[0] == self.namespace)
+            and all(requirement.matches(stored.labels) for requirement in self.labels)
+            and all(term.matches(stored.fields) for term in self.fields))
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether there are selectors: how many objects remain is not told then."""
+        return bool(self.labels or self.fields)
+
+    @property
+    def name(self) -> str:
+        """The one name that a field selector asks for, or nothing."""
+        return next((term.value for term in self.fields if term.label == "metadata.name" and term.equal), "")
+
+
+def read(served: Served, namespace: str, query: Mapping[str, str]) -> Selection:
+    """Read the selectors of a query; BadRequest (400) for text that is none, and for fields that the kind has not got."""
+    try:
+        labels = parse_labels(query.get("labelSelector", ""))
+    except BadText as error:
+        raise bad_request(wording.of_labels(error)) from None
+    text = query.get("fieldSelector", "")
+    try:
+        fields = parse_fields(text)
+    except BadText as error:
+        raise bad_request(wording.of_fields(text, error)) from None
+    for term in fields:
+        try:
+            served.fields.field(term.label)
+        except BadField:
+            raise _unknown(served, term.label) from None
+    return Selection(namespace, labels, fields)
+
+
+def _unknown(served: Served, label: str) -> Problem:
+    """Word it as the server does: in three ways, depending on where in its code the kind's field labels stand."""
+    if served.kind == "Job":
+        return bad_request(f'field label "{label}" not supported for Job')
+    if served.custom or set(served.fields.fields) - {"metadata.name", "metadata.namespace"}:
+        return bad_request(f"field label not supported: {label}")
+    return bad_request(f'"{label}" is not a known field selector: only "metadata.name", "metadata.namespace"')

@@ -1,0 +1,225 @@
+"""The types of what is sent: which fields there are, and what may stand in them, told in the words of Go's decoder.
+
+Here are the fields at the top of each built-in kind, and of what lies below as much as this server itself reads. What
+is listed nowhere is not looked at.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from .kinds import Served
+from .status import Problem, bad_request
+
+Fields: TypeAlias = Mapping[str, str]
+"""Of an object: the Go type of each field."""
+
+# As Go's decoder names what it cannot read.
+JSON_TYPES: Mapping[type, str] = {bool: "bool", str: "string", int: "number", float: "number", list: "array"}
+
+# Texts with a name of their own; all other names with a dot are of objects.
+_TEXTS = frozenset({
+    "string", "types.UID", "v1.DeletionPropagation", "v1.FinalizerName", "v1.PersistentVolumeReclaimPolicy",
+    "v1.PreemptionPolicy", "v1.ResourceScope", "v1.SecretType", "v1.VolumeBindingMode",
+})
+_INTEGERS: Mapping[str, int] = {"int32": 2**31, "int64": 2**63}
+_METADATA = frozenset({
+    "annotations", "creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "finalizers", "generateName",
+    "generation", "labels", "managedFields", "name", "namespace", "ownerReferences", "resourceVersion", "selfLink", "uid",
+})
+
+# ---- What lies below. ------------------------------------------------------------------------------------------------
+
+_STRUCTS: Mapping[str, Fields] = {
+    "v1.NamespaceSpec": {"finalizers": "[]v1.FinalizerName"},
+    "v1.ScaleSpec": {"replicas": "int32"},
+    "v1.CustomResourceDefinitionSpec": {
+        "group": "string", "names": "v1.CustomResourceDefinitionNames", "scope": "v1.ResourceScope",
+        "versions": "[]v1.CustomResourceDefinitionVersion", "conversion": "v1.CustomResourceConversion",
+        "preserveUnknownFields": "bool",
+    },
+    "v1.CustomResourceDefinitionNames": {
+        "plural": "string", "singular": "string", "shortNames": "[]string", "kind": "string", "listKind": "string",
+        "categories": "[]string",
+    },
+    "v1.CustomResourceDefinitionVersion": {
+        "name": "string", "served": "bool", "storage": "bool", "schema": "v1.CustomResourceValidation",
+        "subresources": "v1.CustomResourceSubresources", "selectableFields": "[]v1.SelectableField",
+        "additionalPrinterColumns": "[]v1.CustomResourceColumnDefinition",
+    },
+    "v1.SelectableField": {"jsonPath": "string"},
+    "v1.CustomResourceColumnDefinition": {"name": "string", "type": "string", "jsonPath": "string", "priority": "int32"},
+    "v1.CustomResourceValidation": {"openAPIV3Schema": "v1.JSONSchemaProps"},
+    "v1.JSONSchemaProps": {
+        "type": "string", "pattern": "string", "nullable": "bool", "enum": "[]v1.JSON", "required": "[]string",
+        "properties": "map[string]v1.JSONSchemaProps", "maxLength": "int64", "minLength": "int64", "maxItems": "int64",
+        "minItems": "int64", "maxProperties": "int64", "minProperties": "int64", "maximum": "float64",
+        "minimum": "float64", "exclusiveMaximum": "bool", "exclusiveMinimum": "bool", "items": "v1.JSONSchemaPropsOrArray",
+        "additionalProperties": "v1.JSONSchemaPropsOrBool", "x-kubernetes-preserve-unknown-fields": "bool",
+        "x-kubernetes-embedded-resource": "bool", "x-kubernetes-int-or-string": "bool",
+    },
+    "v1.CustomResourceDefinitionStatus": {
+        "conditions": "[]v1.CustomResourceDefinitionCondition", "acceptedNames": "v1.CustomResourceDefinitionNames",
+        "storedVersions": "[]string",
+    },
+    "v1.Preconditions": {"uid": "types.UID", "resourceVersion": "string"},
+}
+# What may be either of two: the type that says what stands in it, where it is an object.
+_EITHER: Mapping[str, tuple[type, str]] = {
+    "v1.JSONSchemaPropsOrArray": (list, "v1.JSONSchemaProps"), "v1.JSONSchemaPropsOrBool": (bool, "v1.JSONSchemaProps")}
+
+TYPE: Fields = {"kind": "string", "apiVersion": "string"}
+TOKEN: Fields = {"v": "string", "rv": "int64", "start": "string"}
+JSON_PATCH_STEP: Fields = {"op": "string", "path": "string", "from": "string"}
+DELETE_OPTIONS: Fields = {
+    "gracePeriodSeconds": "int64", "preconditions": "v1.Preconditions", "orphanDependents": "bool",
+    "propagationPolicy": "v1.DeletionPropagation", "dryRun": "[]string",
+}
+
+# ---- Kinds. ----------------------------------------------------------------------------------------------------------
+
+_EVENT: Fields = {
+    "action": "string", "eventTime": "string", "reason": "string", "related": "v1.ObjectReference",
+    "reportingInstance": "string", "series": "v1.EventSeries", "type": "string",
+}
+_RULES: Fields = {"rules": "[]v1.PolicyRule"}
+_BINDING: Fields = {"roleRef": "v1.RoleRef", "subjects": "[]v1.Subject"}
+# The kinds whose fields are others than a spec and, with a subresource for it, a status.
+_KINDS: Mapping[tuple[str, str], Fields] = {
+    ("", "ConfigMap"): {"binaryData": "map[string][]uint8", "data": "map[string]string", "immutable": "bool"},
+    ("", "Endpoints"): {"subsets": "[]v1.EndpointSubset"},
+    ("", "Event"): {
+        **_EVENT, "count": "int32", "firstTimestamp": "string", "involvedObject": "v1.ObjectReference",
+        "lastTimestamp": "string", "message": "string", "reportingComponent": "string", "source": "v1.EventSource",
+    },
+    ("events.k8s.io", "Event"): {
+        **_EVENT, "deprecatedCount": "int32", "deprecatedFirstTimestamp": "string", "deprecatedLastTimestamp": "string",
+        "deprecatedSource": "v1.EventSource", "note": "string", "regarding": "v1.ObjectReference",
+        "reportingController": "string",
+    },
+    ("", "PodTemplate"): {"template": "v1.PodTemplateSpec"},
+    ("", "Secret"): {
+        "data": "map[string][]uint8", "immutable": "bool", "stringData": "map[string]string", "type": "v1.SecretType"},
+    ("", "ServiceAccount"): {
+        "automountServiceAccountToken": "bool", "imagePullSecrets": "[]v1.LocalObjectReference",
+        "secrets": "[]v1.ObjectReference",
+    },
+    ("apps", "ControllerRevision"): {"data": "runtime.RawExtension", "revision": "int64"},
+    ("rbac.authorization.k8s.io", "ClusterRole"): {**_RULES, "aggregationRule": "v1.AggregationRule"},
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): _BINDING,
+    ("rbac.authorization.k8s.io", "Role"): _RULES,
+    ("rbac.authorization.k8s.io", "RoleBinding"): _BINDING,
+    ("scheduling.k8s.io", "PriorityClass"): {
+        "description": "string", "globalDefault": "bool", "preemptionPolicy": "v1.PreemptionPolicy", "value": "int32"},
+    ("storage.k8s.io", "StorageClass"): {
+        "allowVolumeExpansion": "bool", "allowedTopologies": "[]v1.TopologySelectorTerm", "mountOptions": "[]string",
+        "parameters": "map[string]string", "provisioner": "string", "reclaimPolicy": "v1.PersistentVolumeReclaimPolicy",
+        "volumeBindingMode": "v1.VolumeBindingMode",
+    },
+}
+
+
+def fields_of(served: Served) -> Fields:
+    """Return the fields of a built-in kind, beside its metadata."""
+    spec = {"spec": f"{served.version}.{served.kind}Spec"}
+    status = {"status": f"{served.version}.{served.kind}Status"} if served.has_status else {}
+    return _KINDS.get((served.group, served.kind), spec | status)
+
+
+def require(served: Served, body: Mapping[str, Any]) -> None:
+    """Refuse (400) an object of a built-in kind that has something of the wrong type in a field."""
+    if why := next(_misfits(fields_of(served), body, served.kind, ()), ""):
+        raise unhandled(served, why)
+
+
+def unhandled(served: Served, why: str) -> Problem:
+    return bad_request(f'{served.kind} in version "{served.version}" cannot be handled as a {served.kind}: {why}')
+
+
+def misfit(value: object, fields: Fields, name: str) -> str:
+    """Return what Go's decoder says of this, which is to be read into the Go type of this name; nothing, if it fits."""
+    if value is None:
+        return ""
+    if not isinstance(value, Mapping):
+        return f"json: cannot unmarshal {json_type(value)} into Go value of type {name}"
+    return next(_misfits(fields, value, "" if " " in name else name.rpartition(".")[2], ()), "")
+
+
+def json_type(value: object) -> str:
+    return JSON_TYPES.get(type(value), "object")
+
+
+def _misfits(fields: Fields, value: Mapping[str, Any], owner: str, path: tuple[str, ...]) -> Iterator[str]:
+    for key, item in value.items():
+        if key in fields:
+            where = (*path, key)
+            yield from _of_type(fields[key], item, f"{owner}.{'.'.join(where)}", where)
+
+
+def _of_type(wanted: str, value: Any, where: str, path: tuple[str, ...]) -> Iterator[str]:
+    either, wanted_inside = _EITHER.get(wanted, (None, wanted))
+    if value is None or wanted in ("v1.JSON", "runtime.RawExtension"):
+        return
+    if wanted.startswith("[]") and wanted != "[]uint8":
+        if isinstance(value, list):
+            for item in value:
+                yield from _of_type(wanted.removeprefix("[]"), item, where, path)
+            return
+        fits = False
+    elif wanted.startswith("map[string]"):
+        if isinstance(value, Mapping):
+            for item in value.values():
+                yield from _of_type(wanted.removeprefix("map[string]"), item, where, path)
+            return
+        fits = False
+    elif wanted in _INTEGERS:
+        fits = isinstance(value, int) and not isinstance(value, bool) and abs(value) < _INTEGERS[wanted]
+    elif wanted == "float64":
+        fits = isinstance(value, int | float) and not isinstance(value, bool)
+    elif wanted == "bool":
+        fits = isinstance(value, bool)
+    elif wanted in _TEXTS or wanted == "[]uint8":
+        fits = isinstance(value, str)
+    else:
+        fits = isinstance(value, Mapping) or (either is not None and isinstance(value, either))
+        if isinstance(value, Mapping) and wanted_inside in _STRUCTS:
+            yield from _misfits(_STRUCTS[wanted_inside], value, wanted_inside.rpartition(".")[2], path)
+    if not fits:
+        what = f"number {value}" if wanted in _INTEGERS and json_type(value) == "number" else json_type(value)
+        yield f"json: cannot unmarshal {what} into Go struct field {where} of type {wanted}"
+
+
+# ---- Fields that there are not. --------------------------------------------------------------------------------------
+
+
+Unknown: TypeAlias = Callable[[Served, Sequence[str]], None]
+"""What is done about fields that are sent and that a kind has not got: their paths, `metadata.lables`."""
+
+
+def ignore(served: Served, paths: Sequence[str]) -> None:
+    """Say nothing of unknown fields."""
+
+
+def refuse(served: Served, paths: Sequence[str]) -> None:
+    """Refuse (400) unknown fields."""
+    if paths:
+        raise unhandled(served, f"strict decoding error: {', '.join(map(told, paths))}")
+
+
+def told(path: str) -> str:
+    return f'unknown field "{path}"'
+
+
+def unknown_metadata(body: Mapping[str, Any]) -> list[str]:
+    """Return the paths of what no object's metadata have."""
+    sent = body.get("metadata")
+    return [f"metadata.{key}" for key in sent if key not in _METADATA] if isinstance(sent, Mapping) else []
+
+
+def drop_unknown(served: Served, body: dict[str, Any]) -> list[str]:
+    """Drop what a built-in kind has not got at the top, as the server does; return the paths."""
+    known = fields_of(served)
+    unknown = [key for key in body if key not in known and key != "metadata"]
+    for key in unknown:
+        del body[key]
+    return unknown

@@ -1,0 +1,168 @@
+"""Which requests faults happen to, how often, and what has happened. Does no harm itself."""
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeAlias
+
+from kopf_selectcache.testing.api.request import Request
+from kopf_selectcache.testing.request_log import Asked, Match, Record
+
+from .fault import Fault, Piece, VersionBefore
+
+Post: TypeAlias = Callable[[Callable[[], None]], None]
+"""Calls this where the server runs."""
+
+
+class BrokenFault(Exception):
+    """Code of the test's own, such as `where=`, has raised. The request gets a 500; the test, this when the cluster ends."""
+
+
+class Planned:
+    """A fault that waits for its requests. Until it is released, it happens to them."""
+
+    def __init__(
+        self, fault: Fault, match: Match, *, nth: int = 1, times: int | None = None, post: Post, broken: list[BrokenFault],
+    ) -> None:
+        self.fault = fault
+        self.hits: Record[Asked] = Record()
+        """The requests that it has happened to. What happens to the events of a watch counts once a watch."""
+        self.released = False
+        self._match = match
+        self._first = nth
+        self._last = float("inf") if times is None else nth + times - 1
+        self._met = 0
+        self._post = post
+        self._wakers: list[Callable[[], None]] = []
+        self._broke: BrokenFault | None = None
+        self._broken = broken
+
+    def __repr__(self) -> str:
+        return f"<{self.fault!r}, {len(self.hits)} hits{', released' if self.released else ''}>"
+
+    async def hit(self, times: int = 1) -> Asked:
+        """Wait until it has happened so often; return the request that it happened to last."""
+        await asyncio.wrap_future(self.hits.when(lambda: self._happened(times)))
+        return self.hits[-1]
+
+    def wait(self, times: int = 1, *, timeout: float = 60) -> Asked:
+        """Do the same in a thread that has no loop; TimeoutError, if it does not happen."""
+        self.hits.wait_for(lambda: self._happened(times), timeout=timeout, in_vain=lambda: self._in_vain(times))
+        return self.hits[-1]
+
+    def release(self) -> None:
+        """Be over: what was held back comes, and requests and open watches go on as if it had never been."""
+        self._post(self._release)
+
+    def meets(self, asked: Asked, request: Request) -> bool:
+        """Count this request, and say whether the fault happens to it."""
+        if self.released:
+            return False
+        try:
+            is_meant = self._match.matches(asked) and self.fault.concerns(request)
+        except Exception as error:
+            raise self.breaks(error, asked) from error
+        if not is_meant:
+            return False
+        self._met += 1
+        return self._first <= self._met <= self._last
+
+    def on_release(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call this at the release; return what ends it."""
+        self._wakers.append(wake)
+        return lambda: self._wakers.remove(wake)
+
+    def breaks(self, error: Exception, asked: Asked) -> BrokenFault:
+        """Note that code of the test's own has raised: who waits is told, and the test when the cluster ends."""
+        broken = BrokenFault(f"{self._named()} has raised {error!r}, about {asked.verb} {asked.path}")
+        broken.__cause__ = error
+        if self._broke is None:
+            self._broke = broken
+            self._broken.append(broken)
+        self.hits.stir()
+        return broken
+
+    def _happened(self, times: int) -> bool:
+        if self._broke is not None:
+            raise self._broke
+        return len(self.hits) >= times
+
+    def _in_vain(self, times: int) -> str:
+        return (
+            f"{self._named()} has happened {len(self.hits)} of {times} times; "
+            f"{self._met} requests came that it can happen to")
+
+    def _named(self) -> str:
+        return f"{type(self.fault).__name__} ({self._match})"
+
+    def _release(self) -> None:
+        self.released = True
+        for wake in tuple(self._wakers):
+            wake()
+
+
+class Faults:
+    """The faults that are planned for one server."""
+
+    def __init__(self, faults: Iterable[Fault] = (), *, post: Post = lambda call: call()) -> None:
+        self._post = post
+        self._planned: list[Planned] = []
+        self.broken: list[BrokenFault] = []
+        """Of each fault whose code has raised, the first time."""
+        for fault in faults:
+            self.add(fault)
+
+    def __iter__(self) -> Iterator[Planned]:
+        return iter(tuple(self._planned))
+
+    def add(
+        self, fault: Fault, *, verb: str = "", resource: str = "", namespace: str | None = None, name: str = "",
+        user: str = "", where: Callable[[Asked], bool] | None = None, nth: int = 1, times: int | None = None,
+    ) -> Planned:
+        """Plan a fault for requests that are equal in all that is given: from the nth of them on, so many times.
+
+        Faults that meet in one request happen in the order in which they were added.
+        """
+        planned = Planned(
+            fault, Match(verb, resource, namespace, name, user, where=where), nth=nth, times=times, post=self._post,
+            broken=self.broken)
+        self._planned.append(planned)
+        return planned
+
+    def clear(self) -> None:
+        """Release all, and forget them."""
+        for planned in self:
+            planned.release()
+        self._planned.clear()
+
+    def meeting(self, asked: Asked, request: Request) -> list[Planned]:
+        """Return those that happen to this request, which is counted."""
+        return [planned for planned in tuple(self._planned) if planned.meets(asked, request)]
+
+
+class Stage:
+    """A fault at work on the pieces of one watch."""
+
+    def __init__(self, planned: Planned, asked: Asked, version_before: VersionBefore = lambda _: None) -> None:
+        self._planned = planned
+        self._asked = asked
+        self._filter = planned.fault.filter_of(version_before)
+        self._told = self._filter is None and planned.fault.idle is None
+        if self._told:
+            planned.hits.add(asked)
+
+    def pass_on(self, pieces: list[Piece]) -> list[Piece]:
+        """Return what comes of them, and tell the fault's plan when it is not what went in."""
+        if self._filter is None:
+            return pieces
+        released = self._planned.released
+        try:
+            out = self._filter(pieces, released=released)
+        except Exception as error:
+            raise self._planned.breaks(error, self._asked) from error
+        if released:
+            self._filter = None
+        elif out != pieces and not self._told:
+            self._told = True
+            self._planned.hits.add(self._asked)
+        return out

@@ -1,0 +1,243 @@
+"""What was asked of the embedded server: each request as it was understood, kept for tests to wait for and assert on.
+
+Keeps no body and no token: what is recorded may be printed.
+"""
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from ._resource_names import require_resource, require_verb
+from .api import routing
+from .api.request import Request
+from .api.status import Problem
+
+KEPT = 10_000   # So many requests are remembered: enough for a test, and no leak in a server that runs for days.
+LAST = 5   # So many are told to who has waited in vain.
+TOLD = ("labelSelector", "fieldSelector", "resourceVersion", "limit")   # Of a query; a continue token never is.
+
+
+@dataclass(slots=True)
+class Asked:
+    """One request. Of one that is about no resource, such as `/apis`, the resource is empty."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    user: str
+    verb: str
+    group: str
+    resource: str
+    """The plural, with the subresource where there is one: `pods`, `pods/status`."""
+    namespace: str
+    name: str
+    code: int = 0
+    """0 until it is answered."""
+
+    def __str__(self) -> str:
+        query = "&".join(f"{key}={self.query[key]}" for key in TOLD if key in self.query)
+        answer = self.code or "not answered yet"
+        return f"{self.verb} {self.path}{f'?{query}' if query else ''}, of {self.user or 'nobody'}: {answer}"
+
+    @property
+    def qualified(self) -> str:
+        """The resource with its group: `jobs.batch`, `webapps.example.com/status`."""
+        plural, slash, subresource = self.resource.partition("/")
+        return f"{plural}.{self.group}{slash}{subresource}"
+
+    @classmethod
+    def of(cls, request: Request, user: str) -> Asked:
+        try:
+            call = routing.read(request)
+        except Problem:
+            call = None   # It is not understood, which is what the server will answer.
+        if call is None:
+            return cls(request.method, request.path, request.query, user, request.method.lower(), "", "", "", "")
+        resource = f"{call.resource}/{call.subresource}" if call.subresource else call.resource
+        return cls(request.method, request.path, request.query, user, call.verb, call.group, resource, call.namespace, call.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Which requests are meant: those that are equal in all that is given."""
+
+    verb: str = ""
+    """As RBAC names it: `list`, `watch`, `get`, `create`, `update`, `patch`, `delete`, `deletecollection`."""
+    resource: str = ""
+    """`pods`, `pods/status`; with a group where the plural alone is not enough: `widgets.example.com`, `widgets.example.com/status`."""
+    namespace: str | None = None
+    """An empty one is a request across all namespaces, or for what has none."""
+    name: str = ""
+    user: str = ""
+    where: Callable[[Asked], bool] | None = field(default=None, kw_only=True)
+    """Whatever else there is to say: `lambda asked: "continue" in asked.query`."""
+
+    def __post_init__(self) -> None:
+        if self.verb != "":
+            require_verb(self.verb)
+        if self.resource != "":
+            require_resource(self.resource)
+
+    def matches(self, asked: Asked) -> bool:
+        return (
+            self.verb in ("", asked.verb)
+            and self.resource in ("", asked.resource, asked.qualified)
+            and self.namespace in (None, asked.namespace)
+            and self.name in ("", asked.name)
+            and self.user in ("", asked.user)
+            and (self.where is None or self._holds(self.where, asked)))
+
+    def __str__(self) -> str:
+        wanted = {"namespace": self.namespace, "name": self.name or None, "user": self.user or None}
+        text = " ".join(word for word in (self.verb, self.resource) if word) or "any request"
+        text += "".join(f", {key}={value!r}" for key, value in wanted.items() if value is not None)
+        return text + (f", where={named(self.where)}" if self.where is not None else "")
+
+    def _holds(self, where: Callable[[Asked], bool], asked: Asked) -> bool:
+        try:
+            return where(asked)
+        except Exception as error:
+            error.add_note(f"raised by where={named(where)}, about {asked.verb} {asked.path}")
+            raise
+
+
+def named(function: Callable[..., object]) -> str:
+    """Return how a function is called, and where it stands."""
+    name = getattr(function, "__qualname__", None) or repr(function)
+    code = getattr(function, "__code__", None)
+    return f"{name} ({code.co_filename}:{code.co_firstlineno})" if code is not None else name
+
+
+T = TypeVar("T")
+
+
+class Record(Generic[T]):
+    """What has happened, oldest first, and a way to wait for more: on any loop, or in any thread."""
+
+    def __init__(self) -> None:
+        self._entries: deque[T] = deque(maxlen=KEPT)
+        self._waiting: dict[concurrent.futures.Future[None], Callable[[], bool]] = {}
+        self._lock = threading.Lock()
+
+    def __iter__(self) -> Iterator[T]:
+        with self._lock:
+            return iter(tuple(self._entries))
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __getitem__(self, index: int) -> T:
+        return self._entries[index]
+
+    def clear(self) -> None:
+        with self._lock:
+            self._entries.clear()
+
+    def add(self, entry: T) -> None:
+        with self._lock:
+            self._entries.append(entry)
+        self.stir()
+
+    def stir(self) -> None:
+        """Look again at what is waited for: an entry has changed."""
+        with self._lock:
+            waiting = list(self._waiting.items())
+        for future, condition in waiting:
+            # Not under the lock: conditions are the tests' own, and may look at the entries.
+            try:
+                problem = None
+                is_met = condition()
+            except Exception as error:   # noqa: BLE001 - It is the waiting test's, not the server's that runs this.
+                problem, is_met = error, True
+            if is_met and self._forget(future) and future.set_running_or_notify_cancel():
+                if problem is None:
+                    future.set_result(None)
+                else:
+                    future.set_exception(problem)
+
+    def when(self, condition: Callable[[], bool]) -> concurrent.futures.Future[None]:
+        """Return what is done once the condition holds, now or after a later entry; it has the error of a condition."""
+        future: concurrent.futures.Future[None] = concurrent.futures.Future()
+        with self._lock:
+            self._waiting[future] = condition
+        future.add_done_callback(self._forget)
+        self.stir()
+        return future
+
+    def wait_for(self, condition: Callable[[], bool], *, timeout: float, in_vain: Callable[[], str]) -> None:
+        """Wait, in a thread that has no loop, until the condition holds; TimeoutError with these words, if it does not."""
+        future = self.when(condition)
+        try:
+            future.result(timeout)
+        except TimeoutError:
+            if not future.cancel():
+                return future.result()   # It is over, after all; or the error is one of the condition.
+            raise TimeoutError(f"within {timeout:g} seconds {in_vain()}") from None
+        finally:
+            future.cancel()   # Nobody waits any more.
+
+    def _forget(self, future: concurrent.futures.Future[None]) -> bool:
+        """Look no more whether this is met; say whether it was still waited for."""
+        with self._lock:
+            return self._waiting.pop(future, None) is not None
+
+
+class Requests(Record[Asked]):
+    """The requests of one server, oldest first: the last ten thousand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._listeners: list[Callable[[Asked], None]] = []
+
+    def subscribe(self, listener: Callable[[Asked], None]) -> None:
+        """Call this, on the server's loop, with each request that is answered, and each watch that is opened."""
+        self._listeners.append(listener)
+
+    def answer(self, asked: Asked, code: int) -> None:
+        """Take note that a request is answered, or a watch opened."""
+        asked.code = code
+        for listener in self._listeners:
+            listener(asked)
+        self.stir()
+
+    def where(
+        self, verb: str = "", resource: str = "", *, namespace: str | None = None, name: str = "", user: str = "",
+        where: Callable[[Asked], bool] | None = None,
+    ) -> list[Asked]:
+        """Return those that are equal in all that is given."""
+        match = Match(verb, resource, namespace, name, user, where=where)
+        return [asked for asked in self if match.matches(asked)]
+
+    async def until(
+        self, verb: str = "", resource: str = "", *, times: int = 1, namespace: str | None = None, name: str = "",
+        user: str = "", where: Callable[[Asked], bool] | None = None,
+    ) -> list[Asked]:
+        """Wait until there were so many of them, each answered (a watch: opened); return them."""
+        match = Match(verb, resource, namespace, name, user, where=where)
+        await asyncio.wrap_future(self.when(lambda: len(self._answered(match)) >= times))
+        return self._answered(match)
+
+    def wait(
+        self, verb: str = "", resource: str = "", *, times: int = 1, namespace: str | None = None, name: str = "",
+        user: str = "", where: Callable[[Asked], bool] | None = None, timeout: float = 60,
+    ) -> list[Asked]:
+        """Do the same in a thread that has no loop; TimeoutError, if they do not come."""
+        match = Match(verb, resource, namespace, name, user, where=where)
+        self.wait_for(
+            lambda: len(self._answered(match)) >= times, timeout=timeout, in_vain=lambda: self._in_vain(match, times))
+        return self._answered(match)
+
+    def _in_vain(self, match: Match, times: int) -> str:
+        last = tuple(self)[-LAST:]
+        came = "".join(f"\n  {asked}" for asked in last)
+        return (
+            f"{len(self._answered(match))} of {times} such requests have been answered: {match}; "
+            + (f"the last of all that came:{came}" if last else "nothing at all was asked"))
+
+    def _answered(self, match: Match) -> list[Asked]:
+        return [asked for asked in self if asked.code and match.matches(asked)]

@@ -1,0 +1,406 @@
+"""`as_=`: in which form reads return objects. Which ones they are, and when there is an error instead, does not depend on it."""
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from kopf_selectcache import BodyView, Cached, NotFound, NotKept, NotSynced, OutsideFilter, ReadError
+from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.core.store.projection import Projection
+from kopf_selectcache.testing import FakeCache
+from tests.cache.clients import APIObject, Pod, V1Pod, earlier, imported, model
+from tests.cache.world import PODS, Obj, World, names, pod, reading, run
+
+EARLIER = {"kubernetes_asyncio.client.models": [earlier("V1Pod", {}, {}), earlier("V1ConfigMap", {}, {})]}
+WEB, OTHER = pod("web-1", app="web"), pod("web-2", app="web")
+PATH, LIST = "/api/v1/namespaces/ns/pods/db-1", "/api/v1/pods"
+OWNER = {"metadata": {"uid": "o-1"}}
+WEB["metadata"]["ownerReferences"] = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", **OWNER["metadata"]}]
+
+
+def name_of(obj: Obj) -> str:
+    name: str = obj["metadata"]["name"]
+    return name
+
+
+def one_of(found: list[Any]) -> Any:
+    assert len(found) == 1
+    return found[0]
+
+
+CACHED: list[Callable[..., Any]] = [
+    lambda cache, kind, **given: cache.get(kind, "web-1", "ns", **given),
+    lambda cache, kind, **given: one_of(cache.list(kind, **given)),
+    lambda cache, kind, **given: one_of(cache.held(kind, **given)),
+    lambda cache, kind, **given: one_of(cache.held(kind, where={"spec.nodeName": "n1"}, **given)),
+    lambda cache, kind, **given: one_of(cache.list(kind, sort_by="metadata.name", **given)),
+    lambda cache, kind, **given: one_of(cache.owned(OWNER, kind, **given)),
+    lambda cache, kind, **given: cache.blocking.fetch(kind, "web-1", "ns", **given),
+    lambda cache, kind, **given: one_of(cache.blocking.fetch_list(kind, **given)),
+    lambda cache, kind, **given: cache.blocking.wait_for(kind, lambda obj: obj["metadata"]["name"] == "web-1", **given),
+]
+"""Each read of an object that is held, the only one."""
+
+
+@pytest.mark.parametrize("read", CACHED)
+def test_every_read_returns_the_form_that_it_is_asked_for(read: Callable[..., Any]) -> None:
+    cache = FakeCache([WEB], {"pods": ""})
+    obj = read(cache, "pods")
+    assert type(obj) is dict
+    assert read(cache, "pods", as_=name_of) == "web-1"
+    assert read(cache, "pods", as_=name_of) == "web-1"
+    data = read(cache, "pods", as_=bytes)
+    assert type(data) is bytes
+    assert json.loads(data) == obj
+    assert (obj["apiVersion"], obj["kind"]) == ("v1", "Pod")
+    view = read(cache, "pods", as_="view")
+    assert (type(view), view) == (BodyView, obj)
+    assert vars(read(cache, "pods", as_=V1Pod)) == obj
+    assert read(cache, "pods", as_=Pod).obj == obj
+
+
+@pytest.mark.parametrize("read", CACHED)
+def test_a_class_names_the_kind_and_the_form(read: Callable[..., Any]) -> None:
+    cache = FakeCache([WEB], {"pods": ""})
+    assert type(read(cache, V1Pod)) is V1Pod
+    assert type(read(cache, Pod)) is Pod
+    assert read(cache, V1Pod, as_=name_of) == "web-1"
+    assert type(read(cache, Pod, as_=V1Pod)) is V1Pod
+
+
+@pytest.mark.parametrize("given", [{"as_": name_of}, {"as_": bytes}, {"as_": "view"}, {"as_": V1Pod}, {"as_": Pod}])
+def test_what_the_server_is_asked_for_comes_in_the_same_form(given: Any) -> None:
+    async def main(world: World) -> None:
+        world.declare("app=web").hold(WEB)
+        db = pod("db-1", app="db")
+        world.server.answer(PATH, db)
+        world.server.answer(LIST, {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "10"}, "items": [db]})
+        expected = reading("", db).get("pods", "db-1", "ns", **given)
+        for found in (await world.cache().fetch("pods", "db-1", "ns", **given), *(await world.cache().fetch_list("pods", **given))):
+            assert type(found) is type(expected)
+            assert getattr(found, "obj", found) == getattr(expected, "obj", expected) or vars(found) == vars(expected)
+    run(main)
+
+
+def test_the_default_stands_as_it_is_for_what_is_absent() -> None:
+    assert reading("").get("pods", "x", "ns", default=None, as_=name_of) is None
+    with pytest.raises(NotFound):
+        reading("").get(V1Pod, "x", "ns")
+
+
+def test_functions_select_and_sort_by_dicts_whatever_is_returned() -> None:
+    cache = reading("app=web", OTHER, WEB)
+    assert cache.held("pods", sort_by=name_of, as_=name_of) == ["web-1", "web-2"]
+    assert [vars(each)["metadata"]["name"] for each in cache.held(V1Pod, sort_by=name_of, limit=1)] == ["web-1"]
+    assert cache.held("pods", where={"metadata.name": "web-2"}, as_=name_of) == ["web-2"]
+
+
+def test_no_more_is_made_than_is_returned() -> None:
+    made: list[str] = []
+
+    def note(obj: Obj) -> None:
+        made.append(name_of(obj))
+
+    cache = reading("app=web", OTHER, WEB)
+    assert cache.held("pods", sort_by="metadata.name", limit=1, as_=note) == [None]
+    assert cache.held("pods", limit=0, as_=note) == []
+    assert made == ["web-1"]
+
+
+def test_a_function_has_an_object_of_its_own() -> None:
+    cache = reading("", WEB)
+
+    def spoil(obj: Obj) -> Obj:
+        obj["metadata"]["labels"]["app"] = "spoilt"
+        return obj
+
+    assert cache.get("pods", "web-1", "ns", as_=spoil)["metadata"]["labels"] == {"app": "spoilt"}
+    assert cache.get("pods", "web-1", "ns") == WEB
+
+
+def test_the_dict_that_a_function_is_given_is_that_which_was_sorted_by_or_waited_for() -> None:
+    """It is of this read alone; what has looked at it before has had the same."""
+    def note(obj: Obj) -> str:
+        obj["noted"] = True
+        return name_of(obj)
+
+    cache = FakeCache([WEB], {"pods": ""})
+    assert cache.held("pods", sort_by=note, as_=dict)[0]["noted"]
+    assert cache.blocking.wait_for("pods", note, as_=dict)["noted"]
+    assert "noted" not in cache.held("pods", as_=dict)[0]
+
+
+def test_what_a_function_raises_is_not_changed() -> None:
+    with pytest.raises(ZeroDivisionError):
+        reading("", WEB).get("pods", "web-1", "ns", as_=lambda _: 1 // 0)
+
+
+def test_a_handlers_own_object_has_the_form_as_well() -> None:
+    world = World()
+    world.declare("app=web").hold(pod("mine", version="5", app="web", seen="old"))
+    cache = world.cache(own=pod("mine", version="20", app="web", seen="new"))
+    found = [cache.get("pods", "mine", "ns", as_="view"), *cache.held("pods", as_="view"), json.loads(cache.held("pods", as_=bytes)[0])]
+    assert len(found) == 3
+    for obj in found:
+        assert obj["metadata"]["labels"]["seen"] == "new"
+
+
+def test_a_view_of_a_handlers_own_object_can_be_its_body() -> None:
+    """What one handler reads, a test may hand to another."""
+    world = World()
+    world.declare("app=web").hold(pod("mine", version="5", app="web", seen="old"))
+    view = reading("", pod("mine", version="20", app="web", seen="new")).get("pods", "mine", "ns", as_="view")
+    assert world.cache(own=view).get("pods", "mine", "ns") == view
+
+
+def test_what_is_waited_for_later_has_the_form_as_well() -> None:
+    async def main(world: World) -> None:
+        feed = world.declare("app=web").hold()
+        waiting = asyncio.ensure_future(world.cache().wait_for(V1Pod, lambda obj: type(obj) is dict))
+        await feed.subscribed.wait()
+        feed.put(WEB)
+        assert vars(await waiting)["metadata"]["name"] == "web-1"
+    run(main)
+
+
+# ---- What can be no form.
+
+
+async def later(_: Obj) -> None:
+    """Nobody awaits it."""
+
+
+class AsyncCall:
+    async def __call__(self, _: Obj) -> None:
+        """Nor this."""
+
+
+@pytest.mark.parametrize(("as_", "said"), [
+    ("dict", "as_ is 'dict', of the type str. Give 'view', bytes, a msgspec.Struct, a class of kubernetes or pykube, or a function of an object; for dicts leave it out"),
+    (5, "as_ is 5, of the type int. Give 'view'"),
+    (later, "the answer of the function of as_= later is to be awaited, and nobody awaits it. Give a plain function of an object"),
+    (AsyncCall(), "the answer of the function of as_= AsyncCall is to be awaited"),
+    (lambda obj: later(obj), "the answer of the function of as_= <lambda> is to be awaited"),   # noqa: PLW0108  # As it is written.
+    (model("Pod", "lightkube.resources.core_v1"), r"as_ is Pod, which makes no objects of dicts. Write as_=Pod\.from_dict"),
+])
+@pytest.mark.parametrize("read", CACHED)
+def test_what_can_be_no_form_is_refused_with_what_can(read: Callable[..., Any], as_: Any, said: str) -> None:
+    with pytest.raises(ReadError, match=rf"^cache\.\w+\('pods', \.\.\.\): {said}"):
+        read(FakeCache([WEB], {"pods": ""}), "pods", as_=as_)
+
+
+@pytest.mark.parametrize(("as_", "said"), [
+    (model("V1Secret"), r"cache.get\('pods', ...\): pods are Pod objects of v1, and none of them is a V1Secret. Give the class of this kind"),
+    (model("V2Pod"), "none of them is a V2Pod"),
+    (model("CoreV1Event"), "none of them is a CoreV1Event"),
+    (model("VersionInfo"), "none of them is a VersionInfo"),
+    (type("Job", (APIObject,), {"version": "batch/v1", "endpoint": "jobs"}), "none of them is a Job"),
+    (type("Pods", (APIObject,), {"version": "v2", "endpoint": "pods"}), "none of them is a Pods"),
+])
+def test_a_class_of_another_kind_or_version_is_refused(as_: Any, said: str) -> None:
+    with pytest.raises(ReadError, match=said):
+        reading("", WEB).get("pods", "web-1", "ns", as_=as_)
+
+
+@pytest.mark.parametrize("as_", [later, AsyncCall(), partial(later)])
+def test_what_is_to_be_awaited_is_refused_also_where_there_is_no_object(as_: Any) -> None:
+    with pytest.raises(ReadError, match="is to be awaited"):
+        reading("").held("pods", as_=as_)
+
+
+@pytest.mark.parametrize(("as_", "known", "right"), [
+    (earlier("V1PodList", {}, {}), EARLIER, "V1Pod"),
+    (earlier("V1ObjectMeta", {}, {}), EARLIER, "V1Pod"),
+    (earlier("V1ConfigMap", {}, {}), EARLIER, "V1Pod"),
+    (type("CoreV1Api", (), {"__module__": "kubernetes_asyncio.client.api.core_v1_api"}), EARLIER, "V1Pod"),
+    (type("ConfigMap", (APIObject,), {"version": "v1", "endpoint": "configmaps"}), {"pykube.objects": [Pod]}, "Pod"),
+    (type("HTTPClient", (), {"__module__": "pykube.http"}), {"pykube.objects": [Pod]}, "Pod"),
+])
+@pytest.mark.parametrize("read", CACHED)
+def test_a_wrong_class_is_told_with_the_right_one(read: Callable[..., Any], as_: Any, known: dict[str, list[type]], right: str) -> None:
+    with imported(known), pytest.raises(ReadError, match=rf"none of them is a {as_.__name__}\. Write as_={right}$"):
+        read(FakeCache([WEB], {"pods": ""}), "pods", as_=as_)
+
+
+@pytest.mark.parametrize("as_", [model("V1Secret"), type("Secret", (APIObject,), {"version": "v1", "endpoint": "secrets"})])
+@pytest.mark.parametrize("read", [
+    lambda cache, as_: cache.fetch("pods", "db-1", "ns", as_=as_), lambda cache, as_: cache.fetch_list("pods", as_=as_),
+])
+def test_the_server_is_not_asked_for_objects_of_a_wrong_class(read: Callable[..., Any], as_: Any) -> None:
+    """Nor where no cache is declared, and nothing is known of the kind before."""
+    async def main(world: World) -> None:
+        world.resources["pods"] = PODS
+        with pytest.raises(ReadError, match="none of them is a"):
+            await read(world.cache(), as_)
+        assert world.server.asked == []
+    run(main)
+
+
+def test_of_two_kinds_of_a_name_the_class_of_the_right_group_is_named() -> None:
+    known = {"kubernetes.client.models": [model("CoreV1Event"), model("EventsV1Event")]}
+    with imported(known), pytest.raises(ReadError, match=r"none of them is a CoreV1Event\. Write as_=EventsV1Event$"):
+        FakeCache([], {"events.k8s.io/v1/events": ""}).held("events.k8s.io/v1/events", as_=model("CoreV1Event"))
+
+
+def test_what_can_be_awaited_and_is_an_object_is_returned() -> None:
+    """As those of kr8s are."""
+    class Awaitable(dict[str, Any]):
+        def __await__(self) -> Any:
+            yield
+
+    assert type(reading("", WEB).get("pods", "web-1", "ns", as_=Awaitable)) is Awaitable
+
+
+def test_what_a_client_makes_nothing_of_is_told_without_a_value() -> None:
+    class V1Strict(V1Pod):   # type: ignore[misc]  # The class is given as Any.
+        @classmethod
+        def from_dict(cls, obj: Obj) -> Any:
+            raise ValueError(f"canary: {obj}")
+
+    with pytest.raises(ReadError, match=r"^ns/web-1 cannot be made a V1Strict: the client raised ValueError. Read it as a dict") as info:
+        reading("", WEB).get(V1Strict, "web-1", "ns")
+    assert "canary" not in str(info.value)
+    assert info.value.__context__ is info.value.__cause__ is None
+
+
+def test_where_a_client_finds_something_wrong_is_told_and_not_what_is_there() -> None:
+    class ValidationError(ValueError):
+        """As pydantic has it."""
+
+        title = "V1ContainerStatus"
+
+        def errors(self) -> list[dict[str, Any]]:
+            return [{"loc": ("image", 0), "type": "missing", "input": "canary", "msg": "canary"}]
+
+    class V1Strict(V1Pod):   # type: ignore[misc]  # The class is given as Any.
+        @classmethod
+        def from_dict(cls, _: Obj) -> Any:
+            raise ValidationError("canary")
+
+    with pytest.raises(ReadError, match=r"the client raised ValidationError for V1ContainerStatus: image\.0 missing\. Read it") as info:
+        reading("", WEB).get("pods", "web-1", "ns", as_=type("V1Pod", (V1Strict,), {}))
+    assert "canary" not in str(info.value)
+
+
+# ---- A part of an object never becomes an object that would be written back.
+
+
+@pytest.mark.parametrize(("projection", "said"), [
+    (Projection.of(drop=["status", "spec.containers.env"]), r"drop=\['spec\.containers\.env', 'status'\]"),
+    (Projection.of(keep=["spec.nodeName"]), r"keep=\['spec\.nodeName'\]"),
+    (Projection.of(transform=partial(dict)), "transform=partial"),
+])
+@pytest.mark.parametrize("as_", [V1Pod, Pod, model("Pod", "lightkube.resources.core_v1").from_dict])
+@pytest.mark.parametrize("read", [
+    lambda cache, **given: cache.get("pods", "web-1", "ns", **given),
+    lambda cache, **given: cache.list("pods", label="app=web", **given),
+    lambda cache, **given: cache.held("pods", **given),
+    lambda cache, **given: cache.owned(OWNER, "pods", **given),
+    lambda cache, **given: cache.fetch("pods", "web-1", "ns", **given),
+    lambda cache, **given: cache.fetch("pods", "db-1", "ns", **given),
+    lambda cache, **given: cache.fetch_list("pods", **given),
+    lambda cache, **given: cache.fetch_list("pods", label="app=db", **given),
+    lambda cache, **given: cache.wait_for("pods", bool, **given),
+])
+def test_where_a_part_is_kept_no_read_makes_an_object_of_a_client(read: Callable[..., Any], as_: Any, projection: Projection, said: str) -> None:
+    async def main(world: World) -> None:
+        world.declare("app=web", projection=projection).hold(WEB)
+        world.server.answer(PATH, pod("db-1"))
+        with pytest.raises(NotKept, match=rf"is to return {getattr(as_, '__self__', as_).__name__} objects, and of pods only a part is kept, {said}: written back"):
+            await read(world.cache(), as_=as_)   # Those that are not awaited raise before they would be.
+        assert world.server.asked == []
+    run(main)
+
+
+@pytest.mark.parametrize("read", CACHED)
+def test_where_a_part_is_kept_it_is_returned_in_any_other_form(read: Callable[..., Any]) -> None:
+    cache = FakeCache([WEB], {"pods": Cached("", drop=["status"])})
+    part = read(cache, "pods")
+    assert "status" not in part
+    assert read(cache, "pods", as_="view") == json.loads(read(cache, "pods", as_=bytes)) == read(cache, "pods", as_=dict) == part
+
+
+@pytest.mark.parametrize(("read", "remedy"), [
+    (lambda cache: cache.get(V1Pod, "web-1", "ns", default=None), (
+        "Ask for a whole one: await cache.fetch(V1Pod, 'web-1', 'ns', default=None, whole=True); "
+        "or take that out of settings.selectcache.selectors['v1/pods']; or read dicts")),
+    (lambda cache: cache.held("po", as_=V1Pod), "Take that out of settings.selectcache.selectors['v1/pods']; or read dicts"),
+    (lambda cache: cache.fetch("pods", "web-1", "ns", as_=V1Pod), "Ask for whole ones: await cache.fetch('pods', 'web-1', 'ns', as_=V1Pod, whole=True)"),
+    (lambda cache: cache.fetch_list(V1Pod, label="a"), "Ask for whole ones: await cache.fetch_list(V1Pod, label='a', whole=True)"),
+])
+def test_what_to_change_is_named(read: Callable[[Cache], Any], remedy: str) -> None:
+    async def main(world: World) -> None:
+        world.declare("", key="v1/pods", projection=Projection.of(drop=["status"])).hold(WEB)
+        with pytest.raises(NotKept) as info:
+            await read(world.cache())
+        assert info.value.remedy == remedy
+    run(main)
+
+
+def test_whole_ones_are_asked_for() -> None:
+    async def main(world: World) -> None:
+        world.declare("", projection=Projection.of(drop=["status"])).hold(WEB)
+        world.server.answer(PATH.replace("db-1", "web-1"), WEB)
+        world.server.answer(LIST, {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "10"}, "items": [WEB]})
+        assert vars(await world.cache().fetch(V1Pod, "web-1", "ns", whole=True)) == WEB
+        assert [vars(each) for each in await world.cache().fetch_list(V1Pod, whole=True)] == [WEB]
+    run(main)
+
+
+@pytest.mark.parametrize("projection", [Projection.of(), Projection.of(drop=["metadata.managedFields"])])
+def test_managed_fields_alone_are_no_part(projection: Projection) -> None:
+    """Whoever drops what is dropped anyway has dropped nothing: and no server minds an object without them."""
+    managed = pod("web-1")
+    managed["metadata"]["managedFields"] = [{"manager": "kubelet"}]
+    cache = reading("", managed, projection=projection)
+    assert "managedFields" not in vars(cache.get(V1Pod, "web-1", "ns"))["metadata"]
+
+
+# ---- Advice keeps what was asked for.
+
+
+@pytest.mark.parametrize(("read", "advice"), [
+    (lambda cache: cache.get(V1Pod, "x", "ns"), "await cache.fetch(V1Pod, 'x', 'ns')"),
+    (lambda cache: cache.get("pods", "x", "ns", as_=V1Pod), "await cache.fetch('pods', 'x', 'ns', as_=V1Pod)"),
+    (lambda cache: cache.get("pods", "x", "ns", as_="view"), "await cache.fetch('pods', 'x', 'ns', as_='view')"),
+    (lambda cache: cache.get("pods", "x", "ns", as_=name_of), "await cache.fetch('pods', 'x', 'ns', as_=...)"),
+    (lambda cache: cache.list(Pod), "cache.held(Pod)"),
+    (lambda cache: cache.list("pods", as_=bytes), "cache.held('pods', as_=bytes)"),
+])
+def test_what_to_write_instead_has_the_form_as_well(read: Callable[[Cache], Any], advice: str) -> None:
+    async def main(world: World) -> None:
+        world.declare("app=web").hold()
+        with pytest.raises(OutsideFilter) as info:
+            read(world.cache())
+        assert advice in info.value.remedy
+    run(main)
+
+
+def test_sync_handlers_are_told_by_the_class() -> None:
+    async def main(world: World) -> None:
+        world.declare("").hold(WEB)
+        cache = world.cache()
+
+        def call(cache: Any) -> None:
+            cache.fetch(V1Pod, "x", as_=V1Pod)
+
+        with pytest.raises(ReadError, match=r"write: cache\.blocking\.fetch\(V1Pod, 'x', as_=V1Pod\)"):
+            await asyncio.to_thread(call, cache)
+    run(main)
+
+
+def test_a_form_waits_for_the_cache_as_a_dict_does() -> None:
+    world = World()
+    world.declare("", PODS)
+    with pytest.raises(NotSynced):
+        world.cache().held(V1Pod)
+
+
+def test_names_are_those_of_the_dicts() -> None:
+    cache = FakeCache([WEB, OTHER], {"pods": ""})
+    assert sorted(cache.held("pods", as_=name_of)) == names(cache.held("pods"))

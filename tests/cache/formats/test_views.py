@@ -1,0 +1,132 @@
+"""`as_='view'`: read-only all the way down, a body to Kopf, and decoded where it is looked at."""
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import Any
+
+import kopf
+import msgspec
+import pytest
+
+from kopf_selectcache import BodyView, ReadError
+from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.testing import FakeCache
+from tests.cache.world import Obj, pod, reading
+
+POD = pod("web-1", app="web")
+POD["spec"]["containers"] = [{"name": "main", "args": ["a"]}]
+
+
+@pytest.fixture
+def view() -> Any:
+    return reading("", POD).get("pods", "web-1", "ns", as_="view")
+
+
+def test_it_is_a_body(view: Any) -> None:
+    assert isinstance(view, kopf.Body)
+    assert view == POD
+    assert (view.metadata.name, view.meta.namespace, view.metadata.labels["app"]) == ("web-1", "ns", "web")
+    assert (view.spec["nodeName"], view.status["phase"], view.get("none", 5)) == ("n1", "Running", 5)
+    assert (list(view), len(view), "spec" in view) == (list(POD), len(POD), True)
+
+
+def test_an_object_is_adopted_by_what_it_shows(view: Any) -> None:
+    child: Obj = {"metadata": {}}
+    kopf.adopt(child, owner=view)
+    assert child["metadata"]["ownerReferences"] == [kopf.build_owner_reference(view)]
+    assert (child["metadata"]["namespace"], child["metadata"]["labels"]) == ("ns", {"app": "web"})
+
+
+def test_a_view_says_which_object_it_is_and_nothing_that_is_in_it() -> None:
+    """Whoever logs it has no Secret in the log (contract 10)."""
+    metadata = {"name": "ca", "namespace": "ns", "annotations": {"note": "hidden"}, "labels": {"app": "web"}}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"key": "aGlkZGVu"}}
+    view = FakeCache([secret], {"secrets": ""}).get("secrets", "ca", "ns", as_="view")
+    assert repr(view) == str(view) == f"{view}" == "BodyView(apiVersion='v1', kind='Secret', namespace='ns', name='ca')"
+    assert repr(BodyView(b'{"kind": "Node", "metadata": {"name": "n1"}}')) == "BodyView(kind='Node', name='n1')"
+    assert repr(BodyView(b"{}")) == "BodyView()"
+    assert "aGlkZGVu" in repr(view["data"]), "its parts are dicts, and show what they are"
+
+
+@pytest.mark.parametrize("change", [
+    lambda view: view.update(spec={}),
+    lambda view: view.setdefault("spec", {}),
+    lambda view: view.__setitem__("spec", {}),
+    lambda view: view.__delitem__("spec"),
+    lambda view: view.pop("spec"),
+    lambda view: view["spec"].update(nodeName="n2"),
+    lambda view: view["spec"].__setitem__("nodeName", "n2"),
+    lambda view: view["spec"].__delitem__("nodeName"),
+    lambda view: view["spec"].__ior__({"nodeName": "n2"}),
+    lambda view: view["spec"].setdefault("nodeName", "n2"),
+    lambda view: view["spec"].pop("nodeName"),
+    lambda view: view["spec"].popitem(),
+    lambda view: view["spec"].clear(),
+    lambda view: view["metadata"]["labels"].pop("app"),
+    lambda view: view.metadata.labels._src["labels"].pop("app"),
+    lambda view: view.spec["containers"].append({}),
+    lambda view: view.spec["containers"].sort(),
+    lambda view: view.spec["containers"].__setitem__(0, {}),
+    lambda view: view.spec["containers"].__iadd__([{}]),
+    lambda view: view.spec["containers"][0].update(name="other"),
+    lambda view: view.spec["containers"][0]["args"].remove("a"),
+    lambda view: kopf.label(view["spec"], {"a": "b"}),
+])
+def test_whoever_changes_it_is_told_how_to_get_their_own(view: Any, change: Callable[[Any], Any]) -> None:
+    with pytest.raises(ReadError, match=r"^a view of an object is changed, and views are read-only. Read it without as_='view'") as info:
+        change(view)
+    assert isinstance(info.value, TypeError)
+    assert view == POD
+
+
+@pytest.mark.parametrize("of", [dict, list])
+def test_each_way_to_change_a_dict_or_a_list_is_refused(view: Any, of: type) -> None:
+    """What a dict or a list has that neither a tuple nor a read-only mapping has is there to change it, or makes another."""
+    frozen = view["spec"] if of is dict else view["spec"]["containers"]
+    changing = {*dir(of)} - {*dir(tuple), *dir(MappingProxyType), "fromkeys"}
+    assert len(changing) > 6
+    for name in changing:
+        with pytest.raises(ReadError):
+            getattr(frozen, name)()
+
+
+def test_a_copy_of_it_is_ones_own(view: Any) -> None:
+    own = copy.deepcopy(dict(view))
+    own["spec"]["containers"][0]["args"].append("b")
+    own["metadata"]["labels"].update(app="db")
+    assert view == POD
+    assert [type(each) for each in (own, own["spec"], own["spec"]["containers"])] == [dict, dict, list]
+    ways: list[Callable[[Any], Any]] = [copy.copy, copy.deepcopy, lambda part: pickle.loads(pickle.dumps(part)), lambda part: part.copy()]   # noqa: S301  # Our own.
+    for through in ways:
+        assert [type(through(each)) for each in (view["spec"], view["spec"]["containers"])] == [dict, list]
+
+
+@pytest.mark.parametrize("through", [copy.copy, copy.deepcopy, lambda view: pickle.loads(pickle.dumps(view))])   # noqa: S301  # Our own.
+def test_it_is_copied_and_pickled_as_it_is(view: Any, through: Callable[[Any], Any]) -> None:
+    other = through(view)
+    assert (type(other), other) == (BodyView, POD)
+    with pytest.raises(ReadError):
+        other["spec"].clear()
+
+
+def test_its_parts_are_json(view: Any) -> None:
+    assert json.loads(json.dumps(dict(view))) == POD
+    assert msgspec.json.decode(msgspec.json.encode(dict(view))) == POD
+
+
+def test_it_is_of_the_state_that_was_read() -> None:
+    """What comes later changes no view: there is no waiting for it to be decoded."""
+    record = Record("ns", "web-1", "u", "5", {}, (), msgspec.json.encode(POD))
+    assert BodyView(record.data)["spec"] == POD["spec"]
+
+
+def test_a_part_is_decoded_when_it_is_looked_at_and_once() -> None:
+    broken = BodyView(b'{"kind":"Pod","metadata":{"name":"web-1"},"spec":{"a":1e999}}')
+    assert (broken.metadata.name, broken["kind"], list(broken)) == ("web-1", "Pod", ["kind", "metadata", "spec"])
+    assert broken["metadata"] is broken["metadata"]
+    with pytest.raises(msgspec.DecodeError):
+        broken["spec"]

@@ -1,0 +1,297 @@
+"""Reads from a caller that has 100 frames left, of objects that are nested as deeply as the decoder allows: none raises RecursionError."""
+from __future__ import annotations
+
+import asyncio
+import copy
+import pickle
+import sys
+from collections.abc import Callable, Coroutine
+from threading import Thread, current_thread, stack_size
+from types import SimpleNamespace
+from typing import Any, TypeVar, cast
+
+import msgspec
+import pytest
+
+import kopf_selectcache as selectcache
+from kopf_selectcache import BodyView, Cached
+from kopf_selectcache.cache.freshness import event_of
+from kopf_selectcache.core import recursion
+from kopf_selectcache.core.protocol.decoder import Reader
+from kopf_selectcache.core.recursion import decoded, with_room
+from kopf_selectcache.core.store.projection import Projection
+from kopf_selectcache.core.store.record import Record, Unreadable
+from kopf_selectcache.core.store.substore import Keys
+from kopf_selectcache.core.store.union import Merging
+from kopf_selectcache.testing import FakeCache
+from tests.cache.world import PODS, World, pod
+
+T = TypeVar("T")
+FREE = 100
+METADATA = b'{"name":"deep","namespace":"ns","uid":"u","resourceVersion":"5","labels":{"app":"web"},"ownerReferences":[{"uid":"o"}]}'
+READER = Reader("v1", "Pod")
+
+
+def deep(levels: int) -> bytes:
+    return b'{"kind":"Pod","apiVersion":"v1","metadata":%s,"spec":%s}' % (METADATA, b'{"a":[' * (levels // 2) + b"]}" * (levels // 2))
+
+
+def depth() -> int:
+    frame, found = sys._getframe(), 0
+    while frame.f_back is not None:
+        frame, found = frame.f_back, found + 1
+    return found
+
+
+def left(frames: int = 0) -> int:
+    """Return how many frames are left. A tracer may take some of each coroutine."""
+    try:
+        return left(frames + 1)
+    except RecursionError:
+        return frames
+
+
+def with_free(free: int, work: Callable[[], T]) -> T:
+    """Call the function with `free` frames left on the stack."""
+    def down(levels: int) -> T:
+        return down(levels - 1) if levels > 0 else work()
+    return down(sys.getrecursionlimit() - depth() - free)
+
+
+@pytest.fixture(scope="module")
+def deepest() -> Record:
+    """The most deeply nested object that is not unreadable."""
+    low, high = 2, 40_000
+    while high - low > 2:
+        middle = (low + high) // 2
+        low, high = (low, middle) if isinstance(READER.record(deep(middle)), Unreadable) else (middle, high)
+    return READER.record(deep(low))
+
+
+@pytest.fixture
+def world(deepest: Record) -> World:
+    world = World()
+    feed = world.declare("app=web").hold(pod("web", app="web"))
+    feed.store.put(deepest)
+    assert not feed.store.unreadable
+    return world
+
+
+def levels_of(value: Any) -> int:
+    found = 0
+    while value:
+        value, found = (next(iter(value.values())) if isinstance(value, dict) else value[0]), found + 1
+    return found
+
+
+def outcome_of(read: Callable[[], Any]) -> str:
+    try:
+        return "served" if with_free(FREE, read) else "nothing"
+    except RecursionError as error:
+        return str(error)
+
+
+class Pod(msgspec.Struct):
+    """Some fields of a pod."""
+
+    metadata: dict[str, Any]
+    spec: dict[str, Any]
+
+
+def test_how_deeply_an_object_may_be_nested_does_not_depend_on_who_reads_it(deepest: Record) -> None:
+    data = deepest.data
+    assert levels_of(deepest.decode()["spec"]) > 900
+    assert isinstance(with_free(FREE, lambda: READER.record(data)), Record)
+    assert not isinstance(with_free(FREE, lambda: READER.record(data)), Unreadable)
+    assert with_free(FREE, lambda: READER.record(data)).data == data
+
+
+@pytest.mark.parametrize("form", [None, "view", bytes, Pod, lambda obj: obj])
+def test_no_read_of_the_deepest_object_raises_a_recursion_error(world: World, form: Any) -> None:
+    cache = world.cache()
+    reads: dict[str, Callable[[], Any]] = {
+        "get": lambda: cache.get("pods", "deep", "ns", as_=form),
+        "get, the whole way": lambda: cache.get("pods", "deep", "ns", as_=form, max_age=100),
+        "list": lambda: list(cache.list("pods", label="app=web", as_=form)),
+        "list where": lambda: list(cache.list("pods", label="app=web", where={"metadata.name": "deep"}, as_=form)),
+        "list by a field": lambda: list(cache.list("pods", label="app=web", field="spec.nodeName!=x", as_=form)),
+        "list sorted": lambda: list(cache.list("pods", label="app=web", sort_by="metadata.name", as_=form)),
+        "held": lambda: list(cache.held("pods", as_=form)),
+        "owned": lambda: list(cache.owned({"metadata": {"uid": "o", "namespace": "ns"}}, "pods", as_=form)),
+        "count": lambda: cache.count("pods", label="app=web", where={"spec.nodeName": None}),
+        "exists": lambda: cache.exists("pods", "deep", "ns"),
+        "explain": lambda: cache.explain("pods", label="app=web"),
+        "stats": lambda: cache.stats("pods"),
+    }
+    for name, read in reads.items():
+        assert outcome_of(read) == "served", name
+
+
+def test_the_deepest_view_is_read_iterated_copied_and_shown(world: World) -> None:
+    def look() -> None:
+        view = world.cache().get("pods", "deep", "ns", as_="view")
+        assert repr(view) == "BodyView(apiVersion='v1', kind='Pod', namespace='ns', name='deep')"
+        assert list(view) == ["kind", "apiVersion", "metadata", "spec"]
+        assert len(dict(view.items())) == 4
+        levels = levels_of(view["spec"])
+        assert levels > 900
+        assert levels_of(view.spec["a"]) == levels - 1
+        ways: list[Callable[[Any], Any]] = [copy.copy, copy.deepcopy, lambda found: pickle.loads(pickle.dumps(found))]   # noqa: S301  # Our own.
+        for through in ways:
+            assert levels_of(through(view)["spec"]) == levels
+        for through in ways[:2]:
+            own = through(view["spec"])
+            assert levels_of(own) == levels
+            assert type(own) is dict
+            assert type(own["a"]) is list
+            own["a"][0] = 1
+        assert levels_of(copy.deepcopy(dict(view))["spec"]) == levels
+        assert repr(world.cache().held("pods")) == "<2 objects: ns/web, ns/deep>"
+    look()
+    with_free(FREE, look)
+
+
+def test_a_handlers_own_object_may_be_as_deep(world: World, deepest: Record) -> None:
+    body = deepest.decode()
+    body["metadata"]["resourceVersion"] = "11"
+    cache = world.cache(own=body)
+
+    def look() -> str:
+        assert cache.count("pods", label="app=web") == 2
+        version: str = cache.get("pods", "deep", "ns")["metadata"]["resourceVersion"]
+        return version
+    assert with_free(FREE, look) == look() == "11"
+
+
+def test_a_handlers_own_object_that_is_unreadable_is_so_to_its_reads() -> None:
+    world = World()
+    world.declare("app=web").hold(pod("web", app="web"), pod("other", app="web"))
+    body = pod("web", app="web", version="11") | {"spec": decoded(deep(900))["spec"]}
+    unreadable = Unreadable("ns", "web", "uid-web", "11", {"app": "web"}, (), b"", why="it is nested too deeply")
+    cache = world.cache(own=body)
+    assert cache.count("pods", label="app=web") == 2
+    by_field = World()
+    by_field.declare(selectcache.Selector(field="spec.nodeName=n1")).hold(pod("web"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Reader, "record", lambda *_, **__: unreadable)
+        with pytest.raises(selectcache.Unreadable):
+            cache.list("pods", label="app=web")
+        with pytest.raises(selectcache.Unreadable):
+            cache.get("pods", "web", "ns")
+        assert [obj["metadata"]["name"] for obj in cache.held("pods")] == ["other"]
+        assert cache.held("pods").unreadable == [("ns", "web")]
+        # Whether a filter by a field has it, only the server knows: what is held counts.
+        assert by_field.cache(own=body).get("pods", "web", "ns")["metadata"]["resourceVersion"] == "5"
+
+
+def test_what_a_handler_has_that_no_json_can_be_made_of_is_not_laid_over_the_cache(world: World) -> None:
+    body = pod("web", app="web", version="11")
+    for _ in range(20_000):
+        body["spec"] = {"a": body["spec"]}
+    assert world.cache(own=body).get("pods", "web", "ns")["metadata"]["resourceVersion"] == "5"
+
+
+def test_a_handlers_own_object_with_a_lone_surrogate_is_not_laid_over_the_cache(world: World) -> None:
+    body = pod("web", app="web", version="11")
+    body["metadata"]["annotations"] = {"a": "\ud800"}
+    assert world.cache(own=body).get("pods", "web", "ns")["metadata"]["resourceVersion"] == "5"
+
+
+def test_a_handlers_own_object_with_a_lone_surrogate_is_not_waited_for() -> None:
+    body = pod("web", app="web", version="11")
+    body["metadata"]["annotations"] = {"a": "\ud800"}
+    event, stream = event_of(body), SimpleNamespace(branch=Merging([Keys()]).branches[0], resource=PODS, filter=selectcache.Selector("app=web"))
+    assert event is not None
+    assert not event.is_delivered_by(cast("Any", stream))
+
+
+def test_fetches_of_the_deepest_object_raise_no_recursion_error(deepest: Record) -> None:
+    async def down(read: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        return await down(read) if left() > FREE else await read()
+
+    async def main() -> None:
+        world = World(asyncio.get_running_loop())
+        world.resources["pods"] = PODS
+        obj: Any = msgspec.Raw(deepest.data)
+        world.server.answer("/api/v1/namespaces/ns/pods/deep", obj)
+        world.server.answer("/api/v1/pods", {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "9"}, "items": [obj]})
+        cache = world.cache()
+        assert await down(lambda: cache.fetch("pods", "deep", "ns"))
+        assert len(await down(lambda: cache.fetch_list("pods"))) == 1
+    asyncio.run(main())
+
+
+def test_a_transform_and_an_index_see_the_deepest_object(deepest: Record) -> None:
+    reader = Reader("v1", "Pod", Projection.of(transform=lambda obj: obj))
+    assert not isinstance(with_free(FREE, lambda: reader.record(deep(60))), Unreadable)
+    cache = FakeCache([pod("web", app="web")], {"v1/pods": Cached("app=web", index={"name": lambda obj: obj["metadata"]["name"]})})
+    assert with_free(FREE, lambda: len(cache.list("pods", label="app=web", index={"name": "web"}))) == 1
+    assert deepest.name == "deep"
+
+
+# ---- Room.
+
+
+def test_a_call_is_repeated_in_a_thread_only_if_the_stack_was_too_full() -> None:
+    calls: list[int] = []
+
+    def work() -> int:
+        calls.append(depth())
+        if calls[-1] > 50:
+            raise RecursionError
+        return 1
+
+    assert with_free(FREE, lambda: with_room(work)) == 1
+    assert len(calls) == 2
+    assert with_room(lambda: 2) == 2
+
+
+def test_what_failed_with_a_recursion_error_is_decoded_once_more_and_not_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[Thread] = []
+
+    def decode(_: bytes) -> None:
+        threads.append(current_thread())
+        raise RecursionError
+
+    monkeypatch.setattr(recursion, "_decode", decode)
+    with pytest.raises(RecursionError):
+        decoded(b"[]")
+    assert [thread is current_thread() for thread in threads] == [True, False]
+
+
+def test_what_such_a_call_raises_is_raised() -> None:
+    def work() -> None:
+        raise ValueError if depth() < 50 else RecursionError
+
+    with pytest.raises(ValueError):   # There is no more to it.
+        with_free(FREE, lambda: with_room(work))
+    with pytest.raises(RecursionError):
+        decoded(b"[" * 50_000 + b"]" * 50_000)
+
+
+def test_where_no_thread_can_be_started_the_stack_is_too_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    def fail(_: bytes) -> None:
+        raise RecursionError   # As CPython 3.11 does; later ones need more levels.
+
+    monkeypatch.setattr(Thread, "start", refuse)
+    monkeypatch.setattr(recursion, "_decode", fail)
+    usual = stack_size()
+    with pytest.raises(RecursionError, match="no thread can be started"):
+        decoded(b"[]")
+    assert stack_size() == usual
+
+
+def test_the_size_of_other_stacks_stays_as_it_was() -> None:
+    usual = stack_size()
+    with_free(FREE, lambda: decoded(b"[" * 300 + b"]" * 300))
+    assert stack_size() == usual
+    assert recursion.STACK > 10_000 * 400
+
+
+def test_objects_are_equal_to_what_they_are_whoever_reads_them(world: World) -> None:
+    view = with_free(FREE, lambda: world.cache().get("pods", "web", "ns", as_="view"))
+    assert isinstance(view, BodyView)
+    assert dict(view) == world.cache().get("pods", "web", "ns")

@@ -1,0 +1,106 @@
+"""The tree of errors is the one drawn at the top of its file, and each class is what Kopf must take it for."""
+from __future__ import annotations
+
+import copy
+import pickle
+import re
+from enum import StrEnum
+
+import kopf
+import pytest
+
+import kopf_selectcache
+from kopf_selectcache import errors
+from kopf_selectcache.core import errors as problems
+from kopf_selectcache.informer.health import Health
+
+
+def drawn(text: str) -> dict[str, str | None]:
+    """Read a tree of names drawn with box characters: each name with that of its parent."""
+    lines = text.splitlines()
+    first = next(at for at, line in enumerate(lines) if "├" in line)
+    # Whether the whole is indented depends on the Python: newer ones dedent docstrings.
+    margin = len(lines[first]) - len(lines[first].lstrip())
+    parents: dict[str, str | None] = {}
+    above: list[tuple[int, str]] = []
+    for line in lines[first - 1:]:
+        if found := re.match(r"([│├└─ ]*)([A-Z]\w+)", line[margin:]):
+            depth, name = len(found[1]), found[2]
+            above = [(at, parent) for at, parent in above if at < depth]
+            parents[name] = above[-1][1] if above else None
+            above.append((depth, name))
+        else:
+            break
+    return parents
+
+
+@pytest.mark.parametrize("module", [errors, problems])
+def test_the_drawn_tree_is_the_real_one(module: object) -> None:
+    classes = {
+        name: cls for name, cls in vars(module).items()
+        if isinstance(cls, type) and issubclass(cls, Exception) and cls.__module__ == getattr(module, "__name__", None)
+    }
+    assert drawn(str(module.__doc__)) == {
+        name: cls.__bases__[0].__name__ if cls.__bases__[0] is not Exception else None for name, cls in classes.items()
+    }
+
+
+def test_declaration_errors_end_the_operator_and_read_errors_do_not() -> None:
+    for cls in vars(errors).values():
+        if isinstance(cls, type) and issubclass(cls, errors.SelectCacheError) and cls is not errors.SelectCacheError:
+            assert issubclass(cls, errors.DeclarationError) != issubclass(cls, errors.ReadError)
+            assert issubclass(cls, kopf.PermanentError) == issubclass(cls, errors.DeclarationError)
+            assert not issubclass(cls, kopf.TemporaryError)
+
+
+def test_an_error_says_what_happened_and_what_to_change() -> None:
+    missed = errors.NotFound("pods x in ns is absent as of version 7", remedy="Pass default=None if it may be", version="7")
+    assert str(missed) == "pods x in ns is absent as of version 7. Pass default=None if it may be"
+    assert (missed.version, missed.remedy) == ("7", "Pass default=None if it may be")
+    outside = errors.OutsideFilter("no", remedy="ask", reason=errors.Reason.HIDDEN)
+    assert (outside.reason, outside.witness) == (errors.Reason.HIDDEN, None)
+
+
+@pytest.mark.parametrize("enum", [errors.Reason, Health, kopf_selectcache.Answer])
+def test_an_enum_compares_and_prints_as_its_text(enum: type[StrEnum]) -> None:
+    for member in enum:
+        assert member == member.value == str(member) == f"{member}", repr(member)
+
+
+def test_a_reason_is_compared_with_the_text_of_the_docs() -> None:
+    error = errors.OutsideFilter("no", remedy="ask", reason=errors.Reason.HIDDEN)
+    assert error.reason == "hidden"
+    assert repr(error.reason) == "<Reason.HIDDEN: 'hidden'>"
+
+
+def test_an_error_shows_the_start_and_the_end_of_what_is_too_long() -> None:
+    error = errors.NotKept("start" + "x" * 60_000 + "end", remedy="y" * 60_000)
+    assert len(str(error)) < 2.2 * errors.MOST_SHOWN
+    assert error.what.startswith("startx")
+    assert error.what.endswith("xend")
+    assert "… (60,008 characters) …" in error.what
+
+
+def test_what_may_be_an_object_is_shown_by_its_type() -> None:
+    assert errors.shown({"data": "secret"}) == "a dict"
+    assert errors.shown(["app=web", 5, None]) == "['app=web', 5, None]"
+    assert errors.shown([{"data": "secret"}]) == "a list"
+    assert errors.shown(10**5000) == "an int", "Python refuses to print it"
+
+
+def test_errors_can_be_pickled_and_copied() -> None:
+    error = errors.BadSelector("no", remedy="yes", text="a in", column=5)
+    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):   # noqa: S301  # Our own.
+        assert (type(again), str(again), again.text, again.column) == (errors.BadSelector, "no. yes", "a in", 5)
+
+
+def test_problems_of_the_core_say_what_they_know() -> None:
+    assert str(problems.BadField("x", kind="Pod", selectable=("a", "b"))) == "Pod cannot be selected by 'x', only by a, b"
+
+
+def test_the_public_names_are_those_that_are_listed() -> None:
+    public = {
+        name for name, value in vars(kopf_selectcache).items()
+        if not name.startswith("_") and not isinstance(value, type(kopf_selectcache))
+    }
+    assert public == set(kopf_selectcache.__all__)

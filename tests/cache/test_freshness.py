@@ -1,0 +1,583 @@
+"""Contract 9: a handler reads its own kind at least as new as the body it is called with. The test is Kopf, and moves the clock."""
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import kopf
+import pytest
+
+from kopf_selectcache import DeclarationError, Forbidden, Oversized, ReadError, Selector, Stale
+from kopf_selectcache.informer._awaited_versions import AwaitedVersions
+from kopf_selectcache.plugin.handlers import with_cache
+from kopf_selectcache.testing.faults import DropEvents, Refuse, Silence
+from tests.faults.world import until
+from tests.gated import gated, settle
+from tests.kopf_operators import admission, called, changing, indexing, only, run, spawned, watching
+
+Obj = dict[str, Any]
+WEB = {"app": "web"}
+KINDS: dict[str, tuple[Callable[..., Any], str, Callable[[Any], Any]]] = {
+    "event": (kopf.on.event, "_watching", lambda body: watching("MODIFIED", body)),
+    "update": (kopf.on.update, "_changing", changing),
+    "timer": (functools.partial(kopf.timer, interval=1), "_spawning", spawned),
+    "daemon": (kopf.daemon, "_spawning", spawned),
+    "index": (kopf.index, "_indexing", indexing),
+}
+
+
+def pod(name: str, namespace: str = "shop", **labels: str) -> Obj:
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace, "labels": labels}}
+
+
+def names(cache: Any, **_: Any) -> list[str]:
+    return sorted(each["metadata"]["name"] for each in cache.held("pods"))
+
+
+async def names_later(cache: Any, **_: Any) -> list[str]:
+    return names(cache)
+
+
+def handling(kind: str = "update", fn: Callable[..., Any] = names, **options: Any) -> Callable[[Mapping[str, Any]], asyncio.Task[Any]]:
+    """Return what calls a handler of this kind with a body, as Kopf does."""
+    decorator, part, cause = KINDS[kind]
+    registry = kopf.OperatorRegistry()
+    decorator("pods", registry=registry)(with_cache(**options)(fn))
+    handler: Any = only(getattr(registry, part))
+    return lambda body: asyncio.create_task(called(handler, cause(body)))
+
+
+# ---- A stream that delivers the event as well.
+
+
+@pytest.mark.parametrize("fn", [names, names_later])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_handler_waits_until_the_stream_has_progressed_to_its_body(kind: str, fn: Any) -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as world:
+            silence = await world.cut()
+            world.cluster.create(pod("b", **WEB))
+            c, = world.cluster.create(pod("c", **WEB))
+            call = handling(kind, fn)(c)
+            await world.clock.move(1)
+            assert not call.done()
+            silence.release()
+            await until(call.done)
+            assert await call == ["a", "b", "c"]
+    run(main())
+
+
+def test_a_stream_that_is_as_new_as_the_body_is_not_waited_for() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as world:
+            b, = world.cluster.create(pod("b", **WEB))
+            await until(lambda: names(world.cache) == ["a", "b"])
+            asked = len(world.cluster.requests)
+            assert await handling()(b) == ["a", "b"]
+            assert len(world.cluster.requests) == asked
+    run(main())
+
+
+def test_the_handler_of_a_deletion_finds_no_sibling_that_was_deleted_before() -> None:
+    async def main() -> None:
+        a, b, c = pod("a", **WEB), pod("b", **WEB), pod("c", **WEB)
+        async with gated("app=web", a, b, c) as world:
+            silence = await world.cut()
+            world.cluster.delete(b, grace_period=0)
+            body = world.cluster.get(c)
+            world.cluster.delete(c, grace_period=0)
+            body["metadata"]["resourceVersion"] = str(world.cluster.version)
+            registry = kopf.OperatorRegistry()
+            kopf.on.event("pods", registry=registry)(with_cache(names))
+            call = asyncio.create_task(called(only(registry._watching), watching("DELETED", body)))
+            await world.clock.move(1)
+            assert not call.done()
+            silence.release()
+            await until(call.done)
+            assert await call == ["a"]
+    run(main())
+
+
+def test_an_object_that_has_left_the_filter_is_waited_for_as_long_as_it_is_held() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB), pod("b", **WEB)) as world:
+            silence = await world.cut()
+            left = world.cluster.patch(pod("b"), {"metadata": {"labels": {"app": "db"}}})
+            call = handling()(left)
+            await world.clock.move(1)
+            assert not call.done()
+            silence.release()
+            await until(call.done)
+            assert await call == ["a"]
+            assert not world.comparisons()
+    run(main())
+
+
+@pytest.mark.parametrize("options", [{"fresh": False}, {"kinds": []}])
+def test_a_handler_that_does_not_want_to_wait_does_not(options: Obj) -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as world:
+            await world.cut()
+            world.cluster.create(pod("b", **WEB))
+            c, = world.cluster.create(pod("c", **WEB))
+            assert await handling(**options)(c) == ["a", "c"]
+    run(main())
+
+
+def test_what_is_to_be_admitted_is_not_waited_for() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as world:
+            await world.cut()
+            c, = world.cluster.create(pod("c", **WEB))
+            registry = kopf.OperatorRegistry()
+            kopf.on.validate("pods", registry=registry)(with_cache(names))
+            assert await called(only(registry._webhooks), admission(c)) == ["a"]
+    run(main())
+
+
+@pytest.mark.parametrize("change", [
+    lambda body: body["metadata"].pop("resourceVersion"), lambda body: body["metadata"].update(resourceVersion=""),
+])
+def test_a_body_without_a_version_is_not_waited_for(change: Callable[[Obj], object]) -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as world:
+            await world.cut()
+            c, = world.cluster.create(pod("c", **WEB))
+            change(c)
+            assert await handling()(c) == ["a"]
+    run(main())
+
+
+def test_a_daemon_that_is_stopped_while_it_waits_does_not_run() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as world:
+            await world.cut()
+            cause = spawned(world.cluster.create(pod("b", **WEB))[0])
+            registry = kopf.OperatorRegistry()
+            kopf.daemon("pods", registry=registry)(with_cache(names))
+            call = asyncio.create_task(called(only(registry._spawning), cause))
+            await settle()
+            assert not call.done()
+            cause.stopper.set(reason=kopf.DaemonStoppingReason.OPERATOR_EXITING)
+            assert await call is None
+    run(main())
+
+
+def test_a_wait_is_logged_once_after_a_while(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "kopf_selectcache")
+
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as world:
+            silence = await world.cut()
+            b, = world.cluster.create(pod("b", **WEB))
+            call, second = handling()(b), handling("event")(b)
+            await world.clock.move(4)
+            assert not waits()
+            await world.clock.move(8)
+            version = b["metadata"]["resourceVersion"]
+            assert waits() == [f"Handlers wait until the cache of pods is as new as version {version} of shop/b: 2."]
+            silence.release()
+            await until(call.done)
+            assert await call == await second == ["a", "b"]
+
+    def waits() -> list[str]:
+        return [record.message for record in caplog.records if "Handlers wait" in record.message]
+    run(main())
+
+
+def test_fresh_is_true_or_false() -> None:
+    with pytest.raises(DeclarationError, match="fresh='no'"):
+        with_cache(fresh="no")   # type: ignore[call-overload]  # It is what is wrong.
+
+
+# ---- A stream that does not follow, or does not move.
+
+
+def test_a_stale_cache_makes_kopf_call_a_changing_handler_again() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as world:
+            refused = world.cluster.faults.add(Refuse(503), resource="pods")
+            world.cluster.cut("watch", "pods")
+            b, = world.cluster.create(pod("b", **WEB))
+            call = handling()(b)
+            await world.clock.move_until(call.done)
+            with pytest.raises(kopf.TemporaryError, match="503") as error:
+                await call
+            assert isinstance(error.value.__cause__, Stale)
+            with pytest.raises(kopf.TemporaryError):
+                await handling()(b)
+            refused.release()
+            await world.clock.move_until(lambda: names(world.cache) == ["a", "b"])
+            assert await handling()(b) == ["a", "b"]
+    run(main())
+
+
+def test_an_event_handler_waits_until_a_stale_cache_follows_again() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as world:
+            refused = world.cluster.faults.add(Refuse(503), resource="pods")
+            world.cluster.cut("watch", "pods")
+            call = handling("event")(world.cluster.create(pod("b", **WEB))[0])
+            await world.clock.move(120)
+            assert not call.done()
+            refused.release()
+            await world.clock.move_until(call.done)
+            assert await call == ["a", "b"]
+    run(main())
+
+
+def test_a_cache_that_cannot_be_kept_is_not_waited_for() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as world:
+            world.cluster.faults.add(Refuse(403), resource="pods")
+            world.cluster.cut("watch", "pods")
+            call = handling("event")(world.cluster.create(pod("b", **WEB))[0])
+            await world.clock.move_until(call.done)
+            with pytest.raises(Forbidden):
+                await call
+    run(main())
+
+
+def test_a_stream_that_stays_at_one_version_is_listed_anew() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as world:
+            await world.cut()
+            call = handling("event")(world.cluster.create(pod("b", **WEB))[0])
+            await world.clock.move(14)
+            assert not call.done()
+            await world.clock.move(2)
+            await world.clock.move_until(call.done)
+            assert await call == ["a", "b"]
+            assert world.feed.counts.relists == {"behind": 1}
+    run(main())
+
+
+def test_a_body_of_a_server_before_its_restore_is_waited_for_until_the_newest_list() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as world:
+            b, = world.cluster.create(pod("b", **WEB))
+            await until(lambda: names(world.cache) == ["a", "b"])
+            b["metadata"]["resourceVersion"] = "999999"
+            call = handling("event")(b)
+            await world.clock.move(14)
+            assert not call.done()
+            await world.clock.move(2)
+            await world.clock.move_until(call.done)
+            assert await call == ["a", "b"]
+    run(main())
+
+
+def test_a_restore_of_the_server_ends_the_wait() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as world:
+            backup = world.cluster.backup()
+            *_, body = world.cluster.create(*(pod(name, **WEB) for name in "bcd"))
+            await until(lambda: names(world.cache) == ["a", "b", "c", "d"])
+            body["metadata"]["resourceVersion"] = str(world.cluster.version + 1)
+            call = handling("event")(body)
+            await settle()
+            world.cluster.restore(backup)
+            world.feed.listwatches[0].relist("behind")
+            await world.clock.move_until(call.done)
+            assert "b" not in await call
+            assert int(world.feed.version) < int(body["metadata"]["resourceVersion"])
+    run(main())
+
+
+def test_a_cache_that_is_let_go_meanwhile_is_not_waited_for() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB), max_bytes="64Ki") as world:
+            silence = await world.cut()
+            large = pod("b", **WEB)
+            large["metadata"]["annotations"] = {"large": "x" * 200_000}
+            _, c = world.cluster.create(large, pod("c", **WEB))
+            call = handling()(c)
+            await settle()
+            assert not call.done()
+            silence.release()
+            await world.clock.move_until(call.done)
+            with pytest.raises(Oversized):
+                await call
+    run(main())
+
+
+def test_a_version_that_is_no_number_is_reached_when_the_object_has_it() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as world:
+            a = world.cluster.get(pod("a"))
+            record, = world.feed.store.records()[0]
+            record.version = a["metadata"]["resourceVersion"] = "not-a-number"
+            assert await handling()(a) == ["a"]
+            record.version = "another"
+            call = handling("event")(a)
+            await world.clock.move(14)
+            assert not call.done()
+            await world.clock.move_until(call.done)   # Nobody can say whether it has been there: the newest list is as good.
+    run(main())
+
+
+# ---- A stream that does not deliver the event.
+
+
+def test_a_body_that_is_no_object_is_an_event_that_no_stream_delivers() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as world:
+            other, = world.cluster.create(pod("other", **WEB))
+            del other["metadata"]["uid"]
+            await handling()(other)
+    run(main())
+
+
+def test_what_the_watch_delivered_since_the_list_is_not_awaited() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as world:
+            other, = world.cluster.create(pod("other", app="db"))
+            held = world.cluster.faults.add(Silence(), verb="list", resource="pods")
+            call = handling()(other)
+            await until(lambda: held.hits)
+            world.cluster.delete(pod("a"), grace_period=0)
+            await until(lambda: not names(world.cache))
+            held.release()
+            await until(call.done)
+            assert await call == []
+    run(main())
+
+
+def test_a_watch_that_was_opened_anew_is_compared_once_for_all_handlers() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as world:
+            refused = await world.cut(Refuse(503))
+            world.cluster.create(pod("b", **WEB))
+            others = world.cluster.create(*(pod(f"other-{number}", app="db") for number in range(20)))
+            held = world.cluster.faults.add(Refuse(503), verb="list", resource="pods", times=1)
+            calls = [handling("event")(other) for other in others]
+            await world.clock.move(1)
+            assert not any(call.done() for call in calls)
+            assert not world.comparisons()   # It is not open yet.
+            refused.release()
+            await world.clock.move_until(lambda: all(call.done() for call in calls))
+            assert held.hits
+            assert [await call for call in calls] == [["a", "b"]] * 20
+            assert sum(asked.code == 200 for asked in world.comparisons()) == 1
+            last, = world.cluster.create(pod("last", app="db"))
+            assert await handling("event")(last) == ["a", "b"]
+            assert sum(asked.code == 200 for asked in world.comparisons()) == 1
+    run(main())
+
+
+@pytest.mark.parametrize("change", ["create", "update", "delete", "replace"])
+def test_what_the_list_shows_is_awaited_from_the_watch(change: str) -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB), pod("b", **WEB)) as world:
+            before = world.cluster.get(pod("b"))["metadata"]["uid"]
+            silence = await world.cut()
+            if change == "create":
+                world.cluster.create(pod("c", **WEB))
+            elif change == "update":
+                world.cluster.patch(pod("b"), {"metadata": {"annotations": {"seen": "new"}}})
+            else:
+                world.cluster.delete(pod("b"), grace_period=0)
+            if change == "replace":
+                world.cluster.create(pod("b", **WEB))
+            other, = world.cluster.create(pod("other", app="db"))
+            call = handling("event", lambda cache, **_: {each["metadata"]["name"]: each["metadata"] for each in cache.held("pods")})(other)
+            await world.compared()
+            assert not call.done()
+            silence.release()
+            await world.clock.move_until(call.done)
+            found = await call
+            assert sorted(found) == {"create": ["a", "b", "c"], "delete": ["a"]}.get(change, ["a", "b"])
+            assert change != "update" or "seen" in found["b"]["annotations"]
+            assert change != "replace" or found["b"]["uid"] != before
+    run(main())
+
+
+def test_a_watch_that_has_caught_up_is_not_compared() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as world:
+            await world.catch_up()
+            world.cluster.create(pod("b", **WEB))
+            await until(lambda: names(world.cache) == ["a", "b"])
+            other, = world.cluster.create(pod("other", app="db"))
+            assert await handling()(other) == ["a", "b"]
+            assert not world.comparisons()
+            # An event of a watch that was opened anew may have more behind it, however late it is.
+            (await world.cut()).release()
+            await world.clock.move(10)
+            world.cluster.create(pod("c", **WEB))
+            await until(lambda: names(world.cache) == ["a", "b", "c"])
+            other, = world.cluster.create(pod("another", app="db"))
+            assert await handling()(other) == ["a", "b", "c"]
+            assert len(world.comparisons()) == 1
+    run(main())
+
+
+def test_what_the_server_lists_and_does_not_deliver_is_listed_anew() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as world:
+            await world.cut(DropEvents(frozenset({"ADDED"})))
+            world.cluster.create(pod("b", **WEB))
+            other, = world.cluster.create(pod("other", app="db"))
+            call = handling()(other)
+            await world.clock.move_until(call.done, step=5)
+            assert await call == ["a", "b"]
+            assert world.feed.counts.relists["behind"] == 1
+    run(main())
+
+
+def test_a_comparison_honours_what_the_server_asks_for() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as world:
+            refused = world.cluster.faults.add(Refuse(429, retry_after=6), verb="list", resource="pods", times=1)
+            other, = world.cluster.create(pod("other", app="db"))
+            call = handling()(other)
+            await until(lambda: refused.hits)
+            others = [handling()(other) for _ in range(20)]   # They wait for the same list.
+            await world.clock.move(6)
+            assert not call.done()
+            await world.clock.move_until(lambda: all(each.done() for each in (call, *others)))
+            assert len(world.comparisons()) == 2
+    run(main())
+
+
+def test_a_handler_of_a_cache_that_becomes_forbidden_reads_why() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as world:
+            other, = world.cluster.create(pod("other", app="db"))
+            world.cluster.faults.add(Refuse(403), resource="pods")
+            world.cluster.cut("watch", "pods")
+            call = handling("event")(other)
+            await world.clock.move_until(call.done)
+            with pytest.raises(Forbidden):
+                await call
+    run(main())
+
+
+# ---- Several streams.
+
+
+def test_each_stream_of_several_is_waited_for_in_its_own_way() -> None:
+    async def main() -> None:
+        filters = [Selector("app=web", namespaces=["shop"]), Selector("app=web", namespaces=["infra"])]
+        async with gated(filters, pod("a", **WEB), pod("b", "infra", **WEB)) as world:
+            silence = await world.cut()
+            world.cluster.create(pod("c", "infra", **WEB))
+            d, = world.cluster.create(pod("d", **WEB))
+            call = handling()(d)
+            await settle()
+            assert not call.done()
+            silence.release()
+            await until(call.done)
+            assert await call == ["a", "b", "c", "d"]
+            assert [asked.namespace for asked in world.comparisons()] == ["infra"]
+    run(main())
+
+
+def test_what_left_one_stream_is_awaited_until_that_is_confirmed() -> None:
+    async def main() -> None:
+        a, b, c = (pod(name, **WEB) for name in "abc")
+        async with gated(["app=web", "tier=gold"], a, b, c) as world:
+            await world.catch_up()
+            world.cluster.create(pod("d", tier="gold"))
+            await until(lambda: names(world.cache) == ["a", "b", "c", "d"])
+            world.cluster.delete(b, grace_period=0)
+            body = world.cluster.get(c)
+            world.cluster.delete(c, grace_period=0)
+            body["metadata"]["resourceVersion"] = str(world.cluster.version)
+            registry = kopf.OperatorRegistry()
+            kopf.on.event("pods", registry=registry)(with_cache(names))
+            await until(lambda: world.feed.listwatches[0].version == body["metadata"]["resourceVersion"])
+            call = asyncio.create_task(called(only(registry._watching), watching("DELETED", body)))
+            await settle()
+            assert not call.done()
+            await world.clock.move_until(call.done)
+            assert await call == ["a", "d"]
+            assert not world.comparisons()
+    run(main())
+
+
+# ---- Daemons: inside, and not only at the start.
+
+
+def test_a_daemon_waits_for_its_body_where_it_wants_to() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as world:
+            silence = await world.cut()
+            b, = world.cluster.create(pod("b", **WEB))
+            waiting = asyncio.create_task(world.cache.wait_synced(at_least=b))
+            await world.clock.move(1)
+            assert not waiting.done()
+            silence.release()
+            await waiting
+            assert names(world.cache) == ["a", "b"]
+    run(main())
+
+
+def test_a_wait_for_a_body_ends_with_stale() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as world:
+            await world.cut()
+            b, = world.cluster.create(pod("b", **WEB))
+            with pytest.raises(Stale, match="wait_synced"):
+                await world.cache.wait_synced(timeout=0, at_least=b)
+    run(main())
+
+
+@pytest.mark.parametrize("wrong", ["body", {}, {"metadata": {}}, {"metadata": {"resourceVersion": "5"}}])
+def test_what_is_no_body_is_refused(wrong: Any) -> None:
+    async def main() -> None:
+        async with gated("app=web") as world:
+            with pytest.raises(ReadError, match="at_least"):
+                await world.cache.wait_synced(at_least=wrong)
+    run(main())
+
+
+def test_a_body_of_a_kind_that_is_not_declared_is_refused() -> None:
+    async def main() -> None:
+        async with gated("app=web") as world:
+            node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a", "uid": "u", "resourceVersion": "5"}}
+            with pytest.raises(ReadError, match="Node"):
+                await world.cache.wait_synced(at_least=node)
+    run(main())
+
+
+# ---- Versions, and who waits for them.
+
+
+def test_those_who_wait_are_released_in_the_order_of_versions() -> None:
+    async def main() -> None:
+        awaited = AwaitedVersions()
+        ten, nine, again = awaited.wait("10"), awaited.wait("9"), awaited.wait("9")
+        awaited.reach("8")
+        assert not any(each.done() for each in (ten, nine, again))
+        awaited.reach("9")
+        assert [each.done() for each in (ten, nine, again)] == [False, True, True]
+        assert nine.result()
+        twelve, other = awaited.wait("12"), awaited.wait("12")
+        awaited.discard("12", twelve)
+        awaited.reach("12")
+        assert [ten.result(), other.result(), twelve.cancelled()] == [True, True, True]
+        awaited.discard("12", other)
+        awaited.wait("13").cancel()
+        awaited.reach("13")
+        assert not awaited
+    run(main())
+
+
+def test_a_version_that_is_no_number_is_reached_when_it_comes() -> None:
+    async def main() -> None:
+        awaited = AwaitedVersions()
+        some = awaited.wait("v-b")
+        awaited.reach("v-a")
+        awaited.reach("7")
+        assert not some.done()
+        awaited.reach("v-b")
+        assert some.result()
+        other = awaited.wait("v-c")
+        awaited.wake()
+        assert not other.result()
+        assert not awaited
+    run(main())

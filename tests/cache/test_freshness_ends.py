@@ -1,0 +1,465 @@
+"""Each wait of a handler ends: whatever a server does, refuses or loses. Contract 9, and 8. The test is Kopf, and moves the clock."""
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import kopf
+import pytest
+from kopf._core.actions import execution, progression
+from kopf._core.engines.posting import settings_var
+
+from kopf_selectcache import Forbidden, Oversized, Selector
+from kopf_selectcache.cache.freshness import event_of
+from kopf_selectcache.core.selection.kinds import Kind
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.substore import SPARE, Keys
+from kopf_selectcache.core.store.unconfirmed import Doubt, Doubts
+from kopf_selectcache.core.store.union import Merging
+from kopf_selectcache.plugin.handlers import with_cache
+from kopf_selectcache.testing.faults import ExpiredToken, Refuse, Silence
+from tests.cache.test_freshness import WEB, handling, names, names_later, pod
+from tests.faults.world import until
+from tests.gated import Gated, gated, settle
+from tests.kopf_operators import called, changing, only, run, watching
+
+BOTH = pytest.mark.parametrize("kind", ["event", "update"])
+
+
+@asynccontextmanager
+async def busy(world: Gated) -> AsyncIterator[None]:
+    """Change an object of the cache every two seconds of its clock."""
+    async def change() -> None:
+        number = 0
+        while True:
+            number += 1
+            world.cluster.patch(pod("a"), {"metadata": {"annotations": {"n": str(number)}}})
+            await world.clock.sleep(2)
+
+    task = asyncio.create_task(change())
+    try:
+        yield
+    finally:
+        task.cancel()
+
+
+def deleting(body: dict[str, Any]) -> asyncio.Task[Any]:
+    """Call a handler of events with a deletion."""
+    registry = kopf.OperatorRegistry()
+    kopf.on.event("pods", registry=registry)(with_cache(names))
+    return asyncio.create_task(called(only(registry._watching), watching("DELETED", body)))
+
+
+# ---- Versions that no stream reaches.
+
+
+@BOTH
+@pytest.mark.parametrize("app", ["web", "db"])
+def test_a_body_beyond_the_server_is_waited_for_once_though_the_stream_moves(kind: str, app: str) -> None:
+    """It comes from before a restore. Kopf calls timers with it again and again."""
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as world, busy(world):
+            lost, = world.cluster.create(pod("lost", app=app))
+            lost["metadata"]["resourceVersion"] = "999999"
+            began = world.clock.now
+            call = handling(kind, names_later)(lost)
+            await world.clock.move_until(call.done)
+            assert 15 <= world.clock.now - began <= 20
+            again = handling(kind, names_later)(lost)
+            await settle()
+            assert again.done()
+            assert await again == await call
+            assert world.feed.counts.relists == {"behind": 1}
+    run(main())
+
+
+@pytest.mark.parametrize("is_busy", [False, True])
+def test_a_version_that_is_no_number_and_that_the_stream_has_passed_is_waited_for_until_a_new_list(is_busy: bool) -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB), pod("z", **WEB)) as world:
+            body = world.cluster.get(pod("z"))
+            body["metadata"]["resourceVersion"] = "not-a-number"
+            async with busy(world) if is_busy else nullcontext():
+                call = handling("event")(body)
+                await world.clock.move_until(call.done)
+                assert await call == ["a", "z"]
+    run(main())
+
+
+# ---- Lists that do not come.
+
+
+@BOTH
+@pytest.mark.parametrize("fault", [Refuse(403), Refuse(504), Refuse(429, retry_after=3600)])
+def test_a_comparison_that_fails_ends_with_the_stream(kind: str, fault: Refuse) -> None:
+    """The stream is listed anew as well. It says what is wrong, or that it is stale."""
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as world:
+            planned = world.cluster.faults.add(fault, verb="list", resource="pods")
+            call = handling(kind)(world.cluster.create(pod("other", app="db"))[0])
+            await world.clock.move(60)
+            await settle()
+            if kind == "update" or fault.code == 403:
+                await world.clock.move_until(call.done)
+                assert isinstance(call.exception(), (Forbidden, kopf.TemporaryError))
+            else:
+                assert not call.done()
+                planned.release()
+                await world.clock.move_until(call.done, step=60, most=7200)
+                assert await call == ["a"]
+    run(main())
+
+
+def test_pages_that_expire_end_with_the_stream() -> None:
+    async def main() -> None:
+        async with gated("app=web", *(pod(f"a{number}", **WEB) for number in range(5)), page_limit=2) as world:
+            world.cluster.faults.add(ExpiredToken(), verb="list", resource="pods")
+            call = handling("event")(world.cluster.create(pod("other", app="db"))[0])
+            await world.clock.move_until(call.done)
+            assert len(await call) == 5
+    run(main())
+
+
+def test_handlers_share_the_waits_between_comparisons() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as world:
+            world.cluster.faults.add(Refuse(429, retry_after=30), verb="list", resource="pods")
+            calls = []
+            for number in range(30):
+                calls.append(handling("event")(world.cluster.create(pod(f"other-{number}", app="db"))[0]))
+                await world.clock.move(0.1)
+            await until(world.comparisons)
+            assert len(world.comparisons()) == 1
+            for call in calls:
+                call.cancel()
+            await settle()
+            assert not [task for task in asyncio.all_tasks() if "comparison" in task.get_name()]
+    run(main())
+
+
+# ---- Watches that close while they are compared.
+
+
+def test_a_watch_that_is_opened_anew_meanwhile_is_compared_anew() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as world:
+            others = world.cluster.create(pod("other-1", app="db"), pod("other-2", app="db"))
+            held = world.cluster.faults.add(Silence(), verb="list", resource="pods", times=1)
+            calls = [handling("event")(other) for other in others]
+            await until(lambda: held.hits)
+            await world.cut()
+            world.cluster.faults.clear()
+            await until(lambda: all(call.done() for call in calls))
+            assert len(world.comparisons()) == 2
+    run(main())
+
+
+def test_who_joins_a_comparison_with_a_newer_body_waits_for_another() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as world:
+            silence = await world.cut()
+            held = world.cluster.faults.add(Silence(), verb="list", resource="pods", times=1)
+            first = handling("event")(world.cluster.create(pod("other-1", app="db"))[0])
+            await until(lambda: held.hits)
+            world.cluster.create(pod("b", **WEB))
+            second = handling("event")(world.cluster.create(pod("other-2", app="db"))[0])
+            await settle()
+            held.release()
+            await until(first.done)
+            await until(lambda: second.done() or any(asked.code == 200 for asked in world.comparisons()))
+            assert not second.done()
+            await world.compared()
+            assert not second.done()
+            silence.release()
+            await until(second.done)
+            assert await second == ["a", "b"]
+    run(main())
+
+
+def test_a_comparison_that_fails_by_a_mistake_of_ours_is_made_again(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as world:
+            comparison = world.feed.listwatches[0].comparison
+            compare = comparison._compare
+
+            async def broken() -> None:
+                monkeypatch.setattr(comparison, "_compare", compare)
+                raise ZeroDivisionError
+
+            monkeypatch.setattr(comparison, "_compare", broken)
+            call = handling("event")(world.cluster.create(pod("other", app="db"))[0])
+            await world.clock.move_until(call.done)
+            assert await call == ["a"]
+            assert "ZeroDivisionError" in caplog.text
+    run(main())
+
+
+def test_a_comparison_of_a_cache_that_is_let_go_ends() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB), max_bytes="64Ki") as world:
+            silence = await world.cut()
+            large = pod("b", **WEB)
+            large["metadata"]["annotations"] = {"large": "x" * 200_000}
+            _, other = world.cluster.create(large, pod("other", app="db"))
+            call = handling("event")(other)
+            await world.compared()
+            world.feed.listwatches[0].comparison.wait("1").cancel()   # One who waits no more.
+            assert not call.done()
+            silence.release()
+            await world.clock.move_until(call.done)
+            assert isinstance(call.exception(), Oversized)
+    run(main())
+
+
+def test_a_bookmark_releases_those_who_wait_for_what_was_before() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as world:
+            comparison = world.feed.listwatches[0].comparison
+            world.cluster.faults.add(Silence(), verb="list", resource="pods")
+            gone, old, new = comparison.wait("1"), comparison.wait("2"), comparison.wait("999999")
+            gone.cancel()
+            world.cluster.bookmark()
+            await until(old.done)
+            assert (old.result(), new.done()) == (True, False)
+            assert not comparison.has_caught_up, "the server may lag behind what is waited for"
+            comparison.discard(new)
+            await world.catch_up()
+    run(main())
+
+
+# ---- Leaves that nobody confirms.
+
+
+def overlapping() -> Any:
+    return gated(["app=web", "tier=gold"], *(pod(name, **WEB) for name in "abc"), pod("d", tier="gold"))
+
+
+async def with_an_unconfirmed_leave(world: Gated) -> dict[str, Any]:
+    """Delete b and then c, and let the second stream say nothing. Return the body of c."""
+    await world.catch_up()
+    body = world.cluster.get(pod("c"))
+    world.cluster.delete(pod("b"), grace_period=0)
+    world.cluster.delete(pod("c"), grace_period=0)
+    body["metadata"]["resourceVersion"] = str(world.cluster.version)
+    await until(lambda: world.feed.listwatches[0].version == body["metadata"]["resourceVersion"])
+    return body
+
+
+def test_a_handler_goes_on_as_soon_as_the_leaves_before_its_event_are_confirmed() -> None:
+    """Its own may be confirmed later."""
+    async def main() -> None:
+        async with overlapping() as world:
+            body = await with_an_unconfirmed_leave(world)
+            world.cluster.faults.add(
+                Silence(), verb="list", resource="pods", where=lambda asked: "metadata.name=c" in asked.query.get("fieldSelector", ""))
+            began = world.clock.now
+            call = deleting(body)
+            await world.clock.move_until(call.done, step=0.25)
+            assert world.clock.now - began < 5
+            assert await call == ["a", "d"]
+    run(main())
+
+
+@BOTH
+def test_a_handler_goes_on_when_the_last_leave_is_confirmed(kind: str) -> None:
+    async def main() -> None:
+        async with overlapping() as world:
+            await world.catch_up()
+            world.cluster.delete(pod("b"), grace_period=0)
+            changed = world.cluster.patch(pod("a"), {"metadata": {"annotations": {"seen": "new"}}})
+            await until(lambda: world.feed.listwatches[0].version == changed["metadata"]["resourceVersion"])
+            began = world.clock.now
+            call = handling(kind)(changed)
+            await settle()
+            assert not call.done()
+            await world.clock.move_until(call.done, step=0.25)
+            assert world.clock.now - began < 5
+            assert await call == ["a", "c", "d"]
+    run(main())
+
+
+def test_a_leave_at_a_version_not_told_is_awaited_before_all_others() -> None:
+    async def main() -> None:
+        async with overlapping() as world:
+            doubts, waited = world.feed._merging._doubts, world.feed.awaited.wait("5")
+            doubts["shop", "b"] = Doubt("shop", "b", "uid-b", "", 0)
+            world.feed._release_confirmed()
+            assert not waited.done()
+            doubts.clear()
+            world.feed._release_confirmed()
+            assert waited.done()
+    run(main())
+
+
+async def check_unconfirmed(kind: str, call: asyncio.Task[Any]) -> None:
+    """Check that a handler of events reads what is unconfirmed, and that any other raises."""
+    if kind == "event":
+        assert await call == ["a", "b", "c", "d"]
+    else:
+        with pytest.raises(kopf.TemporaryError, match="confirm"):
+            await call
+
+
+@BOTH
+def test_a_leave_that_is_not_confirmed_ends_with_an_error_or_is_read_as_it_was(kind: str) -> None:
+    async def main() -> None:
+        async with overlapping() as world:
+            await with_an_unconfirmed_leave(world)
+            world.cluster.faults.add(Refuse(503), verb="list", resource="pods")
+            changed = world.cluster.patch(pod("a"), {"metadata": {"annotations": {"seen": "new"}}})
+            began = world.clock.now
+            call = handling(kind)(changed)
+            await world.clock.move_until(call.done)
+            assert 15 <= world.clock.now - began < 20
+            await check_unconfirmed(kind, call)
+    run(main())
+
+
+@BOTH
+def test_a_leave_at_the_version_of_the_event_is_waited_for_no_longer_while_the_stream_moves(kind: str) -> None:
+    """A list shows the leave, at the version of the newest change. Each event of the stream wakes those who wait for this version."""
+    async def main() -> None:
+        async with overlapping() as world:
+            await world.catch_up()
+            first, _ = world.feed.listwatches
+            world.cluster.inject(Silence(), "pods")
+            world.cluster.delete(pod("b"), grace_period=0)
+            changed = world.cluster.patch(pod("a"), {"metadata": {"annotations": {"seen": "new"}}})
+            first.relist("behind")
+            await until(lambda: first.commits == 2)
+            leave, = world.feed._merging.doubts
+            assert (leave.name, leave.version) == ("b", changed["metadata"]["resourceVersion"])
+            world.cluster.faults.add(Refuse(503), verb="list", resource="pods")
+            began = world.clock.now
+            async with busy(world):
+                call = handling(kind)(changed)
+                await world.clock.move_until(call.done, most=60)
+            assert 15 <= world.clock.now - began < 20
+            await check_unconfirmed(kind, call)
+    run(main())
+
+
+@BOTH
+def test_no_leave_is_waited_for_while_a_stream_cannot_be_kept(kind: str) -> None:
+    async def main() -> None:
+        filters = [Selector("app=web", namespaces=["shop"]), Selector("app=db")]
+        async with gated(filters, pod("a", **WEB), pod("b", **WEB)) as world:
+            world.cluster.faults.add(Refuse(403), resource="pods", where=lambda asked: not asked.namespace)
+            world.cluster.cut("watch", "pods")
+            await world.clock.move_until(lambda: world.feed.health == "forbidden")
+            await world.clock.move(10)
+            world.cluster.patch(pod("b"), {"metadata": {"labels": {"app": "db"}}})
+            c, = world.cluster.create(pod("c", **WEB))
+
+            def read(cache: Any, **_: Any) -> list[str]:
+                return sorted(each["metadata"]["name"] for each in cache.held("pods", namespace="shop", label="app=web"))
+
+            began = world.clock.now
+            call = handling(kind, read)(c)
+            await world.clock.move_until(call.done, step=0.1)
+            assert world.clock.now - began < 5
+            assert await call == ["a", "c"]
+    run(main())
+
+
+def test_the_oldest_unconfirmed_leave_is_found_however_often_leaves_come_and_are_settled() -> None:
+    doubts = Doubts()
+    for number in range(3 * SPARE):
+        doubts[("shop", "a")] = Doubt("shop", "a", "uid-a", str(number + 10), 0)
+        doubts[("shop", "b")] = Doubt("shop", "b", "uid-b", "5", 0)
+    assert doubts.oldest() is doubts["shop", "b"]
+    assert len(doubts._heap) < 2 * SPARE
+    doubts["shop", "c"] = Doubt("shop", "c", "uid-c", "", 0)
+    assert doubts.oldest() is doubts["shop", "c"]
+    doubts.clear()
+    assert doubts.oldest() is None
+
+
+# ---- Handlers that Kopf calls a bounded number of times.
+
+
+@pytest.mark.parametrize("options", [{"retries": 2}, {"timeout": 3600}])
+def test_a_stale_cache_uses_up_no_retries(options: dict[str, Any]) -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as world:
+            refused = world.cluster.faults.add(Refuse(503), resource="pods")
+            world.cluster.cut("watch", "pods")
+            b, = world.cluster.create(pod("b", **WEB))
+            ran: list[list[str]] = []
+            registry = kopf.OperatorRegistry()
+
+            async def run_it(cache: Any, **_: Any) -> None:
+                ran.append(names(cache))
+
+            kopf.on.update("pods", registry=registry, **options)(with_cache(run_it))
+            handler: Any = only(registry._changing)
+            state = progression.State.from_scratch().with_handlers([handler])
+            once = asyncio.create_task(execution.execute_handler_once(
+                settings=settings_var.get(), handler=handler, cause=changing(b), state=state[handler.id], lifecycle=None,
+                default_errors=execution.ErrorsMode.TEMPORARY))
+            await world.clock.move(120)
+            assert not once.done()
+            refused.release()
+            await world.clock.move_until(once.done)
+            assert (once.result().final, ran) == (True, [["a", "b"]])
+    run(main())
+
+
+# ---- What waits leave behind.
+
+
+def test_a_wait_leaves_nothing_behind() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as world:
+            world.cluster.faults.add(Refuse(503), resource="pods")
+            world.cluster.cut("watch", "pods")
+            call = handling("event")(world.cluster.create(pod("b", **WEB))[0])
+            await world.clock.move(300)
+            awaited = world.feed.listwatches[0].awaited
+            assert sum(len(goal.futures) for goal in awaited._goals.values()) == 1
+            call.cancel()
+            await settle()
+            assert sum(len(goal.futures) for goal in awaited._goals.values()) == 0
+            assert world.feed.waiting_handlers == 0
+    run(main())
+
+
+def test_bodies_of_another_epoch_are_forgotten_in_the_end() -> None:
+    async def main() -> None:
+        async with gated("app=web") as world:
+            listwatch, = world.feed.listwatches
+            for number in range(1001):
+                listwatch.note_foreign("uid", str(number))
+            assert listwatch.foreign == {("uid", "1000")}
+    run(main())
+
+
+# ---- Fields that only the cluster knows.
+
+
+@pytest.mark.parametrize(("value", "selected"), [("prod", True), ("test", False), (None, False)])
+def test_where_fields_are_not_known_the_path_tells_whether_a_stream_delivers_an_event(value: str | None, selected: bool) -> None:
+    resource = Resource(Kind.unknown("example.com", "Widget", "widgets", namespaced=True, names=set()), "v1", fields_known=False)
+    merging = Merging([Keys()])
+    stream: Any = SimpleNamespace(branch=merging.branches[0], resource=resource, filter=Selector(field="spec.env=prod"))
+    body = {"apiVersion": "example.com/v1", "kind": "Widget", "spec": {"env": value},
+            "metadata": {"name": "w", "namespace": "shop", "uid": "u", "resourceVersion": "9"}}
+    event = event_of(body)
+    assert event is not None
+    assert event.is_delivered_by(stream) is selected
+
+
+@pytest.mark.parametrize("replicas", [3, True])
+def test_numbers_and_booleans_are_compared_as_servers_write_them(replicas: object) -> None:
+    resource = Resource(Kind.unknown("example.com", "Widget", "widgets", namespaced=True, names=set()), "v1", fields_known=False)
+    stream: Any = SimpleNamespace(
+        branch=Merging([Keys()]).branches[0], resource=resource, filter=Selector(field=f"spec.of={str(replicas).lower()}"))
+    body = {"apiVersion": "example.com/v1", "kind": "Widget", "spec": {"of": replicas}, "metadata": {
+        "name": "w", "namespace": "shop", "uid": "u", "resourceVersion": "9", "creationTimestamp": dt.datetime(2026, 1, 1, tzinfo=dt.UTC).isoformat()}}
+    event = event_of(body)
+    assert event is not None
+    assert event.is_delivered_by(stream)

@@ -1,0 +1,250 @@
+"""Indexes are built on the loop, for whichever thread wants them, while others go on."""
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, cast
+
+import pytest
+
+from kopf_selectcache.core.selection.grammar import parse_labels
+from kopf_selectcache.core.store.accounting import Tally, weight
+from kopf_selectcache.core.store.index_spec import Indexed
+from kopf_selectcache.core.store.indexes import WORTH, Lookup
+from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.substore import Keys, Section
+from kopf_selectcache.core.store.union import Merging
+from kopf_selectcache.informer.index_builder import DECODED, SLICE, Failed, Indexing, Taken
+from kopf_selectcache.informer.reflector import Listwatch
+
+NODE = Indexed("node", ("node",))
+TURNS = 10_000
+"""So many turns of the loop are more than enough."""
+
+
+class Follows:
+    """In the place of a list and watch: it reads what it is told."""
+
+    def __init__(self) -> None:
+        self.reads: list[str] = []
+
+    def index(self, indexes: tuple[Indexed, ...]) -> None:
+        self.reads = [each.name for each in indexes]
+
+
+def listed(merging: Merging, count: int, version: str = "5") -> list[Any]:
+    """List as many as there are, without values of indexes; return what that changed."""
+    branch, = merging.branches
+    branch.begin()
+    for i in range(count):
+        branch.put(Record("shop", f"pod-{i}", f"u-{i}", "1", {"app": f"app-{i % 2}"}, (), b'{"node":"n1"}'))
+    return branch.commit(version)
+
+
+def filled(indexing: Indexing, count: int, *follows: Follows) -> Merging:
+    merging = Merging(wanted=indexing.want, tally=Tally())
+    listed(merging, count)
+    indexing.begin(merging, cast("tuple[Listwatch, ...]", follows))
+    return merging
+
+
+def added(name: str, by: Callable[[Any], Any]) -> Indexed:
+    return Indexed(name, function=by, late=True)
+
+
+def noded(obj: dict[str, Any]) -> str:
+    return str(obj["node"])
+
+
+def failing(_: object) -> str:
+    raise ValueError
+
+
+async def until_found_by(merging: Merging, lookup: Lookup, by: str) -> int:
+    """Give the loop away until the index is used; return how often."""
+    for turn in range(TURNS):
+        if merging.store.chosen(lookup, asking=False).by == (by,):
+            return turn
+        await asyncio.sleep(0)
+    raise AssertionError(f"{by} was never built")
+
+
+def test_what_a_thread_wants_is_built_on_the_loop_slice_by_slice() -> None:
+    async def main() -> None:
+        indexing = Indexing([])
+        merging = filled(indexing, 20 * SLICE)
+        asked = Lookup(labels=parse_labels("app=app-1"))
+        running = asyncio.create_task(indexing.run())
+        await asyncio.sleep(0)
+        with ThreadPoolExecutor(1) as pool:   # The loop waits for it, and builds nothing before the turns are counted.
+            first = pool.submit(merging.store.chosen, asked).result()
+        assert (len(first.records), first.by) == (20 * SLICE, ())
+        assert await until_found_by(merging, asked, "label app") >= 10, "others had their turns meanwhile"
+        merging.store.chosen(Lookup(owner="x"))
+        await until_found_by(merging, Lookup(owner="x"), "owners")
+        running.cancel()
+    asyncio.run(main())
+
+
+def test_what_is_declared_or_was_wanted_before_is_built_from_the_start() -> None:
+    async def main() -> None:
+        indexing = Indexing([NODE])
+        merging = filled(indexing, WORTH + 1)
+        merging.store.chosen(Lookup(owner="x"))
+        running = asyncio.create_task(indexing.run())
+        await until_found_by(merging, Lookup(values=((NODE, "n1"),)), "index node")
+        await until_found_by(merging, Lookup(owner="x"), "owners")
+        running.cancel()
+    asyncio.run(main())
+
+
+def test_reads_after_the_operator_has_ended_want_nothing_of_it() -> None:
+    indexing = Indexing([])
+    merging = filled(indexing, WORTH + 1)
+
+    async def main() -> None:
+        running = asyncio.create_task(indexing.run())
+        await asyncio.sleep(0)
+        running.cancel()
+    asyncio.run(main())
+    assert len(merging.store.chosen(Lookup(owner="x")).records) == WORTH + 1
+
+
+# ---- Added.
+
+
+@pytest.mark.parametrize("running", [False, True])
+def test_what_is_added_at_once_is_all_there(running: bool) -> None:
+    async def main() -> None:
+        indexing, follows = Indexing([NODE]), Follows()
+        merging = filled(indexing, 3 * DECODED, follows)
+        builder = asyncio.create_task(indexing.run() if running else asyncio.sleep(0))
+        one, two = added("one", noded), added("two", noded)
+        await asyncio.gather(indexing.add([one]), indexing.add([two]))
+        assert list(indexing.indexes) == follows.reads == ["node", "one", "two"]
+        for each in (one, two):
+            chosen = merging.store.chosen(Lookup(values=((each, "n1"),)))
+            assert (chosen.by, len(chosen.records)) == ((f"index {each.name}",), 3 * DECODED)
+        builder.cancel()
+    asyncio.run(main())
+
+
+def test_of_one_name_there_is_one_whoever_is_first() -> None:
+    async def main() -> None:
+        indexing = Indexing([])
+        merging = filled(indexing, 3 * DECODED)
+        same = added("it", noded)
+        told = await asyncio.gather(indexing.add([same]), indexing.add([added("it", noded)]), indexing.add([added("it", str)]), return_exceptions=True)
+        assert told[0] is told[1] is None
+        assert isinstance(told[2], Taken)
+        assert told[2].by is indexing.indexes["it"] is same
+        assert merging.store.chosen(Lookup(values=((same, "n1"),))).size == 3 * DECODED
+    asyncio.run(main())
+
+
+def test_nothing_is_left_of_one_that_failed() -> None:
+    def late(obj: dict[str, Any]) -> str:
+        seen.append(obj)
+        return "wrong" if len(seen) < 2 * DECODED else failing(obj)
+    seen: list[Any] = []
+
+    async def main() -> None:
+        indexing, follows = Indexing([]), Follows()
+        merging = filled(indexing, 3 * DECODED, follows)
+        told = await asyncio.gather(indexing.add([added("it", late)]), indexing.add([added("good", noded)]), return_exceptions=True)
+        assert [type(each) for each in told] == [Failed, type(None)]
+        assert list(indexing.indexes) == follows.reads == ["good"]
+        assert listed(merging, 3 * DECODED, "6") == [], "nothing has changed"
+        again = added("it", noded)
+        await indexing.add([again])
+        assert merging.store.chosen(Lookup(values=((again, "n1"),))).size == 3 * DECODED
+        assert merging.store.chosen(Lookup(values=((again, "wrong"),))).size == 0
+        assert len(seen) == 2 * DECODED
+    asyncio.run(main())
+
+
+def test_a_function_may_be_anything_that_is_called() -> None:
+    @dataclass
+    class By:
+        key: str
+
+        def __call__(self, obj: dict[str, Any]) -> str:
+            return noded(obj)
+
+    async def main() -> None:
+        indexing = Indexing([])
+        merging = filled(indexing, 3)
+        one = added("it", By("a"))
+        await indexing.add([one])
+        assert merging.store.chosen(Lookup(values=((one, "n1"),))).size == 3
+    asyncio.run(main())
+
+
+def test_of_several_that_are_added_in_one_call_none_is_left_where_one_fails() -> None:
+    async def main() -> None:
+        indexing, follows = Indexing([]), Follows()
+        merging = filled(indexing, 3, follows)
+        with pytest.raises(Failed) as raised:
+            await indexing.add([added("good", noded), added("bad", failing)])
+        assert raised.value.name == "bad"
+        assert (indexing.indexes, follows.reads, listed(merging, 3, "6")) == ({}, [], [])
+        await indexing.add([added("good", noded), added("other", noded)])
+        assert list(indexing.indexes) == ["good", "other"]
+        with pytest.raises(Taken) as refused:
+            await indexing.add([added("new", noded), added("other", str)])
+        assert refused.value.by.name == "other"
+        assert list(indexing.indexes) == ["good", "other"]
+    asyncio.run(main())
+
+
+def test_what_begins_anew_meanwhile_has_it_too() -> None:
+    async def main() -> None:
+        indexing, follows = Indexing([]), Follows()
+        filled(indexing, 3 * DECODED)
+        one = added("one", noded)
+        adding = asyncio.create_task(indexing.add([one]))
+        for _ in range(2):
+            await asyncio.sleep(0)
+        merging = filled(indexing, 5, follows)
+        assert follows.reads == []
+        await adding
+        assert follows.reads == ["one"]
+        chosen = merging.store.chosen(Lookup(values=((one, "n1"),)))
+        assert (chosen.by, len(chosen.records)) == (("index one",), 5)
+        assert merging.tally is not None
+        assert merging.tally.bytes == sum(map(weight, merging.store.records()[0]))
+    asyncio.run(main())
+
+
+def test_a_function_is_called_once_for_what_is_held_and_its_values_are_counted() -> None:
+    def counting(obj: dict[str, Any]) -> str:
+        calls.append(1)
+        return str(obj["node"])
+    calls: list[int] = []
+
+    async def main() -> None:
+        indexing = Indexing([])
+        merging = filled(indexing, 3 * SLICE)
+        builder = asyncio.create_task(indexing.run())
+        await asyncio.sleep(0)
+        await indexing.add([added("it", counting)])
+        assert len(calls) == 3 * SLICE
+        assert merging.tally is not None
+        assert merging.tally.bytes == sum(map(weight, merging.store.records()[0]))
+        builder.cancel()
+    asyncio.run(main())
+
+
+def test_sections_of_several_branches_are_weighed_as_the_whole() -> None:
+    union = Merging([Keys(), Keys()])
+    for branch in union.branches:
+        branch.begin()
+        for number in range(30):
+            branch.put(Record("shop", f"pod-{number}", f"u-{number}", "1", {}, (), b"{}"))
+        branch.commit("100")
+    weights = union.store.weights()
+    assert weights[""] > sys.getsizeof({f"pod-{number}": None for number in range(30)}), "it holds something"
+    assert Section(union._union, [0]).weights() == weights

@@ -1,0 +1,223 @@
+"""Reads of objects of which only a part is kept: what was dropped cannot be asked for, and selectors answer as if nothing were."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.core.selection.kinds import BUILT_IN, Kind
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.projection import Keys, Path, Projection
+from kopf_selectcache.errors import NotKept
+from kopf_selectcache.selectors.selector import Selector
+
+from .world import PODS, Obj, World, names, pod, reading, run
+
+NO_STATUS = Projection.of(drop=["status"])
+POD = pod("web-1", app="web", owner="o-1")
+CUT = {key: value for key, value in POD.items() if key != "status"}
+PATH, LIST = "/api/v1/namespaces/ns/pods/web-1", "/api/v1/pods"
+
+
+def listed(*objects: Obj) -> Obj:
+    return {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "10"}, "items": [*objects]}
+
+
+@pytest.mark.parametrize("read", [
+    lambda cache: cache.get("pods", "web-1", "ns"),
+    lambda cache: cache.list("pods")[0],
+    lambda cache: cache.held("pods", field="status.phase=Running")[0],
+    lambda cache: cache.list("pods", where={"spec.nodeName": "n1"})[0],
+    lambda cache: cache.owned({"metadata": {"uid": "o-1"}}, "pods")[0],
+])
+def test_every_read_gives_what_is_kept(read: Callable[[Cache], Obj]) -> None:
+    assert read(reading("", POD, projection=NO_STATUS)) == CUT
+
+
+# ---- What was dropped cannot be asked for.
+
+
+@pytest.mark.parametrize("read", [
+    lambda cache, path: cache.list("pods", where={path: None}),
+    lambda cache, path: cache.held("pods", where={path: "canary"}),
+    lambda cache, path: cache.count("pods", where={path: 1}),
+    lambda cache, path: cache.list("pods", sort_by=path),
+])
+@pytest.mark.parametrize(("projection", "path", "remedy"), [
+    (NO_STATUS, "status", "Take 'status' out of drop="),
+    (NO_STATUS, "status.phase", "Take 'status' out of drop="),
+    (NO_STATUS, ("status", "a.b/c"), "Take 'status' out of drop="),
+    (Projection.of(drop=["spec.containers.env", "status"]), "spec", r"Take 'spec\.containers\.env' out of drop="),
+    (Projection.of(keep=["spec.nodeName"]), "status.phase", r"Add 'status\.phase' to keep="),
+    (Projection.of(keep=["spec.nodeName"]), ("spec", "a.b/c"), r"Add \('spec', 'a\.b/c'\) to keep="),
+    (Projection.of(drop=["metadata.managedFields"]), "metadata.managedFields", r"Take 'metadata\.managedFields' out of drop="),
+    (Projection.of(drop=["spec"]), "metadata.managedFields", r"Look at another path; or ask the server for whole objects: await cache\.fetch_list\('pods', \.\.\., whole=True\)"),
+    (Projection.of(), "metadata", r"Look at another path$"),
+])
+def test_a_path_that_is_not_kept_is_refused_with_what_to_change(
+    read: Callable[[Cache, Path], object], projection: Projection, path: Path, remedy: str,
+) -> None:
+    async def main(world: World) -> None:
+        world.declare(projection=projection).hold(POD)
+        with pytest.raises(NotKept, match=remedy) as info:
+            read(world.cache(), path)
+        assert "of pods" in info.value.what or "before pods are stored" in info.value.what
+        assert "canary" not in str(info.value)
+    run(main)
+
+
+def test_who_asks_what_a_read_would_do_is_told_that_it_cannot_be_answered() -> None:
+    """`explain` says what is missing: nobody has read yet."""
+    explained = reading("", POD, projection=NO_STATUS).explain("pods", where={"status.phase": "canary"})
+    assert explained.verdict
+    assert explained.lacks.startswith("cache.explain('pods', ...) looks at status.phase, which is dropped before pods are stored. Take 'status' out of drop=")
+    assert f"\nA read raises NotKept: {explained.lacks}." in str(explained)
+    assert "canary" not in str(explained)
+    assert not reading("", POD, projection=NO_STATUS).explain("pods", where={"spec.nodeName": "n1"}).lacks
+
+
+def test_what_to_change_is_told_by_the_key_as_it_is_declared() -> None:
+    """Under another name of the kind it would be declared twice, which is refused."""
+    cache = reading("", POD, key="v1/pods", projection=NO_STATUS)
+    with pytest.raises(NotKept, match=r"Take 'status' out of drop= of settings\.selectcache\.selectors\['v1/pods'\]"):
+        cache.list("po", where={"status.phase": "Running"})
+
+
+def test_a_function_may_sort_by_what_is_kept() -> None:
+    cache = reading("", POD, projection=NO_STATUS)
+    assert cache.list("pods", sort_by=lambda obj: obj["metadata"]["name"]) == [CUT]
+
+
+def test_where_looks_at_what_a_transform_made() -> None:
+    cache = reading("", POD, projection=Projection.of(transform=lambda obj: obj | {"spec": {"zone": "a"}}))
+    assert names(cache.list("pods", where={"spec.zone": "a"})) == ["web-1"]
+
+
+def test_an_explanation_marks_partial_objects_and_no_others() -> None:
+    explained = reading("", POD, projection=Projection.of(keep=["spec"], drop=["spec.nodeName"])).explain("pods")
+    assert explained.partial == "keep=['spec'], drop=['spec.nodeName']"
+    assert "must not be written back" in str(explained)
+    assert not reading("", POD).explain("pods").partial
+
+
+# ---- The server's answers are cut as what is held is, unless all of them is asked for.
+
+
+def test_an_object_that_is_fetched_has_the_same_shape() -> None:
+    async def main(world: World) -> None:
+        world.declare("app=db", projection=NO_STATUS).hold()
+        world.server.answer(PATH, POD)
+        assert await world.cache().fetch("pods", "web-1", "ns") == CUT
+    run(main)
+
+
+def test_objects_that_are_fetched_have_the_same_shape() -> None:
+    async def main(world: World) -> None:
+        world.declare("app=db", projection=NO_STATUS).hold()
+        world.server.answer(LIST, listed(POD))
+        assert await world.cache().fetch_list("pods") == [CUT]
+        with pytest.raises(NotKept):
+            await world.cache().fetch_list("pods", where={"status.phase": "Running"})
+    run(main)
+
+
+def test_the_server_is_asked_for_the_whole_of_what_is_held() -> None:
+    async def main(world: World) -> None:
+        world.declare("", projection=NO_STATUS).hold(POD)
+        world.server.answer(PATH, POD)
+        world.server.answer(LIST, listed(POD))
+        cache = world.cache()
+        assert await cache.fetch("pods", "web-1", "ns", whole=True) == POD
+        assert await cache.fetch_list("pods", whole=True, where={"status.phase": "Running"}, sort_by="status.phase") == [POD]
+        assert await cache.fetch_list("pods", whole=True) == [POD]
+        assert len(world.server.asked) == 3
+    run(main)
+
+
+def test_what_is_held_as_a_whole_is_not_asked_for() -> None:
+    async def main(world: World) -> None:
+        world.declare("").hold(POD)
+        cache = world.cache()
+        assert await cache.fetch("pods", "web-1", "ns", whole=True) == POD
+        assert await cache.fetch_list("pods", whole=True) == [POD]
+        assert world.server.asked == []
+    run(main)
+
+
+def test_what_is_proved_absent_is_not_asked_for() -> None:
+    async def main(world: World) -> None:
+        world.declare("", projection=NO_STATUS).hold()
+        assert await world.cache().fetch("pods", "web-1", "ns", whole=True, default=None) is None
+        assert world.server.asked == []
+    run(main)
+
+
+def test_a_kind_that_is_not_declared_is_whole() -> None:
+    async def main(world: World) -> None:
+        world.resources["pods"] = PODS
+        world.server.answer(PATH, POD)
+        assert await world.cache().fetch("pods", "web-1", "ns") == POD
+    run(main)
+
+
+# ---- The handler's own object.
+
+
+def test_the_own_object_is_cut_as_others_are() -> None:
+    world = World()
+    world.declare("app=web", projection=NO_STATUS).hold(POD)
+    newer = pod("web-1", version="20", app="web")
+    cache = world.cache(own=newer)
+    assert cache.get("pods", "web-1", "ns") == {key: value for key, value in newer.items() if key != "status"}
+
+
+# ---- Each field label of each kind, with each projection of its path, in each form of selector: the answers are the same.
+
+
+def sample(kind: Kind, value: str, path: Keys) -> Obj:
+    metadata: Obj = {"name": value, "uid": value, "resourceVersion": "5"} | ({"namespace": "ns"} if kind.namespaced else {})
+    obj: Obj = {"kind": kind.kind, "apiVersion": Resource(kind, kind.versions[0]).api_version, "metadata": metadata}
+    inner = obj
+    for key in path[:-1]:
+        inner = inner.setdefault(key, {})
+    typed: dict[str, Any] = {"hostNetwork": value == "one", "unschedulable": value == "one", "replicas": 1, "succeeded": 1, "podIPs": [{"ip": value}]}
+    if value != "none":
+        inner[path[-1]] = typed.get(path[-1], value)
+    return obj
+
+
+PROJECTIONS: dict[str, Callable[[Keys], Projection]] = {
+    "whole": lambda _: Projection.of(),
+    "kept": lambda path: Projection.of(keep=[path]),
+    "dropped": lambda path: Projection.of(drop=[path]),
+    "parent dropped": lambda path: Projection.of(drop=[path[:1]]),
+    "child dropped": lambda path: Projection.of(drop=[(*path, "ip")]),
+    "another kept": lambda _: Projection.of(keep=["another"]),
+    "wiped": lambda path: Projection.of(transform=lambda obj: {key: value for key, value in obj.items() if key != path[0]}),
+}
+CASES = [
+    (kind, label, path, what) for kind in BUILT_IN for label, field in kind.fields.items() for path in field.value.paths
+    if path[0] != "metadata" for what in PROJECTIONS
+]
+
+
+@pytest.mark.parametrize(("kind", "label", "path", "what"), CASES, ids=lambda each: ".".join(each) if isinstance(each, tuple) else getattr(each, "plural", each))
+def test_a_selector_by_a_field_answers_as_if_nothing_were_dropped(kind: Kind, label: str, path: Keys, what: str) -> None:
+    resource = Resource(kind, kind.versions[0])
+    objects = [sample(kind, value, path) for value in ("one", "other", "none")]
+    whole = reading("", *objects, resource=resource, key=kind.plural)
+    cut = reading("", *objects, resource=resource, key=kind.plural, projection=PROJECTIONS[what](path))
+    values = {kind.field(label).value(obj) for obj in objects}
+    for value in values | {"another"} if not values & {"true", "false", "0"} else values:
+        for selector in (f"{label}={value}", f"{label}!={value}"):
+            expected = names(whole.list(kind.plural, field=selector))
+            assert names(cut.list(kind.plural, field=selector)) == expected
+            assert names(cut.held(kind.plural, field=selector)) == expected
+            assert cut.count(kind.plural, field=selector) == len(expected)
+            for obj in objects:
+                own = obj | {"metadata": obj["metadata"] | {"resourceVersion": "20"}}
+                world = World()
+                world.declare(Selector(field=selector), resource, kind.plural, PROJECTIONS[what](path)).hold()
+                assert bool(world.cache(own=own).list(kind.plural, field=selector)) is (obj["metadata"]["name"] in expected)

@@ -1,0 +1,253 @@
+"""Contract 9: a handler reads its own object at least as new as the body that it was called with, whichever stream is ahead."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import kopf
+import pytest
+
+from kopf_selectcache import Cached, NotFound, OutsideFilter, Reason, Selector, Stalled
+from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.cache.snapshot import own_of
+from kopf_selectcache.core.selection.kinds import Kind
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.projection import ALL
+
+from .world import NODES, PODS, FakeFeed, Obj, World, names, node, pod, run
+
+OLD = pod("mine", version="5", app="web", seen="old")
+OTHER = pod("other", version="6", app="web")
+
+
+def called_with(
+    own: Obj, *held: Obj, declared: str | Selector = "app=web", deleted: bool = False, version: str = "10",
+    resource: Resource = PODS,
+) -> Cache:
+    """Make the cache of a handler that was called with this object. The stream is at version 10 unless it is said."""
+    world = World()
+    world.declare(declared, resource, "kind").hold(*held, version=version)
+    return world.cache(own=own, deleted=deleted)
+
+
+def shown(cache: Cache) -> str | Reason | None:
+    """Say which of its versions a handler sees in each read, and that the reads agree."""
+    listed = {obj["metadata"]["name"]: obj for obj in cache.held("kind", namespace="ns")}
+    assert names(cache.held("kind")) == sorted(listed)
+    assert cache.count("kind", label="app=web") == len(listed)
+    try:
+        own = cache.get("kind", "mine", "ns")
+    except OutsideFilter as error:
+        assert "mine" not in listed
+        return error.reason
+    except NotFound:
+        assert "mine" not in listed
+        assert cache.exists("kind", "mine", "ns") is False
+        return None
+    assert cache.exists("kind", "mine", "ns")
+    assert cache.list("kind", label="app=web", names=["mine"]) == [own] == [listed["mine"]]
+    return str(own["metadata"]["resourceVersion"])
+
+
+def test_the_body_counts_where_it_is_newer_than_the_stream() -> None:
+    assert shown(called_with(pod("mine", version="11", app="web"), OLD, OTHER)) == "11"
+
+
+def test_an_object_that_is_not_held_yet_is_added() -> None:
+    cache = called_with(pod("mine", version="11", app="web"), OTHER)
+    assert shown(cache) == "11"
+    assert names(cache.held("kind")) == ["mine", "other"]
+
+
+def test_the_stream_counts_where_it_is_as_new_as_the_body() -> None:
+    assert shown(called_with(pod("mine", version="4", app="web"), OLD)) == "5"
+    assert shown(called_with(pod("mine", version="10", app="web"), OLD)) == "5"
+    assert shown(called_with(pod("mine", version="10", app="web"))) is Reason.HIDDEN, "it has left since, or was deleted"
+
+
+def test_what_is_held_counts_where_it_is_newer_than_the_body() -> None:
+    """An event is taken in before the stream's version moves on."""
+    held = pod("mine", version="12", app="web")
+    assert shown(called_with(pod("mine", version="11", app="web"), held)) == "12"
+    assert shown(called_with(pod("mine", version="11", app="web"), held, deleted=True)) == "12"
+
+
+def test_a_body_that_has_left_the_filter_takes_the_object_out() -> None:
+    cache = called_with(pod("mine", version="11", app="db"), OLD, OTHER)
+    assert shown(cache) is Reason.HIDDEN
+    assert names(cache.held("kind")) == ["other"]
+
+
+def test_a_body_that_was_never_in_the_filter_changes_nothing() -> None:
+    cache = called_with(pod("mine", version="11", app="db"), OTHER)
+    assert names(cache.held("kind")) == ["other"]
+
+
+def test_a_body_that_has_left_by_a_field() -> None:
+    running = Selector("app=web", field="status.phase=Running")
+    assert shown_name(called_with({**pod("mine", version="11", app="web"), "status": {"phase": "Failed"}}, OLD, declared=running)) == []
+    assert shown_name(called_with(pod("mine", version="11", app="web"), OLD, declared=running)) == ["mine"]
+
+
+def shown_name(cache: Cache) -> list[str]:
+    return names(cache.held("kind"))
+
+
+def test_a_deletion_takes_the_object_out_though_its_body_matches() -> None:
+    gone = pod("mine", version="11", app="web")
+    cache = called_with(gone, OLD, OTHER, declared=Selector(namespaces=["ns"]), deleted=True)
+    with pytest.raises(NotFound) as info:
+        cache.get("kind", "mine", "ns")
+    assert info.value.version == "11"
+    assert names(cache.held("kind")) == ["other"]
+    assert shown(called_with(gone, OLD, deleted=True)) is Reason.HIDDEN, "under a label it may merely have left"
+
+
+def test_a_deletion_that_the_stream_is_past_changes_nothing() -> None:
+    """It has been created again since."""
+    assert shown(called_with(pod("mine", version="9", app="web"), pod("mine", version="10", uid="new", app="web"), deleted=True)) == "10"
+
+
+def test_an_object_that_was_deleted_and_created_again_is_the_newer_one() -> None:
+    again = pod("mine", version="12", uid="new", app="web")
+    assert shown(called_with(again, OLD)) == "12"
+    assert shown(called_with(pod("mine", version="11", app="web"), pod("mine", version="10", uid="new", app="web"), version="11")) == "10"
+
+
+@pytest.mark.parametrize("change", [
+    {"kind": "Node"}, {"apiVersion": "v2"}, {"apiVersion": None}, {"metadata": None}, {"metadata": {"name": "mine"}},
+    {"metadata": {"name": "mine", "resourceVersion": "11"}}, {"metadata": {"name": "mine", "resourceVersion": 11}},
+])
+def test_a_body_of_another_kind_or_of_no_object_changes_nothing(change: dict[str, Any]) -> None:
+    assert shown(called_with({**pod("mine", version="11", app="web"), **change}, OLD)) == "5"
+
+
+def test_other_objects_are_as_they_were() -> None:
+    cache = called_with(pod("mine", version="11", app="web"), OLD, OTHER, pod("far", "away", app="web"))
+    assert cache.get("kind", "other", "ns") == OTHER
+    assert names(cache.held("kind", namespace="away")) == ["far"]
+    assert names(cache.held("kind", namespace=["away", "ns"])) == ["far", "mine", "other"]
+
+
+def test_the_body_is_in_its_own_namespace_alone() -> None:
+    cache = called_with(pod("mine", version="11", app="web", owner="u1"), pod("far", "away", app="web", owner="u1"))
+    assert names(cache.owned({"metadata": {"uid": "u1", "namespace": "away"}}, "kind")) == ["far"]
+    assert names(cache.held("kind", namespace="away")) == ["far"]
+
+
+def test_the_body_is_found_by_its_owner() -> None:
+    cache = called_with(pod("mine", version="11", app="web", owner="u1"), OLD)
+    assert names(cache.owned({"metadata": {"uid": "u1"}}, "kind")) == ["mine"]
+
+
+def test_what_a_reader_gets_is_no_part_of_the_body() -> None:
+    body = pod("mine", version="11", app="web")
+    cache = called_with(body, OLD)
+    cache.get("kind", "mine", "ns")["metadata"]["labels"]["app"] = "spoilt"
+    assert body["metadata"]["labels"] == {"app": "web"}
+    assert shown(cache) == "11"
+
+
+def test_cluster_scoped_objects_too() -> None:
+    world = World()
+    world.declare("app=web", NODES, "nodes").hold(node("n", app="web"))
+    own = node("n", app="db")
+    own["metadata"]["resourceVersion"] = "11"
+    assert world.cache().held("nodes")
+    assert not world.cache(own=own).held("nodes")
+
+
+def test_a_live_body_is_read_as_it_is_at_the_time_of_each_read() -> None:
+    body = kopf.Body(cast("Any", pod("mine", version="11", app="web")))
+    cache = called_with(cast("Obj", body), OLD)
+    assert shown(cache) == "11"
+    body._replace_with(pod("mine", version="12", app="web"))
+    assert shown(cache) == "12"
+
+
+def test_a_live_body_that_is_replaced_during_a_read_is_of_one_piece() -> None:
+    """In a sync daemon, Kopf's thread may replace it at any point."""
+    replaced: list[bool] = []
+
+    class Raced(kopf.Body):
+        def get(self, key: str, default: Any = None) -> Any:
+            replaced.append(True)
+            newer = str(11 + len(replaced))
+            raced._replace_with({**pod("mine", version=newer, app="web"), "spec": {"nodeName": newer}})
+            return super().get(key, default)
+
+    raced = Raced(cast("Any", {**pod("mine", version="11", app="web"), "spec": {"nodeName": "11"}}))
+    seen = called_with(cast("Obj", raced), OLD).get("kind", "mine", "ns")
+    assert replaced
+    assert seen["metadata"]["resourceVersion"] == seen["spec"]["nodeName"]
+
+
+def test_where_a_field_is_known_to_the_server_alone_the_stream_counts() -> None:
+    """Whether the body is still in the filter cannot be said; what is held was, as of the stream's version."""
+    kind = Resource(Kind.unknown("", "Pod", "pods", namespaced=True), "v1", fields_known=False)
+    own = pod("mine", version="11", app="web")
+    assert called_with(own, OLD, declared=Selector(field="spec.color=red"), resource=kind).get("kind", "mine", "ns") == OLD
+
+
+@pytest.mark.parametrize(("own", "stream", "seen"), [
+    ("11", "10", "11"), ("9", "10", "5"), ("b", "a", "5"), ("11", "a", "5"), ("a", "10", "5"),
+    pytest.param("9" * 5_000, "10", "9" * 5_000, id="longer than Python makes integers of"), ("²", "1", "5"),
+])
+def test_the_body_counts_only_if_its_version_is_known_to_be_later(own: str, stream: str, seen: str) -> None:
+    assert shown(called_with(pod("mine", version=own, app="web"), OLD, version=stream)) == seen
+
+
+# ---- A transform that fails for it.
+
+
+def failing(obj: Obj) -> Obj:
+    if obj["metadata"]["name"] == "mine":
+        raise KeyError("canary")
+    return obj
+
+
+TRANSFORMED = Cached("app=web", transform=failing).projection
+MINE = pod("mine", version="11", app="web")
+
+
+@pytest.mark.parametrize(("read", "instead"), [
+    (lambda cache: cache.get("pods", "mine", "ns"), "; for what the server has: await cache.fetch('pods', 'mine', 'ns', whole=True)"),
+    (lambda cache: cache.held("pods", label="app=web", as_=bytes),
+     "; for what the server has: await cache.fetch_list('pods', label='app=web', as_=bytes, whole=True)"),
+    (lambda cache: cache.count("pods", label="app=web"), "; for what the server has: len(await cache.fetch_list('pods', label='app=web', whole=True))"),
+    (lambda cache: cache.explain("pods"), ""),
+])
+def test_a_transform_that_fails_for_the_body_is_told_instead_of_an_older_object_being_read(read: Callable[[Cache], object], instead: str) -> None:
+    world = World()
+    feed = world.declare("app=web", PODS, "v1/pods", TRANSFORMED).hold(OTHER)
+    with pytest.raises(Stalled, match=r"^cache\.\w+\('pods', \.\.\.\): the transform of Pod, ns/mine, raised KeyError at test_snapshot\.py") as info:
+        read(world.cache(own=MINE))
+    assert "canary" not in str(info.value)
+    assert info.value.remedy == f"Correct transform= of settings.selectcache.selectors['v1/pods']{instead}"
+    assert {outcome for _, outcome in feed.counts.reads} == {"Stalled"}
+
+
+def test_who_waits_for_an_object_is_told_as_well() -> None:
+    async def main(world: World) -> None:
+        world.declare("app=web", PODS, "v1/pods", TRANSFORMED).hold(OTHER)
+        with pytest.raises(Stalled, match=r"^await cache\.wait_for\('pods', \.\.\.\): the transform of Pod, ns/mine, raised KeyError"):
+            await world.cache(own=MINE).wait_for("pods", lambda _: False)
+    run(main)
+
+
+def test_a_body_that_the_stream_is_past_needs_no_transform() -> None:
+    world = World()
+    world.declare("app=web", PODS, "v1/pods", TRANSFORMED).hold(OTHER, version="11")
+    assert names(world.cache(own=MINE).held("pods")) == ["other"]
+
+
+def test_a_handler_of_another_kind_pays_nothing() -> None:
+    world = World()
+    feed: FakeFeed = world.declare("app=web").hold(OLD)
+    assert world.cache(own=node("n")).get("pods", "mine", "ns") == OLD
+    assert feed.counts.reads == {("get", "served"): 1}
+
+
+def test_an_object_of_another_kind_is_nobody_s_own() -> None:
+    body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "web-1", "uid": "u", "resourceVersion": "20"}}
+    assert own_of(body, PODS, Selector(), deleted=False, version="6", projection=ALL) is None

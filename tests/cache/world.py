@@ -1,0 +1,233 @@
+"""A runtime to read from, without its network: real stores and selectors, filled by hand; a server that answers as told."""
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import cached_property
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from kopf_selectcache.cache.blocking import Waits
+from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.cache.memo import Comparisons, requests
+from kopf_selectcache.client.fetcher import Fetches
+from kopf_selectcache.client.retries import Retries
+from kopf_selectcache.client.transport import Refused
+from kopf_selectcache.core.protocol.decoder import Reader, Refusal
+from kopf_selectcache.core.selection.kinds import Key, Kind, find
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.index_spec import Indexed
+from kopf_selectcache.core.store.projection import ALL, Projection
+from kopf_selectcache.core.store.store import Change, Store
+from kopf_selectcache.errors import StateError
+from kopf_selectcache.informer.ending import Ending
+from kopf_selectcache.informer.informer import Part
+from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.informer.metrics import Counts
+from kopf_selectcache.selectors.kind_keys import not_declared
+from kopf_selectcache.selectors.selector import Branches, Selector
+from kopf_selectcache.settings.options import SelectCacheSettings
+
+T = TypeVar("T")
+Obj = dict[str, Any]
+
+
+def builtin(key: str) -> Kind:
+    kind = find(key)
+    assert kind is not None
+    return kind
+
+
+PODS = Resource(builtin("pods"), "v1")
+NODES = Resource(builtin("nodes"), "v1")
+JOBS = Resource(builtin("jobs"), "v1")
+
+
+def pod(name: str, namespace: str = "ns", *, version: str = "5", uid: str = "", owner: str = "", **labels: str) -> Obj:
+    metadata: Obj = {
+        "name": name, "namespace": namespace, "uid": uid or f"uid-{name}", "resourceVersion": version, "labels": labels}
+    if owner:
+        metadata["ownerReferences"] = [{"uid": owner}]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"nodeName": "n1"}, "status": {"phase": "Running"}}
+
+
+def node(name: str, **labels: str) -> Obj:
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": name, "resourceVersion": "5", "labels": labels}}
+
+
+class FakeFeed:
+    """The cache of one kind, synced as of version 10 once it is told to hold something."""
+
+    def __init__(self, declared: Branches, resource: Resource | None, key: str, projection: Projection = ALL) -> None:
+        self.key = key
+        self.projection = projection
+        self.indexes: dict[str, Indexed] = {}
+        self.filter = declared
+        self.resource = resource
+        self.store = Store()
+        self.comparisons = Comparisons()
+        self.counts = Counts()
+        self.trouble = ""
+        self.remedy = ""
+        self.error: StateError | None = None
+        self.listeners: list[Callable[[Change | None], None]] = []
+        self.settling = asyncio.Event()
+        self.subscribed = asyncio.Event()
+        self.unsubscribed = asyncio.Event()
+
+    def hold(self, *objects: Obj, version: str = "10") -> FakeFeed:
+        self.store.begin()
+        for obj in objects:
+            self.put(obj)
+        self.tell(self.store.commit(version))
+        self.settling.set()
+        return self
+
+    @cached_property
+    def _reader(self) -> Reader:
+        assert self.resource is not None
+        return Reader.of(self.resource, self.projection)
+
+    def put(self, obj: Obj) -> None:
+        self.tell(self.store.put(self._reader.record(msgspec.json.encode(obj))))
+
+    def leave(self, obj: Obj) -> None:
+        self.tell(self.store.leave(self._reader.record(msgspec.json.encode(obj))))
+
+    def is_unconfirmed(self, _namespace: str, _name: str) -> bool:
+        return False
+
+    def fail(self, error: StateError | None) -> None:
+        """Become unreadable, or be told to have without being."""
+        self.error = error
+        self.tell([None])
+
+    def tell(self, changes: Sequence[Change | None]) -> None:
+        for change in changes:
+            for listener in tuple(self.listeners):
+                listener(change)
+
+    parted = False
+
+    @property
+    def ready(self) -> Store | None:
+        return self.store if self.error is None and self.resource is not None and self.store.version else None
+
+    def age(self, _: Selector | None = None) -> float | None:
+        return 1.5
+
+    def part(self, _: Selector | None = None) -> Part:
+        return Part(self.error, self.store, self.trouble, self.remedy)
+
+    async def settled(self, _: Selector | None = None) -> None:
+        await self.settling.wait()
+
+    def subscribe(self, listener: Callable[[Change | None], None]) -> Callable[[], None]:
+        self.listeners.append(listener)
+        self.subscribed.set()
+
+        def unsubscribe() -> None:
+            self.listeners.remove(listener)
+            self.unsubscribed.set()
+        return unsubscribe
+
+
+class Server:
+    """A transport that answers by path, and remembers what was asked. `pause()` holds its answers back."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, list[Obj | Exception]] = {}
+        self.asked: list[tuple[str, dict[str, str]]] = []
+        self.accepted: list[str] = []
+        self.going = asyncio.Event()
+        self.going.set()
+
+    def answer(self, path: str, *answers: Obj | Refusal | Exception) -> None:
+        """Give these answers, one after the other, the last again and again."""
+        self.answers[path] = [Refused(answer) if isinstance(answer, Refusal) else answer for answer in answers]
+
+    async def get(self, path: str, query: Mapping[str, str], *, accept: str = "application/json", most: int | None = None) -> bytes:   # noqa: ARG002  # As transports are called.
+        self.accepted.append(accept)
+        self.asked.append((path, dict(query)))
+        await self.going.wait()
+        answers = self.answers.get(path, [Refused(Refusal(404, "NotFound"))])
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return msgspec.json.encode(answer)
+
+    def watch(self, path: str, query: Mapping[str, str]) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        raise AssertionError(f"a read never watches: {path} {query}")
+
+
+class World:
+    """One operator. Its clock stands still, unless somebody sleeps."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self.loop = cast("asyncio.AbstractEventLoop", loop)
+        self.settings = SelectCacheSettings()
+        self.server = self.transport = Server()
+        self.time = 0.0
+        self.slept: list[float] = []
+        self.fetches = Fetches(
+            self.server, per_second=self.settings.fetch_per_second, clock=lambda: self.time, sleep=self.sleep)
+        self.retries = Retries(clock=lambda: self.time, sleep=self.sleep, chance=lambda: 1.0)
+        self.feeds: dict[Key, FakeFeed] = {}
+        self.ending = Ending()
+        self.quick: dict[Key, FakeFeed] = {}
+        self.requests = requests()
+        self.resources: dict[Key, Resource | Exception] = {}
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.time += seconds
+
+    def declare(
+        self, declared: Branches | str = "", resource: Resource | None = PODS, key: str = "pods", projection: Projection = ALL,
+    ) -> FakeFeed:
+        declared = Selector(declared or None) if isinstance(declared, str) else declared
+        self.feeds[key] = FakeFeed(declared, resource, key, projection)
+        return self.feeds[key]
+
+    def feed(self, key: Key) -> FakeFeed:
+        for declared, feed in self.feeds.items():
+            if declared == key or find(declared) is find(key) is not None:
+                self.quick[key] = feed
+                return feed
+        raise not_declared(key, self.feeds)
+
+    async def wait_started(self) -> None:
+        pass
+
+    async def resolve(self, key: Key) -> Resource:
+        found = self.resources[key]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def cache(
+        self, *, own: Mapping[str, Any] | None = None, deleted: bool = False, departed: str | None = None, waits: Waits | None = None,
+    ) -> Cache:
+        return Cache(cast("Runtime", self), own=own, deleted=deleted, departed=departed, waits=waits)
+
+
+def reading(
+    declared: Branches | str, *objects: Obj, resource: Resource = PODS, key: str = "pods", projection: Projection = ALL,
+) -> Cache:
+    """Make the cache of one kind that holds these objects."""
+    world = World()
+    world.declare(declared, resource, key, projection).hold(*objects)
+    return world.cache()
+
+
+def run(main: Callable[[World], Coroutine[Any, Any, T]]) -> T:
+    """Run a test on an event loop that is the operator's."""
+    async def run() -> T:
+        return await main(World(asyncio.get_running_loop()))
+    return asyncio.run(run())
+
+
+def names(objects: Sequence[Obj]) -> list[str]:
+    return sorted(obj["metadata"]["name"] for obj in objects)

@@ -1,0 +1,72 @@
+"""What docs/commands.md shows of the commands is what they say."""
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from kopf_selectcache.testing import EmbeddedCluster
+from tests.cli.conftest import Command
+from tests.cli.test_check import pod
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "commands.md").read_text()
+DEPLOYING = (DOCS / "deploying.md").read_text()
+
+
+def shown(language: str, after: str = "") -> str:
+    """Return what the first fence of this language has, behind that text."""
+    found = re.search(rf"```{language}\n(.*?)```", PAGE[PAGE.index(after):], re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+@pytest.fixture
+def shop(cluster: EmbeddedCluster) -> EmbeddedCluster:
+    """The cluster that the page was written in front of."""
+    cluster.namespace("infra")
+    cluster.create(
+        *(pod(f"web-{number}", "web") for number in range(2)), *(pod(f"sql-{number}", "sql") for number in range(10)),
+        {"kind": "Secret", "metadata": {"name": "ca", "namespace": "infra"}, "data": {"ca.crt": "Y2E="}})
+    return cluster
+
+
+@pytest.mark.usefixtures("shop")
+def test_check(command: Command) -> None:
+    said = command("check", "", source=shown("python"))
+    assert (said.code, said.errors) == (0, "")
+    # The order of labels and the length of an uid, or of a version, make a difference of some bytes.
+    assert bytes_out(said.output) == bytes_out(shown("text", "check operator.py"))
+
+
+def bytes_out(output: str) -> str:
+    return re.sub(r" +", " ", re.sub(r"[\d.]+ k?B\b", "some", output)).strip()
+
+
+@pytest.mark.usefixtures("shop")
+def test_rbac(command: Command) -> None:
+    said = command("rbac", "", "-A", "--standalone", "--account", "operators/web", source=shown("python"))
+    assert said.output == shown("yaml")
+
+
+@pytest.mark.usefixtures("registry")
+def test_rbac_compared_with_manifests(command: Command, tmp_path: Path) -> None:
+    objects = list(yaml.safe_load_all(shown("yaml")))
+    objects[1]["rules"][0]["verbs"].append("delete")
+    objects[3]["rules"][0]["resourceNames"].remove("tls")
+    (tmp_path / "rbac.yaml").write_text(yaml.safe_dump_all(objects))
+    said = command("rbac", "", "-A", "--standalone", "--check", str(tmp_path / "rbac.yaml"), source=shown("python"))
+    assert (said.code, said.output) == (1, shown("text", "--check rbac.yaml"))
+
+
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize(("file", "where"), [("rbac.yaml", ["-A"]), ("rbac-of-one-namespace.yaml", ["-n", "shop"])])
+def test_the_manifests_of_deploying_are_just_right(command: Command, cluster: EmbeddedCluster, tmp_path: Path, file: str, where: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster.apply((DOCS / "getting-started.md").read_text().partition("# crd.yaml\n")[2].partition("```")[0])
+    (tmp_path / file).write_text(DEPLOYING.partition(f"# {file}\n")[2].partition("```")[0])
+    operator = DEPLOYING.partition("# my_operator.py\n")[2].partition("```")[0]
+    monkeypatch.setenv("METRICS_PORT", "0")
+    said = command("rbac", "", *where, "--standalone", "--account", "my-operator/my-operator", "--check", str(tmp_path / file), source=operator)
+    assert (said.code, said.output, said.errors) == (0, "The rights are those that are needed.\n", "")

@@ -1,0 +1,45 @@
+"""The count of objects follows the paging rule."""
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+import pytest
+
+from kopf_selectcache import Selector
+from kopf_selectcache.cli._estimate import PATIENCE, Counter
+from kopf_selectcache.cli._progress import Progress
+from kopf_selectcache.client.transport import Transport
+from kopf_selectcache.core.errors import Garbled
+from kopf_selectcache.core.protocol.pager import FEW
+from kopf_selectcache.core.store.projection import ALL
+from kopf_selectcache.settings.planner import Stream
+from tests.cache.world import PODS, pod
+from tests.faults.world import Time
+
+
+class Endless:
+    """A server that lists one new object in each page, without an end."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def get(self, _: str, query: Mapping[str, str], *, accept: str = "", most: int | None = None) -> bytes:   # noqa: ARG002  # As transports are called.
+        self.asked += "Partial" in accept
+        number = int(query.get("continue", 0)) + 1
+        made: dict[str, Any] = {
+            "kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "9", "continue": str(number)}, "items": [pod(f"pod-{number:06}")]}
+        return json.dumps(made).encode()
+
+
+def test_the_count_of_a_list_without_an_end_is_paced_and_fails() -> None:
+    server, time = Endless(), Time()
+    counter = Counter(
+        cast("Transport", server), PODS, progress=Progress("objects", None, file=io.StringIO(), clock=time.clock), sleep=time.sleep)
+    with pytest.raises(Garbled, match=FEW):
+        asyncio.run(counter.held(Stream(Selector("app=web")), ALL, set()))
+    assert sum(time.slept) == PATIENCE
+    assert server.asked < 400

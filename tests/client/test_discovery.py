@@ -1,0 +1,248 @@
+"""What a key means in a cluster: whichever form it has, and whatever the cluster answers."""
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from kopf_selectcache.client.discovery import NotServed, resolve
+from kopf_selectcache.client.transport import Refused
+from kopf_selectcache.core.errors import Garbled
+from kopf_selectcache.core.protocol.decoder import Refusal
+from kopf_selectcache.core.selection.kinds import Key
+from kopf_selectcache.core.selection.resource import Resource
+from tests.client.test_transport import connected, login
+from tests.faults.server import Answer, Script, Server, answer, refused
+from tests.faults.world import run
+
+GROUP = "/apis/example.com"
+CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/webapps.example.com"
+
+
+def resource(plural: str, kind: str, *shorts: str, namespaced: bool = True) -> dict[str, Any]:
+    return {"name": plural, "singularName": kind.lower(), "kind": kind, "namespaced": namespaced, "shortNames": list(shorts)}
+
+
+def resources(*listed: dict[str, Any]) -> Answer:
+    return answer({"kind": "APIResourceList", "resources": list(listed)})
+
+
+def group(name: str, *versions: str) -> dict[str, Any]:
+    """Return what says that the cluster serves a group; the first version is the preferred one."""
+    return {"name": name, "versions": [{"version": version} for version in sorted(versions)], "preferredVersion": {"version": versions[0]}}
+
+
+def groups(*listed: dict[str, Any]) -> Answer:
+    return answer({"kind": "APIGroupList", "groups": list(listed)})
+
+
+def crd(plural: str = "webapps", kind: str = "WebApp", *, group: str = "example.com") -> Answer:
+    names = {"plural": plural, "kind": kind, "singular": kind.lower(), "shortNames": ["wa"]}
+    versions = [{"name": "v1", "served": True, "selectableFields": [{"jsonPath": ".spec.tier"}]}]
+    return answer({"spec": {"group": group, "names": names, "scope": "Namespaced", "versions": versions}})
+
+
+WEBAPPS = resource("webapps", "WebApp", "wa")
+CLUSTER: dict[str, Answer] = {
+    "/api/v1": resources(resource("pods", "Pod", "po"), resource("pods/status", "Pod"), resource("nodes", "Node", "no", namespaced=False)),
+    "/apis": groups(group("batch", "v1"), group("example.com", "v1", "v1beta1")),
+    "/apis/batch": answer(group("batch", "v1")),
+    "/apis/batch/v1": resources(resource("jobs", "Job")),
+    GROUP: answer(group("example.com", "v1", "v1beta1")),
+    f"{GROUP}/v1": resources(WEBAPPS, resource("webapps/scale", "Scale")),
+    f"{GROUP}/v1beta1": resources(WEBAPPS, resource("old", "Old")),
+    CRD: crd(),
+}
+
+
+def resolved(key: Key, **changes: Answer | None) -> Resource:
+    return asked(key, **changes)[0]
+
+
+def asked(key: Key, **changes: Answer | None) -> tuple[Resource, list[str]]:
+    """Resolve a key in the cluster with these changes; return what it means, and the paths that were asked for."""
+    answers = {path: given for path, given in (CLUSTER | changes).items() if given is not None}
+    found: list[Resource] = []
+    paths: list[str] = []
+
+    async def main() -> None:
+        async with Server() as server, connected(login(server)) as transport:
+            server.scripts = {path: Script([given] * 2) for path, given in answers.items()}
+            found.append(await resolve(transport, key))
+            paths.extend(path for path, script in server.scripts.items() if script.listed)
+    run(main())
+    return found[0], paths
+
+
+# ---- Keys.
+
+
+@pytest.mark.parametrize("key", [
+    "pods", "po", "pod", "Pod", "v1/pods", "v1/Pod", "pods.v1", ("pods",), ("v1", "pods"), ("", "v1", "pods"), ("", "pods"),
+])
+def test_a_core_kind_is_found_by_each_form_of_its_key(key: Key) -> None:
+    found, paths = asked(key)
+    assert (str(found), found.version, found.kind.namespaced) == ("pods", "v1", True)
+    assert paths == ["/api/v1"], "and nothing else is asked for"
+
+
+@pytest.mark.parametrize("key", [
+    "jobs", "Job", "jobs.batch", "jobs.v1.batch", "batch/v1/jobs", "batch/jobs", ("batch", "jobs"), ("batch", "v1", "jobs"), ("batch/v1", "jobs"),
+])
+def test_a_kind_of_a_group_is_found_by_each_form_of_its_key(key: Key) -> None:
+    found, paths = asked(key)
+    assert (str(found), found.version, found.fields_known) == ("jobs.batch", "v1", True)
+    assert sorted(paths) == ["/apis/batch", "/apis/batch/v1"], "one group is asked, not all"
+
+
+@pytest.mark.parametrize("key", [
+    "webapps", "webapp", "wa", "WebApp", "webapps.example.com", "webapps.v1.example.com", "example.com/v1/webapps", ("example.com", "webapps"),
+])
+def test_a_custom_kind_is_found_by_each_form_of_its_key_with_the_fields_of_its_definition(key: Key) -> None:
+    found = resolved(key)
+    assert (str(found), found.version, found.kind.kind, found.kind.namespaced) == ("webapps.example.com", "v1", "WebApp", True)
+    assert found.domains is not None
+    assert "spec.tier" in found.domains.fields
+
+
+def test_a_kind_of_the_whole_cluster_is_known_as_such() -> None:
+    assert resolved("nodes").kind.namespaced is False
+
+
+def test_a_built_in_kind_wins_over_a_custom_one_of_the_same_name() -> None:
+    changes = {f"{GROUP}/v1": resources(resource("pods", "Pod"))}
+    assert resolved("pods", **changes).kind.group == ""
+    assert resolved("pods.example.com", **changes, **{CRD: None}).kind.group == "example.com"
+
+
+# ---- Versions.
+
+
+def test_without_a_version_the_preferred_one_is_taken() -> None:
+    assert resolved("webapps").version == "v1"
+    changes = {GROUP: answer(group("example.com", "v1beta1", "v1"))}
+    assert resolved("webapps.example.com", **changes).version == "v1beta1"
+
+
+def test_a_kind_that_the_preferred_version_does_not_have_is_taken_from_another() -> None:
+    assert resolved("old.example.com").version == "v1beta1"
+
+
+def test_the_version_of_the_key_counts() -> None:
+    assert resolved("webapps.v1beta1.example.com").version == "v1beta1"
+
+
+# ---- What is not there.
+
+
+@pytest.mark.parametrize("key", [
+    "things", "things.example.com", "webapps.v2.example.com", "example.com/v2/webapps", "old.v1.example.com", "things.nowhere.org",
+    "nowhere.org/v1/things", "v1/things", "pods.v2", "pods/status", ("example.com", "v1", "webapps/scale"), ("v1", "pods/status"), "scale",
+])
+def test_what_the_cluster_does_not_serve_is_said_so(key: Key) -> None:
+    with pytest.raises(NotServed) as caught:
+        resolved(key)
+    assert str(caught.value).partition(",")[0] == f"the cluster serves no {key if isinstance(key, str) else '/'.join(key)}"
+
+
+@pytest.mark.parametrize("key", ["example.com/v2/webapps", "webapps.v2.example.com"])
+def test_a_version_that_is_not_served_is_told_with_those_that_are(key: str) -> None:
+    with pytest.raises(NotServed, match=r"the cluster serves no .*, and of example[.]com only v1, v1beta1$"):
+        resolved(key)
+
+
+def test_a_refusal_of_a_group_that_is_asked_for_is_passed_on() -> None:
+    with pytest.raises(Refused) as caught:
+        resolved("webapps.example.com", **{GROUP: refused(503)})
+    assert caught.value.refusal.code == 503
+
+
+def test_a_group_whose_own_server_is_down_hides_no_other() -> None:
+    down = {"/apis": groups(group("metrics.k8s.io", "v1"), group("example.com", "v1")), "/apis/metrics.k8s.io/v1": refused(503)}
+    assert resolved("wa", **down).version == "v1"
+    with pytest.raises(Refused) as caught:   # It may be the one that has it.
+        resolved("things", **down)
+    assert caught.value.refusal.code == 503
+
+
+# ---- Definitions.
+
+
+@pytest.mark.parametrize("code", [403, 404])
+def test_where_the_definition_may_not_be_read_the_fields_are_not_known(code: int) -> None:
+    found = resolved("wa", **{CRD: refused(code)})
+    assert (str(found), found.kind.namespaced, found.fields_known, found.domains) == ("webapps.example.com", True, False, None)
+    assert found.kind.names == {"webapps", "webapp", "WebApp", "wa"}, "the server itself has said what it may be called"
+
+
+def test_credentials_that_are_not_accepted_say_nothing_of_the_definition() -> None:
+    served = {GROUP: group("example.com", "v1"), f"{GROUP}/v1": {"resources": [WEBAPPS]}}
+
+    class Refusing:
+        async def get(self, path: str, _: Mapping[str, str]) -> bytes:
+            if path == CRD:
+                raise Refused(Refusal(401, "Unauthorized"))
+            return msgspec.json.encode(served[path])
+
+    with pytest.raises(Refused) as caught:
+        asyncio.run(resolve(Refusing(), "webapps.example.com"))
+    assert caught.value.refusal.code == 401
+
+
+# ---- Garbage.
+
+
+GARBAGE: list[dict[str, Any]] = [
+    {"resources": None}, {"resources": {"name": "webapps"}}, {"resources": ["webapps", 5, None]},
+    {"resources": [{"name": 5, "kind": "WebApp"}, {"name": "webapps"}, {"kind": "WebApp"}, {"name": "webapps", "kind": None}]}, {},
+]
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+def test_what_is_no_resource_is_passed_over(garbage: dict[str, Any]) -> None:
+    with pytest.raises(NotServed):
+        resolved("webapps.v1.example.com", **{f"{GROUP}/v1": answer(garbage)})
+
+
+def test_short_names_that_are_none_are_passed_over() -> None:
+    for shorts in (None, "wa", [5, None]):
+        assert resolved("webapps", **{f"{GROUP}/v1": resources(WEBAPPS | {"shortNames": shorts})}).version == "v1"
+
+
+@pytest.mark.parametrize("garbage", [
+    {}, {"groups": None}, {"groups": [5, {}, {"name": 5}, {"name": "example.com"}]},
+    {"groups": [{"name": "example.com", "preferredVersion": "v1", "versions": ["v1", {"version": 1}, {}]}]},
+])
+def test_what_is_no_group_is_passed_over(garbage: dict[str, Any]) -> None:
+    with pytest.raises(NotServed):
+        resolved("webapps", **{"/apis": answer(garbage)})
+    with pytest.raises(NotServed):
+        resolved("webapps.example.com", **{GROUP: answer((garbage.get("groups") or [{}])[-1] or {})})
+
+
+@pytest.mark.parametrize("garbage", [b"", b"{", b"[]", b'"text"', b"<html>", b'{"\xff": 1}', b'{"a":' * 5000])
+def test_an_answer_that_is_no_json_object_is_refused_without_quoting_it(garbage: bytes) -> None:
+    for path in ("/apis", f"{GROUP}/v1", CRD):
+        with pytest.raises(Garbled) as caught:
+            resolved("wa", **{path: answer(garbage)})
+        assert str(caught.value).startswith(f"{path} is not what the API promises")
+        assert "html" not in str(caught.value)
+
+
+@pytest.mark.parametrize("other", [answer({}), answer({"spec": {"names": 5}}), crd("things"), crd(kind="Thing"), crd(group="nowhere.org")])
+def test_the_definition_of_another_kind_is_refused(other: Answer) -> None:
+    with pytest.raises(Garbled, match=r"the definition of webapps.example.com"):
+        resolved("wa", **{CRD: other})
+
+
+def test_who_stops_waiting_for_an_answer_leaves_nothing_behind() -> None:
+    async def main() -> None:
+        async with Server() as server, connected(login(server)) as transport:
+            server.scripts = {"/api/v1": Script()}
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.02):
+                    await resolve(transport, "pods")
+    run(main())

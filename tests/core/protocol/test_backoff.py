@@ -1,0 +1,44 @@
+"""The waits between requests: they double up to a bound, spread, honour the server within reason, and are never nothing."""
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from kopf_selectcache.core.protocol.backoff import ASKED, LONGEST, SHORTEST, SLOW, delay
+
+
+def test_each_failure_in_a_row_doubles_the_delay_up_to_the_longest() -> None:
+    delays = [delay(failures, 1.0) for failures in range(50)]
+    assert delays[0] == SHORTEST
+    assert all(after == min(2 * before, LONGEST) for before, after in itertools.pairwise(delays))
+    assert delays[-1] == LONGEST
+
+
+def test_endless_failures_do_not_overflow() -> None:
+    assert delay(10**6, 1.0) == LONGEST
+
+
+def test_clients_that_fail_together_come_back_spread_over_half_of_the_delay() -> None:
+    assert delay(4, 0.0) == delay(4, 1.0) / 2
+    assert delay(4, 0.0) < delay(4, 0.3) < delay(4, 0.6) < delay(4, 1.0)
+
+
+@pytest.mark.parametrize("failures", range(20))
+def test_a_server_that_asks_for_patience_is_given_that_and_more(failures: int) -> None:
+    assert delay(failures, 0.0, at_least=45.0) == 45.0 + delay(failures, 0.0)
+
+
+@pytest.mark.parametrize("asked", [-0.5, -1e308, float("-inf")])
+def test_a_negative_patience_makes_no_storm(asked: float) -> None:
+    assert delay(0, 0.0, at_least=asked) == SHORTEST / 2
+
+
+@pytest.mark.parametrize("asked", [1e6, 1e308, float("inf")])
+def test_no_server_can_switch_a_cache_off_by_asking_for_endless_patience(asked: float) -> None:
+    assert delay(0, 1.0, at_least=asked) == ASKED + SHORTEST
+
+
+def test_what_only_a_person_can_mend_is_tried_slowly_from_the_start_but_never_faster_than_the_rest() -> None:
+    assert delay(0, 1.0, slow=True) == SLOW
+    assert delay(20, 1.0, slow=True) == LONGEST

@@ -1,0 +1,492 @@
+"""The protocol, fault by fault: the numbers are those of the list of faults."""
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from kopf_selectcache.core.protocol.decoder import Bookmark, Event, Refusal
+from kopf_selectcache.core.protocol.machine import (
+    PATIENCE,
+    Abandon,
+    Begin,
+    Close,
+    Commit,
+    Due,
+    Input,
+    Known,
+    Leave,
+    List,
+    Lost,
+    Opened,
+    Progress,
+    Put,
+    Silent,
+    Start,
+    Told,
+    Wait,
+    Watch,
+    Watching,
+    step,
+)
+from tests.core.client import (
+    CUT,
+    ENDED,
+    GARBLED,
+    GONE,
+    LASTED,
+    LIVED,
+    A,
+    B,
+    Client,
+    filling,
+    more,
+    page,
+    seen,
+    watching,
+)
+from tests.core.cluster import Filter
+from tests.core.simulation import Run
+
+# ---- All goes well.
+
+
+def test_all_is_listed_page_by_page_and_shown_with_the_last_page_and_watched_from_there() -> None:
+    client = Client()
+    assert client.on(Start()) == (Begin(), List())
+    assert client.on(page("100", A, then="more")) == (Put(A), more("more"))
+    assert client.on(page("100", B)) == (Put(B), Commit("100"), Watch("100"))
+    assert client.on(Opened()) == (Told(None),)
+    came = seen("ADDED", "101", "c")
+    assert client.on(came) == (Put(came.record), Progress("101"))
+    assert client.on(Bookmark("105")) == (Progress("105"),)
+
+
+def test_an_initial_stream_is_shown_at_its_end_marker_and_goes_on_as_the_watch() -> None:
+    client = Client(streaming=True)
+    assert client.on(Start()) == (Begin(), Watch("", initial=True))
+    assert client.on(Opened()) == (Told(None),)
+    assert client.on(Event("ADDED", A)) == (Put(A),)
+    assert client.on(Bookmark("100", complete=True)) == (Commit("100"), Told(None))
+    left = seen("DELETED", "101")
+    assert client.on(left) == (Leave(left.record), Progress("101"))
+
+
+# ---- Each fault.
+
+
+def test_1_a_relist_asks_for_nothing_older_than_what_was_seen() -> None:
+    assert watching().fail(GONE) == (Begin(), List(not_older_than="100"))
+
+
+def test_1_a_list_of_a_lagging_server_is_not_shown() -> None:
+    client = watching()
+    client.fail(GONE)
+    assert client.on(page("99", A)) == (
+        Put(A), Abandon(), Close(), Told(Lost("version 99 came after 100")), Wait(1))
+    assert client.on(Due()) == (Begin(), List(not_older_than="100"))
+    assert Commit("100") in client.on(page("100", A))
+
+
+def test_1_an_initial_stream_of_a_lagging_server_is_not_shown() -> None:
+    client = filling()
+    client.on(Bookmark("100", complete=True))
+    assert client.fail(GONE) == (Begin(), Watch("100", initial=True))
+    assert client.on(Opened(), Bookmark("99", complete=True)) == (
+        Abandon(), Close(), Told(Lost("version 99 came after 100")), Wait(1))
+
+
+def test_1_versions_that_are_no_numbers_are_never_taken_for_older() -> None:
+    client = Client(Start(), page("xyz"), GONE, Due())
+    assert client.on(page("abc")) == (Commit("abc"), Watch("abc"))
+
+
+def test_2_a_silent_watch_is_given_up_and_resumed() -> None:
+    client = watching()
+    assert client.on(Silent()) == (Close(), Told(Silent()), Wait(0))
+    assert client.on(Due()) == (Watch("100"),)
+
+
+@pytest.mark.parametrize("end", [CUT, LIVED, GARBLED, Lost("")])
+def test_3_a_watch_that_ends_is_resumed_at_the_last_version(end: Lost) -> None:
+    client = watching()
+    client.on(seen("MODIFIED", "103"))
+    assert client.on(end) == (Close(), Told(end), Wait(0))
+    assert client.on(Due()) == (Watch("103"),)
+
+
+@pytest.mark.parametrize("end", [ENDED, LASTED, replace(ENDED, lasted=True), replace(LASTED, lived=True)])
+def test_3_after_a_clean_end_and_after_a_watch_that_lasted_the_next_watch_starts_at_once(end: Lost) -> None:
+    client = watching()
+    client.on(seen("MODIFIED", "103"))
+    assert client.on(end) == (Close(), Watch("103")), "nobody is told: it is no trouble"
+    assert client.state == Watching(Known(marked=True, floor="103", may_reopen=False), "103")
+
+
+def test_3_a_server_that_ends_each_watch_at_once_makes_the_next_one_wait() -> None:
+    client = watching()
+    assert client.on(ENDED, Opened(), ENDED) == (Close(), Told(ENDED), Wait(0))
+    assert [client.on(Due(), Opened(), ENDED)[-1] for _ in range(3)] == [Wait(1), Wait(2), Wait(3)]
+
+
+@pytest.mark.parametrize("message", [lambda version: seen("MODIFIED", version), Bookmark])
+def test_3_a_server_that_ends_each_watch_after_one_message_makes_the_next_one_wait(message: Callable[[str], Input]) -> None:
+    client = watching()
+    client.on(ENDED)
+    for version in range(103, 110):
+        assert client.on(Opened(), message(str(version)), ENDED) == (Close(), Told(ENDED), Wait(0))
+        client.on(Due())
+
+
+def test_3_each_watch_that_lasted_is_followed_by_one_that_starts_at_once() -> None:
+    client = watching()
+    for _ in range(10):
+        assert client.on(Opened(), Bookmark("100"), replace(ENDED, lasted=True)) == (Close(), Watch("100"))
+    assert client.on(Opened(), ENDED)[-1] == Wait(0)
+
+
+@pytest.mark.parametrize("end", [
+    CUT, LASTED, replace(GARBLED, lasted=True), Silent(), replace(ENDED, lasted=True, lived=True), Refusal(500),
+], ids=["cut soon", "cut unheard", "garbled", "silent", "mute", "refused"])
+def test_3_a_watch_that_failed_is_not_followed_by_the_next_at_once(end: Input) -> None:
+    client = watching()
+    client.on(CUT, Due(), Opened())   # This stream has said nothing yet.
+    assert client.on(end)[-1] == Wait(1)
+
+
+def test_3_a_clean_end_is_no_failure_and_no_proof_against_earlier_ones() -> None:
+    client = watching()
+    client.fail(CUT, 2)
+    client.on(ENDED)
+    assert client.state.known.failures == 2
+    unmarked = Client(Start(), page("100"), CUT, Due(), Opened(), replace(ENDED, lasted=True, lived=True))
+    assert unmarked.state.known.failures == 0, "a stream that was open for long is a good one"
+
+
+def test_3_failures_in_a_row_are_counted_until_the_version_moves() -> None:
+    client = watching()
+    assert [client.fail(CUT) and client.state.known.failures for _ in range(8)] == list(range(1, 9))
+    client.on(Opened())
+    assert client.state.known.failures == 8
+    client.on(Bookmark("101"))
+    assert client.on(CUT)[-1] == Wait(0)
+
+
+def test_3_a_stream_that_lived_is_a_good_one_even_if_it_said_nothing() -> None:
+    client = Client(Start(), page("100"))
+    assert all(client.on(LIVED)[-1] == Wait(0) and client.on(Due()) == (Watch("100"),) for _ in range(50))
+
+
+@pytest.mark.parametrize("before", [(), (Opened(),)])
+def test_4_a_version_that_is_gone_is_listed_anew_beside_what_is_held(before: tuple[Input, ...]) -> None:
+    client = watching()
+    client.fail(CUT)
+    assert client.on(*before, GONE) == (Close(), Told(GONE), Wait(1))
+    assert client.on(Due()) == (Begin(), List(not_older_than="100"))
+
+
+def test_4_a_list_may_be_refused_as_well_and_nothing_of_it_is_shown() -> None:
+    client = watching()
+    client.fail(GONE)
+    assert client.on(GONE) == (Abandon(), Close(), Told(GONE), Wait(1))
+
+
+@pytest.mark.parametrize("refusal", [Refusal(400), Refusal(422)])
+def test_8_where_initial_streams_are_refused_pages_are_asked_for_and_that_is_remembered(refusal: Refusal) -> None:
+    client = Client(Start(), streaming=True)
+    assert client.on(refusal) == (Abandon(), Close(), Wait(0)), "that is no trouble: nobody is told"
+    assert client.on(Due()) == (Begin(), List())
+    client.on(page("100"), Bookmark("101"))
+    assert client.fail(GONE) == (Begin(), List(not_older_than="101"))
+
+
+def test_an_initial_stream_that_is_not_even_accepted_is_no_proof_against_streams_but_pages_are_asked_for_this_once() -> None:
+    client = Client(Start(), streaming=True)
+    asked, = client.on(Silent(), Due())[1:]
+    assert asked == List()
+    assert client.state.known.streaming
+    client.on(page("100", A), Opened(), Bookmark("101"), GONE)
+    assert client.on(Due()) == (Begin(), Watch("101", initial=True))
+
+
+@pytest.mark.parametrize("end", [Silent(), LIVED])
+def test_8_where_the_end_marker_does_not_come_in_time_pages_are_asked_for_and_that_is_remembered(end: Input) -> None:
+    client = filling()
+    assert client.fail(end) == (Begin(), List())
+    assert not client.state.known.streaming
+
+
+def test_8_bookmarks_without_end_are_as_good_as_silence() -> None:
+    client = filling()
+    assert client.on(*[Bookmark("100")] * (PATIENCE - 1)) == ()
+    assert client.on(Bookmark("100")) == (Abandon(), Close(), Told(Silent()), Wait(0))
+    assert client.on(Due()) == (Begin(), List())
+
+
+@pytest.mark.parametrize("trouble", [CUT, GARBLED, Refusal(500)])
+def test_8_after_other_failures_pages_are_asked_for_but_streams_are_not_given_up(trouble: Input) -> None:
+    client = filling()
+    assert client.fail(trouble, PATIENCE - 1) == (Begin(), Watch("", initial=True))
+    assert client.fail(trouble) == (Begin(), List())
+    client.on(page("100"), Bookmark("101"))
+    assert client.fail(GONE) == (Begin(), Watch("101", initial=True))
+
+
+def test_9_an_initial_stream_that_was_cut_starts_again_and_not_at_the_version_of_an_event() -> None:
+    client = filling()
+    client.on(Event("ADDED", A), Bookmark("100"))
+    assert client.on(CUT) == (Abandon(), Close(), Told(CUT), Wait(0))
+    assert client.on(Due()) == (Begin(), Watch("", initial=True))
+    client.on(Bookmark("100", complete=True), Bookmark("101"))
+    assert client.fail(GONE) == (Begin(), Watch("101", initial=True))
+    client.on(seen("ADDED", "105"))
+    assert client.fail(CUT) == (Begin(), Watch("101", initial=True))
+
+
+def test_9_a_plain_bookmark_before_the_end_marker_shows_nothing() -> None:
+    client = filling()
+    assert client.on(Event("ADDED", A), Bookmark("100")) == ()
+    assert client.on(Event("ADDED", B), Bookmark("100", complete=True)) == (Commit("100"), Told(None))
+
+
+def test_10_the_order_of_initial_events_means_nothing() -> None:
+    client = filling()
+    assert client.on(Event("ADDED", B)) == (Put(B),)
+    assert client.on(Event("MODIFIED", A)) == (Put(A),)
+    assert client.on(Event("DELETED", A)) == (Leave(A),)
+    client.on(Bookmark("92", complete=True))
+    assert client.state == Watching(Known(streaming=True, floor="92"), "92")
+
+
+@pytest.mark.parametrize("type_", ["ADDED", "MODIFIED"])
+@pytest.mark.parametrize("version", ["100", "99", "9"])
+def test_12_a_replay_brings_nothing_back_and_is_no_progress(type_: str, version: str) -> None:
+    client = watching()
+    client.fail(CUT, 2)
+    before = client.state
+    assert client.on(seen(type_, version)) == ()
+    assert client.state == before
+
+
+def test_12_versions_are_compared_as_numbers() -> None:
+    client = Client(Start(), page("9"))
+    assert client.on(seen("ADDED", "10"))[-1] == Progress("10")
+
+
+def test_13_a_deletion_may_bear_an_old_version_but_moves_nothing() -> None:
+    client, left = watching(), seen("DELETED", "90")
+    assert client.on(left) == (Leave(left.record),)
+    assert client.fail(CUT) == (Watch("100"),)
+
+
+def test_13_after_a_deletion_with_an_old_version_only_a_consistent_read_is_sure_to_know_of_it() -> None:
+    client, left = watching(), seen("DELETED", "90")
+    client.on(left)
+    assert client.fail(GONE) == (Begin(), List())
+    client.on(page("100"))
+    assert client.fail(GONE) == (Begin(), List(not_older_than="100"))
+    client.on(page("100"), left)
+    client.fail(CUT)
+    client.on(Bookmark("101"))   # It may still be from before the deletion.
+    assert client.fail(GONE) == (Begin(), List())
+    client = filling()
+    client.on(Bookmark("100", complete=True), left)
+    assert client.fail(GONE) == (Begin(), Watch("", initial=True))
+    assert client.on(Bookmark("99", complete=True)) == (Commit("99", restored=True), Told(None))
+
+
+def test_14_what_leaves_the_filter_may_return() -> None:
+    client, left, came = watching(), seen("DELETED", "101"), seen("ADDED", "102")
+    assert client.on(left) == (Leave(left.record), Progress("101"))
+    assert client.on(came) == (Put(came.record), Progress("102"))
+
+
+def test_15_what_was_deleted_in_a_gap_leaves_with_the_commit() -> None:
+    run = Run(0, Counter(), Counter(), filters=[Filter(app="web")])
+    run.run([])
+    for _ in range(30):
+        run.server.churn()
+    run.settle(300)
+    assert run.merging.store.records()[0]
+    for key in list(run.cluster.world):
+        run.cluster.write(key, None)
+    run.cluster.compacted = run.cluster.version
+    run.feed(run.followers[0], CUT)
+    assert run.settle(300)
+    run.judge()   # What the changes told must amount to what is held.
+    assert run.merging.store.records()[0] == []
+
+
+@pytest.mark.parametrize("state", ["watch", "page", "initial"])
+def test_16_who_is_told_when_to_come_back_comes_back_then(state: str) -> None:
+    throttled = Refusal(429, "TooManyRequests", retry_after=7.0)
+    client = {"watch": watching, "page": lambda: Client(Start(), page("100", A, then="more")), "initial": filling}[state]()
+    assert client.on(throttled)[-2:] == (Told(throttled), Wait(0, at_least=7.0))
+    again = {"watch": Watch("100"), "page": more("more"), "initial": Watch("", initial=True)}[state]
+    assert client.on(Due())[-1] == again
+
+
+def test_16_a_watch_that_is_throttled_is_never_a_reason_to_list() -> None:
+    assert watching().fail(Refusal(429), 50) == (Watch("100"),)
+
+
+@pytest.mark.parametrize("code", [500, 503, 504])
+def test_17_a_server_in_trouble_is_asked_again_less_and_less(code: int) -> None:
+    client = watching()
+    assert client.on(Refusal(code)) == (Close(), Told(Refusal(code)), Wait(0))
+    assert client.on(Due(), Refusal(code))[-1] == Wait(1)
+    assert client.on(Due()) == (Watch("100"),)
+
+
+@pytest.mark.parametrize("code", [0, 400, 422, 500, 504])
+def test_17_a_version_that_is_refused_for_ever_is_given_up(code: int) -> None:
+    client = watching()
+    assert client.fail(Refusal(code), PATIENCE) == (Watch("100"),)
+    assert client.fail(Refusal(code)) == (Begin(), List())
+
+
+def test_17_a_version_too_large_for_a_list_is_given_up_for_the_newest_that_there_is() -> None:
+    client = watching()
+    client.fail(GONE)
+    assert client.fail(Refusal(504, "Timeout")) == (Begin(), List(not_older_than="100"))
+    assert client.fail(Refusal(504, "Timeout")) == (Begin(), List())
+
+
+def test_18_what_makes_no_sense_is_asked_for_again_and_then_everything_is_listed() -> None:
+    client = watching()
+    assert client.fail(GARBLED, PATIENCE) == (Watch("100"),)
+    assert client.fail(GARBLED) == (Begin(), List())
+
+
+def test_18_replays_before_the_senseless_line_do_not_hide_that_nothing_moves() -> None:
+    client, senseless = watching(), (Opened(), seen("MODIFIED", "100"), Bookmark("100"), GARBLED, Due())
+    assert client.on(*senseless * PATIENCE) == (Watch("100"),)
+    assert client.on(*senseless) == (Begin(), List())
+
+
+OUTSIDE = Lost("an object came that the selector does not select", outside=True)
+
+
+def test_34_an_object_outside_of_the_selector_ends_a_watch_and_only_a_list_in_pages_begins_it_again() -> None:
+    watched = Client(Start(), page("100", A), Opened())
+    streamed = Client(Start(), Opened(), Event("ADDED", A), Bookmark("100", complete=True), streaming=True)
+    for client in (watched, streamed):
+        assert client.on(OUTSIDE) == (Close(), Told(OUTSIDE), Wait(PATIENCE - 1, slow=True))
+        assert client.on(Due()) == (Begin(), List())
+
+
+def test_34_an_object_outside_of_the_selector_ends_a_list_or_an_initial_stream_of_which_nothing_is_shown() -> None:
+    client = Client(Start(), page("100", A, then="1"))
+    assert client.on(OUTSIDE) == (Abandon(), Close(), Told(OUTSIDE), Wait(0, slow=True))
+    client = Client(Start(), Opened(), Event("ADDED", A), streaming=True)
+    assert client.on(OUTSIDE) == (Abandon(), Close(), Told(OUTSIDE), Wait(PATIENCE - 1, slow=True))
+    assert client.on(Due()) == (Begin(), List())
+
+
+def test_18_a_list_that_makes_no_sense_is_asked_for_again() -> None:
+    client = Client(Start())
+    assert client.on(GARBLED) == (Abandon(), Close(), Told(GARBLED), Wait(0))
+    assert client.on(Due()) == (Begin(), List())
+
+
+@pytest.mark.parametrize("code", [403, 405])
+def test_21_a_missing_right_is_told_at_once_and_tried_slowly_and_the_version_is_kept(code: int) -> None:
+    client, refusal = watching(), Refusal(code, "Forbidden")
+    assert client.on(refusal) == (Close(), Told(refusal), Wait(0, slow=True))
+    assert client.on(Due()) == (Watch("100"),)
+    assert client.fail(refusal, 50) == (Watch("100"),)
+    assert client.on(Opened()) == (Told(None),)
+
+
+@pytest.mark.parametrize("code", [403, 404])
+@pytest.mark.parametrize("streaming", [False, True])
+def test_21_a_right_or_a_kind_that_is_missing_from_the_start_is_tried_slowly(code: int, streaming: bool) -> None:
+    client = Client(Start(), streaming=streaming)
+    assert client.on(Refusal(code)) == (Abandon(), Close(), Told(Refusal(code)), Wait(0, slow=True))
+    assert client.state.known.streaming is streaming
+
+
+@pytest.mark.parametrize("code", [400, 422])
+def test_21_a_selector_that_is_refused_is_tried_slowly(code: int) -> None:
+    assert Client(Start()).on(Refusal(code))[-1] == Wait(0, slow=True)
+
+
+def test_21_a_kind_that_is_gone_is_listed_since_its_versions_mean_nothing_any_more() -> None:
+    assert watching().fail(Refusal(404)) == (Begin(), List(not_older_than="100"))
+
+
+def test_22_a_login_that_is_not_accepted_costs_no_list() -> None:
+    client = watching()
+    assert client.on(Refusal(401)) == (Close(), Told(Refusal(401)), Wait(0))
+    client.on(Due())
+    assert client.fail(Lost("no credentials")) == (Watch("100"),)
+    assert client.fail(Refusal(401), 50) == (Watch("100"),)
+
+
+def test_24_only_a_consistent_list_that_is_older_shows_that_the_server_was_restored() -> None:
+    client = watching()
+    client.fail(GONE)
+    assert client.fail(page("40")) == (Begin(), List(not_older_than="100"))
+    assert client.fail(page("40")) == (Begin(), List())
+    assert client.on(page("40", A)) == (Put(A), Commit("40", restored=True), Watch("40"))
+    assert client.on(seen("ADDED", "41", "c"))[-1] == Progress("41")
+    assert client.state.known.floor == "41"
+
+
+@pytest.mark.parametrize("end", [Silent(), LIVED])
+def test_24_a_server_that_used_to_send_bookmarks_and_is_silent_does_not_know_the_version(end: Input) -> None:
+    client = watching()
+    client.on(CUT, Due())
+    assert client.fail(end, PATIENCE - 1) == (Watch("100"),)
+    for _ in range(3):
+        assert client.fail(end) == (Begin(), List()), "each time, until it says something"
+        client.on(page("100"))
+
+
+@pytest.mark.parametrize("end", [Silent(), LIVED])
+def test_24_a_server_that_confirms_the_version_may_be_silent(end: Input) -> None:
+    client = watching()
+    for _ in range(50):
+        client.on(Opened(), Bookmark("100"), end)
+        assert client.on(Due()) == (Watch("100"),)
+
+
+def test_25_where_no_watch_ever_says_anything_all_is_listed_now_and_then() -> None:
+    client = Client(Start(), page("100"))
+    for version in ("100", "120", "120"):
+        for _ in range(PATIENCE):
+            assert client.fail(Silent()) == (Watch(version),)
+        assert client.fail(Silent()) == (Begin(), List())
+        client.on(page("120"))
+
+
+def test_24_a_bookmark_of_the_past_confirms_nothing() -> None:
+    client = watching()
+    client.on(CUT, Due())
+    assert client.on(Bookmark("40")) == ()
+    assert client.state == Watching(Known(marked=True, floor="100", failures=1), "100")
+
+
+def test_a_list_is_no_proof_that_its_version_can_be_watched() -> None:
+    client = watching()
+    for failures in range(20):
+        assert client.on(GONE)[-1] == Wait(failures)
+        client.on(Due(), page("100"))
+
+
+@pytest.mark.parametrize(("floor", "after"), [("90", "101"), ("100", "101"), ("500", "500")])
+def test_what_was_seen_to_be_the_newest_is_never_forgotten_for_something_older(floor: str, after: str) -> None:
+    """A server that was restored comes from behind, and nothing that it says makes what was seen before it older."""
+    stepped = step(Watching(Known(floor=floor), "100"), Bookmark("101"))
+    assert stepped.state == Watching(Known(marked=True, floor=after), "101", heard=True)
+
+
+@pytest.mark.parametrize("client", [
+    Client(Start()), Client(Start(), page("100", A, then="1")), Client(Start(), page("100"), Opened()),
+    Client(Start(), streaming=True),
+], ids=["the first page", "a later page", "a watch", "an initial stream"])
+def test_34_after_an_uncertain_field_the_next_request_waits_as_long_as_is_said(client: Client) -> None:
+    *_, wait = client.on(Lost("it is not certain", garbled=True, at_least=7.0))
+    assert wait == Wait(0, 7.0)

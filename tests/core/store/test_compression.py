@@ -1,0 +1,169 @@
+"""Packing: what is packed is what is unpacked; a dictionary is learned where it is worthwhile, and anew where it fits no more."""
+from __future__ import annotations
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+import pytest
+
+from kopf_selectcache.core.store.compression import OUTGROWN, SAMPLES, WORTHWHILE, Packing, learned
+from kopf_selectcache.core.store.record import Record
+
+
+def objects(count: int, *, seed: int = 1, word: str = "container") -> list[bytes]:
+    """Make objects that have much in common, which depends on a word, and random names."""
+    rng = random.Random(seed)   # The same each time.
+    common = random.Random(word)   # As above.
+    images = [f"registry-{common.getrandbits(64):x}.example.com/{common.getrandbits(128):x}" for _ in range(20)]
+    return [msgspec.json.encode({
+        "kind": "Pod", "metadata": {"name": f"{rng.getrandbits(64):x}", "uid": f"{rng.getrandbits(128):x}"},
+        "spec": {f"{word}{index}": {"image": rng.choice(images), "size": rng.randrange(100)} for index in range(10)},
+    }) for _ in range(count)]
+
+
+def noise(count: int) -> list[bytes]:
+    rng = random.Random(7)   # As above.
+    return [msgspec.json.encode({"data": "".join(chr(rng.randrange(33, 126)) for _ in range(400))}) for _ in range(count)]
+
+
+def taught(*, always: bool = False, word: str = "container") -> Packing:
+    packing = Packing(always=always)
+    packing.begin()
+    packing.adopt(learned(objects(SAMPLES, seed=2, word=word)))
+    return packing
+
+
+def test_what_was_packed_is_unpacked_as_it_was() -> None:
+    packing = taught()
+    for data in objects(50):
+        stored = packing.pack(data)
+        assert len(stored) < len(data) / 2
+        assert packing.unpack(stored) == data
+
+
+def test_nothing_is_packed_before_there_are_enough_to_learn_from() -> None:
+    packing, data = Packing(), objects(1)[0]
+    assert packing.pack(data) is data
+    assert packing.unpack(data) is data
+    assert not packing.packs
+    assert not packing.fits
+
+
+def test_where_it_is_asked_for_even_the_first_is_packed() -> None:
+    packing, data = Packing(always=True), b'{"a":"' + b"x" * 500 + b'"}'
+    assert len(packing.pack(data)) < 50
+    assert packing.unpack(packing.pack(data)) == data
+
+
+def test_what_is_packed_from_the_first_on_is_learned_from_all_the_same() -> None:
+    packing = Packing(always=True)
+    for data in objects(2 * SAMPLES):
+        packing.pack(data)
+    assert not packing.fits
+
+
+def test_what_becomes_no_smaller_is_stored_as_it_is() -> None:
+    packing = Packing(always=True)
+    data = noise(1)[0]
+    assert packing.pack(data) is data
+    assert packing.unpack(data) is data
+
+
+def test_what_begins_with_spaces_is_told_from_what_is_packed() -> None:
+    assert Packing().pack(b' \n{"a":1}') == b'{"a":1}'
+
+
+def test_kinds_for_which_it_is_not_worthwhile_are_left_as_they_are() -> None:
+    packing, samples = Packing(), noise(SAMPLES)
+    found = learned(samples)
+    assert found is not None
+    assert found.leaves > WORTHWHILE
+    packing.begin()
+    packing.adopt(found)
+    assert not packing.packs
+    packing.pack(samples[0])
+    assert packing.fits, "it is not tried again at once"
+
+
+def test_what_has_nothing_in_common_teaches_nothing() -> None:
+    packing = Packing()
+    assert learned([]) is learned([b"{}"]) is None
+    assert learned([b""] * 187 + objects(1) + [b""] * 12) is None, "one alone"
+    packing.adopt(None)
+    assert not packing.packs
+
+
+def test_what_was_not_worthwhile_is_tried_again_after_twice_as_many() -> None:
+    packing, data = Packing(), objects(1)[0]
+    for rounds in (2, 4):
+        packing.begin()
+        packing.adopt(None)
+        tried = []
+        for _ in range(rounds * SAMPLES):
+            tried.append(packing.fits)
+            packing.pack(data)
+        assert all(tried)
+        assert not packing.fits
+
+
+def test_a_dictionary_that_fits_no_more_is_learned_anew() -> None:
+    packing = taught()
+    for data in objects(4 * SAMPLES, seed=3):
+        packing.pack(data)
+    assert packing.fits, "it fits"
+    others = objects(8 * SAMPLES, seed=4, word="something-else-")
+    stored = [packing.pack(data) for data in others[:4 * SAMPLES]]
+    assert not packing.fits
+    packing.begin()
+    packing.adopt(learned(others[:SAMPLES]))
+    assert packing.fits
+    better = [packing.pack(data) for data in others[4 * SAMPLES:]]
+    assert sum(map(len, better)) * OUTGROWN < sum(map(len, stored))
+    assert [packing.unpack(each) for each in (*stored, *better)] == others, "what was packed before is unpacked all the same"
+
+
+def test_each_thread_unpacks_for_itself() -> None:
+    """What unpacks cannot be shared: it would mix up what two threads read at once."""
+    packing = taught()
+    datas = objects(400, seed=5)
+    stored = [packing.pack(data) for data in datas]
+    with ThreadPoolExecutor(8) as threads:
+        for _ in range(5):
+            assert list(threads.map(packing.unpack, stored)) == datas
+
+
+def record(data: bytes, packing: Packing | None) -> Record:
+    stored = data if packing is None else packing.pack(data)
+    return Record("ns", "a", "u", "5", {}, (), stored, b"", packing)
+
+
+def test_a_record_is_the_same_however_it_is_stored() -> None:
+    packing = Packing()
+    data, other = objects(2)
+    early = record(data, packing)
+    packing.adopt(learned(objects(SAMPLES)))
+    late, plain = record(data, packing), record(data, None)
+    assert len(late.stored) < len(early.stored)
+    assert early.is_same(late)
+    assert plain.is_same(late)
+    assert not late.is_same(record(other, packing))
+    early.pack()
+    assert early.stored == late.stored
+    assert early.decode() == plain.decode() == msgspec.json.decode(data)
+    assert early.data == data
+    plain.pack()
+    assert plain.stored is data, "a kind that is not packed stays as it is"
+
+
+@pytest.mark.parametrize("always", [True, False])
+def test_a_record_is_packed_again_as_its_kind_is_packed_now(always: bool) -> None:
+    packing = taught(always=always, word="old")
+    datas = objects(20, word="new", seed=9)
+    records = [record(data, packing) for data in datas]
+    before = sum(len(each.stored) for each in records)
+    packing.adopt(learned(objects(SAMPLES, word="new")))
+    for each in records:
+        each.pack()
+    assert sum(len(each.stored) for each in records) < before / OUTGROWN
+    assert [each.data for each in records] == datas

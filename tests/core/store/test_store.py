@@ -1,0 +1,424 @@
+"""The store: generations, the guard of each object, the difference at a commit, and readers that see no half-made state."""
+from __future__ import annotations
+
+import threading
+import tracemalloc
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from kopf_selectcache.core.protocol.decoder import Page, Reader
+from kopf_selectcache.core.store.record import Record, Unreadable, is_newer, is_older
+from kopf_selectcache.core.store.store import Change, Store
+from kopf_selectcache.core.store.substore import Keys
+from kopf_selectcache.core.store.union import Merging
+
+
+def pod(name: str, version: str, *, uid: str = "", namespace: str = "shop", data: bytes = b"{}") -> Record:
+    return Record(namespace, name, uid or f"uid-of-{name}", version, {}, (), data)
+
+
+def committed(*records: Record, version: str = "100") -> Store:
+    store = Store()
+    store.begin()
+    for record in records:
+        assert store.put(record) == []
+    store.commit(version)
+    return store
+
+
+def told(changes: list[Change]) -> list[tuple[str | None, ...]]:
+    return [tuple(record.version if record else None for record in (change.before, change.after)) for change in changes]
+
+
+def held(store: Store) -> dict[str, str]:
+    return {record.name: record.version for record in store.records()[0]}
+
+
+# ---- Versions.
+
+
+@pytest.mark.parametrize(("later", "earlier"), [("10", "9"), ("100", "99"), ("1", "0"), ("010", "9"), ("9" * 5000, "8" * 5000)])
+def test_versions_that_are_numbers_are_compared_as_numbers_however_long(later: str, earlier: str) -> None:
+    assert is_newer(later, earlier)
+    assert not is_newer(earlier, later)
+    assert is_older(earlier, later)
+    assert not is_older(later, earlier)
+
+
+@pytest.mark.parametrize("same", ["9", "opaque", ""])
+def test_a_version_is_neither_newer_nor_older_than_itself(same: str) -> None:
+    assert not is_newer(same, same)
+    assert not is_older(same, same)
+
+
+def test_leading_zeros_make_no_other_version() -> None:
+    assert not is_newer("009", "9")
+    assert not is_older("009", "9")
+
+
+@pytest.mark.parametrize(("one", "two"), [("a", "b"), ("9", "ten"), ("", "5"), ("-1", "2"), ("\u0669", "5"), ("5", "\u0669")])
+def test_of_versions_that_are_no_numbers_each_may_be_newer_and_neither_is_known_to_be_older(one: str, two: str) -> None:
+    assert is_newer(one, two)
+    assert is_newer(two, one)
+    assert not is_older(one, two)
+    assert not is_older(two, one)
+
+
+# ---- Records.
+
+
+def test_each_reader_gets_an_object_of_its_own() -> None:
+    record = pod("a", "1", data=b'{"spec":{"list":[1]}}')
+    mine = record.decode()
+    mine["spec"]["list"].append(2)
+    assert record.decode() == {"spec": {"list": [1]}}
+
+
+def test_a_record_never_shows_the_object_in_its_text() -> None:
+    assert "canary" not in repr(pod("a", "1", data=b'{"data":{"password":"canary"}}'))
+
+
+def test_a_record_knows_its_key() -> None:
+    assert pod("a", "1").key == ("shop", "a")
+
+
+# ---- Generations.
+
+
+def test_a_new_store_holds_nothing_as_of_no_version() -> None:
+    store = Store()
+    assert store.version == ""
+    assert store.get("shop", "a") == (None, "")
+    assert store.records() == ([], "")
+
+
+def test_a_generation_is_seen_as_a_whole_when_it_is_committed_and_not_before() -> None:
+    store = committed(pod("old", "50"))
+    store.begin()
+    store.put(pod("new", "120"))
+    store.leave(pod("old", "130"))
+    assert held(store) == {"old": "50"}
+    assert store.version == "100"
+    store.commit("130")
+    assert held(store) == {"new": "120"}
+    assert store.version == "130"
+
+
+def test_an_abandoned_generation_leaves_no_trace() -> None:
+    store = committed(pod("a", "50"))
+    store.begin()
+    store.put(pod("b", "60"))
+    store.leave(pod("c", "70"))
+    store.abandon()
+    assert told(store.put(pod("c", "65"))) == [(None, "65")]
+    assert held(store) == {"a": "50", "c": "65"}
+
+
+def test_nothing_of_an_abandoned_generation_is_in_the_next() -> None:
+    store = committed()
+    store.begin()
+    store.put(pod("b", "60"))
+    store.leave(pod("c", "70"))
+    store.begin()
+    store.put(pod("c", "65"))
+    store.commit("110")
+    assert held(store) == {"c": "65"}
+
+
+def test_a_commit_of_nothing_that_was_begun_is_a_mistake_and_wipes_nothing() -> None:
+    store = committed(pod("a", "50"))
+    with pytest.raises(AssertionError, match="nothing was begun"):
+        store.commit("110")
+    assert held(store) == {"a": "50"}
+
+
+def test_a_commit_tells_the_difference_and_each_departure_once() -> None:
+    left, stays, changes, replaced = pod("left", "1"), pod("stays", "2"), pod("changes", "3"), pod("replaced", "4", uid="one")
+    store = committed(left, stays, changes, replaced)
+    store.begin()
+    for record in (pod("stays", "2"), pod("changes", "103"), pod("replaced", "104", uid="two"), pod("came", "105")):
+        store.put(record)
+    difference = store.commit("110")
+    assert sorted(told(difference), key=str) == sorted(
+        [("1", None), ("3", "103"), ("4", None), (None, "104"), (None, "105")], key=str)
+    assert [change.before for change in difference if change.after is None] == [left, replaced]
+    store.begin()
+    for record in store.records()[0]:
+        store.put(record)
+    assert store.commit("111") == []
+
+
+def test_a_departure_is_told_before_the_arrival_of_another_object_of_that_name() -> None:
+    store = committed(pod("a", "1", uid="one"))
+    store.begin()
+    store.put(pod("a", "2", uid="two"))
+    assert told(store.commit("110")) == [("1", None), (None, "2")]
+
+
+def test_records_that_did_not_change_are_shared_between_generations() -> None:
+    before = pod("a", "1", data=b'{"same":1}')
+    store = committed(before)
+    store.begin()
+    store.put(pod("a", "1", data=b'{"same":1}'))
+    store.commit("110")
+    assert store.get("shop", "a")[0] is before
+
+
+def test_a_restored_server_may_give_a_version_out_again_for_another_content() -> None:
+    store = committed(pod("a", "95", data=b'{"lost":1}'))
+    store.begin()
+    store.put(pod("a", "95", data=b'{"new":1}'))
+    assert told(store.commit("96")) == [("95", "95")]
+    record, version = store.get("shop", "a")
+    assert record is not None
+    assert record.decode() == {"new": 1}
+    assert version == "96"
+
+
+def test_a_restored_server_may_differ_in_nothing_but_what_was_dropped() -> None:
+    store = committed(replace(pod("a", "95"), fields=b'{"status.phase":"Failed"}'))
+    store.begin()
+    store.put(replace(pod("a", "95"), fields=b'{"status.phase":"Running"}'))
+    store.commit("96")
+    record, _ = store.get("shop", "a")
+    assert record is not None
+    assert record.lost() == {"status.phase": "Running"}
+
+
+def unreadable(app: str = "web", owner: str = "o", why: str = "it is nested too deeply") -> Unreadable:
+    return Unreadable("shop", "a", "uid-of-a", "95", {"app": app}, (owner,), b"", why=why)
+
+
+@pytest.mark.parametrize("other", [unreadable(app="db"), unreadable(owner="p"), unreadable(why="it is not UTF-8")])
+def test_an_unreadable_object_of_a_restored_server_has_the_labels_owners_and_reason_of_the_last_list(other: Unreadable) -> None:
+    store = committed(unreadable())
+    store.begin()
+    store.put(other)
+    assert told(store.commit("96")) == [("95", "95")]
+    found = store.unreadable["shop", "a"]
+    assert (found.labels, found.owners, found.why) == (other.labels, other.owners, other.why)
+
+
+def test_an_unreadable_object_that_did_not_change_is_shared_between_generations() -> None:
+    before = unreadable()
+    store = committed(before)
+    store.begin()
+    store.put(unreadable())
+    assert told(store.commit("96")) == []
+    assert store.unreadable["shop", "a"] is before
+
+
+def test_an_object_may_become_unreadable_and_readable_again_without_a_new_version() -> None:
+    store = committed(unreadable())
+    for record, is_unreadable in ((pod("a", "95"), False), (unreadable(), True), (pod("a", "95"), False)):
+        store.begin()
+        store.put(record)
+        assert told(store.commit("96")) == [("95", "95")]
+        assert bool(store.unreadable) is is_unreadable
+        found, _ = store.get("shop", "a")
+        assert found is record
+
+
+def test_after_a_restoration_lower_versions_are_taken_in_again() -> None:
+    store = committed(pod("a", "95"))
+    store.begin()
+    store.put(pod("a", "40"))
+    store.commit("50")
+    assert told(store.put(pod("a", "51"))) == [("40", "51")]
+
+
+@pytest.mark.parametrize("versions", [("8", "9", "10"), ("10", "9", "8"), ("9", "10", "9")])
+def test_while_a_generation_is_staged_the_order_of_versions_means_nothing(versions: tuple[str, ...]) -> None:
+    store = committed(*(pod("a", version) for version in versions))
+    assert held(store) == {"a": "10"}
+
+
+def test_what_left_while_staged_is_not_brought_back_by_a_replay_of_what_it_was() -> None:
+    store = Store()
+    store.begin()
+    store.put(pod("a", "5"))
+    store.leave(pod("a", "7"))
+    store.put(pod("a", "5"))
+    store.commit("10")
+    assert held(store) == {}
+
+
+def test_what_left_while_staged_is_not_brought_back_by_what_comes_late() -> None:
+    store = Store()
+    store.begin()
+    store.leave(pod("a", "7"))
+    store.put(pod("a", "5"))
+    store.commit("10")
+    assert held(store) == {}
+
+
+def test_what_left_while_staged_may_return() -> None:
+    store = Store()
+    store.begin()
+    store.leave(pod("a", "7"))
+    store.put(pod("a", "9"))
+    store.leave(pod("a", "7"))
+    store.commit("10")
+    assert held(store) == {"a": "9"}
+
+
+def test_the_deletion_of_another_object_of_that_name_changes_nothing_while_staged() -> None:
+    store = Store()
+    store.begin()
+    store.put(pod("a", "9", uid="two"))
+    store.leave(pod("a", "9", uid="one"))
+    store.commit("10")
+    assert held(store) == {"a": "9"}
+
+
+# ---- The guard of each object.
+
+
+def test_an_object_comes_changes_and_leaves() -> None:
+    store = committed()
+    first, second = pod("a", "101"), pod("a", "102")
+    assert store.put(first) == [Change(None, first)]
+    assert store.put(second) == [Change(first, second)]
+    assert store.leave(pod("a", "103")) == [Change(second, None)]
+    assert store.records() == ([], "100")
+
+
+@pytest.mark.parametrize("version", ["9", "10", "009"])
+def test_an_object_never_goes_back_and_a_replay_changes_nothing(version: str) -> None:
+    store = committed(pod("a", "10"))
+    assert store.put(pod("a", version)) == []
+    assert held(store) == {"a": "10"}
+
+
+def test_an_older_object_of_another_uid_does_not_come_back() -> None:
+    store = committed(pod("a", "10", uid="two"))
+    assert store.put(pod("a", "9", uid="one")) == []
+    assert held(store) == {"a": "10"}
+
+
+def test_a_deletion_and_creation_seen_as_one_change_is_told_as_both() -> None:
+    old, new = pod("a", "9", uid="one"), pod("a", "10", uid="two")
+    store = committed(old)
+    assert store.put(new) == [Change(old, None), Change(None, new)]
+
+
+def test_a_replayed_deletion_is_told_once() -> None:
+    store = committed(pod("a", "9"))
+    assert len(store.leave(pod("a", "10"))) == 1
+    assert store.leave(pod("a", "10")) == []
+
+
+def test_a_deletion_may_bear_the_version_that_was_deleted() -> None:
+    store = committed(pod("a", "9"))
+    assert told(store.leave(pod("a", "9"))) == [("9", None)]
+
+
+def test_a_deletion_from_before_the_object_returned_changes_nothing() -> None:
+    store = committed(pod("a", "10"))
+    assert store.leave(pod("a", "9")) == []
+    assert held(store) == {"a": "10"}
+
+
+def test_the_deletion_of_another_object_of_that_name_changes_nothing() -> None:
+    store = committed(pod("a", "10", uid="two"))
+    assert store.leave(pod("a", "11", uid="one")) == []
+    assert held(store) == {"a": "10"}
+
+
+def test_opaque_versions_are_taken_in_as_they_come() -> None:
+    store = committed(pod("a", "xyz"), version="first")
+    assert store.put(pod("a", "xyz")) == []
+    assert told(store.put(pod("a", "abc"))) == [("xyz", "abc")]
+    assert told(store.leave(pod("a", "klm"))) == [("abc", None)]
+    store.progress("second")
+    assert store.version == "second"
+
+
+def test_the_version_moves_forward_only() -> None:
+    store = committed(version="9")
+    store.progress("10")
+    store.progress("9")
+    assert store.version == "10"
+
+
+# ---- Reading.
+
+
+def test_a_namespace_whose_last_object_left_holds_nothing_and_can_be_filled_again() -> None:
+    store = committed(pod("a", "1"), pod("b", "2"))
+    store.leave(pod("a", "3"))
+    assert held(store) == {"b": "2"}
+    store.leave(pod("b", "4"))
+    assert store.records() == ([], "100")
+    store.put(pod("a", "5"))
+    assert held(store) == {"a": "5"}
+
+
+def test_what_a_reader_was_given_does_not_change_afterwards() -> None:
+    store = committed(pod("a", "1"))
+    records, _ = store.records()
+    store.put(pod("b", "101"))
+    assert len(records) == 1
+
+
+@pytest.mark.parametrize("branches", [1, 2])
+def test_i8_memory_stays_within_one_and_a_half_times_during_a_relist_of_what_has_not_changed(branches: int) -> None:
+    """Page by page, as it comes: 960 objects of some 2 KB, in each of the branches."""
+    merging = Merging([Keys()] * branches)
+    pages = [[
+        {"metadata": {"name": f"n-{page}-{number}", "namespace": "shop", "uid": f"u-{page}-{number}", "resourceVersion": "5", "labels": {"app": "web"}},
+         "spec": f"{page}-{number}" * 300} for number in range(60)] for page in range(16)]
+
+    def listed(version: str) -> None:
+        for branch in merging.branches:
+            branch.begin()
+            for page in pages:
+                answer = {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": version}, "items": page}
+                read = Reader("v1", "Pod").page(msgspec.json.encode(answer))
+                assert isinstance(read, Page)
+                for record in read.records:
+                    branch.put(record)
+            branch.commit(version)
+
+    tracemalloc.start()
+    try:
+        listed("10")
+        steady, _ = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        listed("20")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    print(f"{steady:,} bytes held, {peak:,} at most during the relist: {peak / steady:.2f} times")
+    assert len(merging.store.records()[0]) == 960
+    assert peak <= 1.5 * steady
+
+
+def test_readers_in_other_threads_see_each_generation_whole_and_with_its_own_version() -> None:
+    # Generation n is 50 objects of version n, so that any mixture shows, be it of objects or of objects and version.
+    store, ready, done = committed(*(pod(f"pod-{i}", "1") for i in range(50)), version="1"), threading.Event(), threading.Event()
+    seen: list[tuple[set[str], int, str]] = []
+
+    def read() -> None:
+        ready.set()
+        while not done.is_set():
+            one, version = store.get("shop", "pod-7")
+            seen.append(({one.version if one else ""}, 50, version))
+            records, version = store.records()
+            seen.append(({record.version for record in records}, len(records), version))
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    ready.wait()
+    for generation in range(2, 300):
+        store.begin()
+        for i in range(50):
+            store.put(pod(f"pod-{i}", str(generation)))
+        store.commit(str(generation))
+    done.set()
+    for reader in readers:
+        reader.join()
+    assert all(versions == {version} and count == 50 for versions, count, version in seen)

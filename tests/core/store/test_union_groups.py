@@ -1,0 +1,86 @@
+"""Branches that never hold the same objects, such as those of several namespaces: none costs another one anything."""
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.store import Change
+from kopf_selectcache.core.store.substore import Keys, least
+from kopf_selectcache.core.store.union import Merging
+from tests.core.simulation import FILTERS, Run
+from tests.core.test_simulation import operations
+
+APART = [filters for filters in FILTERS if len(Merging([each.keys for each in filters])._groups) > 1]
+
+
+def pod(namespace: str, version: str) -> Record:
+    return Record(namespace, "it", "uid", version, {}, (), b"")
+
+
+def over(namespaces: int) -> Merging:
+    """Return branches of so many namespaces, each of which has been listed and holds one object."""
+    merging = Merging([Keys(f"ns-{number}") for number in range(namespaces)])
+    for number, branch in enumerate(merging.branches):
+        branch.begin()
+        branch.put(pod(f"ns-{number}", "100"))
+        branch.commit("100")
+    return merging
+
+
+def calls_for_some_events(merging: Merging) -> int:
+    """Count the calls of Python functions that an object takes that comes, changes and leaves."""
+    calls, branch = 0, merging.branches[0]
+
+    def count(_: object, what: str, __: object) -> None:
+        nonlocal calls
+        calls += what == "call"
+
+    branch.progress("101")   # From here on the oldest of all is another one.
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        for version in ("102", "103"):
+            branch.put(pod("ns-0", version))
+            branch.progress(version)
+        branch.leave(pod("ns-0", "104"))
+        branch.progress("104")
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
+def test_an_event_costs_the_same_however_many_other_namespaces_there_are() -> None:
+    assert calls_for_some_events(over(100)) == calls_for_some_events(over(2))
+
+
+def test_what_a_branch_says_moves_the_version_of_no_other_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = Counter[int]()
+
+    def show(merging: Merging, changes: list[Change], moved: Iterable[int]) -> Any:
+        moved = list(moved)
+        told = _show(merging, changes, moved)
+        versions = merging._union.versions
+        assert versions == tuple(map(merging._version, merging._groups, versions)), f"only {moved} were looked at"
+        assert merging.store.version == least(versions)
+        groups[len(moved)] += 1
+        return told
+
+    _show = Merging._show
+    monkeypatch.setattr(Merging, "_show", show)
+    for filters in APART:
+        for seed in range(40):
+            Run(seed, Counter(), Counter(), filters=filters).run(operations(seed))
+    assert groups[1] > groups[2] > 0
+
+
+@pytest.mark.parametrize(("versions", "oldest"), [
+    (["101", "100", "102"], "100"), (["99", "100"], "99"), (["100", "99"], "99"), (["100", "", "99"], ""), (["0100", "99"], "99"),
+    (["b2", "a1"], "b2"), (["b", "100"], "b"), (["\u0661\u0660", "10"], "\u0661\u0660"), (["7"], "7"),
+])
+def test_the_least_version_is_the_oldest_as_far_as_versions_can_be_compared(versions: list[str], oldest: str) -> None:
+    assert least(versions) == oldest

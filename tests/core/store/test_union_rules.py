@@ -1,0 +1,430 @@
+"""Several streams, one store: what each rule of it is for. A is the first branch, B the second."""
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.store import Change
+from kopf_selectcache.core.store.substore import Branch, Keys
+from kopf_selectcache.core.store.unconfirmed import Doubt
+from kopf_selectcache.core.store.union import Merging
+
+
+def pod(version: str, *, uid: str = "uid", name: str = "it", namespace: str = "shop", data: bytes = b"") -> Record:
+    return Record(namespace, name, uid, version, {}, (), data)
+
+
+def listed(branch: Branch, version: str, *records: Record, restored: bool = False) -> list[Change]:
+    branch.begin()
+    for record in records:
+        assert branch.put(record) == []
+    return branch.commit(version, restored=restored)
+
+
+def two(*records: Record, version: str = "10") -> tuple[Merging, Branch, Branch]:
+    """Return two branches, of which the first holds these."""
+    merging = Merging([Keys(), Keys()])
+    a, b = merging.branches
+    listed(a, version, *records)
+    listed(b, version)
+    return merging, a, b
+
+
+def told(changes: list[Change]) -> list[tuple[str | None, ...]]:
+    return [tuple(record.version if record else None for record in (change.before, change.after)) for change in changes]
+
+
+def held(merging: Merging) -> str | None:
+    record, _ = merging.store.get("shop", "it")
+    return record.version if record is not None else None
+
+
+def test_an_object_that_moves_is_shown_all_the_time() -> None:
+    merging, a, b = two(pod("1"))
+    assert a.leave(pod("11")) == []
+    assert (a.progress("11"), held(merging), merging.store.version) == ([], "1", "10")
+    assert told(b.put(pod("11"))) == [("1", "11")]
+    assert (b.progress("11"), held(merging), merging.store.version, merging.doubts) == ([], "11", "11", ())
+
+
+@pytest.mark.parametrize(("fields", "once"), [(b"", True), (b'{"status.phase":"Running"}', False)])
+def test_an_object_of_several_branches_is_held_once_unless_they_know_other_fields_of_it(fields: bytes, once: bool) -> None:
+    shown = pod("11")
+    _, _, b = two(shown)
+    b.put(replace(pod("11"), fields=fields))
+    assert (b.view.records()[0][0] is shown) is once
+
+
+def test_a_leave_is_shown_once_all_branches_have_reached_it() -> None:
+    merging, a, b = two(pod("1"))
+    a.leave(pod("13"))
+    assert b.progress("12") == []
+    assert told(b.progress("14")) == [("1", None)]
+    assert b.progress("15") == []
+    assert held(merging) is None
+
+
+def test_of_several_leaves_each_is_shown_as_soon_as_it_is_reached() -> None:
+    merging = Merging([Keys()] * 3)
+    slow, a, c = merging.branches
+    listed(slow, "10")
+    listed(a, "10", pod("1"))
+    listed(c, "10", pod("2", name="other"))
+    assert a.leave(pod("13")) == c.leave(pod("11", name="other")) == []
+    assert told(slow.progress("11")) == [("2", None)]
+    assert slow.progress("13") == []
+    assert told(c.progress("13")) == [("1", None)]
+
+
+def test_a_leave_from_before_a_list_waits_for_all_to_reach_the_list() -> None:
+    _, a, b = two(pod("1"))
+    listed(b, "12")
+    assert (a.leave(pod("11")), a.progress("11")) == ([], []), "it may be back in A at 12, and in B between"
+    assert told(a.progress("12")) == [("1", None)]
+
+
+def test_branches_that_cannot_hold_the_key_are_not_waited_for() -> None:
+    merging = Merging([Keys("shop"), Keys("blog"), Keys("shop", frozenset({"other"}))])
+    for branch in merging.branches:
+        listed(branch, "10")
+    shop = merging.branches[0]
+    shop.put(pod("11"))
+    assert told(shop.leave(pod("12"))) == [("11", None)]
+
+
+def test_a_deletion_of_an_unknown_version_waits_for_the_next_message_and_then_for_the_others() -> None:
+    merging, a, b = two(pod("1"))
+    assert a.leave(pod("1")) == []
+    assert b.progress("11") == []
+    assert a.progress("12") == []
+    assert [doubt.version for doubt in merging.doubts] == ["12"]
+    assert told(b.progress("12")) == [("1", None)]
+
+
+def test_a_deletion_of_an_unknown_version_is_shown_at_once_where_no_other_branch_could_hold_it() -> None:
+    merging = Merging([Keys("shop"), Keys("blog")])
+    shop, blog = merging.branches
+    listed(shop, "10", pod("1"))
+    listed(blog, "10")
+    assert told(shop.leave(pod("1"))) == [("1", None)]
+
+
+def test_what_another_branch_still_holds_in_an_older_version_stays_as_new_as_it_was_seen() -> None:
+    merging, a, b = two(pod("1"))
+    listed(b, "10", pod("1"))
+    a.put(pod("11"))
+    a.progress("11")
+    assert a.leave(pod("12")) == []
+    assert held(merging) == "11"
+    assert told(b.put(pod("12"))) == [("11", "12")]
+
+
+def test_another_object_of_that_name_ends_the_first() -> None:
+    _, a, b = two(pod("1", uid="one"))
+    a.leave(pod("11", uid="one"))
+    changes = b.put(pod("12", uid="two"))
+    assert told(changes) == [("1", None), (None, "12")]
+    assert [change.before.uid for change in changes if change.before is not None] == ["one"]
+
+
+def test_a_relist_of_one_branch_is_seen_as_a_whole_and_its_departures_wait() -> None:
+    merging, a, b = two(pod("1"), pod("2", name="stays"))
+    a.begin()
+    assert a.put(pod("3", name="new")) == a.put(pod("12", name="stays")) == []
+    assert len(merging.store.records()[0]) == 2
+    assert sorted(told(a.commit("12")), key=str) == [("2", "12"), (None, "3")]
+    assert held(merging) == "1"
+    assert merging.store.version == "10", "when it left is not known: it may have been gone at 11"
+    assert told(b.progress("12")) == [("1", None)]
+    assert merging.store.version == "12"
+
+
+def test_what_was_abandoned_changes_nothing_and_leaves_wait_on() -> None:
+    merging, a, b = two(pod("1"))
+    a.leave(pod("11"))
+    b.begin()
+    b.put(pod("11"))
+    b.abandon()
+    assert held(merging) == "1"
+    assert told(b.put(pod("11"))) == [("1", "11")]
+
+
+def test_an_object_in_two_branches_is_held_once() -> None:
+    merging, a, b = two(pod("1"))
+    b.put(pod("1"))
+    records = [branch.view.get("shop", "it")[0] for branch in (a, b)]
+    assert records[0] is records[1] is merging.store.get("shop", "it")[0]
+
+
+def test_a_namespace_of_which_nothing_is_left_is_forgotten() -> None:
+    merging, a, b = two(pod("1"), pod("2", name="other"))
+    for record, version in ((pod("11"), "11"), (pod("12", name="other"), "12")):
+        a.leave(record)
+        b.progress(version)
+    assert merging.store.records()[0] == []
+    assert told(b.put(pod("13"))) == [(None, "13")]
+
+
+def test_what_a_wider_watch_brings_is_not_taken_in() -> None:
+    merging = Merging([Keys("shop", frozenset({"it", "too"})), Keys("blog")])
+    shop, _ = merging.branches
+    listed(shop, "10", pod("1"))
+    assert shop.put(pod("11", name="other")) == shop.leave(pod("12", name="other")) == []
+    assert [record.name for record in merging.store.records()[0]] == ["it"]
+
+
+def test_one_branch_alone_is_a_store() -> None:
+    merging = Merging()
+    branch, = merging.branches
+    assert told(listed(branch, "10", pod("1"))) == [(None, "1")]
+    assert told(branch.put(pod("11"))) == [("1", "11")]
+    assert told(branch.leave(pod("12"))) == [("11", None)]
+    assert branch.progress("12") == []
+    assert merging.store is branch.view
+    assert (merging.store.version, merging.doubts) == ("12", ())
+
+
+# ---- Reads that end a doubt.
+
+
+def doubtful() -> tuple[Merging, Branch, Branch, Doubt]:
+    merging, a, b = two(pod("1"))
+    a.leave(pod("12"))
+    doubt, = merging.doubts
+    assert doubt == Doubt("shop", "it", "uid", "12", 0)
+    return merging, a, b, doubt
+
+
+def test_a_branch_that_is_refused_for_ever_keeps_nothing_that_is_confirmed_to_be_gone() -> None:
+    merging, _, b, doubt = doubtful()
+    assert told(merging.confirmed(doubt, version="20")) == [("1", None)]
+    assert merging.doubts == ()
+    assert b.put(pod("12")) == [], "it is older than the read"
+    assert b.leave(pod("13")) == []
+    assert told(b.put(pod("21", uid="two"))) == [(None, "21")]
+
+
+def test_a_branch_that_never_had_a_list_is_waited_for_and_believed_after_the_read() -> None:
+    merging = Merging([Keys(), Keys()])
+    a, b = merging.branches
+    listed(a, "10", pod("1"))
+    assert a.leave(pod("11")) == []
+    b.begin()
+    assert told(merging.confirmed(merging.doubts[0], version="20")) == [("1", None)]
+    b.put(pod("10"))
+    assert b.commit("10") == [], "it was asked for before the read"
+    assert (held(merging), merging.store.version) == (None, "10")
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_beside_a_branch_that_stays_behind_for_ever_nothing_is_remembered_without_end(late: bool) -> None:
+    merging = Merging([Keys(), Keys()])
+    a, b = merging.branches
+    listed(a, "10")
+    if not late:
+        listed(b, "10")
+    sizes: list[int] = []
+    outdated: list[tuple[Branch, str]] = []
+    for version in range(11, 5_011, 2):
+        a.put(pod(str(version), name=f"job-{version}"))
+        a.leave(pod(str(version + 1), name=f"job-{version}"))
+        merging.confirmed(merging.doubts[0], version=str(version + 1))
+        outdated += merging.take_outdated().items()
+        sizes.append(len(merging._reads) + sum(len(branch._waits) + len(branch._waiting) for branch in merging.branches))
+    assert max(sizes) < 4_000
+    assert outdated == ([] if late else [(b, "behind")] * 2), "it is to be listed anew"
+
+
+def test_what_is_outside_of_all_branches_has_left() -> None:
+    merging, _, _, doubt = doubtful()
+    assert told(merging.confirmed(doubt, version="20", uid="uid", outside=True)) == [("1", None)]
+
+
+def test_another_object_of_that_name_is_not_kept_out_by_the_read_that_found_it() -> None:
+    merging, _, b, doubt = doubtful()
+    assert told(merging.confirmed(doubt, version="20", uid="two")) == [("1", None)]
+    assert told(b.put(pod("18", uid="two"))) == [(None, "18")]
+
+
+@pytest.mark.parametrize(("version", "uid"), [("20", "uid"), ("11", "")])
+def test_an_answer_that_is_undecided_or_too_old_changes_nothing(version: str, uid: str) -> None:
+    merging, _, _, doubt = doubtful()
+    assert merging.confirmed(doubt, version=version, uid=uid) == []
+    assert (held(merging), merging.doubts) == ("1", (doubt,))
+
+
+def test_an_answer_to_what_was_settled_meanwhile_changes_nothing() -> None:
+    merging, _, b, doubt = doubtful()
+    b.put(pod("12"))
+    assert merging.confirmed(doubt, version="20") == []
+    assert held(merging) == "12"
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_what_a_branch_past_the_read_was_not_told_of_is_not_shown_until_it_is_listed_anew(there: bool) -> None:
+    merging, a, b, doubt = doubtful()
+    merging.confirmed(doubt, version="20")
+    b.put(pod("12"))
+    a.progress("20")
+    for version in ("20", "21"):
+        assert (b.progress(version), held(merging), merging.take_outdated()) == ([], None, {b: "missed"})
+    changes = listed(b, "22", *([pod("12")] if there else []))
+    # Where it is there all the same, the server was restored under higher versions.
+    assert told(changes) == ([(None, "12")] if there else [])
+    assert merging._reads == {}
+    assert merging.take_outdated() == {}
+
+
+def test_a_read_is_forgotten_once_all_have_reached_it() -> None:
+    merging, a, b, doubt = doubtful()
+    merging.confirmed(doubt, version="20")
+    b.put(pod("12"))
+    b.leave(pod("13"))
+    for branch in (a, b):
+        branch.progress("20")
+    assert (merging._reads, held(merging), merging.take_outdated()) == ({}, None, {})
+
+
+def test_what_is_older_than_a_read_is_remembered_while_a_list_is_under_way() -> None:
+    merging, a, b = two()
+    b.begin()
+    b.put(pod("11", name="job-11"))
+    for version in range(11, 3_011, 2):
+        a.put(pod(str(version), name=f"job-{version}"))
+        a.leave(pod(str(version + 1), name=f"job-{version}"))
+        merging.confirmed(merging.doubts[0], version=str(version + 1))
+    assert b.commit("11") == []
+    assert merging.store.records()[0] == []
+
+
+# ---- Versions.
+
+
+def test_the_version_is_the_least_of_the_branches_and_none_before_each_had_a_list() -> None:
+    merging = Merging([Keys("shop"), Keys("blog")])
+    shop, blog = merging.branches
+    listed(shop, "10")
+    assert (merging.store.version, shop.version) == ("", "10")
+    listed(blog, "20")
+    assert (merging.store.version, shop.version, blog.version) == ("10", "10", "20")
+
+
+def test_a_list_counts_when_the_others_have_reached_it() -> None:
+    merging, a, b = two()
+    listed(a, "12")
+    assert merging.store.version == "10", "what has come to A and moved to B meanwhile is in neither"
+    b.progress("12")
+    assert merging.store.version == "12"
+
+
+def test_versions_that_cannot_be_compared_are_settled_by_equality_or_by_a_read() -> None:
+    merging, a, b = two(pod("v1"), version="la")
+    a.leave(pod("v2"))
+    assert b.progress("v3") == []
+    assert told(b.progress("v2")) == [("v1", None)]
+    a.put(pod("v4"))
+    b.put(pod("v5"))
+    assert held(merging) == "v5", "the last one that spoke"
+    a.put(pod("v6"))
+    assert held(merging) == "v6"
+    a.leave(pod("v7"))
+    b.leave(pod("v8"))
+    assert told(merging.confirmed(merging.doubts[0], version="v9")) == [("v6", None)]
+
+
+def test_versions_that_cannot_be_compared_leave_nothing_behind_that_no_branch_holds() -> None:
+    merging, a, b = two(pod("va"), version="la")
+    b.put(pod("vb"))
+    a.put(pod("vc"))
+    a.leave(pod("vd"))
+    assert held(merging) == "vc"
+    assert told(b.progress("vd")) == [("vc", "vb")]
+
+
+# ---- Groups of branches that have no key in common.
+
+
+def grouped() -> Merging:
+    """Two branches of the namespace `shop`, two of `infra`, and one of a name in `infra`; nothing is listed yet."""
+    return Merging([Keys("shop"), Keys("infra"), Keys("shop"), Keys("infra", frozenset({"ca"})), Keys("infra", frozenset({"tls"}))])
+
+
+def test_what_several_branches_hold_is_known_when_all_have_told_that_could_hold_the_same() -> None:
+    merging = grouped()
+    one, other, two, ca, tls = merging.branches
+    shop, infra = merging.needed([one, two]), merging.needed([ca, tls])
+    it = pod("9")
+    listed(one, "10", it)
+    assert (shop.version, infra.version) == ("", "")
+    listed(two, "12")
+    one.progress("12")
+    assert (shop.version, infra.version, merging.store.version) == ("12", "", "")
+    assert shop.get("shop", "it") == (it, "12")
+    assert shop.records() == ([it], "12")
+    for branch in (ca, tls):
+        listed(branch, "13")
+    assert infra.version == "", "the third could hold what they have not heard of"
+    listed(other, "13")
+    assert (shop.version, infra.version, merging.store.version) == ("12", "13", "12")
+    assert {*merging.near([ca])} == {other, ca, tls}
+
+
+def test_what_all_or_one_alone_could_hold_is_read_without_a_detour() -> None:
+    merging = grouped()
+    assert merging.needed(merging.branches) is merging.store
+    assert merging.needed(merging.branches[:2]) is merging.store
+    assert merging.needed(merging.branches[1:2]) is merging.branches[1].view
+
+
+def test_a_group_waits_for_no_list_or_departure_of_another() -> None:
+    merging = grouped()
+    for branch in merging.branches:
+        listed(branch, "10", *([pod("9", namespace="infra", name="ca")] if branch.keys.have(("infra", "ca")) else []))
+    one, other, two, ca, tls = merging.branches
+    listed(other, "20")
+    ca.leave(pod("9", namespace="infra", name="ca"))   # At a version that is not told.
+    for branch in (one, two):
+        branch.progress("15")
+    assert (merging.needed([one, two]).version, merging.needed([other, ca]).version) == ("15", "10")
+    for branch in (ca, tls):
+        branch.progress("20")
+    assert merging.needed([other, ca]).version == "20"
+
+
+@pytest.mark.parametrize("uid", ["uid", "another"], ids=["changed", "recreated"])
+@pytest.mark.parametrize("there", [True, False])
+def test_an_object_never_goes_back_to_what_a_branch_holds_that_was_not_told_of_the_change(there: bool, uid: str) -> None:
+    merging, a, b = two(pod("1"))
+    assert told(b.put(pod("12", uid=uid))) == ([("1", "12")] if uid == "uid" else [("1", None), (None, "12")])
+    b.leave(pod("14", uid=uid))
+    b.progress("14")
+    assert (held(merging), merging.take_outdated()) == ("12", {})
+    a.progress("20")   # Past the change, of which the server has told it nothing.
+    assert (held(merging), merging.take_outdated()) == ("12", {a: "missed"})
+    changes = listed(a, "21", *([pod("14", uid=uid)] if there else [])) + b.progress("21")
+    assert told(changes) == [("12", "14" if there else None)]
+    assert merging.take_outdated() == {}
+
+
+def test_what_a_branch_was_not_told_of_is_asked_about_where_it_cannot_be_listed_anew() -> None:
+    merging, a, b = two(pod("1"))
+    b.put(pod("12"))
+    b.leave(pod("14"))
+    b.progress("14")
+    a.progress("20")
+    assert (held(merging), merging.take_outdated(), merging.store.version) == ("12", {a: "missed"}, "10"), "it has left, and is shown"
+    assert list(merging.doubts) == [Doubt("shop", "it", "uid", "12", 0)]
+    doubt, = merging.doubts
+    assert merging.confirmed(doubt, version="21", uid="uid") == [], "nothing is known: it is somewhere"
+    assert told(merging.confirmed(doubt, version="22")) == [("12", None)]
+    assert (merging.doubts, held(merging)) == ((), None)
+    b.progress("22")
+    assert a.progress("22") == [], "it still holds what it was not told of"
+    assert (held(merging), merging.take_outdated(), merging.store.version) == (None, {a: "missed"}, "22")
+
+
+def test_what_is_held_by_several_branches_is_counted_once() -> None:
+    merging, _, b = two(pod("1"))
+    b.put(pod("1"))
+    assert [record.version for record in merging.newest()] == ["1"]

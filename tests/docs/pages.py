@@ -1,0 +1,55 @@
+"""The pages that users read, and what is fenced in them. Reads them; judges nothing."""
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md")), *sorted(ROOT.glob("examples/*/README.md"))]
+
+_FENCE = re.compile(r"^```(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_NAME = re.compile(r"# (\S+\.\w+)\n")
+
+
+class Fence(NamedTuple):
+    page: Path
+    line: int
+    language: str
+    text: str
+
+    @property
+    def name(self) -> str:
+        """The file that it is to be saved as, by its first line; empty for others."""
+        found = _NAME.match(self.text)
+        return found[1] if found else ""
+
+    def __str__(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+
+def fences(page: Path, language: str = "") -> Iterator[Fence]:
+    """Yield what is fenced in a page; of one language, or of all."""
+    text = page.read_text()
+    for found in _FENCE.finditer(text):
+        if language in ("", found[1]):
+            yield Fence(page, text[:found.start()].count("\n") + 1, found[1], found[2])
+
+
+def saved(page: Path, folder: Path) -> list[Path]:
+    """Write the files of a page into a folder, as its reader does."""
+    files = [folder / fence.name for fence in fences(page) if fence.name]
+    for fence in fences(page):
+        if fence.name:
+            (folder / fence.name).write_text(fence.text)
+    return files
+
+
+def section(page: Path, heading: str) -> str:
+    """Return what stands below a heading, up to the next one of its rank or a higher one."""
+    rank = len(heading) - len(heading.lstrip("#"))
+    found = re.search(rf"^{re.escape(heading)}\n(.*?)(?=^#{{1,{rank}}} |\Z)", page.read_text(), re.MULTILINE | re.DOTALL)
+    assert found is not None, f"{page} has no {heading}"
+    return found[1]

@@ -1,0 +1,118 @@
+"""docs/performance.md: its sizes are counted here, and what a read decodes is what it says. It claims no times of its own."""
+from __future__ import annotations
+
+import json
+import re
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from kopf_selectcache import Cached
+from kopf_selectcache.core.protocol.decoder import Reader
+from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.store import Store
+from kopf_selectcache.testing import FakeCache
+from kopf_selectcache.testing.sample_objects import Population
+from tests.cache.world import PODS
+
+from .pages import DOCS
+
+PAGE = DOCS / "performance.md"
+COUNT = 1_000
+
+
+def population() -> list[bytes]:
+    """The pods that the page speaks of, as a server sends them."""
+    sent = []
+    for number, pod in enumerate(Population(seed=7).pods(COUNT)):
+        pod["metadata"].update(uid=f"{number:036}", resourceVersion=str(number + 1))
+        sent.append(msgspec.json.encode(pod))
+    return sent
+
+
+def records(declared: Cached) -> list[Record]:
+    reader = Reader.of(PODS, declared.projection)
+    return [reader.record(one) for one in population()]
+
+
+def sizes() -> list[tuple[str, str]]:
+    return re.findall(r"^\| `(.+)` \| ([\d,]+) \|$", PAGE.read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize(("declared", "shown"), sizes())
+def test_objects_are_as_big_as_is_said(declared: str, shown: str) -> None:
+    value = eval(declared, {"Cached": Cached})   # noqa: S307  # It stands in our own page.
+    held = records(value if isinstance(value, Cached) else Cached(value))
+    assert f"{sum(len(each.data) + len(each.fields) for each in held) / COUNT:,.0f}" == shown
+
+
+def taken(make: Callable[[], object]) -> float:
+    """The memory that something takes, in bytes an object."""
+    tracemalloc.start()
+    try:
+        made = make()
+        return tracemalloc.get_traced_memory()[0] / COUNT if made is not None else 0
+    finally:
+        tracemalloc.stop()
+
+
+def test_python_s_dicts_take_more_than_three_times_the_bytes_and_records_about_a_kilobyte_besides() -> None:
+    sent = population()
+    size = sum(map(len, sent)) / COUNT
+    assert taken(lambda: [json.loads(one) for one in sent]) > 3 * size
+    # What the server sent is kept as it is: it was there before.
+    reader = Reader.of(PODS, Cached("app").projection)
+    assert taken(lambda: [reader.record(one) for one in sent]) < 1_100
+
+
+def test_what_has_not_changed_is_held_once_when_all_is_listed_anew() -> None:
+    store = Store()
+    before, again = records(Cached("app"))[:3], records(Cached("app"))[:3]
+    for generation in (before, again):
+        store.begin()
+        for record in generation:
+            store.put(record)
+        store.commit(str(COUNT))
+    assert {id(record) for record in store.records()[0]} == {id(record) for record in before}
+
+
+def pod(name: str, namespace: str, **labels: str) -> dict[str, Any]:
+    owners = [{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "owner"}] if name == "a" else []
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace, "labels": labels, "ownerReferences": owners}}
+
+
+@pytest.mark.parametrize(("read", "decoded"), [
+    (lambda cache: cache.get("pods", "a", "shop"), 1),
+    (lambda cache: cache.exists("pods", "a", "shop"), 0),
+    (lambda cache: cache.held("pods"), 0),
+    (lambda cache: cache.held("pods").keys(), 0),
+    (lambda cache: len(cache.held("pods")), 0),
+    (lambda cache: cache.held("pods", keys_only=True), 0),
+    (lambda cache: list(cache.held("pods")), 4),
+    (lambda cache: cache.held("pods")[0], 1),
+    (lambda cache: list(cache.held("pods", namespace="shop")), 3),
+    (lambda cache: list(cache.list("pods", label="app=web,tier=gold")), 1),
+    (lambda cache: cache.held("pods", sort_by="metadata.name"), 4),
+    (lambda cache: cache.count("pods", label="app=web,tier=gold"), 0),
+    (lambda cache: cache.count("pods", namespace="shop", label="app=web", where={"status.phase": "Running"}), 3),
+    (lambda cache: cache.held("pods", field="spec.nodeName=n", label="tier=gold"), 1),
+    (lambda cache: list(cache.owned({"metadata": {"uid": "owner"}}, "pods")), 1),
+    (lambda cache: list(cache.held("pods", limit=2)), 2),
+    (lambda cache: cache.held("pods", as_="view")[0]["kind"], 0),
+    (lambda cache: cache.blocking.fetch("pods", "a", "shop"), 1),
+])
+def test_a_read_decodes_no_more_than_is_said(read: Callable[[FakeCache], object], decoded: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = FakeCache([pod("a", "shop", app="web", tier="gold"), *(pod(name, "shop", app="web") for name in "bc"), pod("d", "office", app="web")],
+                      {"v1/pods": "app=web"})
+    seen: list[str] = []
+    decode = Record.decode
+
+    def counted(self: Record) -> dict[str, Any]:
+        seen.append(self.name)
+        return decode(self)
+    monkeypatch.setattr(Record, "decode", counted)
+    read(cache)
+    assert len(seen) == decoded

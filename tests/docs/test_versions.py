@@ -1,0 +1,37 @@
+"""The versions that the package needs and is tested with."""
+from __future__ import annotations
+
+import ast
+import configparser
+import re
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+from kopf_selectcache import _kopf
+
+ROOT = Path(__file__).parents[2]
+BY_KOPF = {"yaml"}
+"""What Kopf itself imports as well, in any version."""
+
+
+def required() -> dict[str, str]:
+    """Return the lowest version of each package that setup.cfg requires."""
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    return dict(re.findall(r"^([\w-]+)>=([\d.]+)", setup["options"]["install_requires"], flags=re.MULTILINE))
+
+
+def test_the_tests_run_with_the_newest_kopf_that_is_known() -> None:
+    assert version("kopf") == _kopf.TESTED, (
+        "If this Kopf is newer: read its changelog, run all tests, and raise TESTED in kopf_selectcache/_kopf.py. "
+        "If it is older: make the environment anew, rm -r .venv && make env.")
+
+
+def test_each_package_that_the_code_imports_is_required() -> None:
+    trees = [ast.parse(file.read_text(encoding="utf-8")) for file in (ROOT / "kopf_selectcache").rglob("*.py")]
+    imported = {
+        name.partition(".")[0] for tree in trees for node in tree.body
+        for name in ([alias.name for alias in node.names] if isinstance(node, ast.Import)
+                     else [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else [])}
+    assert imported - sys.stdlib_module_names - {"kopf_selectcache"} - BY_KOPF == {*required()}

@@ -1,0 +1,169 @@
+"""Servers whose lists have no end: how many requests they get in a minute, and what the cache says of them. Contract 8."""
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from kopf_selectcache import Stalled
+from kopf_selectcache.core.protocol.backoff import SHORTEST
+from kopf_selectcache.core.protocol.pager import EMPTY_PAGES, FEW, KEYS_PER_PAGE, NOWHERE, PAGES_AT_ONCE
+
+from .server import Answer, Script, Server, error, listed, pod, streamed
+from .world import Time, World, operating, run, until
+
+MINUTE = 60.0
+MOST_PACED = int(MINUTE / (SHORTEST / 2)) + 2
+"""No two pages that bring nothing new are closer than half the shortest delay."""
+MOST_IN_VAIN = 3 * 9 + 12
+"""A list that leads back is given up after three requests, and begins again after a wait that doubles."""
+
+Attack = Callable[[int, Mapping[str, str]], Answer]
+"""Makes an answer of its number and the query."""
+
+
+def two_tokens(_: int, query: Mapping[str, str]) -> Answer:
+    one = query.get("continue") != "A"
+    return listed("100", pod("a" if one else "b", "90"), then="A" if one else "B")
+
+
+def new_tokens(number: int, _: Mapping[str, str]) -> Answer:
+    return listed("100", pod("a", "90"), pod("b", "90"), then=f"token-{number}")
+
+
+def no_objects(number: int, _: Mapping[str, str]) -> Answer:
+    return listed("100", then=f"token-{number}")
+
+
+def one_object_each(number: int, _: Mapping[str, str]) -> Answer:
+    return listed("100", pod(f"pod-{number:09}", "90"), then=f"token-{number}")
+
+
+ATTACKS: dict[str, tuple[Attack, int, str]] = {
+    "two tokens in turn": (two_tokens, MOST_IN_VAIN, NOWHERE),
+    "new tokens for the same objects": (new_tokens, MOST_IN_VAIN, NOWHERE),
+    "pages without objects": (no_objects, MOST_PACED, FEW),
+    "one new object in each page": (one_object_each, MOST_PACED + PAGES_AT_ONCE + (PAGES_AT_ONCE + MOST_PACED) // KEYS_PER_PAGE, FEW),
+}
+"""Each with the most requests that it may get in a minute, and a part of what the cache says of it."""
+
+LONGEST = 3_000
+"""After this many answers the list ends, so that a test of a client that never stops ends as well."""
+
+
+class Endless(Script):
+    """Answers the lists from the `begin`th on by an attack; notes the virtual time of each."""
+
+    def __init__(self, attack: Attack, time: Callable[[], float], *, begin: int = 0) -> None:
+        super().__init__([listed("100", pod("a", "90"))] * begin, [streamed()])
+        self._attack = attack
+        self._time = time
+        self.times: list[float] = []
+
+    def next(self, query: Mapping[str, str]) -> Answer:
+        if "watch" in query or len(self.listed) < len(self.lists):
+            return super().next(query)
+        self.listed.append(query)
+        if len(self.times) == LONGEST:
+            return listed("100")
+        self.times.append(self._time())
+        return self._attack(len(self.times), query)
+
+    def most_in_a_minute(self) -> int:
+        return max(sum(start <= time < start + MINUTE for time in self.times) for start in self.times)
+
+
+def attacked(server: Server, attack: Attack, *, begin: int = 0) -> tuple[Endless, list[World]]:
+    """Let the server begin to attack; return its script, and a list that takes the world whose time it is."""
+    worlds: list[World] = []
+    script = Endless(attack, lambda: (worlds[0].time if worlds else Time()).now, begin=begin)
+    server.scripts["/api/v1/pods"] = server.pods = script
+    return script, worlds
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_33_a_list_without_an_end_is_asked_for_at_a_bounded_rate_and_stalled_after_the_sync_timeout(
+    attack: str, caplog: pytest.LogCaptureFixture,
+) -> None:
+    answer, most, said = ATTACKS[attack]
+
+    async def main() -> None:
+        async with Server() as server:
+            script, worlds = attacked(server, answer)
+            async with operating(server, sync_timeout=120.0) as world:
+                worlds.append(world)
+                with caplog.at_level(logging.INFO, "kopf_selectcache"):
+                    await until(lambda: world.time.now > 1000.0 + 10 * MINUTE or len(script.times) == LONGEST)
+                assert script.most_in_a_minute() <= most
+                assert world.time.now > 1000.0 + 10 * MINUTE
+                assert str(world.feed.health) == "stalled"
+                assert said in world.feed.trouble
+    run(main())
+    assert any(said in message for message in caplog.messages)
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_33_a_relist_without_an_end_is_asked_for_at_a_bounded_rate_and_what_is_held_is_stale(attack: str) -> None:
+    answer, most, _ = ATTACKS[attack]
+
+    async def main() -> None:
+        async with Server() as server:
+            gone = asyncio.Event()
+            script, worlds = attacked(server, answer, begin=1)
+            script.watches = [streamed(gone, error(410, "Expired"))]
+            async with operating(server) as world:
+                worlds.append(world)
+                await world.holds("a@90")
+                gone.set()
+                await until(lambda: world.time.now > 1000.0 + 5 * MINUTE or len(script.times) == LONGEST)
+                assert script.most_in_a_minute() <= most
+                assert world.time.now > 1000.0 + 5 * MINUTE
+                assert (world.names(), str(world.feed.health)) == (["a@90"], "stale")
+    run(main())
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.parametrize("read", ["audit", "fetch_list"])
+def test_33_an_audit_or_fetch_whose_list_has_no_end_ends_with_an_error(read: str, attack: str) -> None:
+    answer, _, said = ATTACKS[attack]
+
+    async def main() -> None:
+        async with Server() as server:
+            script, worlds = attacked(server, answer, begin=1)
+            async with operating(server, sync_timeout=40.0) as world:
+                worlds.append(world)
+                await world.holds("a@90")
+                await world.synced()
+                before = world.time.now
+                with pytest.raises(Stalled, match=said):
+                    await (world.cache.audit("pods") if read == "audit" else world.cache.fetch_list("pods", label="app"))
+                assert len(script.times) <= max(EMPTY_PAGES + 1, PAGES_AT_ONCE + 2 * int(world.time.now - before) + 2 * KEYS_PER_PAGE + PAGES_AT_ONCE // KEYS_PER_PAGE)
+                # A fetch waits for its rate as well.
+                assert world.time.now - before <= 40.0 + SHORTEST + len(script.times) / 20
+    run(main())
+
+
+def test_33_a_list_whose_pages_are_paced_has_not_failed(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        lists = [listed("100", pod("a", "90"), then="A"), listed("100", then="B"), listed("100", then="C"), listed("100", pod("b", "90"))]
+        async with Server(lists=lists) as server, operating(server) as world:
+            with caplog.at_level(logging.INFO, "kopf_selectcache"):
+                await world.holds("a@90", "b@90")
+                await world.synced()
+            assert world.time.slept == [0.5, 0.5]
+            assert not world.feed.counts.failures
+    run(main())
+    assert any(FEW in message for message in caplog.messages), "it is told all the same"
+
+
+def test_33_a_list_that_leads_back_is_followed_by_one_that_does_not() -> None:
+    async def main() -> None:
+        lists = [listed("100", pod("a", "90"), then="A"), listed("100", pod("b", "90"), then="B"), listed("100", pod("a", "90"), then="A")]
+        async with Server(lists=[*lists, listed("101", pod("a", "90"), pod("b", "90"))]) as server, operating(server) as world:
+            await world.holds("a@90", "b@90")
+            await world.synced()
+            assert [query.get("continue") for query in server.pods.listed] == [None, "A", "B", None]
+            assert world.time.slept == [0.5]
+    run(main())

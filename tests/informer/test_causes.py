@@ -1,0 +1,101 @@
+"""The cause of a state is kept as data beside its words, and is always that of these words."""
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+
+from kopf_selectcache import Forbidden, Selector, Stalled, StateError
+from kopf_selectcache.cache.state_errors import of_read
+from kopf_selectcache.core.protocol.decoder import Refusal
+from kopf_selectcache.core.protocol.machine import Lost, Silent
+from kopf_selectcache.core.selection.grammar import FieldTerm
+from kopf_selectcache.core.selection.kinds import Kind
+from kopf_selectcache.core.selection.sent import Unselected
+from kopf_selectcache.errors import NO_CAUSE, Cause
+from kopf_selectcache.informer.causes import cause_of
+from kopf_selectcache.informer.health import SEVERAL, Condition, Health
+from tests.cache.world import builtin
+
+
+class Pods:
+    """What the condition is of: a list that has not come yet."""
+
+    kind: Kind | None = builtin("pods")
+    filter = Selector("app=web")
+    version = ""
+
+    def __str__(self) -> str:
+        return "pods"
+
+    def held(self) -> int:
+        return 0
+
+
+class Nobody:
+    def trouble(self, condition: Condition, cause: str, line: str, /) -> None:
+        """Need not know."""
+
+    def well(self, condition: Condition, /) -> None:
+        """Need not know."""
+
+
+def condition() -> Condition:
+    """Return one whose `sync_timeout` is over."""
+    return Condition(Pods(), declared="it", sync_timeout=0.0, clock=lambda: 1.0, listener=Nobody(), unreadable=lambda: None)
+
+
+def error_of(one: Condition) -> StateError:
+    error = one.error()
+    assert error is not None
+    return error
+
+
+@pytest.mark.parametrize(("trouble", "cause"), [
+    (Refusal(429, "TooManyRequests", retry_after=7.0), Cause(429, "TooManyRequests", 7.0, transient=True)),
+    (Refusal(501, "NotImplemented"), Cause(501, "NotImplemented", None, transient=False)),
+    (Refusal(503, "ServiceUnavailable"), Cause(503, "ServiceUnavailable", None, transient=True)),
+    (Refusal(302), Cause(302, "", None, transient=False)),
+    (Lost("the connection broke off"), Cause(transient=True)),
+    (Lost("what?", garbled=True), Cause(transient=True)),
+    (Lost("it raised", garbled=True, transform=True), NO_CAUSE),
+    (Silent(), Cause(transient=True)),
+])
+def test_what_has_stalled_a_cache_is_told_apart(trouble: Refusal | Lost | Silent, cause: Cause) -> None:
+    one = condition()
+    one.troubled(trouble, verb="list")
+    error = error_of(one)
+    assert isinstance(error, Stalled)
+    assert (error.code, error.reason, error.retry_after, error.transient) == cause
+
+
+def test_the_cause_is_that_of_the_last_trouble_and_of_the_state_that_is_told() -> None:
+    one = condition()
+    one.troubled(Refusal(503), verb="list")
+    one.troubled(Refusal(429), verb="list")
+    assert error_of(one).code == 429
+    for _ in range(SEVERAL):
+        one.troubled(Refusal(403, "Forbidden"), verb="list")
+    one.troubled(Refusal(503), verb="list")
+    assert isinstance(error_of(one), Forbidden)
+    assert (error_of(one).code, error_of(one).transient) == (403, False), "what only a person can help with still stands"
+    one.well()
+    assert (one.health, one.cause) == (Health.SYNCING, NO_CAUSE)
+    one.mistaken(ValueError())
+    assert error_of(one).cause == NO_CAUSE
+    one.oversized("too much", "", "Select less")
+    assert error_of(one).cause == NO_CAUSE
+
+
+def test_the_error_of_a_read_has_the_cause_of_its_cache() -> None:
+    one = condition()
+    one.troubled(Refusal(503, "ServiceUnavailable", retry_after=3.0), verb="list")
+    error = of_read(error_of(one), "cache.held('pods')", None)
+    for again in (error, copy.copy(error), pickle.loads(pickle.dumps(error))):   # noqa: S301  # Our own.
+        assert (again.code, again.reason, again.retry_after, again.transient) == (503, "ServiceUnavailable", 3.0, True)
+
+
+@pytest.mark.parametrize("failure", [Lost("not selected", outside=True), Unselected("shop", "a", "u", "5", FieldTerm("spec.nodeName", "n1"), {})], ids=["a stream", "a read"])
+def test_a_selector_that_is_ignored_is_ignored_again(failure: Lost | Unselected) -> None:
+    assert cause_of(failure) == NO_CAUSE

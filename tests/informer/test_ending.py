@@ -1,0 +1,196 @@
+"""Caches that outlive their operator: each read says that it has ended, and those that wait end with it."""
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import kopf
+import pytest
+
+import kopf_selectcache as selectcache
+from kopf_selectcache import NotSynced, ReadError
+from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.informer.ending import Ending, ended
+from kopf_selectcache.plugin.operator import launch, operator_of
+from tests.faults.world import until
+from tests.kopf_operators import Cluster, context, cycles, declaring, launched, operating, pod, run, runtime_over
+
+SECRETS = "/api/v1/secrets"
+ENDED = "the operator that this cache belongs to has ended. End the task or thread that reads it; an operator that starts later has a cache of its own"
+
+READS: dict[str, Callable[[Cache], Any]] = {
+    "get": lambda cache: cache.get("pods", "web-1", "shop"),
+    "get with a default": lambda cache: cache.get("pods", "other", "shop", default=None),
+    "get a view": lambda cache: cache.get("pods", "web-1", "shop", as_="view"),
+    "exists": lambda cache: cache.exists("pods", "web-1", "shop"),
+    "list": lambda cache: cache.list("pods"),
+    "held": lambda cache: cache.held("pods"),
+    "owned": lambda cache: cache.owned(pod(), "pods"),
+    "count": lambda cache: cache.count("pods"),
+    "age": lambda cache: cache.age("pods"),
+    "scope": lambda cache: cache.scope("pods"),
+    "explain": lambda cache: cache.explain("pods"),
+    "stats": lambda cache: cache.stats("pods"),
+    "get of a kind that is not declared": lambda cache: cache.get("nodes", "n1"),
+}
+WAITING: dict[str, Callable[[Any], Any]] = {
+    "fetch": lambda cache: cache.fetch("pods", "web-1", "shop"),
+    "fetch of a kind that is not declared": lambda cache: cache.fetch("nodes", "n1", default=None),
+    "fetch_list": lambda cache: cache.fetch_list("nodes"),
+    "gone": lambda cache: cache.gone("pods", "web-1", "shop"),
+    "wait_synced": lambda cache: cache.wait_synced(),
+    "wait_for": lambda cache: cache.wait_for("pods", lambda _: True),
+    "add_index": lambda cache: cache.add_index("pods", node="spec.nodeName"),
+    "audit": lambda cache: cache.audit("pods"),
+}
+
+
+def declared() -> kopf.OperatorSettings:
+    return declaring(pods="", secrets="")
+
+
+async def outlived(settings: kopf.OperatorSettings | None = None) -> Cache:
+    """Return a cache that was read, and whose operator has ended."""
+    async with launched(settings or declared(), Cluster(pod())) as operator:
+        await operator.gate(("pods",), None)
+        cache = Cache(operator.runtime)
+        for key in ("pods", "v1/pods"):
+            assert cache.get(key, "web-1", "shop")["metadata"]["name"] == "web-1"
+    return cache
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_each_read_of_a_cache_that_outlives_its_operator_raises(read: Callable[[Cache], Any]) -> None:
+    async def main() -> None:
+        cache = await outlived()
+
+        async def in_loop(*_: object) -> None:
+            read(cache)
+        for call in (in_loop, asyncio.to_thread):
+            with pytest.raises(ReadError) as caught:
+                await call(read, cache)
+            assert str(caught.value) == ENDED
+            assert not isinstance(caught.value, NotSynced), "who waits for NotSynced to end would wait for ever"
+    run(main())
+
+
+@pytest.mark.parametrize("read", WAITING.values(), ids=WAITING)
+def test_each_awaited_read_of_a_cache_that_outlives_its_operator_raises(read: Callable[[Any], Any]) -> None:
+    async def main() -> None:
+        cache = await outlived()
+        with pytest.raises(ReadError) as caught:
+            await read(cache)
+        assert str(caught.value) == ENDED
+        with pytest.raises(ReadError) as caught:
+            await asyncio.to_thread(read, cache.blocking)
+        assert str(caught.value) == ENDED
+    run(main())
+
+
+FOR_EVER: dict[str, Callable[[Any], Any]] = {
+    "wait_for": lambda cache: cache.wait_for("pods", lambda _: False),
+    "wait_for, of a kind that is not synced": lambda cache: cache.wait_for("secrets", lambda _: True),
+    "wait_synced": lambda cache: cache.wait_synced(timeout=3600),
+    "fetch": lambda cache: cache.fetch("pods", "other", "shop", max_age=0),
+}
+
+
+@pytest.mark.parametrize("read", FOR_EVER.values(), ids=FOR_EVER)
+def test_a_read_that_waits_ends_with_the_operator(read: Callable[[Any], Any]) -> None:
+    async def main() -> None:
+        cluster = Cluster(pod())
+        cluster.hold(SECRETS)
+        cluster.hold("/api/v1/namespaces/shop/pods/other")
+        async with launched(declared(), cluster) as operator:
+            await operator.gate(("pods",), None)
+            cache = Cache(operator.runtime)
+            in_task = asyncio.create_task(read(cache))
+            in_thread = asyncio.create_task(asyncio.to_thread(read, cache.blocking))
+            await cycles()
+            assert not in_task.done()
+            assert not in_thread.done()
+        await cycles()
+        assert in_task.done()
+        for waiting in (in_task, in_thread):
+            with pytest.raises(ReadError) as caught:
+                await waiting
+            assert str(caught.value) == ENDED
+    run(main())
+
+
+def test_a_background_task_ends_with_its_operator() -> None:
+    """A whole operator of Kopf, stopped as by a signal, with a task of its own that outlives it."""
+    async def main() -> None:
+        settings, registry = declaring(pods=""), kopf.OperatorRegistry()
+        read, told = threading.Event(), asyncio.Queue[ReadError]()
+        outliving = asyncio.Event()
+
+        async def work(cache: selectcache.Cache) -> None:
+            await cache.wait_synced()
+            cache.get("pods", "web-1", "shop")
+            read.set()
+            with pytest.raises(ReadError) as caught:
+                await cache.wait_for("pods", lambda _: False)
+            told.put_nowait(caught.value)
+            with pytest.raises(ReadError) as caught:
+                await cache.fetch("nodes", "n1")
+            told.put_nowait(caught.value)
+            with pytest.raises(ReadError) as caught:
+                cache.get("pods", "web-1", "shop")
+            told.put_nowait(caught.value)
+            await outliving.wait()
+
+        task = asyncio.create_task(work(selectcache.cache_of(settings)))
+        async with operating(registry, Cluster(pod()), settings=settings):
+            await until(read.is_set)
+        assert [str(await told.get()) for _ in range(3)] == [ENDED] * 3
+        outliving.set()
+        await task
+    run(main())
+
+
+def test_an_operator_that_ends_before_it_has_logged_in_ends_those_that_wait_for_it() -> None:
+    async def main() -> None:
+        settings = declaring(pods="")
+        with context(settings):
+            cache = selectcache.cache_of(settings)
+            waiting = asyncio.create_task(cache.wait_synced())
+            operator = launch(settings, make_runtime=runtime_over(Cluster()))
+            operator.task.cancel()   # Before it has begun.
+            with pytest.raises(ReadError) as caught:
+                await waiting
+            assert str(caught.value) == ENDED
+            with pytest.raises(ReadError, match="has ended"):
+                cache.list("pods")
+    run(main())
+
+
+def test_the_report_and_the_probe_of_an_operator_that_has_ended_never_fail() -> None:
+    async def main() -> None:
+        async with launched(declaring(pods=""), Cluster()) as operator:
+            await operator.gate(None, None)
+        assert operator.report()["trouble"] == ended().what
+        assert operator.restartable() == ""
+    run(main())
+
+
+def test_the_next_operator_with_the_same_settings_has_a_cache_of_its_own() -> None:
+    async def main() -> None:
+        settings = declaring(pods="")
+        former = await outlived(settings)
+        async with launched(settings, Cluster(pod("web-2"))) as operator:
+            await operator.gate(None, None)
+            assert operator_of(settings) is operator
+            assert len(Cache(operator.runtime).list("pods")) == 1
+            with pytest.raises(ReadError, match="has ended"):
+                former.list("pods")
+    run(main())
+
+
+def test_a_timeout_of_the_reads_own_is_told_as_it_is() -> None:
+    async def fails() -> None:
+        raise TimeoutError("its own")
+    with pytest.raises(TimeoutError, match="its own"):
+        asyncio.run(Ending().limit(fails()))

@@ -1,0 +1,178 @@
+"""The runner never dies, whatever goes wrong, and leaves nothing behind when it is told to end."""
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import kopf
+import pytest
+from kopf._cogs.structs.credentials import Vault
+
+from kopf_selectcache.client.transport import KopfTransport
+from kopf_selectcache.informer.health import Health
+from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.settings.options import SelectCacheSettings
+from tests.faults.server import (
+    PODS,
+    Answer,
+    Server,
+    answer,
+    bookmark,
+    ended,
+    error,
+    event,
+    listed,
+    pod,
+    refused,
+    streamed,
+)
+from tests.faults.world import Time, World, nothing_left, operating, run, until
+
+LISTED = listed("100", pod("a", "90"))
+
+
+@pytest.mark.parametrize("discovery", [answer(b"{"), refused(500, "InternalError"), Answer((b"no HTTP\r\n\r\n",))], ids=["garbled", "refused", "broken"])
+def test_what_goes_wrong_before_the_kind_is_known_is_told_and_tried_again(discovery: Answer) -> None:
+    async def main() -> None:
+        async with Server(lists=[LISTED]) as server:
+            server.scripts["/api/v1"].lists[:2] = [discovery] * 2
+            async with operating(server) as world:
+                await until(lambda: world.feed.trouble)
+                assert world.feed.trouble.startswith("pods: ")
+                assert world.feed.health is Health.SYNCING
+                await world.synced()
+                assert world.time.slept == [0.5, 1.0]
+    run(main())
+
+
+class Mistaken(KopfTransport):
+    """Fails in a way that nobody has thought of, so many times."""
+
+    times = 0
+
+    async def get(self, path: str, query: Mapping[str, str], **options: Any) -> bytes:
+        if path == PODS and self.times:
+            self.times -= 1
+            raise KeyError("nobody has thought of this")
+        return await super().get(path, query, **options)
+
+
+def test_a_mistake_of_ours_costs_a_list_and_is_told_and_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with Server(lists=[LISTED, listed("200", pod("b", "150"))], watches=[streamed(error(410))]) as server:
+            vault, time = Vault({"login": kopf.ConnectionInfo(server=server.url)}), Time()
+            declared, transport = SelectCacheSettings(audit_interval=0), Mistaken(vault)
+            declared.selectors["pods"] = "app=web"
+            runtime = Runtime(
+                declared, transport, namespaces=None, chance=lambda: 1.0, logger=logging.getLogger("kopf_selectcache"),
+                clock=time.clock, sleep=time.sleep)
+            world = World(server, runtime, time, vault)
+            transport.times = 2
+            task = asyncio.create_task(runtime.run())
+            await until(lambda: world.feed.trouble)
+            assert world.feed.trouble == "pods: a mistake of kopf_selectcache itself, KeyError"
+            await world.holds("a@90")
+            transport.times = 1
+            await world.holds("b@150")
+            assert time.slept[:2] == [30.0, 30.0]
+            assert caplog.text.count("stumbled over a mistake of its own, and starts again") == 3
+            task.cancel()
+            await asyncio.wait({task})
+            await vault.close()
+    run(main())
+
+
+class Noted(KopfTransport):
+    """Notes when streams are opened and closed."""
+
+    def __init__(self, vault: Vault, notes: list[str]) -> None:
+        super().__init__(vault)
+        self.notes = notes
+
+    @asynccontextmanager
+    async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[AsyncIterator[bytes]]:
+        async with super().watch(path, query) as chunks:
+            self.notes.append("opened")
+            try:
+                yield chunks
+            finally:
+                self.notes.append("closed")
+
+
+def test_a_stream_is_closed_before_anything_else_is_done() -> None:
+    """Nothing is left to the garbage collector, which would come when it likes, and close it in a task of its own."""
+    async def main() -> None:
+        notes: list[str] = []
+
+        async def sleep(_: float) -> None:
+            notes.append("waited")
+
+        async with Server(lists=[LISTED], watches=[streamed(error(500))]) as server:
+            vault, declared = Vault({"login": kopf.ConnectionInfo(server=server.url)}), SelectCacheSettings(audit_interval=0)
+            declared.selectors["pods"] = "app=web"
+            runtime = Runtime(
+                declared, Noted(vault, notes), namespaces=None, chance=lambda: 1.0, logger=logging.getLogger("kopf_selectcache"),
+                sleep=sleep)
+            task = asyncio.create_task(runtime.run())
+            await until(lambda: notes.count("opened") == 2)
+            task.cancel()
+            task.add_done_callback(lambda _: notes.append("ended"))
+            await asyncio.wait({task})
+            assert notes == ["opened", "closed", "waited", "opened", "closed", "ended"]
+            await vault.close()
+    run(main())
+
+
+def test_a_relist_that_an_audit_orders_between_two_tries_of_a_watch_comes_instead_of_the_next_try() -> None:
+    async def main() -> None:
+        due = asyncio.Event()
+
+        async def sleep(_: float) -> None:
+            await due.wait()
+
+        drifted = [listed("100", pod("a", "95")), listed("101", pod("a", "95"))]
+        async with Server(lists=[LISTED, *drifted], watches=[refused(503)]) as server:
+            vault, declared = Vault({"login": kopf.ConnectionInfo(server=server.url)}), SelectCacheSettings(audit_interval=0)
+            declared.selectors["pods"] = "app=web"
+            runtime = Runtime(
+                declared, KopfTransport(vault), namespaces=None, chance=lambda: 1.0, logger=logging.getLogger("kopf_selectcache"),
+                sleep=sleep)
+            world = World(server, runtime, Time(), vault)
+            task = asyncio.create_task(runtime.run())
+            await until(lambda: world.feed.trouble)
+            assert not await world.cache.audit("pods")
+            due.set()
+            await world.holds("a@95")
+            await world.watched(2)
+            assert server.pods.listed[-1] == server.pods.listed[0], "of the newest state, whatever is held"
+            assert [query["resourceVersion"] for query in server.pods.watched] == ["100", "101"]
+            assert world.feed.counts.relists == {"audit": 1}
+            task.cancel()
+            await asyncio.wait({task})
+            await vault.close()
+    run(main())
+
+
+SCENES: dict[str, Callable[[], dict[str, Any]]] = {
+    "pages": lambda: {"lists": [listed("100", then="1"), refused(500), LISTED], "watches": [ended(), streamed(bookmark("101"))]},
+    "a relist": lambda: {"lists": [LISTED, refused(410), LISTED], "watches": [streamed(error(410))]},
+    "an initial stream": lambda: {"watches": [streamed(event("ADDED", pod("a", "90")), bookmark("100", end=True), error(410))]},
+    "trouble": lambda: {"lists": [refused(403), refused(404), refused(401)]},
+}
+
+
+@pytest.mark.parametrize("cycles", [0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377])
+@pytest.mark.parametrize("scene", SCENES)
+def test_wherever_it_is_cancelled_nothing_is_left(scene: str, cycles: int) -> None:
+    async def main() -> None:
+        async with Server(**SCENES[scene]()) as server:
+            before = asyncio.all_tasks()
+            async with operating(server, initial="stream" if scene == "an initial stream" else "pages"):
+                for _ in range(cycles):
+                    await asyncio.sleep(0)
+            await nothing_left(before, server)
+            await until(lambda: server.open == 0)
+    run(main())

@@ -1,0 +1,459 @@
+"""How a cache is called while things go wrong: what is read meanwhile, and when nobody should wait for it any more."""
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import pytest
+
+from kopf_selectcache import Forbidden, NotSynced, Rejected, Stale, Stalled
+from kopf_selectcache.core.store.store import Change
+from kopf_selectcache.informer.health import SEVERAL, TOLERATED, Health
+from kopf_selectcache.informer.metrics import Collector
+from kopf_selectcache.plugin.operator import failing
+from tests.faults.server import (
+    Answer,
+    Server,
+    Then,
+    answer,
+    bookmark,
+    ended,
+    error,
+    event,
+    held,
+    listed,
+    pod,
+    refused,
+    streamed,
+)
+from tests.faults.world import World, operating, run, until
+
+LISTED = listed("100", pod("a", "90"))
+NO = refused(403, "Forbidden", message="no")
+DOWN = refused(503, "ServiceUnavailable")
+
+
+@pytest.fixture
+def told(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    """Return what returns the warnings that were logged since it was called last."""
+    caplog.set_level(logging.WARNING, logger="kopf_selectcache")
+
+    def lines() -> list[str]:
+        found = [record.getMessage() for record in caplog.records if record.name == "kopf_selectcache"]
+        caplog.clear()
+        return found
+
+    return lines
+
+
+def health(world: World) -> Health:
+    return world.feed.health
+
+
+def shown_as_synced(world: World) -> float:
+    """Return what Prometheus is shown."""
+    collector = Collector(lambda: [world.feed])
+    value, = (sample.value for family in collector.collect() for sample in family.samples if sample.name == "kopf_selectcache_synced")
+    return float(value)
+
+
+# ---- A server that has just started refuses everybody for some seconds.
+
+
+def test_a_server_that_starts_and_refuses_everybody_costs_no_read() -> None:
+    async def main() -> None:
+        down, up = asyncio.Event(), asyncio.Event()
+        watches = [streamed(bookmark("101"), down, then=Then.CLOSE), *[NO] * 4, held(up, streamed(event("ADDED", pod("b", "105"))))]
+        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
+            seen: list[Change | None] = []
+            await until(lambda: world.feed.store.version == "101")
+            world.feed.subscribe(seen.append)
+            down.set()
+            await world.watched(6)
+            assert world.time.slept == [0.5, 1.0, 2.0, 4.0, 8.0], "it is asked quickly"
+            assert health(world) is Health.STALE
+            assert world.names() == ["a@90"]
+            assert "may not watch" in world.feed.trouble
+            with pytest.raises(Stale):
+                world.cache.held("pods", max_age=5)
+            up.set()
+            await world.holds("a@90", "b@105")
+            await until(lambda: world.feed.synced)
+            assert None not in seen, "nobody was told that it could not be read"
+            assert len(server.pods.listed) == 1
+    run(main())
+
+
+def test_a_right_that_is_missing_for_as_long_as_no_server_takes_to_start_was_revoked() -> None:
+    async def main() -> None:
+        revoked, granted = asyncio.Event(), asyncio.Event()
+        watches = [streamed(bookmark("101"), revoked, error(403, message="no")), *[NO] * 6, held(granted, streamed())]
+        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
+            await until(lambda: world.feed.store.version == "101")
+            revoked.set()
+            await world.watched(6)
+            assert health(world) is Health.STALE
+            await world.watched(7)
+            assert health(world) is Health.FORBIDDEN
+            assert world.time.slept == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0]
+            with pytest.raises(Forbidden, match=r"may not watch them: no[.] Grant it the verbs list and watch"):
+                world.names()
+            granted.set()
+            await world.synced()
+            assert world.names() == ["a@90"]
+    run(main())
+
+
+@pytest.mark.parametrize("between", [DOWN, Answer((b"no HTTP\r\n\r\n",))], ids=["503", "no HTTP"])
+def test_one_refusal_is_not_enough_however_long_ago_it_was_and_other_trouble_says_nothing_of_rights(between: Answer) -> None:
+    async def main() -> None:
+        gates = [asyncio.Event() for _ in range(SEVERAL)]
+        watches = [streamed(bookmark("101"), gates[0], error(403)), held(gates[1], NO), between, held(gates[2], NO)]
+        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
+            for gate in gates:
+                await until(lambda: world.feed.store.version)
+                assert world.names() == ["a@90"]
+                world.time.now += TOLERATED
+                failures = world.feed.counts.failures["403"]
+                gate.set()
+                await until(lambda: world.feed.counts.failures["403"] > failures)   # noqa: B023  # Before the next round.
+            await until(lambda: health(world) is Health.FORBIDDEN)
+    run(main())
+
+
+def test_what_was_refused_before_all_was_well_does_not_count() -> None:
+    async def main() -> None:
+        again = asyncio.Event()
+        watches = [streamed(error(403)), NO, streamed(bookmark("101"), again, error(403)), held(asyncio.Event(), NO)]
+        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
+            await until(lambda: world.feed.store.version == "101")
+            world.time.now += TOLERATED
+            again.set()
+            await world.watched(4)
+            assert health(world) is Health.STALE
+    run(main())
+
+
+def test_what_may_not_be_done_is_said_anew_when_it_is_something_else(told: Callable[[], list[str]]) -> None:
+    async def main() -> None:
+        other = refused(403, message="no, and in other words")
+        async with Server(lists=[NO, other, LISTED], watches=[NO, other, NO, streamed()]) as server, operating(server) as world:
+            await world.synced()
+            lines = told()
+            assert [line.split(": ")[1] for line in lines] == ["the operator may not list them", "the operator may not watch them"]
+    run(main())
+
+
+# ---- Stale.
+
+
+def test_whatever_moves_the_version_confirms_what_is_held() -> None:
+    async def main() -> None:
+        gates = [asyncio.Event() for _ in range(2)]
+        watches = [streamed(gates[0], event("ADDED", pod("b", "105")), gates[1], bookmark("110"))]
+        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
+            await world.synced()
+            for gate, version in zip(gates, ("105", "110"), strict=True):
+                world.time.now += 30.0
+                assert world.cache.age("pods") == 30.0
+                gate.set()
+                await until(lambda: world.feed.store.version == version)   # noqa: B023  # Before the next round.
+                assert world.cache.age("pods") == 0.0
+    run(main())
+
+
+def test_a_cache_that_has_not_followed_for_a_while_is_stale_and_read_as_before() -> None:
+    async def main() -> None:
+        down, up = asyncio.Event(), asyncio.Event()
+        watches = [streamed(down, error(500)), held(up, streamed())]
+        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
+            await world.synced()
+            world.time.now += 2 * TOLERATED
+            assert world.feed.synced, "where nothing is wrong, time alone changes nothing"
+            down.set()
+            await world.watched(2)
+            world.time.now += TOLERATED - 1
+            assert health(world) is Health.SYNCED
+            assert shown_as_synced(world) == 1
+            world.time.now += 1
+            assert health(world) is Health.STALE
+            assert shown_as_synced(world) == 0
+            assert world.names() == ["a@90"]
+            up.set()
+            await world.synced()
+            assert health(world) is Health.SYNCED
+    run(main())
+
+
+def test_a_cache_fails_the_probe_once_it_has_been_in_a_state_for_as_long_as_is_allowed() -> None:
+    async def main() -> None:
+        down, denied, up = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        watches = [streamed(down, error(500)), held(denied, refused(403)), held(up, streamed())]
+        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
+            limits = {"stale": 120.0, "forbidden": 0.0}
+
+            def fails() -> str:
+                return failing(world.runtime.feeds.values(), limits)
+            await world.synced()
+            world.time.now += 1_000
+            assert not fails(), "a cache that is synced has been so for long"
+            down.set()
+            await world.watched(2)
+            world.time.now += TOLERATED
+            assert (health(world), fails()) == (Health.STALE, "")
+            world.time.now += 100   # Waits between attempts take time as well.
+            assert not fails()
+            denied.set()   # Another reason does not begin a new state.
+            await world.watched(3)
+            assert (health(world), fails()) == (Health.STALE, "")
+            world.time.now += 20
+            assert fails().startswith("The cache of pods is stale, for 120 s or more: pods: the operator may not watch them. ")
+            up.set()
+            await world.synced()
+            world.time.now += 1_000
+            assert not fails()
+    run(main())
+
+
+def test_a_cache_has_been_in_a_state_since_the_first_of_its_lists_and_watches_was() -> None:
+    async def main() -> None:
+        async with Server(lists=[LISTED]) as server, operating(server, selectors={"pods": ["app=web", "app=db,tier=x"]}) as world:
+            await until(lambda: len(world.feed._conditions) == 2)
+            first, second = world.feed._conditions
+            first.missing("gone", "wait")
+            world.time.now += 5
+            second.missing("gone", "wait")
+            world.time.now += 2
+            assert (world.feed.health, world.feed.lasted()) == (Health.MISSING, 7)
+    run(main())
+
+
+def test_trouble_that_goes_on_is_counted_from_its_beginning() -> None:
+    async def main() -> None:
+        watches = [streamed(error(500)), *[refused(429)] * 4, held(asyncio.Event(), streamed())]
+        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
+            await world.watched(6)
+            assert sum(world.time.slept) == 15.5
+            assert health(world) is Health.STALE
+    run(main())
+
+
+def test_a_complete_list_that_cannot_be_followed_is_served_as_stale_in_the_end() -> None:
+    async def main() -> None:
+        up = asyncio.Event()
+        watches = [DOWN] * 3 + [held(up, streamed())]
+        async with Server(lists=[LISTED], watches=watches) as server, operating(server, sync_timeout=1.5) as world:
+            await world.watched(3)
+            assert health(world) is Health.SYNCING
+            await world.feed.settled()
+            await world.watched(4)
+            assert health(world) is Health.STALE
+            assert world.names() == ["a@90"]
+            up.set()
+            await world.synced()
+    run(main())
+
+
+# ---- Stalled.
+
+
+def unserved(server: Server, then: asyncio.Event) -> None:
+    found = server.scripts["/api/v1"].lists[0]
+    server.scripts["/api/v1"].lists[:] = [*[DOWN] * 7, held(then, found)]
+    server.pods.lists[:] = [LISTED]
+
+
+def unlisted(server: Server, then: asyncio.Event) -> None:
+    server.pods.lists[:] = [*[DOWN] * 7, held(then, LISTED)]
+
+
+@pytest.mark.parametrize("failing", [unserved, unlisted])
+def test_nobody_waits_for_ever_for_a_first_list_that_does_not_come(
+    failing: Callable[[Server, asyncio.Event], None], told: Callable[[], list[str]],
+) -> None:
+    async def main() -> None:
+        async with Server() as server:
+            up = asyncio.Event()
+            failing(server, up)
+            async with operating(server, sync_timeout=20.0) as world:
+                seen: list[Change | None] = []
+                world.feed.subscribe(seen.append)
+                await until(lambda: world.feed.counts.failures["503"] == 6)
+                assert health(world) is Health.SYNCING
+                with pytest.raises(NotSynced):
+                    world.names()
+                await world.feed.settled()
+                await until(lambda: len(world.time.slept) == 7)
+                assert health(world) is Health.STALLED
+                assert seen == [None]
+                with pytest.raises(Stalled, match=r"pods: the server answers 503 ServiceUnavailable[.] It is asked again; meanwhile, .*, label='app=web'; to see what the server answers: selectcache check "):
+                    world.names()
+                with pytest.raises(Stalled):
+                    await world.cache.wait_synced()
+                assert len(told()) == 2, "the trouble, and what comes of it"
+                up.set()
+                await world.synced()
+                assert world.names() == ["a@90"]
+    run(main())
+
+
+def test_while_it_is_stalled_other_trouble_is_told_and_not_logged(told: Callable[[], list[str]]) -> None:
+    async def main() -> None:
+        over = asyncio.Event()
+        async with Server(lists=[DOWN, DOWN, refused(500, "InternalError"), held(over, NO)]) as server, operating(server, sync_timeout=0.5) as world:
+            await world.listed(4)
+            assert health(world) is Health.STALLED
+            assert world.feed.trouble == "pods: the server answers 500 InternalError"
+            assert len(told()) == 2
+            over.set()
+            await until(lambda: health(world) is Health.FORBIDDEN)
+    run(main())
+
+
+def test_a_stream_that_is_accepted_and_breaks_off_again_and_again_stays_stalled(told: Callable[[], list[str]]) -> None:
+    async def main() -> None:
+        watches = [ended(event("ADDED", pod("a", "90")))] * 3
+        lists = [DOWN] * 3
+        async with Server(lists=lists, watches=watches) as server, operating(server, initial="stream", sync_timeout=0.5) as world:
+            await world.listed(4)
+            assert health(world) is Health.STALLED
+            assert len([line for line in told() if "meanwhile" in line]) == 1
+    run(main())
+
+
+SENSELESS = {
+    "a list without a version": (listed(""), "a PodList came without a resourceVersion"),
+    "an object without a uid": (
+        listed("100", pod("a", "90"), {"kind": "Pod", "metadata": {"name": "bad", "namespace": "shop", "resourceVersion": "9"}}),
+        "an object of kind Pod, shop/bad, came without a name, uid or resourceVersion"),
+}
+
+
+@pytest.mark.parametrize("senseless", SENSELESS)
+def test_a_list_that_never_makes_sense_is_not_waited_for(senseless: str) -> None:
+    async def main() -> None:
+        given, why = SENSELESS[senseless]
+        up = asyncio.Event()
+        async with Server(lists=[*[given] * SEVERAL, held(up, LISTED)]) as server, operating(server) as world:
+            await world.feed.settled()
+            with pytest.raises(Stalled, match=why):
+                world.names()
+            up.set()
+            await world.synced()
+            assert world.time.slept == [0.5, 1.0, 2.0]
+            assert world.names() == ["a@90"]
+    run(main())
+
+
+def test_a_cluster_that_cannot_say_what_it_serves_is_not_waited_for() -> None:
+    async def main() -> None:
+        up = asyncio.Event()
+        async with Server(lists=[LISTED]) as server:
+            discovery = server.scripts["/api/v1"].lists
+            discovery[:] = [*[answer(b"{what?")] * SEVERAL, held(up, discovery[0])]
+            async with operating(server) as world:
+                await world.feed.settled()
+                with pytest.raises(Stalled, match="/api/v1 is not what the API promises"):
+                    world.names()
+                up.set()
+                await world.synced()
+    run(main())
+
+
+def test_only_answers_in_a_row_that_make_no_sense_are_certain() -> None:
+    async def main() -> None:
+        senseless = listed("")
+        lists = [senseless, senseless, DOWN, senseless, senseless]
+        async with Server(lists=lists) as server, operating(server) as world:
+            await world.listed(6)
+            assert health(world) is Health.SYNCING
+    run(main())
+
+
+def test_the_wait_begins_anew_once_a_missing_right_is_granted() -> None:
+    async def main() -> None:
+        gone = asyncio.Event()
+        watches = [NO, streamed(event("ADDED", pod("a", "90")), gone, error(500)), ended()]
+        async with Server(watches=watches) as server, operating(server, initial="stream", sync_timeout=30.0) as world:
+            await until(lambda: world.feed.counts.events)
+            world.time.now += 25.0
+            gone.set()
+            await world.watched(3)
+            assert health(world) is Health.SYNCING
+    run(main())
+
+
+def test_who_waits_once_a_missing_right_is_granted_waits_for_what_comes_then() -> None:
+    async def main() -> None:
+        gate = asyncio.Event()
+        stream = streamed(gate, event("ADDED", pod("a", "90")), bookmark("100", end=True))
+        async with Server(watches=[NO, stream]) as server, operating(server, initial="stream") as world:
+            await world.feed.settled()
+            assert health(world) is Health.FORBIDDEN
+            await until(lambda: health(world) is Health.SYNCING)
+            waiting = asyncio.create_task(world.cache.wait_synced(timeout=30))
+            await asyncio.sleep(0)
+            gate.set()
+            await waiting
+            assert world.names() == ["a@90"]
+    run(main())
+
+
+def test_mistakes_of_ours_are_not_waited_for_either(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with Server(lists=[LISTED]) as server, operating(server, sync_timeout=60.0) as world:
+            world.feed._declared = None   # type: ignore[assignment]  # A mistake that is made each time.
+            await world.feed.settled()
+            assert health(world) is Health.STALLED
+            assert "AttributeError" in world.feed.trouble
+            assert "Report it" in world.feed.remedy
+            assert caplog.text.count("stumbled") == 3
+    run(main())
+
+
+# ---- What only a person can help with.
+
+
+def test_a_filter_that_is_refused_in_other_words_each_time_is_said_once(told: Callable[[], list[str]]) -> None:
+    async def main() -> None:
+        lists = [refused(422, message=f"request {number} is invalid") for number in range(3)]
+        async with Server(lists=lists) as server, operating(server) as world:
+            await world.listed(4)
+            with pytest.raises(Rejected, match="request 2 is invalid"):
+                world.names()
+            assert len(told()) == 1
+    run(main())
+
+
+def test_what_the_server_says_is_told_in_one_line_of_some_length() -> None:
+    async def main() -> None:
+        endless = streamed(error(403, message="first\nsecond " + "M" * 2_000_000))
+        async with Server(lists=[LISTED], watches=[endless, held(asyncio.Event(), NO)]) as server, operating(server) as world:
+            await world.watched(2)
+            assert "first second M" in world.feed.trouble
+            assert len(world.feed.trouble) < 1200
+    run(main())
+
+
+# ---- Who is told of changes.
+
+
+def test_a_listener_that_fails_keeps_no_other_from_what_it_must_know(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(_: Change | None) -> None:
+        raise KeyError("mine")
+
+    async def main() -> None:
+        go = asyncio.Event()
+        watches = [streamed(go, event("MODIFIED", pod("a", "101")), event("ADDED", pod("b", "102")))]
+        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
+            await world.holds("a@90")
+            seen: list[Change | None] = []
+            world.feed.subscribe(fail)
+            world.feed.subscribe(seen.append)
+            go.set()
+            await world.holds("a@101", "b@102")
+            assert [change.after.version for change in seen if change and change.after] == ["101", "102"]
+            assert len(server.pods.watched) == 1, "nothing is asked for again"
+            assert caplog.text.count("Somebody who is told of changes in the cache of pods failed") == 2
+    run(main())

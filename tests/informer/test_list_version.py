@@ -1,0 +1,266 @@
+"""Several watches that could hold the same objects are listed as of the version of whoever is answered first."""
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+
+from kopf_selectcache import Selector
+from kopf_selectcache.client.transport import Refused, Unreachable
+from kopf_selectcache.core.protocol.decoder import Page, Refusal
+from kopf_selectcache.core.protocol.machine import Watching
+from kopf_selectcache.core.protocol.query import exactly
+from kopf_selectcache.core.store.substore import Keys
+from kopf_selectcache.core.store.union import Merging
+from kopf_selectcache.informer.list_version import AgreedVersion, agreed_versions
+from kopf_selectcache.testing import EmbeddedCluster
+from kopf_selectcache.testing.faults import NoWatchList, Refuse, Silence
+from kopf_selectcache.testing.request_log import Asked
+from tests.faults.world import run, until
+from tests.secrets import caching, named, secret
+
+EITHER = [Selector("app=web", namespaces=["shop"]), Selector("tier=gold", namespaces=["shop"])]
+
+NEWEST: Mapping[str, str] = {}
+
+
+class Server:
+    """What is asked of it, and what it answers: a page of that version, the newest of which grows; or else what it is told to."""
+
+    def __init__(self) -> None:
+        self.version = 10
+        self.asked: list[Mapping[str, str]] = []
+        self.instead: list[Exception | Refusal | None] = []
+        self.answering = asyncio.Event()
+        self.answering.set()
+
+    async def ask(self, as_of: Mapping[str, str]) -> Page | Refusal:
+        self.asked.append(as_of)
+        await self.answering.wait()
+        self.version += 1
+        match self.instead.pop(0) if self.instead else None:
+            case Exception() as error:
+                raise error
+            case Refusal() as refusal:
+                return refusal
+        return Page(as_of.get("resourceVersion") or str(self.version), "", ())
+
+
+def version_of(answer: Page | Refusal) -> str:
+    assert isinstance(answer, Page)
+    return answer.version
+
+
+def test_whoever_comes_first_asks_for_the_newest_and_the_others_for_the_same() -> None:
+    async def main() -> None:
+        agreed, server = AgreedVersion(), Server()
+        server.answering.clear()
+        listing = [asyncio.create_task(agreed.page(server.ask)) for _ in range(3)]
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert server.asked == [NEWEST], "the others wait for the answer"
+        server.answering.set()
+        assert [version_of(answer) for answer in await asyncio.gather(*listing)] == ["11", "11", "11"]
+        assert server.asked == [NEWEST, exactly("11"), exactly("11")]
+    run(main())
+
+
+@pytest.mark.parametrize("trouble", [Refused(Refusal(403)), Refusal(410)])
+def test_where_the_first_is_refused_the_next_is_the_first(trouble: Exception | Refusal) -> None:
+    async def main() -> None:
+        agreed, server = AgreedVersion(), Server()
+        server.instead = [trouble]
+        first, second, third = await asyncio.gather(*(agreed.page(server.ask) for _ in range(3)), return_exceptions=True)
+        assert first is trouble
+        assert second == third == Page("12", "", ())
+        assert server.asked == [NEWEST, NEWEST, exactly("12")]
+    run(main())
+
+
+def test_where_the_first_is_not_answered_nobody_waits_for_another() -> None:
+    async def main() -> None:
+        agreed, server = AgreedVersion(), Server()
+        server.instead = [Unreachable("it took too long")]
+        listing = [asyncio.create_task(agreed.page(server.ask)) for _ in range(3)]
+        with pytest.raises(Unreachable):
+            await listing[0]
+        server.answering.clear()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert server.asked == [NEWEST, NEWEST, NEWEST], "both are asked for at once"
+        server.answering.set()
+        assert {version_of(answer) for answer in await asyncio.gather(*listing[1:])} == {"12", "13"}
+    run(main())
+
+
+def test_where_the_first_is_given_up_the_next_is_the_first() -> None:
+    async def main() -> None:
+        agreed, server = AgreedVersion(), Server()
+        server.answering.clear()
+        first, second = (asyncio.create_task(agreed.page(server.ask)) for _ in range(2))
+        await asyncio.sleep(0)
+        first.cancel()
+        server.answering.set()
+        assert version_of(await second) == "11"
+        assert server.asked == [NEWEST, NEWEST]
+    run(main())
+
+
+@pytest.mark.parametrize("code", [400, 410, 422, 504])
+@pytest.mark.parametrize("as_answer", [True, False])
+def test_where_the_version_is_refused_the_newest_will_do(code: int, as_answer: bool) -> None:
+    async def main() -> None:
+        agreed, server = AgreedVersion(), Server()
+        await agreed.page(server.ask)
+        server.instead = [Refusal(code) if as_answer else Refused(Refusal(code))]
+        assert version_of(await agreed.page(server.ask)) == "13"
+        assert version_of(await agreed.page(server.ask)) == "11"
+        assert server.asked == [NEWEST, exactly("11"), NEWEST, exactly("11")]
+    run(main())
+
+
+def test_where_a_server_before_1_34_has_yet_to_reach_the_version_the_newest_will_do() -> None:
+    async def main() -> None:
+        agreed, server = AgreedVersion(), Server()
+        await agreed.page(server.ask)
+        server.instead = [Refused(Refusal(500, message="etcdserver: mvcc: required revision is a future revision"))]
+        assert version_of(await agreed.page(server.ask)) == "13"
+        assert server.asked == [NEWEST, exactly("11"), NEWEST]
+    run(main())
+
+
+def test_a_server_that_asks_for_time_is_given_it() -> None:
+    async def main() -> None:
+        agreed, server = AgreedVersion(), Server()
+        await agreed.page(server.ask)
+        server.instead = [Refused(Refusal(504, retry_after=7.0))]
+        assert await agreed.page(server.ask) == Refusal(504, retry_after=7.0)
+        assert len(server.asked) == 2
+    run(main())
+
+
+@pytest.mark.parametrize("code", [401, 403, 404, 429, 500, 503])
+def test_what_is_refused_for_another_reason_is_not_asked_for_again(code: int) -> None:
+    async def main() -> None:
+        agreed, server = AgreedVersion(), Server()
+        await agreed.page(server.ask)
+        server.instead = [Refused(Refusal(code))]
+        assert await agreed.page(server.ask) == Refusal(code)
+        assert server.asked == [NEWEST, exactly("11")]
+    run(main())
+
+
+def test_only_those_that_could_hold_the_same_are_agreed_versions() -> None:
+    shop, anywhere, infra, named = Keys(namespace="shop"), Keys(), Keys(namespace="infra"), Keys(namespace="infra", names=frozenset({"ca"}))
+    one, other = agreed_versions(Merging([shop, infra]))
+    assert one is other is None
+    one, other, third = agreed_versions(Merging([shop, infra, named]))
+    assert one is None
+    assert other is third is not None
+    assert len(set(agreed_versions(Merging([shop, anywhere, infra])))) == 1
+    assert agreed_versions(Merging([anywhere])) == (None,)
+
+
+# ---- As a cache does it.
+
+
+def gold(asked: Asked) -> bool:
+    """Whether it is one of the two that keep `EITHER`."""
+    return "tier" in asked.query.get("labelSelector", "")
+
+
+def lists_of_gold(cluster: EmbeddedCluster) -> list[tuple[str | None, str | None]]:
+    """Return as of which version it was listed, each time."""
+    return [(each.query.get("resourceVersion"), each.query.get("resourceVersionMatch")) for each in cluster.requests if each.verb == "list" and gold(each)]
+
+
+def refusing_gold(cluster: EmbeddedCluster) -> str:
+    cluster.faults.add(Refuse(503), verb="list", resource="secrets", where=gold)
+    return cluster.token
+
+
+def silent_about_gold(cluster: EmbeddedCluster) -> str:
+    cluster.faults.add(Silence(), verb="list", resource="secrets", where=gold)
+    return cluster.token
+
+
+def test_each_of_several_watches_is_listed_as_of_one_version_so_that_none_has_to_reach_another() -> None:
+    async def main() -> None:
+        async with caching(EITHER, secret("a", app="web"), secret("b", tier="gold"), who=silent_about_gold) as world:
+            await until(lambda: len(world.watches()) == 1 and any(map(gold, world.cluster.requests)))
+            world.cluster.delete(secret("a"), secret("b"))   # As clusters go on and on: another list would be newer.
+            world.cluster.faults.clear()
+            await until(lambda: len(world.watches()) == 2)
+            one, other = (each.query["resourceVersion"] for each in world.watches())
+            assert one == other
+            assert lists_of_gold(world.cluster) == [(one, "Exact")]
+            await world.cache.wait_synced()   # No bookmark comes.
+            await until(lambda: not world.cache.held("secrets"))   # What has changed since, the watches tell.
+    run(main())
+
+
+def test_where_the_version_is_not_known_any_more_the_newest_list_does_and_nobody_is_told() -> None:
+    async def main() -> None:
+        def who(cluster: EmbeddedCluster) -> str:
+            cluster.faults.add(Refuse(410), verb="list", resource="secrets", where=lambda asked: asked.query.get("resourceVersionMatch") == "Exact")
+            return cluster.token
+
+        async with caching(EITHER, secret("a", app="web"), secret("b", tier="gold"), who=who) as world:
+            await world.cache.wait_synced()
+            assert named(world.cache.held("secrets")) == ["a", "b"]
+            assert [match for _, match in lists_of_gold(world.cluster)] == ["Exact", None]
+            assert not world.feed.counts.failures
+            assert world.feed.counts.lists == 3
+    run(main())
+
+
+def test_a_list_that_follows_an_initial_stream_is_the_newest() -> None:
+    async def main() -> None:
+        async with caching(EITHER, secret("a", app="web"), secret("b", tier="gold"), initial="stream") as world:
+            await world.cache.wait_synced()
+            world.cluster.faults.add(NoWatchList())
+            one, other = world.feed._listwatches
+            await until(lambda: isinstance(one._state, Watching) and isinstance(other._state, Watching))
+            one.relist("audit")
+            await until(lambda: world.feed.counts.relists == {"audit": 1})
+            other.relist("audit")
+            await until(lambda: world.feed.counts.relists == {"audit": 2})
+            assert {each.query.get("resourceVersionMatch") for each in world.cluster.requests if each.verb == "list" and each.resource == "secrets"} == {None}
+    run(main())
+
+
+def test_a_version_of_minutes_ago_is_no_state_to_begin_with() -> None:
+    async def main() -> None:
+        async with caching(EITHER, secret("a", app="web"), who=refusing_gold) as world:
+            await until(lambda: sum(map(gold, world.cluster.requests)) > 3)
+            world.cluster.faults.clear()
+            await until(lambda: len(world.watches()) == 2)
+            assert {match for _, match in lists_of_gold(world.cluster)[1:]} == {None}
+    run(main())
+
+
+def test_what_no_other_watch_could_hold_is_listed_when_it_will() -> None:
+    async def main() -> None:
+        declared = [Selector("app=web", namespaces=["shop"]), Selector("tier=gold", namespaces=["infra"])]
+        async with caching(declared, secret("a", app="web"), held="infra") as world:
+            await until(lambda: len(world.watches()) == 1)
+            assert named(world.cache.list("secrets", namespace="shop", label="app=web")) == ["a"]
+            assert not [each for each in world.cluster.requests if each.verb == "list" and "resourceVersionMatch" in each.query]
+    run(main())
+
+
+def test_it_is_synced_when_each_watch_has_reached_the_newest_list() -> None:
+    async def main() -> None:
+        async with caching(EITHER, secret("a", app="web"), who=refusing_gold) as world:
+            await until(lambda: len(world.watches()) == 1)
+            world.cluster.create(secret("z"))
+            world.cluster.faults.clear()
+            await until(lambda: len(world.watches()) == 2 and world.feed.synced)
+            assert not world.feed.version, "something may be on its way from one to the other"
+            waiting = asyncio.create_task(world.cache.wait_synced())
+            await asyncio.sleep(0)
+            world.cluster.bookmark()
+            await waiting
+            assert named(world.cache.held("secrets")) == ["a"]
+    run(main())

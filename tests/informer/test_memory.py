@@ -1,0 +1,438 @@
+"""A cache that grows beyond its budget, or beyond that of all, is let go: alone, told once, with what would fit, and tried again."""
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import logging
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from kopf_selectcache import Cached, Oversized, Selector
+from kopf_selectcache.core.protocol.decoder import Reader
+from kopf_selectcache.core.store.accounting import OVERHEAD, weight
+from kopf_selectcache.core.store.projection import ALL
+from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.informer.health import Health
+from kopf_selectcache.informer.informer import Feed
+from kopf_selectcache.informer.memory import AGAIN, Budget, written
+from kopf_selectcache.informer.metrics import bytes_of
+from tests.cache.world import PODS
+from tests.faults.server import (
+    SECRETS,
+    Obj,
+    Script,
+    Server,
+    bookmark,
+    ended,
+    error,
+    event,
+    held,
+    listed,
+    pod,
+    refused,
+    streamed,
+)
+from tests.faults.world import World, operating, run, until
+
+SIZE = 10_000
+LIMIT = "64Ki"
+"""Six objects fit."""
+SMALL = Cached("app=web", max_bytes=LIMIT)
+
+
+def big(name: str, version: str = "90", namespace: str = "shop", **labels: str) -> Obj:
+    body = pod(name, version, **labels) | {"spec": {"padding": "x" * SIZE}}
+    body["metadata"]["namespace"] = namespace
+    return body
+
+
+def many(count: int, *, start: int = 0, version: str = "90", **labels: str) -> list[Obj]:
+    return [big(f"p{number}", version, **labels) for number in range(start, start + count)]
+
+
+def records(*bodies: Obj) -> list[Record]:
+    reader = Reader.of(PODS, ALL)
+    return [reader.record(json.dumps(body).encode()) for body in bodies]
+
+
+def coming(count: int, *, start: int) -> list[bytes]:
+    return [event("ADDED", big(f"p{number}", str(101 + number))) for number in range(start, start + count)]
+
+
+Told = Callable[[], list[str]]
+
+
+@pytest.fixture
+def told(caplog: pytest.LogCaptureFixture) -> Told:
+    """Return what returns the warnings, and worse, that were logged since it was called last."""
+    caplog.set_level(logging.INFO, logger="kopf_selectcache")
+
+    def lines() -> list[str]:
+        found = [record.getMessage() for record in caplog.records if record.name == "kopf_selectcache" and record.levelno > logging.INFO]
+        caplog.clear()
+        return found
+
+    return lines
+
+
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """What is let go is free at once, and not when garbage is collected."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+async def let_go(feed: Feed) -> None:
+    await until(lambda: feed.health is Health.OVERSIZED)
+
+
+def counted(feed: Feed) -> tuple[int, int]:
+    """Return how much is counted: objects and bytes."""
+    tally = feed.share.tally
+    assert tally is not None
+    assert tally.bytes == feed.share.bytes
+    return tally.objects, tally.bytes
+
+
+def truly(feed: Feed) -> tuple[int, int]:
+    """Return how much is held: each record once, wherever it is."""
+    records = {id(record): record for store in feed._merging.stores for kept in (store.records()[0], store.writing()) for record in kept}
+    return len(records), sum(map(weight, records.values()))
+
+
+def holds_nothing(feed: Feed) -> bool:
+    return (feed.held(), bytes_of(feed.store.records()[0]), feed.version, counted(feed), truly(feed)) == (0, 0, "", (0, 0), (0, 0))
+
+
+def error_of(world: World, kind: str = "pods") -> Oversized:
+    with pytest.raises(Oversized) as info:
+        world.cache.held(kind)
+    return info.value
+
+
+# ---- When.
+
+
+GROWING = {
+    "the first list, in pages": ([listed("100", *many(4), then="t"), listed("100", *many(4, start=4))], []),
+    "the first list, streamed": ([], [streamed(*(event("ADDED", each) for each in many(8)))]),
+    "events": ([listed("100", *many(4))], [streamed(*coming(4, start=4))]),
+    "a list anew": (
+        [listed("100", *many(4)), listed("200", *many(4, version="150"), then="t")], [ended(error(410, "Expired"))]),
+    "an object that grows": (
+        [listed("100", *many(4))], [streamed(event("MODIFIED", {**pod("p1", "101"), "spec": {"padding": "x" * 9 * SIZE}}))]),
+}
+
+
+@pytest.mark.usefixtures("uncollected")
+@pytest.mark.parametrize("when", GROWING)
+def test_a_cache_that_grows_beyond_its_budget_is_let_go(when: str, told: Told) -> None:
+    lists, watches = GROWING[when]
+
+    async def main() -> None:
+        initial: Any = "stream" if "streamed" in when else "pages"
+        options: Any = {"selectors": {"pods": SMALL}, "initial": initial}
+        async with Server(lists=lists, watches=watches) as server, operating(server, **options) as world:
+            feed = world.feed
+            await until(lambda: feed._merging.store.records()[0] or not feed._merging.branches[0].view.stages_nothing)
+            stores = [weakref.ref(branch.view) for branch in feed._merging.branches]
+            await let_go(feed)
+            assert holds_nothing(feed)
+            assert [store() for store in stores] == [None], "its memory is free"
+            error = error_of(world)
+            assert error.what.startswith("cache.held('pods'): pods: the cache was let go, because it grew beyond max_bytes='64Ki': ")
+            assert "label='app=web'" in error.what
+            assert "settings.selectcache.selectors['pods']" in error.remedy
+            assert [line for line in told() if "410" not in line] == [f"{feed.trouble}. {feed.remedy}."]
+            await asyncio.wait_for(feed.settled(), 10)   # No handler waits for it.
+            with pytest.raises(Oversized):
+                await world.cache.wait_synced()
+    run(main())
+
+
+def test_it_says_how_much_was_held() -> None:
+    async def main() -> None:
+        lists = [listed("100", *many(4), then="t"), listed("100", *many(4, start=4))]
+        async with Server(lists=lists) as server, operating(server, selectors={"pods": SMALL}) as world:
+            await let_go(world.feed)
+            size = sum(map(weight, records(*many(8))))
+            assert f"with label='app=web' it held 8 objects in {written(size)}" in world.feed.trouble
+    run(main())
+
+
+def test_a_budget_that_is_not_exceeded_changes_nothing() -> None:
+    async def main() -> None:
+        async with Server(lists=[listed("100", *many(6))]) as server, operating(server, selectors={"pods": SMALL}) as world:
+            await world.synced()
+            assert counted(world.feed) == truly(world.feed) == (6, sum(map(weight, world.feed.store.records()[0])))
+    run(main())
+
+
+def test_without_a_budget_nothing_is_counted() -> None:
+    async def main() -> None:
+        async with Server(lists=[listed("100", *many(8))]) as server, operating(server) as world:
+            await world.synced()
+            assert world.feed.share.tally is None
+            assert not world.feed.share.is_beyond()
+            assert {record.holders for record in world.feed.store.records()[0]} == {0}
+    run(main())
+
+
+# ---- What is counted.
+
+
+def test_unchanged_objects_count_once_while_they_are_listed_anew() -> None:
+    async def main() -> None:
+        gate = asyncio.Event()
+        lists = [listed("100", *many(6)), listed("200", *many(3), then="t"), held(gate, listed("200", *many(3, start=3)))]
+        async with Server(lists=lists, watches=[ended(error(410, "Expired"))]) as server, operating(server, selectors={"pods": SMALL}) as world:
+            await world.listed(3)
+            assert len(world.feed.store.writing()) == 3
+            assert counted(world.feed) == truly(world.feed)
+            assert counted(world.feed)[0] == 6
+            gate.set()
+            await until(lambda: world.feed.version == "200")
+            assert counted(world.feed) == truly(world.feed)
+            assert world.feed.synced
+    run(main())
+
+
+def test_changed_objects_count_twice_until_the_list_is_complete_or_given_up() -> None:
+    async def main() -> None:
+        gate, later = asyncio.Event(), asyncio.Event()
+        lists = [
+            listed("100", *many(3)), listed("200", *many(2, version="150"), then="t"), held(gate, refused(410, "Expired")),
+            held(later, listed("300", big("p0", "150"), big("p1", "250")))]
+        async with Server(lists=lists, watches=[ended(error(410, "Expired"))]) as server, operating(server, selectors={"pods": SMALL}) as world:
+            await world.listed(3)
+            assert counted(world.feed) == truly(world.feed)
+            assert counted(world.feed)[0] == 5
+            gate.set()
+            await world.listed(4)
+            assert counted(world.feed) == truly(world.feed)
+            assert counted(world.feed)[0] == 3
+            later.set()
+            await until(lambda: world.feed.version == "300")
+            assert counted(world.feed) == truly(world.feed)
+            assert counted(world.feed)[0] == 2
+    run(main())
+
+
+def test_what_is_replaced_or_leaves_counts_no_more() -> None:
+    async def main() -> None:
+        watch = streamed(event("MODIFIED", pod("p0", "101")), event("DELETED", big("p1", "102")), event("ADDED", pod("q", "103")), bookmark("110"))
+        async with Server(lists=[listed("100", *many(3))], watches=[watch]) as server, operating(server, selectors={"pods": SMALL}) as world:
+            await until(lambda: world.feed.version == "110")
+            assert counted(world.feed) == truly(world.feed)
+            assert counted(world.feed)[0] == 3
+            assert counted(world.feed)[1] < 2 * SIZE
+    run(main())
+
+
+def test_while_a_list_is_streamed_what_is_replaced_or_leaves_counts_no_more() -> None:
+    async def main() -> None:
+        gate = asyncio.Event()
+        watch = streamed(event("ADDED", big("p0")), event("ADDED", big("p1")), event("MODIFIED", pod("p0", "101")), event("DELETED", big("p1", "102")),
+                         event("ADDED", pod("q", "103")), gate, bookmark("110", end=True))
+        async with Server(watches=[watch]) as server, operating(server, selectors={"pods": SMALL}, initial="stream") as world:
+            await until(lambda: len(world.feed.store.writing()) == 2 and "q" in {record.name for record in world.feed.store.writing()})
+            assert counted(world.feed) == truly(world.feed)
+            assert counted(world.feed)[1] < SIZE
+            gate.set()
+            await world.synced()
+            assert counted(world.feed) == truly(world.feed)
+    run(main())
+
+
+def test_what_packing_saves_is_counted() -> None:
+    async def main() -> None:
+        packed = Cached("app=web", max_bytes="300Ki", storage="packed")
+        pages = [listed("100", *(pod(f"p{number}", "90", more="y" * 60, **{f"l{number % 7}": "z" * 60}) for number in range(start, start + 60)), then="t" if not start else "") for start in (0, 60)]
+        async with Server(lists=pages) as server, operating(server, selectors={"pods": packed}) as world:
+            await world.synced()
+            await until(lambda: all(record.stored[:1] != b"{" for record in world.feed.store.records()[0]))
+            assert world.feed.held() == 120
+            assert counted(world.feed) == truly(world.feed)
+            raw = sum(len(record.data) for record in world.feed.store.records()[0])
+            assert counted(world.feed)[1] < raw / 2 + 120 * OVERHEAD
+    run(main())
+
+
+def test_what_an_index_adds_is_counted() -> None:
+    async def main() -> None:
+        async with Server(lists=[listed("100", *many(3))]) as server, operating(server, selectors={"pods": SMALL}) as world:
+            await world.synced()
+            before = counted(world.feed)[1]
+            await world.cache.add_index("pods", own=lambda body: body["metadata"]["name"])
+            assert counted(world.feed)[1] > before
+            assert counted(world.feed) == truly(world.feed)
+    run(main())
+
+
+# ---- Several lists and watches.
+
+
+EITHER = [Selector("app=web", namespaces=["shop"]), Selector("tier=gold", namespaces=["shop"])]
+IN_SHOP = "/api/v1/namespaces/shop/pods"
+
+
+def test_an_object_that_several_of_them_hold_counts_once() -> None:
+    async def main() -> None:
+        both = many(6, tier="gold")
+        async with Server() as server:
+            server.scripts[IN_SHOP] = Script([listed("100", *both), listed("100", *both)])
+            async with operating(server, selectors={"pods": Cached(EITHER, max_bytes="128Ki")}) as world:
+                await world.synced()
+                assert counted(world.feed) == truly(world.feed)
+                assert counted(world.feed)[0] in (6, 12), "lists at the same time make records of their own"
+                assert world.feed.held() == 6
+    run(main())
+
+
+def test_what_is_shown_although_no_list_and_watch_holds_it_any_more_counts() -> None:
+    async def main() -> None:
+        gate = asyncio.Event()
+        async with Server() as server:
+            server.scripts[IN_SHOP] = Script([listed("100", *many(2)), listed("100")], [streamed(gate, event("DELETED", big("p0", "105")))] * 2)
+            async with operating(server, selectors={"pods": Cached(EITHER, max_bytes="128Ki")}) as world:
+                await world.synced()
+                assert counted(world.feed) == truly(world.feed)
+                merging = world.feed._merging
+                first = next(branch for branch in merging.branches if branch.view.records()[0])
+                leaving, = (record for record in first.view.records()[0] if record.name == "p0")
+                merging.leave(first, replace(leaving, version="105", holders=0))
+                assert world.feed.held() == 2, "the other list and watch may still bring it"
+                assert counted(world.feed) == truly(world.feed)
+                assert counted(world.feed)[0] == 2
+    run(main())
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_in_one_of_several_branches_the_whole_is_let_go(told: Told) -> None:
+    async def main() -> None:
+        declared = Cached([Selector("app=web", namespaces=["shop"]), Selector(names=["ca"], namespaces=["infra"])], max_bytes=LIMIT)
+        gate = asyncio.Event()
+        async with Server() as server:
+            server.scripts[IN_SHOP] = Script([listed("100", *many(4))], [streamed(gate, *coming(4, start=4))])
+            server.scripts["/api/v1/namespaces/infra/pods"] = Script([listed("100", big("ca", namespace="infra"))])
+            async with operating(server, selectors={"pods": declared}) as world:
+                await world.synced()
+                assert counted(world.feed) == truly(world.feed)
+                assert counted(world.feed)[0] == 5
+                stores = [weakref.ref(store) for store in world.feed._merging.stores]
+                gate.set()
+                await let_go(world.feed)
+                assert holds_nothing(world.feed)
+                assert [store() for store in stores] == [None] * 3
+                error = error_of(world)
+                assert error.remedy.startswith("Keep less of each object in settings.selectcache.selectors['pods']: Cached(..., keep=[...]); or store it packed")
+                with pytest.raises(Oversized):
+                    world.cache.get("pods", "ca", "infra")
+                assert len(told()) == 1
+                await asyncio.wait_for(world.feed.settled(Selector(names=["ca"], namespaces=["infra"])), 10)
+                # While it is tried again, its parts are not called anything else.
+                await until(lambda: len(server.scripts[IN_SHOP].listed) > 1 and not world.feed._resolving)
+                with pytest.raises(Oversized):
+                    world.cache.get("pods", "ca", "infra")
+                assert told() == []
+    run(main())
+
+
+# ---- All together.
+
+
+def test_the_cache_that_grows_beyond_the_budget_of_all_is_let_go_and_no_other(told: Told) -> None:
+    async def main() -> None:
+        gate, again = asyncio.Event(), asyncio.Event()
+        async with Server(lists=[listed("100", *many(2)), held(again, listed("200", *many(2)))], watches=[
+            streamed(gate, *coming(4, start=2)),
+        ]) as server:
+            server.scripts[SECRETS] = Script([listed("100", *(each | {"kind": "Secret"} for each in many(3)), kind="SecretList")])
+            options: Any = {"selectors": {"pods": "app=web", "secrets": Cached("app=web", max_bytes=10**9)}, "max_bytes": LIMIT}
+            async with operating(server, **options) as world:
+                secrets = world.runtime.feed("secrets")
+                await until(lambda: world.feed.synced and secrets.synced)
+                gate.set()
+                await let_go(world.feed)
+                assert holds_nothing(world.feed)
+                assert secrets.synced
+                assert len(world.cache.held("secrets")) == 3
+                error = error_of(world)
+                assert "because all caches together grew beyond settings.selectcache.max_bytes = '64Ki'" in error.what
+                sizes = sum(map(weight, records(*many(4)))), sum(map(weight, secrets.store.records()[0]))
+                assert f"the largest are pods with {written(sizes[0])}, secrets with {written(sizes[1])}" in error.what
+                line, = told()
+                assert line == f"{world.feed.trouble}. {world.feed.remedy}."
+                again.set()   # What was let go counts no more.
+                await world.synced()
+                assert secrets.synced
+    run(main())
+
+
+def test_what_is_let_go_counts_as_nothing_to_others_at_once() -> None:
+    budget = Budget(2 * SIZE)
+    shares = [budget.share(key, None) for key in ("pods", "secrets")]
+    tallies = [share.begin() for share in shares]
+    for tally, body in zip(tallies, many(2), strict=True):
+        assert tally is not None
+        tally.take(*records(body))
+    assert [share.is_beyond() for share in shares] == [True, False]
+    assert [share.is_beyond() for share in shares] == [True, False]
+
+
+def test_no_cache_is_let_go_because_another_has_grown() -> None:
+    """An index that is added makes a cache larger between two of its events."""
+    budget = Budget(2 * SIZE)
+    small, grown = (budget.share(key, None) for key in ("pods", "secrets"))
+    few, more = small.begin(), grown.begin()
+    assert few is not None
+    assert more is not None
+    one, other = records(*many(2))
+    few.take(one)
+    assert not small.is_beyond()
+    more.take(other)
+    assert not small.is_beyond(), "it is as large as it was"
+    assert grown.is_beyond()
+
+
+# ---- It is tried again.
+
+
+def test_while_it_is_tried_again_it_is_called_nothing_else(told: Told) -> None:
+    async def main() -> None:
+        first = streamed(*(event("ADDED", each) for each in many(8)))
+        gate = asyncio.Event()
+        second = streamed(event("ADDED", big("p0")), gate, bookmark("110", end=True))
+        options: Any = {"selectors": {"pods": SMALL}, "initial": "stream"}
+        async with Server(watches=[first, second]) as server, operating(server, **options) as world:
+            await let_go(world.feed)
+            await until(lambda: len(world.feed.store.writing()) == 1)
+            error_of(world)
+            assert len(told()) == 1
+            gate.set()
+            await world.synced()
+            assert [each["metadata"]["name"] for each in world.cache.held("pods")] == ["p0"]
+    run(main())
+
+
+def test_it_comes_back_when_objects_were_deleted(told: Told) -> None:
+    async def main() -> None:
+        gate = asyncio.Event()
+        lists = [listed("100", *many(8)), listed("200", *many(8)), held(gate, listed("300", *many(5)))]
+        async with Server(lists=lists) as server, operating(server, selectors={"pods": SMALL}) as world:
+            await world.listed(3)
+            assert world.time.slept == [AGAIN * 1.5] * 2, "the world's chance is 1"
+            assert len(told()) == 1
+            assert holds_nothing(world.feed)
+            gate.set()
+            await world.synced()
+            assert len(world.cache.list("pods", label="app=web")) == 5
+            assert not world.feed.trouble
+    run(main())

@@ -1,0 +1,121 @@
+"""What Prometheus is shown: every number, under labels that say which kind and nothing else."""
+from __future__ import annotations
+
+import re
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from threading import Barrier
+
+import kopf
+from prometheus_client import CollectorRegistry, generate_latest
+
+import kopf_selectcache as selectcache
+from kopf_selectcache.core.selection.kinds import find
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.record import Record, Unreadable
+from kopf_selectcache.core.store.store import Store
+from kopf_selectcache.informer.health import Health
+from kopf_selectcache.informer.metrics import Collector, Counts
+from tests.kopf_operators import Cluster, declaring, launched, pod, run
+
+
+@dataclass
+class Watched:
+    """What the collector asks of a feed."""
+
+    resource: Resource | None
+    key: str = "widgets"
+    store: Store = field(default_factory=Store)
+    counts: Counts = field(default_factory=Counts)
+    health: Health = Health.SYNCED
+    synced: bool = True
+    seconds: float | None = 1.5
+
+    def age(self) -> float | None:
+        return self.seconds
+
+
+def shown(*feeds: Watched) -> list[str]:
+    registry = CollectorRegistry()
+    registry.register(Collector(lambda: feeds))
+    return [line for line in generate_latest(registry).decode().splitlines() if not line.startswith("#") and "_created" not in line]
+
+
+def test_each_number_is_shown_under_group_version_and_resource() -> None:
+    kind = find("jobs")
+    assert kind is not None
+    feed = Watched(Resource(kind, "v1"))
+    feed.store.begin()
+    feed.store.put(Record("shop", "canary-name", "uid", "1", {"canary": "label"}, (), b'{"data":"canary"}'))
+    feed.store.put(Unreadable("shop", "canary-deep", "uid-2", "1", {}, (), b"", why="it is nested too deeply"))
+    feed.store.commit("1")
+    feed.counts.lists, feed.counts.watches, feed.counts.events = 2, 3, 4
+    feed.counts.audits, feed.counts.drift = 8, 7
+    feed.counts.relists["410"] += 1
+    feed.counts.failures["garbled"] += 6
+    for _ in range(5):
+        feed.counts.read("get", "OutsideFilter")
+    labels = 'group="batch",resource="jobs",version="v1"'
+    text = shown(feed)
+    assert sorted(text) == sorted([
+        'kopf_selectcache_health{group="batch",resource="jobs",state="synced",version="v1"} 1.0',
+        f"kopf_selectcache_objects{{{labels}}} 2.0",
+        f"kopf_selectcache_bytes{{{labels}}} 17.0",
+        f"kopf_selectcache_unreadable{{{labels}}} 1.0",
+        f"kopf_selectcache_synced{{{labels}}} 1.0",
+        f"kopf_selectcache_staleness_seconds{{{labels}}} 1.5",
+        f"kopf_selectcache_lists_total{{{labels}}} 2.0",
+        f"kopf_selectcache_watches_total{{{labels}}} 3.0",
+        f"kopf_selectcache_events_total{{{labels}}} 4.0",
+        f"kopf_selectcache_audits_total{{{labels}}} 8.0",
+        f"kopf_selectcache_drift_total{{{labels}}} 7.0",
+        'kopf_selectcache_failures_total{group="batch",reason="garbled",resource="jobs",version="v1"} 6.0',
+        'kopf_selectcache_relists_total{group="batch",reason="410",resource="jobs",version="v1"} 1.0',
+        'kopf_selectcache_reads_total{group="batch",outcome="OutsideFilter",resource="jobs",verb="get",version="v1"} 5.0',
+    ])
+    assert "canary" not in "".join(text)
+
+
+def test_of_what_is_not_known_yet_nothing_is_shown_but_how_it_is_doing() -> None:
+    assert shown(Watched(None, health=Health.MISSING)) == ['kopf_selectcache_health{group="",resource="widgets",state="missing",version=""} 1.0']
+    kind = find("pods")
+    assert kind is not None
+    assert not [line for line in shown(Watched(Resource(kind, "v1"), synced=False, seconds=None)) if "staleness" in line]
+
+
+def test_an_operator_that_does_not_run_shows_nothing() -> None:
+    registry = CollectorRegistry()
+    registry.register(selectcache.collector(kopf.OperatorSettings()))
+    assert "kopf_selectcache_objects{" not in generate_latest(registry).decode()
+
+
+def test_an_operator_shows_its_caches_once_it_has_logged_in() -> None:
+    async def main() -> None:
+        settings, registry = declaring(pods=""), CollectorRegistry()
+        registry.register(selectcache.collector(settings))
+        async with launched(settings, Cluster(pod())) as operator:
+            assert not re.search("^kopf_selectcache", generate_latest(registry).decode(), re.MULTILINE)
+            await operator.gate(None, None)
+            assert 'kopf_selectcache_objects{group="",resource="pods",version="v1"} 1.0' in generate_latest(registry).decode()
+            operator.runtime.pulse.longest = 7.5
+            assert "\nkopf_selectcache_longest_stall_seconds 7.5\n" in generate_latest(registry).decode()
+    run(main())
+
+
+def test_no_read_is_lost_where_several_threads_count() -> None:
+    counts, together = Counts(), Barrier(8, timeout=60)
+    interval = sys.getswitchinterval()
+
+    def read() -> None:
+        together.wait()
+        for n in range(5_000):
+            counts.read("get", str(n))   # The first of each is where most can come between.
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            for done in [pool.submit(read) for _ in range(8)]:
+                done.result()
+    finally:
+        sys.setswitchinterval(interval)
+    assert set(counts.reads.values()) == {8}

@@ -1,0 +1,253 @@
+"""The states that only the cluster can tell: where an operator's reads, probe, metrics and log show each, and that it ends."""
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import kopf
+import pytest
+from kopf._cogs.clients.auth import vault_var
+from kopf._cogs.structs.credentials import Vault
+from kopf._core.engines.posting import settings_var
+from kopf._core.intents import causes
+from prometheus_client import CollectorRegistry, generate_latest
+
+import kopf_selectcache as selectcache
+from kopf_selectcache import (
+    Cached,
+    Forbidden,
+    Missing,
+    Oversized,
+    Rejected,
+    Selector,
+    Stalled,
+    StateError,
+    Unauthorized,
+)
+from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.client.transport import KopfTransport
+from kopf_selectcache.informer.health import Health
+from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.plugin.hooks import hook
+from kopf_selectcache.plugin.operator import Operator, failing, launch
+from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
+from kopf_selectcache.testing import EmbeddedCluster
+from kopf_selectcache.testing.faults import Refuse
+from tests.faults.test_rights import log_in
+from tests.faults.world import Time, connections_closed, run, until
+from tests.kopf_operators import activity, called
+
+LIST_AND_WATCH = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch"]}
+WIDGETS = "widgets.example.com"
+
+
+def definition(*selectable: str) -> dict[str, Any]:
+    schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": {"color": {"type": "string"}}}}}
+    version = {
+        "name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema},
+        "selectableFields": [{"jsonPath": path} for path in selectable]}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": WIDGETS},
+        "spec": {"group": "example.com", "scope": "Namespaced", "names": {"kind": "Widget", "plural": "widgets"}, "versions": [version]}}
+
+
+Cure = Callable[[], object]
+
+
+def no_right(cluster: EmbeddedCluster) -> tuple[str, Cure]:
+    return cluster.user("reader"), lambda: cluster.user("reader", [LIST_AND_WATCH])
+
+
+def no_right_to_discover(cluster: EmbeddedCluster) -> tuple[str, Cure]:
+    planned = cluster.faults.add(Refuse(403), where=lambda asked: asked.path == "/api/v1")
+    return cluster.token, planned.release
+
+
+def no_definition(cluster: EmbeddedCluster) -> tuple[str, Cure]:
+    return cluster.token, lambda: cluster.create(definition())
+
+
+def not_selectable(cluster: EmbeddedCluster) -> tuple[str, Cure]:
+    cluster.create(definition())
+    return cluster.token, lambda: cluster.patch(definition(), definition(".spec.color"))
+
+
+def no_login(cluster: EmbeddedCluster) -> tuple[str, Cure]:
+    planned = cluster.faults.add(Refuse(401), verb="list", resource="secrets")
+    return cluster.token, planned.release
+
+
+def no_answer(cluster: EmbeddedCluster) -> tuple[str, Cure]:
+    planned = cluster.faults.add(Refuse(503), verb="list", resource="secrets")
+    return cluster.token, planned.release
+
+
+def large(namespace: str = "default", **labels: str) -> dict[str, Any]:
+    metadata = {"name": "large", "namespace": namespace, "labels": labels or {"app": "web"}}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"padding": "x" * 100_000}}
+
+
+def too_large(cluster: EmbeddedCluster) -> tuple[str, Cure]:
+    cluster.create(large())
+    return cluster.token, lambda: cluster.delete(large())
+
+
+@dataclass(frozen=True)
+class State:
+    """A state, what makes a cache be in it, and what shows it."""
+
+    health: Health
+    error: type[StateError]
+    provoke: Callable[[EmbeddedCluster], tuple[str, Cure]]
+    key: str
+    declared: Any
+    labels: Mapping[str, str]
+    line: str
+    """How the one line in the log begins."""
+    restarted: bool
+    """Whether the probe fails by it, if that is wanted."""
+    cause: tuple[int | None, bool]
+    """The code, and whether it is transient. With a code there is a reason."""
+
+
+SECRETS = {"group": "", "version": "v1", "resource": "secrets"}
+STATES = {
+    "forbidden": State(
+        Health.FORBIDDEN, Forbidden, no_right, "secrets", "app=web", SECRETS,
+        "secrets: the operator may not list them: ", restarted=True, cause=(403, False)),
+    "forbidden to ask what there is": State(
+        Health.FORBIDDEN, Forbidden, no_right_to_discover, "secrets", "app=web", {"group": "", "version": "", "resource": "secrets"},
+        "secrets: the operator may not ask what the cluster serves: ", restarted=True, cause=(403, False)),
+    "unauthorized": State(
+        Health.UNAUTHORIZED, Unauthorized, no_login, "secrets", "app=web", SECRETS,
+        "secrets: the server accepts no credentials of the operator: ", restarted=True, cause=(401, False)),
+    "missing": State(
+        Health.MISSING, Missing, no_definition, WIDGETS, "app=web", {"group": "", "version": "", "resource": WIDGETS},
+        "the cluster serves no widgets.example.com. Install its definition", restarted=False, cause=(None, False)),
+    "rejected": State(
+        Health.REJECTED, Rejected, not_selectable, WIDGETS, Selector(field="spec.color=red"),
+        {"group": "example.com", "version": "v1", "resource": "widgets"},
+        "the filter of widgets.example.com: ", restarted=False, cause=(None, False)),
+    "oversized": State(
+        Health.OVERSIZED, Oversized, too_large, "secrets", Cached("app=web", max_bytes="64Ki"), SECRETS,
+        "secrets: the cache was let go, because it grew beyond max_bytes='64Ki': with ", restarted=False, cause=(None, False)),
+    "stalled": State(
+        Health.STALLED, Stalled, no_answer, "secrets", "app=web", SECRETS,
+        "secrets: the server answers 503 ServiceUnavailable. It is asked again; meanwhile, await cache.fetch(...)", restarted=True, cause=(503, True)),
+}
+
+
+class Told(Protocol):
+    """Returns the lines, with their levels, that were logged since it was called last."""
+
+    def __call__(self) -> list[tuple[str, str]]: ...
+
+
+@pytest.fixture
+def told(caplog: pytest.LogCaptureFixture) -> Told:
+    caplog.set_level(logging.INFO, "kopf_selectcache")
+
+    def lines() -> list[tuple[str, str]]:
+        found = [(record.levelname, record.getMessage()) for record in caplog.records if record.name == "kopf_selectcache"]
+        caplog.clear()
+        return found
+
+    return lines
+
+
+@asynccontextmanager
+async def operating(info: kopf.ConnectionInfo, time: Time, settings: kopf.OperatorSettings) -> AsyncIterator[Operator]:
+    """Run the caches of an operator, without the rest of it."""
+    def make(settings: kopf.OperatorSettings, *, namespaces: tuple[str, ...] | None) -> Runtime:
+        return Runtime(
+            settings_of(settings), KopfTransport(vault, request_timeout=60, clock=time.clock, sleep=time.pause), namespaces=namespaces, chance=lambda: 1.0,
+            logger=logging.getLogger("kopf_selectcache"), clock=time.clock, sleep=time.sleep)
+
+    vault = Vault({"login": info})
+    settings.peering.clusterwide = True
+    settings_var.set(settings)
+    vault_var.set(vault)
+    operator = launch(settings, make_runtime=make)
+    login = asyncio.create_task(log_in(vault, info))
+    try:
+        await operator.gate((), None)
+        yield operator
+    finally:
+        operator.task.cancel()
+        login.cancel()
+        await asyncio.wait({operator.task, login})
+        await vault.close()
+        await connections_closed()
+
+
+async def probed(settings: kopf.OperatorSettings) -> Any:
+    """Return what Kopf shows of our probe, as JSON."""
+    return json.loads(json.dumps(await called(hook(causes.Activity.PROBE), activity(causes.Activity.PROBE, settings))))
+
+
+def states_in(metrics: CollectorRegistry) -> list[str]:
+    return [line for line in generate_latest(metrics).decode().splitlines() if line.startswith("kopf_selectcache_health{")]
+
+
+def shown_as(health: Health, labels: Mapping[str, str]) -> str:
+    shown = ",".join(f'{name}="{value}"' for name, value in sorted({**labels, "state": health.value}.items()))
+    return f"kopf_selectcache_health{{{shown}}} 1.0"
+
+
+async def seen_and_ended(state: State, info: kopf.ConnectionInfo, cure: Cure, told: Told, *, time: Time, sync_timeout: float = 20.0) -> None:
+    """Check that the state is seen in all four places, and that so is its end."""
+    settings, metrics = kopf.OperatorSettings(), CollectorRegistry()
+    declared = settings_of(settings)
+    declared.selectors[state.key] = state.declared
+    declared.sync_timeout, declared.audit_interval = sync_timeout, 0
+    metrics.register(selectcache.collector(settings))
+    async with operating(info, time, settings) as operator:
+        feed, = operator.runtime.feeds.values()
+        cache = Cache(operator.runtime)
+        await until(lambda: feed.health is state.health)
+        waited = len(time.slept)
+        await until(lambda: len(time.slept) > waited + 3)   # It goes on to be so, and nothing more is said of it.
+
+        with pytest.raises(state.error) as caught:
+            cache.held(state.key)
+        assert (caught.value.code, caught.value.transient) == state.cause
+        assert (caught.value.reason != "") is (caught.value.code is not None)
+        shown = operator.report()[feed.key]
+        assert (shown["health"], shown["remedy"]) == (state.health.value, caught.value.remedy)
+        assert caught.value.what.startswith(f"cache.held({state.key!r}): {shown['trouble']}")
+        assert str(feed.filter) in str(caught.value)
+        assert (await probed(settings))[feed.key] == shown
+        limits = SelectCacheSettings(failing_probe=True).probe_limits()
+        assert failing([feed], limits) == (f"The cache of {feed} is {shown['health']}: {feed.trouble}. {feed.remedy}." if state.restarted else "")
+        assert states_in(metrics) == [shown_as(state.health, state.labels)]
+        *before, (level, line) = told()
+        assert level == "WARNING"
+        assert line.startswith(state.line)
+        assert line.endswith(f"{feed.remedy}.")
+        assert len(before) == (state.health is Health.STALLED), "while it might still come, that is trouble, and no state"
+
+        cure()
+        await until(lambda: feed.health is Health.SYNCED)
+        assert cache.held(state.key) == []
+        report = (await probed(settings))[feed.key]
+        assert report["health"] == "synced"
+        assert not {"trouble", "remedy"} & {*report}
+        resource = feed.resource
+        assert resource is not None
+        assert states_in(metrics) == [shown_as(
+            Health.SYNCED, {"group": resource.kind.group, "version": resource.version, "resource": resource.kind.plural})]
+        (level, line), = told()
+        assert level == "INFO"
+        assert line.startswith(f"The cache of {resource} holds 0 objects, 0 B, with ")
+
+
+@pytest.mark.parametrize("state", STATES.values(), ids=STATES)
+def test_each_state_is_seen_in_reads_probe_metrics_and_one_line_of_the_log_and_so_is_its_end(state: State, told: Told) -> None:
+    with EmbeddedCluster(tls=False).in_thread() as cluster:
+        token, cure = state.provoke(cluster)
+        run(seen_and_ended(state, kopf.ConnectionInfo(server=cluster.url, token=token), cure, told, time=Time()))

@@ -1,0 +1,345 @@
+"""`cache_of`: caches for code that is no handler, which may have its cache before the operator has one."""
+from __future__ import annotations
+
+import asyncio
+import copy
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import kopf
+import pytest
+
+import kopf_selectcache as selectcache
+from kopf_selectcache import DeclarationError, NotSynced, ReadError, SelectCacheError
+from kopf_selectcache.plugin.operator import expect_operator, operator_of
+from kopf_selectcache.settings.options import settings_of
+from tests.docs.pages import ROOT, fences
+from tests.faults.world import until
+from tests.kopf_operators import Cluster, context, cycles, declaring, launched, names_of, operating, pod, run
+
+PODS = "/api/v1/pods"
+REFUSED = (
+    "wait_synced() was called in a {} handler, which it would wait for: caches begin when startup and login are done. "
+    "Wait in a task or thread that the handler starts, such as asyncio.create_task(...)")
+NOT_STARTED = (
+    "no cache is synced: no operator has started with these settings yet. Wait for it: await cache.wait_synced(); "
+    "or give cache_of() the settings that a startup handler is given")
+
+
+@pytest.fixture
+def registry() -> kopf.OperatorRegistry:
+    return kopf.OperatorRegistry()
+
+
+def declare(settings: kopf.OperatorSettings) -> None:
+    settings_of(settings).selectors["pods"] = ""
+
+
+@pytest.mark.parametrize("logs_in", [True, False], ids=["logs in", "is given credentials"])
+def test_a_background_task_of_a_startup_handler_reads_once_it_is_synced(registry: kopf.OperatorRegistry, *, logs_in: bool) -> None:
+    """The cache is made before anything is declared, and before our own startup handler, which comes last."""
+    told: list[Any] = []
+
+    async def work(cache: selectcache.Cache) -> None:
+        await cache.wait_synced()
+        told.append(names_of(cache))
+        told.append(cache.get("pods", "web-1", "shop")["metadata"]["name"])
+        told.append(await cache.fetch("nodes", "none", default="none"))
+
+    @kopf.on.startup(registry=registry)
+    async def begin(settings: kopf.OperatorSettings, memo: Any, **_: Any) -> None:
+        cache = selectcache.cache_of(settings)
+        with pytest.raises(NotSynced, match="a startup handler cannot read caches"):
+            cache.list("pods")
+        memo.task = asyncio.create_task(work(cache))
+        await cycles()   # It begins to wait before anything is declared.
+        declare(settings)
+
+    async def main() -> None:
+        async with operating(registry, Cluster(pod()), logs_in=logs_in):
+            await until(lambda: len(told) == 3)
+    run(main())
+    assert told == [["web-1"], "web-1", "none"]
+
+
+def test_a_thread_of_a_sync_startup_handler_reads_once_it_is_synced(registry: kopf.OperatorRegistry) -> None:
+    told: queue.Queue[Any] = queue.Queue()
+
+    def work(cache: selectcache.Cache) -> None:
+        cache.blocking.wait_synced(timeout=60)
+        told.put(names_of(cache))
+
+    @kopf.on.startup(registry=registry)
+    def begin(settings: kopf.OperatorSettings, memo: Any, **_: Any) -> None:
+        with pytest.raises(NotSynced, match="a startup handler cannot read caches"):
+            selectcache.cache_of(settings).list("pods")
+        memo.thread = threading.Thread(target=work, args=[selectcache.cache_of(settings)])
+        memo.thread.start()
+        declare(settings)
+
+    async def main() -> None:
+        async with operating(registry, Cluster(pod()), logs_in=True):
+            await until(lambda: not told.empty())
+    run(main())
+    assert told.get() == ["web-1"]
+
+
+def test_a_thread_that_a_background_task_begins_may_wait(registry: kopf.OperatorRegistry) -> None:
+    """It has the context of the startup handler, as the task has, and is no handler."""
+    told: list[Any] = []
+
+    async def work(cache: selectcache.Cache) -> None:
+        await asyncio.to_thread(cache.blocking.wait_synced)
+        told.append(names_of(cache))
+
+    @kopf.on.startup(registry=registry)
+    async def begin(settings: kopf.OperatorSettings, memo: Any, **_: Any) -> None:
+        declare(settings)
+        memo.task = asyncio.create_task(work(selectcache.cache_of(settings)))
+
+    async def main() -> None:
+        async with operating(registry, Cluster(pod()), logs_in=True):
+            await until(lambda: told)
+    run(main())
+    assert told == [["web-1"]]
+
+
+# Where startup fails, Kopf leaves coroutines that it has not started to the garbage collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore:coroutine .* was never awaited:RuntimeWarning")
+@pytest.mark.parametrize("is_async", [True, False])
+def test_a_startup_handler_that_waits_ends_the_operator_at_once(registry: kopf.OperatorRegistry, *, is_async: bool) -> None:
+    if is_async:
+        @kopf.on.startup(registry=registry)
+        async def wait(settings: kopf.OperatorSettings, **_: Any) -> None:
+            await selectcache.cache_of(settings).wait_synced()
+    else:
+        @kopf.on.startup(registry=registry)
+        def wait_in_thread(settings: kopf.OperatorSettings, **_: Any) -> None:
+            selectcache.cache_of(settings).blocking.wait_synced()
+
+    with pytest.raises(Exception, match="handlers failed") as caught:   # The class is Kopf's own, and private.
+        asyncio.run(kopf.operator(registry=registry, settings=kopf.OperatorSettings(), standalone=True, clusterwide=True))
+    assert isinstance(caught.value.__cause__, DeclarationError)
+    assert str(caught.value.__cause__) == REFUSED.format("startup")
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_a_login_handler_that_waits_is_refused_at_once(registry: kopf.OperatorRegistry, *, is_async: bool) -> None:
+    told: list[str] = []
+    caches: list[selectcache.Cache] = []
+
+    async def main() -> None:
+        cluster = Cluster(pod())
+        async with cluster.served() as info:
+            if is_async:
+                @kopf.on.login(registry=registry)
+                async def log_in(**_: Any) -> kopf.ConnectionInfo:
+                    with pytest.raises(SelectCacheError) as caught:
+                        await caches[0].wait_synced(timeout=0.001)
+                    told.append(str(caught.value))
+                    return info
+            else:
+                @kopf.on.login(registry=registry)
+                def log_in_in_thread(**_: Any) -> kopf.ConnectionInfo:
+                    with pytest.raises(SelectCacheError) as caught:
+                        caches[0].blocking.wait_synced(timeout=0.001)
+                    told.append(str(caught.value))
+                    return info
+
+            @kopf.on.startup(registry=registry)
+            def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
+                declare(settings)
+                caches.append(selectcache.cache_of(settings))
+
+            settings = kopf.OperatorSettings()
+            settings.scanning.disabled = True
+            stop = asyncio.Event()
+            running = asyncio.create_task(kopf.operator(registry=registry, settings=settings, standalone=True, clusterwide=True, stop_flag=stop))
+            await until(lambda: told and caches)
+            await caches[0].wait_synced()
+            stop.set()
+            await running
+    run(main())
+    assert told == [REFUSED.format("authentication")]
+
+
+def test_in_a_cleanup_handler_it_may_wait_and_need_not(registry: kopf.OperatorRegistry) -> None:
+    told: list[Any] = []
+
+    @kopf.on.cleanup(registry=registry)
+    async def clean_up(settings: kopf.OperatorSettings, **_: Any) -> None:
+        cache = selectcache.cache_of(settings)
+        await cache.wait_synced()
+        told.append(names_of(cache))
+
+    async def main() -> None:
+        settings = declaring(pods="")
+        async with operating(registry, Cluster(pod()), settings=settings):
+            await until(lambda: operator_of(settings) is not None)
+            await selectcache.cache_of(settings).wait_synced()
+    run(main())
+    assert told == [["web-1"]]
+
+
+def test_an_operator_that_declares_nothing_fetches_in_background_tasks(registry: kopf.OperatorRegistry) -> None:
+    told: list[Any] = []
+
+    async def work(cache: selectcache.Cache) -> None:
+        await cache.wait_synced()
+        told.append(await cache.fetch("pods", "web-1", "shop", default="none"))
+
+    @kopf.on.startup(registry=registry)
+    async def begin(settings: kopf.OperatorSettings, memo: Any, **_: Any) -> None:
+        memo.task = asyncio.create_task(work(selectcache.cache_of(settings)))
+
+    async def main() -> None:
+        async with operating(registry, Cluster()):
+            await until(lambda: told)
+    run(main())
+    assert told == ["none"]
+
+
+def test_the_example_of_the_documentation_runs(registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    example, = (fence for fence in fences(ROOT / "docs/reading.md", "python") if "cache_of(" in fence.text)
+    told: list[object] = []
+    monkeypatch.setattr("kopf._core.intents.registries._default_registry", registry)
+    exec(example.text, {"print": told.append})   # noqa: S102  # It is what a reader would do.
+
+    async def main() -> None:
+        async with operating(registry, Cluster(pod(app="web"))):
+            await until(lambda: told)
+    run(main())
+    assert told == [1]
+
+
+# ---- Before there is an operator, and where there never is one.
+
+
+READS: dict[str, Callable[[selectcache.Cache], Any]] = {
+    "get": lambda cache: cache.get("pods", "web-1", "shop", default=None),
+    "list": lambda cache: cache.list("pods", label="app=web"),
+    "scope": lambda cache: cache.scope("pods"),
+    "age": lambda cache: cache.age("pods"),
+}
+WAITING: dict[str, Callable[[Any], Any]] = {
+    "fetch": lambda cache: cache.fetch("nodes", "n1", default=None),
+    "fetch_list": lambda cache: cache.fetch_list("nodes"),
+    "wait_for": lambda cache: cache.wait_for("pods", lambda _: True),
+    "wait_synced": lambda cache: cache.wait_synced(timeout=0.001),
+}
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_reads_raise_not_synced_until_there_is_an_operator(read: Callable[[selectcache.Cache], Any]) -> None:
+    cache = selectcache.cache_of(declaring(pods=""))
+    with pytest.raises(NotSynced) as caught:
+        read(cache)
+    assert NOT_STARTED in str(caught.value)
+
+
+@pytest.mark.parametrize("read", WAITING.values(), ids=WAITING)
+def test_awaited_reads_raise_not_synced_until_there_is_an_operator(read: Callable[[selectcache.Cache], Any]) -> None:
+    async def main() -> None:
+        cache = selectcache.cache_of(declaring(pods=""))
+        with pytest.raises(NotSynced) as caught:
+            await read(cache)
+        assert NOT_STARTED in str(caught.value)
+    run(main())
+    with pytest.raises(NotSynced, match="no operator has started with these settings yet"):
+        read(selectcache.cache_of(declaring(pods="")).blocking)   # type: ignore[arg-type]  # It has reads of the same names.
+
+
+def test_before_the_operator_has_logged_in_reads_say_so() -> None:
+    async def main() -> None:
+        settings = declaring(pods="")
+        async with launched(settings, Cluster()) as operator:
+            cache = selectcache.cache_of(settings)
+            with pytest.raises(NotSynced, match="has not logged in yet"):
+                cache.list("pods")
+            await operator.gate(None, None)
+            assert cache.list("pods") == []
+    run(main())
+
+
+def test_while_a_kind_is_not_synced_waiting_ends_with_the_time_and_says_which() -> None:
+    async def main() -> None:
+        settings, cluster = declaring(pods=""), Cluster()
+        cluster.hold(PODS)
+        async with launched(settings, cluster):
+            with pytest.raises(NotSynced, match=r"the cache of pods is not synced after 0.001 s"):
+                await selectcache.cache_of(settings).wait_synced(timeout=0.001)
+    run(main())
+
+
+def test_by_default_it_waits_for_as_long_as_is_set() -> None:
+    settings = declaring(pods="")
+    settings_of(settings).sync_timeout = 0.001
+    with pytest.raises(NotSynced):
+        selectcache.cache_of(settings).blocking.wait_synced()
+
+
+def test_whoever_waits_is_not_woken_by_a_copy_of_the_settings() -> None:
+    async def main() -> None:
+        settings = declaring(pods="")
+        waiting = asyncio.create_task(selectcache.cache_of(settings).wait_synced())
+        await cycles()
+        async with launched(copy.copy(settings), Cluster()) as other:
+            await other.gate(None, None)
+            assert not waiting.done()
+            async with launched(settings, Cluster()):
+                await waiting
+    run(main())
+
+
+def test_whoever_begins_to_wait_while_the_operator_begins_is_not_forgotten() -> None:
+    async def main() -> None:
+        settings = declaring(pods="")
+        async with launched(settings, Cluster()):
+            assert expect_operator(settings).done()
+    run(main())
+
+
+def test_it_is_awaited_on_the_loop_of_the_operator() -> None:
+    async def main() -> None:
+        settings = declaring(pods="")
+        begun, cache = threading.Event(), selectcache.cache_of(settings)
+
+        async def wait() -> None:
+            asyncio.get_running_loop().call_soon(begun.set)
+            await cache.wait_synced()
+        elsewhere = asyncio.create_task(asyncio.to_thread(lambda: asyncio.run(wait())))
+        await until(begun.is_set)
+        async with launched(settings, Cluster()):
+            with pytest.raises(ReadError, match=r"was called on another event loop.*cache.blocking.wait_synced\(\)"):
+                await elsewhere
+    run(main())
+
+
+@pytest.mark.parametrize("given", [None, "settings", selectcache.SelectCacheSettings()], ids=["None", "text", "ours"])
+def test_what_is_no_settings_of_an_operator_is_refused(given: Any) -> None:
+    with pytest.raises(DeclarationError, match=r"^cache_of\(\) was given .*Give it the settings that a startup handler is given"):
+        selectcache.cache_of(given)
+
+
+def test_a_wrong_argument_is_told_as_of_any_other_read() -> None:
+    cache: Any = selectcache.cache_of(declaring(pods=""))
+    with pytest.raises(ReadError, match="timout"):
+        cache.blocking.wait_synced(timout=1)
+
+
+def test_it_belongs_to_the_operator_in_whose_startup_it_was_made() -> None:
+    async def main() -> None:
+        settings = declaring(pods="")
+        with context(settings):
+            cache = selectcache.cache_of(settings)
+        async with launched(settings, Cluster()) as another:   # With a vault of its own.
+            await another.gate(None, None)
+            with pytest.raises(ReadError, match="belong to another operator that is running"):
+                cache.list("pods")
+        with pytest.raises(NotSynced, match="no operator has started"):
+            cache.list("pods")
+        with pytest.raises(ReadError, match="has ended"):
+            selectcache.cache_of(settings).list("pods")
+    run(main())

@@ -1,0 +1,445 @@
+"""`with_cache`: what each kind of handler gets, by Kopf's own machinery, over a cluster in memory."""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import kopf
+import pytest
+from kopf._core.intents import causes
+from kopf._core.intents.registries import generate_id
+
+from kopf_selectcache import DeclarationError, NotSynced, ReadError
+from kopf_selectcache.plugin.handlers import with_cache
+from tests.kopf_operators import (
+    Cluster,
+    activity,
+    admission,
+    called,
+    changing,
+    context,
+    cycles,
+    declaring,
+    indexing,
+    launched,
+    names_of,
+    only,
+    pod,
+    run,
+    spawned,
+    started,
+    watching,
+)
+
+PODS = "/api/v1/pods"
+
+
+@pytest.fixture
+def registry() -> kopf.OperatorRegistry:
+    return kopf.OperatorRegistry()
+
+
+# ---- Every kind of handler, in every shape.
+
+
+KINDS: dict[str, tuple[Callable[..., Any], str, Callable[[], Any]]] = {
+    "event": (kopf.on.event, "_watching", watching),
+    "create": (kopf.on.create, "_changing", changing),
+    "timer": (functools.partial(kopf.timer, interval=1), "_spawning", spawned),
+    "daemon": (kopf.daemon, "_spawning", spawned),
+    "index": (kopf.index, "_indexing", indexing),
+    "validate": (kopf.on.validate, "_webhooks", admission),
+}
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_of_handler_waits_until_its_caches_are_synced(kind: str, is_async: bool, registry: kopf.OperatorRegistry) -> None:
+    decorator, part, cause = KINDS[kind]
+    ran_in: list[threading.Thread] = []
+
+    def handle(cache: Any, name: str, **_: Any) -> tuple[str, list[str]]:
+        ran_in.append(threading.current_thread())
+        return name, names_of(cache)
+
+    async def handle_async(cache: Any, name: str, **_: Any) -> tuple[str, list[str]]:
+        return handle(cache, name)
+
+    decorator("pods", registry=registry)(with_cache(handle_async if is_async else handle))
+
+    async def main() -> None:
+        cluster = Cluster(pod("web-1"))
+        released = cluster.hold(PODS)
+        async with launched(declaring(pods=""), cluster):
+            task = asyncio.create_task(called(only(getattr(registry, part)), cause()))
+            await cycles()
+            assert not task.done()
+            assert not ran_in
+            released.set()
+            assert await task == ("web-1", ["web-1"])
+            assert (ran_in == [threading.current_thread()]) is is_async
+    run(main())
+
+
+class Shapes:
+    """The shapes that a handler can have in a class."""
+
+    found = "self"
+
+    @with_cache
+    def method(self, cache: Any, **_: Any) -> Any:
+        return self.found, names_of(cache)
+
+    @with_cache
+    async def async_method(self, cache: Any, **_: Any) -> Any:
+        return self.found, names_of(cache)
+
+    @staticmethod
+    @with_cache
+    def static(cache: Any, **_: Any) -> Any:
+        return "self", names_of(cache)
+
+    @with_cache
+    @staticmethod
+    def static_below(cache: Any, **_: Any) -> Any:
+        return "self", names_of(cache)
+
+    @classmethod
+    @with_cache
+    def of_class(cls, cache: Any, **_: Any) -> Any:
+        return cls.found, names_of(cache)
+
+    @with_cache
+    @classmethod
+    def of_class_below(cls, cache: Any, **_: Any) -> Any:
+        return cls.found, names_of(cache)
+
+    def plain(self, cache: Any, **_: Any) -> Any:
+        return self.found, names_of(cache)
+
+
+class Callee:
+    def __call__(self, cache: Any, **_: Any) -> Any:
+        return "self", names_of(cache)
+
+
+class AsyncCallee:
+    async def __call__(self, cache: Any, **_: Any) -> Any:
+        return "self", names_of(cache)
+
+
+def plain(found: str, cache: Any, **_: Any) -> Any:
+    return found, names_of(cache)
+
+
+SHAPES: dict[str, tuple[Any, Any]] = {   # What is registered, and of what the id should be.
+    "method": (Shapes().method, Shapes.method), "async method": (Shapes().async_method, Shapes.async_method),
+    "static": (Shapes.static, Shapes.static), "static below": (Shapes.static_below, Shapes.static_below),
+    "class": (Shapes.of_class, Shapes.of_class), "class below": (Shapes.of_class_below, Shapes.of_class_below),
+    "bound": (with_cache(Shapes().plain), Shapes().plain),
+    "partial below": (with_cache(functools.partial(plain, "self")), plain),
+    "partial above": (functools.partial(with_cache(plain), "self"), plain),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_each_shape_of_function_is_called_and_keeps_its_id(shape: str, registry: kopf.OperatorRegistry) -> None:
+    fn, named = SHAPES[shape]
+    kopf.on.create("pods", registry=registry)(fn)
+
+    async def main() -> None:
+        async with launched(declaring(pods=""), Cluster(pod())):
+            assert await called(only(registry._changing), changing()) == ("self", ["web-1"])
+    run(main())
+    assert only(registry._changing).id == named.__qualname__
+
+
+@pytest.mark.parametrize("fn", [with_cache(Callee()), with_cache(AsyncCallee())])
+def test_objects_that_can_be_called_are_handlers_with_an_id(fn: Any, registry: kopf.OperatorRegistry) -> None:
+    kopf.on.create("pods", id="mine", registry=registry)(fn)
+
+    async def main() -> None:
+        async with launched(declaring(pods=""), Cluster(pod())):
+            assert await called(only(registry._changing), changing()) == ("self", ["web-1"])
+    run(main())
+
+
+def test_lambdas_keep_their_own_ids(registry: kopf.OperatorRegistry) -> None:
+    first: Any = lambda cache, **_: names_of(cache)   # noqa: E731  # It is lambdas that are tested.
+    second: Any = lambda cache, **_: len(names_of(cache))   # noqa: E731  # It is lambdas that are tested.
+    for fn in (first, second):
+        kopf.on.create("pods", registry=registry)(with_cache(fn))
+        assert generate_id(with_cache(fn), None) == generate_id(fn, None)
+        assert with_cache(fn).__name__ != "<lambda>", "or Kopf would name it after this line"
+
+    async def main() -> None:
+        async with launched(declaring(pods=""), Cluster(pod())):
+            results = [await called(handler, changing()) for handler in registry._changing.get_all_handlers()]
+            assert results == [["web-1"], 1]
+    run(main())
+
+
+def test_sub_handlers_have_their_caches_also_in_sync_handlers(registry: kopf.OperatorRegistry) -> None:
+    seen: list[Any] = []
+
+    @kopf.on.create("pods", registry=registry)
+    @with_cache
+    def parent(cache: Any, **_: Any) -> None:
+        seen.append(names_of(cache))
+
+        @kopf.subhandler(id="child")
+        @with_cache
+        def child(cache: Any, name: str, **_: Any) -> None:
+            seen.append((name, names_of(cache)))
+
+    async def main() -> None:
+        async with launched(declaring(pods=""), Cluster(pod())):
+            await called(only(registry._changing), changing())
+    run(main())
+    assert seen == [["web-1"], ("web-1", ["web-1"])]
+
+
+def test_arguments_of_kopf_reach_the_function_and_its_result_reaches_kopf(registry: kopf.OperatorRegistry) -> None:
+    @kopf.on.create("pods", param="mine", registry=registry)
+    @with_cache
+    async def create(**kwargs: Any) -> dict[str, Any]:
+        return kwargs
+
+    async def main() -> None:
+        async with launched(declaring(), Cluster()):
+            passed = await called(only(registry._changing), changing())
+            assert {"cache", "body", "patch", "param", "retry", "started", "runtime", "logger", "memo"} <= set(passed)
+            assert passed["param"] == "mine"
+    run(main())
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_daemons_get_the_stopper_of_their_own_kind(is_async: bool, registry: kopf.OperatorRegistry) -> None:
+    def daemon(stopped: Any, **_: Any) -> Any:
+        return stopped
+
+    async def async_daemon(stopped: Any, **_: Any) -> Any:
+        return stopped
+
+    kopf.daemon("pods", registry=registry)(with_cache(async_daemon if is_async else daemon))
+
+    async def main() -> None:
+        async with launched(declaring(), Cluster()):
+            cause = spawned()
+            expected = cause.stopper.async_waiter if is_async else cause.stopper.sync_waiter
+            assert await called(only(registry._spawning), cause) is expected
+    run(main())
+
+
+def test_a_cancelled_handler_ends_with_its_thread_and_not_before(registry: kopf.OperatorRegistry) -> None:
+    """As Kopf's own: a thread that is left behind would be missing from the pool."""
+    meet = threading.Barrier(2, timeout=60)
+    kopf.daemon("pods", registry=registry)(with_cache(lambda **_: [meet.wait(), meet.wait()]))
+
+    async def main() -> None:
+        async with launched(declaring(), Cluster()):
+            task = asyncio.create_task(called(only(registry._spawning), spawned()))
+            await asyncio.to_thread(meet.wait)
+            task.cancel()
+            await cycles()
+            assert not task.done()
+            await asyncio.to_thread(meet.wait)
+            with pytest.raises(asyncio.CancelledError):
+                await task
+    run(main())
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+@pytest.mark.parametrize(("which", "decorator"), [
+    (causes.Activity.PROBE, kopf.on.probe), (causes.Activity.CLEANUP, kopf.on.cleanup),
+])
+def test_probe_and_cleanup_answer_at_once(
+    which: Any, decorator: Any, is_async: bool, registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture,
+) -> None:
+    def answer(cache: Any, **_: Any) -> list[str]:
+        return names_of(cache)
+
+    async def answer_async(cache: Any, **_: Any) -> list[str]:
+        return names_of(cache)
+
+    decorator(registry=registry)(with_cache(answer_async if is_async else answer))
+
+    async def main() -> None:
+        cluster, settings = Cluster(pod()), declaring(pods="")
+        released = cluster.hold(PODS)
+        async with launched(settings, cluster) as operator:
+            for _ in range(2):   # Before there are credentials, and before there is a list.
+                assert "synced" in await called(only(registry._activities), activity(which, settings))
+                await cycles()
+            released.set()
+            await operator.gate(None, None)
+            assert await called(only(registry._activities), activity(which, settings)) == ["web-1"]
+    run(main())
+    assert ("read a cache too early" in caplog.text) is (which is causes.Activity.CLEANUP)
+
+
+@pytest.mark.parametrize(("which", "decorator"), [
+    (causes.Activity.STARTUP, kopf.on.startup), (causes.Activity.AUTHENTICATION, kopf.on.login),
+])
+def test_startup_and_login_handlers_cannot_have_a_cache(which: Any, decorator: Any, registry: kopf.OperatorRegistry) -> None:
+    decorator(registry=registry)(with_cache(lambda **_: pytest.fail("it ran")))
+
+    async def main() -> None:
+        settings = declaring(pods="")
+        async with launched(settings, Cluster()):
+            with pytest.raises(DeclarationError, match=f"a {which.value} handler cannot read caches"):
+                await called(only(registry._activities), activity(which, settings))
+    run(main())
+
+
+# ---- Decorating and direct calls.
+
+
+def test_a_call_with_a_cache_is_a_call_of_the_plain_function() -> None:
+    @with_cache
+    def count(cache: list[int], **_: Any) -> int:
+        return len(cache)
+
+    @with_cache(kinds=["pods"])
+    async def count_async(cache: list[int], **_: Any) -> int:
+        return len(cache)
+
+    assert count(cache=[1, 2]) == count(cache=[1, 2], retry=0) == 2
+    assert run(count_async(cache=[1])) == 1
+    with pytest.raises(TypeError, match="outside of an operator: pass it cache="):
+        count()
+
+
+def test_a_call_of_ones_own_raises_what_it_meets_and_is_no_callback() -> None:
+    async def main() -> None:
+        cluster = Cluster()
+        cluster.hold(PODS)
+        async with launched(declaring(pods=""), cluster):
+            with pytest.raises(NotSynced):
+                with_cache(names_of)()
+    run(main())
+
+
+def test_a_thread_cannot_start_caches() -> None:
+    async def main() -> None:
+        with context(declaring(pods="")), pytest.raises(NotSynced, match="none was started yet"):
+            await asyncio.to_thread(with_cache(names_of))
+    run(main())
+
+
+def test_an_index_of_that_name_is_hidden(registry: kopf.OperatorRegistry) -> None:
+    kopf.on.create("pods", registry=registry)(with_cache(lambda cache, **_: names_of(cache)))
+    index: Any = type("Index", (kopf.Index,), dict.fromkeys(("__getitem__", "__iter__", "__len__", "__contains__"), len))()
+
+    async def main() -> None:
+        async with launched(declaring(pods=""), Cluster(pod())):
+            cause = changing()
+            cause.indices = {"cache": index}
+            assert await called(only(registry._changing), cause) == ["web-1"]
+    run(main())
+
+
+def test_a_function_has_one_wrapper_so_that_kopf_calls_it_once(registry: kopf.OperatorRegistry) -> None:
+    def handle(**_: Any) -> None:
+        pass
+
+    assert with_cache(handle) is with_cache(handle)
+    assert with_cache(kinds=["pods"])(handle) is with_cache(kinds=["pods"])(handle) is not with_cache(handle)
+    other = functools.wraps(handle)(lambda **_: None)
+    assert with_cache(other) is with_cache(other) is not with_cache(handle) is with_cache(handle)
+    kopf.on.create("pods", registry=registry)(with_cache(handle))
+    kopf.on.resume("pods", registry=registry)(with_cache(handle))
+    cause = changing()
+    cause.initial = True
+    assert len(registry._changing.get_handlers(cause)) == 1
+
+
+def test_wrong_decoration_is_told_where_it_stands() -> None:
+    wrong: Any = 5
+    before = kopf.get_default_registry()
+    kopf.set_default_registry(kopf.OperatorRegistry())
+    try:
+        with pytest.raises(DeclarationError, match=r"registered with Kopf already.* below the decorators of Kopf"):
+            with_cache(kopf.on.create("pods")(lambda **_: None))
+    finally:
+        kopf.set_default_registry(before)
+    with pytest.raises(DeclarationError, match="decorated with with_cache twice"):
+        with_cache(with_cache(lambda **_: None))
+    with pytest.raises(DeclarationError, match="cannot decorate 5"):
+        with_cache(wrong)
+    with pytest.raises(DeclarationError, match="is not a list"):
+        with_cache(kinds="pods")
+
+
+def test_waiting_for_a_kind_that_is_not_declared_is_refused_at_startup(registry: kopf.OperatorRegistry) -> None:
+    kopf.on.create("pods", id="h", registry=registry)(with_cache(kinds=["Pod", "webapps", "jobs"])(lambda **_: None))
+    with pytest.raises(DeclarationError, match=r"'h' waits for the cache of jobs, and none is declared"):
+        started(registry, declaring(pods=""))
+
+
+# ---- A read that the handler has not awaited.
+
+
+def forgetting(how: str) -> Callable[..., Any]:
+    """Return a handler that goes wrong in this way, and ends well by itself."""
+    async def dropped(cache: Any, **_: Any) -> str:
+        return "exists" if cache.fetch("pods", "none", "shop", default=None) is not None else "created"
+
+    async def returned(cache: Any, **_: Any) -> object:
+        return cache.fetch("pods", "none", "shop", default=None)
+
+    async def caught(cache: Any, **_: Any) -> str:
+        with contextlib.suppress(Exception):
+            return str(cache.fetch("pods", "none", "shop", default=None)["metadata"])
+        return "created"
+
+    return {"dropped": dropped, "returned": returned, "caught": caught}[how]
+
+
+@pytest.mark.parametrize("how", ["dropped", "returned", "caught"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_handler_that_forgets_to_await_a_read_fails(kind: str, how: str, registry: kopf.OperatorRegistry) -> None:
+    """It has taken the coroutine for the answer, and a wrong turn. The error is no permanent one: Kopf calls it again."""
+    decorator, part, cause = KINDS[kind]
+    decorator("pods", registry=registry)(with_cache(forgetting(how)))
+
+    async def main() -> None:
+        async with launched(declaring(pods=""), Cluster()):
+            with pytest.raises(ReadError, match=r"^cache\.fetch\('pods', 'none', 'shop', default=None\) was never awaited\. Write: await cache") as info:
+                await called(only(getattr(registry, part)), cause())
+            assert not isinstance(info.value, kopf.PermanentError)
+    run(main())
+
+
+def test_a_handler_may_leave_a_read_to_a_task_that_outlives_it(registry: kopf.OperatorRegistry) -> None:
+    tasks: list[asyncio.Task[Any]] = []
+
+    @kopf.on.create("pods", registry=registry)
+    @with_cache
+    async def create(cache: Any, **_: Any) -> str:
+        tasks.append(asyncio.create_task(cache.fetch("pods", "web-1", "shop")))
+        return "left"
+
+    async def main() -> None:
+        async with launched(declaring(pods=""), Cluster(pod("web-1"))):
+            assert await called(only(registry._changing), changing()) == "left"
+            assert (await tasks[0])["metadata"]["name"] == "web-1"
+    run(main())
+
+
+def test_what_a_handler_raises_is_raised_whatever_it_has_forgotten(registry: kopf.OperatorRegistry) -> None:
+    @kopf.on.create("pods", registry=registry)
+    @with_cache
+    async def create(cache: Any, **_: Any) -> None:
+        cache.fetch("pods", "web-1", "shop")
+        raise kopf.TemporaryError("its own")
+
+    async def main() -> None:
+        async with launched(declaring(pods=""), Cluster()):
+            with pytest.raises(kopf.TemporaryError, match="its own"):
+                await called(only(registry._changing), changing())
+    run(main())

@@ -1,0 +1,227 @@
+"""The hooks of every operator, and whole operators, run by Kopf over HTTP."""
+from __future__ import annotations
+
+import asyncio
+import socket
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import click.testing
+import kopf
+import pytest
+from kopf._core.intents import causes
+from kopf.cli import CLIControls
+from kopf.cli import main as command_line
+
+from kopf_selectcache.plugin import hooks as glue
+from kopf_selectcache.plugin.handlers import with_cache
+from kopf_selectcache.plugin.hooks import hook, install
+from kopf_selectcache.plugin.operator import operator_of
+from kopf_selectcache.settings.options import settings_of
+from tests.kopf_operators import (
+    Cluster,
+    activity,
+    called,
+    context,
+    declaring,
+    launched,
+    names_of,
+    operating,
+    pod,
+    run,
+    started,
+)
+
+PODS = "/api/v1/pods"
+
+
+@pytest.fixture
+def registry() -> kopf.OperatorRegistry:
+    return kopf.OperatorRegistry()
+
+
+# ---- Hooks.
+
+
+def hooks_of(registry: kopf.OperatorRegistry, which: causes.Activity) -> list[str]:
+    return [handler.id for handler in registry._activities.get_handlers(which)]
+
+
+def test_every_registry_has_our_startup_hook_and_has_it_last(registry: kopf.OperatorRegistry) -> None:
+    install()   # The second time: nothing.
+    kopf.on.startup(id="theirs", registry=registry)(lambda **_: None)
+    assert hooks_of(registry, causes.Activity.STARTUP) == ["theirs", "selectcache.startup"]
+    assert hooks_of(kopf.get_default_registry(), causes.Activity.STARTUP)[-1] == "selectcache.startup"
+    assert hooks_of(registry, causes.Activity.AUTHENTICATION) == []
+    registry._activities.append(hook(causes.Activity.STARTUP))
+    assert hooks_of(registry, causes.Activity.STARTUP) == ["theirs", "selectcache.startup"], "once is enough"
+
+
+def test_hooks_know_the_registry_that_they_are_part_of(registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert glue._registry_of(registry._activities) is registry
+    vars(registry._activities).clear()   # As if it had been made before we were imported.
+    assert glue._registry_of(registry._activities) is None
+    monkeypatch.setattr("kopf._core.intents.registries._default_registry", registry)
+    assert glue._registry_of(registry._activities) is registry
+
+
+def test_operators_that_declare_nothing_are_left_alone(registry: kopf.OperatorRegistry) -> None:
+    settings = kopf.OperatorSettings()
+    started(registry, settings)
+    assert operator_of(settings) is None
+    with context(settings):
+        assert hooks_of(registry, causes.Activity.PROBE) == hooks_of(registry, causes.Activity.CLEANUP) == []
+
+
+def test_the_end_of_the_starting_task_ends_the_caches(registry: kopf.OperatorRegistry) -> None:
+    """So they end with an operator that fails to start, is cancelled, or skips its cleanup."""
+    settings = declaring(pods="")
+    started(registry, settings)
+    assert operator_of(settings) is None
+    settings_of(settings).selectors["pods"] = "app=web"   # And it may be declared anew.
+
+
+def test_a_cleanup_has_nothing_to_do_where_the_caches_have_ended_already() -> None:
+    async def main() -> None:
+        settings = declaring(pods="")
+        async with launched(settings, Cluster()):
+            cleanup = hook(causes.Activity.CLEANUP)
+            for _ in range(2):
+                await called(cleanup, activity(causes.Activity.CLEANUP, settings))
+                assert operator_of(settings) is None
+    run(main())
+
+
+# ---- Whole operators.
+
+
+def test_an_operator_runs_probes_and_ends_clean(registry: kopf.OperatorRegistry) -> None:
+    async def main() -> None:
+        events: asyncio.Queue[Any] = asyncio.Queue()
+        settings = kopf.OperatorSettings()
+
+        @kopf.on.startup(registry=registry)
+        def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
+            settings_of(settings).selectors["v1/pods"] = "app=web"
+
+        @kopf.on.event("pods", registry=registry)
+        @with_cache
+        async def seen(cache: Any, **_: Any) -> None:
+            events.put_nowait(names_of(cache))
+
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            endpoint = f"http://127.0.0.1:{free.getsockname()[1]}/healthz"
+        for _ in range(2):   # The second one in the same process, with the same settings and registry.
+            before = asyncio.all_tasks()
+            async with operating(registry, Cluster(pod(app="web")), settings=settings, liveness_endpoint=endpoint) as operator:
+                assert await events.get() == ["web-1"]
+                async with aiohttp.ClientSession() as session, session.get(endpoint) as response:
+                    report = (await response.json())["selectcache.probe"]
+                assert report["v1/pods"] | {"age": 0} == {
+                    "health": "synced", "filter": "label='app=web'", "objects": 1, "version": "10", "age": 0}
+            assert operator.exception() is None
+            assert asyncio.all_tasks() == before
+            assert operator_of(settings) is None
+    run(main())
+
+
+@pytest.mark.parametrize("logs_in", [True, False])
+def test_declarations_of_startup_handlers_that_are_tried_again_count(logs_in: bool, registry: kopf.OperatorRegistry) -> None:
+    async def main() -> None:
+        events: asyncio.Queue[Any] = asyncio.Queue()
+
+        @kopf.on.startup(registry=registry)
+        def configure(settings: kopf.OperatorSettings, retry: int, **_: Any) -> None:
+            if not retry:
+                raise kopf.TemporaryError("not yet", delay=0)
+            settings_of(settings).selectors["pods"] = "app=web"
+
+        @kopf.on.event("pods", registry=registry)
+        @with_cache
+        async def seen(cache: Any, **_: Any) -> None:
+            events.put_nowait(names_of(cache))
+
+        async with operating(registry, Cluster(pod(app="web")), logs_in=logs_in):
+            assert await events.get() == ["web-1"]
+    run(main())
+
+
+def test_what_is_declared_until_the_operator_logs_in_counts(registry: kopf.OperatorRegistry) -> None:
+    async def main() -> None:
+        events: asyncio.Queue[Any] = asyncio.Queue()
+        settings = declaring(pods="app=web")
+
+        @kopf.on.startup(registry=registry)
+        def configure(settings: kopf.OperatorSettings, retry: int, **_: Any) -> None:
+            if not retry:   # Meanwhile our hook has run.
+                raise kopf.TemporaryError("not yet", delay=0)
+            assert operator_of(settings) is not None
+            settings_of(settings).selectors["secrets"] = "app=web"
+
+        @kopf.on.event("pods", registry=registry)
+        @with_cache
+        async def seen(cache: Any, **_: Any) -> None:
+            events.put_nowait([len(cache.held("pods")), len(cache.held("secrets"))])
+
+        async with operating(registry, Cluster(pod(app="web")), settings=settings, logs_in=True):
+            assert await events.get() == [1, 0]
+    run(main())
+
+
+def test_a_cancelled_operator_leaves_nothing_behind(registry: kopf.OperatorRegistry) -> None:
+    async def main() -> None:
+        settings = declaring(pods="")
+        before = asyncio.all_tasks()
+        cluster = Cluster()
+        reached = cluster.reached(PODS)
+        async with operating(registry, cluster, settings=settings) as operator:
+            await reached.wait()
+            operator.cancel()
+            await asyncio.wait({operator})
+            assert operator_of(settings) is None
+        assert asyncio.all_tasks() == before
+    run(main())
+
+
+def test_an_operator_that_fails_to_start_leaves_nothing_behind(registry: kopf.OperatorRegistry) -> None:
+    @kopf.on.startup(registry=registry)
+    def fail(**_: Any) -> None:
+        raise kopf.PermanentError("enough")
+
+    async def main() -> None:
+        settings = declaring(pods="")
+        before = asyncio.all_tasks()
+        async with operating(registry, Cluster(), settings=settings, stop_flag=None) as operator:   # Kopf would wait for one for seconds.
+            await asyncio.wait({operator})
+            assert "enough" in str(operator.exception().__cause__)   # type: ignore[union-attr]  # It has failed.
+            assert operator_of(settings) is None
+        assert asyncio.all_tasks() == before
+    run(main())
+
+
+@pytest.mark.parametrize(("line", "words"), [
+    ("settings.selectcache.selectors['pods'] = 'app in web'", "label selector 'app in web', column 8"),
+    ("settings.selectcache.selectors['pods'] = 'app=web'", "-n is given a pattern"),
+    ("settings.selectcache.selectors['pods'] = kopf_selectcache.Selector(labels='app=web')", "Write: Selector(label='app=web')"),
+    ("settings.selectcache.selectors |= {'pods': kopf_selectcache.AnyOf(kopf_selectcache.Selector('a'), 'b')}", "Write AnyOf([Selector("),
+    ("settings.selectcache.selectors['v1/pods/status'] = 'app=web'", "names a subresource"),
+    ("settings.selectcache.page_limits = 5", "Did you mean page_limit?"),
+])
+def test_kopf_run_ends_at_once_with_what_is_wrong(line: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "operator.py"
+    path.write_text(f"import kopf, kopf_selectcache.plugin.hooks\n@kopf.on.startup()\ndef configure(settings, **_):\n    {line}\n")
+    controls = CLIControls(registry=kopf.OperatorRegistry(), settings=kopf.OperatorSettings())
+    result = click.testing.CliRunner().invoke(command_line, ["run", "-n", "a*", str(path)], obj=controls)
+    assert result.exit_code == 1
+    assert words in result.output
+
+
+def test_the_log_claims_no_more_of_our_startup_than_it_did(tmp_path: Path) -> None:
+    """Kopf runs it, and logs that it succeeded, even after a startup handler that has failed."""
+    path = tmp_path / "operator.py"
+    path.write_text("import kopf, kopf_selectcache\n@kopf.on.startup()\ndef configure(settings, **_):\n    settings.selectcache.selectors['po'] = 'a in'\n")
+    controls = CLIControls(registry=kopf.OperatorRegistry(), settings=kopf.OperatorSettings())
+    output = click.testing.CliRunner().invoke(command_line, ["run", "-A", str(path)], obj=controls).output
+    assert "Activity 'configure' failed permanently: the filter of po: label selector 'a in'" in output
+    assert "Activity 'selectcache.startup' (the check of what is declared so far) succeeded." in output

@@ -1,0 +1,481 @@
+"""The private names of Kopf that we need are there, and do what we rely on. What each is for stands in _kopf.py."""
+from __future__ import annotations
+
+import ast
+import asyncio
+import copy
+import functools
+import importlib
+import inspect
+import runpy
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import click
+import kopf
+import pytest
+from kopf._cogs.structs.ephemera import Memo
+from kopf._core.engines.activities import run_activity
+from kopf._core.engines.indexing import OperatorIndexers
+from kopf._core.reactor.running import spawn_tasks
+
+ADVICE = (
+    "Kopf has changed what we rely on. Read its changelog and the code that uses the name in kopf_selectcache/plugin/hooks.py or "
+    "transport.py, correct kopf_selectcache/_kopf.py (or limit the version of kopf in setup.cfg meanwhile), and this test."
+)
+OWN = {"has_credentials", "log_in_again", "log_in_if_empty", "remove_credentials"}
+"""What _kopf.py defines itself, from private attributes of Kopf."""
+SOURCE = Path(__file__).parents[2] / "kopf_selectcache" / "_kopf.py"
+
+
+def imported() -> Iterator[tuple[str, str]]:
+    """Yield module and name of all that _kopf.py imports, without importing it: it would not tell which one is missing."""
+    for node in ast.walk(ast.parse(SOURCE.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module != "__future__":
+            yield from ((str(node.module), alias.name) for alias in node.names)
+
+
+@pytest.mark.parametrize(("module", "name"), list(imported()))
+def test_the_name_exists(module: str, name: str) -> None:
+    try:
+        found = importlib.import_module(module)
+    except ImportError:
+        pytest.fail(f"{module} is gone. {ADVICE}")
+    assert hasattr(found, name), f"{module}.{name} is gone. {ADVICE}"
+
+
+@pytest.mark.parametrize(("where", "name", "why"), [
+    ("kopf._cogs.structs.credentials", "VaultKey", "cannot import name 'VaultKey' from 'kopf._cogs.structs.credentials'"),
+    ("kopf._core.intents.stoppers", "DaemonStopper", "cannot import name 'DaemonStopper' from 'kopf._core.intents.stoppers'"),
+    ("kopf._cogs.structs.credentials.Vault", "_flush_caches", "type object 'Vault' has no attribute '_flush_caches'"),
+])
+def test_a_name_that_is_gone_is_one_clear_error_at_import(where: str, name: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(f"{where}.{name}")
+    with pytest.raises(ImportError) as caught:
+        runpy.run_path(str(SOURCE))
+    message = str(caught.value)
+    assert message.startswith(f"kopf_selectcache cannot work with Kopf {version('kopf')}, which lacks a name that it needs: {why}")
+    assert message.endswith("Install a version that it is tested with: pip install 'kopf==1.45.2'")
+
+
+def test_each_name_is_listed_with_what_it_is_for() -> None:
+    lines = SOURCE.read_text().split("__all__ = [")[1].split("\n]")[0].splitlines()
+    listed = {line.split('"')[1]: line.partition("#")[2] for line in lines if line.startswith('    "')}
+    assert set(listed) == {name if name != "run" else "run_command" for _, name in imported()} | OWN
+    assert all(listed.values())
+
+
+@pytest.fixture
+def names() -> Any:
+    return importlib.import_module("kopf_selectcache._kopf")
+
+
+def parameters(fn: Callable[..., Any]) -> list[str]:
+    return list(inspect.signature(fn).parameters)
+
+
+# ---- Loading and logging in, as the commands do it.
+
+
+def test_an_operators_file_is_loaded_into_the_default_registry(names: Any, registry: kopf.OperatorRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "operator_of_a_test.py").write_text("import kopf\n@kopf.on.startup()\ndef begin(**_): ...\n")
+    names.preload(paths=[str(tmp_path / "operator_of_a_test.py")], modules=[])
+    assert next(iter(registry._activities.get_handlers(activity=names.Activity.STARTUP))).id == "begin", ADVICE
+
+
+def test_the_authenticator_fills_an_empty_vault_by_the_login_handlers(names: Any) -> None:
+    registry = kopf.OperatorRegistry()
+    registry._activities.append(made(names, "ours", names.Activity.AUTHENTICATION, lambda **_: kopf.ConnectionInfo(server="https://here")))
+
+    async def logged_in() -> list[str]:
+        vault, settings = names.Vault(), kopf.OperatorSettings()
+        login = asyncio.create_task(names.authenticator(
+            registry=registry, settings=settings, indices=names.OperatorIndexers().indices, vault=vault, memo=Memo()))
+        await vault.wait_for_readiness()
+        login.cancel()
+        return [info.server async for _, info in vault]
+    assert asyncio.run(logged_in()) == ["https://here"], ADVICE
+
+
+def test_the_arguments_of_kopf_run_are_in_its_context(names: Any) -> None:
+    with names.run_command.make_context("run", ["--namespace=a", "-n", "b", "--module=m", "file.py"], auto_envvar_prefix="KOPF_RUN") as context:
+        assert click.get_current_context().params["namespaces"] == ("a", "b"), ADVICE
+        assert context.command is names.run_command, ADVICE
+
+
+# ---- Registries: where hooks come from.
+
+
+def test_every_operator_asks_iter_handlers_of_its_registry_for_activities(names: Any) -> None:
+    registry = kopf.OperatorRegistry()
+    assert isinstance(registry._activities, names.ActivityRegistry), ADVICE
+    assert parameters(names.ActivityRegistry.iter_handlers)[:2] == ["self", "activity"], ADVICE
+
+    class Extended(names.ActivityRegistry):   # type: ignore[misc]  # The class is given as Any.
+        def iter_handlers(self, activity: Any) -> Any:
+            yield made(names, "ours", activity, lambda **_: "called")
+
+    registry._activities = Extended()
+    ran = asyncio.run(activity_results(registry, names.Activity.STARTUP))
+    assert ran == {"ours": "called"}, ADVICE
+
+
+def test_startup_handlers_run_in_the_order_in_which_they_are_yielded(names: Any) -> None:
+    order: list[str] = []
+    registry = kopf.OperatorRegistry()
+    for name in ("first", "second", "last"):
+        registry._activities.append(made(names, name, names.Activity.STARTUP, functools.partial(noted, order, name)))
+    asyncio.run(activity_results(registry, names.Activity.STARTUP))
+    assert order == ["first", "second", "last"], ADVICE
+
+
+def noted(order: list[str], name: str, **_: Any) -> None:
+    order.append(name)
+
+
+def made(names: Any, id_: str, activity: Any, fn: Any) -> Any:
+    return names.ActivityHandler(
+        id=id_, fn=fn, activity=activity, param=None, errors=kopf.ErrorsMode.PERMANENT, timeout=None, retries=None, backoff=None)
+
+
+async def activity_results(registry: kopf.OperatorRegistry, activity: Any) -> Any:
+    memo: Any = Memo()
+    return await run_activity(
+        lifecycle=kopf.lifecycles.all_at_once, registry=registry, settings=kopf.OperatorSettings(), activity=activity,
+        indices=OperatorIndexers().indices, memo=memo)
+
+
+def test_a_registry_knows_its_parts_and_makes_them_in_its_constructor(names: Any) -> None:
+    registry = names.OperatorRegistry()
+    for part in ("_indexing", "_watching", "_spawning", "_changing", "_webhooks", "_activities"):
+        assert list(getattr(registry, part).get_all_handlers()) == [], ADVICE
+    assert issubclass(type(kopf.get_default_registry()), names.OperatorRegistry), ADVICE
+    kopf.timer("pods", interval=1, id="t", registry=registry)(lambda **_: None)
+    kopf.on.delete("pods", id="d", registry=registry)(lambda **_: None)
+    kopf.on.create("pods", id="c", registry=registry)(lambda **_: None)
+    assert [isinstance(one, names.SpawningHandler) for one in registry._spawning.get_all_handlers()] == [True], ADVICE
+    assert [bool(one.requires_finalizer) for one in registry._changing.get_all_handlers()] == [True, False], ADVICE
+    assert all(isinstance(one, names.ChangingHandler) for one in registry._changing.get_all_handlers()), ADVICE
+
+
+def test_the_default_registry_finds_out_when_it_is_made_how_to_log_in(names: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", "of a cluster that is still to come")
+    registry = names.SmartOperatorRegistry()
+    assert isinstance(registry, names.OperatorRegistry), ADVICE
+    assert {one.activity for one in registry._activities.get_all_handlers()} == {names.Activity.AUTHENTICATION}, ADVICE
+
+
+def test_selectors_of_handlers_are_asked_about_a_resource(names: Any) -> None:
+    pods = names.Resource("", "v1", "pods", kind="Pod", singular="pod", shortcuts=frozenset({"po"}), preferred=True)
+    for key in (("pods",), ("po",), ("Pod",), ("v1", "pods"), ("", "v1", "pods"), (kopf.EVERYTHING,)):
+        assert names.Selector(*key).check(pods), ADVICE
+    assert not names.Selector("batch", "jobs").check(pods), ADVICE
+    assert names.Selector(category="all").category == "all", ADVICE
+    settings = kopf.OperatorSettings()
+    settings.watching.label_selectors["", "v1", "pods"] = "app=web"
+    assert settings.watching.label_selectors.collect(pods) == ["app=web"], ADVICE
+    metrics = names.Resource("metrics.k8s.io", "v1beta1", "pods", preferred=True)
+    assert settings.watching.label_selectors.collect(metrics) == [], ADVICE
+    settings.watching.label_selectors["v1/pods"] = "never"
+    assert settings.watching.label_selectors.collect(pods) == ["app=web"], "the trap in Kopf's own docs"
+
+
+def test_a_body_looks_at_what_it_is_made_of_only_when_it_is_asked(names: Any) -> None:
+    asked: list[str] = []
+
+    class Source(Mapping[str, Any]):
+        def __getitem__(self, key: str) -> Any:
+            asked.append(key)
+            return {"name": "web-1", "labels": {"app": "web"}}
+
+        def __iter__(self) -> Iterator[str]:
+            return iter(["metadata"])
+
+        def __len__(self) -> int:
+            return 1
+
+    body = names.Body(Source())
+    assert (names.Body, asked) == (kopf.Body, []), ADVICE
+    assert (body.metadata.name, body.meta.labels["app"], asked) == ("web-1", "web", ["metadata", "metadata"]), ADVICE
+    assert isinstance(body, Mapping), ADVICE
+    assert not isinstance(body, MutableMapping), ADVICE
+
+
+# ---- Settings and context.
+
+
+def test_settings_take_attributes_and_copies_share_them(names: Any) -> None:
+    assert names is not None
+    settings: Any = kopf.OperatorSettings()
+    settings.something = object()
+    assert copy.copy(settings).something is settings.something, ADVICE
+    assert settings.peering.clusterwide is False, ADVICE
+    for part, attributes in {
+        "watching": ["chunk_size", "inactivity_timeout", "label_selectors", "field_selectors"],
+        "networking": ["request_timeout", "connect_timeout"],
+    }.items():
+        assert all(hasattr(getattr(settings, part), name) for name in attributes), ADVICE
+
+
+def test_settings_and_vault_are_set_before_any_task_of_the_operator_exists(names: Any) -> None:
+    """So that they are seen in startup handlers and in all that these start; and clusterwide is as the operator's."""
+    seen: dict[str, Any] = {}
+
+    async def main() -> None:
+        settings, vault, registry = kopf.OperatorSettings(), names.Vault(), kopf.OperatorRegistry()
+
+        @kopf.on.startup(registry=registry)
+        def in_a_thread(**_: Any) -> None:
+            seen["settings"] = names.settings_var.get()
+            seen["vault"] = names.vault_var.get()
+            seen["thread"] = threading.current_thread() is not threading.main_thread()
+            raise kopf.PermanentError("enough")
+
+        tasks = await spawn_tasks(registry=registry, settings=settings, vault=vault, clusterwide=True)
+        startup = next(task for task in tasks if "startup" in task.get_name())
+        await asyncio.wait({startup})
+        assert startup.exception() is not None
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()}, return_exceptions=True)
+        assert seen == {"settings": settings, "vault": vault, "thread": True}, ADVICE
+        assert seen["settings"] is settings, ADVICE
+        assert settings.peering.clusterwide is True, ADVICE
+    asyncio.run(main())
+
+
+def test_kopf_run_is_a_click_command_with_the_namespaces_among_its_parameters(names: Any) -> None:
+    assert isinstance(names.run_command, click.Command), ADVICE
+    context = names.run_command.make_context("run", ["-n", "a", "-n", "b"])
+    assert list(context.params["namespaces"]) == ["a", "b"], ADVICE
+    assert names.select_specific_namespaces(["a", "b*", "!c", "d,e"]) == {"a"}, ADVICE
+
+
+# ---- Calling handlers.
+
+
+def test_wrapped_functions_decide_by_what_they_wrap_whether_they_are_async_and_their_id(names: Any) -> None:
+    async def stands_for(**_: Any) -> None:
+        pass
+
+    def wrapper(**_: Any) -> None:
+        pass
+
+    wrapper.__wrapped__ = stands_for   # type: ignore[attr-defined]  # As functools.wraps does.
+    assert names.is_async_fn(wrapper), ADVICE
+    assert names.is_async_fn(functools.partial(wrapper, param=1)), ADVICE
+    assert names.get_callable_id(wrapper) == stands_for.__qualname__, ADVICE
+    assert names.get_callable_id(functools.partial(wrapper, param=1)) == stands_for.__qualname__, ADVICE
+    assert names.get_callable_id(lambda: 0).startswith("lambda:"), ADVICE
+    with pytest.raises(ValueError, match="Cannot get id"):
+        names.get_callable_id(object())
+
+
+def test_invoke_calls_sync_functions_in_threads_with_the_context(names: Any) -> None:
+    async def main() -> None:
+        settings = kopf.OperatorSettings()
+        names.settings_var.set(settings)
+        in_thread = await names.invoke(lambda **kw: (names.settings_var.get(), threading.current_thread(), kw),
+                                       settings=settings, kwargs={"a": 1})
+        assert in_thread[0] is settings, ADVICE
+        assert in_thread[1] is not threading.current_thread(), ADVICE
+        assert in_thread[2] == {"a": 1}, ADVICE
+
+        async def awaited(**kw: Any) -> Any:
+            return threading.current_thread(), kw
+        assert await names.invoke(awaited, settings=settings, kwargs={"b": 2}) == (threading.current_thread(), {"b": 2}), ADVICE
+        settings.execution.executor.shutdown()
+    asyncio.run(main())
+
+
+def test_daemons_have_a_stopper_to_wait_for_in_tasks_and_in_threads(names: Any) -> None:
+    async def main() -> None:
+        stopper = names.DaemonStopper()
+        assert not stopper.is_set(), ADVICE
+        stopper.set()
+        await stopper.async_event.wait()
+        assert stopper.is_set(), ADVICE
+        assert stopper.sync_waiter.wait(60), ADVICE
+    asyncio.run(main())
+    assert "stopper" in names.DaemonCause.__dataclass_fields__, ADVICE
+    assert issubclass(names.DaemonHandler, names.SpawningHandler), ADVICE
+
+
+def test_causes_are_told_apart_by_class(names: Any) -> None:
+    for cause in (names.WatchingCause, names.DaemonCause, names.WebhookCause):
+        assert issubclass(cause, names.ResourceCause), ADVICE
+        assert "body" in cause.__dataclass_fields__, ADVICE
+    assert not issubclass(names.ActivityCause, names.ResourceCause), ADVICE
+    assert "type" in names.WatchingCause.__dataclass_fields__, ADVICE
+    assert "userinfo" in names.WebhookCause.__dataclass_fields__, ADVICE
+    assert {"activity", "logger", "settings"} <= set(names.ActivityCause.__dataclass_fields__), ADVICE
+    assert {"STARTUP", "CLEANUP", "PROBE", "AUTHENTICATION"} <= set(names.Activity.__members__), ADVICE
+    assert "when" in names.ResourceHandler.__dataclass_fields__, ADVICE
+
+
+def test_combinations_of_callbacks_keep_them_in_their_closures() -> None:
+    def one(**_: Any) -> bool:
+        return True
+
+    for combined in (kopf.all_([one]), kopf.any_([one]), kopf.none_([one]), kopf.not_(one)):
+        fn: Any = combined
+        kept = [cell.cell_contents for cell in fn.__closure__]
+        assert kept in ([[one]], [one]), ADVICE
+        assert fn.__module__.startswith("kopf."), ADVICE
+
+
+# ---- Credentials.
+
+
+def test_the_vault_waits_until_it_is_filled_and_logs_in_anew_when_credentials_fail(names: Any) -> None:
+    async def main() -> None:
+        vault = names.Vault()
+        waiting = asyncio.create_task(vault.wait_for_readiness())
+        old, new = kopf.ConnectionInfo(server="https://old"), kopf.ConnectionInfo(server="https://new")
+        await asyncio.sleep(0)
+        assert not waiting.done(), ADVICE
+        await vault.populate({"login": old})
+        await waiting
+        made: list[Any] = []
+
+        def factory(info: Any) -> Any:
+            made.append(info)
+            return info.server
+
+        async def relogin() -> None:
+            await vault.wait_for_emptiness()
+            await vault.populate({"login": new})
+        relogged = asyncio.create_task(relogin())
+        async for key, info, factored in vault.extended(factory, "tests"):
+            if info is old:
+                assert factored == "https://old", ADVICE
+                await vault.invalidate(key, info, exc=RuntimeError())
+        await relogged
+        assert made == [old, new], ADVICE
+        await names.Vault({"login": old}).wait_for_readiness()
+    asyncio.run(main())
+
+
+def test_an_empty_login_raises_login_error(names: Any) -> None:
+    async def main() -> None:
+        vault = names.Vault()
+        await vault.populate({})
+        with pytest.raises(names.LoginError):
+            async for _ in vault.extended(str, "tests"):
+                pass
+    asyncio.run(main())
+
+
+def test_a_vault_has_the_attributes_that_the_import_cannot_see(names: Any) -> None:
+    async def main() -> None:
+        given = kopf.ConnectionInfo(server="https://here")
+        empty, vault = names.Vault(), names.Vault({"login": given})
+        assert (empty._current, empty._ready, vault._ready) == ({}, False, True), ADVICE
+        assert vault._current == {"login": names.VaultItem(given)}, ADVICE
+        assert vault._current["login"].info is given, ADVICE
+        assert isinstance(vault._guard, asyncio.Condition), ADVICE
+    asyncio.run(main())
+
+
+class Session:
+    """An object that the vault keeps beside credentials, and closes with them."""
+
+    def __init__(self, _: Any = None) -> None:
+        self.closed = 0
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def test_credentials_that_are_invalidated_are_remembered_and_replaced_ones_are_not(names: Any) -> None:
+    async def main() -> None:
+        given = [kopf.ConnectionInfo(server="https://here", token="static") for _ in range(4)]
+        vault, sessions = names.Vault({"login": given[0]}), []
+        async for _, _, session in vault.extended(Session, "tests"):
+            sessions.append(session)
+        for call, before, after, left in (
+                (names.log_in_again(vault, "login", given[0], given[1]), given[1], given[2], {"login": given[2]}),
+                (vault.invalidate("login", given[2]), None, given[3], {})):
+            login = asyncio.create_task(call)
+            await vault.wait_for_emptiness()
+            assert not login.done(), ADVICE
+            assert [item.info is before for item in vault._current.values()] == ([True] if before else []), ADVICE
+            await vault.populate({"login": after})
+            await login
+            assert {key: each.info for key, each in vault._current.items()} == left, ADVICE
+        assert [session.closed for session in sessions] == [1], f"the sessions of replaced credentials are closed. {ADVICE}"
+        assert [item.info for item in vault._invalid["login"]] == [given[2]], ADVICE
+    asyncio.run(main())
+
+
+def test_requests_wait_for_the_login_that_replaces_credentials_and_keep_them_where_it_gives_none(names: Any) -> None:
+    async def main() -> None:
+        refused, kept = kopf.ConnectionInfo(server="https://here"), kopf.ConnectionInfo(server="https://here")
+        vault = names.Vault({"login": refused})
+        login = asyncio.create_task(names.log_in_again(vault, "login", refused, kept))
+        await vault.wait_for_emptiness()
+
+        async def request() -> list[bool]:
+            return [info is kept async for _, info in vault]
+
+        waiting = asyncio.create_task(request())
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not waiting.done(), ADVICE
+        await vault.invalidate("login", refused)   # Kopf's own request is refused late: it finds other credentials.
+        await vault.populate({})
+        await login
+        assert await waiting == [True], ADVICE
+        assert not any(vault._invalid.values()), ADVICE
+        await names.log_in_again(vault, "login", refused, refused)   # They are replaced already: there is no other login.
+    asyncio.run(main())
+
+
+def test_removed_credentials_give_way_to_others_without_a_login_and_the_last_ones_stay(names: Any) -> None:
+    async def main() -> None:
+        one, other = kopf.ConnectionInfo(server="https://one", priority=1), kopf.ConnectionInfo(server="https://other")
+        vault, sessions = names.Vault({"one": one, "other": other}), []
+        async for _, _, session in vault.extended(Session, "tests"):
+            sessions.append(session)
+        assert names.has_credentials(vault, "one", one), ADVICE
+        assert not names.has_credentials(vault, "one", kopf.ConnectionInfo(server="https://one", priority=1)), "equal ones are others"
+        assert await names.remove_credentials(vault, "one", one)
+        assert not names.has_credentials(vault, "one", one), ADVICE
+        assert [session.closed for session in sessions] == [1], ADVICE
+        assert [info async for _, info in vault] == [other], ADVICE
+        assert await names.remove_credentials(vault, "other", one), "these are not there"
+        assert not await names.remove_credentials(vault, "other", other), "they are the only ones"
+        assert [info async for _, info in vault] == [other], ADVICE
+    asyncio.run(main())
+
+
+def test_a_vault_without_credentials_has_kopf_log_in_when_asked_to_and_at_no_other_time(names: Any) -> None:
+    async def main() -> None:
+        vault = names.Vault()
+        await vault.populate({})
+        login = asyncio.create_task(vault.wait_for_emptiness())
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not login.done(), ADVICE
+        asking = asyncio.create_task(names.log_in_if_empty(vault))
+        await login
+        given = kopf.ConnectionInfo(server="https://here")
+        await vault.populate({"login": given})
+        await asking
+        assert [info async for _, info in vault] == [given], ADVICE
+        await names.log_in_if_empty(vault)   # It is not, any more.
+        assert not any(vault._invalid.values()), f"nothing is remembered. {ADVICE}"
+    asyncio.run(main())
+
+
+def test_credentials_say_what_a_session_needs(names: Any) -> None:
+    info = names.ConnectionInfo(server="https://x", token="t", proxy_url="http://p", trust_env=True)
+    assert info.as_http_headers() == {"Authorization": "Bearer t"}, ADVICE
+    assert (info.proxy_url, info.trust_env, info.as_ssl_context().check_hostname) == ("http://p", True, True), ADVICE
+    assert issubclass(names.AiohttpSession, names.KubeContext), ADVICE
+    assert "aiohttp_session" in names.AiohttpSession.__dataclass_fields__, ADVICE

@@ -1,0 +1,217 @@
+"""What threads wait for ends with their handler, and with the operator: neither hangs because a cache has no answer yet."""
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import kopf
+import pytest
+from kopf._core.intents import causes
+
+from kopf_selectcache import ReadError, Selector
+from kopf_selectcache.cache.blocking import Waits
+from kopf_selectcache.plugin.handlers import with_cache
+from tests.kopf_operators import (
+    Cluster,
+    activity,
+    called,
+    changing,
+    cycles,
+    declaring,
+    launched,
+    only,
+    operating,
+    pod,
+    run,
+    spawned,
+    watching,
+)
+
+SECRETS = "/api/v1/secrets"
+HELD_UP = "/api/v1/namespaces/shop/pods/other"
+
+FOR_EVER: dict[str, Callable[[Any], Any]] = {
+    "wait_for": lambda cache: cache.blocking.wait_for("pods", lambda _: False),
+    "wait_synced": lambda cache: cache.blocking.wait_synced(timeout=3600),
+    "fetch": lambda cache: cache.blocking.fetch("pods", "other", "shop"),
+}
+
+
+class Waiting:
+    """A sync handler that waits for ever, and tells what ends it."""
+
+    def __init__(self, wait: Callable[[Any], Any] = FOR_EVER["wait_for"]) -> None:
+        self.begun = threading.Event()
+        self.errors: list[ReadError] = []
+        self._wait = wait
+
+    def __call__(self, cache: Any, **_: Any) -> None:
+        self.begun.set()
+        try:
+            self._wait(cache)
+        except ReadError as error:
+            self.errors.append(error)
+            raise
+
+    async def waits(self) -> None:
+        await asyncio.to_thread(self.begun.wait, 60)
+        await cycles()
+
+
+@pytest.fixture
+def registry() -> kopf.OperatorRegistry:
+    return kopf.OperatorRegistry()
+
+
+def slow() -> Cluster:
+    cluster = Cluster(pod())
+    cluster.hold(SECRETS)
+    cluster.hold(HELD_UP)
+    return cluster
+
+
+@pytest.mark.parametrize("wait", FOR_EVER.values(), ids=FOR_EVER)
+def test_an_operator_ends_though_a_sync_handler_waits_for_ever(wait: Callable[[Any], Any], registry: kopf.OperatorRegistry) -> None:
+    waiting = Waiting(wait)
+    kopf.on.event("pods", registry=registry, id="waits")(with_cache(kinds=["pods"])(waiting))
+
+    async def main() -> None:
+        settings = declaring(pods=Selector(field="spec.nodeName="), secrets="")
+        settings.queueing.exit_timeout = 0
+        async with operating(registry, slow(), settings=settings) as operator:
+            await waiting.waits()
+        assert operator.exception() is None
+    run(main())
+    assert [str(error) for error in waiting.errors] == [
+        "the wait for the cache was ended: the operator, or its handler, is being stopped. Let the handler end"]
+
+
+async def stopped(waiting: Waiting, registry: kopf.OperatorRegistry) -> Any:
+    """Stop a daemon once it waits, and give what it returns."""
+    async with launched(declaring(pods=""), Cluster(pod())):
+        cause = spawned()
+        task = asyncio.create_task(called(only(registry._spawning), cause))
+        await waiting.waits()
+        cause.stopper.set()
+        return await task
+
+
+@pytest.mark.parametrize("decorator", [kopf.daemon, kopf.timer])
+def test_a_daemon_that_is_stopped_ends_though_it_waits(decorator: Any, registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture) -> None:
+    waiting = Waiting()
+    more = {"interval": 1} if decorator is kopf.timer else {}
+    decorator("pods", registry=registry, id="waits", **more)(with_cache(waiting))
+
+    with caplog.at_level(logging.WARNING):
+        assert run(stopped(waiting, registry)) is None, "it was told to, and that is no failure"
+    assert [error.what for error in waiting.errors] == ["the wait for the cache was ended: its daemon is being stopped"]
+    assert not caplog.records
+
+
+def test_a_stopped_daemon_does_not_begin_to_wait(registry: kopf.OperatorRegistry) -> None:
+    def waits_again(cache: Any) -> None:
+        for _ in range(2):
+            with pytest.raises(ReadError, match="its daemon is being stopped"):
+                cache.blocking.wait_for("pods", lambda _: False)
+    waiting = Waiting(waits_again)
+    kopf.daemon("pods", registry=registry, id="waits")(with_cache(waiting))
+    run(stopped(waiting, registry))
+
+
+def test_a_cancelled_handler_ends_though_it_waits(registry: kopf.OperatorRegistry) -> None:
+    waiting, other = Waiting(), Waiting()
+    kopf.on.create("pods", registry=registry, id="waits")(with_cache(waiting))
+    kopf.on.event("pods", registry=registry, id="other")(with_cache(other))
+
+    async def main() -> None:
+        async with launched(declaring(pods=""), Cluster(pod())):
+            task = asyncio.create_task(called(only(registry._changing), changing()))
+            unconcerned = asyncio.create_task(called(only(registry._watching), watching()))
+            await waiting.waits()
+            await other.waits()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert waiting.errors
+            assert not other.errors
+            unconcerned.cancel()
+            await asyncio.wait({unconcerned})
+    run(main())
+
+
+def test_a_cancelled_probe_ends_though_it_waits(registry: kopf.OperatorRegistry) -> None:
+    waiting = Waiting()
+    kopf.on.probe(registry=registry, id="waits")(with_cache(waiting))
+
+    async def main() -> None:
+        settings = declaring(pods="")
+        async with launched(settings, Cluster(pod())) as operator:
+            await operator.gate(None, None)
+            task = asyncio.create_task(called(only(registry._activities), activity(causes.Activity.PROBE, settings)))
+            await waiting.waits()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+    run(main())
+    assert [error.what for error in waiting.errors] == [
+        "the wait for the cache was ended: the operator, or its handler, is being stopped"]
+
+
+@pytest.mark.parametrize(("decorate", "part", "cause"), [
+    (partial(kopf.on.create, "pods"), "_changing", lambda _: changing()),
+    (kopf.on.probe, "_activities", partial(activity, causes.Activity.PROBE)),
+], ids=["of an object", "probe"])
+def test_an_async_handler_is_cancelled_where_it_waits(decorate: Any, part: str, cause: Any, registry: kopf.OperatorRegistry) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def wait(cache: Any, **_: Any) -> None:
+        begun.set()
+        try:
+            await cache.wait_for("pods", lambda _: False)
+        finally:
+            ended.set()
+    decorate(registry=registry)(with_cache(wait))
+
+    async def main() -> None:
+        settings = declaring(pods="")
+        async with launched(settings, Cluster(pod())) as operator:
+            await operator.gate(None, None)
+            task = asyncio.create_task(called(only(getattr(registry, part)), cause(settings)))
+            await begun.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert ended.is_set()
+    run(main())
+
+
+def test_a_thread_that_would_wait_for_a_loop_that_has_just_been_closed_does_not() -> None:
+    loop = asyncio.new_event_loop()
+    loop.close()
+    with pytest.raises(ReadError, match=r"was ended: the operator's event loop is closed\. Let the handler end"):
+        Waits().run(asyncio.Event().wait, loop)
+
+
+def test_threads_that_a_handler_has_started_are_let_go_with_the_operator(registry: kopf.OperatorRegistry) -> None:
+    """Kopf knows nothing of them; the process would wait for them at its end."""
+    waiting = Waiting()
+    ended = threading.Event()
+
+    @kopf.on.event("pods", registry=registry)
+    @with_cache
+    async def start(cache: Any, **_: Any) -> None:
+        def run() -> None:
+            with pytest.raises(ReadError, match=r"was ended: the operator ends\. "):
+                waiting(cache)
+            ended.set()
+        threading.Thread(target=run, daemon=True).start()
+
+    async def main() -> None:
+        async with operating(registry, Cluster(pod()), settings=declaring(pods="")):
+            await waiting.waits()
+        assert await asyncio.to_thread(ended.wait, 60)
+    run(main())

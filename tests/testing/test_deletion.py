@@ -1,0 +1,226 @@
+"""Deletions: at once, held by finalizers or a node, of many, of a namespace; as the real kube-apiserver does it."""
+import json
+from typing import Any
+
+import pytest
+
+from kopf_selectcache.testing.api.status import Problem
+
+from .writing import POD, Store
+
+HELD = {"finalizers": ["example.com/a"]}
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+def events(store: Store, since: int, kind: str) -> list[tuple[str, dict[str, Any]]]:
+    """What a watch of all objects of the kind would say."""
+    told = []
+    for change in store.changes(since, kind):
+        stored = change.gone or change.after
+        assert stored is not None
+        word = "DELETED" if change.gone else "MODIFIED" if change.before else "ADDED"
+        told.append((word, json.loads(stored.data)["metadata"]))
+    return told
+
+
+def test_what_nothing_holds_is_gone_at_once_and_shown_a_last_time_with_a_version_of_its_own(store: Store) -> None:
+    made = store.create("configmaps", "a")
+    since = store.history.version
+    last, gone = store.delete("configmaps", "a")
+    assert gone
+    assert last["metadata"] == {**made["metadata"], "resourceVersion": str(since + 1)}
+    assert events(store, since, "configmaps") == [("DELETED", last["metadata"])]
+
+
+def test_a_finalizer_holds_what_is_deleted(store: Store) -> None:
+    store.create("configmaps", "a", metadata=HELD)
+    held, gone = store.delete("configmaps", "a")
+    assert not gone
+    assert held["metadata"]["deletionTimestamp"] == "2026-01-01T00:00:00Z"
+    assert held["metadata"]["deletionGracePeriodSeconds"] == 0
+    again, gone = store.delete("configmaps", "a")
+    assert not gone
+    assert again == held == store.get("configmaps", "a")
+
+
+def test_the_last_finalizers_removal_is_the_end_and_shows_what_was_there_before(store: Store) -> None:
+    store.create("configmaps", "a", metadata=HELD)
+    held, _ = store.delete("configmaps", "a")
+    since = store.history.version
+    answer = store.patch("configmaps", "a", {"metadata": {"finalizers": None, "labels": {"x": "y"}}})
+    assert answer["metadata"]["labels"] == {"x": "y"}
+    assert answer["metadata"]["resourceVersion"] == held["metadata"]["resourceVersion"]
+    assert events(store, since, "configmaps") == [("DELETED", {**held["metadata"], "resourceVersion": str(since + 1)})]
+    assert store.names("configmaps") == []
+
+
+def test_nobody_adds_a_finalizer_to_what_is_being_deleted(store: Store) -> None:
+    store.create("configmaps", "a", metadata=HELD)
+    store.delete("configmaps", "a")
+    with pytest.raises(Problem, match=r'no new finalizers can be added if the object is being deleted, found new finalizers \[\]string\{"x\.y/z"\}'):
+        store.patch("configmaps", "a", {"metadata": {"finalizers": ["example.com/a", "x.y/z"]}})
+
+
+def test_the_name_of_what_is_being_deleted_is_still_taken(store: Store) -> None:
+    store.create("configmaps", "a", metadata=HELD)
+    store.delete("configmaps", "a")
+    with pytest.raises(Problem, match=r'^object is being deleted: configmaps "a" already exists$'):
+        store.create("configmaps", "a")
+
+
+def test_other_changes_of_what_is_being_deleted_are_allowed(store: Store) -> None:
+    store.create("configmaps", "a", metadata=HELD)
+    store.delete("configmaps", "a")
+    assert store.patch("configmaps", "a", {"data": {"k": "v"}})["data"] == {"k": "v"}
+
+
+def test_a_deletion_counts_as_a_generation(store: Store) -> None:
+    store.create("deployments.apps", "d", metadata=HELD)
+    assert store.delete("deployments.apps", "d")[0]["metadata"]["generation"] == 2
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"uid": "x"}, ('on ConfigMap "a": the UID in the precondition (x) does not match the UID in record (uid-5). '
+                    "The object might have been deleted and then recreated")),
+    ({"resourceVersion": "1"}, 'on ConfigMap "a": the ResourceVersion in the precondition (1) does not match'),
+])
+def test_a_deletion_of_something_else_is_a_conflict(store: Store, options: dict[str, str], message: str) -> None:
+    store.create("configmaps", "a")
+    with pytest.raises(Problem) as caught:
+        store.delete("configmaps", "a", preconditions=options)
+    assert (caught.value.code, caught.value.reason) == (409, "Conflict")
+    assert message in caught.value.message
+
+
+@pytest.mark.parametrize(("policy", "finalizers"), [("Foreground", ["foregroundDeletion"]), ("Orphan", ["orphan"])])
+def test_a_policy_that_a_controller_carries_out_is_a_finalizer(store: Store, policy: str, finalizers: list[str]) -> None:
+    store.create("configmaps", "a")
+    held, gone = store.delete("configmaps", "a", propagationPolicy=policy)
+    assert (held["metadata"]["finalizers"], gone) == (finalizers, False)
+
+
+def test_a_later_deletion_can_change_the_policy(store: Store) -> None:
+    store.create("configmaps", "a")
+    store.delete("configmaps", "a", propagationPolicy="Foreground")
+    since = store.history.version
+    assert store.delete("configmaps", "a", propagationPolicy="Background")[1]
+    assert [word for word, _ in events(store, since, "configmaps")] == ["DELETED"]
+
+
+@pytest.mark.parametrize("kind", ["jobs.batch", "replicationcontrollers"])
+def test_of_some_kinds_dependents_are_orphaned_unless_it_is_said_otherwise(store: Store, kind: str) -> None:
+    store.create(kind, "a")
+    assert store.delete(kind, "a")[0]["metadata"]["finalizers"] == ["orphan"]
+    store.create(kind, "b")
+    assert store.delete(kind, "b", propagationPolicy="Background")[1]
+
+
+def test_a_policy_that_there_is_not_is_refused(store: Store) -> None:
+    store.create("configmaps", "a")
+    with pytest.raises(Problem, match=r'DeleteOptions.meta.k8s.io "" is invalid: propagationPolicy: Unsupported value: "Bad"'):
+        store.delete("configmaps", "a", propagationPolicy="Bad")
+
+
+def test_a_dry_run_deletes_nothing(store: Store) -> None:
+    store.create("pods", "p", spec=POD)
+    store.objects.delete(store.kind("pods"), "default", "p", dry_run=True)
+    assert "deletionTimestamp" not in store.get("pods", "p")["metadata"]
+
+
+# ---- Pods.
+
+
+def test_a_pod_that_runs_nowhere_is_marked_and_then_gone(store: Store) -> None:
+    store.create("pods", "p", spec=POD)
+    since = store.history.version
+    last, gone = store.delete("pods", "p")
+    assert gone
+    assert last["metadata"]["generation"] == 2
+    told = events(store, since, "pods")
+    assert [word for word, _ in told] == ["MODIFIED", "DELETED"]
+    assert all(said["deletionTimestamp"] == "2026-01-01T00:00:00Z" for _, said in told)
+
+
+def test_a_pod_on_a_node_is_left_to_the_node(store: Store) -> None:
+    store.create("pods", "p", spec={**POD, "nodeName": "n"})
+    held, gone = store.delete("pods", "p")
+    assert not gone
+    assert (held["metadata"]["deletionTimestamp"], held["metadata"]["deletionGracePeriodSeconds"]) == ("2026-01-01T00:00:30Z", 30)
+    assert store.delete("pods", "p")[0] == held
+    shorter, _ = store.delete("pods", "p", gracePeriodSeconds="5")
+    assert (shorter["metadata"]["deletionTimestamp"], shorter["metadata"]["generation"]) == ("2026-01-01T00:00:05Z", 2)
+    assert store.delete("pods", "p", gracePeriodSeconds=0)[1]
+
+
+def test_a_pod_that_has_ended_needs_no_time(store: Store) -> None:
+    store.create("pods", "p", spec={**POD, "nodeName": "n"})
+    store.patch("pods", "p", {"status": {"phase": "Succeeded"}}, subresource="status")
+    assert store.delete("pods", "p")[1]
+
+
+def test_without_its_finalizers_a_pod_still_waits_for_its_node(store: Store) -> None:
+    store.create("pods", "p", metadata=HELD, spec={**POD, "nodeName": "n"})
+    store.delete("pods", "p")
+    store.patch("pods", "p", {"metadata": {"finalizers": None}})
+    assert store.names("pods") == ["p"]
+
+
+# ---- Many, and namespaces.
+
+
+def test_of_many_that_are_deleted_those_are_told_as_they_were(store: Store) -> None:
+    made = [store.create("configmaps", name, metadata={"labels": {"x": name}}) for name in "abc"]
+    deleted = store.objects.delete_collection(store.kind("configmaps"), "default", lambda stored: stored.labels["x"] != "b")
+    assert [json.loads(stored.data) for stored in deleted] == [made[0], made[2]]
+    assert store.names("configmaps") == ["b"]
+
+
+def test_the_first_namespaces_are_there_from_the_start(store: Store) -> None:
+    assert store.names("namespaces") == ["default", "kube-node-lease", "kube-public", "kube-system"]
+    assert store.get("namespaces", "default")["metadata"]["labels"] == {"kubernetes.io/metadata.name": "default"}
+
+
+def test_a_namespace_ends_with_all_that_is_in_it(store: Store) -> None:
+    store.create("namespaces", "n")
+    store.create("configmaps", "a", "n")
+    store.create("pods", "p", "n", spec={**POD, "nodeName": "n"})
+    since = store.history.version
+    answer, _ = store.delete("namespaces", "n")
+    assert answer["status"] == {"phase": "Terminating"}
+    assert "deletionGracePeriodSeconds" not in answer["metadata"]
+    assert [word for word, _ in events(store, since, "namespaces")] == ["MODIFIED", "DELETED"]
+    assert store.names("configmaps", "n") == store.names("pods", "n") == []
+    assert "n" not in store.names("namespaces")
+
+
+def test_what_a_finalizer_holds_holds_its_namespace_and_nothing_new_comes(store: Store) -> None:
+    store.create("namespaces", "n")
+    store.create("configmaps", "a", "n", metadata=HELD)
+    store.delete("namespaces", "n")
+    with pytest.raises(Problem) as caught:
+        store.create("configmaps", "b", "n")
+    assert caught.value.code == 403
+    assert caught.value.message == (
+        'configmaps "b" is forbidden: unable to create new content in namespace n because it is being terminated')
+    with pytest.raises(Problem, match=r'^object is being deleted: namespaces "n" already exists$'):
+        store.create("namespaces", "n")
+    store.patch("configmaps", "a", {"metadata": {"finalizers": None}}, "n")
+    assert "n" not in store.names("namespaces")
+
+
+def test_a_finalizer_of_the_namespace_itself_holds_it(store: Store) -> None:
+    store.create("namespaces", "n", metadata=HELD)
+    store.delete("namespaces", "n")
+    assert "n" in store.names("namespaces")
+    store.patch("namespaces", "n", {"metadata": {"finalizers": None}})
+    assert "n" not in store.names("namespaces")
+
+
+@pytest.mark.parametrize("name", ["default", "kube-system", "kube-public"])
+def test_some_namespaces_stay(store: Store, name: str) -> None:
+    with pytest.raises(Problem, match="this namespace may not be deleted"):
+        store.delete("namespaces", name)

@@ -1,0 +1,192 @@
+"""What was asked: how each request is understood, and how to wait for it."""
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kopf_selectcache.testing.api.request import Request
+from kopf_selectcache.testing.request_log import KEPT, Asked, Match, Requests
+
+
+def asked(path: str, *, code: int = 200, **query: str) -> Asked:
+    made = Asked.of(Request("GET", path, query), "admin")
+    made.code = code
+    return made
+
+
+@pytest.mark.parametrize(("method", "path", "query", "verb", "group", "resource", "namespace", "name"), [
+    ("GET", "/api/v1/pods", {}, "list", "", "pods", "", ""),
+    ("GET", "/api/v1/namespaces/ns/pods", {"watch": "true"}, "watch", "", "pods", "ns", ""),
+    ("GET", "/apis/batch/v1/namespaces/ns/jobs/a", {}, "get", "batch", "jobs", "ns", "a"),
+    ("PUT", "/api/v1/namespaces/ns/pods/a/status", {}, "update", "", "pods/status", "ns", "a"),
+    ("DELETE", "/api/v1/namespaces/ns/pods", {}, "deletecollection", "", "pods", "ns", ""),
+    ("GET", "/apis", {}, "get", "", "", "", ""),
+])
+def test_a_request_is_understood_as_rights_see_it(
+        method: str, path: str, query: dict[str, str], verb: str, group: str, resource: str, namespace: str, name: str) -> None:
+    seen = Asked.of(Request(method, path, query), "admin")
+    assert (seen.verb, seen.group, seen.resource, seen.namespace, seen.name) == (verb, group, resource, namespace, name)
+
+
+def test_requests_are_found_by_what_they_are() -> None:
+    requests = Requests()
+    for path in ("/api/v1/pods", "/apis/batch/v1/jobs", "/api/v1/namespaces/ns/pods"):
+        requests.add(asked(path))
+    assert len(requests.where("list")) == 3
+    assert [found.path for found in requests.where(resource="jobs.batch")] == ["/apis/batch/v1/jobs"]
+    assert [found.path for found in requests.where("list", "pods", namespace="")] == ["/api/v1/pods"]
+    assert requests.where(user="somebody") == []
+
+
+def test_a_resource_may_be_named_with_its_group_and_its_subresource_with_it() -> None:
+    requests = Requests()
+    requests.add(asked("/apis/example.com/v1/namespaces/ns/webapps/a/status"))
+    assert len(requests.where("get", "webapps.example.com/status")) == len(requests.where("get", "webapps/status")) == 1
+    assert requests.where("get", "webapps.example.com") == requests.where("get", "webapps.example.org/status") == []
+
+
+@pytest.mark.parametrize(("verb", "meant"), [
+    ("LIST", "Did you mean 'list'[?] "), ("GET", "Did you mean 'get'[?] "), ("lists", "Did you mean 'list'[?] "),
+    ("POST", "Did you mean 'create'[?] "), ("put", "Did you mean 'update'[?] "), ("pods", ""), (1, ""),
+])
+def test_a_verb_that_no_request_has_is_refused_at_once(verb: Any, meant: str) -> None:
+    message = f"^verb={verb!r} is the verb of no request[.] {meant}There are get, list, watch, create, "
+    with pytest.raises(ValueError, match=message):
+        Requests().where(verb)
+    with pytest.raises(ValueError, match=message):
+        Requests().wait(verb, "pods")
+    with pytest.raises(ValueError, match=message):
+        asyncio.run(Requests().until(verb, "pods"))
+
+
+@pytest.mark.parametrize(("resource", "meant"), [
+    ("pod", "pods"), ("po", "pods"), ("Pod", "pods"), ("Pods", "pods"), ("ConfigMaps", "configmaps"), ("v1/pods", "pods"),
+    ("apps/v1/deployments", "deployments"), ("pods.v1", "pods"), ("deploy/status", "deployments/status"),
+    ("deployment.apps", "deployments.apps"), ("webapps.v1.example.com", "webapps.example.com"),
+    ("example.com/v1/webapps", "webapps.example.com"), ("WebApp", ""), (1, ""),
+])
+def test_a_name_that_is_no_plural_of_a_resource_is_refused_at_once(resource: Any, meant: str) -> None:
+    asking = f"Did you mean '{meant}'[?] " if meant else ""
+    with pytest.raises(ValueError, match=f"^resource={resource!r} is the resource of no request[.] {asking}A resource is a plural"):
+        Requests().where("list", resource)
+
+
+@pytest.mark.parametrize("resource", [
+    "webapps", "things/scale", "pods/status", "services/proxy/path", "events.events.k8s.io", "limits.example.com", "pods.metrics.k8s.io"])
+def test_a_resource_that_may_be_served_some_day_is_none_that_is_refused(resource: str) -> None:
+    assert Requests().where("list", resource) == []
+
+
+def test_only_so_many_are_remembered() -> None:
+    requests = Requests()
+    for _ in range(KEPT + 1):
+        requests.add(asked("/api"))
+    assert len(requests) == KEPT
+
+
+def test_a_request_is_waited_for_until_it_is_answered() -> None:
+    async def run() -> int:
+        requests = Requests()
+        waiting = asyncio.create_task(requests.until("list", "pods"))
+        late = asked("/api/v1/pods", code=0)
+        requests.add(late)
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        late.code = 429
+        requests.stir()
+        return (await waiting)[0].code
+    assert asyncio.run(run()) == 429
+
+
+def test_who_waits_no_more_is_forgotten() -> None:
+    async def run() -> None:
+        requests = Requests()
+        waiting = asyncio.create_task(requests.until("list"))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        requests.add(asked("/api/v1/pods"))
+        assert await requests.until("list")
+    asyncio.run(run())
+
+
+def test_waiting_in_a_thread_has_an_end() -> None:
+    requests = Requests()
+    with pytest.raises(TimeoutError, match="0 of 1 such requests have been answered: list; nothing at all was asked"):
+        requests.wait("list", timeout=0)
+    requests.add(asked("/api/v1/pods"))
+    assert requests.wait("list")[0].code == 200
+
+
+def test_who_waits_in_vain_is_told_what_for_and_what_came_instead() -> None:
+    requests = Requests()
+    for number in range(5):
+        requests.add(asked(f"/api/v1/namespaces/other/pods/a-{number}"))
+    requests.add(asked("/api/v1/namespaces/shop/pods", code=0, labelSelector="app=web", **{"continue": "hidden"}))
+    with pytest.raises(TimeoutError) as caught:
+        requests.wait("list", "pods", namespace="shop", times=2, where=is_canary, timeout=0)
+    meant = f"list pods, namespace='shop', where=is_canary ({__file__}:{is_canary.__code__.co_firstlineno})"
+    assert str(caught.value).splitlines() == [
+        f"within 0 seconds 0 of 2 such requests have been answered: {meant}; the last of all that came:",
+        *(f"  get /api/v1/namespaces/other/pods/a-{number}, of admin: 200" for number in range(1, 5)),
+        "  list /api/v1/namespaces/shop/pods?labelSelector=app=web, of admin: not answered yet",
+    ]
+
+
+def is_canary(asked: Asked) -> bool:
+    return asked.query.get("labelSelector") == "canary"
+
+
+def test_a_timeout_that_the_condition_raises_is_its_own() -> None:
+    def late(_: Asked) -> bool:
+        raise TimeoutError("of its own")
+
+    requests = Requests()
+    requests.add(asked("/api/v1/pods"))
+    with pytest.raises(TimeoutError, match=r"^of its own\nraised by where="):
+        requests.wait(where=late)
+
+
+def test_an_error_of_a_condition_is_told_to_who_waits_and_not_to_the_server() -> None:
+    async def run() -> None:
+        requests = Requests()
+        wrong = asyncio.create_task(requests.until(where=lambda asked: asked.query["no such"] == "x"))
+        right = asyncio.create_task(requests.until("list"))
+        await asyncio.sleep(0)
+        requests.add(asked("/api/v1/pods"))
+        with pytest.raises(KeyError, match="no such") as caught:
+            await wrong
+        assert caught.value.__notes__[0].startswith(f"raised by where={test_an_error_of_a_condition_is_told_to_who_waits_and_not_to_the_server.__qualname__}")
+        assert len(await right) == 1
+    asyncio.run(run())
+
+
+def test_a_condition_may_look_at_all_requests() -> None:
+    requests = Requests()
+    requests.add(asked("/api/v1/pods"))
+    assert requests.wait("list", where=lambda _: len(list(requests)) == 1, timeout=60)
+
+
+def test_what_nobody_waits_for_any_more_is_not_looked_at() -> None:
+    requests = Requests()
+    looked: list[Asked] = []
+
+    def look(asked: Asked) -> bool:
+        looked.append(asked)
+        return True
+
+    with pytest.raises(TimeoutError):
+        requests.wait(times=2, where=look, timeout=0)
+    requests.add(asked("/api/v1/pods"))
+    assert looked == []
+
+
+def test_what_is_recorded_may_be_printed() -> None:
+    made = Asked.of(Request("POST", "/api/v1/secrets", {}, {"authorization": "Bearer hidden"}, b"hidden"), "admin")
+    assert "hidden" not in repr(made)
+
+
+def test_a_match_that_says_nothing_matches_all() -> None:
+    assert Match().matches(asked("/api"))
