@@ -5,12 +5,15 @@ decoded depends on the caller. Since 3.12, C has a limit of its own, and little 
 """
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import partial
 from threading import Lock, Thread, stack_size
 from typing import Any, TypeVar
 
 import msgspec
+
+from .scanner import is_deeper
 
 STACK = 16 * 1024 * 1024
 """
@@ -65,4 +68,15 @@ def decoded(data: bytes | msgspec.Raw) -> Any:
         return _decode(data)
     except RecursionError:
         pass   # As above.
+    return decoded_again(data)
+
+
+def decoded_again(data: bytes | msgspec.Raw) -> Any:
+    """Decode JSON that has failed with RecursionError on the stack of the caller. Raise what `decoded` does.
+
+    No thread is started if the JSON is certainly too deep for an empty stack.
+    """
+    # CPython 3.11 allows each thread as many levels as frames. Later versions do not tell their limit: the stack is one.
+    if is_deeper(bytes(data), sys.getrecursionlimit() if sys.version_info < (3, 12) else STACK // 400):
+        raise RecursionError("nested too deeply for an empty stack")
     return on_empty_stack(partial(_decode, data))

@@ -8,8 +8,8 @@ refused: where a quote is damaged, text and structure are exchanged, and an obje
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Iterator, Mapping
-from typing import TypeAlias
+from collections.abc import Generator, Iterator
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -28,10 +28,19 @@ _MARK = re.compile(
     rb"(?:" + _FLAT + rb"|\{" + _OPENS + _FLAT + rb"*+\}" + _ENDS + rb"|\[" + _OPENS + _FLAT + rb"*+\]" + _ENDS + rb")*+"
     rb"([{\[]" + _OPENS + rb"|[}\]]" + _ENDS + rb")", re.DOTALL)
 """The next bracket, but for those around what has no other brackets. It does not match what is no JSON."""
+_TOKENS = re.compile(
+    rb"(?:[{\[]" + _OPENS + rb"|[}\]]" + _ENDS + rb"|" + _FLAT + rb"){1,256}+", re.DOTALL)
+"""Many tokens at once. It accepts the same tokens as `_MARK`."""
+_NOT_BRACKETS = re.compile(_TEXT + rb'|[^"\[\]{}]++', re.DOTALL)
+_RUNS = re.compile(rb"[{\[]++|[}\]]++")
 _OPENED = re.compile(_OPENS)
 _BLANK = re.compile(_SPACE)
 _CLOSING = {b"{": b"}", b"[": b"]"}
+_CLOSED = bytes.maketrans(b"{[", b"}]")
 _ITEMS = b'"items"'
+
+_SINGLY = 32
+"""After so many brackets of a value, the tokens are checked in chunks. One match per bracket takes three times as long."""
 
 _text = msgspec.json.Decoder(str).decode
 
@@ -46,8 +55,7 @@ def members(data: bytes) -> dict[str, bytes]:
     >>> members(b'{"a": [[[1e999]]], "b": {}, "a": 0}')
     {'a': b'0', 'b': b'{}'}
     """
-    spans = {_key(key): (start, end) for key, start, end in _whole(data, b"{")}
-    return {key: data[start:end] for key, (start, end) in spans.items()}
+    return outline(data).members
 
 
 def items(data: bytes) -> Iterator[bytes]:
@@ -56,24 +64,70 @@ def items(data: bytes) -> Iterator[bytes]:
     >>> list(items(b'[{"a": 1e999}, [], "]"]'))
     [b'{"a": 1e999}', b'[]', b'"]"']
     """
-    return (data[start:end] for _, start, end in _whole(data, b"["))
+    return (data[start:end] for *_, start, end in _whole(data, b"["))
 
 
-def identity(data: bytes) -> bytes:
-    r"""Return a Kubernetes object with no more than says which it is and what selects it. Raise Unscannable if it is none.
+class Outline(NamedTuple):
+    """The members of an object, and those of the first object on a path below it, as one scan finds them."""
 
-    >>> identity(b'{"metadata": {"uid": "u", "name": "a", "annotations": {"b": "\\\\q"}}, "kind": "Pod", "spec": [[1e999]]}')
+    members: dict[str, bytes]
+    below: Outline | None = None
+    """The outline of the value of the path's first key. None if it is no object, or if its key is written with escapes."""
+
+    def only(self, *wanted: str) -> bytes:
+        """Return the object with these members alone."""
+        return b"{" + b",".join(b'"%s":%s' % (key.encode(), self.members[key]) for key in wanted if key in self.members) + b"}"
+
+
+def outline(data: bytes, *path: str) -> Outline:
+    """Return the members of a JSON object and of the objects on the path. Raise Unscannable if it is none.
+
+    >>> outline(b'{"type": "ADDED", "object": {"kind": "Pod", "spec": [[1e999]]}}', "object").below
+    Outline(members={'kind': b'"Pod"', 'spec': b'[[1e999]]'}, below=None)
+    """
+    apart = tuple(b'"%s"' % key.encode() for key in path)
+    found: list[dict[str, tuple[int, int]]] = [{} for _ in range(len(path) + 1)]
+    below: list[Outline | None] = [None for _ in range(len(path) + 1)]
+    for depth, key, start, end in _whole(data, b"{", apart):
+        name = _key(key) if key else ""
+        if depth < len(path) and name == path[depth]:   # The last value counts, and what was found in an earlier one does not.
+            is_apart = key == apart[depth] and data[start:start + 1] == b"{"
+            below[depth] = Outline(_cut(data, found[depth + 1]), below[depth + 1]) if is_apart else None
+            found[depth + 1], below[depth + 1] = {}, None
+        found[depth][name] = start, end
+    return Outline(_cut(data, found[0]), below[0])
+
+
+def identity(found: Outline) -> bytes:
+    r"""Return a Kubernetes object with no more than says which it is and what selects it. Raise Unscannable if its metadata are no JSON.
+
+    >>> obj = b'{"metadata": {"uid": "u", "name": "a", "annotations": {"b": "\\\\q"}}, "kind": "Pod", "spec": [[1e999]]}'
+    >>> identity(outline(obj, "metadata"))
     b'{"kind":"Pod","metadata":{"name":"a","uid":"u"}}'
     """
-    found = members(data)
-    metadata = found.get("metadata", b"null")
+    metadata = found.members.get("metadata", b"null")
     if metadata[:1] == b"{":
-        found["metadata"] = _only(members(metadata), ("name", "namespace", "uid", "resourceVersion", "labels", "ownerReferences"))
-    return _only(found, ("apiVersion", "kind", "metadata"))
+        below = found.below or outline(metadata)
+        found = Outline({**found.members, "metadata": below.only("name", "namespace", "uid", "resourceVersion", "labels", "ownerReferences")})
+    return found.only("apiVersion", "kind", "metadata")
 
 
-def _only(found: Mapping[str, bytes], wanted: Iterable[str]) -> bytes:
-    return b"{" + b",".join(b'"%s":%s' % (key.encode(), found[key]) for key in wanted if key in found) + b"}"
+def is_deeper(data: bytes, levels: int) -> bool:
+    """Return True if JSON is certainly nested more than so many levels. False says nothing: only the first 16,000 tokens are counted.
+
+    >>> is_deeper(b'{"a":' * 2000 + b"1" + b"}" * 2000, 1000), is_deeper(b"[[]]", 1000)
+    (True, False)
+    """
+    depth = at = 0
+    for _ in range(64):
+        tokens = _TOKENS.match(data, at)
+        if tokens is None:
+            break
+        brackets, at = _NOT_BRACKETS.sub(b"", tokens[0]), tokens.end()
+        depth += 2 * (brackets.count(b"{") + brackets.count(b"[")) - len(brackets)
+        if depth > levels:
+            return True
+    return False
 
 
 class Listed:
@@ -94,15 +148,15 @@ class Listed:
         (b'{"kind":"List"}', [b'{"a": 1e999}', b'{}'])
         """
         items: list[tuple[int, int]] = []
-        for key, start, end in _whole(self._data, b"{", apart=_ITEMS):
-            if not key:
+        for depth, key, start, end in _whole(self._data, b"{", (_ITEMS,)):
+            if depth:
                 items.append((start, end))
             elif key == _ITEMS and self._data[start:start + 1] == b"[":
                 self._spans, items = items, []
                 self._members.pop(key, None)
             else:   # Items that are no list stay in the envelope, which the decoder refuses then.
                 if key == _ITEMS:
-                    self._spans = []
+                    self._spans, items = [], []
                 self._members.pop(key, None)   # The last value must also come last: the decoder may find the key escaped in between.
                 self._members[key] = start, end
             yield end
@@ -117,10 +171,10 @@ class Listed:
         return (self._data[start:end] for start, end in self._spans)
 
 
-_Spans: TypeAlias = Generator[tuple[bytes, int, int], None, int]
+_Spans: TypeAlias = Generator[tuple[int, bytes, int, int], None, int]
 
 
-def _whole(data: bytes, opening: bytes, apart: bytes = b"") -> _Spans:
+def _whole(data: bytes, opening: bytes, apart: tuple[bytes, ...] = ()) -> _Spans:
     """Yield the parts of what all of the bytes are."""
     at = _blank(data, 0)
     _expect(data, at, opening)
@@ -129,10 +183,11 @@ def _whole(data: bytes, opening: bytes, apart: bytes = b"") -> _Spans:
     return len(data)
 
 
-def _spans(data: bytes, at: int, apart: bytes = b"") -> _Spans:
-    """Yield the key of each part of the object or list at this place, as it is written, and where its value starts and ends.
+def _spans(data: bytes, at: int, apart: tuple[bytes, ...] = (), depth: int = 0) -> _Spans:
+    """Yield for each part of the object or list at this place: its depth, its key as it is written, and where its value starts and ends.
 
-    Of a list under the key `apart`, its items come first, with no key. Return where the object or list ends.
+    Of an object or list under the first key of `apart`, the parts come first, one level deeper, and so on. Items have no key.
+    Return where the object or list ends.
     """
     opening = data[at:at + 1]
     closing = _CLOSING[opening]
@@ -146,14 +201,21 @@ def _spans(data: bytes, at: int, apart: bytes = b"") -> _Spans:
                     raise Unscannable
                 key, at = found[1], found.end()
             start = _blank(data, at)
-            end = (yield from _spans(data, start)) if key and key == apart and data[start:start + 1] == b"[" else _end(data, start)
-            yield key, start, end
+            if apart and key == apart[0] and data[start:start + 1] in _CLOSING:
+                end = yield from _spans(data, start, apart[1:], depth + 1)
+            else:
+                end = _end(data, start)
+            yield depth, key, start, end
             at = _blank(data, end)
             if data[at:at + 1] != b",":
                 break
             at = _blank(data, at + 1)
     _expect(data, at, closing)
     return at + 1
+
+
+def _cut(data: bytes, spans: dict[str, tuple[int, int]]) -> dict[str, bytes]:
+    return {key: data[start:end] for key, (start, end) in spans.items()}
 
 
 def _end(data: bytes, start: int) -> int:
@@ -166,16 +228,43 @@ def _end(data: bytes, start: int) -> int:
         return plain.end()
     if not _OPENED.match(data, start + 1):
         raise Unscannable
-    awaited, at = [closing], start + 1
-    while (mark := _MARK.match(data, at)) is not None:
+    awaited, at, checked, count = bytearray(closing), start + 1, 0, 0
+    while True:
+        count += 1
+        if count > _SINGLY and at >= checked:
+            tokens = _TOKENS.match(data, at)
+            if tokens is None:
+                raise Unscannable
+            checked = tokens.end()
+            if _nest(awaited, _NOT_BRACKETS.sub(b"", tokens[0])):
+                at = checked
+                continue
+        mark = _MARK.match(data, at)
+        if mark is None:
+            raise Unscannable
         found, at = mark[1], mark.end()
         if found in _CLOSING:
-            awaited.append(_CLOSING[found])
-        elif found != awaited.pop():
-            break
+            awaited += _CLOSING[found]
+        elif awaited.pop() != found[0]:
+            raise Unscannable
         elif not awaited:
             return at
-    raise Unscannable
+
+
+def _nest(awaited: bytearray, brackets: bytes) -> bool:
+    """Follow brackets in the closing brackets that are awaited. Return False, and follow none, if the outermost one may be among them."""
+    for _ in range(3):   # Runs are longer after this: each takes as long as ten brackets.
+        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
+    if brackets.count(b"}") + brackets.count(b"]") >= len(awaited):
+        return False
+    for run in _RUNS.findall(brackets):
+        if run[:1] in _CLOSING:
+            awaited += run.translate(_CLOSED)
+        elif awaited[-len(run):] == run[::-1]:
+            del awaited[-len(run):]
+        else:
+            raise Unscannable
+    return True
 
 
 def _blank(data: bytes, at: int) -> int:

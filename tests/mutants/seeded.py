@@ -53,6 +53,7 @@ RELIST_WITHOUT_AN_END = "test_33_a_relist_without_an_end_is_asked_for_at_a_bound
 IGNORED = "tests/informer/test_ignored_selectors.py::"
 UNREADABLE = "tests/cache/test_unreadable.py::"
 SCANNING = "tests/core/test_scanner.py::"
+UNREADABLE_COST = "tests/core/protocol/test_unreadable_cost.py::"
 DEEP_STACKS = "tests/cache/test_deep_stacks.py::"
 SIGNS = "tests/faults/test_signs_of_life.py::"
 RETRYING = "tests/cache/test_retrying.py::"
@@ -331,10 +332,10 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/faults/test_uncertain_fields.py::test_contract_8_uncertain_fields_are_confirmed_at_a_rate_that_good_events_do_not_raise",)),
     Mutant("take a deleted object for one that the server selects", "client/field_checks.py", "    return Judgement.UNCERTAIN\n\n", "    return Judgement.MISREAD\n\n", 1,
            ("tests/client/test_field_checks.py::test_where_the_object_is_not_as_it_was_nothing_is_certain",)),
-    Mutant("refuse what one object that cannot be decoded is a part of", WIRE, "            return _decode(identity(data), _Object, what)\n", "            raise Unscannable\n", 8,
+    Mutant("refuse what one object that cannot be decoded is a part of", WIRE, "            return _decode(identity(outlined), _Object, what), outlined\n", "            raise Unscannable\n", 8,
            (UNREADABLE + "test_contract_8_an_object_that_cannot_be_decoded_costs_itself_alone_in_a_list",
             UNREADABLE + "test_contract_8_an_object_that_cannot_be_decoded_costs_itself_alone_in_a_watch")),
-    Mutant("end the watch at an object that is nested too deeply", WIRE, "        found = members(data)\n", "        found = dict[str, bytes]()\n", 8,
+    Mutant("end the watch at an object that is nested too deeply", WIRE, '        found = outline(data, "object", "metadata")\n', "        found = Outline({})\n", 8,
            (UNREADABLE + "test_contract_8_an_object_that_cannot_be_decoded_costs_itself_alone_in_a_watch",)),
     Mutant("pass over what stands between the texts of a page", "core/scanner.py", "_FLAT = (\n", "_FLAT = rb'(?:[^\"{}\\[\\]]++|' + _TEXT + rb')'\n_STRICT = (\n", 8,
            (SCANNING + "test_two_damaged_quotes_do_not_give_an_object_the_content_of_the_next",)),
@@ -382,6 +383,12 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/core/store/test_projection.py::test_an_object_into_which_a_transform_recurses_too_deeply_is_unreadable",)),
     Mutant("let an index function that recurses too deeply stop its kind", "core/store/index_spec.py", "        except Undecodable:\n            raise\n", "", 8,
            ("tests/core/store/test_index_spec.py::test_an_index_function_that_recurses_too_deeply_has_no_value_of_the_object_and_says_so",)),
+    Mutant("scan an object again that was scanned with its line", WIRE, 'msgspec.Raw(found.members["object"])), found.below\n', 'msgspec.Raw(found.members["object"])), None\n', 8,
+           (UNREADABLE_COST + "test_an_event_with_an_object_of_too_many_levels_is_scanned_once_decoded_once_and_needs_no_thread",)),
+    Mutant("decode again on the same stack what has failed", WIRE, "                return decoded_again(kept)\n", "                return decoded(kept)\n", 8,
+           (UNREADABLE_COST + "test_an_event_with_an_object_of_too_many_levels_is_scanned_once_decoded_once_and_needs_no_thread",)),
+    Mutant("match the brackets of many levels by their number alone", "core/scanner.py", "        elif awaited[-len(run):] == run[::-1]:\n", "        elif len(run) < len(awaited):\n", 8,
+           (UNREADABLE_COST + "test_brackets_are_matched_however_many_levels_there_are",)),
     Mutant("call a function that has recursed too deeply only once", "core/store/projection.py", "        return on_empty_stack(again)\n", "        raise RecursionError\n", 8,
            ("tests/core/store/test_projection.py::test_what_a_transform_makes_of_an_object_does_not_depend_on_the_stack_of_the_caller",)),
     Mutant("list on without a limit of pages", PAGING, "        if turned.pages >= MOST_PAGES:", "        if False:", 8, ("tests/core/protocol/test_pager.py::test_a_list_has_limits_for_its_pages_and_bytes",)),

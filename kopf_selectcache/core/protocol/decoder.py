@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from sys import intern
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 from kopf_selectcache.core.errors import BadIndex, BadTransform, Garbled, Undecodable, Unindexed, Untransformed
-from kopf_selectcache.core.recursion import decoded
-from kopf_selectcache.core.scanner import Listed, Unscannable, identity, members
+from kopf_selectcache.core.recursion import decoded, decoded_again
+from kopf_selectcache.core.scanner import Listed, Outline, Unscannable, identity, outline
 from kopf_selectcache.core.selection.grammar import LabelRequirement
 from kopf_selectcache.core.selection.kinds import Extractor
 from kopf_selectcache.core.selection.resource import Resource
@@ -151,6 +151,13 @@ class _Answer(msgspec.Struct, rename={"api_version": "apiVersion"}):
 class _Line(msgspec.Struct):
     type: str = ""
     object: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Failed(NamedTuple):
+    """An attempt to decode what is kept of an object. It is not repeated on the same stack."""
+
+    kept: bytes
+    error: Exception
 
 
 MOST_SAID = 1000
@@ -357,17 +364,24 @@ class Reader:
 
     def line(self, data: bytes) -> Message:
         """Read one line of a watch."""
+        usual: Record | _Failed | None = None
         if data.endswith(b"}"):
             for type_, start in _EVENTS:
                 # If what stands between is an object, this is how the line is to be read.
-                if data.startswith(start) and (record := self._usual(data[len(start):-1], kindless=False, leaves=type_ == "DELETED")) is not None:
-                    return Event(type_, record)
-        line = _line(data)
+                if data.startswith(start):
+                    usual = self._usual(data[len(start):-1], kindless=False, leaves=type_ == "DELETED")
+                    if isinstance(usual, Record):
+                        return Event(type_, usual)
+                    break
+        line, found = _line(data)
         if line.type == "" and (refusal := self.rest(data)) is not None:
             return refusal
         match line.type:
             case "ADDED" | "MODIFIED" | "DELETED":
-                return Event(line.type, self.record(line.object, leaves=line.type == "DELETED"))
+                obj, leaves = bytes(line.object), line.type == "DELETED"
+                if usual is None:
+                    usual = self._usual(obj, kindless=False, leaves=leaves)
+                return Event(line.type, usual if isinstance(usual, Record) else self._checked(obj, kindless=False, leaves=leaves, failed=usual, outlined=found))
             case "BOOKMARK":
                 mark = _decode(line.object, _Mark, "a bookmark")
                 self._require_kind(mark)   # A version of another kind may be far ahead: it would suppress all later events.
@@ -397,9 +411,10 @@ class Reader:
         Raise Unselected if it is not what was asked for, unless it `leaves`: then it may be selected no more.
         """
         data = bytes(data)
-        return self._usual(data, kindless=kindless, leaves=leaves) or self._checked(data, kindless=kindless, leaves=leaves)
+        usual = self._usual(data, kindless=kindless, leaves=leaves)
+        return usual if isinstance(usual, Record) else self._checked(data, kindless=kindless, leaves=leaves, failed=usual)
 
-    def _usual(self, data: bytes, *, kindless: bool, leaves: bool) -> Record | None:
+    def _usual(self, data: bytes, *, kindless: bool, leaves: bool) -> Record | _Failed | None:
         """Read an object that is written as servers write them, and kept as it usually is. None says nothing about it.
 
         It is decoded once, and wholly, since the decoder looks only at what it is asked for, and readers ask for all of it.
@@ -413,6 +428,9 @@ class Reader:
             return None
         try:
             decoded = _EVERYTHING.decode(kept)
+        except _FAILURES as error:
+            return _Failed(kept, error)
+        try:
             found = msgspec.convert(decoded, _UsualObject)
             term = self.sent.failing_term(decoded) if self.sent.terms and not leaves else None
             del decoded   # It takes several times the bytes.
@@ -443,9 +461,9 @@ class Reader:
             raise Unselected(metadata.namespace, metadata.name, metadata.uid, metadata.version, failed, labels or {})
         return labels or {}
 
-    def _checked(self, data: bytes, *, kindless: bool, leaves: bool) -> Record:
-        """Read any object, and say what is wrong with it."""
-        found = self._found(data)
+    def _checked(self, data: bytes, *, kindless: bool, leaves: bool, failed: _Failed | None = None, outlined: Outline | None = None) -> Record:
+        """Read any object, and say what is wrong with it. It is scanned once at most: `outlined` is what a scan of its line has found."""
+        found, outlined = self._found(data, outlined)
         metadata = found.metadata
         self._require_kind(found, kindless=kindless)
         if metadata is None or not metadata.name or not metadata.version or not metadata.uid:
@@ -459,13 +477,13 @@ class Reader:
         if isinstance(labels, LabelRequirement):
             labels = self._outside(metadata, labels, own_labels, leaves=leaves)
         try:
-            kept, fields = self._kept(data, found)
-            obj = self._decoded(kept, metadata)
+            kept, fields, parts = self._kept(data, found, outlined)
+            obj = self._decoded(kept, metadata, failed)
             if self.sent.terms and not leaves:
                 lost = msgspec.json.decode(fields, type=dict[str, str]) if fields else {}
                 if (term := self.sent.failing_term(obj, lost)) is not None:
                     raise Unselected(metadata.namespace, metadata.name, metadata.uid, metadata.version, term, labels)
-            return self._made(metadata, labels, owners, kept, fields, whole=data if self.projection.partial else None)
+            return self._made(metadata, labels, owners, kept, fields, whole=parts if self.projection.partial else None)
         except Undecodable as undecodable:
             why = undecodable.why
         if not leaves and (term := self.sent.failing_key(metadata.namespace, metadata.name)) is not None:
@@ -473,16 +491,16 @@ class Reader:
         uids = self._owners.of(tuple([owner.uid for owner in owners or ()]))
         return Unreadable(intern(metadata.namespace), metadata.name, metadata.uid, metadata.version, labels, uids, b"", why=why)
 
-    def _found(self, data: bytes) -> _Object:
-        """Read what an object is, and its metadata."""
+    def _found(self, data: bytes, outlined: Outline | None) -> tuple[_Object, Outline | None]:
+        """Read what an object is, and its metadata. Return the outline with it if it has been scanned."""
         what = f"an object of kind {self.kind}"
-        try:
-            return _decode(data, _Object, what)
-        except Undecodable as error:
-            undecodable = error
-        with suppress(Unscannable, Undecodable):
-            return _decode(identity(data), _Object, what)
-        raise undecodable
+        if outlined is None:
+            with suppress(Undecodable):
+                return _decode(data, _Object, what), None
+        with suppress(Unscannable):
+            outlined = outlined or outline(data, "metadata")
+            return _decode(identity(outlined), _Object, what), outlined
+        return _decode(data, _Object, what), outlined   # It raises the decoder's words.
 
     def _require_kind(self, found: _Object | _Mark, *, kindless: bool = False) -> None:
         if found.kind != self.kind and (found.kind or not kindless):
@@ -499,7 +517,7 @@ class Reader:
 
     def _made(
         self, metadata: _Metadata | _UsualMetadata, labels: dict[str, str], owners: list[_Owner] | None,
-        kept: bytes, fields: bytes = b"", *, whole: bytes | None = None,
+        kept: bytes, fields: bytes = b"", *, whole: Mapping[str, msgspec.Raw] | None = None,
     ) -> Record:
         if self.indexes:
             fields = with_values(fields, self._by_indexes(metadata, kept, whole))
@@ -508,45 +526,51 @@ class Reader:
             labels, self._owners.of(tuple([owner.uid for owner in owners]) if owners else ()),
             kept if self.packing is None else self.packing.pack(kept), fields, self.packing)
 
-    def _by_indexes(self, metadata: _Metadata | _UsualMetadata, kept: bytes, whole: bytes | None) -> dict[str, Values]:
+    def _by_indexes(self, metadata: _Metadata | _UsualMetadata, kept: bytes, whole: Mapping[str, msgspec.Raw] | None) -> dict[str, Values]:
         """Read the values of declared indexes off an object: each function is given one of its own.
 
         Lists, watches and handlers have it in several shapes, and it must be found by the same: it says what it is, and has no
-        `managedFields`. `whole` is as it came, where not all but those is kept.
+        `managedFields`. `whole` has its members as they came, where not all but those is kept.
         """
         try:
-            whole = kept if whole is None else msgspec.json.encode(ALL.cut(self._members(parts_of(whole))))
+            came = kept if whole is None else msgspec.json.encode(ALL.cut(self._members(whole)))
             key = metadata.namespace, metadata.name
-            return {each.name: each.come(key, decoded(kept if each.late else whole)) for each in self.indexes}
+            return {each.name: each.come(key, decoded(kept if each.late else came)) for each in self.indexes}
         except _FAILURES as error:
             problem: Garbled = self._undecodable(metadata, error)
         except BadIndex as bad:
             problem = Unindexed(f"{self.kind}{_named(metadata)} cannot be indexed: {bad}")
         raise problem   # As below.
 
-    def _kept(self, data: bytes, found: _Object) -> tuple[bytes, bytes]:
-        """Return what is kept of an object, which says what it is, and the field labels' values that are not to be found in that.
+    def _kept(self, data: bytes, found: _Object, outlined: Outline | None) -> tuple[bytes, bytes, Mapping[str, msgspec.Raw] | None]:
+        """Return what is kept of an object, which says what it is, the field labels' values that are not to be found in that, and its members.
 
-        What is kept as a whole is copied unread.
+        What is kept as a whole is copied unread, and its members are None.
         """
         untouched = not self.projection.partial and b'"managedFields"' not in data
         if untouched and found.kind and found.api_version:
-            return data, b""
+            return data, b"", None
         try:
-            parts = parts_of(data)
+            parts = parts_of(data) if outlined is None else {key: msgspec.Raw(part) for key, part in outlined.members.items()}
             all_of_it = self._members(parts)
             kept = kept_json(all_of_it if untouched else self.projection.cut(all_of_it))
             if self.projection.transform is not None:
                 kept = self.projection.transformed(kept)
-            return kept, self._values(parts) if self.fields else b""
+            return kept, self._values(parts) if self.fields else b"", parts
         except _FAILURES as error:
             problem: Garbled = self._undecodable(found.metadata, error)
         except BadTransform as bad:
             problem = Untransformed(f"the transform of {self.kind}{_named(found.metadata)} {bad}")
         raise problem   # Out here it does not carry the error along, which may hold the object.
 
-    def _decoded(self, kept: bytes, metadata: _Metadata) -> Any:
+    def _decoded(self, kept: bytes, metadata: _Metadata, failed: _Failed | None) -> Any:
         try:
+            if failed is None:
+                return decoded(kept)
+            if isinstance(failed.error, RecursionError):
+                return decoded_again(kept)
+            if failed.kept == kept:
+                raise failed.error
             return decoded(kept)
         except _FAILURES as error:
             problem = self._undecodable(metadata, error)
@@ -567,15 +591,15 @@ class Reader:
         return kept_json({label: extractor(obj) for label, extractor in self.fields.items()})
 
 
-def _line(data: bytes) -> _Line:
-    """Read the type of an event, and leave its object as bytes."""
+def _line(data: bytes) -> tuple[_Line, Outline | None]:
+    """Read the type of an event, and leave its object as bytes. Return the outline of the object with it if the line has been scanned."""
     try:
-        return _decode(data, _Line, "a line of a watch")
+        return _decode(data, _Line, "a line of a watch"), None
     except Undecodable as error:
         undecodable = error
     with suppress(KeyError, Unscannable, Undecodable):
-        found = members(data)
-        return _Line(_decode(found["type"], str, "the type of an event"), msgspec.Raw(found["object"]))
+        found = outline(data, "object", "metadata")
+        return _Line(_decode(found.members["type"], str, "the type of an event"), msgspec.Raw(found.members["object"])), found.below
     raise undecodable
 
 

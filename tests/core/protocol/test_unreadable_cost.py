@@ -1,0 +1,177 @@
+"""An object that cannot be decoded is scanned once, and decoded at most once on each stack. The tests count calls."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from threading import current_thread
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from kopf_selectcache.core import recursion, scanner
+from kopf_selectcache.core.errors import Garbled
+from kopf_selectcache.core.protocol import decoder
+from kopf_selectcache.core.protocol.decoder import Event, Page, Reader
+from kopf_selectcache.core.scanner import Unscannable, is_deeper, outline
+from kopf_selectcache.core.store.index_spec import Indexed
+from kopf_selectcache.core.store.projection import Projection
+from kopf_selectcache.core.store.record import Unreadable
+
+METADATA = b'"name":"a","namespace":"ns","uid":"u","resourceVersion":"5"'
+MANAGED = b',"managedFields":[{"manager":"m","fieldsV1":{"f:spec":{}}}]'
+DEEP = b"[" * 50_000 + b"]" * 50_000
+ALTERNATING = b'[{"a":' * 25_000 + b"0" + b"}]" * 25_000
+VALUES = {"lists": DEEP, "objects": ALTERNATING}
+READER = Reader("v1", "Pod")
+TRANSFORMING = Reader("v1", "Pod", Projection.of(drop=["status"], transform=lambda obj: obj), indexes=(Indexed("node", path=("spec", "nodeName")),))
+
+
+def written(value: bytes, *, managed: bytes = b"", said: bytes = b'"apiVersion":"v1","kind":"Pod",') -> bytes:
+    return b'{%s"metadata":{%s%s},"spec":{"a":%s}}' % (said, METADATA, managed, value)
+
+
+def event(obj: bytes, start: bytes = b'{"type":"MODIFIED","object":') -> bytes:
+    return start + obj + b"}"
+
+
+class Counts:
+    """The calls that take long, in their order."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.scans: list[int] = []
+        self.decodes: list[str] = []
+        scan, decode = scanner._whole, msgspec.json.Decoder().decode
+
+        def scanned(data: bytes, *arguments: Any) -> Iterator[Any]:
+            self.scans.append(len(data))
+            return scan(data, *arguments)
+
+        def decoded(data: bytes) -> Any:
+            self.decodes.append(current_thread().name)
+            return decode(data)
+
+        patch.setattr(scanner, "_whole", scanned)
+        patch.setattr(recursion, "_decode", decoded)
+        patch.setattr(decoder, "_EVERYTHING", SimpleNamespace(decode=decoded))
+
+
+@pytest.fixture
+def counts(monkeypatch: pytest.MonkeyPatch) -> Counts:
+    return Counts(monkeypatch)
+
+
+LINES = {
+    "as servers write them": b'{"type":"MODIFIED","object":',
+    "with blanks": b'{ "type": "MODIFIED", "object": ',
+    "with the type twice": b'{"type":"ADDED","type":"MODIFIED","object":',
+}
+
+
+@pytest.mark.parametrize("managed", [b"", MANAGED])
+@pytest.mark.parametrize("value", VALUES)
+@pytest.mark.parametrize("form", LINES)
+def test_an_event_with_an_object_of_too_many_levels_is_scanned_once_decoded_once_and_needs_no_thread(
+    counts: Counts, form: str, value: str, managed: bytes,
+) -> None:
+    line = event(written(VALUES[value], managed=managed), LINES[form])
+    read = READER.line(line)
+    assert isinstance(read, Event)
+    assert isinstance(read.record, Unreadable)
+    assert (read.record.name, read.record.why) == ("a", "it is nested too deeply")
+    assert counts.scans == [len(line)]
+    assert counts.decodes == ["MainThread"]
+
+
+def test_an_item_of_too_many_levels_is_scanned_once_and_decoded_once(counts: Counts) -> None:
+    obj = written(DEEP, said=b"")
+    page = READER.page(b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"5"},"items":[%s]}' % obj)
+    assert isinstance(page, Page)
+    assert isinstance(page.records[0], Unreadable)
+    assert (counts.scans, counts.decodes) == ([len(obj)], ["MainThread"])
+
+
+def test_where_a_part_is_dropped_an_object_of_too_many_levels_is_scanned_once_and_decoded_once(counts: Counts) -> None:
+    line = event(written(DEEP))
+    read = TRANSFORMING.line(line)
+    assert isinstance(read, Event)
+    assert isinstance(read.record, Unreadable)
+    assert (counts.scans, counts.decodes) == ([len(line)], ["MainThread"])
+
+
+def test_an_object_that_fails_on_the_stack_of_the_caller_is_decoded_again_in_a_thread_alone(counts: Counts, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: bytes) -> None:
+        raise RecursionError
+    monkeypatch.setattr(decoder, "_EVERYTHING", SimpleNamespace(decode=fail))
+    assert not isinstance(READER.record(written(b"[[1]]")), Unreadable)
+    assert (counts.scans, counts.decodes) == ([], ["selectcache"])
+
+
+@pytest.mark.parametrize(("value", "scans"), [(b"1e999", 0), (b'"\xff"', 0), (b'"\\q"', 1)])
+def test_an_object_with_a_value_that_the_decoder_refuses_is_decoded_once(counts: Counts, value: bytes, scans: int) -> None:
+    read = READER.line(event(written(value)))
+    assert isinstance(read, Event)
+    assert isinstance(read.record, Unreadable)
+    assert (len(counts.scans), counts.decodes) == (scans, ["MainThread"])
+
+
+def test_an_object_that_can_be_decoded_is_decoded_once_and_not_scanned(counts: Counts) -> None:
+    READER.line(event(written(b"[[1]]", managed=MANAGED)))
+    assert (counts.scans, counts.decodes) == ([], ["MainThread"])
+
+
+def test_a_refused_value_in_managed_fields_that_come_twice_does_not_make_the_object_unreadable() -> None:
+    read = READER.record(written(b"1", managed=MANAGED + b',"managedFields":[1e999]'))
+    assert read.decode()["spec"] == {"a": 1}
+
+
+# ---- The outline.
+
+
+def test_an_outline_has_the_objects_on_its_path_unless_a_later_value_or_an_escaped_key_stands_for_them() -> None:
+    found = outline(b'{"type":"A","object":{"kind":"Pod","metadata":{"name":"a","name":"b"},"spec":[1e999]}}', "object", "metadata")
+    assert found.below is not None
+    assert found.below.below == ({"name": b'"b"'}, None)
+    assert found.below.members == {"kind": b'"Pod"', "metadata": b'{"name":"a","name":"b"}', "spec": b"[1e999]"}
+    for later in (b'"object":[{"metadata":{}}]', b'"object":null', b'"\\u006fbject":{}'):
+        found = outline(b'{"object":{"metadata":{"name":"a"}},%s}' % later, "object", "metadata")
+        assert found.below is None
+        assert found.members["object"] == later.partition(b":")[2]
+    twice = outline(b'{"object":{"metadata":{"name":"a"},"kind":"A"},"object":{"uid":"u"}}', "object", "metadata")
+    assert twice.below == ({"uid": b'"u"'}, None)
+
+
+def test_metadata_under_an_escaped_key_are_found_and_refused_if_they_are_no_json() -> None:
+    obj = written(DEEP).replace(b'"metadata"', b'"m\\u0065tadata"')
+    assert READER.record(obj).name == "a"
+    with pytest.raises(Garbled):
+        READER.record(obj.replace(b'"uid":"u"', b'"uid":["u":1]'))
+    with pytest.raises(Garbled):
+        READER.record(obj.replace(b'"uid":"u"', b'["u"]'))
+
+
+# ---- Many tokens at once.
+
+
+def nested(levels: int, closing: bytes = b"]") -> bytes:
+    return b"[" * levels + b"0" + closing * levels
+
+
+@pytest.mark.parametrize("levels", [1, 2, 31, 32, 33, 100, 255, 256, 257, 300, 600, 5000])
+def test_brackets_are_matched_however_many_levels_there_are(levels: int) -> None:
+    each = [nested(levels), b'{"a":%s}' % nested(levels), b'["[{",[],{},[[[]]],{"b":{"c":[{}]}}]'] * 3
+    good = b",".join(each)
+    assert list(scanner.items(b"[%s]" % good)) == each
+    assert outline(b'{"a":[%s],"b":0}' % good).members == {"a": b"[%s]" % good, "b": b"0"}
+    for bad in (nested(levels, b"}"), nested(levels)[:-1], nested(levels) + b"]", nested(levels).replace(b"0", b"[}"), nested(levels).replace(b"0", b"1 2")):
+        with pytest.raises(Unscannable):
+            outline(b'{"a":[%s,%s,%s],"b":0}' % (good, bad, good))
+
+
+def test_levels_are_counted_as_long_as_there_is_json_and_not_for_ever() -> None:
+    assert is_deeper(DEEP, 1000)
+    assert is_deeper(b"[" + b"[0]," * 3_000 + DEEP, 1000)
+    assert not is_deeper(b"[" + b"[0]," * 50_000 + DEEP, 1000)
+    assert not is_deeper(b"[1 2" + DEEP, 1000)
+    assert not is_deeper(nested(900), 1000)
+    assert not is_deeper(b'"' + DEEP + b'"', 1000)
