@@ -19,7 +19,7 @@ WITH_LOWEST := $(LOWEST)/.installed
 SITE := .venv/docs-$(notdir $(VENV))
 WITH_SPHINX := $(SITE)/.installed
 
-.PHONY: help env demo test test-real test-clients test-lowest comparison bench test-bench soak hostile mutants test-all lint docs test-quick servers field-labels dist clean
+.PHONY: help env demo test test-real test-clients test-lowest comparison bench test-bench structure soak hostile mutants test-all lint docs test-quick servers field-labels dist clean
 
 help:  ## Show what can be made.
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -93,6 +93,9 @@ bench: $(INSTALLED) $(WITH_CLIENTS)  ## Measure our cache beside its peers on a 
 
 test-bench: $(INSTALLED)  ## Run the bench with few objects, to see that it measures what it says.
 	$(PY) -m pytest -m bench -rs $(or $(ARGS),tests/bench/test_run.py)
+
+structure: $(INSTALLED)  ## Count what shows the structure of the package: folders, layers, cycles, calls, messages, lines; beside 0.1.0 and the targets.
+	$(PY) -m bench.structure $(ARGS)
 
 soak: $(INSTALLED)  ## Explore 400,000 states of the core, simulate a million operations, play 10,000 faults over sockets: a quarter of an hour.
 	$(PY) -m pytest -m soak $(or $(ARGS),$(PARALLEL) tests/core tests/faults)

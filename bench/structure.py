@@ -1,0 +1,135 @@
+"""The figures of the package's structure, beside those of version 0.1.0 and the targets of the redesign.
+
+`python -m bench.structure` prints the table. A figure above its target shows that the structure drifts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.call_paths import measure_paths
+from bench.source_figures import (
+    count_entries,
+    count_layers,
+    count_lines,
+    find_cycles,
+    find_longest,
+    find_product,
+    format_copy,
+    parse_files,
+    rate_messages,
+    rate_what,
+    rate_wording,
+)
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = "kopf_selectcache"
+MEASURED_ON = (3, 11)
+"""The version of Python that the figures of 0.1.0 are from. Others make fewer calls for the same code."""
+
+
+class Row(NamedTuple):
+    """A figure of version 0.1.0, and the most that it may be. A path has three: calls, modules, switches."""
+
+    name: str
+    before: Sequence[float]
+    target: Sequence[float]
+
+
+ROWS: Mapping[str, Row] = {
+    "entries": Row("entries in the package folder", [61], [12]),
+    "layers": Row("rows of layers", [36], [11]),
+    "cycles": Row("import cycles, types included", [3], [0]),
+    "list": Row("calls, modules, switches: list, warm, 5 objects", [97, 21, 46], [50, 9, 16]),
+    "get": Row("calls, modules, switches: get outside of the filter", [226, 23, 96], [90, 10, 30]),
+    "declare": Row("calls, modules, switches: declaring 'app=web'", [316, 16, 89], [120, 10, 30]),
+    "line": Row("calls, modules, switches: a line of a watch", [43, 14, 25], [35, 9, 15]),
+    "messages": Row("% of the code only phrases or checks for messages", [20], [8]),
+    "wording": Row("% of the tests assert wording", [17.7], [5]),
+    "lines": Row("lines of the product, formatted", [17_884], [15_500]),
+    "what": Row('"what" per 1,000 words of docstrings', [25], [3]),
+    "longest": Row("lines of the longest file, formatted", [], [700]),
+}
+BY_HAND = (
+    "representations of a 403: 8, at most 4",
+    "make test: 7 to 10 min, at most 4 min",
+    "make quick: none, at most 45 s",
+)
+
+
+class Found(NamedTuple):
+    figures: Mapping[str, Sequence[float]]
+    """By the keys of ROWS."""
+    places: Sequence[str]
+    """Sentences that say which modules import each other, and which file is the longest."""
+
+
+def measure() -> Found:
+    """Return the figures of this checkout."""
+    cycles = find_cycles(PACKAGE)
+    with tempfile.TemporaryDirectory() as folder:
+        package = parse_files(format_copy(ROOT / PACKAGE, Path(folder)).rglob("*.py"))
+        product = {path: package[path] for path in find_product(Path(folder, PACKAGE))}
+        longest, path = find_longest(package)
+        source: dict[str, float] = {
+            "entries": count_entries(ROOT / PACKAGE),
+            "layers": count_layers(ROOT / "setup.cfg"),
+            "cycles": len(cycles),
+            "messages": round(rate_messages(product), 1),
+            "wording": round(rate_wording(parse_files((ROOT / "tests").rglob("*.py"))), 1),
+            "lines": count_lines(product),
+            "what": round(rate_what(package), 1),
+            "longest": longest,
+        }
+        places = [
+            *(f"Cycle: {', '.join(cycle)}." for cycle in cycles),
+            f"Longest file: {path.relative_to(folder)}.",
+        ]
+    figures = {name: [value] for name, value in source.items()} | {
+        name: list(counts) for name, counts in measure_paths().items()
+    }
+    return Found({name: figures[name] for name in ROWS}, places)
+
+
+def is_met(name: str, figures: Sequence[float]) -> bool:
+    """Return True if no figure of the row is more than its target."""
+    return all(figure <= most for figure, most in zip(figures, ROWS[name].target, strict=True))
+
+
+def write_table(figures: Mapping[str, Sequence[float]]) -> str:
+    """Return the table in Markdown."""
+    lines = ["| | 0.1.0 | now | at most | met |", "|---|---|---|---|---|"]
+    for key, row in ROWS.items():
+        met = "yes" if is_met(key, figures[key]) else "no"
+        lines.append(
+            f"| {row.name} | {_write(row.before)} | {_write(figures[key])} | {_write(row.target)} | {met} |"
+        )
+    return "\n".join(lines)
+
+
+def _write(figures: Sequence[float]) -> str:
+    return ", ".join(f"{figure:,}" for figure in figures) or "-"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.structure", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to a file")
+    options = parser.parse_args(arguments)
+    figures, places = measure()
+    print(write_table(figures), "", f"By hand: {'; '.join(BY_HAND)}.", *places, sep="\n")
+    if sys.version_info[:2] != MEASURED_ON:
+        print("The calls of 0.1.0 are from Python {}.{}, these are not.".format(*MEASURED_ON))
+    if options.json is not None:
+        options.json.write_text(json.dumps(figures, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,219 @@
+"""`python -m bench.structure`: each figure counts what it says, and the script runs on this checkout."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from bench.call_paths import Call, Counts, cut_at_store, recording, summarize
+from bench.source_figures import (
+    Source,
+    count_entries,
+    count_layers,
+    count_lines,
+    find_cycles,
+    find_longest,
+    find_messages,
+    find_product,
+    format_copy,
+    parse_files,
+    rate_messages,
+    rate_what,
+    rate_wording,
+)
+from bench.structure import PACKAGE, ROOT, ROWS, is_met, write_table
+
+
+def write(folder: Path, **files: str) -> dict[Path, Source]:
+    """Write modules into a folder; return their sources."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / f"{name}.py").write_text(text)
+    return parse_files(sorted(folder.glob("*.py")))
+
+
+def test_the_script_measures_this_checkout(tmp_path: Path) -> None:
+    file = tmp_path / "figures.json"
+    # In a process of its own: it sets a profiler, and runs an operator.
+    printed = subprocess.run(
+        [sys.executable, "-m", "bench.structure", "--json", str(file)],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    figures = json.loads(file.read_text())
+    assert [line for line in printed.splitlines() if line.startswith("|")] == write_table(
+        figures
+    ).splitlines()
+    assert figures["entries"] == [count_entries(ROOT / PACKAGE)]
+    assert figures["entries"][0] > 5
+    assert figures["layers"][0] > 5
+    assert 5_000 < figures["lines"][0] < 50_000
+    assert 100 < figures["longest"][0] < 2_000
+    assert all(0 < figures[name][0] < 100 for name in ("messages", "wording", "what"))
+    for name in ("list", "get", "declare", "line"):
+        calls, modules, switches = figures[name]
+        assert 5 < modules <= switches < calls < 1_000
+
+
+def test_entries_are_modules_and_folders_besides_the_private_ones(tmp_path: Path) -> None:
+    write(tmp_path, __init__="", __main__="", _kopf="", _errors="", errors="", other="")
+    write(tmp_path / "core", __init__="", store="")
+    (tmp_path / "data").mkdir()
+    assert count_entries(tmp_path) == 3
+
+
+def test_layers_are_the_rows_of_the_first_contract_of_layers(tmp_path: Path) -> None:
+    config = tmp_path / "setup.cfg"
+    config.write_text(
+        "[importlinter:contract:pure]\ntype = forbidden\n[importlinter:contract:all]\n"
+        "type = layers\nlayers =\n    a\n    b | c\n    d\n"
+        "[importlinter:contract:core]\ntype = layers\nlayers =\n    e\n"
+    )
+    assert count_layers(config) == 3
+    config.write_text("[metadata]\n")
+    with pytest.raises(LookupError):
+        count_layers(config)
+
+
+def test_imports_for_type_checking_make_cycles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(
+        tmp_path / "made_up_for_cycles",
+        __init__="",
+        a="from . import b",
+        b="from .c import C",
+        c="from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .a import b\nclass C: ...",
+        d="from . import a",
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert find_cycles("made_up_for_cycles") == [
+        ["made_up_for_cycles.a", "made_up_for_cycles.b", "made_up_for_cycles.c"]
+    ]
+
+
+def test_lines_are_those_of_the_formatted_product(tmp_path: Path) -> None:
+    write(tmp_path / "made", __init__="", short="x = 1\n", long=f"x = [{', '.join(['1_000_000'] * 15)}]\n")
+    write(tmp_path / "made/testing", __init__="", kit="x = 1\n" * 99)
+    copy = format_copy(tmp_path / "made", tmp_path / "copies")
+    product = parse_files(find_product(copy))
+    assert [path.name for path in product] == ["__init__.py", "long.py", "short.py"]
+    assert count_lines(product) == 1 + 17
+    assert find_longest(product) == (17, copy / "long.py")
+
+
+def test_what_is_counted_in_the_words_of_docstrings(tmp_path: Path) -> None:
+    assert (
+        rate_what(
+            write(
+                tmp_path,
+                a='"""What is there."""\ndef f():\n    """Somewhat more: what?"""\n    what = "what"  # what',
+            )
+        )
+        == 1000 * 2 / 6
+    )
+    assert rate_what({}) == 0
+
+
+MESSAGES = """
+class Refused(ValueError):           # message
+    pass                             # message
+
+def check(value: int) -> None:       # message
+    if value < 0:                    # message
+        raise Refused(describe())    # message
+
+def describe() -> str:               # message
+    return "a sentence"              # message
+
+def helper():                        # message
+    return 1                         # message
+
+def path() -> str:
+    return "path"
+
+class Store:
+    def put(self, value: int) -> None:
+        if value:
+            self.value = value
+        if not value:                # message
+            raise Refused(           # message
+                helper())            # message
+        self.logger.info("stored")   # message
+        return path()
+"""
+
+
+def test_lines_of_messages_are_errors_log_calls_texts_checks_and_their_helpers(tmp_path: Path) -> None:
+    sources = write(tmp_path, a=MESSAGES)
+    expected = {number for number, line in enumerate(MESSAGES.splitlines(), 1) if line.endswith("# message")}
+    (found,) = find_messages({path: tree for path, (tree, _) in sources.items()}).values()
+    assert found == expected
+    code = [line for line in MESSAGES.splitlines() if line]
+    assert rate_messages(sources) == 100 * len(expected) / len(code)
+    assert rate_messages({}) == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "rate"),
+    [
+        ("with pytest.raises(ValueError, match='x'): f()", 100),
+        ("assert str(error) == 'x'", 100),
+        ("assert 'x' in caplog.text", 100),
+        ("assert all(each.remedy == 'x' for each in errors)", 100),
+        ("with pytest.raises(ValueError): f()", 0),
+        ("assert error.version == '5'", 0),
+        ("x = str(5) == '5'", 0),
+    ],
+)
+def test_a_test_asserts_wording_by_match_or_by_comparing_a_text(
+    tmp_path: Path, body: str, rate: float
+) -> None:
+    assert (
+        rate_wording(write(tmp_path, a=f"def test_a():\n    {body}\ndef helper(): assert str(error) == 'x'"))
+        == rate
+    )
+
+
+def test_calls_are_counted_in_the_folder_alone_with_their_modules_and_switches() -> None:
+    calls: list[Call] = []
+    with recording(calls, __file__):
+        list(map(str.upper, inner(3)))
+        json.dumps(list(pairwise(inner(1))))
+    assert [call.function for call in calls] == ["inner", "inner"]
+    assert [call.outermost for call in calls] == [False, False], "the test itself is in the folder"
+    assert summarize([Call(file, "f", outermost=False) for file in "aabab"]) == Counts(5, 2, 3)
+    assert summarize([]) == Counts(0, 0, 0)
+
+
+def inner(count: int) -> list[str]:
+    return ["x"] * count
+
+
+def test_a_line_is_the_longest_step_of_the_loop_that_stores_up_to_the_store() -> None:
+    def step(*functions: str) -> list[Call]:
+        return [Call("a", function, outermost=not number) for number, function in enumerate(functions)]
+
+    line = step("Reflector.run", "Store.put", "Reader.line", "Store.progress", "notify")
+    calls = [
+        *step("late")[1:],
+        *step("Timer.fire", "Store.progress"),
+        *line,
+        *step("Timer.fire", "a", "b", "c", "d", "e"),
+    ]
+    assert cut_at_store(calls) == line[:4]
+    with pytest.raises(RuntimeError):
+        cut_at_store(step("Reflector.run", "Stores.put"))
+
+
+def test_a_target_is_met_if_no_figure_is_more() -> None:
+    assert is_met("list", [50, 9, 16])
+    assert not is_met("list", [1, 1, 17])
+    table = write_table({name: row.target for name, row in ROWS.items()})
+    assert table.count("| yes |") == len(ROWS)
+    assert "| rows of layers | 36 | 11 | 11 | yes |" in table
