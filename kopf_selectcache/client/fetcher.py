@@ -171,10 +171,10 @@ class Fetches:
                 del requests[key]
 
 
-async def unhurried(reader: Reader, data: bytes) -> Page | Refusal:
+async def unhurried(reader: Reader, data: bytes, *, first: int = 0) -> Page | Refusal:
     """Read the answer to a list, and let everybody else on the loop go on after each slice of it; raise Garbled."""
     answer = None
-    for answer in reader.slices(data):
+    for answer in reader.slices(data, first=first):
         if answer is None:
             await asyncio.sleep(0)
     assert answer is not None, "the last slice is the answer"

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import TypeVar
 
 _T = TypeVar("_T")
@@ -47,6 +47,13 @@ class Patience:
             raise
         finally:
             self._waiting = None
+
+    async def all(self, pieces: AsyncIterator[_T], *, within: float) -> AsyncGenerator[_T, None]:
+        """Yield all pieces of a stream that must end within this many seconds; raise TimeoutError if it does not."""
+        piece = await self.next(pieces, within=within)
+        while piece is not None:
+            yield piece
+            piece = await self.next(pieces, within=within, alive=False)
 
     def end(self) -> None:
         """Nothing is waited for any more."""

@@ -13,16 +13,16 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-_TEXT = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+TEXT = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _SPACE = rb"[ \t\n\r]*+"
-_KEY = re.compile(_SPACE + rb"(" + _TEXT + rb")" + _SPACE + rb":", re.DOTALL)
+_KEY = re.compile(_SPACE + rb"(" + TEXT + rb")" + _SPACE + rb":", re.DOTALL)
 _WORD = rb"(?:-?[0-9]++(?:\.[0-9]++)?+(?:[eE][-+]?[0-9]++)?+|true|false|null|NaN)"
-_PLAIN = re.compile(_TEXT + rb"|" + _WORD, re.DOTALL)
+_PLAIN = re.compile(TEXT + rb"|" + _WORD, re.DOTALL)
 """A text, a number, or a word such as `true`."""
 _ENDS = rb"(?=" + _SPACE + rb"[,\]}])"
 """What follows a value."""
 _FLAT = (
-    rb"(?:[ \t\n\r]++|[,:](?!" + _SPACE + rb"[,:\]}])|" + _WORD + _ENDS + rb"|" + _TEXT + rb"(?=" + _SPACE + rb"[,:\]}]))")
+    rb"(?:[ \t\n\r]++|[,:](?!" + _SPACE + rb"[,:\]}])|" + _WORD + _ENDS + rb"|" + TEXT + rb"(?=" + _SPACE + rb"[,:\]}]))")
 _OPENS = rb"(?!" + _SPACE + rb"[,:])"
 _MARK = re.compile(
     rb"(?:" + _FLAT + rb"|\{" + _OPENS + _FLAT + rb"*+\}" + _ENDS + rb"|\[" + _OPENS + _FLAT + rb"*+\]" + _ENDS + rb")*+"
@@ -31,7 +31,7 @@ _MARK = re.compile(
 _TOKENS = re.compile(
     rb"(?:[{\[]" + _OPENS + rb"|[}\]]" + _ENDS + rb"|" + _FLAT + rb"){1,256}+", re.DOTALL)
 """Many tokens at once. It accepts the same tokens as `_MARK`."""
-_NOT_BRACKETS = re.compile(_TEXT + rb'|[^"\[\]{}]++', re.DOTALL)
+_NOT_BRACKETS = re.compile(TEXT + rb'|[^"\[\]{}]++', re.DOTALL)
 _RUNS = re.compile(rb"[{\[]++|[}\]]++")
 _OPENED = re.compile(_OPENS)
 _BLANK = re.compile(_SPACE)

@@ -1,18 +1,26 @@
 """Reads the pages and events of one stream. Confirms with the server that an object is outside of a field selector before that counts."""
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import replace
 
 from kopf_selectcache.client.fetcher import unhurried
 from kopf_selectcache.client.field_checks import Judgement, judge
+from kopf_selectcache.client.transport import Refused
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.backoff import delay
-from kopf_selectcache.core.protocol.decoder import Message, Page, Reader, Refusal
+from kopf_selectcache.core.protocol.decoder import SLICE, Message, Page, Piece, Reader, Refusal
+from kopf_selectcache.core.protocol.pager import PAGE_BYTES
+from kopf_selectcache.core.protocol.splitter import Splitter
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.sent import Unselected
 from kopf_selectcache.core.store.index_spec import Indexed
 
 from .environment import World
+
+AT_ONCE = 500
+"""Of a piece with more objects, this many are taken in at a time: each takes some 10 µs."""
 
 FORGOTTEN = 600.0
 """After this many seconds without an uncertain judgement the wait after one is the shortest again."""
@@ -42,13 +50,35 @@ class CheckedReader:
         """Read the values of these indexes from now on."""
         self.reader = replace(self.reader, indexes=indexes)
 
-    async def page(self, data: bytes) -> Page | Refusal:
+    async def page(self, data: bytes, *, first: int = 0) -> Page | Refusal:
         """Read the answer to a list, slice by slice; raise Unselected or Garbled."""
         while True:
             try:
-                return await unhurried(self.reader, data)
+                return await unhurried(self.reader, data, first=first)
             except Unselected as unselected:
                 await self._confirm(unselected)
+
+    async def pieces(self, chunks: AsyncIterator[bytes], *, most: int) -> AsyncGenerator[Piece | Page | Refusal, None]:
+        """Read the answer to a list as it comes: yield its objects in pieces, the last of them as a page once all of it is valid.
+
+        Raise Refused, Unselected or Garbled, also TooLarge if one of the objects has more than `most` bytes.
+        """
+        splitter, items, last = Splitter(most=most, piece=PAGE_BYTES), 0, Piece(())
+        async for chunk in chunks:
+            for start in range(0, len(chunk), SLICE):
+                for data in splitter.feed(chunk[start:start + SLICE]):
+                    answer = await self.page(splitter.head + data + self.reader.end_of(splitter.head), first=items)
+                    if isinstance(answer, Refusal):
+                        raise Refused(answer)
+                    for at in range(0, len(answer.records), AT_ONCE):
+                        if last.records:
+                            yield last
+                            await asyncio.sleep(0)
+                        last = Piece(answer.records[at:at + AT_ONCE], 0 if at else len(data))
+                    items += len(answer.records)
+                await asyncio.sleep(0)   # A chunk that is only to be decompressed is ready at once.
+        end = await self.page(splitter.envelope())
+        yield end if isinstance(end, Refusal) else replace(end, records=(*last.records, *end.records), size=last.size + end.size)
 
     async def line_again(self, line: bytes, unselected: Unselected) -> Message:
         """Read a line with an object that seems to be outside of the selector; raise Unselected if it is, or Garbled."""

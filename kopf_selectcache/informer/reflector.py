@@ -14,7 +14,7 @@ from kopf_selectcache.client.read_timeout import Patience
 from kopf_selectcache.client.transport import NoCredentials, Refused, Unreachable, ask_in_size
 from kopf_selectcache.core.errors import Garbled, TooLarge, Untransformed
 from kopf_selectcache.core.protocol.backoff import delay
-from kopf_selectcache.core.protocol.decoder import APIECE, SLICE, Bookmark, Event, Message, Page, Reader, Refusal
+from kopf_selectcache.core.protocol.decoder import APIECE, SLICE, Bookmark, Event, Message, Page, Piece, Reader, Refusal
 from kopf_selectcache.core.protocol.lines import Lines
 from kopf_selectcache.core.protocol.machine import (
     Abandon,
@@ -321,14 +321,12 @@ class Listwatch:
         self._opened = None
         try:
             if isinstance(command, List):
-                wanted, size = query | listing(command), PageSize(None) if command.whole else self._page_size
-                answer = await (
-                    self._page(path, wanted, size) if agreed is None else agreed.page(lambda as_of: self._page(path, {**wanted, **as_of}, size)))
-                if isinstance(answer, Page):
-                    size.learn(answer)
-                    # From the first page on: what is not packed yet should never be much.
-                    await self._storing.taken(answer.records)
-                yield answer
+                async with aclosing(self._listed(path, query | listing(command), PageSize(None) if command.whole else self._page_size, agreed)) as answers:
+                    async for answer in answers:
+                        if not isinstance(answer, Refusal):
+                            # From the first page on: what is not packed yet should never be much.
+                            await self._storing.taken(answer.records)
+                        yield answer
             else:
                 self._counts.watches += 1
                 await self._storing.taken()   # Where each page had too few.
@@ -349,7 +347,52 @@ class Listwatch:
                 garbled = TooLarge(f"{garbled}: the object after {last}")   # It was asked for alone.
             yield Lost(str(garbled), garbled=True, too_large=isinstance(garbled, TooLarge), at_least=wait)
         except TimeoutError:
-            yield Silent()
+            within = f"{self._world.settings.request_timeout:g} s (settings.selectcache.request_timeout)"
+            yield Silent() if isinstance(command, Watch) else self._lost(f"a list did not end within {within}")
+
+    async def _listed(
+        self, path: str, query: Mapping[str, str], size: PageSize, agreed: AgreedVersion | None,
+    ) -> AsyncGenerator[Piece | Page | Refusal, None]:
+        """Ask for a page. Read it in pieces where the smallest one is too large to be read as a whole; raise what `_page` raises."""
+        page = None if size.is_split else await self._page_as_a_whole(path, query, size, agreed)
+        if page is not None:
+            yield page
+        else:
+            async with aclosing(self._pieces(path, query, size)) as pieces:
+                async for piece in pieces:
+                    yield piece
+
+    async def _page_as_a_whole(
+        self, path: str, query: Mapping[str, str], size: PageSize, agreed: AgreedVersion | None,
+    ) -> Page | Refusal | None:
+        """Ask for a page; return None if the smallest one is too large, and raise what `_page` raises."""
+        try:
+            page = await (
+                self._page(path, query, size) if agreed is None else agreed.page(lambda as_of: self._page(path, {**query, **as_of}, size)))
+        except TooLarge:
+            size.split()
+            return None
+        if isinstance(page, Page):
+            size.learn(page)
+        return page
+
+    async def _pieces(self, path: str, query: Mapping[str, str], size: PageSize) -> AsyncGenerator[Piece | Page | Refusal, None]:
+        """Read a page as it comes; raise Refused, Unreachable or Garbled, or TimeoutError if it does not end."""
+        settings, patience = self._world.settings, Patience()
+        objects = taken = 0
+        self._counts.lists += 1
+        async with self._turns, AsyncExitStack() as stack:
+            async with asyncio.timeout(settings.request_timeout):
+                chunks = await stack.enter_async_context(self._world.transport.watch(path, {**query, **size.query}))
+            stack.callback(patience.end)
+            in_time = await stack.enter_async_context(aclosing(patience.all(chunks, within=settings.request_timeout)))
+            answers = await stack.enter_async_context(aclosing(self._checked.pieces(in_time, most=settings.page_bytes())))
+            async for answer in answers:
+                if isinstance(answer, Piece):
+                    objects, taken = objects + len(answer.records), taken + answer.size
+                elif isinstance(answer, Page):
+                    size.learn(answer, objects=objects, size=taken)
+                yield answer
 
     async def _page(self, path: str, query: Mapping[str, str], size: PageSize) -> Page | Refusal:
         """Ask for a page; raise Refused, Unreachable or Garbled."""

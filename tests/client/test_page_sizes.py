@@ -121,7 +121,7 @@ def test_35_a_page_without_an_end_stalls_the_cache_with_the_kind_and_the_setting
         async with Server(lists=[endless()] * 100) as server, operating(server, page_bytes=1_000_000, sync_timeout=120.0) as world:
             await until(lambda: str(world.feed.health) == "stalled")
             with pytest.raises(Stalled, match=(
-                    r"pods.*an answer has more than 1,000,000 bytes \(settings[.]selectcache[.]max_page_bytes\).*or more bytes to settings[.]selectcache")) as raised:
+                    r"pods.*item 0 of a list has more than 1,000,000 bytes \(settings[.]selectcache[.]max_page_bytes\).*or more bytes to settings[.]selectcache")) as raised:
                 world.cache.held("pods")
             assert not raised.value.transient
             assert "fetch" not in str(raised.value), "a fetch of the same objects fails as well"
@@ -151,14 +151,14 @@ def test_35_a_relist_whose_server_ignores_the_limit_is_followed_by_a_consistent_
     async def main() -> None:
         gone, pages = asyncio.Event(), [listed("200", pod("a", "150"), then="more"), listed("200", pod("b", "150"))]
         async with Server(
-            lists=[listed("100", pod("a", "90")), *[endless()] * 3, *pages], watches=[streamed(gone, error(410, "Expired"))],
+            lists=[listed("100", pod("a", "90")), *[endless()] * 4, *pages], watches=[streamed(gone, error(410, "Expired"))],
         ) as server, operating(server, page_bytes=1_000_000) as world:
             await world.holds("a@90")
             gone.set()
             await world.holds("a@150", "b@150")
             await world.synced()
             assert [(query.get("resourceVersion"), query["limit"]) for query in server.pods.listed[1:]] == [
-                ("100", "500"), ("100", "31"), ("100", "1"), (None, "1"), (None, "2")]
+                ("100", "500"), ("100", "31"), ("100", "1"), ("100", "1"), (None, "1"), (None, "2")]
     run(main())
 
 

@@ -28,6 +28,7 @@ FAULTS: dict[str, tuple[int, tuple[str, ...], str]] = {
     "pages in a circle": (33, ("Listing",), OF_LISTS), "a page again": (33, ("Listing",), OF_LISTS),
     "garbled page": (18, ("Listing",), OF_LISTS), "table": (18, ("Listing",), OF_LISTS), "silent list": (2, ("Listing",), OF_LISTS),
     "stale list": (1, ("Listing",), OF_LISTS), "limit ignored": (31, ("Listing",), OF_LISTS),
+    "cut between pieces": (35, ("Listing",), OF_LISTS),
     "410 as a plain answer": (4, ASKED, OF_REQUESTS),
     # Of streams.
     "410 in stream": (4, STREAMED, OF_STREAMS), "429 in stream": (16, STREAMED, OF_STREAMS), "500 in stream": (17, STREAMED, OF_STREAMS),

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol import machine
 from kopf_selectcache.core.protocol.backoff import SHORTEST, delay
-from kopf_selectcache.core.protocol.decoder import Bookmark, Event, Page, Reader, Refusal
+from kopf_selectcache.core.protocol.decoder import Bookmark, Event, Page, Piece, Reader, Refusal
 from kopf_selectcache.core.protocol.lines import Lines
 from kopf_selectcache.core.store.record import is_older
 from kopf_selectcache.core.store.store import Change
@@ -113,7 +113,7 @@ class Follower:
         if machine.Begin() in effects:
             self.listed.clear()
             self.turned = 0
-        if isinstance(input_, Page):
+        if isinstance(input_, (Page, Piece)):
             self.listed |= {record.key for record in input_.records}
             self.turned += any(isinstance(effect, machine.List) for effect in asked)
             # A key that comes again counts as new once, unless it is of the first page: see `Pager`.
@@ -301,7 +301,7 @@ class Run:
             elif isinstance(command, machine.List):
                 server.now += 0.01
                 answer = server.page(command, follower.filter)
-                self.feed(follower, answer if isinstance(answer, Refusal) else _READER.page(answer))
+                self._list(follower, answer if isinstance(answer, Refusal) else _READER.page(answer))
             elif follower.stream is None:
                 assert isinstance(command, machine.Watch)
                 opened = server.watch(command, follower.filter)
@@ -317,6 +317,18 @@ class Run:
             self.feed(follower, machine.Silent())
         except Garbled as garbled:
             self.feed(follower, machine.Lost(str(garbled), garbled=True))
+
+    def _list(self, follower: Follower, answer: Page | Refusal) -> None:
+        """Feed the answer to a list, some pages in pieces."""
+        while isinstance(answer, Page) and answer.records and self.rng.random() < 0.2:
+            count = self.rng.randint(1, len(answer.records))
+            self.feed(follower, Piece(answer.records[:count]))
+            answer = replace(answer, records=answer.records[count:])
+            if not isinstance(follower.state, machine.Listing):
+                return
+            if self.server.fault("cut between pieces"):
+                raise Broken
+        self.feed(follower, answer)
 
     def _poll(self, follower: Follower, stream: Stream) -> None:
         server = self.server

@@ -128,6 +128,7 @@ async def keeping(
     # Time passes as fast as it is slept: audits would never end.
     declared = SelectCacheSettings(request_timeout=request_timeout, **{"audit_interval": 0, **options})
     declared.selectors.update(selectors)
+    object.__setattr__(declared, "page_bytes", lambda: page_bytes)   # It may be less than can be assigned.
     time = Time()
     runtime = Runtime(
         declared, KopfTransport(vault, request_timeout=request_timeout, clock=time.clock, sleep=time.pause, max_bytes=page_bytes), namespaces=namespaces, chance=lambda: chance,

@@ -47,6 +47,7 @@ SELECTED = "tests/cache/test_partial.py::test_a_selector_by_a_field_answers_as_i
 BY_FIELD = "tests/cache/test_indexes_by_field.py::test_a_field_is_answered_with_and_without_an_index_as_the_server_answers_it"
 TRANSPORT, LARGE_ANSWERS, LARGE_PAGES = "client/transport.py", "tests/client/test_transport.py::test_35_", "tests/core/protocol/test_pages.py::test_35_"
 PAGE_SIZE, PAGE_SIZES = "tests/core/protocol/test_pager.py::test_", "tests/client/test_page_sizes.py::test_"
+SPLITTING, SPLIT = "core/protocol/splitter.py", "tests/core/protocol/test_splitter.py::test_35_"
 PAGING, ENDLESS = "core/protocol/pager.py", "tests/faults/test_endless_lists.py::"
 WITHOUT_AN_END = "test_33_a_list_without_an_end_is_asked_for_at_a_bounded_rate_and_stalled_after_the_sync_timeout"
 RELIST_WITHOUT_AN_END = "test_33_a_relist_without_an_end_is_asked_for_at_a_bounded_rate_and_what_is_held_is_stale"
@@ -91,7 +92,7 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/core/store/test_substore_waits.py::test_a_leave_that_waits_alone_for_its_version_is_settled_after_a_thousand_that_wait_no_more",)),
     Mutant("take a version that is no number for newer than all numbers", PROTOCOL, "if not is_number(record.version) and is_number(version):", "if False:", 4,
            ("tests/core/store/test_mixed_versions.py::test_a_version_that_is_no_number_ends_a_watch_of_numbers",)),
-    Mutant("list objects without numbers among numbers", PROTOCOL, "if is_number(page.version) and page.records and not", "if False and not", 4,
+    Mutant("list objects without numbers among numbers", PROTOCOL, "if is_number(page.version) and (unordered", "if False and (unordered", 4,
            ("tests/core/store/test_mixed_versions.py::test_a_page_with_a_version_that_is_no_number_among_numbers_is_refused",)),
     # ---- Credentials.
     Mutant("drop credentials at the first 401", "client/_credentials.py", "\nTRIES = 3\n", "\nTRIES = 1\n", 8,
@@ -359,7 +360,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("go on with the watch after an object outside of the selector", PROTOCOL, "    if outside:\n", "    if False:\n", 1,
            ("tests/core/protocol/test_machine.py::test_34_an_object_outside_of_the_selector_ends_a_watch_and_only_a_list_in_pages_begins_it_again",)),
     Mutant("ask at once for the page with an object outside of the selector", PROTOCOL,
-           " and not outside:\n            return _same_page(state, why, at_least=at_least)\n        return _give_up(state, why, at_least=at_least, slow=outside)\n",
+           " and not outside and not state.is_partial:\n            return _same_page(state, why, at_least=at_least)\n        return _give_up(state, why, at_least=at_least, slow=outside)\n",
            ":\n            return _same_page(state, why, at_least=at_least)\n        return _give_up(state, why, at_least=at_least)\n", 8,
            ("tests/core/protocol/test_machine.py::test_34_an_object_outside_of_the_selector_ends_a_list_or_an_initial_stream_of_which_nothing_is_shown",
             IGNORED + "test_contract_8_a_server_that_ignores_selectors_is_asked_slowly")),
@@ -403,7 +404,7 @@ MUTANTS: tuple[Mutant, ...] = (
            (LARGE_ANSWERS + "a_compressed_answer_is_decompressed_piece_by_piece_and_the_loop_runs_in_between",)),
     Mutant("give up a page that is too large", PAGING, "        if self._limit is None or self._limit <= 1:", "        if True:", 8,
            (PAGE_SIZE + "of_a_page_that_is_too_large_a_sixteenth_is_asked_for",)),
-    Mutant("ask for as many objects however large they are", PAGING, "        if page.size > PAGE_BYTES or fitting > self._limit:", "        if False:", 8,
+    Mutant("ask for as many objects however large they are", PAGING, "        if size > PAGE_BYTES or fitting > self._limit:", "        if False:", 8,
            (PAGE_SIZE + "as_many_objects_are_asked_for_as_make_a_page_of_4_mb_and_never_more_than_the_page_limit",
             PAGE_SIZES + "35_the_limit_of_a_list_follows_the_size_of_its_objects_also_between_its_pages_and_in_the_next_list")),
     Mutant("ask for more objects than the page limit", PAGING, "min(fitting, 2 * self._limit, self._most)", "min(fitting, 2 * self._limit)", 8,
@@ -419,6 +420,18 @@ MUTANTS: tuple[Mutant, ...] = (
            (LARGE_PAGES + "where_a_list_that_a_cache_of_the_server_may_answer_is_too_large_a_consistent_one_is_asked_for",)),
     Mutant("ask soon for what is too large", PROTOCOL, "why, slow=state.exact)", "why)", 8,
            (LARGE_PAGES + "where_a_consistent_list_is_too_large_the_next_one_comes_slowly",)),
+    Mutant("take the end of what is inside an item for its end", SPLITTING, "            if self._depth == 0:\n                self._complete", "            if self._depth <= 1:\n                self._complete", 8,
+           (SPLIT + "a_piece_ends_with_an_item_and_not_with_what_is_inside",)),
+    Mutant("take a list for complete that ended within its items", SPLITTING, "        if self.head and not self._has_ended:\n            raise", "        if False:\n            raise", 8,
+           (SPLIT + "items_that_are_no_list_of_objects_are_refused_with_their_position",)),
+    Mutant("keep the unfinished object of a list without a limit", SPLITTING, "        if len(self._buffer) - self._complete > self._most:", "        if False:", 8,
+           (SPLIT + "what_has_no_end_is_refused_once_it_is_larger_than_an_object_may_be",)),
+    Mutant("ask again for a page of which pieces have come", PROTOCOL, "        if state.token and state.tries < PATIENCE and not outside and not state.is_partial:",
+           "        if state.token and state.tries < PATIENCE and not outside:", 8, (LARGE_PAGES + "a_page_that_fails_after_pieces_of_it_is_not_asked_for_again",)),
+    Mutant("count pieces for nothing in the limits of a list", PROTOCOL, "        pager = state.pager.take(piece)", "        pager = state.pager", 8,
+           (LARGE_PAGES + "pieces_that_bring_nothing_new_end_the_list",)),
+    Mutant("forget at once that a server ignores the limit", PAGING, "        self._is_split = self._is_split and self._is_ignored and size > MOST_PAGE_BYTES", "        self._is_split = False", 8,
+           (PAGE_SIZE + "35_pages_are_split_once_the_smallest_was_too_large_until_an_answer_shows_that_they_need_not_be",)),
     Mutant("pause a list for ever", PAGING, "        if self._paused >= self._patience:", "        if False:", 8,
            ("tests/core/protocol/test_pager.py::test_all_pauses_of_a_list_together_take_no_longer_than_its_patience",)),
     # ---- Reads.

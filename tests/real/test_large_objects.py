@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache.client.transport import KopfTransport
+from kopf_selectcache.informer import _checked_reader
 from tests.apiserver.server import ApiServer
 from tests.real.inprocess import operating, run, until
 
@@ -63,4 +64,27 @@ def test_35_large_objects_are_listed_in_pages_of_4_mb_whose_limit_changes_within
                 "limit": "4", "resourceVersion": feed.store.version, "resourceVersionMatch": "NotOlderThan"})
             assert len(answer["items"]) == 4
             assert answer["metadata"]["continue"]
+    run(main())
+
+
+def test_35_a_list_in_pieces_has_the_objects_of_the_list_in_pages(
+    real_api: ApiServer, asked: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_checked_reader, "PAGE_BYTES", 300_000)
+
+    async def main() -> None:
+        namespace = real_api.namespace()
+        for number in range(COUNT):
+            real_api.request("POST", f"/api/v1/namespaces/{namespace}/{KIND}", body={
+                "metadata": {"name": f"large-{number}", "labels": {"app": "web"}}, "data": {"value": f'{number:9}"\\]}}é' * 10_000}})
+        async with operating(real_api, namespace, {KIND: "app=web"}) as operator:
+            feed, names = operator.runtime.feed(KIND), operator.holds(KIND)
+            asked.clear()
+            feed._listwatches[0]._page_size.split()
+            feed._listwatches[0].relist("audit")
+            await until(lambda: feed.counts.relists["audit"], "it is listed anew")
+            assert [("continue" in query) for query in asked] == [True], "the first page is read as it comes; it keeps to the limit, so the second is not"
+            assert operator.holds(KIND) == names
+            assert len(names) == COUNT
+            await operator.in_step(KIND)
     run(main())

@@ -46,6 +46,14 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
+class Piece:
+    """Some objects of a page that has yet to end (`core.protocol.splitter`). Its version is not known before the rest of the page has come."""
+
+    records: tuple[Record, ...]
+    size: int = field(default=0, compare=False)   # In bytes.
+
+
+@dataclass(frozen=True, slots=True)
 class Event:
     """An object was added or modified, or has left: deleted, or no longer selected."""
 
@@ -294,13 +302,16 @@ class Reader:
         assert answer is not None, "the last slice is the answer"
         return answer
 
-    def slices(self, data: bytes) -> Iterator[Page | Refusal | None]:
-        """Read the answer to a list bit by bit: yield None whenever a slice has been read, and the answer last."""
+    def slices(self, data: bytes, *, first: int = 0) -> Iterator[Page | Refusal | None]:
+        """Read the answer to a list bit by bit: yield None whenever a slice has been read, and the answer last.
+
+        Its items are counted from `first` where one of them is garbled.
+        """
         if (parts := parted(data, self._starts)) is not None:
             try:
                 answer = _decode(parts.envelope, _Answer, "a list")
                 if answer.items == []:
-                    yield from self._sliced(answer, parts.items, len(data))
+                    yield from self._sliced(answer, parts.items, len(data), first)
                     return
             except (Untransformed, Unselected):
                 raise
@@ -316,11 +327,27 @@ class Reader:
                 return
             items, answer.items = answer.items or [], None
             items.reverse()
-            yield from self._sliced(answer, (items.pop() for _ in range(len(items))), len(data))   # Each of them is forgotten once it is read.
+            yield from self._sliced(answer, (items.pop() for _ in range(len(items))), len(data), first)   # Each of them is forgotten once it is read.
             return
-        yield from self._scanned(data, undecodable)
+        yield from self._scanned(data, undecodable, first)
 
-    def _scanned(self, data: bytes, undecodable: Undecodable) -> Iterator[Page | None]:
+    def end_of(self, head: bytes) -> bytes:
+        """Return what ends a list that begins with `head` after some of its items, so that they can be read as a page.
+
+        Of what the head does not say, the usual is assumed: whoever reads the items of a list before its end must read the end as well.
+        A custom resource may name its list otherwise, so its items must name their kind if the list has yet to.
+        """
+        answer = _decode(head + b"]}", _Answer, "a list")
+        end: dict[str, Any] = {}
+        if answer.metadata is None:
+            end["metadata"] = {"resourceVersion": "0"}
+        if not answer.kind:
+            end["kind"] = "List" if "." in self.api_version else f"{self.kind}List"
+        if not answer.api_version:
+            end["apiVersion"] = self.api_version
+        return b"]" + (b"," + msgspec.json.encode(end)[1:] if end else b"}")
+
+    def _scanned(self, data: bytes, undecodable: Undecodable, first: int) -> Iterator[Page | None]:
         """Read a list that is undecodable as a whole: each item by itself."""
         listed, taken = Listed(data), 0
         with suppress(Unscannable):
@@ -330,11 +357,11 @@ class Reader:
                     taken = end
             answer = _decode(listed.envelope, _Answer, "a list")
             if answer.items is None:   # The key may come a second time, with an escape.
-                yield from self._sliced(answer, listed.items, len(data))
+                yield from self._sliced(answer, listed.items, len(data), first)
                 return
         raise undecodable
 
-    def _sliced(self, answer: _Answer, items: Iterator[bytes | msgspec.Raw], length: int) -> Iterator[Page | None]:
+    def _sliced(self, answer: _Answer, items: Iterator[bytes | msgspec.Raw], length: int, first: int) -> Iterator[Page | None]:
         usual = answer.kind == f"{self.kind}List"
         # The definition of a custom resource may name its list otherwise. The items of such lists do name their kind,
         # and their group has a dot; an empty list of another kind must not be taken for one that says there is nothing.
@@ -353,7 +380,7 @@ class Reader:
             except (Untransformed, Unselected):
                 raise
             except Garbled as garbled:
-                problem = Garbled(f"{garbled} (item {len(records)} of the page)")
+                problem = Garbled(f"{garbled} (item {first + len(records)} of the page)")
                 break
             size += APIECE + len(memoryview(item))
         else:

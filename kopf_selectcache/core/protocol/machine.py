@@ -42,7 +42,7 @@ from typing import TypeAlias
 from kopf_selectcache.core.errors import Garbled, printable
 from kopf_selectcache.core.store.record import Record, are_numbers, is_newer, is_number, is_older
 
-from .decoder import Bookmark, Event, Page, Refusal
+from .decoder import Bookmark, Event, Page, Piece, Refusal
 from .pager import FEW, NO_PAGES, Pager
 
 PATIENCE = 3
@@ -106,7 +106,7 @@ class Due:
     """The wait is over."""
 
 
-Input: TypeAlias = Start | Page | Opened | Event | Bookmark | Refusal | Lost | Silent | Due
+Input: TypeAlias = Start | Piece | Page | Opened | Event | Bookmark | Refusal | Lost | Silent | Due
 
 
 # ---- Effects: commands.
@@ -242,6 +242,10 @@ class Listing:
     pager: Pager = NO_PAGES
     tries: int = 0
     """How many times in a row this page has failed."""
+    is_partial: bool = False
+    """Whether pieces of this page have come: then it cannot be asked for again, since its other pieces may come from another state."""
+    unordered: str = ""
+    """The version of an object of these pieces, if it is no number; empty if all are numbers."""
 
     @property
     def token(self) -> str:
@@ -282,7 +286,7 @@ State: TypeAlias = Idle | Listing | Filling | Watching | Waiting
 TRANSITIONS: Mapping[tuple[str, str], frozenset[str]] = MappingProxyType({
     (state, input_): frozenset(after.split()) for state, row in {
         "Idle": {"Start": "Listing Filling"},
-        "Listing": {"Page": "Listing Watching Waiting", "Refusal": "Waiting", "Lost": "Waiting", "Silent": "Waiting"},
+        "Listing": {"Piece": "Listing Waiting", "Page": "Listing Watching Waiting", "Refusal": "Waiting", "Lost": "Waiting", "Silent": "Waiting"},
         "Filling": {"Opened": "Filling", "Event": "Filling Waiting", "Bookmark": "Filling Watching Waiting",
                     "Refusal": "Waiting", "Lost": "Waiting", "Silent": "Waiting"},
         "Watching": {"Opened": "Watching", "Event": "Watching Waiting", "Bookmark": "Watching Waiting",
@@ -310,6 +314,8 @@ def step(state: State, input_: Input) -> Step:
             return _ask_for_all(known)
         case Listing(), Page():
             return _page(state, input_)
+        case Listing(), Piece():
+            return _piece(state, input_)
         case Filling(), Opened():
             return Step(replace(state, opened=True), (Told(None),))
         case Watching(), Opened():
@@ -390,18 +396,35 @@ def _ask_for_all(known: Known) -> Step:
     return Step(Listing(known, exact), (Begin(), List("" if exact else known.floor, whole=known.expired >= EXPIRIES)))
 
 
+def _piece(state: Listing, piece: Piece) -> Step:
+    """Stage a part of a page that has yet to end. The rest of the page follows without a command."""
+    try:
+        pager = state.pager.take(piece)
+    except Garbled as garbled:
+        return _give_up(state, Lost(str(garbled)))
+    return Step(
+        replace(state, pager=pager, is_partial=True, unordered=state.unordered or _first_unordered(piece)), tuple(map(Put, piece.records)))
+
+
+def _first_unordered(page: Page | Piece) -> str:
+    """Return the first version that is no number; empty if there is none."""
+    if not page.records or are_numbers(record.version for record in page.records):
+        return ""
+    return next(record.version for record in page.records if not is_number(record.version))
+
+
 def _page(state: Listing, page: Page) -> Step:
     try:
         pager = state.pager.turn(page)
     except Garbled as garbled:
         return _give_up(state, Lost(str(garbled)))
     puts = tuple(map(Put, page.records))
-    if is_number(page.version) and page.records and not are_numbers(record.version for record in page.records):
-        return _give_up(state, _mixed(next(record.version for record in page.records if not is_number(record.version))))
+    if is_number(page.version) and (unordered := state.unordered or _first_unordered(page)):
+        return _give_up(state, _mixed(unordered))
     if is_number(state.known.floor) and not is_number(page.version) and not state.exact:
         return _give_up(state, _mixed(page.version))
     if pager.token:
-        state = replace(state, pager=pager, tries=0)
+        state = replace(state, pager=pager, tries=0, is_partial=False)
         if pager.is_paced:
             return Step(Waiting(state.known, paused=state), (*puts, Told(Lost(FEW, paced=True)), Wait(state.known.failures)))
         return Step(state, (*puts, List(token=pager.token)))
@@ -423,7 +446,7 @@ def _complete(known: Known, version: str, *, exact: bool) -> Step:
 def _refused(state: Listing | Filling | Watching, refusal: Refusal) -> Step:
     wait, slow = refusal.retry_after or 0.0, refusal.code in (400, 403, 404, 405, 422)
     if isinstance(state, Listing):
-        if not slow and refusal.code != 410 and (state.tries < PATIENCE or refusal.code == 429) and state.token:
+        if not slow and refusal.code != 410 and (state.tries < PATIENCE or refusal.code == 429) and state.token and not state.is_partial:
             return _same_page(state, refusal, at_least=wait)
         return _give_up(state, refusal, at_least=wait, slow=slow, expired=refusal.code == 410 and state.token != "")
     known = state.known.failed()
@@ -445,7 +468,7 @@ def _lost(state: Listing | Filling | Watching, why: Lost | Silent) -> Step:
         # Servers that answer from a cache of their own may ignore the limit. Only of a consistent list is it certain that they do not.
         return _give_up(replace(state, known=replace(state.known, beyond=True)), why, slow=state.exact)
     if isinstance(state, Listing):
-        if state.token and state.tries < PATIENCE and not outside:
+        if state.token and state.tries < PATIENCE and not outside and not state.is_partial:
             return _same_page(state, why, at_least=at_least)
         return _give_up(state, why, at_least=at_least, slow=outside)
     if outside:

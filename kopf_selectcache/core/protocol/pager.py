@@ -19,7 +19,7 @@ from operator import lt
 from kopf_selectcache.core.errors import Garbled
 
 from .backoff import delay
-from .decoder import Page
+from .decoder import Page, Piece
 
 EMPTY_PAGES = 100
 """A list may have this many pages without objects in a row."""
@@ -80,10 +80,17 @@ class Pager:
         """Take a page in; raise Garbled if it cannot be of this list, or if the list has no end."""
         if self.version and page.version != self.version:
             raise Garbled(f"a page of version {page.version[:100]!r} came in a list of version {self.version[:100]!r}")
-        turned = replace(self, version=page.version, token=page.token, pages=self.pages + 1, size=self.size + page.size)
+        return replace(self._take(page, is_last=not page.token), version=page.version, token=page.token)
+
+    def take(self, piece: Piece) -> Pager:
+        """Take a piece of the next page in, which counts as a page of its own; raise Garbled if the list has no end."""
+        return self._take(piece, is_last=False)
+
+    def _take(self, page: Page | Piece, *, is_last: bool) -> Pager:
+        turned = replace(self, pages=self.pages + 1, size=self.size + page.size)
         if turned.size > MOST_BYTES:
             raise Garbled(f"a list has more than {MOST_BYTES // 1024**3} GiB")
-        if not page.token:
+        if is_last:
             return turned
         if turned.pages >= MOST_PAGES:
             raise Garbled(f"a list has more than {MOST_PAGES} pages")
@@ -124,6 +131,7 @@ class PageSize:
         self._most = most   # None asks for the whole list.
         self._limit = most
         self._is_ignored = False   # Whether the last answer that shows it had more objects than were asked for.
+        self._is_split = most is None
 
     @property
     def query(self) -> Mapping[str, str]:
@@ -134,16 +142,31 @@ class PageSize:
         """The bytes to read of a page at most; None if a smaller page cannot be asked for, so that only the setting bounds it."""
         return MOST_PAGE_BYTES if self._limit is not None and self._limit > 1 and not self._is_ignored else None
 
-    def learn(self, page: Page) -> None:
-        """Choose the limit of the next page. It doubles at most: the next objects may be larger."""
-        if self._most is None or self._limit is None or not page.records:
+    @property
+    def is_split(self) -> bool:
+        """True if the next answer must be read in pieces (`core.protocol.splitter`): a list in one piece, or a server that ignores the limit."""
+        return self._is_split
+
+    def split(self) -> None:
+        """Note that the smallest page was too large."""
+        self._is_split = True
+
+    def learn(self, page: Page, *, objects: int = 0, size: int = 0) -> None:
+        """Choose the limit of the next page. It doubles at most: the next objects may be larger.
+
+        Of a page that came in pieces, say how many objects and bytes came before its last piece.
+        """
+        objects, size = objects + len(page.records), size + page.size
+        if self._most is None or self._limit is None or not objects:
             return
         # A list that has so few objects does not show it. An API server ignores the limit of some lists, and not of others.
-        if page.token or len(page.records) > self._limit:
-            self._is_ignored = len(page.records) > self._limit
-        fitting = PAGE_BYTES * len(page.records) // max(page.size, 1)
+        if page.token or objects > self._limit:
+            self._is_ignored = objects > self._limit
+        # Splitting takes several times the CPU.
+        self._is_split = self._is_split and self._is_ignored and size > MOST_PAGE_BYTES
+        fitting = PAGE_BYTES * objects // max(size, 1)
         # A page that is small because the list ends with a few large objects is no reason for smaller pages.
-        if page.size > PAGE_BYTES or fitting > self._limit:
+        if size > PAGE_BYTES or fitting > self._limit:
             self._limit = max(1, min(fitting, 2 * self._limit, self._most))
 
     def shrink(self) -> bool:

@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from kopf_selectcache.core.protocol.decoder import Bookmark, Event
+from kopf_selectcache.core.protocol.decoder import Bookmark, Event, Piece
 from kopf_selectcache.core.protocol.machine import (
     TRANSITIONS,
     Due,
@@ -40,7 +40,7 @@ def test_the_table_speaks_of_every_state_and_every_input_and_of_nothing_else() -
 STATES: tuple[State, ...] = (
     Idle(Known()), Listing(Known(), exact=True), Filling(Known()), Watching(Known(), "100"), Waiting(Known()), Waiting(Known(), "100"),
     Waiting(Known(), paused=Listing(Known(), exact=True, pager=Pager(token="more"))))
-INPUTS: tuple[Input, ...] = (Start(), page("1"), Opened(), Event("ADDED", A), Bookmark("1"), GONE, CUT, Silent(), Due())
+INPUTS: tuple[Input, ...] = (Start(), Piece((A,)), page("1"), Opened(), Event("ADDED", A), Bookmark("1"), GONE, CUT, Silent(), Due())
 
 
 @pytest.mark.parametrize(("state", "input_"), list(product(STATES, INPUTS)), ids=lambda value: type(value).__name__)
