@@ -138,11 +138,11 @@ def test_35_one_object_without_an_end_is_told_by_the_object_before_it() -> None:
     async def main() -> None:
         first = listed("100", pod("a", "90"), then="more")
         async with Server(
-            lists=[endless(), endless(), *[first, endless(), endless()] * 50]) as server, operating(server, page_bytes=1_000_000, sync_timeout=120.0) as world:
+            lists=[endless(), endless(), *[first, *[endless()] * 3] * 50]) as server, operating(server, page_bytes=1_000_000, sync_timeout=120.0) as world:
             await until(lambda: str(world.feed.health) == "stalled")
             with pytest.raises(Stalled, match=r"max_page_bytes\): the object after shop/a[.;] "):
                 world.cache.held("pods")
-            assert [query["limit"] for query in server.pods.listed[:5]] == ["500", "31", "1", "2", "1"]
+            assert [query["limit"] for query in server.pods.listed[:6]] == ["500", "31", "1", "2", "1", "1"]
     run(main())
 
 
