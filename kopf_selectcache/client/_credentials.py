@@ -85,6 +85,7 @@ class Logins:
         if not await _kopf.remove_credentials(self._vault, key, info) and not stay:
             kept = copy(info)   # Kopf compares by identity: it does not take a late refusal of the dropped ones for one of these.
             await _kopf.log_in_again(self._vault, key, info, kept)
+            self._dropped[key].at = self._clock()   # The pause begins after the login, which may take longer than the pause.
             await _kopf.remove_credentials(self._vault, key, kept)   # If another login handler has given some.
 
     def _note(self, key: _kopf.VaultKey, info: _kopf.KubeContext) -> None:

@@ -2,8 +2,9 @@
 
 A watch that was just opened may still be delivering what happened before. A bookmark shows that all of it has come, unless
 somebody waits for a newer version: then the server may lag. Until then, one list of metadata for each opening tells
-what the watch lacks, and all who wait share it. The list is as new as the newest version that is waited for. A failure
-delays the next list, also if nobody waited for a while.
+what the watch lacks, and all who wait share it. The list is as new as the newest version that is waited for. A comparison
+that has begun goes on if nobody waits any more: handlers that come one after another share it as well. A failure delays the
+next list, also if nobody waited for a while.
 """
 from __future__ import annotations
 
@@ -54,6 +55,7 @@ class Comparison:
         self._failures = 0
         self._next_list = 0.0   # When the next list may begin.
         self._is_listing = False
+        self._is_comparing = False   # Whether it lists, or waits until the watch lacks nothing.
         self._has_changed = asyncio.Event()   # Whether the opening that is compared is over, or nothing is lacking any more.
         self._missing: list[_Difference] = []
         self._surplus: list[_Difference] = []
@@ -101,6 +103,14 @@ class Comparison:
         self._waiting.clear()
         if self._task is not None:
             self._task.cancel()
+            self._task = None
+
+    def stop(self) -> None:
+        """End the list that is under way: the stream does not run any more. Those who wait go on, since it may run again."""
+        self.close()
+        if self._task is not None:
+            self._task.cancel()
+            self._task = self._start() if self._waiting else None
 
     # ---- Those who wait.
 
@@ -109,14 +119,14 @@ class Comparison:
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting[future] = version
         if self._task is None:
-            self._task = asyncio.create_task(self._run(), name=f"selectcache: comparison of {self._resource}, {self._stream.selector}")
+            self._task = self._start()
         return future
 
     def discard(self, future: asyncio.Future[bool]) -> None:
-        """Wait no more. The last one ends the comparison."""
+        """Wait no more. A comparison that has begun goes on: without it, each further handler would need a list of its own."""
         future.cancel()
         self._waiting.pop(future, None)
-        if not self._waiting and self._task is not None:
+        if not self._waiting and self._task is not None and not self._is_comparing:
             self._task.cancel()
             self._task = None
 
@@ -130,6 +140,9 @@ class Comparison:
 
     # ---- Comparing.
 
+    def _start(self) -> asyncio.Task[None]:
+        return asyncio.create_task(self._run(), name=f"selectcache: comparison of {self._resource}, {self._stream.selector}")
+
     async def _run(self) -> None:
         """Compare until nobody waits any more."""
         world = self._world
@@ -139,6 +152,7 @@ class Comparison:
                 await world.sleep(pause)
                 continue   # The watch may have ended.
             self._has_changed.clear()
+            self._is_comparing = True
             try:
                 await self._compare()
                 self._failures = 0
@@ -148,6 +162,8 @@ class Comparison:
             except Exception:
                 world.logger.exception("The comparison of %s stumbled over a mistake of its own, and starts again.", self._resource)
                 self._postpone(delay(6, world.chance()))
+            finally:
+                self._is_comparing = False
         self._task = None
 
     def _postpone(self, seconds: float) -> None:
@@ -175,11 +191,13 @@ class Comparison:
             self._is_listing = False
         if self._has_changed.is_set():
             return   # Another watch will be open.
+        if is_number(newest) and not is_number(paging.version):
+            raise Garbled(f"a list of version {printable(paging.version, 50)} came where other versions are numbers")
         if is_older(paging.version, newest):
             raise Garbled(f"a list of version {printable(paging.version, 50)} came, which is older than was asked for")
         self._as_of, self._missing = paging.version, missing
         self._surplus = [
-            _difference(record) for record in view.records()[0] if record.key not in listed and not is_newer(record.version, self._as_of)]
+            _difference(record) for record in view.records()[0] if record.key not in listed and not is_older(self._as_of, record.version)]
         try:
             self._strike_off()
             await self._has_changed.wait()
@@ -197,7 +215,7 @@ class Comparison:
                                  or _is_as_new(view.held(self._missing[-1].key), self._missing[-1])):
             self._missing.pop()
         while self._surplus and (is_past or (held := view.held(self._surplus[-1].key)) is None or held.uid != self._surplus[-1].uid
-                                 or is_newer(held.version, self._as_of)):
+                                 or is_older(self._as_of, held.version)):
             self._surplus.pop()
         if not self._missing and not self._surplus:
             self._has_changed.set()
@@ -208,4 +226,5 @@ def _difference(record: Record) -> _Difference:
 
 
 def _is_as_new(held: Record | None, listed: _Difference) -> bool:
-    return held is not None and held.uid == listed.uid and not is_older(held.version, listed.version)
+    """Return True if the held object is known to be as new as the listed one: of versions that are no numbers, only equal ones are."""
+    return held is not None and held.uid == listed.uid and (held.version == listed.version or is_older(listed.version, held.version))

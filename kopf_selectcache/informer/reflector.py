@@ -177,6 +177,12 @@ class Listwatch:
 
     async def run(self) -> None:
         """Follow the server until it does not serve the resource any more, or too much is held. A mistake of ours costs a relist."""
+        try:
+            await self._run()
+        finally:
+            self.comparison.stop()
+
+    async def _run(self) -> None:
         world = self._world
         state: State = self._anew()
         while True:

@@ -32,11 +32,11 @@ KEY = VaultKey("login")
 
 @asynccontextmanager
 async def operator_with(
-    server: Server, renew: Callable[[kopf.ConnectionInfo], kopf.ConnectionInfo | None] = replace, **options: Any,
+    server: Server, renew: Callable[[kopf.ConnectionInfo], kopf.ConnectionInfo | None] = replace, *, time: Time | None = None, **options: Any,
 ) -> AsyncIterator[tuple[KopfTransport, Time, list[object]]]:
     """Make a transport, and log in whenever the vault is empty: with equal credentials, or with what `renew` returns."""
     info = kopf.ConnectionInfo(server=server.url, token="static", **options)
-    vault, time, logins = Vault({KEY: info}), Time(), list[object]()
+    vault, time, logins = Vault({KEY: info}), time or Time(), list[object]()
 
     async def log_in() -> None:
         while True:
@@ -108,6 +108,25 @@ def test_different_credentials_that_are_refused_as_well_are_dropped_again_after_
             time.now += 10
             await fails(transport)
             assert len(logins) == 2
+    run(main())
+
+
+def test_a_request_ends_although_each_login_takes_longer_than_the_pause_and_gives_other_credentials() -> None:
+    async def main() -> None:
+        async with Server(lists=[NO] * 99) as server:
+            time = Time()
+            given: list[str] = []
+
+            def log_in_slowly(info: kopf.ConnectionInfo) -> kopf.ConnectionInfo:
+                time.now += SLOW + 1
+                given.append(f"new-{len(given)}")
+                return replace(info, token=given[-1])
+
+            async with operator_with(server, log_in_slowly, time=time) as (transport, _, _logins):
+                request = asyncio.create_task(fails(transport))
+                await until(lambda: request.done() or len(given) > 3)
+                assert len(given) == 1
+                await request
     run(main())
 
 

@@ -36,7 +36,7 @@ class Mutant(NamedTuple):
 BRANCHES, MERGING, CONFIRMING = "core/store/substore.py", "core/store/union.py", "informer/_confirmer.py"
 STORE, PROTOCOL, WIRE, LINES = "core/store/store.py", "core/protocol/machine.py", "core/protocol/decoder.py", "core/protocol/lines.py"
 FRESHNESS, COMPARISON = "cache/freshness.py", "informer/_comparison.py"
-FRESH, ENDS, ORDER, LISTS = (f"tests/cache/test_freshness{part}.py::test" for part in ("", "_ends", "_order", "_lists"))
+FRESH, ENDS, ORDER, LISTS, COMPARED = (f"tests/cache/test_freshness{part}.py::test" for part in ("", "_ends", "_order", "_lists", "_comparisons"))
 PRODUCT_9 = "tests/products/test_overlay_products.py::test_contract_9_a_handler_reads_its_own_object_as_new_as_its_body_wherever_it_goes_meanwhile"
 ORDERS = "tests/core/store/test_union.py::test_in_whatever_order_branches_tell_of_an_object_it_is_shown_as_it_is"
 IN_WRITER = "tests/products/test_thread_products.py::test_i4_a_reader_is_let_in_before_each_instruction_of_the_writer"
@@ -101,6 +101,8 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/client/test_credentials.py::test_a_login_that_gives_equal_credentials_is_good_enough",)),
     Mutant("log in as often for ever", "client/_credentials.py", "interval = min(2 * before.interval, LATEST)", "pass", 8,
            ("tests/client/test_credentials.py::test_a_server_that_refuses_for_ever_costs_few_requests_and_ever_fewer_logins",)),
+    Mutant("count the time of a login as part of the pause after it", "client/_credentials.py", "            self._dropped[key].at = self._clock()", "            pass", 8,
+           ("tests/client/test_credentials.py::test_a_request_ends_although_each_login_takes_longer_than_the_pause_and_gives_other_credentials",)),
     Mutant("wait for a login that Kopf has given up", "client/_credentials.py", "            await _kopf.log_in_if_empty(self._vault)\n", "", 8,
            ("tests/client/test_credentials.py::test_where_no_login_gives_credentials_another_one_is_tried_now_and_then",)),
     Mutant("log in at each request where no login gives credentials", "client/_credentials.py", "            self._next = now + SLOW\n", "", 8,
@@ -155,6 +157,10 @@ MUTANTS: tuple[Mutant, ...] = (
            (f"{ENDS}_who_joins_a_comparison_with_a_newer_body_waits_for_another",)),
     Mutant("a comparison outlives its watch", COMPARISON, "            return   # Another watch will be open.\n", "            pass\n", 9,
            (f"{ENDS}_a_watch_that_is_opened_anew_meanwhile_is_compared_anew",)),
+    Mutant("a version that is no number is as new as any other", COMPARISON, "(held.version == listed.version or is_older(listed.version, held.version))", "not is_older(held.version, listed.version)", 9,
+           (f"{COMPARED}_a_handler_does_not_read_an_old_state_where_versions_are_no_numbers",)),
+    Mutant("an object whose version is no number is newer than the list", COMPARISON, "or is_older(self._as_of, held.version)):", "or is_newer(held.version, self._as_of)):", 9,
+           (f"{COMPARED}_a_handler_does_not_read_an_old_state_where_versions_are_no_numbers",)),
     Mutant("a leave that is unconfirmed is not awaited", FRESHNESS, "        while self._has_unconfirmed():", "        while False:", 9,
            (f"{FRESH}_what_left_one_stream_is_awaited_until_that_is_confirmed",)),
     Mutant("a stale cache holds up handlers that Kopf calls again", FRESHNESS, "if condition.health is Health.STALE and not self._patient:", "if False:", 9,
@@ -188,6 +194,11 @@ MUTANTS: tuple[Mutant, ...] = (
            (f"{LISTS}_a_list_that_is_older_than_was_asked_for_is_a_failure_that_is_paid_for",)),
     Mutant("a comparison forgets the wait that the server asks for", COMPARISON, "self._next_list = self._world.clock() + seconds", "self._next_list = 0.0", 8,
            (f"{LISTS}_retry_after_is_honoured_also_if_those_who_waited_have_gone",)),
+    Mutant("the last handler that leaves ends the comparison", COMPARISON, " and not self._is_comparing:", ":", 8,
+           (f"{COMPARED}_handlers_of_a_busy_stream_share_a_list_though_each_leaves_before_the_next_one_comes",
+            f"{COMPARED}_a_comparison_whose_list_has_come_is_continued_for_a_later_handler")),
+    Mutant("a comparison with a list of another kind of version is made again at once", COMPARISON, "        if is_number(newest) and not is_number(paging.version):", "        if False:", 8,
+           (f"{COMPARED}_a_list_of_a_version_that_is_no_number_where_others_are_is_a_failure_that_is_paid_for",)),
     # ---- The handler's own object.
     Mutant("the body wins though it is older", "cache/snapshot.py",
            "return held if held is not None and not is_older(held.version, self.version) else self.record", "return self.record", 9, (PRODUCT_9,), OVERLAY),

@@ -1,0 +1,204 @@
+"""What one comparison of a watch with a list costs and shows: whoever waits, leaves or comes later, and whatever versions the server has."""
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from kopf_selectcache.cache.freshness import wait_until_fresh
+from kopf_selectcache.testing.faults import Silence
+from tests.cache.test_freshness import WEB, handling, pod
+from tests.cache.test_freshness_lists import is_comparison
+from tests.faults.server import SILENCE, Answer, Obj, Server, event, listed, streamed
+from tests.faults.server import pod as served
+from tests.faults.world import operating, until
+from tests.gated import Gated, gated, settle
+from tests.kopf_operators import run
+
+
+def make_other(world: Gated, number: int) -> asyncio.Task[Any]:
+    """Call a handler with an object that the stream does not select."""
+    return handling("event")(world.cluster.create(pod(f"other-{number}", app="db"))[0])
+
+
+# ---- Handlers that come one after another.
+
+
+def test_handlers_of_a_busy_stream_share_a_list_though_each_leaves_before_the_next_one_comes() -> None:
+    """Each handler leaves as soon as the stream passes its version, while the list is under way."""
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as world:
+            comparison = world.feed.listwatches[0].comparison
+            held = world.cluster.faults.add(Silence(), verb="list", resource="pods", where=is_comparison)
+            for number in range(5):
+                call = make_other(world, number)
+                await until(lambda: held.hits)
+                world.cluster.create(pod(f"web-{number}", **WEB))
+                await until(call.done)
+                await settle()
+                assert comparison.is_listing, "nobody waits for the list, and it goes on"
+            assert len(world.comparisons()) == 1
+            held.release()
+            await until(lambda: comparison.has_caught_up)
+            assert await make_other(world, 5) == ["a", *(f"web-{number}" for number in range(5))]
+            assert len(world.comparisons()) == 1
+    run(main())
+
+
+def test_a_comparison_whose_list_has_come_is_continued_for_a_later_handler() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as world:
+            silence = await world.cut()
+            world.cluster.create(pod("b", **WEB))
+            body, = world.cluster.create(pod("other", app="db"))
+            first = handling("event")(body)
+            await world.compared()
+            first.cancel()
+            await settle()
+            second = handling("event")(body)
+            await settle()
+            assert not second.done(), "the watch has not delivered b"
+            silence.release()
+            await world.clock.move_until(second.done)
+            assert await second == ["a", "b"]
+            assert len(world.comparisons()) == 1
+    run(main())
+
+
+class _Unanswering(Server):
+    """A server that never answers a list of metadata."""
+
+    comparisons = 0
+
+    def _chosen(self, path: str, query: Mapping[str, str], headers: Mapping[str, str]) -> Answer:
+        if "PartialObjectMetadata" not in headers.get("accept", ""):
+            return super()._chosen(path, query, headers)
+        self.comparisons += 1
+        return SILENCE
+
+
+def test_a_comparison_that_nobody_waits_for_ends_with_the_cache() -> None:
+    async def main() -> None:
+        async with _Unanswering(lists=[listed("101", served("a", "101"))]) as server:
+            async with operating(server) as world:
+                await world.synced()
+                comparison = world.feed.listwatches[0].comparison
+                waits = comparison.wait("500")
+                await until(lambda: server.comparisons)
+                comparison.discard(waits)
+                await settle()
+                assert comparison.is_listing
+            assert not comparison.is_listing
+    run(main())
+
+
+def test_who_waits_for_a_comparison_waits_on_if_the_stream_stops_and_runs_again() -> None:
+    """All streams of a kind stop if one gets a 404, and may run again: the discovery may still have the kind."""
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as world:
+            comparison = world.feed.listwatches[0].comparison
+            held = world.cluster.faults.add(Silence(), verb="list", resource="pods", where=is_comparison)
+            waits = comparison.wait(str(world.cluster.version))
+            await until(lambda: held.hits)
+            comparison.stop()
+            held.release()
+            await settle()
+            assert not waits.done()
+            comparison.open()
+            await until(waits.done)
+            assert waits.result()
+            assert len(world.comparisons()) == 2
+    run(main())
+
+
+# ---- Versions that are no numbers.
+
+
+class _Odd(Server):
+    """A server whose lists of metadata have a version that is no number. Its other versions are numbers."""
+
+    comparisons = 0
+
+    def _chosen(self, path: str, query: Mapping[str, str], headers: Mapping[str, str]) -> Answer:
+        if not path.endswith("/pods"):
+            return super()._chosen(path, query, headers)
+        if "watch" in query:
+            return streamed(event("MODIFIED", served("a", "101")))
+        is_metadata = "PartialObjectMetadata" in headers.get("accept", "")
+        self.comparisons += is_metadata
+        return listed("abc" if is_metadata else "101", served("a", "101"))
+
+
+def test_a_list_of_a_version_that_is_no_number_where_others_are_is_a_failure_that_is_paid_for() -> None:
+    async def main() -> None:
+        async with _Odd() as server, operating(server) as world:
+            await world.synced()
+            await until(lambda: world.feed.version == "101")
+            comparison, began = world.feed.listwatches[0].comparison, world.time.now
+            waits = comparison.wait("500")
+            await until(lambda: server.comparisons == 10)
+            assert world.time.now - began > 60
+            assert not waits.done()
+            comparison.discard(waits)
+    run(main())
+
+
+def test_a_handler_waits_no_longer_than_for_a_new_list_where_comparisons_have_a_version_that_is_no_number() -> None:
+    async def main() -> None:
+        async with _Odd() as server, operating(server) as world:
+            await world.synced()
+            await until(lambda: world.feed.version == "101")
+            call = asyncio.create_task(wait_until_fresh([world.feed], other_at("500"), patient=True, ending=world.runtime.ending))
+            await until(lambda: call.done() or server.comparisons > 100)
+            assert call.done()
+            assert server.comparisons < 20
+            assert world.feed.counts.relists == {"behind": 1}
+    run(main())
+
+
+def other_at(version: str) -> dict[str, Any]:
+    """Return the body of an object that the stream does not select."""
+    metadata = {"name": "other", "namespace": "shop", "uid": "uid-other", "resourceVersion": version, "labels": {"app": "db"}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+
+
+class _Textual(Server):
+    """A server whose versions are no numbers. Its watches deliver nothing, and its first list is old."""
+
+    def __init__(self, *now: Obj) -> None:
+        super().__init__()
+        self._now = now
+        self._lists = 0
+
+    def _chosen(self, path: str, query: Mapping[str, str], headers: Mapping[str, str]) -> Answer:
+        if not path.endswith("/pods"):
+            return super()._chosen(path, query, headers)
+        if "watch" in query:
+            return streamed()
+        is_metadata = "PartialObjectMetadata" in headers.get("accept", "")
+        self._lists += not is_metadata
+        return listed("v9", *self._now) if is_metadata or self._lists > 1 else listed("v2", served("a", "v2"), served("b", "v1"))
+
+
+@pytest.mark.parametrize("now", [
+    (served("a", "v8"), served("b", "v1")),
+    (served("a", "v2"),),
+], ids=["changed", "deleted"])
+def test_a_handler_does_not_read_an_old_state_where_versions_are_no_numbers(now: tuple[Obj, ...]) -> None:
+    async def main() -> None:
+        async with _Textual(*now) as server, operating(server) as world:
+            await until(lambda: world.feed.version == "v2" and world.feed.listwatches[0].comparison.is_open)
+            await wait_until_fresh([world.feed], other_at("v9"), patient=True, ending=world.runtime.ending)
+            assert world.names() == [f"{each['metadata']['name']}@{each['metadata']['resourceVersion']}" for each in now]
+    run(main())
+
+
+def test_a_stream_that_holds_what_the_server_lists_is_fresh_where_versions_are_no_numbers() -> None:
+    async def main() -> None:
+        async with _Textual(served("a", "v2"), served("b", "v1")) as server, operating(server) as world:
+            await until(lambda: world.feed.version == "v2" and world.feed.listwatches[0].comparison.is_open)
+            await wait_until_fresh([world.feed], other_at("v9"), patient=True, ending=world.runtime.ending)
+            assert not world.feed.counts.relists
+    run(main())
