@@ -1,4 +1,7 @@
 """Server-side filtered caches of Kubernetes objects for Kopf operators, with reads that never lie."""
+from kopf_selectcache.core.selection.witness import Answer, Witness
+from kopf_selectcache.selectors.selector import Verdict
+
 from .cache.cache import Cache
 from .cache.explanation import Explanation
 from .cache.formats.lazy_list import Objects
@@ -39,7 +42,6 @@ from .plugin.handlers import with_cache
 from .plugin.operator import collector
 from .selectors.selector import AnyOf, Selector
 from .selectors.text import FieldSelector, LabelSelector
-from .selectors.verdict import Answer, Verdict, Witness
 from .settings.declaration import Cached
 from .settings.options import SelectCacheSettings, settings_of
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Generator
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from kopf_selectcache.errors import NoSuchRead, ReadError
+from kopf_selectcache._errors import NoSuchRead, ReadError
 
 
 class Pending(Coroutine[Any, Any, Any]):

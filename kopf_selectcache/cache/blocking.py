@@ -12,9 +12,9 @@ from contextlib import contextmanager, suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeVar, Unpack, cast, overload
 
+from kopf_selectcache._errors import NoSuchRead, ReadError
 from kopf_selectcache.core.store.index_spec import Function
 from kopf_selectcache.core.store.projection import Path
-from kopf_selectcache.errors import NoSuchRead, ReadError
 from kopf_selectcache.informer.ending import Ending, ended
 from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
 from kopf_selectcache.selectors.signatures import near, taught
@@ -26,7 +26,6 @@ from .matcher import Field, Label, Namespaces, Obj, Selection, SortBy, Where
 if TYPE_CHECKING:
     from kopf_selectcache.informer.audit import Audit
 
-    from .cache import Cache
     from .formats.formats import As, Default, Made, Named
 
 _M = TypeVar("_M", bound=Callable[..., Any])
@@ -127,10 +126,29 @@ class Looped(Protocol):
     def ending(self) -> Ending: ...
 
 
+class AsyncReads(Protocol):
+    """The reads that are awaited in async handlers (`cache.Cache`), without their overloads."""
+
+    @property
+    def fetch(self) -> Callable[..., Coroutine[Any, Any, Any]]: ...
+    @property
+    def gone(self) -> Callable[..., Coroutine[Any, Any, bool]]: ...
+    @property
+    def fetch_list(self) -> Callable[..., Coroutine[Any, Any, Any]]: ...
+    @property
+    def add_index(self) -> Callable[..., Coroutine[Any, Any, Any]]: ...
+    @property
+    def audit(self) -> Callable[..., Coroutine[Any, Any, Audit]]: ...
+    @property
+    def wait_synced(self) -> Callable[..., Coroutine[Any, Any, Any]]: ...
+    @property
+    def wait_for(self) -> Callable[..., Coroutine[Any, Any, Any]]: ...
+
+
 class Blocking:
     """`cache.blocking`: what is awaited in async handlers, for sync ones."""
 
-    def __init__(self, cache: Cache, runtime: Looped, waits: Waits | None = None) -> None:
+    def __init__(self, cache: AsyncReads, runtime: Looped, waits: Waits | None = None) -> None:
         self._cache = cache
         self._runtime = runtime
         self._waits = waits if waits is not None else Waits()

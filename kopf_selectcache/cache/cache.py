@@ -10,9 +10,7 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Literal, Unpack, overload
 
-from kopf_selectcache.core.store.projection import ALL
-from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.errors import (
+from kopf_selectcache._errors import (
     NotDeclared,
     NotFound,
     NotKept,
@@ -22,6 +20,8 @@ from kopf_selectcache.errors import (
     StateError,
     Unreadable,
 )
+from kopf_selectcache.core.store.projection import ALL
+from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName, key_of
 from kopf_selectcache.selectors.selector import Selector
 

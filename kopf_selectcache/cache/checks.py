@@ -13,29 +13,20 @@ from inspect import isawaitable, iscoroutinefunction
 from keyword import iskeyword
 from typing import NamedTuple, TypeAlias
 
+from kopf_selectcache._errors import DeclarationError, NotDeclared, NotKept, NotSynced, ReadError, StateError
 from kopf_selectcache.core.errors import NO_VALUE, BadField, Untransformed
+from kopf_selectcache.core.redact import clipped, shown
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.index_spec import Failing, Indexed
 from kopf_selectcache.core.store.projection import Path, Projection, as_written, keys_of
 from kopf_selectcache.core.store.record import Record, Unreadable
-from kopf_selectcache.errors import (
-    DeclarationError,
-    NotDeclared,
-    NotKept,
-    NotSynced,
-    ReadError,
-    StateError,
-    clipped,
-    shown,
-)
 from kopf_selectcache.informer.informer import Feed, Part
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.client_classes import class_for, stands_for
 from kopf_selectcache.selectors.kind_keys import AnyKey, as_given, checked_key, key_of
-from kopf_selectcache.selectors.selector import Selector
+from kopf_selectcache.selectors.selector import Selector, Verdict
 from kopf_selectcache.selectors.signatures import near
 from kopf_selectcache.selectors.suggestions import unlikely_where, wrong_path, wrong_value
-from kopf_selectcache.selectors.verdict import Verdict
 from kopf_selectcache.settings.retention import indexes as declared_indexes
 
 from .errors import (
@@ -58,6 +49,7 @@ from .formats.formats import Form, form_of
 from .freshness import Event, event_of
 from .live import line_of
 from .matcher import Field, Label, Match, Namespaces, Obj, SortBy, Where, paths_of
+from .memo import requests
 from .request import Many, One, Read, bare, method
 from .snapshot import View
 from .state_errors import of_read, stale, undeclared, unsynced, untransformed
@@ -162,9 +154,9 @@ def request_of(
     with NoDeclaration(verb, kind):
         if field is None and names is None and (namespace is None or type(namespace) is str):   # As most reads are.
             if label is None or type(label) is str:
-                return runtime.requests(label, namespace)
+                return runtime.memo.of(requests)(label, namespace)
             if type(label) is dict and all(type(value) is str for value in label.values()):
-                return runtime.requests(tuple(label.items()), namespace)
+                return runtime.memo.of(requests)(tuple(label.items()), namespace)
         return Selector(label, field=field, names=names, namespaces=[namespace] if isinstance(namespace, str) else namespace)
 
 

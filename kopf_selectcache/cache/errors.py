@@ -5,27 +5,18 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from kopf_selectcache._errors import NoSuchRead, NotFound, NotKept, OutsideFilter, ReadError, Reason, Unreadable
+from kopf_selectcache.core.redact import clipped, shown_with_type
 from kopf_selectcache.core.selection.kinds import find
 from kopf_selectcache.core.selection.regions import MAX_BOXES, field_dimension
+from kopf_selectcache.core.selection.witness import Answer
 from kopf_selectcache.core.store.projection import Keys, Projection, as_written, keys_of
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.record import Unreadable as UnreadableRecord
-from kopf_selectcache.errors import (
-    NoSuchRead,
-    NotFound,
-    NotKept,
-    OutsideFilter,
-    ReadError,
-    Reason,
-    Unreadable,
-    clipped,
-    shown_with_type,
-)
 from kopf_selectcache.selectors.kind_keys import as_given
 from kopf_selectcache.selectors.names import is_name
-from kopf_selectcache.selectors.selector import AnyOf, Selector
+from kopf_selectcache.selectors.selector import AnyOf, Selector, Verdict
 from kopf_selectcache.selectors.signatures import near
-from kopf_selectcache.selectors.verdict import Answer, Verdict
 
 from .request import Many, One
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kopf_selectcache.core.store.postings import in_words
-from kopf_selectcache.selectors.verdict import Verdict
+from kopf_selectcache.selectors.selector import Verdict
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,13 +26,14 @@ from typing import Any
 
 import msgspec
 
-from kopf_selectcache.core.errors import Garbled, printable
+from kopf_selectcache._errors import Stale
+from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.recursion import with_room
+from kopf_selectcache.core.redact import printable
 from kopf_selectcache.core.store.projection import ALL, at
 from kopf_selectcache.core.store.record import Record, is_newer, is_number, is_older
 from kopf_selectcache.core.store.substore import Key
-from kopf_selectcache.errors import Stale
 from kopf_selectcache.informer.ending import Ending
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.informer import Feed

@@ -6,17 +6,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from kopf_selectcache.client.fetcher import questions
+from kopf_selectcache._errors import NotDeclared, NotKept, NotSynced
 from kopf_selectcache.core.protocol.query import written
 from kopf_selectcache.core.store.index_spec import Function, Indexed
 from kopf_selectcache.core.store.indexes import WORTH
 from kopf_selectcache.core.store.projection import Path
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.errors import NotDeclared, NotKept, NotSynced
 from kopf_selectcache.informer.audit import Audit
 from kopf_selectcache.informer.index_builder import Failed, Taken
 from kopf_selectcache.selectors.kind_keys import AnyKey
 from kopf_selectcache.selectors.selector import AnyOf, Selector
+from kopf_selectcache.settings.planner import questions
 
 from .checks import (
     added,

@@ -5,9 +5,9 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
 
+from kopf_selectcache._errors import NotDeclared, NotFound, NotSynced, StateError
 from kopf_selectcache.client import partial_metadata
 from kopf_selectcache.client.discovery import NotServed
-from kopf_selectcache.client.fetcher import questions
 from kopf_selectcache.client.transport import JSON, UNAUTHORIZED, NoCredentials, Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled, TooLarge, Untransformed
 from kopf_selectcache.core.protocol.decoder import Reader
@@ -16,12 +16,12 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.sent import Sent, Unselected
 from kopf_selectcache.core.store.projection import ALL, Projection
 from kopf_selectcache.core.store.record import Record, Unreadable
-from kopf_selectcache.errors import NotDeclared, NotFound, NotSynced, StateError
 from kopf_selectcache.informer.audit import Audit
 from kopf_selectcache.informer.causes import cause_of
 from kopf_selectcache.informer.informer import Feed
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import AnyKey, assigned, key_of
+from kopf_selectcache.settings.planner import questions
 
 from .errors import unreadable, unreadable_many
 from .request import Many, One, Read

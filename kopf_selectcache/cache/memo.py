@@ -11,9 +11,8 @@ from typing import TypeAlias
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.index_spec import Indexed
-from kopf_selectcache.selectors.selector import AnyOf, Selector
+from kopf_selectcache.selectors.selector import AnyOf, Selector, Verdict
 from kopf_selectcache.selectors.suggestions import fields_as_labels
-from kopf_selectcache.selectors.verdict import Verdict
 
 from .matcher import Match
 

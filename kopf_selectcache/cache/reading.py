@@ -9,19 +9,20 @@ from functools import partial, wraps
 from inspect import signature
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, cast
 
-from kopf_selectcache.client.retries import Unanswered
+from kopf_selectcache._errors import NotDeclared, NotSynced, ReadError, StateError
 from kopf_selectcache.core.errors import Untransformed
+from kopf_selectcache.core.redact import shown
 from kopf_selectcache.core.store.projection import at
 from kopf_selectcache.core.store.record import Record, Unreadable
-from kopf_selectcache.errors import NotDeclared, NotSynced, ReadError, StateError, shown
 from kopf_selectcache.informer.informer import Feed
 from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.informer.retries import Unanswered
 from kopf_selectcache.selectors.kind_keys import AnyKey
 from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.selectors.signatures import taught, written
 
 from ._pending import Pending
-from .blocking import Blocking, Waits
+from .blocking import AsyncReads, Blocking, Waits
 from .checks import (
     Counted,
     asked_for,
@@ -55,12 +56,10 @@ from .formats.formats import Form, formed, quick
 from .formats.views import BodyView
 from .live import line_of
 from .matcher import IntoList, SortBy, Unordered, Where
+from .memo import Comparisons
 from .request import Many, One, Read
 from .snapshot import View
 from .state_errors import unanswered
-
-if TYPE_CHECKING:
-    from .cache import Cache
 
 _M = TypeVar("_M", bound=Callable[..., Any])
 _T = TypeVar("_T")
@@ -168,7 +167,7 @@ class Reading:
         self._named: tuple[object] | None = None   # The own object, once it is known how.
         self._for_sync = False
         self._forgotten: list[ReadError] = []   # The first read that was dropped without being awaited.
-        self.blocking = Blocking(cast("Cache", self._of_sync()), runtime, waits)
+        self.blocking = Blocking(cast("AsyncReads", self._of_sync()), runtime, waits)
         """The reads that wait, for sync handlers."""
 
     def _of_sync(self) -> Self:
@@ -263,7 +262,7 @@ class Reading:
         part = readable(feed, request, sync=self._sync)
         assert feed.resource is not None, f"{feed.key} is synced, and nobody knows of what"
         return View(
-            feed.resource, feed.filter, part.store, feed.comparisons, self._own, self._deleted, feed.projection, feed.indexes)
+            feed.resource, feed.filter, part.store, feed.memo.of(Comparisons), self._own, self._deleted, feed.projection, feed.indexes)
 
     async def _persistently(self, read: Read, seconds: object, attempt: Callable[[], Awaitable[_T]]) -> _T:
         """Return what the read returns; with `seconds`, its `timeout=`, retry transient failures for so long."""

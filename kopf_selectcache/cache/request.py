@@ -7,8 +7,9 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
+from kopf_selectcache._errors import DeclarationError, UnknownKind
+from kopf_selectcache.core.redact import clipped, shown
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.errors import DeclarationError, UnknownKind, clipped, shown
 from kopf_selectcache.selectors.kind_keys import AnyKey, as_given, key_of
 from kopf_selectcache.selectors.selector import Selector
 

@@ -5,12 +5,7 @@ import math
 from collections.abc import Iterable
 from typing import TypeVar
 
-from kopf_selectcache.core.errors import TooLarge, Untransformed
-from kopf_selectcache.core.protocol.backoff import ASKED
-from kopf_selectcache.core.protocol.decoder import Refusal
-from kopf_selectcache.core.selection.kinds import Key
-from kopf_selectcache.core.selection.sent import Unselected
-from kopf_selectcache.errors import (
+from kopf_selectcache._errors import (
     NO_CAUSE,
     Cause,
     Forbidden,
@@ -23,8 +18,13 @@ from kopf_selectcache.errors import (
     Stalled,
     StateError,
     Unauthorized,
-    clipped,
 )
+from kopf_selectcache.core.errors import TooLarge, Untransformed
+from kopf_selectcache.core.protocol.backoff import ASKED
+from kopf_selectcache.core.protocol.decoder import Refusal
+from kopf_selectcache.core.redact import clipped
+from kopf_selectcache.core.selection.kinds import Key
+from kopf_selectcache.core.selection.sent import Unselected
 from kopf_selectcache.informer.causes import NO_ANSWER, cause_of
 from kopf_selectcache.selectors.kind_keys import key_of, not_declared, unserved
 from kopf_selectcache.selectors.selector import Branches

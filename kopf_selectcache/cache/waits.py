@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from kopf_selectcache._errors import NotDeclared, NotSynced, Stale, StateError
 from kopf_selectcache.core.errors import Untransformed
 from kopf_selectcache.core.store.store import Change
-from kopf_selectcache.errors import NotDeclared, NotSynced, Stale, StateError
 from kopf_selectcache.informer.informer import Feed
 from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
 from kopf_selectcache.selectors.selector import Selector

@@ -5,11 +5,10 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from kopf_selectcache.core.store.compression import FEWEST, learned
+from kopf_selectcache.core.store.compression import FEWEST, Storage, learned, packing_of
 from kopf_selectcache.core.store.index_spec import Indexed, ends
 from kopf_selectcache.core.store.projection import Projection, as_written
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.informer.dictionary_training import Storage, packing_of
 
 ENOUGH = 20
 """Of fewer objects, it says nothing that something is not there."""

@@ -14,11 +14,12 @@ from kopf_selectcache.core.errors import Garbled, Untransformed
 from kopf_selectcache.core.selection.kinds import Key, find
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.errors import SelectCacheError
-from kopf_selectcache.informer.memory import bytes_in, expected, lessened, written
+from kopf_selectcache.informer.memory import expected, lessened
 from kopf_selectcache.plugin.narrowing import advice_on
 from kopf_selectcache.selectors.kind_keys import assigned, text_of, unserved
 from kopf_selectcache.selectors.selector import Branches
 from kopf_selectcache.settings.planner import Plan, plan
+from kopf_selectcache.settings.quantity import bytes_in, written
 
 from . import _operator_loader
 from ._access_review import Reviewer

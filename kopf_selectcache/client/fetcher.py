@@ -14,10 +14,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from kopf_selectcache.core.protocol.decoder import Page, Reader, Refusal
 from kopf_selectcache.core.protocol.pager import Paging
-from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.selectors.selector import Selector
-from kopf_selectcache.selectors.text import FieldSelector
 
 from .transport import JSON, Refused, Transport, ask_in_size
 
@@ -179,20 +176,3 @@ async def unhurried(reader: Reader, data: bytes, *, first: int = 0) -> Page | Re
             await asyncio.sleep(0)
     assert answer is not None, "the last slice is the answer"
     return answer
-
-
-def questions(resource: Resource, request: Selector) -> list[tuple[str, dict[str, str]]]:
-    """Say which lists the server must be asked for: one for each namespace, or name, as it lists all of them or one.
-
-    >>> from kopf_selectcache.core.selection.kinds import find
-    >>> questions(Resource(find('pods'), 'v1'), Selector('app=web', names=['web-1'], namespaces=['shop']))
-    [('/api/v1/namespaces/shop/pods', {'labelSelector': 'app=web', 'fieldSelector': 'metadata.name=web-1'})]
-    """
-    label = {"labelSelector": str(request.label)} if request.requirements else {}
-    asked = []
-    for namespace in request.namespaces or (None,):
-        for name in request.names or (None,):
-            terms = [*request.terms, *(FieldSelector.from_dict({"metadata.name": name}).terms if name is not None else ())]
-            fields = {"fieldSelector": ",".join(map(str, terms))} if terms else {}
-            asked.append((resource.path(namespace), {**label, **fields}))
-    return asked

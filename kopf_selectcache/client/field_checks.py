@@ -16,7 +16,6 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.sent import EVERYTHING, Sent, Unselected
 from kopf_selectcache.core.store.projection import ALL
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.selectors.text import FieldSelector
 
 from .transport import Refused, Transport
 
@@ -55,7 +54,7 @@ def _is_proof(record: Record, unselected: Unselected) -> bool:
 
 
 async def _page(transport: Transport, resource: Resource, about: Unselected, term: FieldTerm, sent: Sent) -> Page:
-    name = FieldSelector.from_dict({"metadata.name": about.name})
+    name = FieldTerm("metadata.name", about.name)
     query = {"fieldSelector": f"{name},{term}", "limit": "1"}
     page = Reader.of(resource, ALL, sent=sent).page(await transport.get(resource.path(about.namespace or None), query))
     if not isinstance(page, Page):

@@ -1,7 +1,7 @@
 """Objects without what is in them: names, uids, versions, labels. An aggregated server need not know how to send less."""
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.decoder import Page, Reader
@@ -9,7 +9,6 @@ from kopf_selectcache.core.protocol.pager import Paging
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.projection import ALL
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.informer.environment import World
 
 from .transport import JSON, Refused, Transport, ask_in_size
 
@@ -29,12 +28,14 @@ def metadata_of(resource: Resource, answer: bytes) -> Record:
         return Reader.of(resource, ALL).record(answer, kindless=False)
 
 
-async def pages_of_metadata(world: World, resource: Resource, path: str, paging: Paging) -> AsyncGenerator[tuple[Record, ...], None]:
+async def pages_of_metadata(
+    transport: Transport, resource: Resource, path: str, paging: Paging, *, chance: Callable[[], float], sleep: Callable[[float], Awaitable[None]],
+) -> AsyncGenerator[tuple[Record, ...], None]:
     """Yield the objects of a list, page by page, to its end; raise Refused, Unreachable or Garbled."""
     while not paging.is_complete:
-        if pause := paging.take_pause(world.chance()):
-            await world.sleep(pause)
-        page = await page_of_metadata(world.transport, resource, path, paging)
+        if pause := paging.take_pause(chance()):
+            await sleep(pause)
+        page = await page_of_metadata(transport, resource, path, paging)
         paging.turn(page)
         yield page.records
 

@@ -19,10 +19,11 @@ from typing import Any, Protocol, TypeAlias, TypeVar, cast
 import aiohttp
 
 from kopf_selectcache import _kopf
-from kopf_selectcache.core.errors import TooLarge, printable
+from kopf_selectcache.core.errors import TooLarge
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.protocol.decoder import Refusal, read_refusal
 from kopf_selectcache.core.protocol.pager import PageSize
+from kopf_selectcache.core.redact import printable
 
 from ._credentials import Logins
 

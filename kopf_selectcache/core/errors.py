@@ -13,20 +13,12 @@
         └── Untransformed   what it sent is as promised, and the operator's own function failed for it
             └── Unindexed       that of a declared index
 """
+from __future__ import annotations
 
+from .redact import printable
 
 LONGEST_REASON = 2_000
 """How many characters the reason of a problem may have that a server caused."""
-
-
-def printable(text: str, most: int) -> str:
-    r"""Return a text as one line of at most this many printable characters. It comes from a server, and goes to a log.
-
-    >>> printable('web-1\x1b[31m\nERROR all is lost', 20)
-    'web-1 [31m ERROR all…'
-    """
-    line = text if len(text) <= most else f"{text[:most]}…"
-    return line if line.isprintable() else "".join(each if each.isprintable() else " " for each in line)
 
 
 class Problem(Exception):

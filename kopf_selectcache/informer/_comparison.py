@@ -14,10 +14,11 @@ from typing import NamedTuple
 
 from kopf_selectcache.client.partial_metadata import pages_of_metadata
 from kopf_selectcache.client.transport import Refused, Unreachable
-from kopf_selectcache.core.errors import Garbled, printable
+from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.protocol.pager import Paging
 from kopf_selectcache.core.protocol.query import not_older_than
+from kopf_selectcache.core.redact import printable
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.record import Record, is_newer, is_number, is_older
 from kopf_selectcache.core.store.substore import Branch, Key
@@ -181,7 +182,7 @@ class Comparison:
                     self._stream.query(), page_limit=self._world.settings.page_limit, patience=self._world.settings.sync_timeout,
                     first=not_older_than(newest) if is_number(newest) else None)
                 path = self._stream.path(self._resource)
-                async for records in pages_of_metadata(self._world, self._resource, path, paging):
+                async for records in pages_of_metadata(self._world.transport, self._resource, path, paging, chance=self._world.chance, sleep=self._world.sleep):
                     for record in self._stream.within(records):   # Nothing is kept of what the watch has.
                         listed.add(record.key)
                         difference = _difference(record)

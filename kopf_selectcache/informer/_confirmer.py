@@ -129,7 +129,7 @@ class Confirming:
             {"fieldSelector": str(FieldSelector.from_dict({"metadata.name": doubt.name}))}, page_limit=None,
             patience=self._world.settings.sync_timeout, first=newer)
         found: Record | None = None
-        async for records in pages_of_metadata(self._world, self._resource, self._resource.path(doubt.namespace), paging):
+        async for records in pages_of_metadata(self._world.transport, self._resource, self._resource.path(doubt.namespace), paging, chance=self._world.chance, sleep=self._world.sleep):
             found = next((record for record in records if record.name == doubt.name), found)
         inside = [stream for stream in self._streams if found is not None and stream.may_hold(found)]
         uid = found.uid if found is not None else ""
@@ -144,7 +144,7 @@ class Confirming:
             paging = Paging(
                 stream.query(), page_limit=self._world.settings.page_limit, patience=self._world.settings.sync_timeout,
                 first=exactly(lists.version), version=lists.version)
-            async for records in pages_of_metadata(self._world, self._resource, stream.path(self._resource), paging):
+            async for records in pages_of_metadata(self._world.transport, self._resource, stream.path(self._resource), paging, chance=self._world.chance, sleep=self._world.sleep):
                 uids |= {record.key: record.uid for record in stream.within(records) if record.key in keys}
         self._failed_lists = 0
         self._next_lists = self._world.clock() + REST * (self._world.clock() - began)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kopf_selectcache.client.partial_metadata import pages_of_metadata
-from kopf_selectcache.core.errors import printable
 from kopf_selectcache.core.protocol.pager import Paging
 from kopf_selectcache.core.protocol.query import exactly
+from kopf_selectcache.core.redact import printable
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.record import Unreadable
 from kopf_selectcache.core.store.substore import Branch, Key
@@ -64,7 +64,7 @@ async def audited(stream: Stream, branch: Branch, resource: Resource, *, world: 
     paging = Paging(
         stream.query(), page_limit=world.settings.page_limit, patience=world.settings.sync_timeout,
         first=exactly(version), version=version)
-    async for records in pages_of_metadata(world, resource, stream.path(resource), paging):
+    async for records in pages_of_metadata(world.transport, resource, stream.path(resource), paging, chance=world.chance, sleep=world.sleep):
         for record in stream.within(records):
             objects += 1
             mine = held.pop(record.key, None)

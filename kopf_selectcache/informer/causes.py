@@ -1,11 +1,11 @@
 """Causes of failures: from what a server, or the way to it, has done to the data that errors carry. Makes no words."""
 from __future__ import annotations
 
+from kopf_selectcache._errors import NO_CAUSE, Cause
 from kopf_selectcache.core.errors import TooLarge, Untransformed
 from kopf_selectcache.core.protocol.decoder import Refusal
 from kopf_selectcache.core.protocol.machine import Lost, Silent
 from kopf_selectcache.core.selection.sent import Unselected
-from kopf_selectcache.errors import NO_CAUSE, Cause
 
 _PASSING = (408, 410, 429)
 """Besides the codes from 500: a request that took too long, a list that expired between two pages, too many requests."""

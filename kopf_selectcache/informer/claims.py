@@ -3,9 +3,9 @@ from __future__ import annotations
 
 import logging
 
+from kopf_selectcache._errors import ConflictingSelectors
 from kopf_selectcache.core.selection.kinds import Key
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.errors import ConflictingSelectors
 from kopf_selectcache.selectors.kind_keys import assigned, text_of
 
 

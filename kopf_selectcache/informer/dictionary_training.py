@@ -12,24 +12,16 @@ from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from threading import Thread
-from typing import Literal, TypeAlias, TypeVar
+from typing import TypeVar
 
 from kopf_selectcache.core.store.accounting import Tally, weight
 from kopf_selectcache.core.store.compression import FEWEST, SAMPLES, Packing, learned
 from kopf_selectcache.core.store.record import Record
 
-Storage: TypeAlias = Literal["auto", "packed", "raw"]
-"""How objects are stored: packed where it is worthwhile, always, or never."""
-
 AT_ONCE = 50
 """So many objects are packed until others are let go on."""
 
 _T = TypeVar("_T")
-
-
-def packing_of(storage: Storage) -> Packing | None:
-    """Return how the objects of one kind are packed; None if they never are."""
-    return None if storage == "raw" else Packing(always=storage == "packed")
 
 
 def give_back() -> None:

@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from kopf_selectcache.errors import ReadError
+from kopf_selectcache._errors import ReadError
 
 _T = TypeVar("_T")
 

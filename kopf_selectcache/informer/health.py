@@ -6,10 +6,7 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Protocol
 
-from kopf_selectcache.core.protocol.decoder import Refusal
-from kopf_selectcache.core.protocol.machine import Lost, Silent
-from kopf_selectcache.core.selection.kinds import Kind
-from kopf_selectcache.errors import (
+from kopf_selectcache._errors import (
     NO_CAUSE,
     Cause,
     Forbidden,
@@ -19,8 +16,11 @@ from kopf_selectcache.errors import (
     Stalled,
     StateError,
     Unauthorized,
-    clipped,
 )
+from kopf_selectcache.core.protocol.decoder import Refusal
+from kopf_selectcache.core.protocol.machine import Lost, Silent
+from kopf_selectcache.core.redact import clipped
+from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.selectors.selector import Branches, Selector
 
 from .causes import cause_of

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from kopf_selectcache.cache.memo import Comparisons
+from kopf_selectcache._errors import DeclarationError, StateError
 from kopf_selectcache.client.discovery import NotServed, resolve
 from kopf_selectcache.client.fetcher import Shared
 from kopf_selectcache.client.transport import NoCredentials, Refused, Unreachable
@@ -21,12 +21,12 @@ from kopf_selectcache.core.protocol.machine import Lost
 from kopf_selectcache.core.protocol.query import is_beyond_server
 from kopf_selectcache.core.selection.kinds import Key, Kind, find
 from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.compression import packing_of
 from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.store import Change, Readable, Store
 from kopf_selectcache.core.store.substore import Branch
 from kopf_selectcache.core.store.substore import Key as ObjectKey
 from kopf_selectcache.core.store.union import Merging
-from kopf_selectcache.errors import DeclarationError, StateError
 from kopf_selectcache.selectors.kind_keys import assigned, unserved
 from kopf_selectcache.selectors.selector import AnyOf, Selector
 from kopf_selectcache.settings.declaration import Cached
@@ -37,12 +37,13 @@ from ._confirmer import Confirming
 from .audit import Audit, audited
 from .causes import reason
 from .claims import Claims
-from .dictionary_training import apart, give_back, packing_of
+from .dictionary_training import apart, give_back
 from .environment import World
 from .health import Condition, Health
 from .index_builder import Indexing
 from .list_version import AgreedVersion, agreed_versions
 from .log import News
+from .memo import Memo
 from .memory import AGAIN, Budget, told
 from .metrics import Counts
 from .reflector import Listwatch
@@ -88,7 +89,7 @@ class Feed:
         """As declared; once the resource is known, with the namespaces that the operator is confined to."""
         self.projection = declared.projection
         """What is kept of each object."""
-        self.comparisons = Comparisons()
+        self.memo = Memo()
         self.counts = Counts()
         self.packing = packing_of(declared.storage or world.settings.storage)
         """How objects are packed, if they may be."""

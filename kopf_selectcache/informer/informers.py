@@ -6,14 +6,12 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from time import monotonic
 
-from kopf_selectcache.cache.memo import requests
+from kopf_selectcache._errors import NotSynced, ReadError
 from kopf_selectcache.client.fetcher import Fetches
 from kopf_selectcache.client.resolving import Kinds
-from kopf_selectcache.client.retries import Retries
 from kopf_selectcache.client.transport import Transport
 from kopf_selectcache.core.selection.kinds import Key, find, parse_key
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.errors import NotSynced, ReadError
 from kopf_selectcache.selectors.kind_keys import not_declared, text_of
 from kopf_selectcache.settings.options import SelectCacheSettings
 
@@ -23,7 +21,9 @@ from .ending import Ending, ended
 from .environment import World
 from .health import Health
 from .informer import Feed
+from .memo import Memo
 from .memory import Budget
+from .retries import Retries
 
 
 class Found:
@@ -54,8 +54,8 @@ class Runtime:
         self.ending = Ending()
         self.quick: dict[Key, Feed] = {}
         """What was found for keys, as long as nothing else becomes known of what any key means. Reads look here first."""
-        self.requests = requests()
-        """What reads ask for, made of the words that they are usually given."""
+        self.memo = Memo()
+        """Requests of reads, made of the words that they are usually given."""
         claims, world, budget = Claims(), World(settings, transport, logger, chance, clock, sleep), Budget(settings.max_bytes)
         self.feeds: Mapping[Key, Feed] = {
             key: Feed(key, settings.selectors.cached(key), world=world, namespaces=namespaces, claims=claims, resolved=self._forget_names, budget=budget)

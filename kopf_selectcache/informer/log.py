@@ -10,10 +10,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import islice
 from typing import Protocol
 
-from kopf_selectcache.core.errors import printable
+from kopf_selectcache.core.redact import clipped, printable
 from kopf_selectcache.core.store.record import Unreadable
 from kopf_selectcache.core.store.store import Store
-from kopf_selectcache.errors import clipped
 from kopf_selectcache.selectors.selector import AnyOf, Selector
 
 from .health import Condition, Health

@@ -17,18 +17,19 @@ from typing import Any, TypeVar, cast
 import kopf
 
 from kopf_selectcache import _kopf
+from kopf_selectcache._errors import DeclarationError, NotSynced, ReadError
 from kopf_selectcache.cache.blocking import Blocking
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.cache.checks import running_loop
 from kopf_selectcache.cache.errors import not_awaited
-from kopf_selectcache.cache.memo import requests
 from kopf_selectcache.client.fetcher import Fetches
+from kopf_selectcache.core.redact import shown
 from kopf_selectcache.core.selection.kinds import Key
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.errors import DeclarationError, NotSynced, ReadError, shown
 from kopf_selectcache.informer.ending import Ending, ended
 from kopf_selectcache.informer.informer import Feed
 from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.informer.memo import Memo
 from kopf_selectcache.selectors.signatures import taught
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 
@@ -113,7 +114,7 @@ class _LateRuntime:
     """The runtime of an operator, as far as there is one yet. It has what a cache needs of a runtime."""
 
     def __init__(self, settings: kopf.OperatorSettings) -> None:
-        self.requests = requests()
+        self.memo = Memo()
         self._settings = settings
         # Where the caller is known to belong to an operator, another one with the same settings is told apart.
         self._vault = _kopf.vault_var.get(None) if _kopf.settings_var.get(None) is settings else None

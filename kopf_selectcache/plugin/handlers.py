@@ -16,11 +16,12 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar, overload
 import kopf
 
 from kopf_selectcache import _kopf
+from kopf_selectcache._errors import DeclarationError, NotSynced, ReadError, Stale
 from kopf_selectcache.cache.blocking import Waits
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.cache.reading import must_be_awaited
+from kopf_selectcache.core.redact import shown
 from kopf_selectcache.core.selection.kinds import find
-from kopf_selectcache.errors import DeclarationError, NotSynced, ReadError, Stale, shown
 from kopf_selectcache.selectors.kind_keys import AnyKey, assigned, checked_key, text_of
 from kopf_selectcache.selectors.signatures import taught
 from kopf_selectcache.settings.options import SelectCacheSettings

@@ -18,7 +18,7 @@ from typing import Any
 import kopf
 
 from kopf_selectcache import _kopf
-from kopf_selectcache.errors import DeclarationError
+from kopf_selectcache._errors import DeclarationError
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 

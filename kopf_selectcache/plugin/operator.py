@@ -19,11 +19,11 @@ import click
 import kopf
 
 from kopf_selectcache import _kopf
+from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, ReadError
 from kopf_selectcache.cache.blocking import Waits
 from kopf_selectcache.cache.freshness import wait_until_fresh
 from kopf_selectcache.client.transport import KopfTransport
 from kopf_selectcache.core.selection.kinds import Key, find
-from kopf_selectcache.errors import DeclarationError, NotDeclared, NotSynced, ReadError
 from kopf_selectcache.informer.ending import ended
 from kopf_selectcache.informer.informer import Feed
 from kopf_selectcache.informer.informers import Runtime

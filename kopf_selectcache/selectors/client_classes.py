@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple, NoReturn
 
+from kopf_selectcache._errors import NoClient, UnknownKind
 from kopf_selectcache.core.selection.kinds import BUILT_IN, Kind
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.errors import NoClient, UnknownKind
 
 _EXAMPLE = "Name the kind itself, such as 'v1/pods', or by a class such as kubernetes.client.V1Pod or pykube.Pod"
 _NAME = re.compile(r"(?P<group>[A-Z][a-z]+)?V(?P<version>\d+((alpha|beta)\d+)?)(?P<kind>[A-Z]\w*)")

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Protocol, TypeAlias, cast
 
+from kopf_selectcache._errors import NotDeclared, UnknownKind
+from kopf_selectcache.core.redact import clipped, shown_with_type
 from kopf_selectcache.core.selection.kinds import BUILT_IN, Key, Kind, find, is_version, parse_key
-from kopf_selectcache.errors import NotDeclared, UnknownKind, clipped, shown_with_type
 
 from .client_classes import key_of_class
 from .signatures import near

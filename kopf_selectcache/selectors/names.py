@@ -3,9 +3,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
+from kopf_selectcache._errors import BadSelector
+from kopf_selectcache.core.redact import clipped, shown
 from kopf_selectcache.core.selection.grammar import plain
 from kopf_selectcache.core.selection.values import is_dns_label, is_object_name
-from kopf_selectcache.errors import BadSelector, clipped, shown
 
 MAX_COUNT = 10_000
 """How many names or namespaces a Selector takes."""

@@ -10,12 +10,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeAlias, cast
 
+from kopf_selectcache._errors import BadSelector, ConflictingSelectors, NotSelectable, UnknownKind
 from kopf_selectcache.core.errors import BadField, TooManyBoxes
+from kopf_selectcache.core.redact import clipped, shown, shown_with_type
 from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement
 from kopf_selectcache.core.selection.kinds import Kind, find
 from kopf_selectcache.core.selection.regions import (
+    MAX_BOXES,
     THE_NAME,
     THE_NAMESPACE,
     Box,
@@ -28,21 +32,12 @@ from kopf_selectcache.core.selection.regions import (
     uncovered,
 )
 from kopf_selectcache.core.selection.values import Strings
-from kopf_selectcache.errors import (
-    BadSelector,
-    ConflictingSelectors,
-    NotSelectable,
-    UnknownKind,
-    clipped,
-    shown,
-    shown_with_type,
-)
+from kopf_selectcache.core.selection.witness import Answer, Witness
 
 from .kind_keys import AnyKey, checked_key, key_of, likely, text_of
 from .names import names_of, namespaces_of
 from .signatures import near, taught
 from .text import FieldSelector, LabelSelector
-from .verdict import Answer, Verdict, Witness
 
 AnyKind: TypeAlias = AnyKey | Kind
 """A kind as users name it: `'pods'`, `'Pod'`, `'batch/v1/jobs'`, `('batch', 'v1', 'jobs')`, a `kopf.Resource`, or the
@@ -52,6 +47,9 @@ MAX_TEXT = 65_536
 """The longest selector text, in characters, that a Selector takes: a server refuses URLs far shorter than a megabyte."""
 MAX_BRANCHES = 1_000
 """How many selectors an AnyOf takes, and how many requirements a Selector: so that a verdict never takes minutes."""
+
+_MOST_SHOWN = 1_000
+"""How many characters of a selector a sentence has: a filter of a thousand branches is shown by its start and end."""
 
 _NOTHING: Mapping[str, str] = {}
 
@@ -417,3 +415,48 @@ def _intersection(request: Selector, branch: Selector, both: Box, kind: Kind | N
         field=FieldSelector(tuple(dict.fromkeys(terms))) if terms else None,
         names=listed[THE_NAME], namespaces=listed[THE_NAMESPACE],
     )
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a filter covers a request; true in a condition only for YES. As text it is one sentence with the reason.
+
+    >>> import kopf_selectcache as selectcache
+    >>> print(selectcache.Selector('app=web').covers(selectcache.Selector('app in (web,db)')))
+    label='app in (db,web)' is not covered by label='app=web': default/example (app=db) would fail app=web;
+    label='app=web' would be covered.
+    """
+
+    answer: Answer
+    filter: Selector | AnyOf
+    request: Selector | AnyOf
+    kind: Kind | None = None
+    witness: Witness | None = None
+    """For NO, the object that shows it."""
+
+    def __bool__(self) -> bool:
+        return self.answer is Answer.YES
+
+    @cached_property
+    def narrowest(self) -> Selector | AnyOf | None:
+        """
+        The request cut down to what the filter covers: to its namespaces if that will do, else to as much as one branch
+        keeps; None if nothing is left.
+        """
+        return self.request.narrowed_to(self.filter, kind=self.kind)
+
+    def __str__(self) -> str:
+        request, declared = clipped(self.request, _MOST_SHOWN), clipped(self.filter, _MOST_SHOWN)
+        if self.answer is Answer.YES:
+            if why := self.request.contradiction(kind=self.kind):
+                return f"{request} is covered by anything: {why}."
+            return f"{request} is covered by {declared}."
+        if self.answer is Answer.UNKNOWN:
+            reason = f"whether {request} is covered by {declared} is undecided after {MAX_BOXES:,} boxes"
+        else:
+            assert self.witness is not None, "a NO has a witness"
+            fails = clipped(" and ".join(dict.fromkeys(self.witness.fails)), _MOST_SHOWN)
+            reason = f"{request} is not covered by {declared}: {self.witness} would fail {fails}"
+        if self.narrowest is None:
+            return f"{reason}; so would all that is asked for, and only another filter helps."
+        return f"{reason}; {clipped(self.narrowest, _MOST_SHOWN)} would be covered."

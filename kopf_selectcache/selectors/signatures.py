@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
-from kopf_selectcache.errors import clipped
+from kopf_selectcache.core.redact import clipped
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

@@ -5,9 +5,9 @@ import re
 from collections.abc import Mapping
 from enum import Enum
 
+from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.core.selection.kinds import BUILT_IN, Kind
 from kopf_selectcache.core.store.projection import as_written, keys_of
-from kopf_selectcache.errors import clipped
 
 from .selector import Branches
 from .signatures import near

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeVar
 
+from kopf_selectcache._errors import BadSelector
 from kopf_selectcache.core.errors import BadText
+from kopf_selectcache.core.redact import clipped, shown
 from kopf_selectcache.core.selection.grammar import (
     FieldTerm,
     LabelRequirement,
@@ -18,7 +20,6 @@ from kopf_selectcache.core.selection.grammar import (
     parse_labels,
 )
 from kopf_selectcache.core.selection.values import MAX_INT, parse_int
-from kopf_selectcache.errors import BadSelector, clipped, shown
 
 _Parsed = TypeVar("_Parsed")
 

@@ -11,20 +11,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeAlias, get_args
 
+from kopf_selectcache._errors import BadSelector, ConflictingSelectors, DeclarationError
+from kopf_selectcache.core.redact import clipped, shown, shown_with_type
 from kopf_selectcache.core.selection.kinds import Key, Kind, find, parse_key
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.values import is_dns_subdomain
+from kopf_selectcache.core.store.compression import Storage
 from kopf_selectcache.core.store.index_spec import Function, Indexed
 from kopf_selectcache.core.store.projection import Path, Projection, Transform
-from kopf_selectcache.errors import BadSelector, ConflictingSelectors, DeclarationError, clipped, shown, shown_with_type
-from kopf_selectcache.informer.dictionary_training import Storage
-from kopf_selectcache.informer.memory import Size, complaint
 from kopf_selectcache.selectors.kind_keys import AnyKey, checked_key, key_of, text_of
 from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector
 from kopf_selectcache.selectors.signatures import taught
 from kopf_selectcache.selectors.suggestions import fields_as_labels
 
 from .planner import plan
+from .quantity import Size, complaint
 from .retention import indexes, projection
 
 _logger = logging.getLogger("kopf_selectcache")

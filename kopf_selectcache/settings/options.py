@@ -8,13 +8,14 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, get_args
 
-from kopf_selectcache.errors import DeclarationError, clipped, shown
-from kopf_selectcache.informer.dictionary_training import Storage
-from kopf_selectcache.informer.memory import Size, bytes_in, complaint
-from kopf_selectcache.informer.memory import written as quantity
+from kopf_selectcache._errors import DeclarationError
+from kopf_selectcache.core.redact import clipped, shown
+from kopf_selectcache.core.store.compression import Storage
 from kopf_selectcache.selectors.signatures import near
 
 from .declaration import Selectors
+from .quantity import Size, bytes_in, complaint
+from .quantity import written as quantity
 
 if TYPE_CHECKING:
     import kopf

@@ -15,17 +15,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from kopf_selectcache._errors import ConflictingSelectors, DeclarationError
+from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.core.selection.grammar import LabelRequirement
 from kopf_selectcache.core.selection.regions import THE_NAME, THE_NAMESPACE, Box, Dimension, field_dimension
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.sent import Sent, Unselected
 from kopf_selectcache.core.selection.values import LabelValues, Strings
+from kopf_selectcache.core.selection.witness import Answer
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.substore import Keys
-from kopf_selectcache.errors import ConflictingSelectors, DeclarationError, clipped
 from kopf_selectcache.selectors.selector import AnyOf, Selector
 from kopf_selectcache.selectors.text import FieldSelector, LabelSelector
-from kopf_selectcache.selectors.verdict import Answer
 
 MOST_STREAMS = 100
 """So many lists and watches keep one filter at most: each is a connection, and a memory of its own in the server."""
@@ -254,3 +255,20 @@ def _too_many(count: int, most: int, branches: Sequence[Selector], *, sharing: b
     else:
         why, remedy = f"{alternatives:,} alternatives", "Select by one label that the alternatives share, or declare a wider selector"
     return DeclarationError(f"it takes {count:,} lists and watches, for {why}, and {most:,} are the most", remedy=remedy)
+
+
+def questions(resource: Resource, request: Selector) -> list[tuple[str, dict[str, str]]]:
+    """Say which lists the server must be asked for: one for each namespace, or name, as it lists all of them or one.
+
+    >>> from kopf_selectcache.core.selection.kinds import find
+    >>> questions(Resource(find('pods'), 'v1'), Selector('app=web', names=['web-1'], namespaces=['shop']))
+    [('/api/v1/namespaces/shop/pods', {'labelSelector': 'app=web', 'fieldSelector': 'metadata.name=web-1'})]
+    """
+    label = {"labelSelector": str(request.label)} if request.requirements else {}
+    asked = []
+    for namespace in request.namespaces or (None,):
+        for name in request.names or (None,):
+            terms = [*request.terms, *(FieldSelector.from_dict({"metadata.name": name}).terms if name is not None else ())]
+            fields = {"fieldSelector": ",".join(map(str, terms))} if terms else {}
+            asked.append((resource.path(namespace), {**label, **fields}))
+    return asked

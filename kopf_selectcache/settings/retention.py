@@ -5,10 +5,11 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from inspect import iscoroutinefunction, signature
 
+from kopf_selectcache._errors import DeclarationError
 from kopf_selectcache.core.errors import BadPath
+from kopf_selectcache.core.redact import shown, shown_with_type
 from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.projection import Path, Projection, Transform, as_written, keys_of
-from kopf_selectcache.errors import DeclarationError, shown, shown_with_type
 from kopf_selectcache.selectors.suggestions import unlikely_where, wrong_path
 
 _INDEX = re.compile(r"\[[^]]*\]")

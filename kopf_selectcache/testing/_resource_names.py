@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from kopf_selectcache.core.redact import clipped, shown
 from kopf_selectcache.core.selection.kinds import find, is_version, parse_key
-from kopf_selectcache.errors import clipped, shown
 from kopf_selectcache.selectors.signatures import near
 
 VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")

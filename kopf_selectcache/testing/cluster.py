@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from kopf_selectcache.errors import clipped
+from kopf_selectcache.core.redact import clipped
 
 from . import manifests
 from ._http_server import Web

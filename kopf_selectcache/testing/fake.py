@@ -15,16 +15,16 @@ import kopf
 from kopf_selectcache.cache.blocking import Blocking
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.cache.checks import running_loop
-from kopf_selectcache.cache.memo import requests
 from kopf_selectcache.client.fetcher import Fetches
 from kopf_selectcache.client.resolving import Kinds
-from kopf_selectcache.client.retries import Retries
 from kopf_selectcache.client.transport import Transport
 from kopf_selectcache.core.selection.kinds import Key
 from kopf_selectcache.informer.claims import Claims
 from kopf_selectcache.informer.ending import Ending
 from kopf_selectcache.informer.informer import Feed
 from kopf_selectcache.informer.informers import Found, Runtime
+from kopf_selectcache.informer.memo import Memo
+from kopf_selectcache.informer.retries import Retries
 from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.selectors.signatures import taught
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
@@ -84,7 +84,7 @@ class _Runtime:
         self.transport = InProcess(cluster)
         self.ending = Ending()   # It never ends.
         self.quick: dict[Key, Feed] = {}
-        self.requests = requests()
+        self.memo = Memo()
         claims = Claims()
         self.feeds = {
             key: OfflineFeed(

@@ -62,6 +62,13 @@ def test_the_script_measures_this_checkout(tmp_path: Path) -> None:
         assert 5 < modules <= switches < calls < 1_000
 
 
+def test_the_structure_keeps_within_its_targets() -> None:
+    """The targets of `make structure` that are met."""
+    assert count_entries(ROOT / PACKAGE) <= 12
+    assert count_layers(ROOT / "setup.cfg") <= 11
+    assert find_cycles(PACKAGE) == []
+
+
 def test_entries_are_modules_and_folders_besides_the_private_ones(tmp_path: Path) -> None:
     write(tmp_path, __init__="", __main__="", _kopf="", _errors="", errors="", other="")
     write(tmp_path / "core", __init__="", store="")

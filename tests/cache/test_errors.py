@@ -12,6 +12,7 @@ import pytest
 import kopf_selectcache
 from kopf_selectcache import errors
 from kopf_selectcache.core import errors as problems
+from kopf_selectcache.core import redact
 from kopf_selectcache.informer.health import Health
 
 
@@ -75,17 +76,17 @@ def test_a_reason_is_compared_with_the_text_of_the_docs() -> None:
 
 def test_an_error_shows_the_start_and_the_end_of_what_is_too_long() -> None:
     error = errors.NotKept("start" + "x" * 60_000 + "end", remedy="y" * 60_000)
-    assert len(str(error)) < 2.2 * errors.MOST_SHOWN
+    assert len(str(error)) < 2.2 * redact.MOST_SHOWN
     assert error.what.startswith("startx")
     assert error.what.endswith("xend")
     assert "… (60,008 characters) …" in error.what
 
 
 def test_what_may_be_an_object_is_shown_by_its_type() -> None:
-    assert errors.shown({"data": "secret"}) == "a dict"
-    assert errors.shown(["app=web", 5, None]) == "['app=web', 5, None]"
-    assert errors.shown([{"data": "secret"}]) == "a list"
-    assert errors.shown(10**5000) == "an int", "Python refuses to print it"
+    assert redact.shown({"data": "secret"}) == "a dict"
+    assert redact.shown(["app=web", 5, None]) == "['app=web', 5, None]"
+    assert redact.shown([{"data": "secret"}]) == "a list"
+    assert redact.shown(10**5000) == "an int", "Python refuses to print it"
 
 
 def test_errors_can_be_pickled_and_copied() -> None:

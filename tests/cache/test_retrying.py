@@ -21,10 +21,10 @@ from kopf_selectcache import (
 )
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.client.discovery import NotServed
-from kopf_selectcache.client.retries import MOST_DOUBLED
 from kopf_selectcache.client.transport import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.decoder import Refusal
+from kopf_selectcache.informer.retries import MOST_DOUBLED
 
 from .test_fetch import DB, DB_PATH, LIST_PATH, WEB, page
 from .test_fetching import settle

@@ -11,9 +11,7 @@ import msgspec
 
 from kopf_selectcache.cache.blocking import Waits
 from kopf_selectcache.cache.cache import Cache
-from kopf_selectcache.cache.memo import Comparisons, requests
 from kopf_selectcache.client.fetcher import Fetches
-from kopf_selectcache.client.retries import Retries
 from kopf_selectcache.client.transport import Refused
 from kopf_selectcache.core.protocol.decoder import Reader, Refusal
 from kopf_selectcache.core.selection.kinds import Key, Kind, find
@@ -25,7 +23,9 @@ from kopf_selectcache.errors import StateError
 from kopf_selectcache.informer.ending import Ending
 from kopf_selectcache.informer.informer import Part
 from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.informer.memo import Memo
 from kopf_selectcache.informer.metrics import Counts
+from kopf_selectcache.informer.retries import Retries
 from kopf_selectcache.selectors.kind_keys import not_declared
 from kopf_selectcache.selectors.selector import Branches, Selector
 from kopf_selectcache.settings.options import SelectCacheSettings
@@ -67,7 +67,7 @@ class FakeFeed:
         self.filter = declared
         self.resource = resource
         self.store = Store()
-        self.comparisons = Comparisons()
+        self.memo = Memo()
         self.counts = Counts()
         self.trouble = ""
         self.remedy = ""
@@ -177,7 +177,7 @@ class World:
         self.feeds: dict[Key, FakeFeed] = {}
         self.ending = Ending()
         self.quick: dict[Key, FakeFeed] = {}
-        self.requests = requests()
+        self.memo = Memo()
         self.resources: dict[Key, Resource | Exception] = {}
 
     async def sleep(self, seconds: float) -> None:

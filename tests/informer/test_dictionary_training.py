@@ -16,9 +16,9 @@ import pytest
 from kopf_selectcache import Cached, DeclarationError, Selector
 from kopf_selectcache.core.protocol.decoder import APIECE, SLICE
 from kopf_selectcache.core.protocol.pager import EMPTY_PAGES
-from kopf_selectcache.core.store.compression import FEWEST, SAMPLES, Packing
+from kopf_selectcache.core.store.compression import FEWEST, SAMPLES, Packing, Storage
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.informer.dictionary_training import Storage, Storing, apart, give_back
+from kopf_selectcache.informer.dictionary_training import Storing, apart, give_back
 from kopf_selectcache.testing.sample_objects import Population
 from tests.faults.server import Obj, Script, Server, bookmark, error, event, held, listed, streamed
 from tests.faults.world import World, operating, run, until

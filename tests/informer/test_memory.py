@@ -19,8 +19,9 @@ from kopf_selectcache.core.store.projection import ALL
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.informer import Feed
-from kopf_selectcache.informer.memory import AGAIN, Budget, written
+from kopf_selectcache.informer.memory import AGAIN, Budget
 from kopf_selectcache.informer.metrics import bytes_of
+from kopf_selectcache.settings.quantity import written
 from tests.cache.world import PODS
 from tests.faults.server import (
     SECRETS,

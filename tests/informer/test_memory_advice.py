@@ -11,9 +11,10 @@ import pytest
 
 from kopf_selectcache import Cached, DeclarationError, Selector
 from kopf_selectcache.core.store.accounting import OVERHEAD, Tally, weight
-from kopf_selectcache.informer.memory import bytes_in, expected, fitting
+from kopf_selectcache.informer.memory import expected, fitting
 from kopf_selectcache.settings.declaration import Selectors
 from kopf_selectcache.settings.options import SelectCacheSettings
+from kopf_selectcache.settings.quantity import bytes_in
 from tests.faults.server import (
     SECRETS,
     Obj,

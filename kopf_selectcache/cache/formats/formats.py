@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Never, TypeAlias, get_origin
 
 import msgspec
 
+from kopf_selectcache._errors import ReadError
 from kopf_selectcache.cache.errors import awaitable, mismade, mistyped, unmade
 from kopf_selectcache.cache.matcher import Match, Obj, SortBy, key_for
+from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.core.store.projection import MANAGED, Keys
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.errors import ReadError, clipped
 from kopf_selectcache.selectors.client_classes import is_lightkube, is_of_client, made
 
 from .lazy_list import Objects

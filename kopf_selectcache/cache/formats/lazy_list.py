@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
+from kopf_selectcache._errors import ReadOnly
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.errors import ReadOnly
 
 _T_co = TypeVar("_T_co", covariant=True)
 

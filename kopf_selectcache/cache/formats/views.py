@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
+from kopf_selectcache._errors import ReadOnly
 from kopf_selectcache._kopf import Body, Meta, Spec, Status
 from kopf_selectcache.core.recursion import decoded, on_empty_stack
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.errors import ReadOnly
 
 _PARTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 

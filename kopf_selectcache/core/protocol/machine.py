@@ -39,7 +39,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TypeAlias
 
-from kopf_selectcache.core.errors import Garbled, printable
+from kopf_selectcache.core.errors import Garbled
+from kopf_selectcache.core.redact import printable
 from kopf_selectcache.core.store.record import Record, are_numbers, is_newer, is_number, is_older
 
 from .decoder import Bookmark, Event, Page, Piece, Refusal

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from threading import local
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import zstandard
 
@@ -144,3 +144,13 @@ def _compressor(dictionary: zstandard.ZstdCompressionDict | None) -> zstandard.Z
     parameters = zstandard.ZstdCompressionParameters.from_level(
         LEVEL, source_size=_USUAL, dict_size=size, write_dict_id=False, write_checksum=False, format=zstandard.FORMAT_ZSTD1_MAGICLESS)
     return zstandard.ZstdCompressor(dict_data=dictionary, compression_params=parameters)
+
+
+Storage: TypeAlias = Literal["auto", "packed", "raw"]
+"""How objects are stored: packed where it is worthwhile, always, or never."""
+
+
+
+def packing_of(storage: Storage) -> Packing | None:
+    """Return how the objects of one kind are packed; None if they never are."""
+    return None if storage == "raw" else Packing(always=storage == "packed")

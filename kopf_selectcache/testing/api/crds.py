@@ -5,23 +5,20 @@ A real cluster takes a moment for that, by controllers; here, the write itself d
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
 
 import msgspec
 
 from kopf_selectcache.core.selection.kinds import Kind
 
 from . import schemas
-from .history import Stored, Table
-from .kinds import Column, Served
+from .history import History, Stored, Table
+from .kinds import Column, Kinds, Served
 from .kubectl import columns
 from .metadata import Cause, cause, in_order, invalid_value
 from .status import Problem
 from .strategies import part
-
-if TYPE_CHECKING:
-    from .objects import Objects
 
 TABLE: Table = ("apiextensions.k8s.io", "customresourcedefinitions")
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
@@ -33,12 +30,24 @@ _VERSION_NAME = (
 FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 
 
+class Writes(Protocol):
+    """The writes of objects (`objects.Objects`), as far as definitions need them."""
+
+    history: History
+    kinds: Kinds
+
+    def time(self) -> str: ...
+    def replace(self, served: Served, old: Stored, body: dict[str, Any]) -> Stored: ...
+    def remove(self, served: Served, old: Stored) -> object: ...
+    def delete_collection(self, served: Served, namespace: str, chosen: Callable[[Stored], bool]) -> object: ...
+
+
 class Definitions:
     """What the CustomResourceDefinitions among the objects make of the other objects."""
 
     table = TABLE
 
-    def __init__(self, objects: Objects) -> None:
+    def __init__(self, objects: Writes) -> None:
         self._objects = objects
         self._served: dict[str, list[Served]] = {}
         """By the definition's name: each version that is served."""

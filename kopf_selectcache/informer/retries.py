@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from kopf_selectcache._errors import StateError
 from kopf_selectcache.core.protocol.backoff import delay
-from kopf_selectcache.errors import StateError
 
 _T = TypeVar("_T")
 

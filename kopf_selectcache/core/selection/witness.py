@@ -1,24 +1,17 @@
-"""What comes of comparing a filter with a read: the verdict, the witness that shows it, the request that would do.
-
-Only words are made here; the answer itself is worked out in `core.selection.regions`.
-"""
+"""What a comparison of two regions shows: an answer, and for NO an object that proves it. Pure data."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
-from typing import TYPE_CHECKING
 
-from kopf_selectcache.core.selection.kinds import Kind
-from kopf_selectcache.core.selection.regions import MAX_BOXES, THE_NAME, THE_NAMESPACE, Point, field_dimension
-from kopf_selectcache.errors import clipped
+from kopf_selectcache.core.redact import clipped
 
-if TYPE_CHECKING:
-    from .selector import AnyOf, Selector
+from .kinds import Kind
+from .regions import THE_NAME, THE_NAMESPACE, Point, field_dimension
 
 _MOST_SHOWN = 1_000
-"""How many characters of a selector a sentence has: filters of a thousand branches are shown by their start and end."""
+"""How many characters of labels and fields a witness shows."""
 
 
 class Answer(StrEnum):
@@ -94,48 +87,3 @@ class Witness:
         labels = ",".join(f"{key}={value}" for key, value in self.labels.items())
         fields = ",".join(f"{label}={value}" for label, value in self.fields.items())
         return clipped(f"{path} ({labels or 'no labels'}{'; ' if fields else ''}{fields})", _MOST_SHOWN)
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Whether a filter covers a request; true in a condition only for YES. As text it is one sentence with the reason.
-
-    >>> import kopf_selectcache as selectcache
-    >>> print(selectcache.Selector('app=web').covers(selectcache.Selector('app in (web,db)')))
-    label='app in (db,web)' is not covered by label='app=web': default/example (app=db) would fail app=web;
-    label='app=web' would be covered.
-    """
-
-    answer: Answer
-    filter: Selector | AnyOf
-    request: Selector | AnyOf
-    kind: Kind | None = None
-    witness: Witness | None = None
-    """For NO, the object that shows it."""
-
-    def __bool__(self) -> bool:
-        return self.answer is Answer.YES
-
-    @cached_property
-    def narrowest(self) -> Selector | AnyOf | None:
-        """
-        The request cut down to what the filter covers: to its namespaces if that will do, else to as much as one branch
-        keeps; None if nothing is left.
-        """
-        return self.request.narrowed_to(self.filter, kind=self.kind)
-
-    def __str__(self) -> str:
-        request, declared = clipped(self.request, _MOST_SHOWN), clipped(self.filter, _MOST_SHOWN)
-        if self.answer is Answer.YES:
-            if why := self.request.contradiction(kind=self.kind):
-                return f"{request} is covered by anything: {why}."
-            return f"{request} is covered by {declared}."
-        if self.answer is Answer.UNKNOWN:
-            reason = f"whether {request} is covered by {declared} is undecided after {MAX_BOXES:,} boxes"
-        else:
-            assert self.witness is not None, "a NO has a witness"
-            fails = clipped(" and ".join(dict.fromkeys(self.witness.fails)), _MOST_SHOWN)
-            reason = f"{request} is not covered by {declared}: {self.witness} would fail {fails}"
-        if self.narrowest is None:
-            return f"{reason}; so would all that is asked for, and only another filter helps."
-        return f"{reason}; {clipped(self.narrowest, _MOST_SHOWN)} would be covered."
