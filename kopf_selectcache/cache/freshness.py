@@ -85,7 +85,7 @@ class Event:
             body = {**self._body, "apiVersion": resource.api_version, "kind": resource.kind.kind}
             try:
                 self._record = Reader.of(resource, ALL).record(with_room(partial(msgspec.json.encode, body)))
-            except (Garbled, RecursionError, UnicodeEncodeError):
+            except (Garbled, RecursionError, UnicodeEncodeError, TypeError):
                 return False   # The body was made by hand, or has a lone surrogate.
         selected = selects(listwatch.filter, self._record, resource)
         return self._is_selected_by_path(listwatch) if selected is None else selected

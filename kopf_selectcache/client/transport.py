@@ -25,7 +25,7 @@ from kopf_selectcache.core.protocol.decoder import Refusal, read_refusal
 from kopf_selectcache.core.protocol.pager import PageSize
 from kopf_selectcache.core.redact import printable
 
-from ._credentials import Logins
+from ._credentials import TRIES, Logins
 
 _T = TypeVar("_T")
 
@@ -38,6 +38,9 @@ MAX_BYTES = 64 * 1024 * 1024
 
 Watches have no end, and are not limited.
 """
+
+TIMEOUTS = 2 * TRIES + 1
+"""A request may take this many times its timeout in all: all tries before and after a login, and the login, which has no timeout of its own."""
 
 _BUFFER = 256 * 1024
 """aiohttp decompresses this much at a time, in bytes, and three times as much before it waits for the reader."""
@@ -92,7 +95,11 @@ class KopfTransport:
         self._connect_timeout = connect_timeout
 
     async def get(self, path: str, query: Mapping[str, str], *, accept: str = JSON, most: int | None = None) -> bytes:
-        return await self._whole(path, query, {"Accept": accept}, most=most)
+        try:
+            async with asyncio.timeout(None if self._request_timeout is None else TIMEOUTS * self._request_timeout):
+                return await self._whole(path, query, {"Accept": accept}, most=most)
+        except TimeoutError as error:
+            raise Unreachable("no answer came in time: the login of the operator takes too long") from error
 
     async def ask(self, path: str, question: bytes, *, impersonate: str | None = None) -> bytes:
         """Post a question that the server answers and keeps nothing of, such as a review of rights; perhaps as somebody else."""

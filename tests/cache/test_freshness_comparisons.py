@@ -3,11 +3,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from kopf_selectcache.cache.freshness import wait_until_fresh
+from kopf_selectcache import Selector
+from kopf_selectcache.cache.freshness import event_of, wait_until_fresh
+from kopf_selectcache.core.selection.kinds import find
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.substore import Keys
 from kopf_selectcache.testing.faults import Silence
 from tests.cache.test_freshness import WEB, handling, pod
 from tests.cache.test_freshness_lists import is_comparison
@@ -202,3 +208,18 @@ def test_a_stream_that_holds_what_the_server_lists_is_fresh_where_versions_are_n
             await wait_until_fresh([world.feed], other_at("v9"), patient=True, ending=world.runtime.ending)
             assert not world.feed.counts.relists
     run(main())
+
+
+# ---- Which events a stream delivers.
+
+
+def stream_of(declared: Selector, *held: Record, misread: frozenset[str] = frozenset()) -> Any:
+    """Return what an event asks of a stream."""
+    branch = SimpleNamespace(keys=Keys(), view=SimpleNamespace(held={record.key: record for record in held}.get))
+    return SimpleNamespace(branch=branch, resource=Resource(BUILT_IN["pods"], "v1"), filter=declared, misread=misread)
+
+
+def test_a_body_made_by_hand_with_what_is_no_json_is_an_event_that_no_stream_delivers() -> None:
+    event = event_of({**other_at("9"), "spec": object()})
+    assert event is not None
+    assert not event.is_delivered_by(stream_of(Selector("app=db")))

@@ -13,6 +13,7 @@ import pytest
 from kopf._cogs.structs.credentials import Vault, VaultKey
 
 from kopf_selectcache import Unauthorized
+from kopf_selectcache.client import transport
 from kopf_selectcache.client._credentials import LATEST, SOONEST, TRIES, Logins
 from kopf_selectcache.client.transport import KopfTransport, NoCredentials, Refused, Unreachable
 from kopf_selectcache.core.protocol.backoff import SLOW
@@ -410,4 +411,18 @@ def test_an_operator_with_a_static_token_lives_on_after_401s_that_only_its_cache
             assert not operator.done()
             stop.set()
             await operator
+    run(main())
+
+
+def test_a_login_that_never_returns_is_a_failure_of_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as a plugin that hangs. The cache was `syncing`, and nothing was wrong with it."""
+    monkeypatch.setattr(transport, "TIMEOUTS", 0.005)
+
+    async def main() -> None:
+        async with Server(lists=[NO] * 99) as server, operating(
+                server, vault=Vault({KEY: kopf.ConnectionInfo(server=server.url)}), request_timeout=60, sync_timeout=1) as world:
+            deadline = asyncio.get_running_loop().time() + 20
+            await until(lambda: world.feed.trouble or asyncio.get_running_loop().time() > deadline)
+            assert "the login of the operator takes too long" in world.feed.trouble
+            await until(lambda: world.feed.health is Health.STALLED)
     run(main())

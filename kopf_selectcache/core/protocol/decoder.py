@@ -168,6 +168,12 @@ class _Failed(NamedTuple):
     error: Exception
 
 
+MOST_TOKEN = 64 * 1024
+"""The characters of a continue token. It becomes a part of a URL, which servers take up to about 1 MB of."""
+
+MOST_VERSION = 1024
+"""The characters of a resourceVersion. Those of API servers are numbers of at most 20 digits."""
+
 MOST_SAID = 1000
 """How many characters of what a server says are taken in: people read them, in logs, errors and the probe."""
 
@@ -216,7 +222,7 @@ def _refusal(answer: _Answer) -> Refusal:
     seconds = answer.details.retry_after if answer.details is not None else None
     return Refusal(
         answer.code, _said(answer.reason), _said(answer.message), None if seconds is None or seconds < 0 else seconds,
-        answer.metadata.token if answer.metadata is not None else "",
+        answer.metadata.token if answer.metadata is not None and len(answer.metadata.token) <= MOST_TOKEN else "",
     )
 
 
@@ -370,6 +376,9 @@ class Reader:
             raise Garbled(f"a {answer.kind[:100]!r} came instead of a {self.kind}List")
         if answer.metadata is None or not answer.metadata.version:
             raise Garbled(f"a {self.kind}List came without a resourceVersion")
+        _require_short(answer.metadata.version, f"a {self.kind}List")
+        if len(answer.metadata.token) > MOST_TOKEN:
+            raise Garbled(f"a {self.kind}List came with a continue token of more than {MOST_TOKEN:,} characters")
         records, size = list[Record](), 0
         for item in items:
             if size >= SLICE:
@@ -415,6 +424,7 @@ class Reader:
                 marked = mark.metadata
                 if not marked.version:
                     raise Garbled("a bookmark came without a resourceVersion")
+                _require_short(marked.version, "a bookmark")
                 return Bookmark(marked.version, complete=(marked.annotations or {}).get(END_OF_INITIAL_EVENTS) == "true")
             case "ERROR":
                 return _refusal(_decode(line.object, _Answer, "a Status"))
@@ -466,7 +476,8 @@ class Reader:
         metadata, said = found.metadata, ("", "") if says_no_kind else (self.kind, self.api_version)
         if metadata is None or metadata.managed is not msgspec.UNSET or (found.kind, found.api_version) != said:
             return None
-        if not metadata.name or not metadata.version or not metadata.uid or not _can_be_named(metadata.namespace, metadata.name):
+        if (not metadata.name or not metadata.version or not metadata.uid or len(metadata.version) > MOST_VERSION
+                or not _can_be_named(metadata.namespace, metadata.name)):
             return None
         if says_no_kind:
             kept = self._starts[0][:-len(start) + 1] + kept[1:]
@@ -523,11 +534,17 @@ class Reader:
         what = f"an object of kind {self.kind}"
         if outlined is None:
             with suppress(Undecodable):
-                return _decode(data, _Object, what), None
+                return self._bounded(_decode(data, _Object, what)), None
         with suppress(Unscannable):
             outlined = outlined or outline(data, "metadata")
-            return _decode(identity(outlined), _Object, what), outlined
-        return _decode(data, _Object, what), outlined   # It raises the decoder's words.
+            return self._bounded(_decode(identity(outlined), _Object, what)), outlined
+        return self._bounded(_decode(data, _Object, what)), outlined   # It raises the decoder's words.
+
+    def _bounded(self, found: _Object) -> _Object:
+        """Return what was read; raise Garbled if its version is too long."""
+        if found.metadata is not None:
+            _require_short(found.metadata.version, f"an object of kind {self.kind}{_named(found.metadata)}")
+        return found
 
     def _require_kind(self, found: _Object | _Mark, *, kindless: bool = False) -> None:
         if found.kind != self.kind and (found.kind or not kindless):
@@ -628,6 +645,11 @@ def _line(data: bytes) -> tuple[_Line, Outline | None]:
         found = outline(data, "object", "metadata")
         return _Line(_decode(found.members["type"], str, "the type of an event"), msgspec.Raw(found.members["object"])), found.below
     raise undecodable
+
+
+def _require_short(version: str, what: str) -> None:
+    if len(version) > MOST_VERSION:
+        raise Garbled(f"{what} came with a resourceVersion of more than {MOST_VERSION:,} characters")
 
 
 def _can_be_named(namespace: str, name: str) -> bool:

@@ -109,6 +109,31 @@ def test_a_list_without_a_version_is_refused(metadata: Any) -> None:
     assert garbled(PODS.page, listing(metadata=metadata)) == "a PodList came without a resourceVersion"
 
 
+def test_a_list_with_an_endless_version_or_continue_token_is_refused() -> None:
+    """A token becomes a part of a URL: to quote one of 15 million characters blocked the event loop for 1.7 s."""
+    assert page(listing(metadata={"resourceVersion": "9" * 1024, "continue": "é" * 65_536})).token == "é" * 65_536
+    assert garbled(PODS.page, listing(metadata={"resourceVersion": "9", "continue": "é" * 65_537})) == (
+        "a PodList came with a continue token of more than 65,536 characters")
+    assert garbled(PODS.page, listing(metadata={"resourceVersion": "9" * 1025})) == "a PodList came with a resourceVersion of more than 1,024 characters"
+
+
+@pytest.mark.parametrize("said", [{}, {"kind": "Pod", "apiVersion": "v1"}], ids=str)   # The second is what the fast path reads.
+def test_an_object_or_bookmark_with_an_endless_version_is_refused(said: dict[str, str]) -> None:
+    short, long = ({**said, "metadata": METADATA | {"resourceVersion": "9" * length}} for length in (1024, 1025))
+    assert record_of(short).version == "9" * 1024
+    why = "an object of kind Pod, shop/web-1, came with a resourceVersion of more than 1,024 characters"
+    assert garbled(PODS.record, dump(long)) == why
+    deep = dump(long)[:-1] + b',"spec":' + b"[" * 20_000 + b"]" * 20_000 + b"}"
+    assert garbled(PODS.record, deep) == why
+    assert garbled(PODS.line, event("BOOKMARK", {"kind": "Pod", "apiVersion": "v1", "metadata": {"resourceVersion": "9" * 1025}})) == (
+        "a bookmark came with a resourceVersion of more than 1,024 characters")
+
+
+def test_an_endless_token_of_a_refusal_is_none() -> None:
+    status = {"kind": "Status", "metadata": {"continue": "t" * 65_537}, "code": 410, "reason": "Expired", "message": "too old"}
+    assert PODS.page(dump(status)) == Refusal(410, "Expired", "too old")
+
+
 def test_the_list_of_a_custom_resource_may_be_named_otherwise_if_its_items_name_their_kind() -> None:
     reader = Reader("example.com/v1", "Shop")
     item = {"apiVersion": "example.com/v1", "kind": "Shop", "metadata": METADATA}
