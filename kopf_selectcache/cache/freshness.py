@@ -73,7 +73,7 @@ class Event:
         return printable("/".join(filter(None, self.key)), 500)
 
     def is_delivered_by(self, listwatch: Listwatch) -> bool:
-        """Return True if the stream delivers this event: it selects the object, or still holds it."""
+        """Return True if the stream delivers this event, or may: it selects the object, or still holds it."""
         if not listwatch.branch.keys.have(self.key):
             return False
         held = listwatch.branch.view.held(self.key)
@@ -87,6 +87,8 @@ class Event:
                 self._record = Reader.of(resource, ALL).record(with_room(partial(msgspec.json.encode, body)))
             except (Garbled, RecursionError, UnicodeEncodeError, TypeError):
                 return False   # The body was made by hand, or has a lone surrogate.
+        if listwatch.has_misread:
+            return True   # The server selects by a field otherwise than it is read off an object.
         selected = selects(listwatch.filter, self._record, resource)
         return self._is_selected_by_path(listwatch) if selected is None else selected
 

@@ -41,6 +41,8 @@ class CheckedReader:
     def __init__(self, reader: Reader, resource: Resource, *, world: World) -> None:
         self.reader = reader
         """Raises Unselected for an object that seems to be outside of the selector."""
+        self.has_misread = False
+        """True if a field was misread: what the stream selects by it cannot be told from an object."""
         self._resource = resource
         self._world = world
         self._uncertain = 0   # The number of uncertain judgements, each at most `FORGOTTEN` after the one before.
@@ -99,6 +101,7 @@ class CheckedReader:
         term = unselected.term
         assert term is not None, "a label needs no judgement"
         self.reader = replace(self.reader, sent=self.reader.sent.without(term.label))
+        self.has_misread = True
         self._world.logger.warning(
             "The server selects %s by %s otherwise than kopf_selectcache reads it off them: %s, and the server confirms that it does. "
             "What it selects by %s is taken as it comes. Please report it.", self._resource, term.label, unselected, term.label)

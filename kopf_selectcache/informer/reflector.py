@@ -169,6 +169,11 @@ class Listwatch:
         """True while a watch is open, or asked for."""
         return isinstance(self._state, Watching)
 
+    @property
+    def has_misread(self) -> bool:
+        """True if a field of its selector is misread, so that what it selects cannot be told from an object."""
+        return self._checked.has_misread
+
     def note_foreign(self, uid: str, version: str) -> None:
         """Note a body of another epoch. Kopf may call timers with it again and again."""
         if len(self.foreign) >= MOST_FOREIGN:

@@ -10,13 +10,14 @@ import pytest
 
 from kopf_selectcache import Selector
 from kopf_selectcache.cache.freshness import event_of, wait_until_fresh
-from kopf_selectcache.core.selection.kinds import find
-from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.substore import Keys
+from kopf_selectcache.informer._comparison import _difference, _is_as_new
+from kopf_selectcache.informer.informer import PAGES_AT_ONCE
 from kopf_selectcache.testing.faults import Silence
 from tests.cache.test_freshness import WEB, handling, pod
-from tests.cache.test_freshness_lists import is_comparison
+from tests.cache.test_freshness_lists import is_comparison, pass_time
+from tests.cache.world import PODS
 from tests.faults.server import SILENCE, Answer, Obj, Server, event, listed, streamed
 from tests.faults.server import pod as served
 from tests.faults.world import operating, until
@@ -119,6 +120,30 @@ def test_who_waits_for_a_comparison_waits_on_if_the_stream_stops_and_runs_again(
     run(main())
 
 
+# ---- What is compared, and how many streams at once.
+
+
+def test_few_streams_of_a_kind_are_compared_at_once() -> None:
+    async def main() -> None:
+        namespaces = ["shop", "infra", *(f"ns-{number}" for number in range(PAGES_AT_ONCE))]
+        async with gated(Selector("app=web", namespaces=namespaces)) as world:
+            held = world.cluster.faults.add(Silence(), verb="list", resource="pods", where=is_comparison)
+            call = make_other(world, 1)
+            await until(lambda: len(held.hits) >= PAGES_AT_ONCE)
+            await pass_time(world, 2)
+            assert len(held.hits) == PAGES_AT_ONCE < len(namespaces)
+            held.release()
+            await world.clock.move_until(call.done)
+            assert len(world.comparisons()) == len(namespaces)
+    run(main())
+
+
+@pytest.mark.parametrize(("uid", "version", "is_as_new"), [("u", "4", False), ("u", "5", True), ("u", "6", True), ("other", "6", False)])
+def test_an_object_is_as_new_as_a_listed_one_if_it_is_the_same_object(uid: str, version: str, is_as_new: bool) -> None:
+    held, listed = (Record("shop", "a", *each, {}, (), b"{}") for each in ((uid, version), ("u", "5")))
+    assert _is_as_new(held, _difference(listed)) is is_as_new
+
+
 # ---- Versions that are no numbers.
 
 
@@ -213,13 +238,29 @@ def test_a_stream_that_holds_what_the_server_lists_is_fresh_where_versions_are_n
 # ---- Which events a stream delivers.
 
 
-def stream_of(declared: Selector, *held: Record, misread: frozenset[str] = frozenset()) -> Any:
+def stream_of(declared: Selector, *held: Record, has_misread: bool = False) -> Any:
     """Return what an event asks of a stream."""
     branch = SimpleNamespace(keys=Keys(), view=SimpleNamespace(held={record.key: record for record in held}.get))
-    return SimpleNamespace(branch=branch, resource=Resource(BUILT_IN["pods"], "v1"), filter=declared, misread=misread)
+    return SimpleNamespace(branch=branch, resource=PODS, filter=declared, has_misread=has_misread)
 
 
 def test_a_body_made_by_hand_with_what_is_no_json_is_an_event_that_no_stream_delivers() -> None:
     event = event_of({**other_at("9"), "spec": object()})
     assert event is not None
     assert not event.is_delivered_by(stream_of(Selector("app=db")))
+
+
+@pytest.mark.parametrize("has_misread", [False, True])
+def test_a_stream_may_deliver_any_event_once_a_field_of_its_selector_was_misread(*, has_misread: bool) -> None:
+    event = event_of(other_at("9"))
+    assert event is not None
+    assert event.is_delivered_by(stream_of(Selector(field="spec.nodeName=n1"), has_misread=has_misread)) is has_misread
+
+
+def test_a_stream_that_holds_an_older_object_of_the_name_delivers_no_event_of_the_new_one() -> None:
+    """It was deleted, and created anew with other labels. The stream delivers its deletion, which came before."""
+    event = event_of(other_at("9"))
+    assert event is not None
+    for uid, delivered in (("uid-other", True), ("uid-before", False)):
+        held = Record("shop", "other", uid, "5", {"app": "web"}, (), b"{}")
+        assert event.is_delivered_by(stream_of(Selector("app=web"), held)) is delivered

@@ -445,7 +445,7 @@ def test_bodies_of_another_epoch_are_forgotten_in_the_end() -> None:
 def test_where_fields_are_not_known_the_path_tells_whether_a_stream_delivers_an_event(value: str | None, selected: bool) -> None:
     resource = Resource(Kind.unknown("example.com", "Widget", "widgets", namespaced=True, names=set()), "v1", fields_known=False)
     merging = Merging([Keys()])
-    stream: Any = SimpleNamespace(branch=merging.branches[0], resource=resource, filter=Selector(field="spec.env=prod"))
+    stream: Any = SimpleNamespace(branch=merging.branches[0], resource=resource, filter=Selector(field="spec.env=prod"), has_misread=False)
     body = {"apiVersion": "example.com/v1", "kind": "Widget", "spec": {"env": value},
             "metadata": {"name": "w", "namespace": "shop", "uid": "u", "resourceVersion": "9"}}
     event = event_of(body)
@@ -457,7 +457,7 @@ def test_where_fields_are_not_known_the_path_tells_whether_a_stream_delivers_an_
 def test_numbers_and_booleans_are_compared_as_servers_write_them(replicas: object) -> None:
     resource = Resource(Kind.unknown("example.com", "Widget", "widgets", namespaced=True, names=set()), "v1", fields_known=False)
     stream: Any = SimpleNamespace(
-        branch=Merging([Keys()]).branches[0], resource=resource, filter=Selector(field=f"spec.of={str(replicas).lower()}"))
+        branch=Merging([Keys()]).branches[0], resource=resource, filter=Selector(field=f"spec.of={str(replicas).lower()}"), has_misread=False)
     body = {"apiVersion": "example.com/v1", "kind": "Widget", "spec": {"of": replicas}, "metadata": {
         "name": "w", "namespace": "shop", "uid": "u", "resourceVersion": "9", "creationTimestamp": dt.datetime(2026, 1, 1, tzinfo=dt.UTC).isoformat()}}
     event = event_of(body)

@@ -13,7 +13,7 @@ import pytest
 from kopf._cogs.structs.credentials import Vault, VaultKey
 
 from kopf_selectcache import Unauthorized
-from kopf_selectcache.client import transport
+from kopf_selectcache.client import transport as client_transport
 from kopf_selectcache.client._credentials import LATEST, SOONEST, TRIES, Logins
 from kopf_selectcache.client.transport import KopfTransport, NoCredentials, Refused, Unreachable
 from kopf_selectcache.core.protocol.backoff import SLOW
@@ -416,7 +416,7 @@ def test_an_operator_with_a_static_token_lives_on_after_401s_that_only_its_cache
 
 def test_a_login_that_never_returns_is_a_failure_of_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as a plugin that hangs. The cache was `syncing`, and nothing was wrong with it."""
-    monkeypatch.setattr(transport, "TIMEOUTS", 0.005)
+    monkeypatch.setattr(client_transport, "TIMEOUTS", 0.005)
 
     async def main() -> None:
         async with Server(lists=[NO] * 99) as server, operating(

@@ -234,6 +234,7 @@ def test_an_error_in_our_table_of_fields_is_told_once_and_is_no_outage(
             world.cluster.create(typed("late", "Opaque"))
             await until(lambda: named(world.cache.held("secrets")) == ["late", "web"])
             assert len(confirming(world)) == 2 * len(wrong), "later objects are not asked about"
+            assert world.feed.listwatches[0].has_misread
             assert not world.feed.counts.failures
     caplog.set_level(logging.WARNING, "kopf_selectcache")
     run(main())

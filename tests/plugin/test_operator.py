@@ -4,6 +4,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+import dataclasses
 import functools
 from typing import Any
 
@@ -12,6 +13,7 @@ import kopf
 import pytest
 from kopf._cogs.clients.auth import vault_var
 from kopf._cogs.structs.credentials import Vault
+from kopf._core.actions.execution import handler_var
 from kopf._core.intents import causes
 
 import kopf_selectcache as selectcache
@@ -20,7 +22,7 @@ from kopf_selectcache.core.errors import TooLarge
 from kopf_selectcache.plugin import operator as operators
 from kopf_selectcache.plugin.handlers import with_cache
 from kopf_selectcache.plugin.hooks import hook
-from kopf_selectcache.plugin.operator import operator_of
+from kopf_selectcache.plugin.operator import _is_retried, operator_of
 from kopf_selectcache.settings.options import settings_of
 from tests.faults.server import Server, answer
 from tests.kopf_operators import (
@@ -49,6 +51,22 @@ SECRETS = "/api/v1/secrets"
 @pytest.fixture
 def registry() -> kopf.OperatorRegistry:
     return kopf.OperatorRegistry()
+
+
+# ---- Which handlers Kopf calls again.
+
+
+@pytest.mark.parametrize(("id_", "field", "is_retried"), [
+    ("own", None, True), ("own/spec.x", "spec.x", True), ("parent/own", None, False), ("parent/own/spec.x", "spec.x", False),
+])
+def test_a_handler_of_a_field_is_no_sub_handler(id_: str, field: str | None, is_retried: bool, registry: kopf.OperatorRegistry) -> None:
+    kopf.on.update("pods", registry=registry, field=field)(lambda **_: None)
+    handler = dataclasses.replace(only(registry._changing), id=id_)
+    token = handler_var.set(handler)
+    try:
+        assert _is_retried(changing()) is is_retried
+    finally:
+        handler_var.reset(token)
 
 
 # ---- What is waited for.
