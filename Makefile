@@ -118,8 +118,9 @@ test-quick: $(INSTALLED)
 servers: $(INSTALLED)  ## Build the real API server into your cache folder, unless it is there; KUBERNETES=1.33 builds an older one.
 	$(PY) -m tests.apiserver.build
 
-lint: $(INSTALLED)  ## ruff, mypy --strict, and the layers.
+lint: $(INSTALLED)  ## ruff and its format, mypy --strict, and the layers.
 	$(PY) -m ruff check
+	$(PY) -m ruff format --check --quiet
 	$(PY) -m mypy
 	$(VENV)/bin/lint-imports --no-cache
 

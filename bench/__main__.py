@@ -1,7 +1,10 @@
-"""Our cache beside its peers, in one run, on the same objects of one real API server: `python -m bench --quick`.
+"""Our cache beside its peers, in one run, on the same objects of one real API server: `python -m bench
+--quick`.
 
-No figure stands alone: what is to be read off are the ratios, since the figures are those of one machine at one moment.
+No figure stands alone: what is to be read off are the ratios, since the figures are those of one machine at
+one moment.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -49,31 +52,82 @@ MORE_SECONDS, MORE_MEGABYTES = 1_800, 16_000
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
-        prog="python -m bench", description=(__doc__ or "").partition("\n")[0], formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="It needs Linux, and Go for the API server. kube-rs needs Rust, fabric8 Java and Maven: a peer that cannot be built is left out by name.\n"
-               "All of it takes half an hour, --quick some minutes.\n\npeers:\n" + "\n".join(f"  {peer.name:28} {peer.words}" for peer in PEERS))
-    made.add_argument("--quick", action="store_true", help=f"{QUICK_OBJECTS} pods, controller-runtime and the official informer")
+        prog="python -m bench",
+        description=(__doc__ or "").partition("\n")[0],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=(
+            "It needs Linux, and Go for the API server. kube-rs needs Rust, fabric8 Java and Maven: a peer"
+            " that cannot be built is left out by name.\nAll of it takes half an hour, --quick some"
+            " minutes.\n\npeers:\n"
+        )
+        + "\n".join(f"  {peer.name:28} {peer.words}" for peer in PEERS),
+    )
+    made.add_argument(
+        "--quick",
+        action="store_true",
+        help=f"{QUICK_OBJECTS} pods, controller-runtime and the official informer",
+    )
     made.add_argument("--peers", metavar="A,B", help="these and ours, instead of all")
-    made.add_argument("--million", action="store_true", help="a run of its own: up to a million pods of a synthetic server, held and read by ours")
-    made.add_argument("--objects", metavar="N,M", help=f"how many pods, one round for each number (default: {OBJECTS}, and 4000 for the peers that cannot do more; "
-                      f"with --quick {QUICK_OBJECTS}, with --million {MILLION})")
-    made.add_argument("--repeats", type=positive(int), default=1, help="how often each is measured, in turn; medians are shown (default: %(default)s)")
-    made.add_argument("--seconds", type=positive(float), help=f"what a peer may take for any one thing (default: {SECONDS}, with --million {MORE_SECONDS})")
-    made.add_argument("--megabytes", type=positive(float), help=f"what a peer may hold (default: {MEGABYTES:,}, with --million {MORE_MEGABYTES:,})")
-    made.add_argument("--clients", type=program, metavar="PYTHON", help="the Python that has the official client (default: this one)")
+    made.add_argument(
+        "--million",
+        action="store_true",
+        help="a run of its own: up to a million pods of a synthetic server, held and read by ours",
+    )
+    made.add_argument(
+        "--objects",
+        metavar="N,M",
+        help=(
+            f"how many pods, one round for each number (default: {OBJECTS}, and 4000 for the peers that"
+            f" cannot do more; with --quick {QUICK_OBJECTS}, with --million {MILLION})"
+        ),
+    )
+    made.add_argument(
+        "--repeats",
+        type=positive(int),
+        default=1,
+        help="how often each is measured, in turn; medians are shown (default: %(default)s)",
+    )
+    made.add_argument(
+        "--seconds",
+        type=positive(float),
+        help=f"what a peer may take for any one thing (default: {SECONDS}, with --million {MORE_SECONDS})",
+    )
+    made.add_argument(
+        "--megabytes",
+        type=positive(float),
+        help=f"what a peer may hold (default: {MEGABYTES:,}, with --million {MORE_MEGABYTES:,})",
+    )
+    made.add_argument(
+        "--clients",
+        type=program,
+        metavar="PYTHON",
+        help="the Python that has the official client (default: this one)",
+    )
     made.add_argument("--json", type=writable, metavar="FILE", help="write all figures")
-    made.add_argument("--report", type=writable, metavar="FILE", help="write a page in Markdown, with the pictures beside it")
-    made.add_argument("--picture", type=writable, metavar="FILE", help="write a picture of memory and sync: this file as SVG, and beside it one as PNG")
+    made.add_argument(
+        "--report",
+        type=writable,
+        metavar="FILE",
+        help="write a page in Markdown, with the pictures beside it",
+    )
+    made.add_argument(
+        "--picture",
+        type=writable,
+        metavar="FILE",
+        help="write a picture of memory and sync: this file as SVG, and beside it one as PNG",
+    )
     return made
 
 
 def positive(kind: type[int | float]) -> Callable[[str], float]:
     """Return what reads a number above 0."""
+
     def number(text: str) -> float:
         with suppress(ValueError):
             if 0 < (found := kind(text)) < math.inf:
                 return found
         raise argparse.ArgumentTypeError(f"{text!r} is no {'whole ' if kind is int else ''}number above 0")
+
     return number
 
 
@@ -86,7 +140,11 @@ def program(text: str) -> Path:
 def writable(text: str) -> Path:
     """Read where to write to, once all has been measured."""
     file = Path(text)
-    if not file.parent.is_dir() or file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
+    if (
+        not file.parent.is_dir()
+        or file.is_dir()
+        or not os.access(file if file.exists() else file.parent, os.W_OK)
+    ):
         raise argparse.ArgumentTypeError(f"{text} cannot be written")
     return file
 
@@ -102,14 +160,25 @@ def counts(text: str) -> list[int]:
     except ValueError:
         raise ValueError(f"--objects: {text!r} is no list of numbers, such as 1000,20000") from None
     if found[0] < 100:
-        raise ValueError("--objects: 100 at least of each, as there are 20 namespaces and 50 apps; commas are between numbers, so write 1000 or 1_000, not 1,000")
+        raise ValueError(
+            "--objects: 100 at least of each, as there are 20 namespaces and 50 apps; commas are between"
+            " numbers, so write 1000 or 1_000, not 1,000"
+        )
     return found
 
 
 class Bench:
     """One run: a server, its objects, and one peer after the other."""
 
-    def __init__(self, server: ApiServer, options: argparse.Namespace, folder: Path, *, about: Mapping[str, Any], say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        server: ApiServer,
+        options: argparse.Namespace,
+        folder: Path,
+        *,
+        about: Mapping[str, Any],
+        say: Callable[[str], None],
+    ) -> None:
         self._server = server
         self._options = options
         self._folder = folder
@@ -117,7 +186,9 @@ class Bench:
         self._say = say
         self._rounds = Rounds(server)
         self._cap = Cap(
-            options.seconds or (MORE_SECONDS if options.million else SECONDS), options.megabytes or (MORE_MEGABYTES if options.million else MEGABYTES))
+            options.seconds or (MORE_SECONDS if options.million else SECONDS),
+            options.megabytes or (MORE_MEGABYTES if options.million else MEGABYTES),
+        )
         self._kubeconfig = server.kubeconfig(folder / "kubeconfig")
         self._results: list[Result] = []
         self._to_do = self._done = 0
@@ -131,7 +202,9 @@ class Bench:
         """Measure those with so many objects, the fewest first."""
         peers = list(dict.fromkeys(peer for some in who.values() for peer in some))
         commands = self._commands(peers)
-        self._to_do = self._options.repeats * sum(1 + sum(peer.name in commands for peer in some) for some in who.values())
+        self._to_do = self._options.repeats * sum(
+            1 + sum(peer.name in commands for peer in some) for some in who.values()
+        )
         prepare(self._server)
         plan = Plan.of(quick=self._options.quick)
         without = replace(plan, relist=False)
@@ -147,15 +220,24 @@ class Bench:
             for _ in range(self._options.repeats):
                 for peer in some:
                     if peer.name in commands:
-                        self._measure(peer.name, commands[peer.name], objects, plan if objects <= peer.relists else without)
+                        self._measure(
+                            peer.name,
+                            commands[peer.name],
+                            objects,
+                            plan if objects <= peer.relists else without,
+                        )
                 self._measure(AGAIN, commands[OURS], objects, without)
         self._stream([peer for peer in peers if peer.name in commands and peer.whole], commands, plan)
 
     def _measure(self, name: str, each: Sequence[str], objects: int, plan: Plan) -> None:
-        self._add(measured, name, each, objects=objects, plan=plan, kubeconfig=self._kubeconfig, rounds=self._rounds)
+        self._add(
+            measured, name, each, objects=objects, plan=plan, kubeconfig=self._kubeconfig, rounds=self._rounds
+        )
 
     def hold(self, peers: Sequence[Peer], sizes: Sequence[int]) -> None:
-        """Have them hold and read so many objects of a synthetic server: a real one would need more than they do."""
+        """Have them hold and read so many objects of a synthetic server: a real one would need more than they
+        do.
+        """
         commands = self._commands(peers)
         self._to_do = len(sizes) * len(commands)
         answers, plan = discovery(self._server), Plan.of(quick=True)
@@ -163,32 +245,59 @@ class Bench:
         for objects in sizes:
             many = Many(objects, seed=SEED, version=VERSION)
             began = time.monotonic()
-            some = many[:min(objects, SAMPLED)]
-            self._say(f"{objects:,} pods, each made when it is read, in {1e6 * (time.monotonic() - began) / len(some):.0f} µs: {compression(some)}")
+            some = many[: min(objects, SAMPLED)]
+            self._say(
+                f"{objects:,} pods, each made when it is read, in"
+                f" {1e6 * (time.monotonic() - began) / len(some):.0f} µs: {compression(some)}"
+            )
             with Synthetic(many, rounds=0, answers=answers) as synthetic:
                 kubeconfig = synthetic.kubeconfig(self._folder / "synthetic")
                 for name, each in commands.items():
                     self._add(held, name, each, objects=objects, plan=plan, kubeconfig=kubeconfig)
 
     def _stream(self, peers: Sequence[Peer], commands: Mapping[str, Sequence[str]], plan: Plan) -> None:
-        """Add to the results with the fewest objects how fast each takes in changes, and how late its event loop wakes meanwhile."""
+        """Add to the results with the fewest objects how fast each takes in changes, and how late its event
+        loop wakes meanwhile.
+        """
         answers, made = discovery(self._server), pods(BURST, seed=SEED)
         first = {result.peer: result for result in reversed(self._results)}
         for peer in peers:
-            if (result := first.get(peer.name)) is None:   # It has left itself out.
+            if (result := first.get(peer.name)) is None:  # It has left itself out.
                 continue
             began = time.monotonic()
             with Synthetic(made, rounds=plan.rounds, answers=answers) as synthetic:
-                burst(result, commands[peer.name], synthetic, cap=self._cap, kubeconfig=synthetic.kubeconfig(self._folder / "synthetic"), log=self._folder / "log")
+                burst(
+                    result,
+                    commands[peer.name],
+                    synthetic,
+                    cap=self._cap,
+                    kubeconfig=synthetic.kubeconfig(self._folder / "synthetic"),
+                    log=self._folder / "log",
+                )
             how = "measured" if "burst cpu" in result.figures else result.over
-            self._say(f"a burst of {BURST * plan.rounds:,} changes, {peer.name}: {how} ({time.monotonic() - began:.0f} s)")
+            self._say(
+                f"a burst of {BURST * plan.rounds:,} changes, {peer.name}: {how}"
+                f" ({time.monotonic() - began:.0f} s)"
+            )
             if peer.loops:
                 began = time.monotonic()
-                with Synthetic(made, rounds=math.ceil(PACE * plan.late / BURST), answers=answers, pace=PACE) as synthetic:
-                    late(result, commands[peer.name], synthetic, seconds=plan.late, cap=self._cap,
-                         kubeconfig=synthetic.kubeconfig(self._folder / "synthetic"), log=self._folder / "log")
+                with Synthetic(
+                    made, rounds=math.ceil(PACE * plan.late / BURST), answers=answers, pace=PACE
+                ) as synthetic:
+                    late(
+                        result,
+                        commands[peer.name],
+                        synthetic,
+                        seconds=plan.late,
+                        cap=self._cap,
+                        kubeconfig=synthetic.kubeconfig(self._folder / "synthetic"),
+                        log=self._folder / "log",
+                    )
                 how = "measured" if result.late else result.over
-                self._say(f"its event loop at {PACE:,} changes a second, {peer.name}: {how} ({time.monotonic() - began:.0f} s)")
+                self._say(
+                    f"its event loop at {PACE:,} changes a second, {peer.name}: {how}"
+                    f" ({time.monotonic() - began:.0f} s)"
+                )
         self._keep()
 
     def _commands(self, peers: Sequence[Peer]) -> dict[str, Sequence[str]]:
@@ -201,7 +310,9 @@ class Bench:
                 self._say(f"{peer.name} is left out: {why}")
         return found
 
-    def _add(self, how: Callable[..., Result], name: str, each: Sequence[str], *, objects: int, **more: Any) -> None:
+    def _add(
+        self, how: Callable[..., Result], name: str, each: Sequence[str], *, objects: int, **more: Any
+    ) -> None:
         began = time.monotonic()
         self._done += 1
         result = how(name, each, objects=objects, cap=self._cap, log=self._folder / "log", **more)
@@ -209,32 +320,55 @@ class Bench:
         self._keep()
         told = f"{DID_NOT_FINISH}, {result.over}" if result.over else "measured"
         spent = "".join(f", {what} {seconds:.0f}" for what, seconds in result.spent.items())
-        self._say(f"[{self._done} of {self._to_do}] {objects:,} pods, {name}: {told} ({time.monotonic() - began:.0f} s{spent})")
+        self._say(
+            f"[{self._done} of {self._to_do}] {objects:,} pods, {name}: {told}"
+            f" ({time.monotonic() - began:.0f} s{spent})"
+        )
 
     def _keep(self) -> None:
         """Write what there is: it is not lost with a run that is ended."""
         if self._options.json is not None:
-            self._options.json.write_text(json.dumps(
-                {**self._about, "left out": self.left_out, "results": [asdict(result) for result in self._results]}, indent=1) + "\n")
+            self._options.json.write_text(
+                json.dumps(
+                    {
+                        **self._about,
+                        "left out": self.left_out,
+                        "results": [asdict(result) for result in self._results],
+                    },
+                    indent=1,
+                )
+                + "\n"
+            )
 
 
 def about() -> dict[str, Any]:
     """Say where and when this is measured."""
     return {
-        "seed": SEED, "processors": os.cpu_count(), "machine": platform.machine(), "python": platform.python_version(),
-        "load": [round(load, 1) for load in os.getloadavg()], "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")}
+        "seed": SEED,
+        "processors": os.cpu_count(),
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+        "load": [round(load, 1) for load in os.getloadavg()],
+        "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+    }
 
 
 def page(head: str, bench: Bench, picture: str) -> str:
     """Return the report, in Markdown."""
     results = bench.results
     left_out = "".join(f"- {name} is left out: {why}\n" for name, why in bench.left_out.items())
-    parts = (judged(results, markdown=True), growth(results, markdown=True), tables(results, markdown=True), histograms(results, markdown=True))
+    parts = (
+        judged(results, markdown=True),
+        growth(results, markdown=True),
+        tables(results, markdown=True),
+        histograms(results, markdown=True),
+    )
     return (
-        "# Beside its peers\n\nWritten by `make bench ARGS='--report docs/bench.md'`. In brackets is how many times ours a figure is. "
-        f"Ours is measured twice, first and last: how far the two are apart is how noisy the run was.\n\n{head}\n\n{left_out}\n"
-        f"![memory and sync against the number of objects]({picture})\n\n"
-        + "\n\n".join(part for part in parts if part) + "\n")
+        "# Beside its peers\n\nWritten by `make bench ARGS='--report docs/bench.md'`. In brackets is how"
+        " many times ours a figure is. Ours is measured twice, first and last: how far the two are apart is"
+        f" how noisy the run was.\n\n{head}\n\n{left_out}\n![memory and sync against the number of"
+        f" objects]({picture})\n\n" + "\n\n".join(part for part in parts if part) + "\n"
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -242,7 +376,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = made.parse_args(arguments)
     try:
         peers = chosen(options.peers or (OURS if options.million else None), quick=options.quick)
-        sizes = counts(options.objects or (MILLION if options.million else QUICK_OBJECTS if options.quick else OBJECTS))
+        sizes = counts(
+            options.objects or (MILLION if options.million else QUICK_OBJECTS if options.quick else OBJECTS)
+        )
     except (Unknown, ValueError) as error:
         made.error(str(error))
 
@@ -257,22 +393,36 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     where = about()
     head = (
-        f"{where['processors']} processors, {where['machine']}, {where['memory'] / 1e9:.0f} GB; Python {where['python']}; "
-        f"load {where['load'][0]} at the start. The same objects for all, from seed {SEED}:\n\n{described(Data(seed=SEED), SAMPLED)}")
+        f"{where['processors']} processors, {where['machine']}, {where['memory'] / 1e9:.0f} GB; Python"
+        f" {where['python']}; load {where['load'][0]} at the start. The same objects for all, from seed"
+        f" {SEED}:\n\n{described(Data(seed=SEED), SAMPLED)}"
+    )
     print(f"{head}\n", flush=True)
     with tempfile.TemporaryDirectory() as folder, ApiServer() as server:
         bench = Bench(server, options, Path(folder), about=where, say=say)
-        with suppress(KeyboardInterrupt):   # What has been measured by then is told.
+        with suppress(KeyboardInterrupt):  # What has been measured by then is told.
             if options.million:
                 bench.hold(peers, sizes)
             elif options.objects or options.quick:
-                bench.run({size: [peer for peer in peers if size <= peer.most or options.peers] for size in sizes})
+                bench.run(
+                    {size: [peer for peer in peers if size <= peer.most or options.peers] for size in sizes}
+                )
             else:
                 bench.run(rounds(peers, sizes))
     if not bench.results:
         sys.exit("nothing was measured")
-    print("\n\n".join(part for part in (
-        tables(bench.results), growth(bench.results), histograms(bench.results), judged(bench.results)) if part))
+    print(
+        "\n\n".join(
+            part
+            for part in (
+                tables(bench.results),
+                growth(bench.results),
+                histograms(bench.results),
+                judged(bench.results),
+            )
+            if part
+        )
+    )
     for name, why in bench.left_out.items():
         print(f"{name} is left out: {why}")
     if picture is not None:
@@ -284,6 +434,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    # Whoever ends it by a signal, such as timeout(1), is told what there is as well, and no peer stays behind.
+    # Whoever ends it by a signal, such as timeout(1), is told what there is as well, and no peer stays
+    # behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     main()

@@ -1,7 +1,10 @@
-"""What the hot paths allocate and call for each operation: the same each time, so that it can be kept and compared. Needs no clock.
+"""What the hot paths allocate and call for each operation: the same each time, so that it can be kept and
+compared. Needs no clock.
 
-`python -m bench.allocations` prints it; with `--write`, it becomes what tests/test_allocations.py holds the code to.
+`python -m bench.allocations` prints it; with `--write`, it becomes what tests/test_allocations.py holds the
+code to.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -35,8 +38,10 @@ Work: TypeAlias = Callable[[int], Any]
 
 
 def figures(work: Work) -> Figures:
-    """Measure the operation: how many blocks and bytes its results take, how many bytes it takes at most while it runs, and its calls."""
-    for number in range(COUNT):   # What is made once has been made by then.
+    """Measure the operation: how many blocks and bytes its results take, how many bytes it takes at most
+    while it runs, and its calls.
+    """
+    for number in range(COUNT):  # What is made once has been made by then.
         work(number)
     gc.collect()
     gc.disable()
@@ -84,11 +89,12 @@ def _calls(work: Work) -> float:
     def count(_: object, event: str, __: object) -> None:
         nonlocal calls
         calls += event in ("call", "c_call")
+
     for number in range(COUNT):
         sys.setprofile(count)
         work(number)
         sys.setprofile(None)
-        calls -= 2   # The operation itself, and the end of the counting.
+        calls -= 2  # The operation itself, and the end of the counting.
     return round(calls / COUNT, 1)
 
 
@@ -97,7 +103,10 @@ def works() -> Mapping[str, Work]:
     bodies = list(Data(seed=1).pods(COUNT))
     for number, body in enumerate(bodies):
         body["metadata"]["resourceVersion"] = str(number + 1)
-    items = [encoded({key: value for key, value in body.items() if key not in ("kind", "apiVersion")}) for body in bodies]
+    items = [
+        encoded({key: value for key, value in body.items() if key not in ("kind", "apiVersion")})
+        for body in bodies
+    ]
     lines = [b'{"type":"MODIFIED","object":' + encoded(body) + b"}" for body in bodies]
     reader, packing, store = Reader.of(PODS, ALL), Packing(always=True), Store()
     packing.begin()
@@ -118,7 +127,9 @@ def works() -> Mapping[str, Work]:
         "put an event into the store": lambda number: store.put(events[number].record),
         "get": lambda number: cache.get("pods", *keys[number]),
         "get a view": lambda number: cache.get("pods", *keys[number], as_="view"),
-        "get, of one that is not there": lambda number: cache.get("pods", "none", keys[number][1], default=None),
+        "get, of one that is not there": lambda number: cache.get(
+            "pods", "none", keys[number][1], default=None
+        ),
         "decode a packed record": lambda number: kept[number].decode(),
         "held by label": lambda _: many.held("pods", label=label),
         "held by label, keys only": lambda _: many.held("pods", label=label, keys_only=True),
@@ -127,7 +138,9 @@ def works() -> Mapping[str, Work]:
 
 
 def indexed() -> Cache:
-    """Return a cache of so many objects that it has an index of their label, each value of which 40 of them have."""
+    """Return a cache of so many objects that it has an index of their label, each value of which 40 of them
+    have.
+    """
     world = World()
     feed = world.declare(Selector())
     feed.hold(*(pod(f"pod-{number}", app=f"app-{number % 50}") for number in range(2_000)))
@@ -144,7 +157,9 @@ def measured() -> Mapping[str, Figures]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.allocations", description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.allocations", description=(__doc__ or "").partition("\n")[0]
+    )
     parser.add_argument("--json", action="store_true", help="print them as JSON")
     parser.add_argument("--write", action="store_true", help="keep the figures, for this version of Python")
     options = parser.parse_args()

@@ -1,7 +1,9 @@
-"""Builds the peers that are not Python, on first use, into the user's cache folder: one folder for each set of sources.
+"""Builds the peers that are not Python, on first use, into the user's cache folder: one folder for each set
+of sources.
 
 Must download no toolchain: a peer without one is left out, by name and with the reason.
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -35,12 +37,26 @@ class Recipe:
     env: Mapping[str, str]
 
 
-RECIPES = {recipe.folder: recipe for recipe in (
-    Recipe("go", "go", ("build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", "{target}/peer", "."), "peer",
-           {"GOTOOLCHAIN": "local", "CGO_ENABLED": "0", "GOWORK": "off"}),
-    Recipe("rust", "cargo", ("build", "--release", "--locked", "--target-dir", "{target}"), "release/peer", {}),
-    Recipe("java", "mvn", ("--batch-mode", "--quiet", "package", "-Dout={target}"), "peer.jar", {}),
-)}
+RECIPES = {
+    recipe.folder: recipe
+    for recipe in (
+        Recipe(
+            "go",
+            "go",
+            ("build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", "{target}/peer", "."),
+            "peer",
+            {"GOTOOLCHAIN": "local", "CGO_ENABLED": "0", "GOWORK": "off"},
+        ),
+        Recipe(
+            "rust",
+            "cargo",
+            ("build", "--release", "--locked", "--target-dir", "{target}"),
+            "release/peer",
+            {},
+        ),
+        Recipe("java", "mvn", ("--batch-mode", "--quiet", "package", "-Dout={target}"), "peer.jar", {}),
+    )
+}
 
 
 def built(recipe: Recipe, *, say: Callable[[str], None], environ: Mapping[str, str] = os.environ) -> Path:
@@ -56,15 +72,25 @@ def built(recipe: Recipe, *, say: Callable[[str], None], environ: Mapping[str, s
     if not product.exists():
         partial = folder.with_suffix(f".{os.getpid()}")
         partial.mkdir(parents=True)
-        say(f"building bench/peers/{recipe.folder} with {recipe.tool}, once: this takes some minutes, and downloads what it is made of")
-        done = subprocess.run(   # noqa: S603  # It is the toolchain of this machine.
-            [tool, *(part.format(target=partial) for part in recipe.command)], cwd=sources,
-            env={**environ, **recipe.env}, capture_output=True, text=True, check=False)
+        say(
+            f"building bench/peers/{recipe.folder} with {recipe.tool}, once: this takes some minutes, and"
+            " downloads what it is made of"
+        )
+        done = subprocess.run(  # It is the toolchain of this machine.  # noqa: S603
+            [tool, *(part.format(target=partial) for part in recipe.command)],
+            cwd=sources,
+            env={**environ, **recipe.env},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if done.returncode:
             shutil.rmtree(partial, ignore_errors=True)
-            raise LeftOut(f"{recipe.tool} could not build it: {_reason(done.stderr + done.stdout) or done.returncode}")
+            raise LeftOut(
+                f"{recipe.tool} could not build it: {_reason(done.stderr + done.stdout) or done.returncode}"
+            )
         folder.mkdir(exist_ok=True)
-        partial.joinpath(recipe.product).replace(product)   # What it was built by takes much more room.
+        partial.joinpath(recipe.product).replace(product)  # What it was built by takes much more room.
         shutil.rmtree(partial)
     return product
 

@@ -1,7 +1,9 @@
-"""Who holds what after which fault, beside each other: `python -m bench.comparison` plays all, and writes docs/comparison.md.
+"""Who holds what after which fault, beside each other: `python -m bench.comparison` plays all, and writes
+docs/comparison.md.
 
 Needs the environment with other clients (`make test-clients`). It measures what is held, no speed.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -82,9 +84,16 @@ class Cell:
 def cells() -> list[Cell]:
     """Return the cells of both tables, row by row."""
     rows: dict[str, Sequence[Row | Repeated]] = {
-        CONTENTS: ROWS, OUTCOMES: (*(row for row in ROWS if not row.is_read), *REPEATED)}
+        CONTENTS: ROWS,
+        OUTCOMES: (*(row for row in ROWS if not row.is_read), *REPEATED),
+    }
     plays: dict[str, Callable[..., str]] = {CONTENTS: play_contents, OUTCOMES: play_outcome}
-    return [Cell(begin, row, each, play) for begin, play in plays.items() for row in rows[begin] for each in CONTENDERS]
+    return [
+        Cell(begin, row, each, play)
+        for begin, play in plays.items()
+        for row in rows[begin]
+        for each in CONTENDERS
+    ]
 
 
 def table(rows: Iterable[Row | Repeated], seen: Mapping[tuple[str, str], str]) -> str:
@@ -109,10 +118,18 @@ def section(document: str, begin: str) -> str:
 
 def shown(document: str, begin: str) -> dict[tuple[str, str], str]:
     """Read a table of a document."""
-    lines = [line.strip("| ").split(" | ") for line in section(document, begin).splitlines() if line.startswith("|")]
+    lines = [
+        line.strip("| ").split(" | ")
+        for line in section(document, begin).splitlines()
+        if line.startswith("|")
+    ]
     if not lines:
         return {}
-    return {(words, name): cell for _, words, *cells in lines[2:] for name, cell in zip(lines[0][2:], cells, strict=True)}
+    return {
+        (words, name): cell
+        for _, words, *cells in lines[2:]
+        for name, cell in zip(lines[0][2:], cells, strict=True)
+    }
 
 
 def written(document: str, begin: str, made: str) -> str:
@@ -125,8 +142,12 @@ def written(document: str, begin: str, made: str) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.comparison")
     parser.add_argument("--only", default="", help="rows whose words have this; the document stays as it is")
-    parser.add_argument("--table", choices=("contents", "outcomes"), help="this table alone; the other one stays as it is")
-    parser.add_argument("--at-once", type=int, default=AT_ONCE, help="how many to play at the same time; %(default)s")
+    parser.add_argument(
+        "--table", choices=("contents", "outcomes"), help="this table alone; the other one stays as it is"
+    )
+    parser.add_argument(
+        "--at-once", type=int, default=AT_ONCE, help="how many to play at the same time; %(default)s"
+    )
     parser.add_argument("--log", action="store_true", help="show what each contender logs")
     options = parser.parse_args(arguments)
     begins = {"contents": CONTENTS, "outcomes": OUTCOMES}
@@ -145,7 +166,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with ThreadPoolExecutor(options.at_once) as threads:
         results = list(threads.map(play, chosen))
     for begin in wanted:
-        seen = {(cell.row.words, cell.contender.name): result for cell, result in results if cell.begin == begin}
+        seen = {
+            (cell.row.words, cell.contender.name): result for cell, result in results if cell.begin == begin
+        }
         rows = dict.fromkeys(cell.row for cell in chosen if cell.begin == begin)
         made = f"{versions()}\n\n{table(rows, seen)}"
         print(made)

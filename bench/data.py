@@ -1,7 +1,9 @@
-"""The objects that every peer reads: pods as busy clusters have them, made from a seed, and how well they compress.
+"""The objects that every peer reads: pods as busy clusters have them, made from a seed, and how well they
+compress.
 
 Must never depend on anything but its arguments: runs on two machines are about the same bytes.
 """
+
 from __future__ import annotations
 
 import base64
@@ -29,7 +31,7 @@ INSTANCE = "instance"
 ROUND = "bench.example.com/round"
 """An annotation that is changed while peers watch; as long before as afterwards."""
 SAMPLED = 500
-DICTIONARY = 32_768   # Bytes: the longest that zlib looks back.
+DICTIONARY = 32_768  # Bytes: the longest that zlib looks back.
 
 
 class Data:
@@ -45,26 +47,46 @@ class Data:
     def pods(self, count: int) -> Iterator[Obj]:
         population, rng = Population(seed=self.seed, namespaces=NAMESPACES), self._random("pods")
         for number in range(count):
-            pod = population.pod(number, namespace=namespace_of(number), labels={APP: app_of(number), INSTANCE: instance_of(number)})
+            pod = population.pod(
+                number,
+                namespace=namespace_of(number),
+                labels={APP: app_of(number), INSTANCE: instance_of(number)},
+            )
             metadata = pod["metadata"]
             metadata["name"] = name_of(number)
             metadata["generateName"] = f"{app_of(number)}-{rng.getrandbits(36):09x}-"
             metadata["annotations"] |= {ROUND: round_of(0), "networks.example.com/status": _networks(rng)}
-            pod["status"]["containerStatuses"] = [_status(container, rng) for container in pod["spec"]["containers"]]
+            pod["status"]["containerStatuses"] = [
+                _status(container, rng) for container in pod["spec"]["containers"]
+            ]
             _identify(metadata, rng)
-            if number % 3 == 0:   # Most pods have one owner, not all.
-                metadata["ownerReferences"].append({
-                    "apiVersion": "example.com/v1", "kind": "Release", "name": f"release-{rng.getrandbits(20):05x}", "uid": _uid(rng)})
+            if number % 3 == 0:  # Most pods have one owner, not all.
+                metadata["ownerReferences"].append(
+                    {
+                        "apiVersion": "example.com/v1",
+                        "kind": "Release",
+                        "name": f"release-{rng.getrandbits(20):05x}",
+                        "uid": _uid(rng),
+                    }
+                )
             metadata["managedFields"] = [
-                _managed("kube-controller-manager", {"metadata": _without(metadata, "name", "uid"), "spec": pod["spec"]}, metadata),
-                {**_managed("kubelet", {"status": pod["status"]}, metadata), "subresource": "status"}]
+                _managed(
+                    "kube-controller-manager",
+                    {"metadata": _without(metadata, "name", "uid"), "spec": pod["spec"]},
+                    metadata,
+                ),
+                {**_managed("kubelet", {"status": pod["status"]}, metadata), "subresource": "status"},
+            ]
             yield pod
 
     def secrets(self, count: int) -> Iterator[Obj]:
         """Make certificates with their keys: values that no compression makes smaller than their bytes."""
         rng = self._random("secrets")
         for number in range(count):
-            data = {name: base64.b64encode(rng.randbytes(rng.randint(1_000, 3_000))).decode() for name in ("tls.crt", "tls.key")}
+            data = {
+                name: base64.b64encode(rng.randbytes(rng.randint(1_000, 3_000))).decode()
+                for name in ("tls.crt", "tls.key")
+            }
             yield {**_small("Secret", number, rng), "type": "kubernetes.io/tls", "data": data}
 
     def configmaps(self, count: int) -> Iterator[Obj]:
@@ -73,11 +95,16 @@ class Data:
             size = rng.randint(*BIG) if rng.randrange(BIG_ONE_IN) == 0 else rng.randint(200, 6_000)
             yield {
                 **_small("ConfigMap", number, rng),
-                "data": {"settings.ini": "\n".join(f"key_{index} = {rng.getrandbits(64):x}" for index in range(rng.randint(5, 60)))},
-                "binaryData": {"bundle": base64.b64encode(rng.randbytes(size)).decode()}}
+                "data": {
+                    "settings.ini": "\n".join(
+                        f"key_{index} = {rng.getrandbits(64):x}" for index in range(rng.randint(5, 60))
+                    )
+                },
+                "binaryData": {"bundle": base64.b64encode(rng.randbytes(size)).decode()},
+            }
 
     def _random(self, kind: str) -> random.Random:
-        return random.Random(f"{self.seed} {kind}")   # noqa: S311  # It is to be the same each time.
+        return random.Random(f"{self.seed} {kind}")  # It is to be the same each time.  # noqa: S311
 
 
 def name_of(number: int) -> str:
@@ -107,7 +134,9 @@ def encoded(obj: Mapping[str, Any]) -> bytes:
 
 @dataclass(frozen=True)
 class Compression:
-    """How well objects compress: the more alike they are, the more a cache that packs them would gain by it."""
+    """How well objects compress: the more alike they are, the more a cache that packs them would gain by
+    it.
+    """
 
     size: float
     """Bytes of an object, on average."""
@@ -117,11 +146,16 @@ class Compression:
     """How many times smaller it is packed with a dictionary of other objects."""
 
     def __str__(self) -> str:
-        return f"{self.size:,.0f} bytes each, {self.alone:.1f} times smaller packed alone, {self.together:.1f} times with a dictionary (zlib)"
+        return (
+            f"{self.size:,.0f} bytes each, {self.alone:.1f} times smaller packed alone, {self.together:.1f}"
+            " times with a dictionary (zlib)"
+        )
 
 
 def compression(objects: Iterable[bytes]) -> Compression:
-    """Pack each of these objects: alone, and with those of the others before that a dictionary has room for."""
+    """Pack each of these objects: alone, and with those of the others before that a dictionary has room
+    for.
+    """
     found = list(objects)
     dictionary = b""
     size = alone = together = 0
@@ -138,23 +172,46 @@ def described(data: Data, count: int) -> str:
     """Say how well each kind compresses, by its first objects."""
     pods = list(data.pods(count))
     kinds: Sequence[tuple[str, Iterable[Obj]]] = (
-        ("pods", pods), ("pods without managedFields", ({**pod, "metadata": _without(pod["metadata"], "managedFields")} for pod in pods)),
-        ("Secrets", data.secrets(count)), ("ConfigMaps", data.configmaps(count)))
+        ("pods", pods),
+        (
+            "pods without managedFields",
+            ({**pod, "metadata": _without(pod["metadata"], "managedFields")} for pod in pods),
+        ),
+        ("Secrets", data.secrets(count)),
+        ("ConfigMaps", data.configmaps(count)),
+    )
     return "\n".join(f"- {kind}: {compression(map(encoded, objects))}" for kind, objects in kinds)
 
 
 def _networks(rng: random.Random) -> str:
     """Make what a network plugin notes of a pod."""
-    return json.dumps([
-        {"name": f"net-{rng.getrandbits(16):04x}", "interface": f"eth{index}", "ips": [f"10.{rng.randrange(256)}.{rng.randrange(256)}.{rng.randrange(256)}"],
-         "mac": ":".join(f"{rng.randrange(256):02x}" for _ in range(6)), "default": not index, "dns": {}} for index in range(rng.randint(1, 6))])
+    return json.dumps(
+        [
+            {
+                "name": f"net-{rng.getrandbits(16):04x}",
+                "interface": f"eth{index}",
+                "ips": [f"10.{rng.randrange(256)}.{rng.randrange(256)}.{rng.randrange(256)}"],
+                "mac": ":".join(f"{rng.randrange(256):02x}" for _ in range(6)),
+                "default": not index,
+                "dns": {},
+            }
+            for index in range(rng.randint(1, 6))
+        ]
+    )
 
 
 def _status(container: Obj, rng: random.Random) -> Obj:
     return {
-        "name": container["name"], "image": container["image"], "imageID": container["image"].partition(":")[0] + f"@sha256:{rng.getrandbits(256):064x}",
-        "containerID": f"containerd://{rng.getrandbits(256):064x}", "ready": True, "started": True, "restartCount": rng.randint(0, 3),
-        "state": {"running": {"startedAt": _time(rng)}}, "lastState": {}}
+        "name": container["name"],
+        "image": container["image"],
+        "imageID": container["image"].partition(":")[0] + f"@sha256:{rng.getrandbits(256):064x}",
+        "containerID": f"containerd://{rng.getrandbits(256):064x}",
+        "ready": True,
+        "started": True,
+        "restartCount": rng.randint(0, 3),
+        "state": {"running": {"startedAt": _time(rng)}},
+        "lastState": {},
+    }
 
 
 def _time(rng: random.Random) -> str:
@@ -163,8 +220,10 @@ def _time(rng: random.Random) -> str:
 
 def _small(kind: str, number: int, rng: random.Random) -> Obj:
     metadata: Obj = {
-        "name": f"{kind.lower()}-{number:06}", "namespace": namespace_of(number),
-        "labels": {APP: app_of(number), INSTANCE: instance_of(number)}}
+        "name": f"{kind.lower()}-{number:06}",
+        "namespace": namespace_of(number),
+        "labels": {APP: app_of(number), INSTANCE: instance_of(number)},
+    }
     _identify(metadata, rng)
     return {"apiVersion": "v1", "kind": kind, "metadata": metadata}
 
@@ -184,8 +243,13 @@ def _without(metadata: Obj, *names: str) -> Obj:
 
 def _managed(manager: str, fields: Obj, metadata: Obj) -> Obj:
     return {
-        "manager": manager, "operation": "Update", "apiVersion": "v1", "time": metadata["creationTimestamp"],
-        "fieldsType": "FieldsV1", "fieldsV1": _fields(fields)}
+        "manager": manager,
+        "operation": "Update",
+        "apiVersion": "v1",
+        "time": metadata["creationTimestamp"],
+        "fieldsType": "FieldsV1",
+        "fieldsV1": _fields(fields),
+    }
 
 
 def _fields(value: Any) -> Obj:
@@ -195,7 +259,9 @@ def _fields(value: Any) -> Obj:
     if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
         noted: Obj = {}
         for item in value:
-            key = next((name for name in ("name", "uid", "type", "containerPort", "ip", "key") if name in item), None)
+            key = next(
+                (name for name in ("name", "uid", "type", "containerPort", "ip", "key") if name in item), None
+            )
             if key is not None:
                 noted[f"k:{encoded({key: item[key]}).decode()}"] = {".": {}, **_fields(item)}
         return noted

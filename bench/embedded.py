@@ -1,8 +1,10 @@
-"""The embedded API server beside the real one: objects created, listed and watched, and the memory that it takes.
+"""The embedded API server beside the real one: objects created, listed and watched, and the memory that it
+takes.
 
-`python -m bench.embedded` measures both in one run, with the same clients and objects, and prints a table. It judges
-nothing: what is to be read off is the ratio, since the times are those of one machine at one moment.
+`python -m bench.embedded` measures both in one run, with the same clients and objects, and prints a table. It
+judges nothing: what is to be read off is the ratio, since the times are those of one machine at one moment.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -59,11 +61,17 @@ class Server:
 
     def connect(self) -> http.client.HTTPSConnection:
         address = urlsplit(self.url)
-        return http.client.HTTPSConnection(str(address.hostname), address.port, context=self.context(), timeout=120)
+        return http.client.HTTPSConnection(
+            str(address.hostname), address.port, context=self.context(), timeout=120
+        )
 
     def head(self, *, content_type: str = "application/json", encoding: str = "identity") -> dict[str, str]:
-        return {"Authorization": f"Bearer {self.token}", "Accept": "application/json", "Content-Type": content_type,
-                "Accept-Encoding": encoding}
+        return {
+            "Authorization": f"Bearer {self.token}",
+            "Accept": "application/json",
+            "Content-Type": content_type,
+            "Accept-Encoding": encoding,
+        }
 
     @property
     def memory(self) -> float:
@@ -81,16 +89,25 @@ def _resident(pid: int) -> float:
 def embedded() -> Iterator[Server]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        command = [sys.executable, "-m", "kopf_selectcache", "serve", "--kubeconfig", str(folder / "kubeconfig")]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:   # noqa: S603 - It is ourselves.
+        command = [
+            sys.executable,
+            "-m",
+            "kopf_selectcache",
+            "serve",
+            "--kubeconfig",
+            str(folder / "kubeconfig"),
+        ]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:  # noqa: S603
             assert process.stdout is not None
-            process.stdout.readline()   # It says so when it is ready.
+            process.stdout.readline()  # It says so when it is ready.
             config = yaml.safe_load((folder / "kubeconfig").read_text())
             cluster = config["clusters"][0]["cluster"]
             ca_file = folder / "ca.pem"
             ca_file.write_bytes(base64.b64decode(cluster["certificate-authority-data"]))
             try:
-                yield Server("embedded", cluster["server"], config["users"][0]["user"]["token"], ca_file, [process.pid])
+                yield Server(
+                    "embedded", cluster["server"], config["users"][0]["user"]["token"], ca_file, [process.pid]
+                )
             finally:
                 process.terminate()
 
@@ -106,8 +123,14 @@ def real() -> Iterator[Server]:
 
 
 def request(
-    connection: http.client.HTTPSConnection, server: Server, method: str, path: str, body: bytes | None = None,
-    *, content_type: str = "application/json", encoding: str = "identity",
+    connection: http.client.HTTPSConnection,
+    server: Server,
+    method: str,
+    path: str,
+    body: bytes | None = None,
+    *,
+    content_type: str = "application/json",
+    encoding: str = "identity",
 ) -> bytes:
     connection.request(method, path, body, server.head(content_type=content_type, encoding=encoding))
     response = connection.getresponse()
@@ -117,8 +140,12 @@ def request(
     return data
 
 
-def in_parallel(server: Server, work: Sequence[tuple[str, str, bytes]], *, content_type: str = "application/json") -> float:
-    """Send these requests by several clients, each with a connection that it keeps; return the seconds that it takes."""
+def in_parallel(
+    server: Server, work: Sequence[tuple[str, str, bytes]], *, content_type: str = "application/json"
+) -> float:
+    """Send these requests by several clients, each with a connection that it keeps; return the seconds that
+    it takes.
+    """
     connections = [server.connect() for _ in range(CLIENTS)]
     for connection in connections:
         connection.connect()
@@ -134,7 +161,7 @@ def in_parallel(server: Server, work: Sequence[tuple[str, str, bytes]], *, conte
                 if item is None:
                     return
                 request(connection, server, *item, content_type=content_type)
-        except BaseException as error:   # noqa: BLE001 - It is raised where all come together.
+        except BaseException as error:  # noqa: BLE001
             failures.append(error)
 
     threads = [threading.Thread(target=send, args=[connection]) for connection in connections]
@@ -168,7 +195,11 @@ def listed(server: Server, *, limit: int = 0, encoding: str = "identity") -> int
     while True:
         data = request(connection, server, "GET", f"{PODS}?{urlencode(query)}", encoding=encoding)
         size += len(data)
-        head = zlib.decompressobj(wbits=31).decompress(data, 4096) if data.startswith(b"\x1f\x8b") else data[:4096]
+        head = (
+            zlib.decompressobj(wbits=31).decompress(data, 4096)
+            if data.startswith(b"\x1f\x8b")
+            else data[:4096]
+        )
         found = re.search(rb'"continue":"([^"]+)"', head) if limit else None
         if found is None:
             connection.close()
@@ -216,7 +247,7 @@ class Watches:
             while data := sock.recv(1 << 18):
                 data = self._rest[index] + data
                 self.events[index] += data.count(EVENT)
-                self._rest[index] = data[-len(EVENT) + 1:]
+                self._rest[index] = data[-len(EVENT) + 1 :]
         except ssl.SSLWantReadError:
             return
         raise ConnectionError("a watch was closed")
@@ -231,7 +262,9 @@ class Watches:
 
 def measure(server: Server, pods: Sequence[Mapping[str, Any]], changes: int) -> None:
     connection = server.connect()
-    request(connection, server, "POST", "/api/v1/namespaces", json.dumps({"metadata": {"name": "bench"}}).encode())
+    request(
+        connection, server, "POST", "/api/v1/namespaces", json.dumps({"metadata": {"name": "bench"}}).encode()
+    )
     server.figures["memory at the start, MB"] = server.memory
     work = [("POST", PODS, json.dumps(pod).encode()) for pod in pods]
     took = in_parallel(server, work)
@@ -242,27 +275,46 @@ def measure(server: Server, pods: Sequence[Mapping[str, Any]], changes: int) -> 
     server.figures["list whole, s"] = median_of(lambda: listed(server))
     server.figures["list whole, gzip, s"] = median_of(lambda: listed(server, encoding="gzip"))
     server.figures[f"list in pages of {PAGE}, s"] = median_of(lambda: listed(server, limit=PAGE))
-    server.figures[f"list in pages of {PAGE}, gzip, s"] = median_of(lambda: listed(server, limit=PAGE, encoding="gzip"))
+    server.figures[f"list in pages of {PAGE}, gzip, s"] = median_of(
+        lambda: listed(server, limit=PAGE, encoding="gzip")
+    )
     server.figures["list one label of fifty, s"] = median_of(
-        lambda: request(connection, server, "GET", f"{PODS}?labelSelector=shard%3D7"))
+        lambda: request(connection, server, "GET", f"{PODS}?labelSelector=shard%3D7")
+    )
 
     version = json.loads(request(connection, server, "GET", f"{PODS}?limit=1"))["metadata"]["resourceVersion"]
     connection.close()
     own = [{"labelSelector": f"shard={index}", "resourceVersion": version} for index in range(WATCHES)]
-    server.figures[f"{changes} changes, each to 1 of {WATCHES} watches, s"] = watched(server, pods[:changes], own, changes)
-    everything = [{"resourceVersion": "0", "sendInitialEvents": "false", "resourceVersionMatch": "NotOlderThan"}] * WATCHES
+    server.figures[f"{changes} changes, each to 1 of {WATCHES} watches, s"] = watched(
+        server, pods[:changes], own, changes
+    )
+    everything = [
+        {"resourceVersion": "0", "sendInitialEvents": "false", "resourceVersionMatch": "NotOlderThan"}
+    ] * WATCHES
     count = changes // 4
     server.figures[f"{count} changes, each to {WATCHES} of {WATCHES} watches, s"] = watched(
-        server, pods[:count], everything, count * WATCHES)
+        server, pods[:count], everything, count * WATCHES
+    )
     server.figures["memory at the end, MB"] = server.memory
 
 
-def watched(server: Server, pods: Sequence[Mapping[str, Any]], queries: Sequence[Mapping[str, object]], wanted: int) -> float:
+def watched(
+    server: Server, pods: Sequence[Mapping[str, Any]], queries: Sequence[Mapping[str, object]], wanted: int
+) -> float:
     """Change pods, and return how long it takes until every watch has got what is for it."""
     watches = Watches(server, queries)
     number = next(_NUMBERS)
-    work = [("PATCH", f"{PODS}/{pod['metadata']['name']}", b'{"metadata":{"annotations":{"changed":"%d"}}}' % number) for pod in pods]
-    writer = threading.Thread(target=in_parallel, args=[server, work], kwargs={"content_type": "application/merge-patch+json"})
+    work = [
+        (
+            "PATCH",
+            f"{PODS}/{pod['metadata']['name']}",
+            b'{"metadata":{"annotations":{"changed":"%d"}}}' % number,
+        )
+        for pod in pods
+    ]
+    writer = threading.Thread(
+        target=in_parallel, args=[server, work], kwargs={"content_type": "application/merge-patch+json"}
+    )
     began = time.perf_counter()
     writer.start()
     watches.until(wanted)
@@ -276,9 +328,13 @@ _NUMBERS = itertools.count()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.embedded", description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.embedded", description=(__doc__ or "").partition("\n")[0]
+    )
     parser.add_argument("--objects", type=int, default=5000)
-    parser.add_argument("--changes", type=int, default=1000, help="how many objects are changed while all watch")
+    parser.add_argument(
+        "--changes", type=int, default=1000, help="how many objects are changed while all watch"
+    )
     parser.add_argument("--only", choices=["embedded", "real"])
     arguments = parser.parse_args()
     pods = []
@@ -292,8 +348,10 @@ def main() -> None:
             with start() as server:
                 measure(server, pods, min(arguments.changes, len(pods)))
                 servers.append(server)
-    print(f"{len(pods):,} pods, {size:,.0f} bytes on average; {os.cpu_count()} CPUs, {platform.machine()}, "
-          f"Python {platform.python_version()}; load {os.getloadavg()[0]:.1f}")
+    print(
+        f"{len(pods):,} pods, {size:,.0f} bytes on average; {os.cpu_count()} CPUs, {platform.machine()}, "
+        f"Python {platform.python_version()}; load {os.getloadavg()[0]:.1f}"
+    )
     for server in servers:
         print(f"{server.name}: a list is {server.notes['bytes of the list']} bytes")
     print(table(servers))
@@ -304,11 +362,17 @@ def table(servers: Sequence[Server]) -> str:
     for what in servers[0].figures:
         values = [server.figures[what] for server in servers]
         ratio = [f"{values[0] / values[1]:.2f}"] if len(values) == 2 else []
-        lines.append([what, *(f"{value:,.0f}" if value >= 100 else f"{value:.3f}" for value in values), *ratio])
+        lines.append(
+            [what, *(f"{value:,.0f}" if value >= 100 else f"{value:.3f}" for value in values), *ratio]
+        )
     widths = [max(len(line[index]) for line in lines) for index in range(len(lines[0]))]
     return "\n".join(
-        "  ".join(cell.ljust(width) if not index else cell.rjust(width) for index, (cell, width) in enumerate(zip(line, widths, strict=True)))
-        for line in lines)
+        "  ".join(
+            cell.ljust(width) if not index else cell.rjust(width)
+            for index, (cell, width) in enumerate(zip(line, widths, strict=True))
+        )
+        for line in lines
+    )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """The fault scripts of the comparison: each does the same to whoever holds the pods of a cluster.
 
-A script says what goes wrong, and what happens in the cluster meanwhile. After it one more pod is created, so that only
-who has got over the fault can hold what is right.
+A script says what goes wrong, and what happens in the cluster meanwhile. After it one more pod is created, so
+that only who has got over the fault can hold what is right.
 """
+
 from __future__ import annotations
 
 import time
@@ -44,7 +45,8 @@ class Row:
     """Returns what there is to see, or nothing: then it is whether the contender holds what is right."""
     patience: float = 60.0
     noticed_late: bool = False
-    """Whether no watch tells of it, so that a handler can be right only when it is called after the cache has found out."""
+    """Whether no watch tells of it, so that a handler can be right only when it is called after the cache has
+    found out."""
     is_read: bool = False
     """Whether it is about a read alone: there is no outcome of a handler to compare."""
 
@@ -123,11 +125,13 @@ def _synced(stage: Staging) -> None:
 
 def _in_the_stream(fault: Fault) -> Callable[[Staging], None]:
     """Make a script: the fault meets the watch that is open, and with it the deletion of a pod."""
+
     def script(stage: Staging) -> None:
         _synced(stage)
         planned = stage.inject(fault)
         stage.delete("web-1")
         stage.met(planned)
+
     return script
 
 
@@ -144,7 +148,9 @@ def gone_as_200(stage: Staging) -> None:
     stage.cluster.stop_listening()
     stage.delete("web-1")
     compacted = stage.cluster.compact()
-    gone = stage.fault(Gone(http=200), where=lambda asked: 0 < int(asked.query.get("resourceVersion") or 0) < compacted)
+    gone = stage.fault(
+        Gone(http=200), where=lambda asked: 0 < int(asked.query.get("resourceVersion") or 0) < compacted
+    )
     stage.cluster.listen_again()
     stage.met(gone)
 
@@ -228,7 +234,11 @@ ROWS = (
     Row("17", "two lists in a row refused with 503", unreachable_list),
     Row("8", "the server knows no initial streams (422)", no_initial_streams),
     Row("9", "the initial stream ends after 2 of 5 objects", initial_stream_cut),
-    Row("9", "a plain bookmark after 1 of 5 initial objects, and the stream ends after the next", plain_bookmark_first),
+    Row(
+        "9",
+        "a plain bookmark after 1 of 5 initial objects, and the stream ends after the next",
+        plain_bookmark_first,
+    ),
     Row("8", "the initial stream falls silent after 2 of 5 objects", initial_stream_silent),
     Row("3", "a watch ends cleanly", _in_the_stream(EndStream())),
     Row("3", "a watch is reset in the middle of a line", _in_the_stream(Reset(mid_line=True))),
@@ -241,13 +251,23 @@ ROWS = (
     Row("16", "three watches in a row refused with 429 and Retry-After", throttled_watch),
     Row("18", "a line of the stream is no JSON", _in_the_stream(MalformedJSON())),
     Row("18", "an object in the stream has no metadata", _in_the_stream(NoMetadata())),
-    Row("18", "an event of a type that nobody knows, instead of DELETED", _in_the_stream(UnknownEventType(instead_of="DELETED"))),
+    Row(
+        "18",
+        "an event of a type that nobody knows, instead of DELETED",
+        _in_the_stream(UnknownEventType(instead_of="DELETED")),
+    ),
     Row("19", "a line of the stream never ends", _in_the_stream(EndlessLine())),
     Row("19", "an object of 2 MiB", big_object),
     Row("13", "DELETED comes with the version that the pod had", _in_the_stream(OldVersionOnDelete())),
     Row("13", "a pod is deleted and created anew, and MODIFIED comes", recreated),
     Row("14", "a pod leaves by its label, another does and comes back", leaves_by_label),
-    Row("11", "the server loses a deletion", _in_the_stream(DropEvents(names=frozenset({"web-1"}))), patience=120, noticed_late=True),
+    Row(
+        "11",
+        "the server loses a deletion",
+        _in_the_stream(DropEvents(names=frozenset({"web-1"}))),
+        patience=120,
+        noticed_late=True,
+    ),
     Row("22", "the token is rotated", rotated_token, patience=120),
     Row("21", f"403 to everything for {REVOKED:g} s", revoked_for_a_while),
     Row("24", "the server is restored from a backup", restored, patience=120),

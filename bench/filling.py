@@ -1,7 +1,9 @@
-"""Puts the objects into the cluster, once for all peers: straight into etcd, as JSON, which the API server reads as well as its own.
+"""Puts the objects into the cluster, once for all peers: straight into etcd, as JSON, which the API server
+reads as well as its own.
 
 Must begin with an API server that has none of them, and end with one that serves all of them.
 """
+
 from __future__ import annotations
 
 import base64
@@ -16,7 +18,11 @@ from bench.data import NAMESPACES, encoded, name_of, namespace_of
 from tests.apiserver.server import ApiServer
 from tests.apiserver.waiting import wait_until
 
-ASK: Mapping[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ask", "labels": {"bench": "ask"}}}
+ASK: Mapping[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "ask", "labels": {"bench": "ask"}},
+}
 """The object that the handlers of Kopf's operators are called for."""
 AT_ONCE = 100
 """So many objects one transaction of etcd takes at most, unless it is told otherwise: 128."""
@@ -33,7 +39,13 @@ def prepare(server: ApiServer) -> None:
 
 def fill(server: ApiServer, pods: Iterable[bytes], *, begin: int = 0, step: Callable[[int], None]) -> int:
     """Write these pods, the first of which has the number `begin`; return how many there are then."""
-    address = urlsplit(next(option.partition("=")[2] for option in server.etcd.command if option.startswith("--listen-client-urls=")))
+    address = urlsplit(
+        next(
+            option.partition("=")[2]
+            for option in server.etcd.command
+            if option.startswith("--listen-client-urls=")
+        )
+    )
     connection = http.client.HTTPConnection(str(address.hostname), address.port, timeout=60)
     number = begin
     # While etcd writes some, the next ones are made, which takes longer.

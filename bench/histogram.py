@@ -1,4 +1,7 @@
-"""How late event loops wake, as histograms in text: with changes that a cache takes in, beside without. Measures nothing."""
+"""How late event loops wake, as histograms in text: with changes that a cache takes in, beside without.
+Measures nothing.
+"""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -13,8 +16,11 @@ def histograms(results: Sequence[Result], *, markdown: bool = False) -> str:
     """Show how late the loop of each peer woke that has one."""
     fence = "```" if markdown else ""
     return "\n\n".join(
-        f"how late the event loop woke, {result.peer}\n{fence and fence + chr(10)}{histogram(result.late)}{fence and chr(10) + fence}"
-        for result in results if result.late)
+        "how late the event loop woke,"
+        f" {result.peer}\n{fence and fence + chr(10)}{histogram(result.late)}{fence and chr(10) + fence}"
+        for result in results
+        if result.late
+    )
 
 
 def histogram(counts: Mapping[str, Sequence[int]]) -> str:
@@ -31,7 +37,9 @@ def histogram(counts: Mapping[str, Sequence[int]]) -> str:
     width = max(len(name) for name in names)
     rows = [" " * width + "".join(f"  {name:{WIDTH + 12}}" for name in counts)]
     rows += [
-        f"{names[index]:{width}}" + "".join(f"  {_bar(each[index] / sum(each))}" for each in counts.values()) for index in range(last + 1)]
+        f"{names[index]:{width}}" + "".join(f"  {_bar(each[index] / sum(each))}" for each in counts.values())
+        for index in range(last + 1)
+    ]
     return "\n".join(row.rstrip() for row in rows)
 
 

@@ -1,8 +1,10 @@
-"""Pods by the million for the synthetic server, made as they are asked for: as alike and as unlike as those of `data`, and soon made.
+"""Pods by the million for the synthetic server, made as they are asked for: as alike and as unlike as those
+of `data`, and soon made.
 
-A thousand pods are templates. Each pod is one of them, with its own name, instance, uid, owners, hashes and ids.
-Must take less time than whoever reads them, and no memory but the templates'.
+A thousand pods are templates. Each pod is one of them, with its own name, instance, uid, owners, hashes and
+ids. Must take less time than whoever reads them, and no memory but the templates'.
 """
+
 from __future__ import annotations
 
 import random
@@ -15,7 +17,7 @@ from bench.data import APPS, NAMESPACES, Data, Obj, encoded, instance_of, name_o
 TEMPLATES = len(NAMESPACES) * len(APPS)
 """After so many pods, namespaces and apps begin anew."""
 POOL = 1 << 20
-STRIDE = 7_919   # No two pods that are near each other have much of the pool in common.
+STRIDE = 7_919  # No two pods that are near each other have much of the pool in common.
 
 
 class Many(Sequence[bytes]):
@@ -23,8 +25,12 @@ class Many(Sequence[bytes]):
 
     def __init__(self, count: int, *, seed: int, version: str) -> None:
         self._count = count
-        self._templates = [_Template(pod, number, version) for number, pod in enumerate(Data(seed=seed).pods(min(count, TEMPLATES)))]
-        self._pool = random.Random(f"{seed} many").randbytes(POOL // 2).hex().encode()   # noqa: S311  # It is to be the same each time.
+        self._templates = [
+            _Template(pod, number, version)
+            for number, pod in enumerate(Data(seed=seed).pods(min(count, TEMPLATES)))
+        ]
+        # It is to be the same each time.
+        self._pool = random.Random(f"{seed} many").randbytes(POOL // 2).hex().encode()  # noqa: S311
 
     def __len__(self) -> int:
         return self._count
@@ -41,7 +47,7 @@ class Many(Sequence[bytes]):
     def _made(self, number: int) -> bytes:
         template = self._templates[number % TEMPLATES]
         begin = number * STRIDE % (POOL - template.digits)
-        return template.made(number, self._pool[begin:begin + template.digits])
+        return template.made(number, self._pool[begin : begin + template.digits])
 
 
 class _Template:
@@ -51,13 +57,17 @@ class _Template:
         name, instance = name_of(number).encode(), instance_of(number).encode()
         pod["metadata"]["resourceVersion"] = version
         # The version is found so that it is not taken for hexadecimal digits.
-        self._parts = re.split(rb'(%s|%s|"resourceVersion":"\d+"|[0-9a-f]{9,})' % (name, instance), encoded(pod))
+        self._parts = re.split(
+            rb'(%s|%s|"resourceVersion":"\d+"|[0-9a-f]{9,})' % (name, instance), encoded(pod)
+        )
         places = range(1, len(self._parts), 2)
         self._names = [place for place in places if self._parts[place] == name]
         self._instances = [place for place in places if self._parts[place] == instance]
         self._hashes = [
-            (place, len(self._parts[place])) for place in places
-            if self._parts[place] not in (name, instance) and not self._parts[place].startswith(b'"')]
+            (place, len(self._parts[place]))
+            for place in places
+            if self._parts[place] not in (name, instance) and not self._parts[place].startswith(b'"')
+        ]
         self.digits = sum(length for _, length in self._hashes)
         """So many hexadecimal digits a pod takes."""
 
@@ -69,6 +79,6 @@ class _Template:
             parts[place] = instance_of(number).encode()
         at = 0
         for place, length in self._hashes:
-            parts[place] = digits[at:at + length]
+            parts[place] = digits[at : at + length]
             at += length
         return b"".join(parts)

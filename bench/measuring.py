@@ -1,7 +1,9 @@
-"""Measures one peer, beside a cluster that has the objects: what it takes to hold them, to read them, and to follow them.
+"""Measures one peer, beside a cluster that has the objects: what it takes to hold them, to read them, and to
+follow them.
 
 Must do the same to every peer, in the same order.
 """
+
 from __future__ import annotations
 
 import statistics
@@ -42,8 +44,13 @@ class Plan:
 
     @classmethod
     def of(cls, *, quick: bool) -> Plan:
-        return (cls(gets=1_000, lists=30, changes=300, writes=50, relist=False, rounds=3, reading=1, late=5) if quick
-                else cls(gets=5_000, lists=100, changes=600, writes=200, relist=True, rounds=10, reading=2, late=20))
+        return (
+            cls(gets=1_000, lists=30, changes=300, writes=50, relist=False, rounds=3, reading=1, late=5)
+            if quick
+            else cls(
+                gets=5_000, lists=100, changes=600, writes=200, relist=True, rounds=10, reading=2, late=20
+            )
+        )
 
 
 @dataclass
@@ -70,19 +77,41 @@ class Result:
 
 
 def middle(results: Iterable[Result]) -> list[Result]:
-    """Return one result for each peer and number of objects: the median of each figure; a peer that once did not finish, did not."""
+    """Return one result for each peer and number of objects: the median of each figure; a peer that once did
+    not finish, did not.
+    """
     found: dict[tuple[str, int], list[Result]] = {}
     for result in results:
         found.setdefault((result.peer, result.objects), []).append(result)
     return [
-        Result(peer, objects, {key: statistics.median(each.figures[key] for each in same if key in each.figures)
-                               for key in dict.fromkeys(key for each in same for key in each.figures)},
-               next((each.over for each in same if each.over), None), next((each.late for each in same if each.late), {}))
-        for (peer, objects), same in found.items()]
+        Result(
+            peer,
+            objects,
+            {
+                key: statistics.median(each.figures[key] for each in same if key in each.figures)
+                for key in dict.fromkeys(key for each in same for key in each.figures)
+            },
+            next((each.over for each in same if each.over), None),
+            next((each.late for each in same if each.late), {}),
+        )
+        for (peer, objects), same in found.items()
+    ]
 
 
-READS = (("get", ""), ("get", "view"), ("get", "typed"), ("namespace", ""), ("namespace", "view"),
-         ("label", ""), ("label", "kept"), ("label", "view"), ("label", "typed"), ("label", "keys"), ("indexed", ""), ("indexed", "view"))
+READS = (
+    ("get", ""),
+    ("get", "view"),
+    ("get", "typed"),
+    ("namespace", ""),
+    ("namespace", "view"),
+    ("label", ""),
+    ("label", "kept"),
+    ("label", "view"),
+    ("label", "typed"),
+    ("label", "keys"),
+    ("indexed", ""),
+    ("indexed", "view"),
+)
 FEW_READS = tuple((do, form) for do, form in READS if do in ("get", "label"))
 """Those that are measured of a million objects as well."""
 TICK = 0.002
@@ -111,7 +140,10 @@ class Rounds:
     def write(self, number: int, value: str) -> float:
         """Change this pod; return when the server had said that it did."""
         self._server.request(
-            "PATCH", f"/api/v1/namespaces/{namespace_of(number)}/pods/{name_of(number)}", body={"metadata": {"annotations": {ROUND: value}}})
+            "PATCH",
+            f"/api/v1/namespaces/{namespace_of(number)}/pods/{name_of(number)}",
+            body={"metadata": {"annotations": {ROUND: value}}},
+        )
         return time.time()
 
     def expire(self) -> None:
@@ -125,7 +157,15 @@ class Rounds:
 
 
 def measured(
-    name: str, command: Sequence[str], *, objects: int, rounds: Rounds, plan: Plan, cap: Cap, kubeconfig: Path, log: Path,
+    name: str,
+    command: Sequence[str],
+    *,
+    objects: int,
+    rounds: Rounds,
+    plan: Plan,
+    cap: Cap,
+    kubeconfig: Path,
+    log: Path,
 ) -> Result:
     """Measure all of it."""
     result = Result(name, objects)
@@ -145,7 +185,9 @@ def measured(
     return result
 
 
-def held(name: str, command: Sequence[str], *, objects: int, plan: Plan, cap: Cap, kubeconfig: Path, log: Path) -> Result:
+def held(
+    name: str, command: Sequence[str], *, objects: int, plan: Plan, cap: Cap, kubeconfig: Path, log: Path
+) -> Result:
     """Measure what it takes to hold them, and to read them; they do not change."""
     result = Result(name, objects)
     try:
@@ -168,7 +210,7 @@ def _hold(peer: Running, result: Result) -> int:
     figures["empty"] = empty.resident
     answer = peer.ask(do="sync")
     synced = peer.usage()
-    if received := peer.received():   # Of one that keeps no connection open, it is not known.
+    if received := peer.received():  # Of one that keeps no connection open, it is not known.
         figures["received"] = received
     if answer["objects"] != objects:
         raise Over(f"it holds {answer['objects']:,} objects of {objects:,}")
@@ -194,7 +236,9 @@ def _asked(objects: int) -> Mapping[str, Any]:
     step = max(1, objects // 1_000)
     return {
         "keys": [(namespace_of(number), name_of(number)) for number in range(0, objects, step)],
-        "namespace": namespace_of(0), "label": (APP, app_of(0))}
+        "namespace": namespace_of(0),
+        "label": (APP, app_of(0)),
+    }
 
 
 def _follow(peer: Running, figures: dict[str, float], *, objects: int, rounds: Rounds, plan: Plan) -> None:
@@ -229,8 +273,12 @@ def _relist(peer: Running, figures: dict[str, float], *, empty: int, rounds: Rou
     figures["relist peak"] = max(0, peer.usage().peak - empty)
 
 
-def burst(result: Result, command: Sequence[str], synthetic: Synthetic, *, cap: Cap, kubeconfig: Path, log: Path) -> None:
-    """Let the peer take in changes as fast as it can, and add how many a second it does, by the clock and of its CPU."""
+def burst(
+    result: Result, command: Sequence[str], synthetic: Synthetic, *, cap: Cap, kubeconfig: Path, log: Path
+) -> None:
+    """Let the peer take in changes as fast as it can, and add how many a second it does, by the clock and of
+    its CPU.
+    """
     try:
         with Running(command, env={"KUBECONFIG": str(kubeconfig)}, cap=cap, log=log) as peer:
             peer.answer()
@@ -245,8 +293,19 @@ def burst(result: Result, command: Sequence[str], synthetic: Synthetic, *, cap: 
         result.over = f"a burst: {over}"
 
 
-def late(result: Result, command: Sequence[str], synthetic: Synthetic, *, seconds: float, cap: Cap, kubeconfig: Path, log: Path) -> None:
-    """See how late its event loop wakes while nothing changes, and while changes come at a pace; add what the latter adds."""
+def late(
+    result: Result,
+    command: Sequence[str],
+    synthetic: Synthetic,
+    *,
+    seconds: float,
+    cap: Cap,
+    kubeconfig: Path,
+    log: Path,
+) -> None:
+    """See how late its event loop wakes while nothing changes, and while changes come at a pace; add what the
+    latter adds.
+    """
     figures = result.figures
     try:
         with Running(command, env={"KUBECONFIG": str(kubeconfig)}, cap=cap, log=log) as peer:
@@ -273,7 +332,11 @@ def late(result: Result, command: Sequence[str], synthetic: Synthetic, *, second
 def _the_last(synthetic: Synthetic) -> Mapping[str, Any]:
     """Return how to wait for the last change that it sends."""
     number = len(synthetic.pods) - 1
-    return {"keys": [(namespace_of(number), name_of(number))], "annotation": (ROUND, synthetic.last), "every": 0.02}
+    return {
+        "keys": [(namespace_of(number), name_of(number))],
+        "annotation": (ROUND, synthetic.last),
+        "every": 0.02,
+    }
 
 
 def _awaited(rounds: Rounds, *, every: float) -> Mapping[str, Any]:
@@ -284,4 +347,8 @@ def _awaited(rounds: Rounds, *, every: float) -> Mapping[str, Any]:
 
 
 def _sentinel(value: str, *, every: float) -> Mapping[str, Any]:
-    return {"keys": [(namespace_of(SENTINEL), name_of(SENTINEL))], "annotation": (ROUND, value), "every": every}
+    return {
+        "keys": [(namespace_of(SENTINEL), name_of(SENTINEL))],
+        "annotation": (ROUND, value),
+        "every": every,
+    }

@@ -1,8 +1,10 @@
-"""One operator and one embedded cluster: what the operator's handler wrote last, compared with what the server lists.
+"""One operator and one embedded cluster: what the operator's handler wrote last, compared with what the
+server lists.
 
-The handler merges the pods that have the label: it reads all of them from the cache of its contender, and writes their names, uids
-and versions. An operator that ends is started again once, as a cluster would do.
+The handler merges the pods that have the label: it reads all of them from the cache of its contender, and
+writes their names, uids and versions. An operator that ends is started again once, as a cluster would do.
 """
+
 from __future__ import annotations
 
 import time
@@ -49,11 +51,13 @@ def _of_all(asked: Asked) -> bool:
 class Operation(Staging):
     """A cluster with pods, and an operator whose handler merges those with the label.
 
-    Its handler is called from Kopf's own watch, which asks for all pods. Its cache has another one, which asks for those with the
-    label. Each fault happens to both of them. With Kopf's index both are the same.
+    Its handler is called from Kopf's own watch, which asks for all pods. Its cache has another one, which
+    asks for those with the label. Each fault happens to both of them. With Kopf's index both are the same.
     """
 
-    def __init__(self, cluster: EmbeddedCluster, contender: Contender, folder: Path, *, patience: float) -> None:
+    def __init__(
+        self, cluster: EmbeddedCluster, contender: Contender, folder: Path, *, patience: float
+    ) -> None:
         super().__init__(cluster, contender, folder, patience=patience)
         self._streams = (_by_label,) if contender.shares_watch else (_by_label, _of_all)
         self._twins: dict[Planned, list[Planned]] = {}
@@ -67,7 +71,9 @@ class Operation(Staging):
         """Plan a fault for each of the streams; return that of the cache's stream."""
         where = match.pop("where", None)
         planned = [
-            super(Operation, self).fault(fault, verb, where=_both(stream, where), **match) for stream in self._streams]
+            super(Operation, self).fault(fault, verb, where=_both(stream, where), **match)
+            for stream in self._streams
+        ]
         self._twins[planned[0]] = planned[1:]
         return planned[0]
 
@@ -76,7 +82,12 @@ class Operation(Staging):
             each.release()
 
     def start(self, *, page: int = 0, stream: bool = False) -> None:
-        self._told = {"page": page, "stream": stream, "results": str(self._results), **self._contender.options}
+        self._told = {
+            "page": page,
+            "stream": stream,
+            "results": str(self._results),
+            **self._contender.options,
+        }
         self._run(self._contender.operator, self._told)
 
     def watches(self) -> None:
@@ -95,7 +106,8 @@ class Operation(Staging):
     def outcome(self, *, firm: float = FIRM, patience: float | None = None, expected: str = "") -> str:
         """Look until the last result is right and stays so, or patience is over; say how it differs.
 
-        If it is wrong, and the handler was never called for the expected pod, Kopf itself was not told of that pod.
+        If it is wrong, and the handler was never called for the expected pod, Kopf itself was not told of
+        that pod.
         """
         begun, since = time.monotonic(), None
         while True:
@@ -160,6 +172,7 @@ def _watches_end(change: Callable[[Operation, int], None]) -> Callable[[Operatio
         stage.cluster.cut("watch")
         time.sleep(SOON)
         change(stage, number)
+
     return happens
 
 
@@ -168,6 +181,7 @@ def _server_restarts(change: Callable[[Operation, int], None]) -> Callable[[Oper
         stage.cluster.stop_listening()
         change(stage, number)
         stage.cluster.listen_again()
+
     return happens
 
 
@@ -183,10 +197,17 @@ _MILLISECONDS = round(SOON * 1000)
 REPEATED = (
     Repeated("nothing goes wrong, and two pods are created", _create_two),
     Repeated("nothing goes wrong, and a pod is deleted", _delete_one),
-    Repeated(f"all watches end, and {_MILLISECONDS} ms later two pods are created", _watches_end(_create_two)),
+    Repeated(
+        f"all watches end, and {_MILLISECONDS} ms later two pods are created", _watches_end(_create_two)
+    ),
     Repeated(f"all watches end, and {_MILLISECONDS} ms later a pod is deleted", _watches_end(_delete_one)),
-    Repeated("the server restarts, and two pods are created before anybody is connected", _server_restarts(_create_two)),
-    Repeated("the server restarts, and a pod is deleted before anybody is connected", _server_restarts(_delete_one)),
+    Repeated(
+        "the server restarts, and two pods are created before anybody is connected",
+        _server_restarts(_create_two),
+    ),
+    Repeated(
+        "the server restarts, and a pod is deleted before anybody is connected", _server_restarts(_delete_one)
+    ),
 )
 
 

@@ -1,4 +1,7 @@
-"""A picture of memory and sync against the number of objects, both logarithmic: as shapes, and those as SVG. Measures nothing."""
+"""A picture of memory and sync against the number of objects, both logarithmic: as shapes, and those as SVG.
+Measures nothing.
+"""
+
 from __future__ import annotations
 
 import math
@@ -11,9 +14,26 @@ from bench.measuring import Result
 
 WIDTH, HEIGHT = 460, 340
 LEFT, RIGHT, TOP, BOTTOM = 64, 34, 34, 40
-LEGEND = 24   # Pixels for a line of the legend.
+LEGEND = 24  # Pixels for a line of the legend.
 FONT = 12
-COLOURS = ("#d62728", "#1f77b4", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b", "#e377c2", "#17becf", "#bcbd22", "#7f7f7f", "#393b79", "#637939", "#843c39", "#7b4173", "#000000", "#aec7e8")
+COLOURS = (
+    "#d62728",
+    "#1f77b4",
+    "#2ca02c",
+    "#9467bd",
+    "#ff7f0e",
+    "#8c564b",
+    "#e377c2",
+    "#17becf",
+    "#bcbd22",
+    "#7f7f7f",
+    "#393b79",
+    "#637939",
+    "#843c39",
+    "#7b4173",
+    "#000000",
+    "#aec7e8",
+)
 GRID = "#dddddd"
 PANELS = (("memory", "memory above the empty process, MB", 1e-6), ("sync", "time to sync, s", 1.0))
 
@@ -67,9 +87,13 @@ def drawing(results: Sequence[Result]) -> Drawing:
     shapes: list[Shape] = []
     for index, (key, words, scale) in enumerate(PANELS):
         lines = {
-            name: sorted((float(result.objects), result.figures[key] * scale) for result in results
-                         if result.peer == name and result.figures.get(key, 0) > 0)
-            for name in names}
+            name: sorted(
+                (float(result.objects), result.figures[key] * scale)
+                for result in results
+                if result.peer == name and result.figures.get(key, 0) > 0
+            )
+            for name in names
+        }
         shapes += _panel(words, lines, colours, left=index * WIDTH)
     for index, name in enumerate(names):
         x, y = LEFT + index % 3 * 280, HEIGHT + LEGEND * (index // 3) + 16
@@ -77,7 +101,9 @@ def drawing(results: Sequence[Result]) -> Drawing:
     return Drawing(WIDTH * len(PANELS), HEIGHT + LEGEND * math.ceil(len(names) / 3) + 8, shapes)
 
 
-def _panel(words: str, lines: Mapping[str, Points], colours: Mapping[str, str], *, left: int) -> Iterator[Shape]:
+def _panel(
+    words: str, lines: Mapping[str, Points], colours: Mapping[str, str], *, left: int
+) -> Iterator[Shape]:
     begin, end, bottom = left + LEFT, left + WIDTH - RIGHT, HEIGHT - BOTTOM
     yield Text((begin, 20), words, bold=True)
     points = [point for line in lines.values() for point in line]
@@ -100,18 +126,29 @@ def _panel(words: str, lines: Mapping[str, Points], colours: Mapping[str, str], 
 
 def svg(drawn: Drawing) -> str:
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{drawn.width}" height="{drawn.height}" viewBox="0 0 {drawn.width} {drawn.height}" '
-        f'font-family="sans-serif" font-size="{FONT}"><rect width="100%" height="100%" fill="white"/>{"".join(map(_element, drawn.shapes))}</svg>\n')
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{drawn.width}" height="{drawn.height}" viewBox="0 0'
+        f' {drawn.width} {drawn.height}" font-family="sans-serif" font-size="{FONT}"><rect width="100%"'
+        f' height="100%" fill="white"/>{"".join(map(_element, drawn.shapes))}</svg>\n'
+    )
 
 
 def _element(shape: Shape) -> str:
     match shape:
         case Text((x, y), words, anchor, bold):
-            return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{" font-weight=" + repr("bold") if bold else ""}>{escape(words)}</text>'
+            return (
+                f'<text x="{x:.1f}" y="{y:.1f}"'
+                f' text-anchor="{anchor}"{" font-weight=" + repr("bold") if bold else ""}>{escape(words)}</text>'  # noqa: E501
+            )
         case Line(points, colour, width):
-            return f'<polyline points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in points)}" fill="none" stroke="{colour}" stroke-width="{width}"/>'
+            return (
+                f'<polyline points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in points)}" fill="none"'
+                f' stroke="{colour}" stroke-width="{width}"/>'
+            )
         case Dot((x, y), colour, title, radius):
-            return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{colour}">{f"<title>{escape(title)}</title>" if title else ""}</circle>'
+            return (
+                f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}"'
+                f' fill="{colour}">{f"<title>{escape(title)}</title>" if title else ""}</circle>'
+            )
 
 
 class _Scale:
@@ -123,7 +160,9 @@ class _Scale:
         self._begin, self._end = begin, end
 
     def __call__(self, value: float) -> float:
-        return self._begin + (math.log10(value) - self._low) / (self._high - self._low) * (self._end - self._begin)
+        return self._begin + (math.log10(value) - self._low) / (self._high - self._low) * (
+            self._end - self._begin
+        )
 
     def ticks(self) -> list[float]:
-        return [10.0 ** power for power in range(self._low, self._high + 1)]
+        return [10.0**power for power in range(self._low, self._high + 1)]

@@ -1,4 +1,7 @@
-"""Draws a picture as PNG, by Pillow, which is imported only where one is wanted. Must say so where there is no Pillow."""
+"""Draws a picture as PNG, by Pillow, which is imported only where one is wanted. Must say so where there is
+no Pillow.
+"""
+
 from __future__ import annotations
 
 import importlib.util
@@ -21,7 +24,7 @@ def missing() -> str | None:
 
 
 def png(drawn: Drawing) -> bytes:
-    from PIL import Image, ImageDraw, ImageFont  # noqa: PLC0415  # Runs without a picture need none of it.
+    from PIL import Image, ImageDraw, ImageFont  # Runs without a picture need none of it.  # noqa: PLC0415
 
     times = SCALE * FINER
     image = Image.new("RGB", (drawn.width * times, drawn.height * times), "white")
@@ -33,12 +36,16 @@ def png(drawn: Drawing) -> bytes:
     for shape in drawn.shapes:
         match shape:
             case Text(at, words, anchor, bold):
-                draw.text(placed(at), words, "black", font, ANCHORS[anchor], stroke_width=0.3 * times if bold else 0)
+                draw.text(
+                    placed(at), words, "black", font, ANCHORS[anchor], stroke_width=0.3 * times if bold else 0
+                )
             case Line(points, colour, width):
                 if len(points) > 1:
                     draw.line([placed(point) for point in points], colour, round(width * times), "curve")
             case Dot(at, colour, _, radius):
                 draw.circle(placed(at), radius * times, colour)
     found = BytesIO()
-    image.resize((drawn.width * SCALE, drawn.height * SCALE), Image.Resampling.LANCZOS).save(found, "PNG", optimize=True)
+    image.resize((drawn.width * SCALE, drawn.height * SCALE), Image.Resampling.LANCZOS).save(
+        found, "PNG", optimize=True
+    )
     return found.getvalue()

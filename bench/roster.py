@@ -1,4 +1,5 @@
 """Which peers there are, and the command that starts each. Must start none."""
+
 from __future__ import annotations
 
 import importlib.util
@@ -26,31 +27,75 @@ class Peer:
     most: int = 20_000
     """So many objects it is measured with at most, unless it is asked for by name, and so is the number."""
     own: int | None = None
-    """So many objects it is measured with in a round of its own, where the others have more than it can do."""
+    """So many objects it is measured with in a round of its own, where the others have more than it can
+    do."""
     whole: bool = True
     """Whether it takes whole objects, which is all that the synthetic server has."""
     relists: int = 1_000
-    """So many objects at most it is made to list anew: with many, the API server takes long to come back. 0 if it never lists anew."""
+    """So many objects at most it is made to list anew: with many, the API server takes long to come back. 0
+    if it never lists anew."""
     loops: bool = False
     """Whether it shares an event loop with an operator, and it is looked how late that wakes."""
 
 
 PEERS = (
-    Peer(OURS, "python", ("-m", "bench.peers.cache"), "kopf_selectcache in a Kopf operator", 1_000_000, relists=20_000, loops=True),
-    Peer(RAW, "python", ("-m", "bench.peers.cache", "raw"), "the same, with objects that are not packed", 100_000),
+    Peer(
+        OURS,
+        "python",
+        ("-m", "bench.peers.cache"),
+        "kopf_selectcache in a Kopf operator",
+        1_000_000,
+        relists=20_000,
+        loops=True,
+    ),
+    Peer(
+        RAW,
+        "python",
+        ("-m", "bench.peers.cache", "raw"),
+        "the same, with objects that are not packed",
+        100_000,
+    ),
     Peer(METADATA, "python", ("-m", "bench.peers.cache", "metadata"), "the same, of metadata alone"),
-    Peer("controller-runtime", "go", ("default",), "controller-runtime's cache, a deep copy of what is read", 100_000, relists=20_000),
+    Peer(
+        "controller-runtime",
+        "go",
+        ("default",),
+        "controller-runtime's cache, a deep copy of what is read",
+        100_000,
+        relists=20_000,
+    ),
     Peer("controller-runtime-unsafe", "go", ("unsafe",), "the same with UnsafeDisableDeepCopy"),
     Peer("controller-runtime-stripped", "go", ("stripped",), "the same without managedFields"),
-    Peer("controller-runtime-metadata", "go", ("metadata",), "the same with PartialObjectMetadata", whole=False),
+    Peer(
+        "controller-runtime-metadata", "go", ("metadata",), "the same with PartialObjectMetadata", whole=False
+    ),
     Peer("client-go", "go", ("informer",), "client-go's SharedInformer, shared objects"),
     Peer("client-go-json", "go", ("informer-json",), "the same over JSON instead of protobuf"),
     Peer("kube-rs", "rust", ("reflector",), "kube-rs' reflector, shared objects"),
     Peer("kube-rs-stripped", "rust", ("stripped",), "the same without managedFields"),
     Peer("fabric8", "java", (), "fabric8's informer, shared objects"),
-    Peer("informer", "clients", ("-m", "bench.peers.informer"), "the official Python client's informer, shared objects"),
-    Peer("index", "python", ("-m", "bench.peers.index"), "@kopf.index of all bodies, shared objects", most=1_000, own=4_000, loops=True),
-    Peer("plain", "python", ("-m", "bench.peers.plain"), "a list into a dict, and a watch, shared objects", relists=0),
+    Peer(
+        "informer",
+        "clients",
+        ("-m", "bench.peers.informer"),
+        "the official Python client's informer, shared objects",
+    ),
+    Peer(
+        "index",
+        "python",
+        ("-m", "bench.peers.index"),
+        "@kopf.index of all bodies, shared objects",
+        most=1_000,
+        own=4_000,
+        loops=True,
+    ),
+    Peer(
+        "plain",
+        "python",
+        ("-m", "bench.peers.plain"),
+        "a list into a dict, and a watch, shared objects",
+        relists=0,
+    ),
 )
 QUICK = ("controller-runtime", "informer")
 """With ours, they are what `--quick` measures."""
@@ -62,10 +107,20 @@ class Unknown(Exception):
 
 def chosen(names: str | None, *, quick: bool) -> tuple[Peer, ...]:
     """Return the peers of these names, `a,b`; ours is always the first of them."""
-    wanted = set(QUICK) if quick and names is None else {peer.name for peer in PEERS} if names is None else {
-        name.strip() for name in names.split(",") if name.strip()}
+    wanted = (
+        set(QUICK)
+        if quick and names is None
+        else (
+            {peer.name for peer in PEERS}
+            if names is None
+            else {name.strip() for name in names.split(",") if name.strip()}
+        )
+    )
     if unknown := sorted(wanted - {peer.name for peer in PEERS}):
-        raise Unknown(f"--peers: there is no {', no '.join(unknown)}. There are: {', '.join(peer.name for peer in PEERS)}")
+        raise Unknown(
+            f"--peers: there is no {', no '.join(unknown)}. There are:"
+            f" {', '.join(peer.name for peer in PEERS)}"
+        )
     return tuple(peer for peer in PEERS if peer.name in wanted | {OURS})
 
 
@@ -74,7 +129,7 @@ def rounds(peers: Sequence[Peer], sizes: Sequence[int]) -> dict[int, tuple[Peer,
 
     >>> {size: [peer.name for peer in found] for size, found in rounds(chosen('index,plain', quick=False), [1000, 20000, 100000]).items()}
     {1000: ['cache', 'index', 'plain'], 4000: ['cache', 'index'], 20000: ['cache', 'plain'], 100000: ['cache']}
-    """
+    """  # noqa: E501
     found = {size: tuple(peer for peer in peers if size <= peer.most) for size in sizes}
     for own in {peer.own for peer in peers if peer.own is not None and peer.own < max(sizes)} - found.keys():
         found[own] = tuple(peer for peer in peers if peer.name == OURS or peer.own == own)

@@ -1,7 +1,9 @@
-"""One peer as a process, with a cap on its time and memory: what it is told, what it answers, and what it takes.
+"""One peer as a process, with a cap on its time and memory: what it is told, what it answers, and what it
+takes.
 
 A peer that goes beyond a cap is ended: that it did not finish is a result, which `Over` tells.
 """
+
 from __future__ import annotations
 
 import json
@@ -19,9 +21,9 @@ from typing import Any, Self
 
 from bench.wire import received
 
-LOOK = 0.1   # Seconds between two looks at the memory of a peer that is at work.
-REPEATED = 400   # Characters of what a peer said last.
-RESET_PEAK = "5"   # See proc_pid_clear_refs(5).
+LOOK = 0.1  # Seconds between two looks at the memory of a peer that is at work.
+REPEATED = 400  # Characters of what a peer said last.
+RESET_PEAK = "5"  # See proc_pid_clear_refs(5).
 
 
 class Over(Exception):
@@ -54,16 +56,27 @@ class Running:
         self._log = log
         self._rest = b""
         with log.open("wb") as errors:
-            self._process = subprocess.Popen(   # noqa: S603  # It is one of ours.
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, bufsize=0, start_new_session=True,
-                env={**os.environ, **env}, cwd=Path(__file__).parent.parent)
+            self._process = subprocess.Popen(  # It is one of ours.  # noqa: S603
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                bufsize=0,
+                start_new_session=True,
+                env={**os.environ, **env},
+                cwd=Path(__file__).parent.parent,
+            )
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGKILL)   # There is nothing that it would have to put in order.
+            os.killpg(
+                self._process.pid, signal.SIGKILL
+            )  # There is nothing that it would have to put in order.
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
@@ -103,7 +116,8 @@ class Running:
     def usage(self) -> Usage:
         pid = self._process.pid
         status = Path(f"/proc/{pid}/status").read_text()
-        # The clock of a process's CPU time, as clock_getcpuclockid(3) makes its number: /proc would tell ticks of 10 ms.
+        # The clock of a process's CPU time, as clock_getcpuclockid(3) makes its number: /proc would tell
+        # ticks of 10 ms.
         return Usage(time.clock_gettime((~pid << 3) | 2), _bytes(status, "VmRSS"), _bytes(status, "VmHWM"))
 
     def received(self) -> int:
@@ -122,4 +136,4 @@ class Running:
 
 def _bytes(status: str, name: str) -> int:
     found = re.search(rf"^{name}:\s+(\d+) kB", status, re.MULTILINE)
-    return int(found[1]) * 1024 if found is not None else 0   # A process that has ended has none.
+    return int(found[1]) * 1024 if found is not None else 0  # A process that has ended has none.

@@ -81,7 +81,7 @@ def format_copy(folder: Path, target: Path) -> Path:
         str(WIDTH),
         str(copy),
     ]
-    subprocess.run(command, check=True)  # noqa: S603  # It formats our own files.
+    subprocess.run(command, check=True)  # It formats our own files.  # noqa: S603
     return copy
 
 

@@ -1,7 +1,9 @@
-"""One contender and one embedded cluster: what a fault script does to them, and what the contender holds in the end.
+"""One contender and one embedded cluster: what a fault script does to them, and what the contender holds in
+the end.
 
 Must judge by comparing alone: what the server lists with the label is right.
 """
+
 from __future__ import annotations
 
 import json
@@ -77,14 +79,19 @@ class Over(Exception):
 
 def pod(name: str, *, app: str = "web") -> dict[str, Any]:
     return {
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"app": app}},
-        "spec": {"containers": [{"name": "main", "image": "nginx"}]}}
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"app": app}},
+        "spec": {"containers": [{"name": "main", "image": "nginx"}]},
+    }
 
 
 class Staging:
     """A cluster with pods, and a contender that is to hold some of them."""
 
-    def __init__(self, cluster: EmbeddedCluster, contender: Contender, folder: Path, *, patience: float) -> None:
+    def __init__(
+        self, cluster: EmbeddedCluster, contender: Contender, folder: Path, *, patience: float
+    ) -> None:
         self.cluster = cluster
         self.patience = patience
         self._contender = contender
@@ -97,8 +104,10 @@ class Staging:
         cluster.namespace(NAMESPACE)
         # As in most clusters, the first by name is not the first by version.
         self.create(*(f"web-{number}" for number in range(5, 0, -1)))
-        cluster.create(pod("db-1", app="db"), {
-            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ask", "namespace": NAMESPACE}})
+        cluster.create(
+            pod("db-1", app="db"),
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ask", "namespace": NAMESPACE}},
+        )
         self._token = ""
         self.rotate()
 
@@ -121,12 +130,23 @@ class Staging:
 
     def _run(self, command: Sequence[str], told: Mapping[str, Any]) -> None:
         with self.log_file.open("ab") as log:
-            self._process = subprocess.Popen(   # noqa: S603  # It is one of ours.
-                [sys.executable, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, bufsize=0,
-                cwd=Path(__file__).parent.parent, start_new_session=True, env={
-                    **os.environ, OPTIONS: json.dumps(told), "KUBECONFIG": str(self._folder / "kubeconfig"),
-                    "ACCOUNT": str(self._folder), "KUBERNETES_SERVICE_HOST": "127.0.0.1",
-                    "KUBERNETES_SERVICE_PORT": str(self.cluster.port)})
+            self._process = subprocess.Popen(  # It is one of ours.  # noqa: S603
+                [sys.executable, *command],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                bufsize=0,
+                cwd=Path(__file__).parent.parent,
+                start_new_session=True,
+                env={
+                    **os.environ,
+                    OPTIONS: json.dumps(told),
+                    "KUBECONFIG": str(self._folder / "kubeconfig"),
+                    "ACCOUNT": str(self._folder),
+                    "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+                    "KUBERNETES_SERVICE_PORT": str(self.cluster.port),
+                },
+            )
 
     def create(self, *names: str) -> None:
         self.cluster.create(*(pod(name) for name in names))
@@ -152,12 +172,16 @@ class Staging:
             raise Over(f"{seen}, before the fault")
 
     def met(self, planned: Planned, times: int = 1) -> None:
-        """Wait until the fault has happened; if it does not, and all is well, it cannot happen to this contender."""
+        """Wait until the fault has happened; if it does not, and all is well, it cannot happen to this
+        contender.
+        """
         soon, end = time.monotonic() + ENOUGH, time.monotonic() + self.patience
         while len(planned.hits) < times and not self.ended:
             if time.monotonic() > end:
                 if planned.hits:
-                    raise Over(f"{self.difference()} (asks {len(planned.hits)} times within {self.patience:g} s)")
+                    raise Over(
+                        f"{self.difference()} (asks {len(planned.hits)} times within {self.patience:g} s)"
+                    )
                 raise Over(f"{self.difference()}, before the fault")
             if time.monotonic() > soon and not planned.hits and self.difference() == EQUAL:
                 raise Over(NOT_MET)
@@ -174,7 +198,9 @@ class Staging:
     # ---- What comes of it.
 
     def verdict(self, *, firm: float = FIRM) -> str:
-        """Look until the contender holds what is right and keeps it, has ended, or patience has; say what it holds."""
+        """Look until the contender holds what is right and keeps it, has ended, or patience has; say what it
+        holds.
+        """
         begun, asked = time.monotonic(), self._requests()
         since: float | None = None
         while True:
@@ -217,10 +243,14 @@ class Staging:
 
     def _listed(self, selector: str) -> Held:
         query = urlencode({"labelSelector": selector})
-        request = Request(   # noqa: S310  # It is our own server.
-            f"{self.cluster.url}/api/v1/namespaces/{NAMESPACE}/pods?{query}", headers={"Authorization": f"Bearer {self.cluster.token}"})
-        with urlopen(request, context=self._trust, timeout=60) as answer:   # noqa: S310  # As above.
-            return {item["metadata"]["name"]: identity(item["metadata"]) for item in json.load(answer)["items"]}
+        request = Request(  # It is our own server.  # noqa: S310
+            f"{self.cluster.url}/api/v1/namespaces/{NAMESPACE}/pods?{query}",
+            headers={"Authorization": f"Bearer {self.cluster.token}"},
+        )
+        with urlopen(request, context=self._trust, timeout=60) as answer:  # As above.  # noqa: S310
+            return {
+                item["metadata"]["name"]: identity(item["metadata"]) for item in json.load(answer)["items"]
+            }
 
     def _ask(self, word: str) -> dict[str, Any]:
         """Ask, and wait for the answer for a while; those to earlier questions are left out."""
@@ -253,7 +283,9 @@ class Staging:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._kill()
 
     def _kill(self) -> None:
@@ -268,13 +300,18 @@ class Staging:
 
 
 def compared(held: Held, *, right: Held, there: Held) -> str:
-    """Say how what is held differs from what the server lists, of which there is more outside of the filter."""
+    """Say how what is held differs from what the server lists, of which there is more outside of the
+    filter.
+    """
     lacks = right.keys() - held.keys()
     old = [name for name in held.keys() & right.keys() if held[name] != right[name]]
     extra = held.keys() - right.keys()
     wrong = {
-        "keeps {} deleted": len(extra - there.keys()), "keeps {} that left the filter": len(extra & there.keys()),
-        "lacks {}": len(lacks), "has an old version of {}": len(old)}
+        "keeps {} deleted": len(extra - there.keys()),
+        "keeps {} that left the filter": len(extra & there.keys()),
+        "lacks {}": len(lacks),
+        "has an old version of {}": len(old),
+    }
     if right and not held:
         return "holds nothing"
     said = [words.format(count) for words, count in wrong.items() if count]

@@ -1,7 +1,10 @@
-"""A server that streams changes of pods as fast as they are read, or at a pace: how many a peer can take in, where no real server keeps up.
+"""A server that streams changes of pods as fast as they are read, or at a pace: how many a peer can take in,
+where no real server keeps up.
 
-It knows lists and watches of all pods, what clients ask before them, and nothing else. Must not be what limits a peer.
+It knows lists and watches of all pods, what clients ask before them, and nothing else. Must not be what
+limits a peer.
 """
+
 from __future__ import annotations
 
 import json
@@ -20,7 +23,7 @@ from bench.filling import ASK
 from tests.apiserver.client import ApiError, Client
 
 CHUNK = 1 << 20
-SEEN_TO_END = 0.05   # Seconds: how long it takes at most to see that it is to end.
+SEEN_TO_END = 0.05  # Seconds: how long it takes at most to see that it is to end.
 VERSION = "9000000000"
 """The version of all pods: as long as each that follows."""
 AT = b'"resourceVersion":"%d"'
@@ -29,14 +32,16 @@ PODS, CONFIGMAPS = "/api/v1/pods", "/api/v1/configmaps"
 
 def discovery(server: Client) -> dict[str, bytes]:
     """Return what a real server says of the kinds that it has, by path."""
-    found: dict[str, Any] = {path: server.request("GET", path) for path in ("/version", "/api", "/apis", "/api/v1")}
+    found: dict[str, Any] = {
+        path: server.request("GET", path) for path in ("/version", "/api", "/apis", "/api/v1")
+    }
     for group in found["/apis"]["groups"]:
         found[f"/apis/{group['name']}"] = group
         for version in group["versions"]:
             path = f"/apis/{version['groupVersion']}"
             try:
                 found[path] = server.request("GET", path)
-            except ApiError:   # It is listed and not served; clients know how to live with that.
+            except ApiError:  # It is listed and not served; clients know how to live with that.
                 continue
     return {path: encoded(answer) for path, answer in found.items()}
 
@@ -57,16 +62,21 @@ def changes(pods: Sequence[bytes], rounds: int) -> Iterator[bytes]:
         after = f'"{ROUND}":"{round_of(number)}"'.encode()
         for pod in pods:
             version += 1
-            yield b'{"type":"MODIFIED","object":%s}\n' % pod.replace(before, after, 1).replace(AT % int(VERSION), AT % version, 1)
+            yield b'{"type":"MODIFIED","object":%s}\n' % pod.replace(before, after, 1).replace(
+                AT % int(VERSION), AT % version, 1
+            )
 
 
 class Synthetic:
     """The server, in threads of this process; use it in a `with` statement.
 
-    Each of its pods changes in so many rounds: at a pace, so many a second, or as fast as the changes are read.
+    Each of its pods changes in so many rounds: at a pace, so many a second, or as fast as the changes are
+    read.
     """
 
-    def __init__(self, pods: Sequence[bytes], *, rounds: int, answers: Mapping[str, bytes], pace: float | None = None) -> None:
+    def __init__(
+        self, pods: Sequence[bytes], *, rounds: int, answers: Mapping[str, bytes], pace: float | None = None
+    ) -> None:
         self.pods = pods
         self.rounds = rounds
         self.answers = answers
@@ -93,24 +103,40 @@ class Synthetic:
         """Yield what a watch of the pods sends, as soon as it may."""
         self._begin.wait()
         if self._pace is not None:
-            yield from takewhile(lambda _: not self.stopped.is_set(), paced(changes(self.pods, self.rounds), self._pace))
+            yield from takewhile(
+                lambda _: not self.stopped.is_set(), paced(changes(self.pods, self.rounds), self._pace)
+            )
             return
         for index in range(0, len(self._events), CHUNK):
-            yield self._events[index:index + CHUNK]
+            yield self._events[index : index + CHUNK]
 
     def kubeconfig(self, path: Path) -> Path:
-        path.write_text(json.dumps({
-            "apiVersion": "v1", "kind": "Config", "current-context": "bench",
-            "clusters": [{"name": "bench", "cluster": {"server": self.url}}],
-            "users": [{"name": "bench", "user": {"token": "none"}}],
-            "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "bench", "namespace": "default"}}]}))
+        path.write_text(
+            json.dumps(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Config",
+                    "current-context": "bench",
+                    "clusters": [{"name": "bench", "cluster": {"server": self.url}}],
+                    "users": [{"name": "bench", "user": {"token": "none"}}],
+                    "contexts": [
+                        {
+                            "name": "bench",
+                            "context": {"cluster": "bench", "user": "bench", "namespace": "default"},
+                        }
+                    ],
+                }
+            )
+        )
         return path
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, args=(SEEN_TO_END,), daemon=True).start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.stopped.set()
         self._begin.set()
         self._server.shutdown()
@@ -118,7 +144,11 @@ class Synthetic:
 
 
 def paced(
-    lines: Iterable[bytes], pace: float, *, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep,
+    lines: Iterable[bytes],
+    pace: float,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[bytes]:
     """Yield so many a second: each when it is due, or at once where that is over."""
     began = clock()
@@ -142,7 +172,7 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True   # What is due is sent.
+    disable_nagle_algorithm = True  # What is due is sent.
     server: _Server
 
     def do_GET(self) -> None:
@@ -150,23 +180,35 @@ class _Handler(BaseHTTPRequestHandler):
         path, query = address.path.rstrip("/"), parse_qs(address.query)
         if path in self.server.synthetic.answers:
             self._answer(self.server.synthetic.answers[path])
-        elif "Upgrade" in self.headers:   # A WebSocket: who asks for one first takes a plain stream instead.
+        elif "Upgrade" in self.headers:  # A WebSocket: who asks for one first takes a plain stream instead.
             self._answer(b"", 503)
-        elif "sendInitialEvents" in query:   # Clients know servers that cannot, and list instead.
-            self._answer(b'{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422,"message":"sendInitialEvents: Forbidden"}', 422)
+        elif "sendInitialEvents" in query:  # Clients know servers that cannot, and list instead.
+            self._answer(
+                b'{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422,"message":"sendInitialEvents:'
+                b' Forbidden"}',
+                422,
+            )
         elif query.get("watch", ["0"])[0] in ("1", "true", "True"):
             self._watch(path)
         else:
-            self._list(path, limit=int(query.get("limit", ["0"])[0]), begin=int(query.get("continue", ["0"])[0]))
+            self._list(
+                path, limit=int(query.get("limit", ["0"])[0]), begin=int(query.get("continue", ["0"])[0])
+            )
 
     def _list(self, path: str, *, limit: int, begin: int) -> None:
         """Answer so many objects from there on, or all of them."""
         objects: Sequence[bytes] = {PODS: self.server.synthetic.pods, CONFIGMAPS: [ASK_BYTES]}.get(path, ())
         kind = {PODS: b"PodList", CONFIGMAPS: b"ConfigMapList"}.get(path, b"List")
         end = begin + limit if limit else len(objects)
-        more = b',"continue":"%d","remainingItemCount":%d' % (end, len(objects) - end) if end < len(objects) else b""
-        self._answer(b'{"kind":"%s","apiVersion":"v1","metadata":{"resourceVersion":"%s"%s},"items":[%s]}' % (
-            kind, VERSION.encode(), more, b",".join(objects[begin:end])))
+        more = (
+            b',"continue":"%d","remainingItemCount":%d' % (end, len(objects) - end)
+            if end < len(objects)
+            else b""
+        )
+        self._answer(
+            b'{"kind":"%s","apiVersion":"v1","metadata":{"resourceVersion":"%s"%s},"items":[%s]}'
+            % (kind, VERSION.encode(), more, b",".join(objects[begin:end]))
+        )
 
     def _watch(self, path: str) -> None:
         self.send_response(200)
@@ -185,8 +227,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, format: str, *args: object) -> None:   # noqa: A002  # Its name is given.
+    def log_message(self, format: str, *args: object) -> None:  # Its name is given.  # noqa: A002
         """Keep quiet."""
 
 
-ASK_BYTES = encoded({**ASK, "metadata": {**ASK["metadata"], "namespace": "default", "uid": "ask", "resourceVersion": "1"}})
+ASK_BYTES = encoded(
+    {**ASK, "metadata": {**ASK["metadata"], "namespace": "default", "uid": "ask", "resourceVersion": "1"}}
+)

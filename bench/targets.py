@@ -1,4 +1,7 @@
-"""What our cache is to be, as ratios to its peers in the same run, and how each figure grows with the number of objects. Measures nothing."""
+"""What our cache is to be, as ratios to its peers in the same run, and how each figure grows with the number
+of objects. Measures nothing.
+"""
+
 from __future__ import annotations
 
 import math
@@ -27,11 +30,20 @@ class Target:
     def ratio(self, results: Iterable[Result]) -> float | None:
         """Return how many times theirs ours is; None if one of them was not measured."""
         figures = {result.peer: result.figures for result in results}
-        one, other = figures.get(self.ours, {}).get(self.key), figures.get(self.peer, {}).get(self.their_key or self.key)
+        one, other = (
+            figures.get(self.ours, {}).get(self.key),
+            figures.get(self.peer, {}).get(self.their_key or self.key),
+        )
         return one / other if one is not None and other else None
 
 
-CONTROLLER, UNSAFE, CLIENT_GO, INFORMER, INDEX = "controller-runtime", "controller-runtime-unsafe", "client-go", "informer", "index"
+CONTROLLER, UNSAFE, CLIENT_GO, INFORMER, INDEX = (
+    "controller-runtime",
+    "controller-runtime-unsafe",
+    "client-go",
+    "informer",
+    "index",
+)
 TARGETS = (
     Target("memory", "memory", CONTROLLER, 1 / 8),
     Target("memory", "memory", INFORMER, 1 / 25),
@@ -70,22 +82,59 @@ BOUNDS = (
     Bound("get, a view", "get view", 2, "µs"),
     Bound(f"added lateness of the loop at {PACE:,} changes a second (p99)", "added p99", 20, "ms"),
 )
-GROWING = (("sync", "sync"), ("sync cpu", "CPU to sync"), ("memory", "memory"), ("get", "get"), ("label", "list by label"))
+GROWING = (
+    ("sync", "sync"),
+    ("sync cpu", "CPU to sync"),
+    ("memory", "memory"),
+    ("get", "get"),
+    ("label", "list by label"),
+)
 """Figures that depend on the number of objects; a list by label returns as many times more."""
 
 
 def judged(results: Sequence[Result], *, markdown: bool = False) -> str:
-    """Say of each target whether it is met, for each number of objects; nothing of a target that was not measured."""
+    """Say of each target whether it is met, for each number of objects; nothing of a target that was not
+    measured.
+    """
     sizes = sorted({result.objects for result in results})
     rows = [["ours, at most", "of", "allowed", *(f"{objects:,} pods" for objects in sizes)]]
     for target in TARGETS:
-        found = [target.ratio([result for result in results if result.objects == objects]) if objects >= target.fewest else None for objects in sizes]
+        found = [
+            target.ratio([result for result in results if result.objects == objects])
+            if objects >= target.fewest
+            else None
+            for objects in sizes
+        ]
         if any(ratio is not None for ratio in found):
-            rows.append([target.words, target.peer, f"{number(target.limit)}x", *(verdict(ratio, target.limit, "x") for ratio in found)])
+            rows.append(
+                [
+                    target.words,
+                    target.peer,
+                    f"{number(target.limit)}x",
+                    *(verdict(ratio, target.limit, "x") for ratio in found),
+                ]
+            )
     for bound in BOUNDS:
-        figures = [next((result.figures.get(bound.key) for result in results if (result.peer, result.objects) == (OURS, objects)), None) for objects in sizes]
+        figures = [
+            next(
+                (
+                    result.figures.get(bound.key)
+                    for result in results
+                    if (result.peer, result.objects) == (OURS, objects)
+                ),
+                None,
+            )
+            for objects in sizes
+        ]
         if any(figure is not None for figure in figures):
-            rows.append([bound.words, "", f"{number(bound.limit)} {bound.unit}", *(verdict(figure, bound.limit, f" {bound.unit}") for figure in figures)])
+            rows.append(
+                [
+                    bound.words,
+                    "",
+                    f"{number(bound.limit)} {bound.unit}",
+                    *(verdict(figure, bound.limit, f" {bound.unit}") for figure in figures),
+                ]
+            )
     return (piped if markdown else aligned)(rows) if len(rows) > 1 else ""
 
 
@@ -94,10 +143,15 @@ def verdict(figure: float | None, limit: float, unit: str) -> str:
 
 
 def growth(results: Sequence[Result], *, markdown: bool = False) -> str:
-    """Say how each figure grows: 0 is flat, 1 linear; and how much memory one more object takes. Nothing for one number of objects."""
+    """Say how each figure grows: 0 is flat, 1 linear; and how much memory one more object takes. Nothing for
+    one number of objects.
+    """
     rows = [["with the number of objects", *(words for _, words in GROWING), "bytes of one more"]]
     for peer in dict.fromkeys(result.peer for result in results):
-        own = sorted((result for result in results if result.peer == peer and "memory" in result.figures), key=lambda result: result.objects)
+        own = sorted(
+            (result for result in results if result.peer == peer and "memory" in result.figures),
+            key=lambda result: result.objects,
+        )
         if len(own) > 1:
             more = (own[-1].figures["memory"] - own[0].figures["memory"]) / (own[-1].objects - own[0].objects)
             rows.append([peer, *(_power(own, key) for key, _ in GROWING), number(more)])
@@ -105,7 +159,9 @@ def growth(results: Sequence[Result], *, markdown: bool = False) -> str:
 
 
 def _power(results: Sequence[Result], key: str) -> str:
-    found = exponent([(result.objects, result.figures[key]) for result in results if result.figures.get(key, 0) > 0])
+    found = exponent(
+        [(result.objects, result.figures[key]) for result in results if result.figures.get(key, 0) > 0]
+    )
     return "" if found is None else f"{found:.2f}"
 
 

@@ -1,7 +1,9 @@
-"""How many bytes a process has received over its open TCP connections, as the kernel counts them. Must slow nobody down.
+"""How many bytes a process has received over its open TCP connections, as the kernel counts them. Must slow
+nobody down.
 
 What connections had received that are closed by now is not counted: peers keep theirs.
 """
+
 from __future__ import annotations
 
 import socket
@@ -27,10 +29,10 @@ def _inodes(pid: int) -> Iterator[int]:
     for descriptor in Path(f"/proc/{pid}/fd").iterdir():
         try:
             target = str(descriptor.readlink())
-        except FileNotFoundError:   # It was closed meanwhile.
+        except FileNotFoundError:  # It was closed meanwhile.
             continue
         if target.startswith("socket:["):
-            yield int(target[len("socket:["):-1])
+            yield int(target[len("socket:[") : -1])
 
 
 def _sockets() -> Iterator[tuple[int, int]]:
@@ -38,7 +40,9 @@ def _sockets() -> Iterator[tuple[int, int]]:
     with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, NETLINK_SOCK_DIAG) as asking:
         for family in (socket.AF_INET, socket.AF_INET6):
             wanted = struct.pack("=BBBBI48x", family, socket.IPPROTO_TCP, 1 << (INFO - 1), 0, ALL_STATES)
-            asking.send(HEADER.pack(HEADER.size + len(wanted), SOCK_DIAG_BY_FAMILY, REQUEST_DUMP, 0, 0) + wanted)
+            asking.send(
+                HEADER.pack(HEADER.size + len(wanted), SOCK_DIAG_BY_FAMILY, REQUEST_DUMP, 0, 0) + wanted
+            )
             yield from _answers(asking)
 
 
@@ -49,8 +53,8 @@ def _answers(asking: socket.socket) -> Iterator[tuple[int, int]]:
             length, kind, *_ = HEADER.unpack_from(data)
             if kind in (DONE, ERROR):
                 return
-            yield _read(data[HEADER.size:length])
-            data = data[-(-length // 4) * 4:]
+            yield _read(data[HEADER.size : length])
+            data = data[-(-length // 4) * 4 :]
 
 
 def _read(message: bytes) -> tuple[int, int]:
@@ -60,5 +64,5 @@ def _read(message: bytes) -> tuple[int, int]:
         length, kind = ATTRIBUTE.unpack_from(rest)
         if kind == INFO and length >= ATTRIBUTE.size + RECEIVED + 8:
             return inode, int(struct.unpack_from("=Q", rest, ATTRIBUTE.size + RECEIVED)[0])
-        rest = rest[-(-length // 4) * 4:]
+        rest = rest[-(-length // 4) * 4 :]
     return inode, 0

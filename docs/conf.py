@@ -1,5 +1,8 @@
-"""How the pages of this folder become a site: `make docs`. Asks no network, and takes every warning for an error."""
-# ruff: noqa: INP001  # Sphinx loads it by its path.
+"""How the pages of this folder become a site: `make docs`. Asks no network, and takes every warning for an
+error.
+"""  # noqa: INP001
+
+# Sphinx loads it by its path.
 from __future__ import annotations
 
 import re
@@ -11,16 +14,21 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 LINK = re.compile(r"\[([^\]]+)\]\(((?!https?:)[^)#]+)(#[^)]*)?\)")
-NAMED = re.compile(r"^\[([^\]]+)\]: (?!https?:)(\S+/)$", re.MULTILINE)   # A folder, under a name for several links.
+NAMED = re.compile(
+    r"^\[([^\]]+)\]: (?!https?:)(\S+/)$", re.MULTILINE
+)  # A folder, under a name for several links.
 
-NEVER_MADE = {f"kopf_selectcache.{name}" for name in ("Cache", "Explanation", "Verdict", "Witness", "Audit", "BodyView")}
+NEVER_MADE = {
+    f"kopf_selectcache.{name}" for name in ("Cache", "Explanation", "Verdict", "Witness", "Audit", "BodyView")
+}
 
 project = "kopf_selectcache"
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 myst_heading_anchors = 4
 default_role = "code"
 autodoc_default_options = {
-    "members": True, "inherited-members": "tuple,Enum",
+    "members": True,
+    "inherited-members": "tuple,Enum",
     # Of use to the package itself.
     "exclude-members": "at, box, branches, contradiction_in, failed, unknown, with_defaults",
 }
@@ -33,7 +41,9 @@ html_copy_source = False
 
 
 def within(match: re.Match[str], page: Path) -> str:
-    """Return the link as the site can have it: folders by their page, and what is no file of these pages by its name alone."""
+    """Return the link as the site can have it: folders by their page, and what is no file of these pages by
+    its name alone.
+    """
     text, target, anchor = match.groups(default="")
     found = (page.parent / target).resolve()
     if found.is_dir() and found.is_relative_to(HERE):
@@ -52,27 +62,35 @@ def read(app: Sphinx, name: str, source: list[str]) -> None:
 def code_apart(_: Sphinx, __: str, ___: str, ____: object, _____: object, lines: list[str]) -> None:
     """Let what a docstring indents be code, as it is meant, and not a quotation.
 
-    Where nothing but code follows the first line, its indentation is lost by now; but prose begins with a capital.
+    Where nothing but code follows the first line, its indentation is lost by now; but prose begins with a
+    capital.
     """
     told, code, margin = [""], False, ""
     for line in lines:
         if line.strip() and not told[-1].strip():
-            before, code = code, line.startswith("    ") or (len(told) > 1 and (line[0].islower() or line[0] == "@"))
+            before, code = (
+                code,
+                line.startswith("    ") or (len(told) > 1 and (line[0].islower() or line[0] == "@")),
+            )
             margin = "    " if code and not line.startswith("    ") else margin if code else ""
             told += ["::", ""] if code and not before else []
         told.append(f"{margin}{line}")
     lines[:] = [*told, ""]
 
 
-def without_insides(_: Sphinx, __: str, name: str, ____: object, _____: object, signature: str | None, ______: str | None) -> tuple[str | None, None]:
+def without_insides(
+    _: Sphinx, __: str, name: str, ____: object, _____: object, signature: str | None, ______: str | None
+) -> tuple[str | None, None]:
     """Say nothing of how to make what nobody makes."""
     return ("" if name in NEVER_MADE else signature), None
 
 
 def setup(app: Sphinx) -> None:
-    from pygments.lexers.special import TextLexer  # noqa: PLC0415  # As above.
+    from pygments.lexers.special import TextLexer  # As above.  # noqa: PLC0415
 
-    app.add_lexer("mermaid", TextLexer)   # A diagram is drawn where the repository is browsed; here its text is to be read.
+    app.add_lexer(
+        "mermaid", TextLexer
+    )  # A diagram is drawn where the repository is browsed; here its text is to be read.
     app.connect("source-read", read)
     app.connect("autodoc-process-docstring", code_apart)
     app.connect("autodoc-process-signature", without_insides)

@@ -1,4 +1,5 @@
 """Server-side filtered caches of Kubernetes objects for Kopf operators, with reads that never lie."""
+
 from kopf_selectcache.core.selection.witness import Answer, Witness
 from kopf_selectcache.selectors.selector import Verdict
 
@@ -36,7 +37,9 @@ from .errors import (
     Unreadable,
 )
 from .informer.audit import Audit
-from .plugin import hooks as _plugin  # noqa: F401  # Adds settings.selectcache, and the hooks of every operator.
+
+# Adds settings.selectcache, and the hooks of every operator.
+from .plugin import hooks as _plugin  # noqa: F401
 from .plugin.access import cache_of
 from .plugin.handlers import with_cache
 from .plugin.operator import collector

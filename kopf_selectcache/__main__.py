@@ -1,4 +1,7 @@
-"""The command line, `selectcache` or `python -m kopf_selectcache`: knows the commands, each of which has a file of its own."""
+"""The command line, `selectcache` or `python -m kopf_selectcache`: knows the commands, each of which has a
+file of its own.
+"""
+
 from __future__ import annotations
 
 import argparse
@@ -11,7 +14,9 @@ from .cli import check, rbac, serve
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return its exit code."""
-    parser = argparse.ArgumentParser(prog="selectcache", description="Tools around caches of Kubernetes objects.")
+    parser = argparse.ArgumentParser(
+        prog="selectcache", description="Tools around caches of Kubernetes objects."
+    )
     parser.add_argument("--version", action="version", version=f"%(prog)s {version('kopf_selectcache')}")
     commands = parser.add_subparsers(metavar="COMMAND")
     for command in (check, rbac, serve):

@@ -1,4 +1,7 @@
-"""All errors that users see, except for what reads add to theirs. `errors` draws them as a tree, and is where users import them."""
+"""All errors that users see, except for what reads add to theirs. `errors` draws them as a tree, and is where
+users import them.
+"""
+
 from __future__ import annotations
 
 from enum import StrEnum
@@ -33,7 +36,9 @@ def _again(cls: type[SelectCacheError], args: tuple[Any, ...], state: dict[str, 
 
 
 class DeclarationError(SelectCacheError, kopf.PermanentError):
-    """The base of errors in what an operator declares: they end `kopf run` at once instead of after retries."""
+    """The base of errors in what an operator declares: they end `kopf run` at once instead of after
+    retries.
+    """
 
 
 class BadSelector(DeclarationError):
@@ -88,7 +93,9 @@ class Reason(StrEnum):
 
 
 class OutsideFilter(ReadError):
-    """The read asks for something that the declared filter does not hold, so that "not found" would be a guess."""
+    """The read asks for something that the declared filter does not hold, so that "not found" would be a
+    guess.
+    """
 
     def __init__(self, what: str, *, remedy: str, reason: Reason, witness: Witness | None = None) -> None:
         super().__init__(what, remedy=remedy)
@@ -109,7 +116,9 @@ class NotKept(ReadError):
 
 
 class Unreadable(ReadError):
-    """An object that is asked for exists, and cannot be decoded: it is nested too deeply, is not UTF-8, or has a number out of range."""
+    """An object that is asked for exists, and cannot be decoded: it is nested too deeply, is not UTF-8, or
+    has a number out of range.
+    """
 
     def __init__(self, what: str, *, remedy: str, keys: tuple[tuple[str, str], ...]) -> None:
         super().__init__(what, remedy=remedy)
@@ -126,7 +135,9 @@ class NoSuchRead(ReadError, AttributeError):
 
 
 class ReadOnly(ReadError, TypeError):
-    """A view is changed: both what a mistake in a read is, and what Python raises for what cannot be changed."""
+    """A view is changed: both what a mistake in a read is, and what Python raises for what cannot be
+    changed.
+    """
 
 
 class NoClient(ReadError, AttributeError):

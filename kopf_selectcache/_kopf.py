@@ -1,14 +1,18 @@
-"""The private names of Kopf that we need, each with its purpose, and the calls of its vault that need private attributes.
+"""The private names of Kopf that we need, each with its purpose, and the calls of its vault that need private
+attributes.
 
-If a name is missing, the import fails and says which. Kopf promises nothing about them. tests/plugin/test_kopf_names.py checks that
-each is there and does what we rely on, so that a new Kopf fails there, by name, and not in somebody's operator.
+If a name is missing, the import fails and says which. Kopf promises nothing about them.
+tests/plugin/test_kopf_names.py checks that each is there and does what we rely on, so that a new Kopf fails
+there, by name, and not in somebody's operator.
 """
+
 from __future__ import annotations
 
 import kopf
 
 TESTED = "1.45.2"
-"""The newest version of Kopf that the tests have run with; tests/docs/test_versions.py fails when there is a newer one."""
+"""The newest version of Kopf that the tests have run with; tests/docs/test_versions.py fails when there is a
+newer one."""
 
 try:
     from kopf._cogs.clients.auth import vault_var
@@ -46,64 +50,76 @@ try:
         ResourceHandler,
         SpawningHandler,
     )
-    from kopf._core.intents.registries import ActivityRegistry, OperatorRegistry, SmartOperatorRegistry, get_callable_id
+    from kopf._core.intents.registries import (
+        ActivityRegistry,
+        OperatorRegistry,
+        SmartOperatorRegistry,
+        get_callable_id,
+    )
     from kopf._core.intents.stoppers import DaemonStopper
     from kopf.cli import run as run_command
 
-    # The attributes `_current`, `_guard` and `_ready` of a vault belong to its instances: tests/plugin/test_kopf_names.py checks them.
+    # The attributes `_current`, `_guard` and `_ready` of a vault belong to its instances:
+    # tests/plugin/test_kopf_names.py checks them.
     _ = Vault._flush_caches
 except (ImportError, AttributeError) as error:
     raise ImportError(
-        f"kopf_selectcache cannot work with Kopf {getattr(kopf, '__version__', '?')}, which lacks a name that it needs: {error}. "
-        f"Install a version that it is tested with: pip install 'kopf=={TESTED}'") from error
+        f"kopf_selectcache cannot work with Kopf {getattr(kopf, '__version__', '?')}, which lacks a name that"
+        f" it needs: {error}. Install a version that it is tested with: pip install 'kopf=={TESTED}'"
+    ) from error
 
 __all__ = [
-    "Activity",           # Which hook is asked for: startup, cleanup, probe.
-    "ActivityCause",      # Startup, cleanup, login and probe handlers never wait for a cache.
-    "ActivityHandler",    # What our hooks are.
-    "ActivityRegistry",   # Where every operator, with whatever registry, asks for its hooks.
-    "AiohttpSession",     # Credentials that are a session of the user's own.
-    "Body",               # What `as_='view'` returns is one, with `metadata`, `spec` and `status` as of its own items.
-    "ChangingCause",      # Its handlers are called again after an error: they need not wait for a cache that is stale.
-    "ChangingHandler",    # Narrowing is refused to kinds whose handlers need a finalizer.
-    "ConnectionInfo",     # Credentials as Kopf's logins hand them out.
-    "DaemonCause",        # Has the stopper of daemons and timers, which end the waiting for a cache.
-    "DaemonHandler",      # A daemon whose `when=` turns out false sleeps until it is stopped: one that exits never returns.
-    "DaemonStopper",      # The type of `DaemonCause.stopper`: `async_event` to wait for, `sync_waiter` for threads.
-    "HandlerId",          # The type of a handler's id.
-    "KubeContext",        # What all credentials have in common: the server.
-    "LoginError",         # There are no credentials left.
-    "Meta",               # What `metadata` of a body is, for our views of bodies.
-    "OperatorIndexers",   # The indices that startup handlers are given, empty as they are then.
-    "OperatorRegistry",   # What the operator itself watches, for the warning at the start.
-    "Resource",           # To ask Kopf's selectors whether they mean a kind.
-    "ResourceCause",      # Has the object that the handler is called for.
-    "ResourceHandler",    # Any handler of objects: it has a selector, and `when=`.
-    "Selector",           # What a handler was decorated with: asked whether it means a kind.
-    "SmartOperatorRegistry",   # For the fixture `registry`: what Kopf's default registry is, which logs in by itself.
-    "SpawningHandler",    # A daemon or timer: narrowing would leave it behind.
-    "Spec",               # What `spec` of a body is.
-    "Status",             # What `status` of a body is.
-    "Vault",              # Kopf's credentials, with re-login when they fail.
-    "VaultItem",          # Credentials in the vault, with the sessions that were made of them.
-    "VaultKey",           # By which credentials are given back as failed.
-    "WatchingCause",      # Says by its type that the object was deleted.
-    "WebhookCause",       # Admission: waits for a bounded time, and its object is not yet stored.
-    "authenticator",      # Logs in, and again, for the commands that ask a cluster without running the operator.
-    "cause_var",          # What the running handler was called for.
-    "get_callable_id",    # The id that Kopf gives a handler: decorated, it must stay the same.
-    "handler_var",        # The running handler, for its `when=`.
-    "has_credentials",    # Whether no other request has replaced the refused credentials.
-    "invoke",             # Runs a sync function in Kopf's own threads, with context, shield and all.
-    "is_async_fn",        # Whether Kopf takes a function for async.
-    "log_in_again",       # Has Kopf replace refused credentials, by equal ones as well.
-    "log_in_if_empty",    # To go on when Kopf has given up.
-    "preload",            # Loads an operator's files and modules as `kopf run` does.
-    "remove_credentials",   # Removes refused credentials, of which equal ones may come back.
-    "run_command",        # To know `kopf run` in click's context, which alone has the `-n` list.
-    "select_specific_namespaces",   # Which of the `-n` are names and not patterns.
-    "settings_var",       # The settings of the operator that the running code belongs to, in tasks and threads alike.
-    "vault_var",          # The credentials of that operator.
+    "Activity",  # Which hook is asked for: startup, cleanup, probe.
+    "ActivityCause",  # Startup, cleanup, login and probe handlers never wait for a cache.
+    "ActivityHandler",  # What our hooks are.
+    "ActivityRegistry",  # Where every operator, with whatever registry, asks for its hooks.
+    "AiohttpSession",  # Credentials that are a session of the user's own.
+    "Body",  # What `as_='view'` returns is one, with `metadata`, `spec` and `status` as of its own items.
+    # Its handlers are called again after an error: they need not wait for a cache that is stale.
+    "ChangingCause",
+    "ChangingHandler",  # Narrowing is refused to kinds whose handlers need a finalizer.
+    "ConnectionInfo",  # Credentials as Kopf's logins hand them out.
+    "DaemonCause",  # Has the stopper of daemons and timers, which end the waiting for a cache.
+    # A daemon whose `when=` turns out false sleeps until it is stopped: one that exits never returns.
+    "DaemonHandler",
+    # The type of `DaemonCause.stopper`: `async_event` to wait for, `sync_waiter` for threads.
+    "DaemonStopper",
+    "HandlerId",  # The type of a handler's id.
+    "KubeContext",  # What all credentials have in common: the server.
+    "LoginError",  # There are no credentials left.
+    "Meta",  # What `metadata` of a body is, for our views of bodies.
+    "OperatorIndexers",  # The indices that startup handlers are given, empty as they are then.
+    "OperatorRegistry",  # What the operator itself watches, for the warning at the start.
+    "Resource",  # To ask Kopf's selectors whether they mean a kind.
+    "ResourceCause",  # Has the object that the handler is called for.
+    "ResourceHandler",  # Any handler of objects: it has a selector, and `when=`.
+    "Selector",  # What a handler was decorated with: asked whether it means a kind.
+    # For the fixture `registry`: what Kopf's default registry is, which logs in by itself.
+    "SmartOperatorRegistry",
+    "SpawningHandler",  # A daemon or timer: narrowing would leave it behind.
+    "Spec",  # What `spec` of a body is.
+    "Status",  # What `status` of a body is.
+    "Vault",  # Kopf's credentials, with re-login when they fail.
+    "VaultItem",  # Credentials in the vault, with the sessions that were made of them.
+    "VaultKey",  # By which credentials are given back as failed.
+    "WatchingCause",  # Says by its type that the object was deleted.
+    "WebhookCause",  # Admission: waits for a bounded time, and its object is not yet stored.
+    "authenticator",  # Logs in, and again, for the commands that ask a cluster without running the operator.
+    "cause_var",  # What the running handler was called for.
+    "get_callable_id",  # The id that Kopf gives a handler: decorated, it must stay the same.
+    "handler_var",  # The running handler, for its `when=`.
+    "has_credentials",  # Whether no other request has replaced the refused credentials.
+    "invoke",  # Runs a sync function in Kopf's own threads, with context, shield and all.
+    "is_async_fn",  # Whether Kopf takes a function for async.
+    "log_in_again",  # Has Kopf replace refused credentials, by equal ones as well.
+    "log_in_if_empty",  # To go on when Kopf has given up.
+    "preload",  # Loads an operator's files and modules as `kopf run` does.
+    "remove_credentials",  # Removes refused credentials, of which equal ones may come back.
+    "run_command",  # To know `kopf run` in click's context, which alone has the `-n` list.
+    "select_specific_namespaces",  # Which of the `-n` are names and not patterns.
+    # The settings of the operator that the running code belongs to, in tasks and threads alike.
+    "settings_var",
+    "vault_var",  # The credentials of that operator.
 ]
 
 
@@ -128,7 +144,8 @@ async def remove_credentials(vault: Vault, key: VaultKey, info: KubeContext) -> 
 async def log_in_again(vault: Vault, key: VaultKey, info: KubeContext, kept: KubeContext) -> None:
     """Put `kept` in the place of these credentials, have Kopf log in, and wait for it.
 
-    The credentials of the login replace `kept`. The vault is never empty: without credentials Kopf would end the operator.
+    The credentials of the login replace `kept`. The vault is never empty: without credentials Kopf would end
+    the operator.
     """
     async with vault._guard:
         if has_credentials(vault, key, info):
@@ -141,4 +158,6 @@ async def log_in_again(vault: Vault, key: VaultKey, info: KubeContext, kept: Kub
 
 async def log_in_if_empty(vault: Vault) -> None:
     """Have Kopf log in again if there are no credentials, and wait for it: Kopf itself has given up."""
-    await vault.invalidate(VaultKey(""), KubeContext(server=""))   # They are not there, so that nothing is remembered.
+    await vault.invalidate(
+        VaultKey(""), KubeContext(server="")
+    )  # They are not there, so that nothing is remembered.

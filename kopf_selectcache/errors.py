@@ -1,4 +1,5 @@
-"""What users see when something is wrong. Each error says what happened, and in `remedy` the one thing to change.
+"""What users see when something is wrong. Each error says what happened, and in `remedy` the one thing to
+change.
 
     SelectCacheError
     ├── DeclarationError       what the operator declares is wrong; also a kopf.PermanentError: `kopf run` ends at once
@@ -25,9 +26,10 @@
             ├── Stalled                the server has stopped answering
             └── Oversized              it grew beyond `max_bytes`, and was let go
 
-Read errors are plain exceptions, never a kopf.PermanentError: that would drop a creation for good because of a read.
-docs/errors.md has a real message of each, what it usually comes from, and how to get rid of it.
-"""
+Read errors are plain exceptions, never a kopf.PermanentError: that would drop a creation for good because of
+a read. docs/errors.md has a real message of each, what it usually comes from, and how to get rid of it.
+"""  # noqa: E501
+
 from __future__ import annotations
 
 from ._errors import (
@@ -116,6 +118,6 @@ for _error in (
     UnknownKind,
     Unreadable,
 ):
-    _error.__module__ = __name__   # Tracebacks and pickles name the module that users import from.
+    _error.__module__ = __name__  # Tracebacks and pickles name the module that users import from.
 
 del _error

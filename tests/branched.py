@@ -1,4 +1,6 @@
-"""A cache that two branches keep, filled by hand: two layouts of a filter, and reads of it. Needs neither loop nor server."""
+"""A cache that two branches keep, filled by hand: two layouts of a filter, and reads of it. Needs neither
+loop nor server."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -41,11 +43,13 @@ def _needed(branches: tuple[Selector, ...], request: Selector | None) -> tuple[b
 SHARED = Layout(
     (Selector("app=web"), Selector("tier=gold")),
     {"A": {"app": "web"}, "B": {"tier": "gold"}, "AB": {"app": "web", "tier": "gold"}, "-": {"app": "db"}},
-    (Selector("app=web"), Selector("tier=gold")))
+    (Selector("app=web"), Selector("tier=gold")),
+)
 APART = Layout(
     (Selector("app=web"), Selector("app=db,tier=gold")),
     {"A": {"app": "web"}, "B": {"app": "db", "tier": "gold"}, "-": {"app": "db"}},
-    (Selector("app=web"), Selector("app=db,tier=gold")))
+    (Selector("app=web"), Selector("app=db,tier=gold")),
+)
 """No object is in both, so that reads need one of them alone."""
 
 
@@ -68,7 +72,11 @@ class Fed(FakeFeed):
 
 
 def node(uid: str, version: int, labels: Mapping[str, str]) -> Obj:
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "it", "uid": uid, "resourceVersion": str(version), "labels": labels}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "it", "uid": uid, "resourceVersion": str(version), "labels": labels},
+    }
 
 
 @cache

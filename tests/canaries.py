@@ -1,8 +1,10 @@
-"""Puts a canary into the Secrets, annotations and tokens of all tests, and fails each test in whose output it turns up (contract 10).
+"""Puts a canary into the Secrets, annotations and tokens of all tests, and fails each test in whose output it
+turns up (contract 10).
 
-What is searched: the log of the library and of Kopf, down to what is told to debuggers, its errors, metrics and probe answers, and whatever a test or a command writes. A test that
-puts a canary somewhere itself, or asks for what has one, has it where it belongs: in objects that a handler reads.
-"""
+What is searched: the log of the library and of Kopf, down to what is told to debuggers, its errors, metrics
+and probe answers, and whatever a test or a command writes. A test that puts a canary somewhere itself, or
+asks for what has one, has it where it belongs: in objects that a handler reads."""
+
 from __future__ import annotations
 
 import base64
@@ -19,13 +21,14 @@ from kopf_selectcache.plugin import operator
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.admin import Admin
 
-CANARY = "canary0in0a0coalmine"   # Letters and numbers alone: it may be a part of a token, too.
+CANARY = "canary0in0a0coalmine"  # Letters and numbers alone: it may be a part of a token, too.
 
 
 def _encoded(shift: int) -> str:
-    """Return what is the same in base64 of any text that has the canary behind so many more bytes than a multiple of three."""
+    """Return what is the same in base64 of any text that has the canary behind so many more bytes than a
+    multiple of three."""
     text = base64.b64encode(b" " * shift + CANARY.encode()).decode().rstrip("=")
-    return text[(0, 2, 3)[shift]:-1]
+    return text[(0, 2, 3)[shift] : -1]
 
 
 TRACES = (CANARY, *map(_encoded, range(3)))
@@ -39,7 +42,10 @@ def traced(text: str) -> bool:
 def seeded(obj: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return an object with the canary in an annotation and, if it is a Secret, in a value."""
     metadata = obj.get("metadata") or {}
-    given = {**obj, "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), "canary": CANARY}}}
+    given = {
+        **obj,
+        "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), "canary": CANARY}},
+    }
     if obj.get("kind") == "Secret":
         given["data"] = {**(obj.get("data") or {}), "canary": base64.b64encode(CANARY.encode()).decode()}
     return given
@@ -79,31 +85,39 @@ class Canaries(logging.Handler):
                 self.seeds["secrets"] += obj.get("kind") == "Secret"
                 obj = seeded(obj)
             return create(admin, obj, **options)
+
         return seeding
 
     def _prefixed(self, token: Callable[[EmbeddedCluster], str]) -> Callable[[EmbeddedCluster], str]:
         def prefixed(cluster: EmbeddedCluster) -> str:
             self.seeds["tokens"] += 1
             return CANARY + token(cluster)
+
         return prefixed
 
     def _initially(self, init: Callable[..., None]) -> Callable[..., None]:
         def initially(error: errors.SelectCacheError, *args: Any, **kwargs: Any) -> None:
             init(error, *args, **kwargs)
             self.look("errors", f"{error} {error!r}")
+
         return initially
 
-    def _looking(self, where: str, method: Callable[..., Any], held: Callable[[Any], Any] = lambda made: made) -> Callable[..., Any]:
+    def _looking(
+        self, where: str, method: Callable[..., Any], held: Callable[[Any], Any] = lambda made: made
+    ) -> Callable[..., Any]:
         def looking(*args: Any) -> Any:
             made = held(method(*args))
             self.look(where, repr(made))
             return made
+
         return looking
 
     # ---- What pytest asks.
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    def pytest_runtest_makereport(
+        self, item: pytest.Item
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
         if report.when == "call":
             self.look("output", report.capstdout + report.capstderr)

@@ -1,7 +1,9 @@
-"""Says which API servers there are, and gives them to tests: `--api`, the real one built, the embedded one started.
+"""Says which API servers there are, and gives them to tests: `--api`, the real one built, the embedded one
+started.
 
-Tests that need the real one are marked `real`: they run where that is asked for, and never in the default run.
-"""
+Tests that need the real one are marked `real`: they run where that is asked for, and never in the default
+run."""
+
 import gc
 import os
 import sys
@@ -22,24 +24,33 @@ from tests.canaries import Canaries
 from tests.conformance.kubeconfig import from_environment
 
 # How long it takes is no matter of a test: machines are shared.
-hypothesis.settings.register_profile("unhurried", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.register_profile(
+    "unhurried", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("unhurried")
 
 OUTCOME = pytest.StashKey[Path | NoServer | AssetsError]()
-VERSION = pytest.StashKey[tuple[int, int]]()   # Of the real API server, where there is one.
+VERSION = pytest.StashKey[tuple[int, int]]()  # Of the real API server, where there is one.
 SERVERS = {"embedded": pytest.param("embedded"), "real": pytest.param("real", marks=pytest.mark.real)}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--api", choices=["embedded", "real", "kubeconfig"],
-        help="Run what holds on any API server on this one alone: the embedded one, the real one of the tests, or (of "
-             "tests/conformance/) the cluster of $KUBECONFIG, where they make namespaces of their own. "
-             "Without it: on the embedded one, and with `-m real` on the real one.")
+        "--api",
+        choices=["embedded", "real", "kubeconfig"],
+        help=(
+            "Run what holds on any API server on this one alone: the embedded one, the real one of the tests,"
+            " or (of tests/conformance/) the cluster of $KUBECONFIG, where they make namespaces of their own."
+            " Without it: on the embedded one, and with `-m real` on the real one."
+        ),
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "since(version, why): skipped on a real API server that is older than this version of Kubernetes.")
+    config.addinivalue_line(
+        "markers",
+        "since(version, why): skipped on a real API server that is older than this version of Kubernetes.",
+    )
     canaries, patch = Canaries(), pytest.MonkeyPatch()
     canaries.settle(patch)
     config.pluginmanager.register(canaries, "canaries")
@@ -48,15 +59,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Put what is collected out of reach of the garbage collector: many tests ask it to run, and would have it look at all the others."""
-    gc.disable()   # Modules and tests stay.
+    """Put what is collected out of reach of the garbage collector: many tests ask it to run, and would have
+    it look at all the others."""
+    gc.disable()  # Modules and tests stay.
     try:
         return (yield)
     finally:
         gc.collect()
         gc.freeze()
         gc.enable()
-        # What tests write themselves and load is often another text in the same second, of the same size: bytecode would be the former's.
+        # What tests write themselves and load is often another text in the same second, of the same size:
+        # bytecode would be the former's.
         sys.dont_write_bytecode = True
         os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 
@@ -64,7 +77,9 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "server" in metafunc.fixturenames:
         only = metafunc.config.getoption("--api")
-        metafunc.parametrize("server", [only] if only else list(SERVERS.values()), indirect=True, scope="session")
+        metafunc.parametrize(
+            "server", [only] if only else list(SERVERS.values()), indirect=True, scope="session"
+        )
 
 
 def without_server(reason: str, environ: Mapping[str, str] = os.environ) -> NoReturn:
@@ -88,7 +103,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             session.config.stash[OUTCOME] = outcome
 
 
-@pytest.hookimpl(tryfirst=True)   # Before any fixture starts a server.
+@pytest.hookimpl(tryfirst=True)  # Before any fixture starts a server.
 def pytest_runtest_setup(item: pytest.Item) -> None:
     version = item.config.stash.get(VERSION, None)
     if version is None or not _is_real(item):
@@ -130,7 +145,8 @@ def server(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def api(server: str, request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """A client of the server, as its admin. All tests share it: use fresh namespaces and groups, expire nothing."""
+    """A client of the server, as its admin. All tests share it: use fresh namespaces and groups, expire
+    nothing."""
     if server == "real":
         yield request.getfixturevalue("real_api")
     elif server == "kubeconfig":
@@ -164,7 +180,9 @@ def start_api(assets: Path) -> Iterator[Callable[..., ApiServer]]:
     """Start servers of the test's own, with the parameters of ApiServer; they end with the test."""
     servers: list[ApiServer] = []
 
-    def start(*, feature_gates: Mapping[str, bool] | None = None, flags: Mapping[str, str] | None = None) -> ApiServer:
+    def start(
+        *, feature_gates: Mapping[str, bool] | None = None, flags: Mapping[str, str] | None = None
+    ) -> ApiServer:
         servers.append(ApiServer(feature_gates=feature_gates, flags=flags, assets=assets))
         return servers[-1]
 
@@ -177,33 +195,45 @@ def start_api(assets: Path) -> Iterator[Callable[..., ApiServer]]:
 
 @pytest.fixture(autouse=True)
 def _collect_sockets() -> Iterator[None]:
-    """Collect garbage after a test that leaves more files open than before: an unclosed socket fails this test, and not a later one.
+    """Collect garbage after a test that leaves more files open than before: an unclosed socket fails this
+    test, and not a later one.
 
-    What still belongs to a loop that is closed is closed here: Kopf's runner for tests leaves sockets, and threads that know of them.
-    """
+    What still belongs to a loop that is closed is closed here: Kopf's runner for tests leaves sockets, and
+    threads that know of them."""
     before = _count_open_files()
     yield
     if _count_open_files() > before:
         gc.collect()
-        for transport in [each for each in gc.get_objects() if type(each) is selector_events._SelectorSocketTransport]:   # type: ignore[attr-defined]
+        for transport in [
+            each
+            for each in gc.get_objects()
+            if type(each) is selector_events._SelectorSocketTransport  # type: ignore[attr-defined]
+        ]:
             if transport._sock is not None and transport._loop.is_closed():
                 transport._sock.close()
                 transport._sock = None
 
 
 def _count_open_files() -> int:
-    return sum(1 for _ in Path("/dev/fd").iterdir())   # On Linux and macOS.
+    return sum(1 for _ in Path("/dev/fd").iterdir())  # On Linux and macOS.
 
 
 @pytest.fixture
 def counted(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
-    """Takes a line that is to stand in the summary of the run, whether or not the test passes: how much was tried."""
+    """Takes a line that is to stand in the summary of the run, whether or not the test passes: how much was
+    tried."""
     return lambda line: record_property("counted", line)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     reports = [*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")]
-    lines = [str(value) for report in reports if report.when == "call" for name, value in report.user_properties if name == "counted"]
+    lines = [
+        str(value)
+        for report in reports
+        if report.when == "call"
+        for name, value in report.user_properties
+        if name == "counted"
+    ]
     if lines:
         terminalreporter.section("counted")
     for line in lines:

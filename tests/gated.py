@@ -1,4 +1,6 @@
-"""An operator of which a test is Kopf: it calls handlers with bodies, over an embedded cluster, on a clock that the test moves."""
+"""An operator of which a test is Kopf: it calls handlers with bodies, over an embedded cluster, on a clock
+that the test moves."""
+
 from __future__ import annotations
 
 import asyncio
@@ -61,7 +63,7 @@ class Clock:
         end = self.now + most
         while not condition():
             assert self.now < end, "waited in vain"
-            for _ in range(300):   # Sockets are not as fast as this clock.
+            for _ in range(300):  # Sockets are not as fast as this clock.
                 await asyncio.sleep(0)
                 if condition():
                     return
@@ -97,10 +99,16 @@ class Gated:
         openings = [each.comparison.openings for each in self.feed.listwatches]
         self.cluster.cut("watch", "pods")
         if fault != _REFUSED:
-            await self.clock.move_until(lambda: all(
-                each.comparison.is_open and each.comparison.openings > opening for each, opening in zip(self.feed.listwatches, openings, strict=True)))
+            await self.clock.move_until(
+                lambda: all(
+                    each.comparison.is_open and each.comparison.openings > opening
+                    for each, opening in zip(self.feed.listwatches, openings, strict=True)
+                )
+            )
         else:
-            await self.clock.move_until(lambda: planned.hits and not any(each.comparison.is_open for each in self.feed.listwatches))
+            await self.clock.move_until(
+                lambda: planned.hits and not any(each.comparison.is_open for each in self.feed.listwatches)
+            )
         return planned
 
     async def catch_up(self) -> None:
@@ -115,15 +123,27 @@ class Gated:
             await settle()
 
     def comparisons(self) -> list[Asked]:
-        """Return the lists that watches were compared with. Lists of an informer are not as new as a version here."""
+        """Return the lists that watches were compared with. Lists of an informer are not as new as a version
+        here."""
         return [
-            asked for asked in self.cluster.requests
-            if asked.verb == "list" and asked.query.get("resourceVersionMatch") == "NotOlderThan" and "fieldSelector" not in asked.query]
+            asked
+            for asked in self.cluster.requests
+            if asked.verb == "list"
+            and asked.query.get("resourceVersionMatch") == "NotOlderThan"
+            and "fieldSelector" not in asked.query
+        ]
 
 
 @asynccontextmanager
-async def gated(declared: Any, *objects: Mapping[str, Any], kind: str = "pods", namespaces: tuple[str, ...] | None = None, **options: Any) -> AsyncIterator[Gated]:
-    """Run the caches of an operator whose handlers the test calls. They are synced, and each watch is open."""
+async def gated(
+    declared: Any,
+    *objects: Mapping[str, Any],
+    kind: str = "pods",
+    namespaces: tuple[str, ...] | None = None,
+    **options: Any,
+) -> AsyncIterator[Gated]:
+    """Run the caches of an operator whose handlers the test calls. They are synced, and each watch is
+    open."""
     cluster, clock = EmbeddedCluster(tls=False), Clock()
     settings = kopf.OperatorSettings()
     settings.peering.clusterwide = True
@@ -141,8 +161,15 @@ async def gated(declared: Any, *objects: Mapping[str, Any], kind: str = "pods", 
 
         def make_runtime(_: kopf.OperatorSettings, **__: Any) -> Runtime:
             return Runtime(
-                own, KopfTransport(vault, request_timeout=60.0, clock=lambda: clock.now, sleep=clock.sleep), namespaces=namespaces, chance=lambda: 1.0,
-                logger=logging.getLogger("kopf_selectcache"), clock=lambda: clock.now, sleep=clock.sleep)
+                own,
+                KopfTransport(vault, request_timeout=60.0, clock=lambda: clock.now, sleep=clock.sleep),
+                namespaces=namespaces,
+                chance=lambda: 1.0,
+                logger=logging.getLogger("kopf_selectcache"),
+                clock=lambda: clock.now,
+                sleep=clock.sleep,
+            )
+
         try:
             operator = launch(settings, make_runtime=make_runtime)
             try:
@@ -154,7 +181,7 @@ async def gated(declared: Any, *objects: Mapping[str, Any], kind: str = "pods", 
                 operator.task.cancel()
                 await asyncio.wait({operator.task})
                 await vault.close()
-            await connections_closed()   # Not after a failure, which may leave a request that nothing answers.
+            await connections_closed()  # Not after a failure, which may leave a request that nothing answers.
         finally:
             settings_var.reset(tokens[0])
             vault_var.reset(tokens[1])

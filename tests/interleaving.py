@@ -1,9 +1,11 @@
-"""A writer and a reader of which one moves at a time, step by step of the code under test. Waits for nothing but a turn.
+"""A writer and a reader of which one moves at a time, step by step of the code under test. Waits for nothing
+but a turn.
 
-So every order of their steps can be gone through, and a wrong one found again. Where one interrupts the other once, it is
-called in the midst of it (`stepping`), which takes one thread. Where they alternate (`Turns`) they are two, and a plan says
-whose turn it is; locks are replaced by ones that know of turns: who finds one taken gives way until it is free.
-"""
+So every order of their steps can be gone through, and a wrong one found again. Where one interrupts the other
+once, it is called in the midst of it (`stepping`), which takes one thread. Where they alternate (`Turns`)
+they are two, and a plan says whose turn it is; locks are replaced by ones that know of turns: who finds one
+taken gives way until it is free."""
+
 from __future__ import annotations
 
 import sys
@@ -27,11 +29,14 @@ _DEADLINE = 60.0
 """So many seconds until a turn that never comes is a failure: it takes microseconds."""
 
 
-def stepping(files: Collection[str], what: Callable[[], _T], at: Callable[[int], object], *, finely: bool = False) -> _T:
-    """Call something, and before each of its steps in these files, something else, with the number of the step from 0.
+def stepping(
+    files: Collection[str], what: Callable[[], _T], at: Callable[[int], object], *, finely: bool = False
+) -> _T:
+    """Call something, and before each of its steps in these files, something else, with the number of the
+    step from 0.
 
-    A step is a line, or `finely`, an instruction. It happens in a thread of its own, whose tracing nobody else needs.
-    """
+    A step is a line, or `finely`, an instruction. It happens in a thread of its own, whose tracing nobody
+    else needs."""
     steps = count()
     results: list[_T | BaseException] = []
 
@@ -43,15 +48,17 @@ def stepping(files: Collection[str], what: Callable[[], _T], at: Callable[[int],
 
     def stepped(_: FrameType, event: str, __: object) -> Any:
         if event == ("opcode" if finely else "line"):
-            at(next(steps))   # Which is not traced itself.
+            at(next(steps))  # Which is not traced itself.
         return stepped
 
     def run() -> None:
-        sys._getframe().f_trace_opcodes = finely   # CPython 3.12 tells of instructions only if asked before tracing begins.
+        sys._getframe().f_trace_opcodes = (
+            finely  # CPython 3.12 tells of instructions only if asked before tracing begins.
+        )
         sys.settrace(traced)
         try:
             results.append(what())
-        except BaseException as error:   # noqa: BLE001  # It is raised again where it was called.
+        except BaseException as error:  # It is raised again where it was called.  # noqa: BLE001
             results.append(error)
         finally:
             sys.settrace(None)
@@ -59,7 +66,7 @@ def stepping(files: Collection[str], what: Callable[[], _T], at: Callable[[int],
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
-    result, = results
+    (result,) = results
     if isinstance(result, BaseException):
         raise result
     return result
@@ -83,7 +90,10 @@ class Turns:
     def run(self, writer: Callable[[], object], reader: Callable[[], object]) -> list[Any]:
         """Return what each returned, or raised."""
         results: list[Any] = [None, None]
-        threads = [threading.Thread(target=self._run, args=(who, what, results)) for who, what in ((WRITER, writer), (READER, reader))]
+        threads = [
+            threading.Thread(target=self._run, args=(who, what, results))
+            for who, what in ((WRITER, writer), (READER, reader))
+        ]
         for thread in threads:
             thread.start()
         self._go_on(after=WRITER)
@@ -98,7 +108,7 @@ class Turns:
         sys.settrace(self._traced)
         try:
             results[who] = what()
-        except Exception as error:   # noqa: BLE001  # Whoever planned this looks at it.
+        except Exception as error:  # Whoever planned this looks at it.  # noqa: BLE001
             results[who] = error
         finally:
             sys.settrace(None)
@@ -122,7 +132,8 @@ class Turns:
         return self._stepped
 
     def _go_on(self, *, after: Who) -> None:
-        """Let whoever is next take the first step of the turn; return when it is the turn of the one before again."""
+        """Let whoever is next take the first step of the turn; return when it is the turn of the one before
+        again."""
         me = self._running.get(threading.get_ident())
         while self._left < 0 or me is None:
             who, self._left = self._plan.popleft() if self._plan else (after, _EVER)
@@ -184,6 +195,9 @@ class TurnLock:
 
 
 def plans(writer: int, reader: int) -> Iterator[Plan]:
-    """Return every plan by which the reader is interrupted once, at any step, or not at all, and the writer twice at most."""
-    for (begun, until), steps in product(combinations_with_replacement(range(writer + 2), 2), range(1, reader + 2)):
+    """Return every plan by which the reader is interrupted once, at any step, or not at all, and the writer
+    twice at most."""
+    for (begun, until), steps in product(
+        combinations_with_replacement(range(writer + 2), 2), range(1, reader + 2)
+    ):
         yield (WRITER, begun), (READER, steps), (WRITER, until - begun), (READER, _EVER), (WRITER, _EVER)

@@ -1,8 +1,9 @@
-"""What tests of the Kopf glue need: a cluster in memory, as a transport or over HTTP, and handlers called as Kopf does.
+"""What tests of the Kopf glue need: a cluster in memory, as a transport or over HTTP, and handlers called as
+Kopf does.
 
-The cluster answers discovery, lists and watches, and knows no selectors. What is right or wrong about the protocol is
-tested elsewhere; here it is only there for caches to be synced, held up, or refused.
-"""
+The cluster answers discovery, lists and watches, and knows no selectors. What is right or wrong about the
+protocol is tested elsewhere; here it is only there for caches to be synced, held up, or refused."""
+
 from __future__ import annotations
 
 import asyncio
@@ -43,22 +44,36 @@ Answer = tuple[int, dict[str, Any]]
 PODS = Resource("", "v1", "pods", kind="Pod", singular="pod", shortcuts=frozenset({"po"}), namespaced=True)
 GROUPS: Mapping[str, tuple[tuple[str, str, bool], ...]] = {
     # Without namespaces among its resources, Kopf would wait for them.
-    "/api/v1": (("pods", "Pod", True), ("secrets", "Secret", True), ("nodes", "Node", False), ("namespaces", "Namespace", False)),
+    "/api/v1": (
+        ("pods", "Pod", True),
+        ("secrets", "Secret", True),
+        ("nodes", "Node", False),
+        ("namespaces", "Namespace", False),
+    ),
     "/apis/example.com/v1": (("webapps", "WebApp", True),),
 }
 VERBS = ["list", "watch", "get", "patch"]
 
 
 def run(test: Coroutine[Any, Any, T]) -> T:
-    """Run a test on a loop of its own. A wait that never ends is ended here, and a failure, not a measurement."""
+    """Run a test on a loop of its own. A wait that never ends is ended here, and a failure, not a
+    measurement."""
+
     async def bounded() -> T:
         async with asyncio.timeout(60):
             return await test
+
     return asyncio.run(bounded())
 
 
 def pod(name: str = "web-1", *, namespace: str = "shop", version: int = 5, **labels: str) -> dict[str, Any]:
-    meta = {"name": name, "namespace": namespace, "uid": f"uid-{name}", "resourceVersion": str(version), "labels": labels}
+    meta = {
+        "name": name,
+        "namespace": namespace,
+        "uid": f"uid-{name}",
+        "resourceVersion": str(version),
+        "labels": labels,
+    }
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta}
 
 
@@ -111,22 +126,43 @@ class Cluster:
             return 200, {"kind": "APIGroupList", "groups": [group]} if path == "/apis" else group
         if path in GROUPS:
             listed = [
-                {"name": name, "singularName": kind.lower(), "kind": kind, "namespaced": namespaced, "verbs": VERBS}
+                {
+                    "name": name,
+                    "singularName": kind.lower(),
+                    "kind": kind,
+                    "namespaced": namespaced,
+                    "verbs": VERBS,
+                }
                 for name, kind, namespaced in GROUPS[path]
             ]
-            return 200, {"kind": "APIResourceList", "groupVersion": path.split("/", 2)[2], "resources": listed}
+            return 200, {
+                "kind": "APIResourceList",
+                "groupVersion": path.split("/", 2)[2],
+                "resources": listed,
+            }
         for prefix, resources in GROUPS.items():
             for name, kind, _ in resources:
                 if path.startswith(prefix) and path.endswith(f"/{name}"):
                     items = [one for one in self.objects if one["kind"] == kind]
                     api_version = prefix.split("/", 2)[2]
                     return 200, {
-                        "kind": f"{kind}List", "apiVersion": api_version, "metadata": {"resourceVersion": "10"}, "items": items}
+                        "kind": f"{kind}List",
+                        "apiVersion": api_version,
+                        "metadata": {"resourceVersion": "10"},
+                        "items": items,
+                    }
         return 404, {"kind": "Status", "code": 404, "reason": "NotFound", "message": f"no {path} here"}
 
     # ---- As a transport.
 
-    async def get(self, path: str, query: Mapping[str, str], *, accept: str = "", most: int | None = None) -> bytes:   # noqa: ARG002  # As transports are called.
+    async def get(
+        self,
+        path: str,
+        query: Mapping[str, str],
+        *,
+        accept: str = "",
+        most: int | None = None,  # noqa: ARG002
+    ) -> bytes:  # As transports are called.
         assert accept is not None
         code, body = await self.answer(path, query)
         if code != 200:
@@ -171,15 +207,25 @@ async def _silence() -> AsyncIterator[bytes]:
 
 def runtime_over(cluster: Cluster) -> Any:
     """Return what makes runtimes for operators in this cluster."""
+
     def make(settings: kopf.OperatorSettings, *, namespaces: tuple[str, ...] | None) -> Runtime:
         return Runtime(
-            settings_of(settings), cluster, namespaces=namespaces, chance=lambda: 0.5, logger=logging.getLogger("tests"))
+            settings_of(settings),
+            cluster,
+            namespaces=namespaces,
+            chance=lambda: 0.5,
+            logger=logging.getLogger("tests"),
+        )
+
     return make
 
 
 @asynccontextmanager
-async def launched(settings: kopf.OperatorSettings, cluster: Cluster, **options: Any) -> AsyncIterator[Operator]:
-    """Run the caches of an operator that has logged in, for code within the block, without the rest of the operator."""
+async def launched(
+    settings: kopf.OperatorSettings, cluster: Cluster, **options: Any
+) -> AsyncIterator[Operator]:
+    """Run the caches of an operator that has logged in, for code within the block, without the rest of the
+    operator."""
     settings.peering.clusterwide = True
     with context(settings):
         operator = launch(settings, make_runtime=runtime_over(cluster), **options)
@@ -190,15 +236,21 @@ async def launched(settings: kopf.OperatorSettings, cluster: Cluster, **options:
             await asyncio.wait({operator.task})
 
 
-def started(registry: kopf.OperatorRegistry | None, settings: kopf.OperatorSettings, cluster: Cluster | None = None) -> None:
+def started(
+    registry: kopf.OperatorRegistry | None, settings: kopf.OperatorSettings, cluster: Cluster | None = None
+) -> None:
     """Call our startup hook as the last of a registry's, and end what it began."""
+
     async def main() -> None:
         with context(settings):
             settings.peering.clusterwide = True
-            fake = hook(causes.Activity.STARTUP, registry=registry, make_runtime=runtime_over(cluster or Cluster()))
+            fake = hook(
+                causes.Activity.STARTUP, registry=registry, make_runtime=runtime_over(cluster or Cluster())
+            )
             await asyncio.create_task(called(fake, activity(causes.Activity.STARTUP, settings)))
             if operator := operator_of(settings):
                 await asyncio.wait({operator.task})
+
     run(main())
 
 
@@ -219,13 +271,18 @@ def context(settings: kopf.OperatorSettings) -> Any:
 
 def _common(body: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "logger": logging.getLogger("tests.handler"), "indices": OperatorIndexers().indices, "memo": Memo(),
-        "resource": PODS, "patch": patches.Patch(), "body": bodies.Body(body),   # type: ignore[arg-type]  # Any mapping is a body, and any object a memo.
+        "logger": logging.getLogger("tests.handler"),
+        "indices": OperatorIndexers().indices,
+        "memo": Memo(),
+        "resource": PODS,
+        "patch": patches.Patch(),
+        "body": bodies.Body(body),  # type: ignore[arg-type]  # Any mapping is a body, and any object a memo.
     }
 
 
 def changing(
-    body: Mapping[str, Any] | None = None, reason: causes.Reason = causes.Reason.CREATE,
+    body: Mapping[str, Any] | None = None,
+    reason: causes.Reason = causes.Reason.CREATE,
 ) -> causes.ChangingCause:
     return causes.ChangingCause(**_common(body or pod()), initial=False, reason=reason)
 
@@ -251,43 +308,76 @@ def spawned(body: Mapping[str, Any] | None = None) -> causes.DaemonCause:
 
 def admission(body: Mapping[str, Any] | None = None) -> causes.WebhookCause:
     return causes.WebhookCause(
-        **_common(body or pod()), dryrun=False, reason=None, webhook=None, headers={}, sslpeer={},
-        userinfo={"username": "someone", "uid": "1", "groups": []}, warnings=[],
-        operation="CREATE", subresource=None)
+        **_common(body or pod()),
+        dryrun=False,
+        reason=None,
+        webhook=None,
+        headers={},
+        sslpeer={},
+        userinfo={"username": "someone", "uid": "1", "groups": []},
+        warnings=[],
+        operation="CREATE",
+        subresource=None,
+    )
 
 
 def activity(which: causes.Activity, settings: kopf.OperatorSettings) -> causes.ActivityCause:
     return causes.ActivityCause(
-        logger=logging.getLogger("tests.activity"), indices=OperatorIndexers().indices, memo=Memo(),   # type: ignore[arg-type]  # Any mapping is a body, and any object a memo.
-        activity=which, settings=settings)
+        logger=logging.getLogger("tests.activity"),
+        indices=OperatorIndexers().indices,
+        memo=Memo(),  # type: ignore[arg-type]  # Any mapping is a body, and any object a memo.
+        activity=which,
+        settings=settings,
+    )
 
 
 async def called(handler: execution.Handler, cause: execution.Cause) -> Any:
     """Call a handler with all that Kopf puts around it."""
-    extra = subhandling_context if isinstance(handler, handlers.ChangingHandler) else execution.no_extra_context
+    extra = (
+        subhandling_context if isinstance(handler, handlers.ChangingHandler) else execution.no_extra_context
+    )
     return await execution.invoke_handler(
-        handler=handler, cause=cause, retry=0, started=dt.datetime.now(dt.UTC), runtime=dt.timedelta(),
-        settings=settings_var.get(), lifecycle=None, subrefs=set(), extra_context=extra)
+        handler=handler,
+        cause=cause,
+        retry=0,
+        started=dt.datetime.now(dt.UTC),
+        runtime=dt.timedelta(),
+        settings=settings_var.get(),
+        lifecycle=None,
+        subrefs=set(),
+        extra_context=extra,
+    )
 
 
 async def processed(registry: kopf.OperatorRegistry, type_: Any, body: dict[str, Any]) -> None:
     """Let Kopf take in an event of its own stream, with all that it makes of it."""
     await process_resource_event(
-        lifecycle=kopf.lifecycles.all_at_once, registry=registry, settings=settings_var.get(), resource=PODS,
-        indexers=OperatorIndexers(), memories=ResourceMemories(), memobase=Memo(),   # type: ignore[arg-type]  # Any mapping is a body, and any object a memo.
-        event_queue=asyncio.Queue(), raw_event={"type": type_, "object": body})   # type: ignore[typeddict-item]  # Of an event, all that there is.
+        lifecycle=kopf.lifecycles.all_at_once,
+        registry=registry,
+        settings=settings_var.get(),
+        resource=PODS,
+        indexers=OperatorIndexers(),
+        memories=ResourceMemories(),
+        memobase=Memo(),  # type: ignore[arg-type]  # Any mapping is a body, and any object a memo.
+        event_queue=asyncio.Queue(),
+        raw_event={"type": type_, "object": body},  # type: ignore[typeddict-item]
+    )  # Of an event, all that there is.
 
 
 def only(handlers_: Any) -> Any:
     """Return the one handler of a registry's part."""
-    handler, = handlers_.get_all_handlers()
+    (handler,) = handlers_.get_all_handlers()
     return handler
 
 
 @asynccontextmanager
 async def operating(
-    registry: kopf.OperatorRegistry, cluster: Cluster, *, settings: kopf.OperatorSettings | None = None,
-    logs_in: bool = False, **options: Any,
+    registry: kopf.OperatorRegistry,
+    cluster: Cluster,
+    *,
+    settings: kopf.OperatorSettings | None = None,
+    logs_in: bool = False,
+    **options: Any,
 ) -> AsyncIterator[asyncio.Task[None]]:
     """Run an embedded operator against the cluster over HTTP, and stop it as a signal would.
 
@@ -299,9 +389,15 @@ async def operating(
     options = {"clusterwide": True, "standalone": True, "stop_flag": stop, **options}
     async with cluster.served() as info:
         if logs_in:
-            kopf.on.login(registry=registry)(lambda **_: info)   # type: ignore[arg-type, return-value, unused-ignore]  # A login is handed over as it is.
-        operator = asyncio.create_task(kopf.operator(
-            registry=registry, settings=settings, vault=Vault({} if logs_in else {"login": info}), **options))
+            kopf.on.login(registry=registry)(lambda **_: info)  # type: ignore[arg-type, return-value, unused-ignore]  # A login is handed over as it is.
+        operator = asyncio.create_task(
+            kopf.operator(
+                registry=registry,
+                settings=settings,
+                vault=Vault({} if logs_in else {"login": info}),
+                **options,
+            )
+        )
         try:
             yield operator
         finally:

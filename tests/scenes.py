@@ -1,4 +1,6 @@
-"""What readers in threads read while it is written to: one branch or two, and the calls by which a writer changes them."""
+"""What readers in threads read while it is written to: one branch or two, and the calls by which a writer
+changes them."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -27,7 +29,14 @@ WEB, GOLD, DB = {"app": "web"}, {"app": "db", "tier": "gold"}, {"app": "db"}
 
 
 def node(name: str, generation: int, labels: Mapping[str, str] = WEB) -> Obj:
-    return carrying({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": f"uid-{name}", "labels": dict(labels)}}, generation)
+    return carrying(
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "uid": f"uid-{name}", "labels": dict(labels)},
+        },
+        generation,
+    )
 
 
 def record(name: str, generation: int, labels: Mapping[str, str] = WEB) -> Record:
@@ -41,7 +50,11 @@ def _record(name: str, generation: int, labels: tuple[tuple[str, str], ...]) -> 
 
 def listed(branch: Store | Branch, version: int, *records: Record) -> list[Call]:
     """Return the calls of a list."""
-    return [branch.begin, *(partial(branch.put, each) for each in records), partial(branch.commit, str(version))]
+    return [
+        branch.begin,
+        *(partial(branch.put, each) for each in records),
+        partial(branch.commit, str(version)),
+    ]
 
 
 class Scene(NamedTuple):
@@ -94,7 +107,7 @@ def indexed(merging: Merging) -> None:
 def alone(steps: Callable[[Branch], list[Call]], *, own: Obj | None = None) -> Scene:
     """One branch, which is a store: at 10, with `a` and `b`."""
     merging = Merging()
-    branch, = merging.branches
+    (branch,) = merging.branches
     for call in listed(branch, 10, record("a", 1), record("b", 2)):
         call()
     indexed(merging)

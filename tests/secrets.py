@@ -1,4 +1,6 @@
-"""An operator that caches the secrets of an embedded cluster, run on a clock that goes as fast as it is slept."""
+"""An operator that caches the secrets of an embedded cluster, run on a clock that goes as fast as it is
+slept."""
+
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -18,7 +20,11 @@ from tests.faults.world import Time, keeping
 
 
 def secret(name: str, namespace: str = "shop", **labels: str) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": namespace, "labels": labels}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+    }
 
 
 def named(objects: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -40,18 +46,29 @@ class World:
         self.feed: Feed = runtime.feed(resource)
 
     def watches(self) -> list[Asked]:
-        return [asked for asked in self.cluster.requests if asked.verb == "watch" and asked.resource == "secrets"]
+        return [
+            asked for asked in self.cluster.requests if asked.verb == "watch" and asked.resource == "secrets"
+        ]
 
     def reads_of_metadata(self) -> int:
-        return sum(asked.verb == "list" and asked.query.get("fieldSelector") == "metadata.name=a" for asked in self.cluster.requests)
+        return sum(
+            asked.verb == "list" and asked.query.get("fieldSelector") == "metadata.name=a"
+            for asked in self.cluster.requests
+        )
 
 
 @asynccontextmanager
 async def caching(
-    declared: Any, *objects: Mapping[str, Any], who: Callable[[EmbeddedCluster], str] = lambda cluster: cluster.token,
-    silent: str = "", held: str = "", resource: str = "secrets", **options: Any,
+    declared: Any,
+    *objects: Mapping[str, Any],
+    who: Callable[[EmbeddedCluster], str] = lambda cluster: cluster.token,
+    silent: str = "",
+    held: str = "",
+    resource: str = "secrets",
+    **options: Any,
 ) -> AsyncIterator[World]:
-    """Keep secrets of a cluster with these objects; the watch with `silent` in its selector, and lists of the namespace `held`, come only when released."""
+    """Keep secrets of a cluster with these objects; the watch with `silent` in its selector, and lists of the
+    namespace `held`, come only when released."""
     cluster = EmbeddedCluster(tls=False)
     with cluster.in_thread():
         for namespace in ("shop", "infra"):
@@ -59,7 +76,11 @@ async def caching(
         cluster.create(*objects)
         if silent:
             cluster.faults.add(
-                Silence(), verb="watch", resource=resource, where=lambda asked: silent in asked.query.get("labelSelector", ""))
+                Silence(),
+                verb="watch",
+                resource=resource,
+                where=lambda asked: silent in asked.query.get("labelSelector", ""),
+            )
         if held:
             cluster.faults.add(Silence(), verb="list", resource=resource, namespace=held)
         vault = Vault({"login": kopf.ConnectionInfo(server=cluster.url, token=who(cluster))})

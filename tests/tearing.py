@@ -1,8 +1,10 @@
-"""Finds torn reads: objects that carry their generation in several places, and readers in real threads that never rest.
+"""Finds torn reads: objects that carry their generation in several places, and readers in real threads that
+never rest.
 
-The writer says after each of its steps what may be read now, by reading it itself. Each answer of each reader must be one
-of those, whole, and no reader may ever go back. How threads are interleaved is chance here: `tests.interleaving` leaves none.
-"""
+The writer says after each of its steps what may be read now, by reading it itself. Each answer of each reader
+must be one of those, whole, and no reader may ever go back. How threads are interleaved is chance here:
+`tests.interleaving` leaves none."""
+
 from __future__ import annotations
 
 import sys
@@ -20,7 +22,10 @@ class Torn(AssertionError):
 
 def carrying(obj: Obj, generation: int) -> Obj:
     """Write a generation all over an object."""
-    metadata = obj["metadata"] | {"resourceVersion": str(generation), "annotations": {"generation": str(generation)}}
+    metadata = obj["metadata"] | {
+        "resourceVersion": str(generation),
+        "annotations": {"generation": str(generation)},
+    }
     metadata["labels"] = {**metadata.get("labels", {}), "generation": str(generation)}
     return obj | {"metadata": metadata, "spec": {"generation": [generation, str(generation)]}}
 
@@ -28,7 +33,13 @@ def carrying(obj: Obj, generation: int) -> Obj:
 def generation_of(obj: Obj) -> int:
     """Read it from all those places."""
     metadata, spec = obj["metadata"], obj["spec"]["generation"]
-    found = {metadata["resourceVersion"], metadata["annotations"]["generation"], metadata["labels"]["generation"], str(spec[0]), spec[1]}
+    found = {
+        metadata["resourceVersion"],
+        metadata["annotations"]["generation"],
+        metadata["labels"]["generation"],
+        str(spec[0]),
+        spec[1],
+    }
     if len(found) != 1:
         raise Torn(f"I4: one object is of the generations {sorted(found)}")
     return int(found.pop())
@@ -40,7 +51,8 @@ def generations(objects: Iterable[Obj]) -> frozenset[tuple[str, int]]:
 
 
 class Detector:
-    """Threads that read while a writer writes. Each read returns what can be compared with what the writer has read."""
+    """Threads that read while a writer writes. Each read returns what can be compared with what the writer
+    has read."""
 
     def __init__(self, reads: Mapping[str, Callable[[], Hashable]], *, threads: int = 2) -> None:
         self._reads = reads
@@ -67,7 +79,9 @@ class Detector:
         self._begun.wait()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._over.set()
         for thread in self._threads:
             thread.join()
@@ -84,9 +98,10 @@ class Detector:
             last = self._over.is_set()
             try:
                 answer = read()
-            except Exception as raised:   # noqa: BLE001  # It is told in the end, by the thread that runs the test.
+            # It is told in the end, by the thread that runs the test.
+            except Exception as raised:  # noqa: BLE001
                 answer = raised
-            self.answers += 1   # A count for the reader of a log: it need not be exact.
+            self.answers += 1  # A count for the reader of a log: it need not be exact.
             if not seen or seen[-1] != answer:
                 seen.append(answer)
             if last or isinstance(answer, Exception):
@@ -99,6 +114,10 @@ class Detector:
                 raise Torn(f"I4: {name} raised {answer!r}") from answer
             found = next((index for index in range(at, len(states)) if states[index] == answer), None)
             if found is None:
-                where = "was so before, and a newer one was read since (I1)" if answer in states else "was never so (I4)"
+                where = (
+                    "was so before, and a newer one was read since (I1)"
+                    if answer in states
+                    else "was never so (I4)"
+                )
                 raise Torn(f"{name} answered what {where}: {answer}")
             at = found

@@ -1,4 +1,6 @@
-"""The search for canaries (contract 10): they are where secrets are, and a test in whose output one turns up fails."""
+"""The search for canaries (contract 10): they are where secrets are, and a test in whose output one turns up
+fails."""
+
 from __future__ import annotations
 
 import base64
@@ -12,16 +14,25 @@ from kopf_selectcache.testing import EmbeddedCluster, FakeCache
 from tests.canaries import CANARY, Canaries, traced
 
 ROOT = Path(__file__).parents[1]
-SECRET = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a", "namespace": "shop"}, "data": {"mine": "YQ=="}}
+SECRET = {
+    "apiVersion": "v1",
+    "kind": "Secret",
+    "metadata": {"name": "a", "namespace": "shop"},
+    "data": {"mine": "YQ=="},
+}
 LEAKS = {
     "an error": "raise_and_catch(NotSynced(f'the value is {value}', remedy='None'))",
     "the log": "logging.getLogger('kopf_selectcache').warning('of %s', {'value': value})",
     "the log of what is well": "logging.getLogger('kopf_selectcache').info('of %s', {'value': value})",
-    "the log of a part for debuggers": "logging.getLogger('kopf_selectcache.informer.informer').debug('of %s', {'value': value})",
+    "the log of a part for debuggers": (
+        "logging.getLogger('kopf_selectcache.informer.informer').debug('of %s', {'value': value})"
+    ),
     "the log of Kopf": "logging.getLogger('kopf.objects').warning('of %s', {'value': value})",
     "a traceback in the log": "log_error(ValueError(value))",
     "a metric": "list(Collector(lambda: [feed(value)]).collect())",
-    "a probe answer": "Operator.report(SimpleNamespace(runtime=SimpleNamespace(feeds={'pods': feed(value)})))",
+    "a probe answer": (
+        "Operator.report(SimpleNamespace(runtime=SimpleNamespace(feeds={'pods': feed(value)})))"
+    ),
     "what is printed": "print(value)",
     "a value as the API has it": "print(base64.b64encode(('user:' + value + ':rest').encode()).decode())",
 }
@@ -53,16 +64,35 @@ def feed(value):
 def held():
     secret = {'apiVersion': 'v1', 'kind': 'Secret', 'metadata': {'name': 'a', 'namespace': 'shop'}}
     return base64.b64decode(FakeCache([secret], {'secrets': ''}).get('secrets', 'a', 'shop')['data']['canary']).decode()
-"""
+"""  # noqa: E501
 
 
 def test_a_test_that_leaks_fails_and_one_that_does_not_passes(tmp_path: Path) -> None:
-    leaks = {"test_nothing": "assert value", **{f"test_{name.replace(' ', '_')}": leak for name, leak in LEAKS.items()}}
+    leaks = {
+        "test_nothing": "assert value",
+        **{f"test_{name.replace(' ', '_')}": leak for name, leak in LEAKS.items()},
+    }
     tests = "".join(f"\ndef {name}():\n    value = held()\n    {leak}\n" for name, leak in leaks.items())
     (tmp_path / "test_leaking.py").write_text(MODULE + tests)
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "-p", "no:cacheprovider", "-c", "/dev/null", str(tmp_path)],
-        cwd=ROOT, capture_output=True, text=True, check=False)
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "tests.conftest",
+            "-p",
+            "no:cacheprovider",
+            "-c",
+            "/dev/null",
+            str(tmp_path),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert f"{len(LEAKS)} failed, 1 passed" in done.stdout
     for name in list(leaks)[1:]:
         assert f"::{name}: a canary was found in" in done.stdout
@@ -70,7 +100,11 @@ def test_a_test_that_leaks_fails_and_one_that_does_not_passes(tmp_path: Path) ->
 
 def test_canaries_are_in_secrets_annotations_and_tokens(pytestconfig: pytest.Config) -> None:
     held = FakeCache([SECRET], {"secrets": ""}).get("secrets", "a", "shop")
-    assert base64.b64decode(held["data"]["canary"]).decode() == held["metadata"]["annotations"]["canary"] == CANARY
+    assert (
+        base64.b64decode(held["data"]["canary"]).decode()
+        == held["metadata"]["annotations"]["canary"]
+        == CANARY
+    )
     assert held["data"]["mine"] == "YQ=="
     cluster = EmbeddedCluster()
     assert traced(cluster.token)

@@ -1,4 +1,6 @@
-"""`make demo` as a newcomer runs it, only smaller: it shows what it promises, ends by itself, and at once if told to."""
+"""`make demo` as a newcomer runs it, only smaller: it shows what it promises, ends by itself, and at once if
+told to."""
+
 import os
 import shutil
 import signal
@@ -20,8 +22,14 @@ def demo(tmp_path: Path, *arguments: str, root: Path = ROOT) -> subprocess.Popen
     work.mkdir()
     temporary.mkdir()
     return subprocess.Popen(
-        [sys.executable, root / "examples/demo/demo.py", *(arguments or SMALL)], cwd=work, text=True, start_new_session=True,
-        env={**os.environ, "TMPDIR": str(temporary)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        [sys.executable, root / "examples/demo/demo.py", *(arguments or SMALL)],
+        cwd=work,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "TMPDIR": str(temporary)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
 
 
 def until(process: subprocess.Popen[str], text: str) -> str:
@@ -106,7 +114,7 @@ def test_the_demo_ends_when_nobody_reads_it_any_more(tmp_path: Path) -> None:
     with demo(tmp_path) as process:
         shown = until(process, "--- 1.")
         assert process.stdout is not None
-        process.stdout.close()   # As `| head` does.
+        process.stdout.close()  # As `| head` does.
         process.wait(120)
     assert "Traceback" not in shown
     assert_nothing_is_left(tmp_path)
@@ -135,8 +143,12 @@ def test_the_demo_stays_and_what_it_says_to_go_on_by_hand_works(tmp_path: Path) 
         subprocess.run(["bash", "-ec", "\n".join(by_hand)], cwd=tmp_path / "work", check=True, timeout=120)
         until(process, "run hello: failed for good")
         own = subprocess.Popen(
-            ["bash", "-c", f"{by_hand[0]}\nexec {operator}"], cwd=tmp_path / "work", text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            ["bash", "-c", f"{by_hand[0]}\nexec {operator}"],
+            cwd=tmp_path / "work",
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
         with own:
             until(own, "run hello: failed for good")
             own.terminate()

@@ -1,4 +1,6 @@
-"""Caches that cannot be kept, for docs/errors.md: a real operator is refused what it asks for, and its error is left to be read."""
+"""Caches that cannot be kept, for docs/errors.md: a real operator is refused what it asks for, and its error
+is left to be read."""
+
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
@@ -22,7 +24,8 @@ RULES = {"apiGroups": ["example.com"], "resources": ["webapps"], "verbs": ["list
 
 
 class _AsOperator(InProcess):
-    """The embedded API, asked by somebody who may list a custom resource, and no other; for lists it may have no time."""
+    """The embedded API, asked by somebody who may list a custom resource, and no other; for lists it may have
+    no time."""
 
     def __init__(self, *, overloaded: bool, objects: int, unauthorized: bool) -> None:
         cluster = OfflineCluster()
@@ -31,15 +34,26 @@ class _AsOperator(InProcess):
             cluster.create(definition)
             kind = definition["spec"]["names"]["kind"]
         for number in range(objects):
-            cluster.create({
-                "apiVersion": "example.com/v1", "kind": kind, "spec": {"text": "x" * 10_000},
-                "metadata": {"name": f"web-{number}", "namespace": "default", "labels": {"app": "web", "tier": "gold" if number % 2 else "tin"}}})
+            cluster.create(
+                {
+                    "apiVersion": "example.com/v1",
+                    "kind": kind,
+                    "spec": {"text": "x" * 10_000},
+                    "metadata": {
+                        "name": f"web-{number}",
+                        "namespace": "default",
+                        "labels": {"app": "web", "tier": "gold" if number % 2 else "tin"},
+                    },
+                }
+            )
         cluster.token = cluster.user("system:serviceaccount:shop:operator", [RULES])
         self._overloaded = overloaded
         self._unauthorized = unauthorized
         super().__init__(cluster)
 
-    async def get(self, path: str, query: Mapping[str, str], *, accept: str = JSON, most: int | None = None) -> bytes:
+    async def get(
+        self, path: str, query: Mapping[str, str], *, accept: str = JSON, most: int | None = None
+    ) -> bytes:
         if self._overloaded and "limit" in query:
             raise Refused(Refusal(504, "Timeout"))
         if self._unauthorized:
@@ -52,19 +66,32 @@ class _AsOperator(InProcess):
         yield
 
 
-def unreadable(key: Key, declared: Selector | Cached, *, overloaded: bool = False, unauthorized: bool = False, objects: int = 0) -> Cache:
+def unreadable(
+    key: Key,
+    declared: Selector | Cached,
+    *,
+    overloaded: bool = False,
+    unauthorized: bool = False,
+    objects: int = 0,
+) -> Cache:
     """Return the cache of an operator that cannot keep what it declares, with the error that came of it."""
+
     async def error() -> StateError:
         settings = declaring()
         settings_of(settings).selectors[key] = declared
         settings_of(settings).sync_timeout = 0.001
-        async with launched(settings, _AsOperator(overloaded=overloaded, unauthorized=unauthorized, objects=objects)) as operator:   # type: ignore[arg-type]  # A transport, as the other.
+        async with launched(
+            settings,
+            _AsOperator(overloaded=overloaded, unauthorized=unauthorized, objects=objects),  # type: ignore[arg-type]
+        ) as operator:  # A transport, as the other.
             await operator.gate(None, None)
-            feed, = operator.runtime.feeds.values()
+            (feed,) = operator.runtime.feeds.values()
             found = feed.part().error
             assert found is not None, feed.trouble
             return found
 
     world = World()
-    world.declare(declared.filter if isinstance(declared, Cached) else declared, key=str(key)).fail(run(error()))
+    world.declare(declared.filter if isinstance(declared, Cached) else declared, key=str(key)).fail(
+        run(error())
+    )
     return world.cache()

@@ -1,4 +1,5 @@
 """An operator with a cache of kopf_selectcache: `kopf run -n shop -m bench.contenders.cache`."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -28,6 +29,7 @@ def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
 @selectcache.with_cache(kinds=[])
 async def asked(cache: selectcache.Cache, **_: Any) -> None:
     """Begin to answer: a handler is the only place where there is a cache."""
+
     def held() -> Held:
         return {pod["metadata"]["name"]: identity(pod["metadata"]) for pod in cache.held("pods")}
 

@@ -1,4 +1,7 @@
-"""The handler that merges siblings, reading a cache: `kopf run -n shop -m bench.contenders.cache -m bench.contenders.cache_merges`."""
+"""The handler that merges siblings, reading a cache: `kopf run -n shop -m bench.contenders.cache -m
+bench.contenders.cache_merges`.
+"""
+
 from __future__ import annotations
 
 from typing import Any

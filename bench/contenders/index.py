@@ -1,4 +1,7 @@
-"""An operator with Kopf's own index of pods, which Kopf is told to watch by label: `kopf run -n shop -m bench.contenders.index`."""
+"""An operator with Kopf's own index of pods, which Kopf is told to watch by label: `kopf run -n shop -m
+bench.contenders.index`.
+"""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

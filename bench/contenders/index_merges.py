@@ -1,4 +1,7 @@
-"""The handler that merges siblings, reading Kopf's index: `kopf run -n shop -m bench.contenders.index -m bench.contenders.index_merges`."""
+"""The handler that merges siblings, reading Kopf's index: `kopf run -n shop -m bench.contenders.index -m
+bench.contenders.index_merges`.
+"""
+
 from __future__ import annotations
 
 from typing import Any

@@ -2,6 +2,7 @@
 
 It logs in as pods do, with a token that is read anew every minute.
 """
+
 from __future__ import annotations
 
 import logging
@@ -20,12 +21,17 @@ def make_informer() -> SharedInformer:
     account = Path(os.environ["ACCOUNT"])
     InClusterConfigLoader(token_filename=account / "token", cert_filename=account / "ca.crt").load_and_set()
     return SharedInformer(
-        client.CoreV1Api().list_namespaced_pod, namespace=NAMESPACE, label_selector=LABEL,
-        resync_period=options().get("resync", 0))
+        client.CoreV1Api().list_namespaced_pod,
+        namespace=NAMESPACE,
+        label_selector=LABEL,
+        resync_period=options().get("resync", 0),
+    )
 
 
 def held_by(informer: SharedInformer) -> Held:
-    return {pod.metadata.name: [pod.metadata.uid, pod.metadata.resource_version] for pod in informer.cache.list()}
+    return {
+        pod.metadata.name: [pod.metadata.uid, pod.metadata.resource_version] for pod in informer.cache.list()
+    }
 
 
 def answer_from(informer: SharedInformer) -> None:

@@ -1,7 +1,9 @@
-"""The handler that merges siblings, reading the Python client's informer: `kopf run -n shop -m bench.contenders.informer_merges`.
+"""The handler that merges siblings, reading the Python client's informer: `kopf run -n shop -m
+bench.contenders.informer_merges`.
 
 The informer runs in a thread of the operator. The handlers are called once it has listed.
 """
+
 from __future__ import annotations
 
 import asyncio

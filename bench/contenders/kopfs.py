@@ -1,4 +1,5 @@
 """What the two operators under Kopf have in common: their login, and Kopf's own delays, made shorter."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -6,7 +7,8 @@ from typing import Any
 import kopf
 
 IDLE = 3.0
-"""After how many seconds of silence a watch counts as dead: 70 unless told otherwise. Bookmarks come once a second here."""
+"""After how many seconds of silence a watch counts as dead: 70 unless told otherwise. Bookmarks come once a
+second here."""
 
 
 @kopf.on.login()

@@ -2,6 +2,7 @@
 
 It stands for the object that an operator would write through the API. It stays when the process ends.
 """
+
 from __future__ import annotations
 
 import json

@@ -1,20 +1,25 @@
-"""How a peer is told what to do: an order a line on its standard input, an answer a line on its standard output, both JSON.
+"""How a peer is told what to do: an order a line on its standard input, an answer a line on its standard
+output, both JSON.
 
-The first line that it writes says that all is loaded and nothing is synced yet; or that it is `left out` here, and why.
-Then it obeys:
+The first line that it writes says that all is loaded and nothing is synced yet; or that it is `left out`
+here, and why. Then it obeys:
 
 - `sync`: hold all pods. Answers how many `seconds` that took, and how many `objects` there are.
 - `collect`: free what can be freed.
-- `get`, `namespace`, `label`, `indexed`: read so many `times` (a slow peer may stop after so many `seconds`), in this `form` (`""`,
-  what a plain read returns; `view`, not to be changed; `typed`, some members as a class has them; `keys`; `kept`, plain, and all of
-  them there at once). Each object of a list is made, whether the list makes them or whoever goes through it. Answers `p50` and
-  `p99` in microseconds, and how many `objects` a read gave.
-- `until`: wait until a pod has an annotation, looking so `every` second. Answers `at` which time of the clock.
-- `late`: on its event loop, if it has one, wake every `every` seconds, for so many `seconds`. Answers `p50`, `p99` and `max` of how
-  late that was, in milliseconds, and `counts`, how many wakes were no later than each of `BOUNDS`, and later than the one before.
+- `get`, `namespace`, `label`, `indexed`: read so many `times` (a slow peer may stop after so many `seconds`),
+  in this `form` (`""`, what a plain read returns; `view`, not to be changed; `typed`, some members as a class
+  has them; `keys`; `kept`, plain, and all of them there at once). Each object of a list is made, whether the
+  list makes them or whoever goes through it. Answers `p50` and `p99` in microseconds, and how many `objects`
+  a read gave.
+- `until`: wait until a pod has an annotation, looking so `every` second. Answers `at` which time of the
+  clock.
+- `late`: on its event loop, if it has one, wake every `every` seconds, for so many `seconds`. Answers `p50`,
+  `p99` and `max` of how late that was, in milliseconds, and `counts`, how many wakes were no later than each
+  of `BOUNDS`, and later than the one before.
 
 Must not look at what it reads, and adds to a read no more than a call.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -66,7 +71,11 @@ class Answers:
 
 
 def serve(
-    peer: Peer, answers: Answers, *, clock: Callable[[], float] = time.perf_counter, loop: asyncio.AbstractEventLoop | None = None,
+    peer: Peer,
+    answers: Answers,
+    *,
+    clock: Callable[[], float] = time.perf_counter,
+    loop: asyncio.AbstractEventLoop | None = None,
 ) -> None:
     """Obey until the input ends, and the process with it."""
     answers.tell({"ready": True})
@@ -74,12 +83,14 @@ def serve(
         order = json.loads(line)
         try:
             answers.tell(obeyed(peer, order, clock=clock, loop=loop))
-        except Exception as error:   # noqa: BLE001  # Whoever asked is to know.
+        except Exception as error:  # Whoever asked is to know.  # noqa: BLE001
             answers.tell({"error": f"{type(error).__name__}: {error}"[:400]})
     os._exit(0)
 
 
-def obeyed(peer: Peer, order: Order, *, clock: Callable[[], float], loop: asyncio.AbstractEventLoop | None = None) -> Answer:
+def obeyed(
+    peer: Peer, order: Order, *, clock: Callable[[], float], loop: asyncio.AbstractEventLoop | None = None
+) -> Answer:
     match order["do"]:
         case "sync":
             began = clock()
@@ -96,9 +107,17 @@ def obeyed(peer: Peer, order: Order, *, clock: Callable[[], float], loop: asynci
         case "late":
             if loop is None:
                 return {LEFT_OUT: "no event loop"}
-            return lateness(asyncio.run_coroutine_threadsafe(late(every=order["every"], seconds=order["seconds"]), loop).result())
+            return lateness(
+                asyncio.run_coroutine_threadsafe(
+                    late(every=order["every"], seconds=order["seconds"]), loop
+                ).result()
+            )
     read = peer.read(order)
-    return {LEFT_OUT: "no such read"} if read is None else timed(read, order["times"], seconds=order["seconds"], clock=clock)
+    return (
+        {LEFT_OUT: "no such read"}
+        if read is None
+        else timed(read, order["times"], seconds=order["seconds"], clock=clock)
+    )
 
 
 def timed(read: Read, times: int, *, seconds: float, clock: Callable[[], float]) -> Answer:
@@ -115,7 +134,9 @@ def timed(read: Read, times: int, *, seconds: float, clock: Callable[[], float])
 
 
 async def late(*, every: float, seconds: float) -> list[float]:
-    """Return how late each wake was, in seconds. All that were due while the loop was busy were late, and not the first alone."""
+    """Return how late each wake was, in seconds. All that were due while the loop was busy were late, and not
+    the first alone.
+    """
     loop = asyncio.get_running_loop()
     found: list[float] = []
     due = began = loop.time()

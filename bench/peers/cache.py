@@ -2,6 +2,7 @@
 
 Synced is when the first handler runs that was waiting for the cache.
 """
+
 from __future__ import annotations
 
 import sys
@@ -24,7 +25,7 @@ class _Metadata(msgspec.Struct):
 
 
 class _Spec(msgspec.Struct):
-    nodeName: str | None = None   # noqa: N815  # Kubernetes names it so.
+    nodeName: str | None = None  # Kubernetes names it so.  # noqa: N815
 
 
 class _Status(msgspec.Struct):
@@ -45,12 +46,20 @@ MODES: Mapping[str, Mapping[str, Any]] = {
     "metadata": {"keep": ["metadata"]},
 }
 """How the pods are kept: arguments of `Cached`."""
-FORMS: Mapping[str, Mapping[str, Any]] = {"": {}, "kept": {}, "view": {"as_": "view"}, "typed": {"as_": Pod}, "keys": {"keys_only": True}}
+FORMS: Mapping[str, Mapping[str, Any]] = {
+    "": {},
+    "kept": {},
+    "view": {"as_": "view"},
+    "typed": {"as_": Pod},
+    "keys": {"keys_only": True},
+}
 """Arguments of the reads."""
 
 
 class Cached:
-    def __init__(self, synced: Synced[selectcache.Cache], forms: Mapping[str, Mapping[str, Any]] = FORMS) -> None:
+    def __init__(
+        self, synced: Synced[selectcache.Cache], forms: Mapping[str, Mapping[str, Any]] = FORMS
+    ) -> None:
         self._synced = synced
         self._forms = forms
 
@@ -69,25 +78,29 @@ class Cached:
     def _read(self, order: Order) -> Callable[[int], Any] | None:
         if (form := self._forms.get(order["form"])) is None:
             return None
-        cache: Any = self._cache   # What is returned depends on the form.
+        cache: Any = self._cache  # What is returned depends on the form.
         match order["do"]:
             case "get" if order["form"] not in ("keys", "kept"):
                 return _gets(cache, [(within, name) for within, name in order["keys"]], form.get("as_"))
             case "namespace":
                 return lambda _: cache.held("pods", namespace=order["namespace"], **form)
-            case "label" | "indexed":   # There is no other read for what is indexed.
+            case "label" | "indexed":  # There is no other read for what is indexed.
                 name, value = order["label"]
                 return lambda _: cache.held("pods", label={name: value}, **form)
         return None
 
     def annotation(self, key: Key, name: str) -> str | None:
         namespace, pod = key
-        found: str | None = self._cache.get("pods", pod, namespace, as_="view")["metadata"]["annotations"].get(name)
+        found: str | None = self._cache.get("pods", pod, namespace, as_="view")["metadata"][
+            "annotations"
+        ].get(name)
         return found
 
 
 def _gets(cache: selectcache.Cache, keys: Sequence[Key], as_: Any) -> Callable[[int], Any]:
-    """Return what reads one after the other, as handlers write it: of a read of a microsecond, the way there is a part."""
+    """Return what reads one after the other, as handlers write it: of a read of a microsecond, the way there
+    is a part.
+    """
     get, count = cache.get, len(keys)
 
     def plain(index: int) -> Any:
@@ -102,7 +115,9 @@ def _gets(cache: selectcache.Cache, keys: Sequence[Key], as_: Any) -> Callable[[
 
 
 def gone_through(objects: Iterable[Any]) -> Any:
-    """Have every object made, and drop each before the next, as a loop over them does. In a list, they have been made."""
+    """Have every object made, and drop each before the next, as a loop over them does. In a list, they have
+    been made.
+    """
     if not isinstance(objects, list):
         deque(objects, maxlen=0)
     return objects
@@ -114,7 +129,9 @@ def main(mode: str = "default") -> None:
 
     @kopf.on.startup(registry=registry)
     async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
-        selectcache.settings_of(settings).selectors["v1/pods"] = selectcache.Cached(selectcache.Selector(), **MODES[mode])
+        selectcache.settings_of(settings).selectors["v1/pods"] = selectcache.Cached(
+            selectcache.Selector(), **MODES[mode]
+        )
         await synced.told()
 
     @kopf.on.event("configmaps", labels={"bench": "ask"}, registry=registry)
@@ -123,7 +140,14 @@ def main(mode: str = "default") -> None:
         synced.done(cache)
 
     # Of metadata alone, there is no such pod.
-    run(registry, Cached(synced, {name: form for name, form in FORMS.items() if name != "typed" or "keep" not in MODES[mode]}), Answers())
+    run(
+        registry,
+        Cached(
+            synced,
+            {name: form for name, form in FORMS.items() if name != "typed" or "keep" not in MODES[mode]},
+        ),
+        Answers(),
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""Reads of what a peer of Python holds one by one: by its key, or by looking at all. What is handed out is what is held."""
+"""Reads of what a peer of Python holds one by one: by its key, or by looking at all. What is handed out is
+what is held.
+"""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
@@ -8,8 +11,12 @@ from bench.peers.asking import Key, Order, Read
 
 
 def reader(
-    order: Order, *, get: Callable[[Key], Any], objects: Callable[[], Iterable[Any]],
-    namespace: Callable[[Any], str], label: Callable[[Any, str], str | None],
+    order: Order,
+    *,
+    get: Callable[[Key], Any],
+    objects: Callable[[], Iterable[Any]],
+    namespace: Callable[[Any], str],
+    label: Callable[[Any, str], str | None],
 ) -> Read | None:
     if order["form"] not in ("", "view"):
         return None

@@ -2,6 +2,7 @@
 
 Synced is when the first handler runs, which Kopf lets wait for the index.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -28,8 +29,12 @@ class Indexed:
 
     def read(self, order: Order) -> Read | None:
         return reader(
-            order, get=self._get, objects=self._all, namespace=lambda pod: str(pod["metadata"]["namespace"]),
-            label=lambda pod, name: pod["metadata"]["labels"].get(name))
+            order,
+            get=self._get,
+            objects=self._all,
+            namespace=lambda pod: str(pod["metadata"]["namespace"]),
+            label=lambda pod, name: pod["metadata"]["labels"].get(name),
+        )
 
     def _get(self, key: Key) -> Mapping[str, Any]:
         return next(iter(self._index[key]))

@@ -1,4 +1,5 @@
 """The official Python client's informer: `python -m bench.peers.informer`. It hands out what it holds."""
+
 from __future__ import annotations
 
 import os
@@ -19,7 +20,7 @@ class Informer:
         self._cache = self._informer.cache
 
     def sync(self) -> None:
-        listed = threading.Event()   # It does not say when it is synced; the first is added once all are held.
+        listed = threading.Event()  # It does not say when it is synced; the first is added once all are held.
         self._informer.add_event_handler("ADDED", lambda _: listed.set())
         self._informer.start()
         listed.wait()
@@ -29,8 +30,12 @@ class Informer:
 
     def read(self, order: Order) -> Read | None:
         return reader(
-            order, get=self._get, objects=self._cache.list,
-            namespace=lambda pod: str(pod.metadata.namespace), label=lambda pod, name: pod.metadata.labels.get(name))
+            order,
+            get=self._get,
+            objects=self._cache.list,
+            namespace=lambda pod: str(pod.metadata.namespace),
+            label=lambda pod, name: pod.metadata.labels.get(name),
+        )
 
     def _get(self, key: Key) -> Any:
         return self._cache.get_by_key("/".join(key))

@@ -1,4 +1,7 @@
-"""What peers that are Kopf operators have in common: they begin when they are told, and answer in a thread of their own."""
+"""What peers that are Kopf operators have in common: they begin when they are told, and answer in a thread of
+their own.
+"""
+
 from __future__ import annotations
 
 import asyncio
@@ -39,7 +42,9 @@ def run(registry: kopf.OperatorRegistry, peer: Peer, answers: Answers) -> None:
     kopf.on.login(registry=registry)(_login)
 
     async def operate() -> None:
-        threading.Thread(target=serve, args=[peer, answers], kwargs={"loop": asyncio.get_running_loop()}, daemon=True).start()
+        threading.Thread(
+            target=serve, args=[peer, answers], kwargs={"loop": asyncio.get_running_loop()}, daemon=True
+        ).start()
         await kopf.operator(registry=registry, clusterwide=True, standalone=True)
 
     asyncio.run(operate())

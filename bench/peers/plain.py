@@ -2,6 +2,7 @@
 
 What an operator does that has no cache: it knows no faults, and hands out what it holds.
 """
+
 from __future__ import annotations
 
 import json
@@ -58,7 +59,9 @@ class Plain:
         return HTTPSConnection(str(self._address.hostname), self._address.port, context=self._trust)
 
     def _open(self, connection: HTTPConnection, **query: object) -> HTTPResponse:
-        connection.request("GET", f"/api/v1/pods?{urlencode(query)}", headers={"Authorization": f"Bearer {self._token}"})
+        connection.request(
+            "GET", f"/api/v1/pods?{urlencode(query)}", headers={"Authorization": f"Bearer {self._token}"}
+        )
         return connection.getresponse()
 
     def count(self) -> int:
@@ -66,8 +69,12 @@ class Plain:
 
     def read(self, order: Order) -> Read | None:
         return reader(
-            order, get=self._held.__getitem__, objects=self._held.values,
-            namespace=lambda pod: str(pod["metadata"]["namespace"]), label=_label)
+            order,
+            get=self._held.__getitem__,
+            objects=self._held.values,
+            namespace=lambda pod: str(pod["metadata"]["namespace"]),
+            label=_label,
+        )
 
     def annotation(self, key: Key, name: str) -> str | None:
         found: str | None = self._held[key]["metadata"]["annotations"].get(name)

@@ -1,4 +1,7 @@
-"""Watches over the jobs of runs: says why one failed, and notices when a run has been retried. Asks the server nothing."""
+"""Watches over the jobs of runs: says why one failed, and notices when a run has been retried. Asks the
+server nothing.
+"""
+
 import kopf
 
 import kopf_selectcache as selectcache

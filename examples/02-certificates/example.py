@@ -1,4 +1,5 @@
 """Keeps a Secret with a certificate for each Certificate, under the name that the user chose."""
+
 import aiohttp
 import kopf
 import trustme
@@ -10,15 +11,19 @@ MANAGED = {"example.com/managed-by": "issuer"}
 
 @kopf.on.login()
 def login(settings: kopf.OperatorSettings, memo, **_):
-    memo.cluster = kopf.login_with_service_account(settings=settings) or kopf.login_with_kubeconfig(settings=settings)
+    memo.cluster = kopf.login_with_service_account(settings=settings) or kopf.login_with_kubeconfig(
+        settings=settings
+    )
     return memo.cluster
 
 
 @kopf.on.startup()
 def configure(settings: kopf.OperatorSettings, memo, **_):
     select = selectcache.settings_of(settings).selectors
-    select["v1/secrets"] = selectcache.Cached(MANAGED, drop=["data"])   # Which there are: no private key is held.
-    memo.authority = trustme.CA()   # To throw away: a real one outlives the operator.
+    select["v1/secrets"] = selectcache.Cached(
+        MANAGED, drop=["data"]
+    )  # Which there are: no private key is held.
+    memo.authority = trustme.CA()  # To throw away: a real one outlives the operator.
 
 
 @kopf.on.create("example.com", "v1", "certificates")
@@ -39,9 +44,14 @@ async def issue(cache: selectcache.Cache, spec, namespace, patch, memo, **_):
 def secret_for(spec, authority):
     issued = authority.issue_cert(spec["host"])
     return {
-        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "kubernetes.io/tls",
         "metadata": {"name": spec["secretName"], "labels": MANAGED},
-        "stringData": {"tls.key": issued.private_key_pem.bytes().decode(), "tls.crt": issued.cert_chain_pems[0].bytes().decode()},
+        "stringData": {
+            "tls.key": issued.private_key_pem.bytes().decode(),
+            "tls.crt": issued.cert_chain_pems[0].bytes().decode(),
+        },
     }
 
 
@@ -49,7 +59,8 @@ async def create(cluster: kopf.ConnectionInfo, namespace, secret):
     # If somebody was faster, the server says 409, and Kopf calls the handler again: then the secret is there.
     async with (
         aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=cluster.as_ssl_context()), headers=cluster.as_http_headers()) as session,
+            connector=aiohttp.TCPConnector(ssl=cluster.as_ssl_context()), headers=cluster.as_http_headers()
+        ) as session,
         session.post(f"{cluster.server}/api/v1/namespaces/{namespace}/secrets", json=secret) as response,
     ):
         response.raise_for_status()

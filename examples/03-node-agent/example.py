@@ -1,4 +1,5 @@
 """Runs on each node: holds its own Node and its own Volumes, however big the cluster is."""
+
 import os
 
 import kopf

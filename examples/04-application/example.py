@@ -1,4 +1,5 @@
 """An application with pods and a ConfigMap of its own: shows in its status how many of the pods are ready."""
+
 import kopf
 
 import kopf_selectcache as selectcache
@@ -19,8 +20,12 @@ async def reconcile(cache: selectcache.Cache, body, name, namespace, patch, **_)
     config = await cache.fetch("configmaps", name, namespace, default=None)
     pods = cache.owned(body, "pods")
     ready = [
-        pod for pod in pods
-        if any(each["type"] == "Ready" and each["status"] == "True" for each in pod["status"].get("conditions", []))
+        pod
+        for pod in pods
+        if any(
+            each["type"] == "Ready" and each["status"] == "True"
+            for each in pod["status"].get("conditions", [])
+        )
     ]
     patch.status["configured"] = config is not None
     patch.status["ready"] = f"{len(ready)}/{len(pods)}"

@@ -1,7 +1,10 @@
-"""How to test an operator: a handler alone, in milliseconds, and the whole operator against a cluster, in a second.
+"""How to test an operator: a handler alone, in milliseconds, and the whole operator against a cluster, in a
+second.
 
-The fixtures come with the package (`pip install '.[testing]'` in a clone of its repository); no cluster is needed.
+The fixtures come with the package (`pip install '.[testing]'` in a clone of its repository); no cluster is
+needed.
 """
+
 import asyncio
 import runpy
 from pathlib import Path
@@ -12,15 +15,25 @@ import pytest
 from kopf_selectcache.testing import FakeCache
 
 OPERATOR = Path(__file__).with_name("example.py")
-SHOP = {"apiVersion": "example.com/v1", "kind": "Application", "metadata": {"name": "shop", "namespace": "default", "uid": "1"}}
+SHOP = {
+    "apiVersion": "example.com/v1",
+    "kind": "Application",
+    "metadata": {"name": "shop", "namespace": "default", "uid": "1"},
+}
 
 
 def pod(name, *, uid, ready, **labels):
     return {
-        "apiVersion": "v1", "kind": "Pod",
+        "apiVersion": "v1",
+        "kind": "Pod",
         "metadata": {
-            "name": name, "namespace": "default", "labels": labels,
-            "ownerReferences": [{"apiVersion": "example.com/v1", "kind": "Application", "name": "shop", "uid": uid}]},
+            "name": name,
+            "namespace": "default",
+            "labels": labels,
+            "ownerReferences": [
+                {"apiVersion": "example.com/v1", "kind": "Application", "name": "shop", "uid": uid}
+            ],
+        },
         "status": {"conditions": [{"type": "Ready", "status": str(ready)}]},
     }
 
@@ -34,11 +47,16 @@ def operator(registry):
 def test_a_handler_counts_the_pods_that_it_can_see(operator):
     settings = kopf.OperatorSettings()
     operator["configure"](settings=settings)
-    cache = FakeCache([
-        pod("shop-1", uid="1", ready=True, **{operator["OURS"]: "shop"}),
-        pod("shop-2", uid="1", ready=False, **{operator["OURS"]: "shop"}),
-        pod("shop-3", uid="1", ready=True),   # Without the label the filter hides it, here as in production.
-    ], settings)
+    cache = FakeCache(
+        [
+            pod("shop-1", uid="1", ready=True, **{operator["OURS"]: "shop"}),
+            pod("shop-2", uid="1", ready=False, **{operator["OURS"]: "shop"}),
+            pod(
+                "shop-3", uid="1", ready=True
+            ),  # Without the label the filter hides it, here as in production.
+        ],
+        settings,
+    )
     patch = kopf.Patch()
     asyncio.run(operator["reconcile"](cache=cache, body=SHOP, name="shop", namespace="default", patch=patch))
     assert patch["status"] == {"configured": False, "ready": "1/2"}
@@ -46,7 +64,7 @@ def test_a_handler_counts_the_pods_that_it_can_see(operator):
 
 def test_the_operator_writes_the_status(cluster):
     cluster.apply(OPERATOR.with_name("crd.yaml"))
-    shop, = cluster.create(SHOP)
+    (shop,) = cluster.create(SHOP)
     label = {"example.com/app": "shop"}
     cluster.create(pod("shop-1", uid=shop["metadata"]["uid"], ready=True, **label))
     with kopf.testing.KopfRunner(["run", "--standalone", "-A", str(OPERATOR)]):

@@ -1,4 +1,7 @@
-"""Serves several tenants: holds what each has marked for it, in the tenant's own namespace and way, and nothing else."""
+"""Serves several tenants: holds what each has marked for it, in the tenant's own namespace and way, and
+nothing else.
+"""
+
 import kopf
 
 import kopf_selectcache as selectcache
@@ -9,7 +12,9 @@ TENANTS = {"shop": "example.com/tenant=yes", "office": "example.com/audience in 
 @kopf.on.startup()
 def configure(settings: kopf.OperatorSettings, **_):
     select = selectcache.settings_of(settings).selectors
-    select["v1/configmaps"] = [selectcache.Selector(marked, namespaces=[tenant]) for tenant, marked in TENANTS.items()]
+    select["v1/configmaps"] = [
+        selectcache.Selector(marked, namespaces=[tenant]) for tenant, marked in TENANTS.items()
+    ]
 
 
 @kopf.on.create("example.com", "v1", "requests")
@@ -19,5 +24,8 @@ def answer(cache: selectcache.Cache, spec, namespace, patch, **_):
     if namespace not in served:
         patch.status["answer"] = f"not served here, but in {', '.join(served)}"
         return
-    settings = {each["metadata"]["name"]: each.get("data", {}) for each in cache.held("configmaps", namespace=namespace)}
+    settings = {
+        each["metadata"]["name"]: each.get("data", {})
+        for each in cache.held("configmaps", namespace=namespace)
+    }
     patch.status["answer"] = settings.get(spec["about"], {}).get("value", "nothing is known of it")

@@ -1,8 +1,11 @@
-"""The demo: an embedded cluster with some thousand objects, an operator with two small caches, and what its reads say.
+"""The demo: an embedded cluster with some thousand objects, an operator with two small caches, and what its
+reads say.
 
-It needs no cluster and no network, ends by itself in less than a minute, and leaves nothing behind. See README.md. This
-file takes the arguments, and sees that it ends in order whenever it is told to; story.py has what is shown.
+It needs no cluster and no network, ends by itself in less than a minute, and leaves nothing behind. See
+README.md. This file takes the arguments, and sees that it ends in order whenever it is told to; story.py has
+what is shown.
 """
+
 import argparse
 import os
 import signal
@@ -17,11 +20,20 @@ def positive(text):
 
 def read_arguments():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pods", type=positive, default=4_000, help="how many pods other teams have (default: %(default)s)")
     parser.add_argument(
-        "--runs", type=positive, default=100, help="how many jobs with two pods the operator is about (default: %(default)s)")
+        "--pods", type=positive, default=4_000, help="how many pods other teams have (default: %(default)s)"
+    )
     parser.add_argument(
-        "--stay", action="store_true", help="keep the cluster and the operator in the end, until Ctrl-C, to go on by hand")
+        "--runs",
+        type=positive,
+        default=100,
+        help="how many jobs with two pods the operator is about (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--stay",
+        action="store_true",
+        help="keep the cluster and the operator in the end, until Ctrl-C, to go on by hand",
+    )
     return parser.parse_args()
 
 
@@ -29,15 +41,15 @@ def main():
     arguments = read_arguments()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        from story import tell  # noqa: PLC0415  # It takes a second, in which Ctrl-C may come.
+        from story import tell  # It takes a second, in which Ctrl-C may come.  # noqa: PLC0415
 
         tell(arguments)
     except KeyboardInterrupt:
-        print("\nEnded.", flush=True)  # noqa: T201  # It is what a demo is for.
+        print("\nEnded.", flush=True)  # It is what a demo is for.  # noqa: T201
 
 
 if __name__ == "__main__":
     try:
         main()
-    except BrokenPipeError:   # As with `| head`. There is nobody left to tell.
+    except BrokenPipeError:  # As with `| head`. There is nobody left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,5 @@
 """The demo's operator: `kopf run` of examples/01 in a process of its own, which must not outlive the demo."""
+
 import os
 import queue
 import signal
@@ -12,7 +13,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 OPERATOR = HERE.parent / "01-job-observer" / "example.py"
 STEP = "demo.example.com/step"
-PATIENCE = 60   # Seconds to wait for what the operator does next: it is there to end what hangs.
+PATIENCE = 60  # Seconds to wait for what the operator does next: it is there to end what hangs.
 
 
 class Operator:
@@ -24,10 +25,25 @@ class Operator:
         self._lines = queue.Queue()
         self._log = deque(maxlen=40)
         kubeconfig = cluster.kubeconfig(folder / "kubeconfig")
-        self.process = subprocess.Popen(  # noqa: S603  # The command is ours.
-            [sys.executable, "-m", "kopf", "run", "--standalone", "-A", str(OPERATOR), str(HERE / "showing.py")],
-            env={**os.environ, "KUBECONFIG": str(kubeconfig)}, cwd=folder, text=True, start_new_session=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        self.process = subprocess.Popen(  # The command is ours.  # noqa: S603
+            [
+                sys.executable,
+                "-m",
+                "kopf",
+                "run",
+                "--standalone",
+                "-A",
+                str(OPERATOR),
+                str(HERE / "showing.py"),
+            ],
+            env={**os.environ, "KUBECONFIG": str(kubeconfig)},
+            cwd=folder,
+            text=True,
+            start_new_session=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+        )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -65,9 +81,14 @@ class Operator:
     def ask(self, step, **data):
         """Have a step shown by a handler, and yield its lines."""
         self._asked += 1
-        self._cluster.create({
-            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"step-{self._asked}", "labels": {STEP: step}},
-            "data": {"step": step, **data}})
+        self._cluster.create(
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": f"step-{self._asked}", "labels": {STEP: step}},
+                "data": {"step": step, **data},
+            }
+        )
         while (line := self.line()) != "demo: .":
             if line.startswith("demo: "):
                 yield line.removeprefix("demo: ")
@@ -94,7 +115,9 @@ class Operator:
             status = Path(f"/proc/{self.process.pid}/status").read_text()
         except OSError:
             return None
-        return next((int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmRSS:")), None)
+        return next(
+            (int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmRSS:")), None
+        )
 
     def _give_up(self):
         if self.process.poll() is not None:
@@ -106,7 +129,10 @@ class Operator:
 def held_back():
     """Let Ctrl-C wait for the end of this: what is begun in here must be known to whoever ends it."""
     came = []
-    before = {number: signal.signal(number, lambda *_: came.append(True)) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {
+        number: signal.signal(number, lambda *_: came.append(True))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
     try:
         yield
     finally:

@@ -2,6 +2,7 @@
 
 Only the public API is used: what is shown here, any handler can do.
 """
+
 import asyncio
 import json
 
@@ -17,7 +18,9 @@ memory = {}
 @kopf.on.startup()
 def configure(settings: kopf.OperatorSettings, **_):
     memory["collector"] = selectcache.collector(settings)
-    selectcache.settings_of(settings).page_limit = 25   # For the demo to have a sync to show; leave it alone in yours.
+    selectcache.settings_of(
+        settings
+    ).page_limit = 25  # For the demo to have a sync to show; leave it alone in yours.
 
 
 @kopf.on.event("configmaps", labels={STEP: kopf.PRESENT})
@@ -25,8 +28,8 @@ def configure(settings: kopf.OperatorSettings, **_):
 async def show(cache: selectcache.Cache, type, labels, body, **_):
     if type != "DELETED":
         for line in [line async for line in SHOWN[labels[STEP]](cache, **body["data"])]:
-            print(f"demo: {line}", flush=True)  # noqa: T201  # The demo is at the other end.
-        print("demo: .", flush=True)  # noqa: T201  # As above.
+            print(f"demo: {line}", flush=True)  # The demo is at the other end.  # noqa: T201
+        print("demo: .", flush=True)  # As above.  # noqa: T201
 
 
 async def held(cache, **_):
@@ -39,7 +42,10 @@ async def held(cache, **_):
 async def reads(cache, namespace, job, pod, run, **_):
     yield f"cache.get('jobs', '{job}', '{namespace}')"
     yield f"   -> {cache.get('jobs', job, namespace)['kind']} {job}"
-    yield f"cache.list('pods', namespace='{namespace}', label={{'{RUN}': '{run}'}})      # all there are: provably"
+    yield (
+        f"cache.list('pods', namespace='{namespace}', label={{'{RUN}': '{run}'}})      # all there are:"
+        " provably"
+    )
     for one in cache.list("pods", namespace=namespace, label={RUN: run}):
         yield f"   -> {one['metadata']['name']}, {one['status']['phase']}"
     yield f"cache.count('pods', label='{RUN}')"
@@ -64,7 +70,7 @@ async def left(cache, namespace, pod, **_):
         except selectcache.OutsideFilter as error:
             yield f"   -> OutsideFilter: {error}"
             return
-        await asyncio.sleep(0.05)   # The news is on its way.
+        await asyncio.sleep(0.05)  # The news is on its way.
 
 
 SHOWN = {"held": held, "reads": reads, "outside": outside, "left": left}

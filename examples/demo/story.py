@@ -1,4 +1,7 @@
-"""What the demo shows, step by step: a cluster is filled, an operator's caches are, and handlers of it read."""
+"""What the demo shows, step by step: a cluster is filled, an operator's caches are, and handlers of it
+read.
+"""
+
 import json
 import math
 import os
@@ -15,14 +18,14 @@ from kopf_selectcache.cli._progress import Progress
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.sample_objects import Population
 
-RUN = "example.com/run-id"   # The label by which examples/01 selects.
+RUN = "example.com/run-id"  # The label by which examples/01 selects.
 NAMESPACES = [f"team-{letter}" for letter in "abcdefgh"]
-PAGE = 25   # As in showing.py: so small, that there is a sync to be watched.
+PAGE = 25  # As in showing.py: so small, that there is a sync to be watched.
 KUBECONFIG = Path("demo.kubeconfig")
 
 
 def say(text=""):
-    print(text, flush=True)  # noqa: T201  # It is what a demo is for.
+    print(text, flush=True)  # It is what a demo is for.  # noqa: T201
 
 
 def title(number, text):
@@ -75,16 +78,24 @@ def show(cluster, operator, others, mine):
     namespace, run = job["metadata"]["namespace"], job["metadata"]["labels"][RUN]
     pods = [obj for obj in mine if obj["kind"] == "Pod" and obj["metadata"]["labels"][RUN] == run]
     other = others[0]["metadata"]
-    data = {"namespace": namespace, "job": job["metadata"]["name"], "pod": pods[0]["metadata"]["name"], "run": run,
-            "other": other["name"], "elsewhere": other["namespace"]}
+    data = {
+        "namespace": namespace,
+        "job": job["metadata"]["name"],
+        "pod": pods[0]["metadata"]["name"],
+        "run": run,
+        "other": other["name"],
+        "elsewhere": other["namespace"],
+    }
 
     title(2, "What it holds, and what everything would take")
     found = [json.loads(line) for line in operator.ask("held", **data)]
     amounts = {what: sum(value for each, _, value in found if each == what) for what in ("objects", "bytes")}
     everything = others + mine
     say(f"held:        {amounts['objects']:8,.0f} objects, {megabytes(amounts['bytes']):>9} as JSON")
-    say(f"everything:  {len(everything):8,} objects, {megabytes(size(everything)):>9} as JSON"
-        f"   ({size(everything) / amounts['bytes']:.0f} times as much)")
+    say(
+        f"everything:  {len(everything):8,} objects, {megabytes(size(everything)):>9} as JSON"
+        f"   ({size(everything) / amounts['bytes']:.0f} times as much)"
+    )
     if (memory := operator.memory()) is not None:
         say(f"the operator's whole process, Python, Kopf and all: {megabytes(memory)} in memory")
 
@@ -108,19 +119,29 @@ def show(cluster, operator, others, mine):
 
 def from_here(path):
     """Return how a path is written in this folder, in a shell."""
-    path, here = os.path.abspath(path), os.getcwd()  # noqa: PTH100, PTH109  # A link, as that of an environment, must stay one.
+    # A link, as that of an environment, must stay one.
+    path, here = os.path.abspath(path), os.getcwd()  # noqa: PTH100, PTH109
     return shlex.quote(os.path.relpath(path, here) if path.startswith(f"{here}{os.sep}") else path)
 
 
 def stay(cluster, operator):
     """Keep both, and show what the operator says, until Ctrl-C."""
     with kubeconfig_of(cluster):
-        title(7, "Cluster and operator stay until Ctrl-C. To go on by hand, in another terminal, in this folder:")
+        title(
+            7,
+            "Cluster and operator stay until Ctrl-C. To go on by hand, in another terminal, in this folder:",
+        )
         say(f"  export KUBECONFIG={KUBECONFIG}")
         say(f"  kubectl apply -f {from_here(HERE / 'hello.yaml')}")
         say("  kubectl get jobs -A -l example.com/run-id")
-        say("  kubectl patch job hello --subresource=status --type=merge -p '{\"status\":{\"failed\":1}}'   # See here what is said of it.")
-        say(f"  {from_here(sys.executable)} -m kopf run --standalone -A {from_here(OPERATOR)}   # Or an operator of your own.")
+        say(
+            '  kubectl patch job hello --subresource=status --type=merge -p \'{"status":{"failed":1}}\'   #'
+            " See here what is said of it."
+        )
+        say(
+            f"  {from_here(sys.executable)} -m kopf run --standalone -A {from_here(OPERATOR)}   # Or an"
+            " operator of your own."
+        )
         say()
         while True:
             say(operator.line(within=None))
@@ -133,7 +154,9 @@ def kubeconfig_of(cluster):
     try:
         yield
     finally:
-        if KUBECONFIG.exists() and KUBECONFIG.read_bytes() == ours:   # Another demo may have written its own since.
+        if (
+            KUBECONFIG.exists() and KUBECONFIG.read_bytes() == ours
+        ):  # Another demo may have written its own since.
             KUBECONFIG.unlink()
 
 
@@ -143,7 +166,11 @@ def tell(arguments):
         cluster = stack.enter_context(EmbeddedCluster().in_thread())
         title(0, f"An embedded Kubernetes API, with {arguments.pods + 3 * arguments.runs:,} objects")
         others, mine = fill(cluster, arguments.pods, arguments.runs)
-        title(1, "kopf run examples/01-job-observer/example.py, which caches jobs and pods with a label of its own")
+        title(
+            1,
+            "kopf run examples/01-job-observer/example.py, which caches jobs and pods with a label of"
+            " its own",
+        )
         with held_back():
             operator = stack.enter_context(Operator(cluster, Path(folder)))
         watch_sync(operator, {"jobs": arguments.runs, "pods": 2 * arguments.runs})

@@ -1,8 +1,10 @@
-"""The waiting reads for sync handlers, which run in threads: each waits for the operator's loop to do the work.
+"""The waiting reads for sync handlers, which run in threads: each waits for the operator's loop to do the
+work.
 
-Nobody can end a thread from outside, and Kopf does not end before its handlers' threads do. So what a thread waits for
-here ends when its handler is to end, or the operator does: it must never outlive them.
+Nobody can end a thread from outside, and Kopf does not end before its handlers' threads do. So what a thread
+waits for here ends when its handler is to end, or the operator does: it must never outlive them.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -38,7 +40,9 @@ def _read(method: _M) -> _M:
 
 
 class Waits:
-    """What the threads of one handler, or of the whole operator, wait for at present. All of it can be ended at once."""
+    """What the threads of one handler, or of the whole operator, wait for at present. All of it can be ended
+    at once.
+    """
 
     def __init__(self, within: Waits | None = None) -> None:
         self._within = within
@@ -52,7 +56,7 @@ class Waits:
             self._end = why
             answers = tuple(self._answers)
         for answer in answers:
-            with suppress(InvalidStateError):   # It was answered a moment ago.
+            with suppress(InvalidStateError):  # It was answered a moment ago.
                 answer.set_exception(_ended(why))
 
     def run(self, work: Callable[[], Coroutine[Any, Any, _T]], loop: asyncio.AbstractEventLoop) -> _T:
@@ -60,7 +64,8 @@ class Waits:
         answer: Future[_T] = Future()
         self._add(answer)
         try:
-            # A loop that stops now never begins; but it does not stop before the operator has ended, and that ends this.
+            # A loop that stops now never begins; but it does not stop before the operator has ended, and that
+            # ends this.
             with _closed_told():
                 loop.call_soon_threadsafe(_begin, work, answer, loop)
             return answer.result()
@@ -69,7 +74,7 @@ class Waits:
 
     def _add(self, answer: Future[Any]) -> None:
         if self._within is not None:
-            self._within._add(answer)   # noqa: SLF001  # Of the same class.
+            self._within._add(answer)  # Of the same class.  # noqa: SLF001
         with self._lock:
             self._answers.add(answer)
             why = self._end
@@ -81,10 +86,12 @@ class Waits:
         with self._lock:
             self._answers.discard(answer)
         if self._within is not None:
-            self._within._discard(answer)   # noqa: SLF001  # Of the same class.
+            self._within._discard(answer)  # Of the same class.  # noqa: SLF001
 
 
-def _begin(work: Callable[[], Coroutine[Any, Any, _T]], answer: Future[_T], loop: asyncio.AbstractEventLoop) -> None:
+def _begin(
+    work: Callable[[], Coroutine[Any, Any, _T]], answer: Future[_T], loop: asyncio.AbstractEventLoop
+) -> None:
     """Do the work on the loop, and give the answer; if nobody waits for that any more, stop."""
     task = loop.create_task(work())
 
@@ -98,7 +105,7 @@ def _begin(work: Callable[[], Coroutine[Any, Any, _T]], answer: Future[_T], loop
                 answer.set_result(task.result())
 
     def stop(_: Future[_T]) -> None:
-        with suppress(RuntimeError):   # The loop is closed, and its tasks with it.
+        with suppress(RuntimeError):  # The loop is closed, and its tasks with it.
             loop.call_soon_threadsafe(task.cancel)
 
     task.add_done_callback(give)
@@ -155,74 +162,184 @@ class Blocking:
 
     @overload
     def fetch(
-        self, kind: AnyName, name: str, namespace: str | None = None, *, default: Default = ..., max_age: float | None = None,
-        as_: None = None, whole: bool = False, timeout: float | None = None,
+        self,
+        kind: AnyName,
+        name: str,
+        namespace: str | None = None,
+        *,
+        default: Default = ...,
+        max_age: float | None = None,
+        as_: None = None,
+        whole: bool = False,
+        timeout: float | None = None,
     ) -> Obj | Default: ...
     @overload
     def fetch(
-        self, kind: AnyKey, name: str, namespace: str | None = None, *, default: Default = ..., max_age: float | None = None,
-        as_: Literal["view"], whole: bool = False, timeout: float | None = None,
+        self,
+        kind: AnyKey,
+        name: str,
+        namespace: str | None = None,
+        *,
+        default: Default = ...,
+        max_age: float | None = None,
+        as_: Literal["view"],
+        whole: bool = False,
+        timeout: float | None = None,
     ) -> BodyView | Default: ...
     @overload
     def fetch(
-        self, kind: type[Named], name: str, namespace: str | None = None, *, default: Default = ..., max_age: float | None = None,
-        as_: None = None, whole: bool = False, timeout: float | None = None,
+        self,
+        kind: type[Named],
+        name: str,
+        namespace: str | None = None,
+        *,
+        default: Default = ...,
+        max_age: float | None = None,
+        as_: None = None,
+        whole: bool = False,
+        timeout: float | None = None,
     ) -> Named | Default: ...
     @overload
     def fetch(
-        self, kind: AnyKey, name: str, namespace: str | None = None, *, default: Default = ..., max_age: float | None = None,
-        as_: As[Made], whole: bool = False, timeout: float | None = None,
+        self,
+        kind: AnyKey,
+        name: str,
+        namespace: str | None = None,
+        *,
+        default: Default = ...,
+        max_age: float | None = None,
+        as_: As[Made],
+        whole: bool = False,
+        timeout: float | None = None,
     ) -> Made | Default: ...
     @_read
     def fetch(
-        self, kind: AnyKey, name: str, namespace: str | None = None, *, max_age: float | None = None, as_: Any = None, whole: bool = False, timeout: float | None = None,
+        self,
+        kind: AnyKey,
+        name: str,
+        namespace: str | None = None,
+        *,
+        max_age: float | None = None,
+        as_: Any = None,
+        whole: bool = False,
+        timeout: float | None = None,
         **default: Any,
     ) -> Any:
         """Return one object, from the cache or else from the server: `cache.fetch` for sync handlers.
 
-            config = cache.blocking.fetch('configmaps', name, namespace, default=None)
+        config = cache.blocking.fetch('configmaps', name, namespace, default=None)
         """
-        return self._run("fetch", lambda: self._cache.fetch(kind, name, namespace, max_age=max_age, as_=as_, whole=whole, timeout=timeout, **default))
+        return self._run(
+            "fetch",
+            lambda: self._cache.fetch(
+                kind, name, namespace, max_age=max_age, as_=as_, whole=whole, timeout=timeout, **default
+            ),
+        )
 
     @_read
     def gone(
-        self, kind: AnyKey, name: str, namespace: str | None = None, *, uid: str | None = None, max_age: float | None = None,
+        self,
+        kind: AnyKey,
+        name: str,
+        namespace: str | None = None,
+        *,
+        uid: str | None = None,
+        max_age: float | None = None,
         timeout: float | None = None,
     ) -> bool:
         """Return whether an object that departed is really deleted: `cache.gone` for sync handlers.
 
-            if cache.blocking.gone('jobs', name, namespace, uid=uid):
-                release(uid)
+        if cache.blocking.gone('jobs', name, namespace, uid=uid):
+            release(uid)
         """
-        return self._run("gone", lambda: self._cache.gone(kind, name, namespace, uid=uid, max_age=max_age, timeout=timeout))
+        return self._run(
+            "gone", lambda: self._cache.gone(kind, name, namespace, uid=uid, max_age=max_age, timeout=timeout)
+        )
 
     @overload
-    def fetch_list(self, kind: AnyName, *, as_: None = None, whole: bool = False, timeout: float | None = None, **asked: Unpack[Selection]) -> Objects[Obj]: ...
+    def fetch_list(
+        self,
+        kind: AnyName,
+        *,
+        as_: None = None,
+        whole: bool = False,
+        timeout: float | None = None,
+        **asked: Unpack[Selection],
+    ) -> Objects[Obj]: ...
     @overload
-    def fetch_list(self, kind: AnyKey, *, as_: Literal["view"], whole: bool = False, timeout: float | None = None, **asked: Unpack[Selection]) -> Objects[BodyView]: ...
+    def fetch_list(
+        self,
+        kind: AnyKey,
+        *,
+        as_: Literal["view"],
+        whole: bool = False,
+        timeout: float | None = None,
+        **asked: Unpack[Selection],
+    ) -> Objects[BodyView]: ...
     @overload
-    def fetch_list(self, kind: type[Named], *, as_: None = None, whole: bool = False, timeout: float | None = None, **asked: Unpack[Selection]) -> list[Named]: ...
+    def fetch_list(
+        self,
+        kind: type[Named],
+        *,
+        as_: None = None,
+        whole: bool = False,
+        timeout: float | None = None,
+        **asked: Unpack[Selection],
+    ) -> list[Named]: ...
     @overload
-    def fetch_list(self, kind: AnyKey, *, as_: As[Made], whole: bool = False, timeout: float | None = None, **asked: Unpack[Selection]) -> list[Made]: ...
+    def fetch_list(
+        self,
+        kind: AnyKey,
+        *,
+        as_: As[Made],
+        whole: bool = False,
+        timeout: float | None = None,
+        **asked: Unpack[Selection],
+    ) -> list[Made]: ...
     @_read
     def fetch_list(
-        self, kind: AnyKey, *, namespace: Namespaces = None, label: Label = None, field: Field = None,
-        names: Collection[str] | None = None, where: Where | None = None, sort_by: SortBy | None = None,
-        limit: int | None = None, max_age: float | None = None, as_: Any = None, whole: bool = False, timeout: float | None = None,
+        self,
+        kind: AnyKey,
+        *,
+        namespace: Namespaces = None,
+        label: Label = None,
+        field: Field = None,
+        names: Collection[str] | None = None,
+        where: Where | None = None,
+        sort_by: SortBy | None = None,
+        limit: int | None = None,
+        max_age: float | None = None,
+        as_: Any = None,
+        whole: bool = False,
+        timeout: float | None = None,
     ) -> Any:
         """Return objects, from the cache or else from the server: `cache.fetch_list` for sync handlers.
 
-            secrets = cache.blocking.fetch_list('secrets', namespace=namespace, field='type=kubernetes.io/tls')
+        secrets = cache.blocking.fetch_list('secrets', namespace=namespace, field='type=kubernetes.io/tls')
         """
-        return self._run("fetch_list", lambda: self._cache.fetch_list(
-            kind, namespace=namespace, label=label, field=field, names=names, where=where, sort_by=sort_by, limit=limit,
-            max_age=max_age, as_=as_, whole=whole, timeout=timeout))
+        return self._run(
+            "fetch_list",
+            lambda: self._cache.fetch_list(
+                kind,
+                namespace=namespace,
+                label=label,
+                field=field,
+                names=names,
+                where=where,
+                sort_by=sort_by,
+                limit=limit,
+                max_age=max_age,
+                as_=as_,
+                whole=whole,
+                timeout=timeout,
+            ),
+        )
 
     @_read
     def add_index(self, kind: AnyKey, **indexes: Path | Function) -> None:
         """Index what is held, and will be held: `cache.add_index` for sync handlers.
 
-            cache.blocking.add_index('pods', image=images)
+        cache.blocking.add_index('pods', image=images)
         """
         self._run("add_index", lambda: self._cache.add_index(kind, **indexes))
 
@@ -230,7 +347,7 @@ class Blocking:
     def audit(self, kind: AnyKey) -> Audit:
         """Compare all that is held with the server, now: `cache.audit` for sync handlers.
 
-            found = cache.blocking.audit('pods')
+        found = cache.blocking.audit('pods')
         """
         return self._run("audit", lambda: self._cache.audit(kind))
 
@@ -238,43 +355,84 @@ class Blocking:
     def wait_synced(self, timeout: float | None = None, *, at_least: Mapping[str, Any] | None = None) -> None:
         """Wait until each declared kind is synced: `cache.wait_synced` for sync handlers.
 
-            cache.blocking.wait_synced(timeout=10)
+        cache.blocking.wait_synced(timeout=10)
         """
         self._run("wait_synced", lambda: self._cache.wait_synced(timeout, at_least=at_least))
 
     @overload
     def wait_for(
-        self, kind: AnyName, predicate: Callable[[Obj], object], *, namespace: Namespaces = None,
-        label: Label = None, field: Field = None, timeout: float | None = None, as_: None = None,
+        self,
+        kind: AnyName,
+        predicate: Callable[[Obj], object],
+        *,
+        namespace: Namespaces = None,
+        label: Label = None,
+        field: Field = None,
+        timeout: float | None = None,
+        as_: None = None,
     ) -> Obj: ...
     @overload
     def wait_for(
-        self, kind: AnyKey, predicate: Callable[[Obj], object], *, namespace: Namespaces = None,
-        label: Label = None, field: Field = None, timeout: float | None = None, as_: Literal["view"],
+        self,
+        kind: AnyKey,
+        predicate: Callable[[Obj], object],
+        *,
+        namespace: Namespaces = None,
+        label: Label = None,
+        field: Field = None,
+        timeout: float | None = None,
+        as_: Literal["view"],
     ) -> BodyView: ...
     @overload
     def wait_for(
-        self, kind: type[Named], predicate: Callable[[Obj], object], *, namespace: Namespaces = None,
-        label: Label = None, field: Field = None, timeout: float | None = None, as_: None = None,
+        self,
+        kind: type[Named],
+        predicate: Callable[[Obj], object],
+        *,
+        namespace: Namespaces = None,
+        label: Label = None,
+        field: Field = None,
+        timeout: float | None = None,
+        as_: None = None,
     ) -> Named: ...
     @overload
     def wait_for(
-        self, kind: AnyKey, predicate: Callable[[Obj], object], *, namespace: Namespaces = None,
-        label: Label = None, field: Field = None, timeout: float | None = None, as_: As[Made],
+        self,
+        kind: AnyKey,
+        predicate: Callable[[Obj], object],
+        *,
+        namespace: Namespaces = None,
+        label: Label = None,
+        field: Field = None,
+        timeout: float | None = None,
+        as_: As[Made],
     ) -> Made: ...
     @_read
     def wait_for(
-        self, kind: AnyKey, predicate: Callable[[Obj], object], *, namespace: Namespaces = None,
-        label: Label = None, field: Field = None, timeout: float | None = None, as_: Any = None,
+        self,
+        kind: AnyKey,
+        predicate: Callable[[Obj], object],
+        *,
+        namespace: Namespaces = None,
+        label: Label = None,
+        field: Field = None,
+        timeout: float | None = None,
+        as_: Any = None,
     ) -> Any:
-        """Wait until a held object satisfies the predicate, and return it: `cache.wait_for` for sync handlers.
+        """Wait until a held object satisfies the predicate, and return it: `cache.wait_for` for sync
+        handlers.
 
-            pod = cache.blocking.wait_for('pods', is_ready, namespace=namespace, label={'app': name}, timeout=60)
+        pod = cache.blocking.wait_for('pods', is_ready, namespace=namespace, label={'app': name}, timeout=60)
         """
-        return self._run("wait_for", lambda: self._cache.wait_for(
-            kind, predicate, namespace=namespace, label=label, field=field, timeout=timeout, as_=as_))
+        return self._run(
+            "wait_for",
+            lambda: self._cache.wait_for(
+                kind, predicate, namespace=namespace, label=label, field=field, timeout=timeout, as_=as_
+            ),
+        )
 
-    if not TYPE_CHECKING:   # Checkers know better what is not there.
+    if not TYPE_CHECKING:  # Checkers know better what is not there.
+
         def __getattr__(self, name: str) -> NoReturn:
             """Say where the reads are that wait for nothing."""
             if name.startswith("_"):
@@ -283,9 +441,13 @@ class Blocking:
                 reads = sorted(each for each in vars(Blocking) if not each.startswith("_"))
                 meant = near(name, reads)
                 ask = f"Did you mean cache.blocking.{meant}? " if meant else ""
-                raise NoSuchRead(f"cache.blocking has no {name!r}", remedy=f"{ask}There are {', '.join(reads)}")
+                raise NoSuchRead(
+                    f"cache.blocking has no {name!r}", remedy=f"{ask}There are {', '.join(reads)}"
+                )
             raise NoSuchRead(
-                f"cache.blocking has no {name!r}: it does not wait, in sync handlers neither", remedy=f"Write: cache.{name}(...)")
+                f"cache.blocking has no {name!r}: it does not wait, in sync handlers neither",
+                remedy=f"Write: cache.{name}(...)",
+            )
 
     def _run(self, method: str, call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """Run the call on the operator's loop, and wait for it here."""
@@ -309,5 +471,6 @@ class Blocking:
             )
 
         async def work() -> _T:
-            return await call()   # On its loop: elsewhere it would refuse.
+            return await call()  # On its loop: elsewhere it would refuse.
+
         return self._waits.run(work, loop)

@@ -1,7 +1,10 @@
-"""What a read must be to be answered: its arguments of the right types, its request inside the filter. Reads nothing.
+"""What a read must be to be answered: its arguments of the right types, its request inside the filter. Reads
+nothing.
 
-Mistakes in a read are read errors: as declaration errors they would be permanent to Kopf, which drops a creation for good.
+Mistakes in a read are read errors: as declaration errors they would be permanent to Kopf, which drops a
+creation for good.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -69,7 +72,9 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 class NoDeclaration:
-    """Turns declaration errors into errors of a read. Each read enters it more than once: a generator would cost thrice as much."""
+    """Turns declaration errors into errors of a read. Each read enters it more than once: a generator would
+    cost thrice as much.
+    """
 
     def __init__(self, verb: str = "", kind: object = None) -> None:
         self._verb = verb
@@ -81,8 +86,13 @@ class NoDeclaration:
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if isinstance(error, DeclarationError):
             # Reads take one namespace or several, by one name.
-            what, remedy = (text.replace("namespaces=", "namespace=") if self._verb else text for text in (error.what, error.remedy))
-            raise ReadError(f"{bare(self._verb, self._kind)}: {what}" if self._verb else what, remedy=remedy) from error
+            what, remedy = (
+                text.replace("namespaces=", "namespace=") if self._verb else text
+                for text in (error.what, error.remedy)
+            )
+            raise ReadError(
+                f"{bare(self._verb, self._kind)}: {what}" if self._verb else what, remedy=remedy
+            ) from error
 
 
 class Counted(NoDeclaration):
@@ -114,8 +124,12 @@ def feed_of(runtime: Runtime, kind: AnyKey) -> Feed:
             raise
 
 
-def readable(feed: Feed, request: Selector | None = None, *, after: float | None = None, sync: bool = False) -> Part:
-    """Return what of the feed the request needs, or all of it; raise why that cannot be read, if it cannot."""
+def readable(
+    feed: Feed, request: Selector | None = None, *, after: float | None = None, sync: bool = False
+) -> Part:
+    """Return what of the feed the request needs, or all of it; raise why that cannot be read, if it
+    cannot.
+    """
     part = feed.part(request)
     if part.error is not None:
         raise part.error
@@ -125,7 +139,9 @@ def readable(feed: Feed, request: Selector | None = None, *, after: float | None
 
 
 def of_this(error: NotHere, read: Read, runtime: Runtime, feed: Feed | None = None) -> ReadError:
-    """Return what is in the way as an error of this read, which names its call. A cache's own words are for its log and probe."""
+    """Return what is in the way as an error of this read, which names its call. A cache's own words are for
+    its log and probe.
+    """
     match error:
         case NotDeclared():
             return undeclared(read, runtime.feeds)
@@ -148,22 +164,37 @@ def must_be_fresh(feed: Feed, request: Selector | None, max_age: float, read: Re
 
 
 def request_of(
-    runtime: Runtime, verb: str, kind: AnyKey, namespace: Namespaces, label: Label, field: Field, names: Collection[str] | None,
+    runtime: Runtime,
+    verb: str,
+    kind: AnyKey,
+    namespace: Namespaces,
+    label: Label,
+    field: Field,
+    names: Collection[str] | None,
 ) -> Selector:
     """Return what a read asks for, as a selector."""
     with NoDeclaration(verb, kind):
-        if field is None and names is None and (namespace is None or type(namespace) is str):   # As most reads are.
+        if (
+            field is None and names is None and (namespace is None or type(namespace) is str)
+        ):  # As most reads are.
             if label is None or type(label) is str:
                 return runtime.memo.of(requests)(label, namespace)
             if type(label) is dict and all(type(value) is str for value in label.values()):
                 return runtime.memo.of(requests)(tuple(label.items()), namespace)
-        return Selector(label, field=field, names=names, namespaces=[namespace] if isinstance(namespace, str) else namespace)
+        return Selector(
+            label,
+            field=field,
+            names=names,
+            namespaces=[namespace] if isinstance(namespace, str) else namespace,
+        )
 
 
 def request_of_one(name: object, namespace: object) -> Selector | None:
-    """Return what a read of one object asks for, as a selector; None if it makes no sense, which is said later."""
+    """Return what a read of one object asks for, as a selector; None if it makes no sense, which is said
+    later.
+    """
     with suppress(DeclarationError):
-        return Selector(names=[name], namespaces=[namespace] if namespace is not None else None)   # type: ignore[list-item]  # It is checked.
+        return Selector(names=[name], namespaces=[namespace] if namespace is not None else None)  # type: ignore[list-item]  # It is checked.
     return None
 
 
@@ -178,26 +209,43 @@ def checked_one(one: One) -> One:
 
 
 def asked_for(one: One) -> Selector:
-    """Return what a read of one object asks for, as a selector; raise ReadError if no object can be called so."""
+    """Return what a read of one object asks for, as a selector; raise ReadError if no object can be called
+    so.
+    """
     try:
         return one.request
     except DeclarationError:
         raise misnamed(one) from None
 
 
-def checked_many(many: Many, where: Where | None = None, sort_by: SortBy | None = None, limit: int | None = None) -> Many:
+def checked_many(
+    many: Many, where: Where | None = None, sort_by: SortBy | None = None, limit: int | None = None
+) -> Many:
     """Raise ReadError if what is asked for, or how it is wanted, makes no sense."""
     if callable(where):
-        raise ReadError(f"{many.bare()}: where is a function", remedy=f"Write: [each for each in {many.call()} if ...]")
+        raise ReadError(
+            f"{many.bare()}: where is a function", remedy=f"Write: [each for each in {many.call()} if ...]"
+        )
     if where is not None and not isinstance(where, Mapping):
-        raise mistyped(many.bare(), "where", where, "a dict of values by path, such as {'spec.nodeName': 'node01'}")
+        raise mistyped(
+            many.bare(), "where", where, "a dict of values by path, such as {'spec.nodeName': 'node01'}"
+        )
     if not_paths := [key for key in where or () if not _is_path(key)]:
-        raise mistyped(many.bare(), "a path of where=", not_paths[0], "keys with dots between them, 'spec.nodeName', or a tuple of keys")
+        raise mistyped(
+            many.bare(),
+            "a path of where=",
+            not_paths[0],
+            "keys with dots between them, 'spec.nodeName', or a tuple of keys",
+        )
     if sort_by is not None and not callable(sort_by) and not _is_path(sort_by):
-        raise mistyped(many.bare(), "sort_by", sort_by, "a path such as 'metadata.creationTimestamp', or a function")
+        raise mistyped(
+            many.bare(), "sort_by", sort_by, "a path such as 'metadata.creationTimestamp', or a function"
+        )
     for path, value in (where or {}).items():
         if wrong := wrong_path(path, many.resource.kind) or wrong_value(path, value, many.resource.kind):
-            raise ReadError(f"{many.bare()}: where={{{_path(path)}: ...}} leads nowhere: {wrong[0]}", remedy=wrong[1])
+            raise ReadError(
+                f"{many.bare()}: where={{{_path(path)}: ...}} leads nowhere: {wrong[0]}", remedy=wrong[1]
+            )
     if isinstance(sort_by, (str, tuple)):
         _refuse_order(many, sort_by)
     if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
@@ -207,7 +255,9 @@ def checked_many(many: Many, where: Where | None = None, sort_by: SortBy | None 
     return many
 
 
-def must_be_kept(many: Many, where: Where | None, sort_by: SortBy | None, projection: Projection, runtime: Runtime) -> None:
+def must_be_kept(
+    many: Many, where: Where | None, sort_by: SortBy | None, projection: Projection, runtime: Runtime
+) -> None:
     """Raise NotKept if something is asked for that is dropped before storing."""
     paths = [path for path, _ in paths_of(where)]
     if sort_by is not None and not callable(sort_by):
@@ -218,11 +268,16 @@ def must_be_kept(many: Many, where: Where | None, sort_by: SortBy | None, projec
 
 
 def wanted_form(verb: str, kind: AnyKey, as_: object, *, keys_only: object = False) -> Form | None:
-    """Return the form that is asked for, by name or by the class that names the kind; None for dicts, and for keys."""
+    """Return the form that is asked for, by name or by the class that names the kind; None for dicts, and for
+    keys.
+    """
     if not isinstance(keys_only, bool):
         raise mistyped(bare(verb, kind), "keys_only", keys_only, "True or False")
     if keys_only and as_ is not None:
-        raise ReadError(f"{bare(verb, kind)}: keys_only=True returns no objects, and as_ says what to make of them", remedy="Leave one of them out")
+        raise ReadError(
+            f"{bare(verb, kind)}: keys_only=True returns no objects, and as_ says what to make of them",
+            remedy="Leave one of them out",
+        )
     if keys_only:
         with NoDeclaration():
             key_of(kind)
@@ -256,7 +311,8 @@ def _refuse_order(many: Many, path: Path) -> None:
     if isinstance(path, str) and path.startswith("-"):
         raise ReadError(
             f"{many.bare()}: sort_by={_path(path)} is no path: there is no descending order",
-            remedy=f"Write sort_by={_path(path[1:])}, and turn the answer round: [...][::-1]")
+            remedy=f"Write sort_by={_path(path[1:])}, and turn the answer round: [...][::-1]",
+        )
     if wrong := wrong_path(path, many.resource.kind):
         raise ReadError(f"{many.bare()}: sort_by={_path(path)} sorts nothing: {wrong[0]}", remedy=wrong[1])
 
@@ -274,7 +330,9 @@ def owner_of(owner: object, call: str) -> tuple[str, str | None]:
     if not isinstance(owner, Mapping):
         raise mistyped(call, "the owner", owner, "the body of an object")
     metadata = owner.get("metadata")
-    uid, namespace = (metadata.get("uid"), metadata.get("namespace")) if isinstance(metadata, Mapping) else (None, None)
+    uid, namespace = (
+        (metadata.get("uid"), metadata.get("namespace")) if isinstance(metadata, Mapping) else (None, None)
+    )
     if not isinstance(uid, str) or not uid:
         raise ReadError("cache.owned() was given an owner without a metadata.uid", remedy=f"Write: {call}")
     return uid, namespace if isinstance(namespace, str) else None
@@ -289,22 +347,36 @@ def checked_event(at_least: object) -> Event:
         lacking = "metadata.resourceVersion" if event is None else "kind"
         raise ReadError(
             f"cache.wait_synced(at_least=...): the body has no {lacking}",
-            remedy="Give a body as a server or Kopf gives it; in tests, cache.cluster.get(body)")
+            remedy="Give a body as a server or Kopf gives it; in tests, cache.cluster.get(body)",
+        )
     return event
 
 
 def feeds_of_kind(feeds: Iterable[Feed], event: Event) -> list[Feed]:
     """Return the caches of the kind of an object; raise ReadError if it is known that there is none."""
-    found = [feed for feed in feeds if feed.resource is not None and (feed.resource.kind.group, feed.resource.kind.kind) == (event.group, event.kind)]
+    found = [
+        feed
+        for feed in feeds
+        if feed.resource is not None
+        and (feed.resource.kind.group, feed.resource.kind.kind) == (event.group, event.kind)
+    ]
     if not found and all(feed.resource is not None for feed in feeds):
-        raise ReadError(f"cache.wait_synced(at_least=...): no cache is declared for the kind {event.kind}", remedy="Declare one, or leave at_least out")
+        raise ReadError(
+            f"cache.wait_synced(at_least=...): no cache is declared for the kind {event.kind}",
+            remedy="Declare one, or leave at_least out",
+        )
     return found
 
 
 def checked_uid(uid: object, call: str) -> None:
     """Raise ReadError if this cannot be the uid of an object."""
     if uid is not None and (not isinstance(uid, str) or not uid):
-        raise mistyped(call, "uid", uid, "the metadata.uid of an object, or leave it out: then any object of the name counts")
+        raise mistyped(
+            call,
+            "uid",
+            uid,
+            "the metadata.uid of an object, or leave it out: then any object of the name counts",
+        )
 
 
 def checked_predicate(predicate: Callable[..., object], timeout: object, call: str) -> None:
@@ -318,7 +390,9 @@ def checked_predicate(predicate: Callable[..., object], timeout: object, call: s
 
 
 def satisfies(predicate: Callable[[Obj], object], obj: Obj, call: str) -> bool:
-    """Whether the object is waited for. A coroutine would be taken for a yes: it is refused, and never awaited."""
+    """Whether the object is waited for. A coroutine would be taken for a yes: it is refused, and never
+    awaited.
+    """
     answer = predicate(obj)
     if isawaitable(answer):
         if isinstance(answer, Coroutine):
@@ -328,18 +402,33 @@ def satisfies(predicate: Callable[[Obj], object], obj: Obj, call: str) -> bool:
 
 
 def match_of(many: Many, where: Where | None, view: View, index: Mapping[str, object] | None = None) -> Match:
-    """Return what an object must be like to be a part of the answer. What can hardly be meant is logged, once."""
+    """Return what an object must be like to be a part of the answer. What can hardly be meant is logged,
+    once.
+    """
     said = {**view.comparisons.slips(many.request, many.resource.kind)}
-    said |= {str(path): advice for path, value in (where or {}).items() if (advice := unlikely_where(path, value))}
+    said |= {
+        str(path): advice for path, value in (where or {}).items() if (advice := unlikely_where(path, value))
+    }
     for what, advice in said.items():
         if view.comparisons.untold(what):
             _logger.warning("A read, %s: %s.", many.bare(), advice)
     try:
-        indexes = tuple(each for each in view.indexes.values() if each.path is not None) if many.request.terms or where is not None else ()
+        indexes = (
+            tuple(each for each in view.indexes.values() if each.path is not None)
+            if many.request.terms or where is not None
+            else ()
+        )
         if where is None and index is None:
             return view.comparisons.matches(view.filter, many.request, view.resource, indexes)
         return Match.of(
-            many.request, where, view.resource, view.filter, values=_values_of(many, index, view), indexes=indexes, projection=view.projection)
+            many.request,
+            where,
+            view.resource,
+            view.filter,
+            values=_values_of(many, index, view),
+            indexes=indexes,
+            projection=view.projection,
+        )
     except BadField as problem:
         raise unmatchable(many, problem.label) from None
 
@@ -357,7 +446,11 @@ class Candidates(NamedTuple):
 def chosen_of(view: View, match: Match) -> Candidates:
     """Return what must be looked at, and what for."""
     chosen = view.chosen(match.lookup)
-    return Candidates(match.left(chosen.rest), chosen.records, match.unreadable(chosen.unreadable) if chosen.unreadable else ())
+    return Candidates(
+        match.left(chosen.rest),
+        chosen.records,
+        match.unreadable(chosen.unreadable) if chosen.unreadable else (),
+    )
 
 
 def must_be_readable(many: Many, found: Candidates, runtime: Runtime) -> None:
@@ -366,32 +459,48 @@ def must_be_readable(many: Many, found: Candidates, runtime: Runtime) -> None:
         raise unreadable_many(many, found.unreadable, line_of(runtime, many.kind))
 
 
-def _values_of(many: Many, index: Mapping[str, object] | None, view: View) -> tuple[tuple[Indexed, object], ...]:
-    """Return what is asked for by declared indexes; raise ReadError for what is not declared, or cannot be a value."""
+def _values_of(
+    many: Many, index: Mapping[str, object] | None, view: View
+) -> tuple[tuple[Indexed, object], ...]:
+    """Return what is asked for by declared indexes; raise ReadError for what is not declared, or cannot be a
+    value.
+    """
     if index is None:
         return ()
     if not isinstance(index, Mapping):
-        raise _of_type(many, "index", index, "a dict of values by the names of indexes, such as {'image': 'nginx'}")
+        raise _of_type(
+            many, "index", index, "a dict of values by the names of indexes, such as {'image': 'nginx'}"
+        )
     for name, value in index.items():
         if name not in view.indexes:
             known = f", but {', '.join(map(repr, view.indexes))}" if view.indexes else ""
             meant = near(name, view.indexes) if isinstance(name, str) else None
             declare = (
-                f"Declare it, Cached(..., index={{{shown(name)}: ...}}), with a path or a function; or add it: "
-                f"{method('add_index', sync=many.sync)}({as_given(many.kind)}, {_argument(name)})" if isinstance(name, str) else "Give the name of an index, which is a text")
+                f"Declare it, Cached(..., index={{{shown(name)}: ...}}), with a path or a function; or add"
+                f" it: {method('add_index', sync=many.sync)}({as_given(many.kind)}, {_argument(name)})"
+                if isinstance(name, str)
+                else "Give the name of an index, which is a text"
+            )
             raise ReadError(
                 f"{many.bare()}: {many.resource} have no index {shown(name)}{known}",
-                remedy=f"Did you mean index={{{meant!r}: ...}}?" if meant is not None else declare)
+                remedy=f"Did you mean index={{{meant!r}: ...}}?" if meant is not None else declare,
+            )
         if not isinstance(value, (str, bool, int, float)):
-            raise _of_type(many, f"index={{{name!r}: ...}}", value, "one value, which is a text in most indexes")
+            raise _of_type(
+                many, f"index={{{name!r}: ...}}", value, "one value, which is a text in most indexes"
+            )
         if view.indexes[name].function is not None and not isinstance(value, str):
             raise _of_type(many, f"index={{{name!r}: ...}}", value, "a text: what functions return are texts")
     return tuple((view.indexes[name], value) for name, value in index.items())
 
 
 def _of_type(many: Many, argument: str, given: object, wanted: str) -> ReadError:
-    """Say of which type something is that should be another one. What an index is read by may be a Secret's: it is not shown."""
-    return ReadError(f"{many.bare()}: {argument} is of the type {type(given).__name__}", remedy=f"Give {wanted}")
+    """Say of which type something is that should be another one. What an index is read by may be a Secret's:
+    it is not shown.
+    """
+    return ReadError(
+        f"{many.bare()}: {argument} is of the type {type(given).__name__}", remedy=f"Give {wanted}"
+    )
 
 
 def _argument(name: str, by: str = "...") -> str:
@@ -400,25 +509,45 @@ def _argument(name: str, by: str = "...") -> str:
 
 
 def missing_index(many: Many, match: Match, view: View) -> str:
-    """Return what to write for an index of a path that `where` compares, or that a field has its value at; empty if there is one of each."""
+    """Return what to write for an index of a path that `where` compares, or that a field has its value at;
+    empty if there is one of each.
+    """
     indexed = {index.path for index, _ in match.served}
-    paths = [path for path, value in match.where if path not in indexed and isinstance(value, (str, bool, int, float))]
-    paths += [path for term, field, index in match.terms if index is None and term.equal and (path := field.path_of(term.value)) is not None]
+    paths = [
+        path
+        for path, value in match.where
+        if path not in indexed and isinstance(value, (str, bool, int, float))
+    ]
+    paths += [
+        path
+        for term, field, index in match.terms
+        if index is None and term.equal and (path := field.path_of(term.value)) is not None
+    ]
     for path in paths:
         if view.projection.exact(path):
             for name in (path[-1], f"by_{'_'.join(path)}"):
                 if name not in ("self", "kind", *view.indexes):
-                    return f"{method('add_index', sync=many.sync)}({as_given(many.kind)}, {_argument(name, repr(as_written(path)))})"
+                    return (
+                        f"{method('add_index', sync=many.sync)}({as_given(many.kind)},"
+                        f" {_argument(name, repr(as_written(path)))})"
+                    )
     return ""
 
 
 def added(many: Many, indexes: Mapping[str, object], view: View, runtime: Runtime) -> list[Indexed]:
-    """Return the indexes that are to be added; raise ReadError for what can be none, and NotKept where too little is kept for one."""
+    """Return the indexes that are to be added; raise ReadError for what can be none, and NotKept where too
+    little is kept for one.
+    """
     if not indexes:
-        raise ReadError(f"{many.bare()} was given no index", remedy=f"Write: {many.call()[:-1]}, node='spec.nodeName')")
+        raise ReadError(
+            f"{many.bare()} was given no index", remedy=f"Write: {many.call()[:-1]}, node='spec.nodeName')"
+        )
     if isinstance(nested := indexes.get("index"), Mapping):
         arguments = ", ".join(_argument(name) if isinstance(name, str) else "..." for name in nested)
-        raise ReadError(f"{many.bare()}: index= is a dict, and each index is an argument here", remedy=f"Write: {many.call()[:-1]}, {arguments or 'name=...'})")
+        raise ReadError(
+            f"{many.bare()}: index= is a dict, and each index is an argument here",
+            remedy=f"Write: {many.call()[:-1]}, {arguments or 'name=...'})",
+        )
     with NoDeclaration(many.verb, many.kind):
         made = declared_indexes(indexes, late=True)
     for each in made:
@@ -428,10 +557,18 @@ def added(many: Many, indexes: Mapping[str, object], view: View, runtime: Runtim
                 raise another(many, each.name, known)
             continue
         if each.path is not None and not view.projection.exact(each.path):
-            what = f"{many.bare()}: what is at {as_written(each.path)!r} may have been changed by the transform of {many.resource}"
+            what = (
+                f"{many.bare()}: what is at {as_written(each.path)!r} may have been changed by the transform"
+                f" of {many.resource}"
+            )
             if not view.projection.kept(each.path):
                 what = not_kept(many, each.path, view.projection, line_of(runtime, many.kind)).what
-            raise NotKept(what, remedy=f"Declare the index, which then sees objects as they come: Cached(..., index={{{each}}})")
+            raise NotKept(
+                what,
+                remedy=(
+                    f"Declare the index, which then sees objects as they come: Cached(..., index={{{each}}})"
+                ),
+            )
     return [replace(each, failing=_failing(many.resource, each.name)) for each in made]
 
 
@@ -443,8 +580,14 @@ def _failing(resource: Resource, name: str) -> Failing:
         if not told:
             told.append(why)
             _logger.warning(
-                "The cache of %s: for %s, %s. The index %s has no value of that object, nor of others for which it fails; %s.",
-                resource, "/".join(filter(None, key)), why, shown(name), NO_VALUE)
+                "The cache of %s: for %s, %s. The index %s has no value of that object, nor of others for"
+                " which it fails; %s.",
+                resource,
+                "/".join(filter(None, key)),
+                why,
+                shown(name),
+                NO_VALUE,
+            )
 
     return failing
 
@@ -453,16 +596,24 @@ def another(many: Many, name: str, known: Indexed) -> ReadError:
     """Say that there is another index of the name."""
     return ReadError(
         f"{many.bare()}: {many.resource} have another index {shown(name)} already: {known}",
-        remedy="Give this one another name; or, if it is meant to be the same, define its function once: a lambda is another one with each call")
+        remedy=(
+            "Give this one another name; or, if it is meant to be the same, define its function once: a"
+            " lambda is another one with each call"
+        ),
+    )
 
 
 def unindexed(many: Many, name: str, record: Record, why: str) -> ReadError:
     """Say for which object the function of an index failed."""
     where = f"{record.namespace}/{record.name}" if record.namespace else record.name
-    return ReadError(f"{many.bare()}: for {where}, {why}", remedy=f"Correct the function of the index {shown(name)}; {NO_VALUE}")
+    return ReadError(
+        f"{many.bare()}: for {where}, {why}",
+        remedy=f"Correct the function of the index {shown(name)}; {NO_VALUE}",
+    )
 
 
 # ---- Whether the filter holds it.
+
 
 def verdict_of(request: Selector, view: View) -> Verdict:
     """Say whether the filter covers what is asked for."""

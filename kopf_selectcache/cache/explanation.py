@@ -1,4 +1,5 @@
 """What a read would do, told without doing it."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -14,20 +15,26 @@ class Explanation:
     verdict: Verdict
     """Whether the filter holds all that is asked for."""
     looks_at: int
-    """How many of the held objects would be taken as candidates, and compared with the rest of what is asked for."""
+    """How many of the held objects would be taken as candidates, and compared with the rest of what is asked
+    for."""
     decodes: bool
-    """Whether each that has the labels must be decoded to see if it matches, because no index answers `field=` or `where=`."""
+    """Whether each that has the labels must be decoded to see if it matches, because no index answers
+    `field=` or `where=`."""
     asks: tuple[str, ...]
     """The requests that `fetch_list` would make, where the cache cannot answer."""
     partial: str = ""
-    """By what only a part of each object is kept, as it is declared: `drop=['data']`. Empty if objects are whole but for `managedFields`."""
+    """By what only a part of each object is kept, as it is declared: `drop=['data']`. Empty if objects are
+    whole but for `managedFields`."""
 
     by: tuple[str, ...] = ()
-    """How the candidates are found: by `names`, `namespace`, or an index such as `label app`; then what they are cut by. Empty if it is all that is held."""
+    """How the candidates are found: by `names`, `namespace`, or an index such as `label app`; then what they
+    are cut by. Empty if it is all that is held."""
     indexes: str = ""
-    """The index that such a read would have made, so that the next ones look at less; empty if none would help, or it is being made."""
+    """The index that such a read would have made, so that the next ones look at less; empty if none would
+    help, or it is being made."""
     missing: str = ""
-    """What to write for an index that would find them, where objects have to be decoded to be compared; empty if there is one, or none would help."""
+    """What to write for an index that would find them, where objects have to be decoded to be compared; empty
+    if there is one, or none would help."""
     nowhere: tuple[str, ...] = ()
     """The declared indexes that are asked by, and by which no held object has a value."""
     lacks: str = ""
@@ -37,7 +44,13 @@ class Explanation:
         how = " and decodes those that fit so far" if self.decodes else ""
         found = [each for each in self.by if each not in ("names", "namespace")]
         which = f" that it finds by its {' and '.join(map(in_words, found))}," if found else ""
-        lines = [str(self.verdict), f"The cache looks at {self.looks_at:,} held object{'' if self.looks_at == 1 else 's'}{which}{how}".rstrip(",") + "."]
+        lines = [
+            str(self.verdict),
+            f"The cache looks at {self.looks_at:,} held object{'' if self.looks_at == 1 else 's'}{which}{how}".rstrip(  # noqa: E501
+                ","
+            )
+            + ".",
+        ]
         if self.indexes:
             lines.append(f"Such a read has an index of {self.indexes} made, for the next ones.")
         if self.missing:
@@ -46,7 +59,10 @@ class Explanation:
         if self.lacks:
             lines.append(f"A read raises NotKept: {self.lacks}.")
         if self.partial:
-            lines.append(f"It keeps a part of each object, by {self.partial}: such a part must not be written back as the whole.")
+            lines.append(
+                f"It keeps a part of each object, by {self.partial}: such a part must not be written back as"
+                " the whole."
+            )
         if not self.verdict:
             lines += [f"fetch_list asks the server: GET {path}." for path in self.asks]
         return "\n".join(lines)

@@ -1,20 +1,24 @@
 """Waits until the cache of a kind is as new as the event that called a handler. Answers no read.
 
-Kopf's watch and the watches of the cache are independent. A handler that lists the siblings of its object must not find
-the state of before the event that called it, since no later event may call it again. With `v` the resourceVersion of the
-body:
+Kopf's watch and the watches of the cache are independent. A handler that lists the siblings of its object
+must not find the state of before the event that called it, since no later event may call it again. With `v`
+the resourceVersion of the body:
 
-1. A stream that selects the object, or holds its uid, delivers that event as well: the handler waits until the stream
+1. A stream that selects the object, or holds its uid, delivers that event as well: the handler waits until
+   the stream
    has progressed to `v`.
-2. A stream that does not select the object may never have an event to wait for. It is as new as `v` if its open watch
+2. A stream that does not select the object may never have an event to wait for. It is as new as `v` if its
+   open watch
    has caught up with the server, and is compared with a list if that is not known (`comparison`).
 3. An object that left one stream of several, and may be in another one, is awaited until that is confirmed.
 
-The streams are waited for together. Each wait ends: a stream that has watched for 15 s and has not come so far is
-listed anew, and any consistent list that began after the wait ends it. A body that is newer than that list comes from
-before a restore of the server. A cache that cannot be kept is not waited for, as its reads raise why. While a stream
-does not follow the server, a handler that Kopf calls again raises Stale, and any other waits.
+The streams are waited for together. Each wait ends: a stream that has watched for 15 s and has not come so
+far is listed anew, and any consistent list that began after the wait ends it. A body that is newer than that
+list comes from before a restore of the server. A cache that cannot be kept is not waited for, as its reads
+raise why. While a stream does not follow the server, a handler that Kopf calls again raises Stale, and any
+other waits.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -45,7 +49,8 @@ TICK = 5.0
 """Seconds until a wait is logged, and between two looks at a stream that is waited for."""
 
 LONGEST = 15.0
-"""Seconds of a watch, open or asked for, until its stream is listed anew, and seconds until a leave is no longer waited for."""
+"""Seconds of a watch, open or asked for, until its stream is listed anew, and seconds until a leave is no
+longer waited for."""
 
 LOG_INTERVAL = 60.0
 """Seconds between two log lines about handlers that wait for one kind."""
@@ -61,7 +66,7 @@ class Event:
         self.kind: str = body.get("kind") or ""
         self.version = version
         self._body = body
-        self._record: Record | None = None   # Made of the body when a stream needs it.
+        self._record: Record | None = None  # Made of the body when a stream needs it.
 
     @property
     def group(self) -> str:
@@ -86,46 +91,64 @@ class Event:
             try:
                 self._record = Reader.of(resource, ALL).record(with_room(partial(msgspec.json.encode, body)))
             except (Garbled, RecursionError, UnicodeEncodeError, TypeError):
-                return False   # The body was made by hand, or has a lone surrogate.
+                return False  # The body was made by hand, or has a lone surrogate.
         if listwatch.has_misread:
-            return True   # The server selects by a field otherwise than it is read off an object.
+            return True  # The server selects by a field otherwise than it is read off an object.
         selected = selects(listwatch.filter, self._record, resource)
         return self._is_selected_by_path(listwatch) if selected is None else selected
 
     def _is_selected_by_path(self, listwatch: Listwatch) -> bool:
-        """Return True if the stream selects the object, as far as its fields can be told without the definition of its kind.
+        """Return True if the stream selects the object, as far as its fields can be told without the
+        definition of its kind.
 
-        The field labels of a custom resource are paths. If one is something else, the wait ends nevertheless, later.
+        The field labels of a custom resource are paths. If one is something else, the wait ends nevertheless,
+        later.
         """
         assert self._record is not None, "it is made of the body first"
-        fields = {term.label: _text_of(at(self._body, tuple(term.label.split(".")))) for term in listwatch.filter.terms}
-        return listwatch.filter.matches(name=self._record.name, namespace=self._record.namespace, labels=self._record.labels, fields=fields)
+        fields = {
+            term.label: _text_of(at(self._body, tuple(term.label.split("."))))
+            for term in listwatch.filter.terms
+        }
+        return listwatch.filter.matches(
+            name=self._record.name,
+            namespace=self._record.namespace,
+            labels=self._record.labels,
+            fields=fields,
+        )
 
 
 def event_of(body: Mapping[str, Any]) -> Event | None:
     """Return the event of a body; None if that has no version, as one that was made by hand."""
-    body = copy(body)   # That of a daemon is a view of what Kopf replaces as a whole: its copy stays as it is now.
+    body = copy(
+        body
+    )  # That of a daemon is a view of what Kopf replaces as a whole: its copy stays as it is now.
     version = (body.get("metadata") or {}).get("resourceVersion")
     return Event(body, version) if isinstance(version, str) and version else None
 
 
-async def wait_until_fresh(feeds: Collection[Feed], body: Mapping[str, Any], *, patient: bool, ending: Ending) -> None:
-    """Wait until all streams of these feeds are as new as the body; raise ReadError if the operator ends meanwhile.
+async def wait_until_fresh(
+    feeds: Collection[Feed], body: Mapping[str, Any], *, patient: bool, ending: Ending
+) -> None:
+    """Wait until all streams of these feeds are as new as the body; raise ReadError if the operator ends
+    meanwhile.
 
-    Raise Stale if one of them has not followed the server for a while; if `patient`, wait until it follows. The body of a
-    daemon or timer is Kopf's live one. If it is newer after the wait, that is waited for as well, for 15 s more.
+    Raise Stale if one of them has not followed the server for a while; if `patient`, wait until it follows.
+    The body of a daemon or timer is Kopf's live one. If it is newer after the wait, that is waited for as
+    well, for 15 s more.
     """
     event, deadline = event_of(body), None
     while event is not None:
         waits = [wait for feed in feeds if (wait := _Wait(feed, event, patient=patient)).is_needed()]
         if not waits:
-            return   # As a rule: to wait costs a task.
+            return  # As a rule: to wait costs a task.
         for wait in waits:
             await ending.limit(wait.until_fresh())
         clock = waits[0].clock
         deadline = clock() + LONGEST if deadline is None else deadline
         latest = event_of(body)
-        event = latest if latest is not None and latest.version != event.version and clock() < deadline else None
+        event = (
+            latest if latest is not None and latest.version != event.version and clock() < deadline else None
+        )
 
 
 @contextmanager
@@ -147,7 +170,11 @@ async def _log(feed: Feed, event: Event) -> None:
         feed.next_wait_log = world.clock() + LOG_INTERVAL
         world.logger.info(
             "Handlers wait until the cache of %s is as new as version %s of %s: %d.",
-            feed, printable(event.version, 50), event, feed.waiting_handlers)
+            feed,
+            printable(event.version, 50),
+            event,
+            feed.waiting_handlers,
+        )
 
 
 class _Wait:
@@ -175,7 +202,9 @@ class _Wait:
     async def _for_all(self) -> bool:
         """Wait for all streams. Return False if the feed has replaced them meanwhile."""
         listwatches = self._feed.listwatches
-        await _together([self._for_stream(listwatch) for listwatch in listwatches if not self._is_fresh(listwatch)])
+        await _together(
+            [self._for_stream(listwatch) for listwatch in listwatches if not self._is_fresh(listwatch)]
+        )
         await self._for_confirmation()
         return self._feed.listwatches is listwatches
 
@@ -194,8 +223,15 @@ class _Wait:
         return held is not None and (held.uid, held.version) == (event.uid, event.version)
 
     async def _for_stream(self, listwatch: Listwatch) -> None:
-        """Wait until the stream is as new as the event: by its own progress, by a comparison, or by a new list."""
-        event, comparison, awaited, lists_before = self._event, listwatch.comparison, listwatch.awaited, listwatch.lists
+        """Wait until the stream is as new as the event: by its own progress, by a comparison, or by a new
+        list.
+        """
+        event, comparison, awaited, lists_before = (
+            self._event,
+            listwatch.comparison,
+            listwatch.awaited,
+            listwatch.lists,
+        )
         reached = awaited.wait(event.version)
         compared = [] if event.is_delivered_by(listwatch) else [comparison.wait(event.version)]
         watched_for, before = 0.0, self.clock()
@@ -215,26 +251,33 @@ class _Wait:
                 if watched_for >= LONGEST:
                     listwatch.relist("behind")
                 if reached.done():
-                    reached = awaited.wait(event.version)   # Everybody was woken.
+                    reached = awaited.wait(event.version)  # Everybody was woken.
         finally:
             awaited.discard(event.version, reached)
             for future in compared:
                 comparison.discard(future)
 
     def _may_wait(self, listwatch: Listwatch) -> bool:
-        """Return False if the stream is replaced or cannot be kept. Raise Stale if it does not follow, and this handler must not wait so long."""
+        """Return False if the stream is replaced or cannot be kept. Raise Stale if it does not follow, and
+        this handler must not wait so long.
+        """
         condition = self._feed.condition_of(listwatch)
         if listwatch not in self._feed.listwatches or condition.error() is not None:
             return False
         if condition.health is Health.STALE and not self._patient:
-            raise self._stale(f"at version {listwatch.version}, and {self._event} at {self._event.version}: {condition.trouble}")
+            raise self._stale(
+                f"at version {listwatch.version}, and {self._event} at {self._event.version}:"
+                f" {condition.trouble}"
+            )
         return True
 
     async def _for_confirmation(self) -> None:
-        """Wait until no leave up to the event is unconfirmed, for a bounded time: what is unconfirmed is read as it was before."""
+        """Wait until no leave up to the event is unconfirmed, for a bounded time: what is unconfirmed is read
+        as it was before.
+        """
         awaited, deadline = self._feed.awaited, self.clock() + LONGEST
         while self._has_unconfirmed():
-            if self.clock() >= deadline:   # However often the wait was interrupted.
+            if self.clock() >= deadline:  # However often the wait was interrupted.
                 if self._patient:
                     return
                 raise self._stale("waiting for the server to confirm which objects have left it")
@@ -248,7 +291,9 @@ class _Wait:
         return self._feed.parted and self._feed.has_unconfirmed(self._event.version, besides=self._event.key)
 
     def _stale(self, what: str) -> Stale:
-        return Stale(f"the cache of {self._feed} is {what}", remedy="Wait until the cache follows the server again")
+        return Stale(
+            f"the cache of {self._feed} is {what}", remedy="Wait until the cache follows the server again"
+        )
 
     async def _tick(self, *futures: asyncio.Future[bool]) -> None:
         """Wait for one of the futures, for one tick at most."""
@@ -278,7 +323,9 @@ def _is_true(future: asyncio.Future[bool]) -> bool:
 
 
 def _text_of(value: object) -> str:
-    """Return the value of a field as servers write it: text, or what JSON has for a number or a boolean; empty if there is none."""
+    """Return the value of a field as servers write it: text, or what JSON has for a number or a boolean;
+    empty if there is none.
+    """
     if isinstance(value, str):
         return value
     return "" if value is None else msgspec.json.encode(value).decode()

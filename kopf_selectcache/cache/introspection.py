@@ -1,7 +1,9 @@
-"""What a cache tells of itself: what it covers, how fresh and how large it is, what a read would do; and what can be done about it.
+"""What a cache tells of itself: what it covers, how fresh and how large it is, what a read would do; and what
+can be done about it.
 
 Reads no object.
 """
+
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
@@ -47,8 +49,8 @@ class Telling(Waiting):
     def age(self, kind: AnyKey) -> float:
         """Return how many seconds ago the server last confirmed what is held.
 
-            if cache.age('pods') > 60:
-                logger.warning('acting on what the cluster was a minute ago')
+        if cache.age('pods') > 60:
+            logger.warning('acting on what the cluster was a minute ago')
         """
         with self._reading("age", kind):
             age = feed_of(self._runtime, kind).age()
@@ -57,9 +59,10 @@ class Telling(Waiting):
 
     @read
     def scope(self, kind: AnyKey) -> Selector | AnyOf:
-        """Return what is covered: the `branches`, each with its `namespaces`, `names`, `label` and `field`; None is all of them.
+        """Return what is covered: the `branches`, each with its `namespaces`, `names`, `label` and `field`;
+        None is all of them.
 
-            print(cache.scope('pods'))    # label='app=web', namespaces=['shop']
+        print(cache.scope('pods'))    # label='app=web', namespaces=['shop']
         """
         try:
             return feed_of(self._runtime, kind).filter
@@ -68,17 +71,27 @@ class Telling(Waiting):
 
     @read
     def explain(
-        self, kind: AnyKey, *, namespace: Namespaces = None, label: Label = None, field: Field = None,
-        names: Collection[str] | None = None, where: Where | None = None,
+        self,
+        kind: AnyKey,
+        *,
+        namespace: Namespaces = None,
+        label: Label = None,
+        field: Field = None,
+        names: Collection[str] | None = None,
+        where: Where | None = None,
         index: Mapping[str, object] | None = None,
     ) -> Explanation:
-        """Say whether the filter covers a read, why not, and what would be looked at or asked for. Reads nothing.
+        """Say whether the filter covers a read, why not, and what would be looked at or asked for. Reads
+        nothing.
 
-            print(cache.explain('pods', label='app in (web,db)'))
+        print(cache.explain('pods', label='app in (web,db)'))
         """
         request = request_of(self._runtime, "explain", kind, namespace, label, field, names)
         with self._reading("explain", kind, request=request) as view:
-            many = checked_many(Many("explain", kind, view.resource, request, self._sync, {"where": where, "index": index}), where)
+            many = checked_many(
+                Many("explain", kind, view.resource, request, self._sync, {"where": where, "index": index}),
+                where,
+            )
             lacks = ""
             try:
                 must_be_kept(many, where, None, view.projection, self._runtime)
@@ -93,7 +106,11 @@ class Telling(Waiting):
                 by=chosen.by,
                 indexes=str(chosen.wanted or ""),
                 missing=missing_index(many, match, view) if chosen.size > WORTH else "",
-                nowhere=tuple(str(index) for index, _ in (*match.values, *match.lookup.where) if _is_nowhere(index, view.store.records()[0])),
+                nowhere=tuple(
+                    str(index)
+                    for index, _ in (*match.values, *match.lookup.where)
+                    if _is_nowhere(index, view.store.records()[0])
+                ),
                 asks=tuple(written(path, query) for path, query in questions(view.resource, request)),
                 partial=str(view.projection),
                 lacks=lacks,
@@ -105,24 +122,28 @@ class Telling(Waiting):
 
             print(cache.stats('pods'))
 
-        It looks at all that is held, and at each value of each index: now and then, and not for each object that is handled.
+        It looks at all that is held, and at each value of each index: now and then, and not for each object
+        that is handled.
         """
         with self._reading("stats", kind) as view:
             return weighed(view.store)
 
     @waiting
     async def add_index(self, kind: AnyKey, **indexes: Path | Function) -> None:
-        """Index what is held, and will be held, by a path or a function of an object; return once that is done.
+        """Index what is held, and will be held, by a path or a function of an object; return once that is
+        done.
 
             await cache.add_index('pods', image=images)
             pods = cache.held('pods', index={'image': 'nginx:1'})
 
-        It is as if it were declared, `Cached(..., index={'image': images})`, but for what it looks at, which is what is kept:
-        a path that is dropped, or may be changed by a transform, raises NotKept. A function that fails for an object that is
-        held is an error, and none of them is added; one that comes later, and for which it fails, is held without a value.
+        It is as if it were declared, `Cached(..., index={'image': images})`, but for what it looks at, which
+        is what is kept: a path that is dropped, or may be changed by a transform, raises NotKept. A function
+        that fails for an object that is held is an error, and none of them is added; one that comes later,
+        and for which it fails, is held without a value.
 
-        To add an index that is there does nothing. Define its function once, outside of the handler: a lambda, or a
-        function within a function, is another one with each call, and would be another index of the same name.
+        To add an index that is there does nothing. Define its function once, outside of the handler: a
+        lambda, or a function within a function, is another one with each call, and would be another index of
+        the same name.
         """
         with self._reading("add_index", kind) as view:
             feed = feed_of(self._runtime, kind)
@@ -142,13 +163,20 @@ class Telling(Waiting):
             if not found:
                 logger.warning('the cache of pods: %s', found)
 
-        It is done regularly without being asked for (`audit_interval` of the settings): a list of names and versions.
+        It is done regularly without being asked for (`audit_interval` of the settings): a list of names and
+        versions.
         """
         with self._reading("audit", kind) as view:
-            return await ask_audit(self._runtime, feed_of(self._runtime, kind), Many("audit", kind, view.resource, Selector(), self._sync))
+            return await ask_audit(
+                self._runtime,
+                feed_of(self._runtime, kind),
+                Many("audit", kind, view.resource, Selector(), self._sync),
+            )
 
 
 def _is_nowhere(index: Indexed, records: Sequence[Record]) -> bool:
     """Whether it is known that none of them has a value."""
-    known = map(index.known, records)   # One that has a value ends it.
-    return bool(records) and all(values is not None and not any(value is not None for value in values) for values in known)
+    known = map(index.known, records)  # One that has a value ends it.
+    return bool(records) and all(
+        values is not None and not any(value is not None for value in values) for values in known
+    )

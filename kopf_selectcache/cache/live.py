@@ -1,4 +1,7 @@
-"""The server's answers to reads that the cache cannot answer, or the read errors that say why there is none."""
+"""The server's answers to reads that the cache cannot answer, or the read errors that say why there is
+none.
+"""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
@@ -53,7 +56,9 @@ async def resource_of(runtime: Runtime, read: Read) -> Resource:
     except Refused as error:
         if error.refusal.code == UNAUTHORIZED:
             raise unauthorized(question, REFUSED_CREDENTIALS, cause_of(error.refusal)) from None
-        raise unanswered(question, f"{error.refusal.code} {error.refusal.reason}".rstrip(), cause_of(error.refusal)) from None
+        raise unanswered(
+            question, f"{error.refusal.code} {error.refusal.reason}".rstrip(), cause_of(error.refusal)
+        ) from None
     except (Unreachable, Garbled) as error:
         raise _unanswered(question, error) from error
 
@@ -75,7 +80,9 @@ def line_of(runtime: Runtime, kind: AnyKey) -> str | None:
 
 async def ask_one(runtime: Runtime, one: One, projection: Projection) -> Record:
     """Ask for one object."""
-    record = await _asked(runtime, one, JSON, partial(Reader.of(one.resource, projection).record, kindless=False))
+    record = await _asked(
+        runtime, one, JSON, partial(Reader.of(one.resource, projection).record, kindless=False)
+    )
     if isinstance(record, Unreadable):
         raise unreadable(one, record, line_of(runtime, one.kind))
     return record
@@ -84,15 +91,23 @@ async def ask_one(runtime: Runtime, one: One, projection: Projection) -> Record:
 async def ask_uid(runtime: Runtime, one: One) -> str | None:
     """Ask which object has the name, by its metadata alone; None if there is none."""
     with suppress(NotFound):
-        return (await _asked(runtime, one, partial_metadata.ONE, partial(partial_metadata.metadata_of, one.resource))).uid
+        return (
+            await _asked(
+                runtime, one, partial_metadata.ONE, partial(partial_metadata.metadata_of, one.resource)
+            )
+        ).uid
     return None
 
 
 async def _asked(runtime: Runtime, one: One, accept: str, read: Callable[[bytes], Record]) -> Record:
-    request = one.request   # What is no name must not become a part of a path.
+    request = one.request  # What is no name must not become a part of a path.
     path = one.resource.path(*request.namespaces or (None,), *request.names or ())
     try:
-        return _wanted(read(await runtime.fetches.get(path, {}, accept=accept)), request.namespaces or ("",), request.names)
+        return _wanted(
+            read(await runtime.fetches.get(path, {}, accept=accept)),
+            request.namespaces or ("",),
+            request.names,
+        )
     except Refused as error:
         # Where the kind itself is not served, a server answers 404 without that reason.
         if (error.refusal.code, error.refusal.reason) == (404, "NotFound"):
@@ -102,7 +117,9 @@ async def _asked(runtime: Runtime, one: One, accept: str, read: Callable[[bytes]
         raise _senseless(runtime, one, error) from error
 
 
-async def ask_many(runtime: Runtime, many: Many, projection: Projection, *, enough: int | None) -> list[Record]:
+async def ask_many(
+    runtime: Runtime, many: Many, projection: Projection, *, enough: int | None
+) -> list[Record]:
     """Ask for all objects, or for at least so many of them."""
     records: list[Record] = []
     try:
@@ -113,7 +130,13 @@ async def ask_many(runtime: Runtime, many: Many, projection: Projection, *, enou
             if more is not None and more <= 0:
                 break
             found = await runtime.fetches.pages(
-                path, query, reader, page_limit=runtime.settings.page_limit, patience=runtime.settings.sync_timeout, enough=more)
+                path,
+                query,
+                reader,
+                page_limit=runtime.settings.page_limit,
+                patience=runtime.settings.sync_timeout,
+                enough=more,
+            )
             records += [_wanted(record, many.request.namespaces, many.request.names) for record in found]
     except Refused as error:
         raise refused(many, "list", error.refusal, line_of(runtime, many.kind)) from None
@@ -128,7 +151,9 @@ def _wanted(record: Record, namespaces: Collection[str] | None, names: Collectio
     """Return the object if it has a name and a namespace that were asked for; else raise Garbled."""
     if (namespaces is None or record.namespace in namespaces) and (names is None or record.name in names):
         return record
-    raise Garbled(f"an object came that was not asked for, {'/'.join(part[:253] for part in record.key if part)!r}")
+    raise Garbled(
+        f"an object came that was not asked for, {'/'.join(part[:253] for part in record.key if part)!r}"
+    )
 
 
 def _senseless(runtime: Runtime, asked: One | Many, error: Unreachable | Garbled) -> StateError:
@@ -143,7 +168,9 @@ def _senseless(runtime: Runtime, asked: One | Many, error: Unreachable | Garbled
 def _unanswered(asked: str, error: Unreachable | Garbled, *, one: bool = False) -> StateError:
     if isinstance(error, TooLarge):
         return too_large(asked, error, one=one)
-    return unauthorized(asked, str(error)) if isinstance(error, NoCredentials) else unanswered(asked, str(error))
+    return (
+        unauthorized(asked, str(error)) if isinstance(error, NoCredentials) else unanswered(asked, str(error))
+    )
 
 
 async def ask_audit(runtime: Runtime, feed: Feed, many: Many) -> Audit:

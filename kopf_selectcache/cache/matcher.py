@@ -1,8 +1,10 @@
-"""Which of the held objects a read means, and how it wants them: selected, post-filtered, sorted. Decides no verdict.
+"""Which of the held objects a read means, and how it wants them: selected, post-filtered, sorted. Decides no
+verdict.
 
-Labels, names and namespaces are at hand in each record; only fields and paths need the object decoded. Of fields whose
-paths were dropped, the record has the values.
+Labels, names and namespaces are at hand in each record; only fields and paths need the object decoded. Of
+fields whose paths were dropped, the record has the values.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -113,13 +115,22 @@ class Match:
 
     @classmethod
     def of(
-        cls, request: Selector, where: Where | None, resource: Resource, declared: Branches, *,
-        values: tuple[tuple[Indexed, object], ...] = (), indexes: Collection[Indexed] = (), projection: Projection = ALL,
+        cls,
+        request: Selector,
+        where: Where | None,
+        resource: Resource,
+        declared: Branches,
+        *,
+        values: tuple[tuple[Indexed, object], ...] = (),
+        indexes: Collection[Indexed] = (),
+        projection: Projection = ALL,
     ) -> Match:
-        """Leave out what the filter sees to already. Raise BadField for a field that only the server can look at.
+        """Leave out what the filter sees to already. Raise BadField for a field that only the server can look
+        at.
 
-        `indexes` are those of paths. They have the values of objects as they came, and so have fields, whatever the
-        projection drops or changes. `where` compares what is kept: an index answers it only if that is the same.
+        `indexes` are those of paths. They have the values of objects as they came, and so have fields,
+        whatever the projection drops or changes. `where` compares what is kept: an index answers it only if
+        that is the same.
         """
         seen_to = [(set(branch.requirements), set(branch.terms)) for branch in declared.branches]
         terms = [term for term in request.terms if not all(term in required for _, required in seen_to)]
@@ -127,17 +138,27 @@ class Match:
         by_path = {index.path: index for index in indexes}
         paths = paths_of(where)
         return cls(
-            names=_only(request.names, [term.value for term in at_hand if term.equal and term.label == _NAME]),
-            namespaces=_only(request.namespaces, [term.value for term in at_hand if term.equal and term.label == _NAMESPACE]),
+            names=_only(
+                request.names, [term.value for term in at_hand if term.equal and term.label == _NAME]
+            ),
+            namespaces=_only(
+                request.namespaces,
+                [term.value for term in at_hand if term.equal and term.label == _NAMESPACE],
+            ),
             requirements=tuple(
-                each for each in request.requirements if not all(each in required for required, _ in seen_to)),
+                each for each in request.requirements if not all(each in required for required, _ in seen_to)
+            ),
             metadata=tuple(term for term in at_hand if not term.equal),
-            terms=tuple(_term(term, resource.kind.field(term.label), by_path) for term in terms if term not in at_hand),
+            terms=tuple(
+                _term(term, resource.kind.field(term.label), by_path) for term in terms if term not in at_hand
+            ),
             where=paths,
             values=values,
             served=tuple(
-                (by_path[path], value) for path, value in paths
-                if path in by_path and projection.exact(path) and isinstance(value, (str, bool, int, float))),
+                (by_path[path], value)
+                for path, value in paths
+                if path in by_path and projection.exact(path) and isinstance(value, (str, bool, int, float))
+            ),
         )
 
     @property
@@ -153,13 +174,25 @@ class Match:
             return self
         seen_to = [(index.path, value) for index, value in self.served if (index, value) not in rest.where]
         return Match(
-            rest.names, rest.namespaces, rest.labels, self.metadata,
-            tuple(each for each in self.terms if each.indexed is None or (each.indexed, each.term.value) in rest.where),
-            tuple(each for each in self.where if each not in seen_to), rest.owner, rest.values,
-            tuple(each for each in self.served if each in rest.where))
+            rest.names,
+            rest.namespaces,
+            rest.labels,
+            self.metadata,
+            tuple(
+                each
+                for each in self.terms
+                if each.indexed is None or (each.indexed, each.term.value) in rest.where
+            ),
+            tuple(each for each in self.where if each not in seen_to),
+            rest.owner,
+            rest.values,
+            tuple(each for each in self.served if each in rest.where),
+        )
 
     def unreadable(self, records: Iterable[Unreadable]) -> list[Unreadable]:
-        """Return those of the unreadable records that may match: nothing is known of their fields, paths and indexed values."""
+        """Return those of the unreadable records that may match: nothing is known of their fields, paths and
+        indexed values.
+        """
         known = Match(self.names, self.namespaces, self.requirements, self.metadata, owner=self.owner)
         return [record for record in records if any(known._by_record([record]))]
 
@@ -174,7 +207,11 @@ class Match:
 
     def pairs(self, records: Iterable[Record]) -> Iterator[tuple[Record, Obj]]:
         """Yield the records that match, each with the object."""
-        return ((record, obj) for record in self._by_record(records) if self._by_object(record, obj := record.decode()))
+        return (
+            (record, obj)
+            for record in self._by_record(records)
+            if self._by_object(record, obj := record.decode())
+        )
 
     def chosen(self, records: Iterable[Record]) -> Iterator[Record]:
         """Yield the records that match."""
@@ -182,7 +219,9 @@ class Match:
 
     def records(self, records: Iterable[Record]) -> Iterator[tuple[Record, Obj | None]]:
         """Yield the records that match, each with the object if it was decoded to see that."""
-        return self.pairs(records) if self.decodes else ((record, None) for record in self._by_record(records))
+        return (
+            self.pairs(records) if self.decodes else ((record, None) for record in self._by_record(records))
+        )
 
     def _by_record(self, records: Iterable[Record]) -> Iterator[Record]:
         if self.names is not None:
@@ -194,7 +233,9 @@ class Match:
         if self.owner is not None:
             records = (record for record in records if self.owner in record.owners)
         if self.values:
-            records = (record for record in records if all(value in index.of(record) for index, value in self.values))
+            records = (
+                record for record in records if all(value in index.of(record) for index, value in self.values)
+            )
         return _labelled(records, self.requirements) if self.requirements else iter(records)
 
     def _by_metadata(self, record: Record) -> bool:
@@ -202,7 +243,9 @@ class Match:
         return all(term.matches(known) for term in self.metadata)
 
     def _by_object(self, record: Record, obj: Obj) -> bool:
-        return all(term.matches(record, obj) for term in self.terms) and all(_found(obj, path) == value for path, value in self.where)
+        return all(term.matches(record, obj) for term in self.terms) and all(
+            _found(obj, path) == value for path, value in self.where
+        )
 
 
 def _only(given: Collection[str] | None, equal: Collection[str]) -> frozenset[str] | None:
@@ -223,7 +266,9 @@ def _found(obj: Obj, path: Keys) -> Any:
 
 
 def _term(term: FieldTerm, field: Column, by_path: Mapping[Keys | None, Indexed]) -> Term:
-    """Return the requirement, with the index that answers it: of objects with other values it says nothing."""
+    """Return the requirement, with the index that answers it: of objects with other values it says
+    nothing.
+    """
     path = field.path_of(term.value) if term.equal else None
     return Term(term, field, by_path.get(path) if path is not None else None)
 
@@ -235,7 +280,9 @@ def _value(field: Column, record: Record, obj: Obj) -> str:
 
 
 def selects(declared: Branches, record: Record, resource: Resource) -> bool | None:
-    """Say whether the filter selects an object; None if that depends on a field whose value only the server knows, or on one of an unreadable object."""
+    """Say whether the filter selects an object; None if that depends on a field whose value only the server
+    knows, or on one of an unreadable object.
+    """
     labels = {term.label for branch in declared.branches for term in branch.terms}
     if not labels <= resource.kind.fields.keys():
         return None
@@ -259,7 +306,7 @@ def paths_of(where: Where | None) -> tuple[tuple[tuple[str, ...], object], ...]:
 def _labelled(records: Iterable[Record], requirements: tuple[LabelRequirement, ...]) -> Iterator[Record]:
     """Yield those with such labels. Records share the dicts of equal labels: each is looked at once."""
     known: dict[int, bool] = {}
-    alive = []   # What else might come to be where they were.
+    alive = []  # What else might come to be where they were.
     for record in records:
         labels = record.labels
         found = known.get(id(labels))
@@ -271,10 +318,14 @@ def _labelled(records: Iterable[Record], requirements: tuple[LabelRequirement, .
 
 
 def _by_path(path: tuple[str, ...]) -> Callable[[Obj], tuple[bool, bool, Any]]:
-    """Make a key for sorting, by which numbers come before texts, and objects that have nothing at the path last. It raises Unordered."""
+    """Make a key for sorting, by which numbers come before texts, and objects that have nothing at the path
+    last. It raises Unordered.
+    """
+
     def key(obj: Obj) -> tuple[bool, bool, Any]:
         found = _found(obj, path)
         if isinstance(found, (Mapping, list)):
             raise Unordered(path, obj, listed=isinstance(found, list))
         return found is None, isinstance(found, str), found
+
     return key

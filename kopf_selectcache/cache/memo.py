@@ -1,7 +1,9 @@
-"""What reads came to, remembered beside the filter that they were compared with: an operator has a few dozen reads, again and again.
+"""What reads came to, remembered beside the filter that they were compared with: an operator has a few dozen
+reads, again and again.
 
 Nothing is remembered by the process: what a cache knows goes with it.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -31,9 +33,11 @@ class Comparisons:
         self._told: set[str] = set()
 
     def untold(self, what: str) -> bool:
-        """Whether the log was not told of this yet: a label that looks like a field, a path that leads nowhere.
+        """Whether the log was not told of this yet: a label that looks like a field, a path that leads
+        nowhere.
 
-        What is told of may have the name of an object in it, and those never end: of very many, all are forgotten.
+        What is told of may have the name of an object in it, and those never end: of very many, all are
+        forgotten.
         """
         if what in self._told:
             return False
@@ -53,15 +57,24 @@ def _excludes(declared: Selector | AnyOf, request: Selector, kind: Kind | None) 
     return declared.disjoint(request, kind=kind) and request.contradiction(kind=kind) is None
 
 
-def _matches(declared: Selector | AnyOf, request: Selector, resource: Resource, indexes: tuple[Indexed, ...] = ()) -> Match:
-    """Return what an object must be like to be what is asked for. `indexes` are those of paths; only fields need them."""
+def _matches(
+    declared: Selector | AnyOf, request: Selector, resource: Resource, indexes: tuple[Indexed, ...] = ()
+) -> Match:
+    """Return what an object must be like to be what is asked for. `indexes` are those of paths; only fields
+    need them.
+    """
     return Match.of(request, None, resource, declared, indexes=indexes)
 
 
 def requests(*, remembered: int = 1024) -> Callable[[str | Pairs | None, str | None], Selector]:
-    """Return what makes requests of what reads usually are given: labels, as text or as pairs, and a namespace."""
+    """Return what makes requests of what reads usually are given: labels, as text or as pairs, and a
+    namespace.
+    """
     return lru_cache(remembered)(_request)
 
 
 def _request(label: str | Pairs | None, namespace: str | None) -> Selector:
-    return Selector(dict(label) if isinstance(label, tuple) else label, namespaces=[namespace] if namespace is not None else None)
+    return Selector(
+        dict(label) if isinstance(label, tuple) else label,
+        namespaces=[namespace] if namespace is not None else None,
+    )

@@ -1,4 +1,7 @@
-"""What all reads of a cache have in common: which feed, whether it can be read, what is counted. No read of its own."""
+"""What all reads of a cache have in common: which feed, whether it can be read, what is counted. No read of
+its own.
+"""
+
 from __future__ import annotations
 
 import logging
@@ -84,13 +87,21 @@ def read(method: _M) -> _M:
 def at_once(method: _M) -> _M:
     """As `read`, for `get`, which is called most: what is held is answered before anything is considered.
 
-    It has the arguments that can be answered so, since to hand over whatever comes takes a sixth of the time of such a read.
+    It has the arguments that can be answered so, since to hand over whatever comes takes a sixth of the time
+    of such a read.
     """
     whole = read(method)
 
     @wraps(method)
     def call(
-        self: Reading, kind: Any = UNSAID, name: Any = UNSAID, namespace: Any = UNSAID, /, *more: Any, default: Any = UNSAID, as_: Any = None,
+        self: Reading,
+        kind: Any = UNSAID,
+        name: Any = UNSAID,
+        namespace: Any = UNSAID,
+        /,
+        *more: Any,
+        default: Any = UNSAID,
+        as_: Any = None,
         **others: Any,
     ) -> Any:
         if not more and (not others or (namespace is UNSAID and others.keys() == _WITHIN)):
@@ -101,7 +112,11 @@ def at_once(method: _M) -> _M:
             elif as_ == "view":
                 answer = self._plainly("get", kind, name, within, BodyView)
             else:
-                answer = self._plainly("get", kind, name, within, make, lossless=True) if (make := quick(as_)) is not None else None
+                answer = (
+                    self._plainly("get", kind, name, within, make, lossless=True)
+                    if (make := quick(as_)) is not None
+                    else None
+                )
             if answer is not None:
                 return answer
         if default is not UNSAID:
@@ -109,11 +124,14 @@ def at_once(method: _M) -> _M:
         if as_ is not None:
             others["as_"] = as_
         return whole(self, *(each for each in (kind, name, namespace, *more) if each is not UNSAID), **others)
+
     return cast("_M", call)
 
 
 def waiting(method: _M) -> _M:
-    """Tell who takes the coroutine of a read for its answer: a sync handler at once, an async one where it forgets to await."""
+    """Tell who takes the coroutine of a read for its answer: a sync handler at once, an async one where it
+    forgets to await.
+    """
     parameters = signature(method)
 
     @wraps(method)
@@ -125,26 +143,37 @@ def waiting(method: _M) -> _M:
         if (here := running_loop()) is not self._runtime.loop:
             instead = written(f"cache.blocking.{method.__name__}", parameters, (self, *args), kwargs)
             raise not_awaited(method.__name__, instead, sync=here is None)
-        method(self, *args, **kwargs).close()   # It begins when it is awaited; what it does not take is told here.
+        method(
+            self, *args, **kwargs
+        ).close()  # It begins when it is awaited; what it does not take is told here.
         return Pending(
             partial(limited, self, *args, **kwargs),
-            unawaited=lambda: never_awaited(written(f"cache.{method.__name__}", parameters, (self, *args), kwargs)),
-            forgotten=self._forget)
+            unawaited=lambda: never_awaited(
+                written(f"cache.{method.__name__}", parameters, (self, *args), kwargs)
+            ),
+            forgotten=self._forget,
+        )
+
     return cast("_M", taught(ReadError, f"await cache.{method.__name__}")(call))
 
 
 def must_be_awaited(cache: Reading, answer: _T) -> _T:
-    """Return what a handler, or a callback, has answered; raise ReadError if it has not awaited a read: it took a wrong turn."""
+    """Return what a handler, or a callback, has answered; raise ReadError if it has not awaited a read: it
+    took a wrong turn.
+    """
     if isinstance(answer, Pending):
-        answer.close()   # It is told here, and not once more when it is dropped.
+        answer.close()  # It is told here, and not once more when it is dropped.
         raise answer.unawaited()
-    if cache._forgotten:   # noqa: SLF001  # Of what is defined here.
-        raise cache._forgotten.pop()   # noqa: SLF001  # As above. Kept, it would keep its traceback, and that the handler.
+    if cache._forgotten:  # Of what is defined here.  # noqa: SLF001
+        # As above. Kept, it would keep its traceback, and that the handler.
+        raise cache._forgotten.pop()  # noqa: SLF001
     return answer
 
 
 def look(many: Many, how: Callable[[], _T]) -> _T:
-    """Look at objects; raise ReadError if a path leads into a list of one of them, or to what cannot be sorted by."""
+    """Look at objects; raise ReadError if a path leads into a list of one of them, or to what cannot be
+    sorted by.
+    """
     try:
         return how()
     except IntoList as found:
@@ -157,49 +186,74 @@ class Reading:
     """Base of the cache that handlers get."""
 
     def __init__(
-        self, runtime: Runtime, *, own: Mapping[str, Any] | None = None, deleted: bool = False, departed: str | None = None,
+        self,
+        runtime: Runtime,
+        *,
+        own: Mapping[str, Any] | None = None,
+        deleted: bool = False,
+        departed: str | None = None,
         waits: Waits | None = None,
     ) -> None:
         self._runtime = runtime
         self._own = own
         self._deleted = deleted
         self._departed = departed
-        self._named: tuple[object] | None = None   # The own object, once it is known how.
+        self._named: tuple[object] | None = None  # The own object, once it is known how.
         self._for_sync = False
-        self._forgotten: list[ReadError] = []   # The first read that was dropped without being awaited.
+        self._forgotten: list[ReadError] = []  # The first read that was dropped without being awaited.
         self.blocking = Blocking(cast("AsyncReads", self._of_sync()), runtime, waits)
         """The reads that wait, for sync handlers."""
 
     def _of_sync(self) -> Self:
-        """Return this cache as it reads for sync handlers, on the loop: its errors say what those can write."""
+        """Return this cache as it reads for sync handlers, on the loop: its errors say what those can
+        write.
+        """
         other = copy(self)
-        other._for_sync = True   # noqa: SLF001  # A copy of this.
+        other._for_sync = True  # A copy of this.  # noqa: SLF001
         return other
 
     @property
     def _sync(self) -> bool:
         return self._for_sync or running_loop() is not self._runtime.loop
 
-    if not TYPE_CHECKING:   # Checkers know better what is not there.
+    if not TYPE_CHECKING:  # Checkers know better what is not there.
+
         def __getattr__(self, name: str) -> NoReturn:
             if name.startswith("_"):
                 raise AttributeError(name)
             raise no_such_read(name, [each for each in dir(self) if not each.startswith("_")])
 
         def __getitem__(self, kind: object) -> NoReturn:
-            raise ReadError(f"cache[{shown(kind)}] is no read", remedy=f"Write cache.list({shown(kind)}, ...), or one of its other methods")
+            raise ReadError(
+                f"cache[{shown(kind)}] is no read",
+                remedy=f"Write cache.list({shown(kind)}, ...), or one of its other methods",
+            )
 
     # ---- Below, what the reads have in common.
 
-    def _plainly(self, verb: str, kind: object, name: object, namespace: object, make: Callable[[Record], _T], *, lossless: bool = False) -> _T | None:
-        """Return what is made of an object that is held, counted as read; None if there is anything to consider, which the whole way is for.
+    def _plainly(
+        self,
+        verb: str,
+        kind: object,
+        name: object,
+        namespace: object,
+        make: Callable[[Record], _T],
+        *,
+        lossless: bool = False,
+    ) -> _T | None:
+        """Return what is made of an object that is held, counted as read; None if there is anything to
+        consider, which the whole way is for.
 
-        Most reads are of this kind, and take a fraction of the time of the whole way. What is held is answered whatever the
-        filter says of it; a handler's own object alone may be another than what is held. With `lossless`, there is something
-        to consider where not all of each object is kept.
+        Most reads are of this kind, and take a fraction of the time of the whole way. What is held is
+        answered whatever the filter says of it; a handler's own object alone may be another than what is
+        held. With `lossless`, there is something to consider where not all of each object is kept.
         """
         named = self._named
-        if type(kind) is not str or type(name) is not str or name == (named[0] if named is not None else self._own_name()):
+        if (
+            type(kind) is not str
+            or type(name) is not str
+            or name == (named[0] if named is not None else self._own_name())
+        ):
             return None
         if namespace is None or namespace is UNSAID:
             namespace = ""
@@ -213,59 +267,103 @@ class Reading:
             return None
         try:
             answer = make(record)
-        except Exception:   # noqa: BLE001  # Of a struct, it may be anything; it is raised, and counted, on the whole way.
+        # Of a struct, it may be anything; it is raised, and counted, on the whole way.
+        except Exception:  # noqa: BLE001
             return None
         feed.counts.read(verb, "served")
         return answer
 
     def _own_name(self) -> object:
-        """Return the name of the handler's own object, which stays the same, and is remembered; None if it has none."""
-        named, = self._named = (at(self._own, _NAME) if self._own is not None else None,)
+        """Return the name of the handler's own object, which stays the same, and is remembered; None if it
+        has none.
+        """
+        (named,) = self._named = (at(self._own, _NAME) if self._own is not None else None,)
         return named
 
     def _forget(self, error: ReadError) -> None:
-        """Take note of a read that was never awaited; but one handler, such as a daemon, may forget it for ever."""
+        """Take note of a read that was never awaited; but one handler, such as a daemon, may forget it for
+        ever.
+        """
         _logger.error("%s.", error)
         self._forgotten[:] = self._forgotten or [error]
 
     @contextmanager
     def _reading(
-        self, verb: str, kind: AnyKey, max_age: float | None = None, *, request: Selector | None = None, name: object = None,
-        namespace: object = None, options: Mapping[str, object] = _NO_OPTIONS,
+        self,
+        verb: str,
+        kind: AnyKey,
+        max_age: float | None = None,
+        *,
+        request: Selector | None = None,
+        name: object = None,
+        namespace: object = None,
+        options: Mapping[str, object] = _NO_OPTIONS,
     ) -> Iterator[View]:
-        """Enter a read of one kind, by request or name: what it needs must be readable, and fresh enough. It is counted."""
+        """Enter a read of one kind, by request or name: what it needs must be readable, and fresh enough. It
+        is counted.
+        """
         try:
             feed = feed_of(self._runtime, kind)
         except (NotDeclared, NotSynced) as error:
-            raise of_this(error, self._as_called(verb, kind, request, name, namespace, options), self._runtime) from None
+            raise of_this(
+                error, self._as_called(verb, kind, request, name, namespace, options), self._runtime
+            ) from None
         with Counted(feed, verb, kind):
-            needed = request_of_one(name, namespace) if request is None and name is not None and feed.parted else request
+            needed = (
+                request_of_one(name, namespace)
+                if request is None and name is not None and feed.parted
+                else request
+            )
             try:
                 view = self._view(feed, needed)
             except (NotSynced, StateError) as error:
-                raise of_this(error, self._as_called(verb, kind, request, name, namespace, options), self._runtime, feed) from None
+                raise of_this(
+                    error, self._as_called(verb, kind, request, name, namespace, options), self._runtime, feed
+                ) from None
             if max_age is not None:
-                must_be_fresh(feed, needed, max_age, self._as_called(verb, kind, request, name, namespace, options))
+                must_be_fresh(
+                    feed, needed, max_age, self._as_called(verb, kind, request, name, namespace, options)
+                )
             try:
                 yield view
             except Untransformed as error:
-                raise of_this(error, self._as_called(verb, kind, request, name, namespace, options), self._runtime) from None
+                raise of_this(
+                    error, self._as_called(verb, kind, request, name, namespace, options), self._runtime
+                ) from None
 
     def _as_called(
-        self, verb: str, kind: AnyKey, request: Selector | None, name: object, namespace: object, options: Mapping[str, object],
+        self,
+        verb: str,
+        kind: AnyKey,
+        request: Selector | None,
+        name: object,
+        namespace: object,
+        options: Mapping[str, object],
     ) -> Read:
         """Return the read for an error, which is all that needs it: others go without its cost."""
         return Read(verb, kind, request, name, namespace, self._sync, options)
 
     def _view(self, feed: Feed, request: Selector | None) -> View:
-        """Return the kind as this handler sees it; raise why what the request needs cannot be read, if it cannot."""
+        """Return the kind as this handler sees it; raise why what the request needs cannot be read, if it
+        cannot.
+        """
         part = readable(feed, request, sync=self._sync)
         assert feed.resource is not None, f"{feed.key} is synced, and nobody knows of what"
         return View(
-            feed.resource, feed.filter, part.store, feed.memo.of(Comparisons), self._own, self._deleted, feed.projection, feed.indexes)
+            feed.resource,
+            feed.filter,
+            part.store,
+            feed.memo.of(Comparisons),
+            self._own,
+            self._deleted,
+            feed.projection,
+            feed.indexes,
+        )
 
     async def _persistently(self, read: Read, seconds: object, attempt: Callable[[], Awaitable[_T]]) -> _T:
-        """Return what the read returns; with `seconds`, its `timeout=`, retry transient failures for so long."""
+        """Return what the read returns; with `seconds`, its `timeout=`, retry transient failures for so
+        long.
+        """
         if seconds is None:
             return await attempt()
         if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not seconds >= 0:
@@ -276,14 +374,34 @@ class Reading:
             raise unanswered(read.call(), f"none came within {seconds:g} s") from None
 
     def _selected(
-        self, verb: str, kind: AnyKey, request: Selector, must: Callable[[Many, View], None],
-        where: Where | None, sort_by: SortBy | None, limit: int | None, max_age: float | None, form: Form | None, *, whole: bool = False,
+        self,
+        verb: str,
+        kind: AnyKey,
+        request: Selector,
+        must: Callable[[Many, View], None],
+        where: Where | None,
+        sort_by: SortBy | None,
+        limit: int | None,
+        max_age: float | None,
+        form: Form | None,
+        *,
+        whole: bool = False,
         index: Mapping[str, object] | None = None,
     ) -> Any:
         """Return the held objects that match, if the filter has to the request what it must have."""
-        options = {"where": where, "sort_by": sort_by, "limit": limit, "max_age": max_age, "as_": form and form.given, "whole": whole, "index": index}
+        options = {
+            "where": where,
+            "sort_by": sort_by,
+            "limit": limit,
+            "max_age": max_age,
+            "as_": form and form.given,
+            "whole": whole,
+            "index": index,
+        }
         with self._reading(verb, kind, max_age, request=request, options=options) as view:
-            many = checked_many(Many(verb, kind, view.resource, request, self._sync, options), where, sort_by, limit)
+            many = checked_many(
+                Many(verb, kind, view.resource, request, self._sync, options), where, sort_by, limit
+            )
             if whole:
                 must_be_whole(many, view)
             must_suit(many, form, view.projection, self._runtime)
@@ -292,7 +410,17 @@ class Reading:
             found = chosen_of(view, match_of(many, where, view, index))
             if verb != "held":
                 must_be_readable(many, found, self._runtime)
-            return look(many, lambda: formed(found.match, found.records, form, sort_by=sort_by, limit=limit, unreadable=found.unreadable))
+            return look(
+                many,
+                lambda: formed(
+                    found.match,
+                    found.records,
+                    form,
+                    sort_by=sort_by,
+                    limit=limit,
+                    unreadable=found.unreadable,
+                ),
+            )
 
     def _object(self, one: One, view: View, form: Form | None) -> Any:
         """Return what is held in the form that is asked for; or raise why nothing is."""

@@ -1,4 +1,7 @@
-"""How a read is written as Python: as it was called, and as what to call instead. Knows the words of no error, and reads nothing."""
+"""How a read is written as Python: as it was called, and as what to call instead. Knows the words of no
+error, and reads nothing.
+"""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -37,14 +40,24 @@ class One(NamedTuple):
     @property
     def request(self) -> Selector:
         """Return what is asked for, as a selector."""
-        return Selector(names=[self.name], namespaces=[self.namespace] if self.namespace is not None else None)
+        return Selector(
+            names=[self.name], namespaces=[self.namespace] if self.namespace is not None else None
+        )
 
     def __str__(self) -> str:
         return f"{self.resource} {self.name}{self.where}"
 
     def call(self, verb: str | None = None, *more: str) -> str:
         """Write the read as Python, with another verb perhaps."""
-        return _of_one(verb or self.verb, self.kind, self.name, self.namespace, *more, sync=self.sync, options=self.options)
+        return _of_one(
+            verb or self.verb,
+            self.kind,
+            self.name,
+            self.namespace,
+            *more,
+            sync=self.sync,
+            options=self.options,
+        )
 
     def bare(self) -> str:
         """Write the read without its arguments, one of which may be anything."""
@@ -73,7 +86,9 @@ class Many(NamedTuple):
 
     def call(self, verb: str | None = None, request: Selector | None = None) -> str:
         """Write the read as Python, with another verb or request perhaps."""
-        return _of_many(verb or self.verb, self.kind, request or self.request, sync=self.sync, options=self.options)
+        return _of_many(
+            verb or self.verb, self.kind, request or self.request, sync=self.sync, options=self.options
+        )
 
     def bare(self) -> str:
         """Write the read without its arguments, one of which may be anything."""
@@ -81,7 +96,19 @@ class Many(NamedTuple):
 
 
 _OF_ONE = frozenset({"get", "exists", "fetch", "gone"})
-_FETCHED = {"get": "fetch", "exists": "fetch", "fetch": "fetch", "gone": "fetch", "wait_for": "", "explain": "", "age": "", "audit": "", "scope": "", "stats": "", "add_index": ""}
+_FETCHED = {
+    "get": "fetch",
+    "exists": "fetch",
+    "fetch": "fetch",
+    "gone": "fetch",
+    "wait_for": "",
+    "explain": "",
+    "age": "",
+    "audit": "",
+    "scope": "",
+    "stats": "",
+    "add_index": "",
+}
 """What asks the server instead; of what returns several objects, it is `fetch_list`."""
 
 
@@ -121,26 +148,35 @@ class Read(NamedTuple):
                 return self._written(verb, options) if verb else ""
 
     def as_filter(self) -> str:
-        """Write a filter that would hold what is asked for; nothing if that is everything, or nothing at all."""
+        """Write a filter that would hold what is asked for; nothing if that is everything, or nothing at
+        all.
+        """
         with suppress(DeclarationError):
             request = self._request()
-            if any((request.label, request.field)):   # Where it is asked for in one namespace, it will be in others.
+            if any(
+                (request.label, request.field)
+            ):  # Where it is asked for in one namespace, it will be in others.
                 request = replace(request, namespaces=None)
             if request != Selector() and request.contradiction() is None:
-                return clipped(repr(str(request.label)) if request == Selector(request.label) else repr(request), 500)
+                return clipped(
+                    repr(str(request.label)) if request == Selector(request.label) else repr(request), 500
+                )
         return ""
 
     def _request(self) -> Selector:
         if self.request is not None:
             return self.request
         return Selector(
-            names=[self.name] if self.name is not None else None,   # type: ignore[list-item]  # It is checked.
-            namespaces=[self.namespace] if self.namespace is not None else None)   # type: ignore[list-item]  # It is checked.
+            names=[self.name] if self.name is not None else None,  # type: ignore[list-item]  # It is checked.
+            namespaces=[self.namespace] if self.namespace is not None else None,  # type: ignore[list-item]
+        )  # It is checked.
 
     def _written(self, verb: str, options: Mapping[str, object]) -> str:
         if self.verb in _OF_ONE:
             if isinstance(self.name, str) and isinstance(self.namespace, str | None):
-                return _of_one(verb, self.kind, clipped(self.name, 300), self.namespace, sync=self.sync, options=options)
+                return _of_one(
+                    verb, self.kind, clipped(self.name, 300), self.namespace, sync=self.sync, options=options
+                )
             return _bare(verb, self.kind, sync=self.sync)
         with suppress(DeclarationError):
             return clipped(_of_many(verb, self.kind, self._request(), sync=self.sync, options=options), 500)
@@ -151,7 +187,8 @@ def bare(verb: str, kind: object) -> str:
     """Write a read of which nothing is known to make sense but its name."""
     with suppress(UnknownKind):
         key_of(kind)
-        return f"cache.{verb}({as_given(kind)}, ...)"   # type: ignore[arg-type]  # It is one: this was no error.
+        # It is one: this was no error.
+        return f"cache.{verb}({as_given(kind)}, ...)"  # type: ignore[arg-type]
     return f"cache.{verb}()"
 
 
@@ -159,8 +196,22 @@ def _bare(verb: str, kind: AnyKey, *, sync: bool) -> str:
     return f"{method(verb, sync=sync)}({as_given(kind)}, ...)"
 
 
-def _of_one(verb: str, kind: AnyKey, name: str, namespace: str | None, *more: str, sync: bool, options: Mapping[str, object]) -> str:
-    given = [as_given(kind), repr(name), *([repr(namespace)] if namespace is not None else []), *more, *_written(options)]
+def _of_one(
+    verb: str,
+    kind: AnyKey,
+    name: str,
+    namespace: str | None,
+    *more: str,
+    sync: bool,
+    options: Mapping[str, object],
+) -> str:
+    given = [
+        as_given(kind),
+        repr(name),
+        *([repr(namespace)] if namespace is not None else []),
+        *more,
+        *_written(options),
+    ]
     return f"{method(verb, sync=sync)}({', '.join(given)})"
 
 
@@ -168,9 +219,13 @@ def _of_many(verb: str, kind: AnyKey, request: Selector, *, sync: bool, options:
     if verb == "owned":
         return f"cache.owned({', '.join(['owner', as_given(kind), *_written(options)])})"
     parts = [as_given(kind), *(["predicate"] if verb == "wait_for" else [])]
-    if verb.startswith("fetch"):   # Only a cache has indexes.
+    if verb.startswith("fetch"):  # Only a cache has indexes.
         options = {name: value for name, value in options.items() if name != "index"}
-    parts += [f"{each}={str(value)!r}" for each in ("label", "field") if (value := getattr(request, each)) is not None]
+    parts += [
+        f"{each}={str(value)!r}"
+        for each in ("label", "field")
+        if (value := getattr(request, each)) is not None
+    ]
     parts += [f"names={list(request.names)}"] if request.names is not None else []
     if request.namespaces is not None:
         parts.append(f"namespace={_one_or_list(request.namespaces)!r}")
@@ -178,7 +233,9 @@ def _of_many(verb: str, kind: AnyKey, request: Selector, *, sync: bool, options:
 
 
 def _written(options: Mapping[str, object]) -> list[str]:
-    """Write what else a read was given as Python; without values that may be those of a Secret, or functions."""
+    """Write what else a read was given as Python; without values that may be those of a Secret, or
+    functions.
+    """
     texts = {}
     for name, value in options.items():
         if name == "default":

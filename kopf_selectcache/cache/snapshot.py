@@ -1,9 +1,12 @@
-"""One kind as one handler sees it: what is held, with the handler's own object laid over it. A read sees one generation.
+"""One kind as one handler sees it: what is held, with the handler's own object laid over it. A read sees one
+generation.
 
-Two streams race: Kopf's, which called the handler with an object, and the cache's. A handler that does not find its own
-object, or finds it older than the body it was called with, would undo what it has just seen. So where the body is newer
-than the stream, it counts: it is in the filter or out of it, and whatever is held under its name is older.
+Two streams race: Kopf's, which called the handler with an object, and the cache's. A handler that does not
+find its own object, or finds it older than the body it was called with, would undo what it has just seen. So
+where the body is newer than the stream, it counts: it is in the filter or out of it, and whatever is held
+under its name is older.
 """
+
 from __future__ import annotations
 
 import copy
@@ -40,7 +43,9 @@ class Own:
     """None if it is deleted, or has left the filter."""
 
     def instead_of(self, held: Record | None) -> Record | None:
-        """Return whichever is newer. Of two objects of one name, with two uids, the newer is the one that is there."""
+        """Return whichever is newer. Of two objects of one name, with two uids, the newer is the one that is
+        there.
+        """
         return held if held is not None and not is_older(held.version, self.version) else self.record
 
 
@@ -55,7 +60,8 @@ class View:
     body: Mapping[str, Any] | None = None
     """What the handler was called with, of whatever kind."""
     deleted: bool = False
-    """Whether it was called with a deletion. The body then has the labels of before: they must not be matched."""
+    """Whether it was called with a deletion. The body then has the labels of before: they must not be
+    matched."""
     projection: Projection = ALL
     """What is kept of each object, the handler's own as well."""
     indexes: Mapping[str, Indexed] = field(default_factory=dict)
@@ -84,20 +90,37 @@ class View:
             return chosen._replace(records=others, unreadable=(*unreadable, found))
         rest = chosen.rest
         if found is not None and any(ODD in index.of(found) for index, _ in lookup.where):
-            rest = rest._replace(where=lookup.where)   # What is there, whoever asks has to see, as where nothing is indexed.
-        if found is not None and lookup.admits(found) and all(index.of(found) == (value,) for index, value in lookup.where if (index, value) not in rest.where):
+            rest = rest._replace(
+                where=lookup.where
+            )  # What is there, whoever asks has to see, as where nothing is indexed.
+        if (
+            found is not None
+            and lookup.admits(found)
+            and all(
+                index.of(found) == (value,)
+                for index, value in lookup.where
+                if (index, value) not in rest.where
+            )
+        ):
             others.append(found)
         return chosen._replace(records=others, rest=rest, unreadable=unreadable)
 
     def newest(self, held: Record) -> Record | None:
-        """Return an object that came by the stream, or what the handler knows of it already, if that is newer."""
+        """Return an object that came by the stream, or what the handler knows of it already, if that is
+        newer.
+        """
         own = self._own(held.version)
         return own.instead_of(held) if own is not None and own.key == held.key else held
 
     def _own_key(self) -> tuple[str, str] | None:
-        """Return the namespace and name of the handler's own object, if it is of this kind, and may be of this cache."""
+        """Return the namespace and name of the handler's own object, if it is of this kind, and may be of
+        this cache.
+        """
         body = self.body
-        if body is None or (body.get("apiVersion"), body.get("kind")) != (self.resource.api_version, self.resource.kind.kind):
+        if body is None or (body.get("apiVersion"), body.get("kind")) != (
+            self.resource.api_version,
+            self.resource.kind.kind,
+        ):
             return None
         metadata = body.get("metadata") or {}
         return metadata.get("namespace") or "", metadata.get("name") or ""
@@ -106,20 +129,35 @@ class View:
         """Return the own object, if it is of this kind, and newer than the stream's version."""
         if self.body is None:
             return None
-        return own_of(self.body, self.resource, self.filter, deleted=self.deleted, version=version, projection=self.projection,
-            indexes=tuple(self.indexes.values()))
+        return own_of(
+            self.body,
+            self.resource,
+            self.filter,
+            deleted=self.deleted,
+            version=version,
+            projection=self.projection,
+            indexes=tuple(self.indexes.values()),
+        )
 
 
 def own_of(
-    body: Mapping[str, Any], resource: Resource, declared: Branches, *, deleted: bool, version: str, projection: Projection,
+    body: Mapping[str, Any],
+    resource: Resource,
+    declared: Branches,
+    *,
+    deleted: bool,
+    version: str,
+    projection: Projection,
     indexes: tuple[Indexed, ...] = (),
 ) -> Own | None:
-    """Read a handler's own object; None if it is of another kind, or not newer than this version of the stream.
+    """Read a handler's own object; None if it is of another kind, or not newer than this version of the
+    stream.
 
-    Raise Untransformed if the operator's own function fails for it: what is held is older, and must not pass for it.
+    Raise Untransformed if the operator's own function fails for it: what is held is older, and must not pass
+    for it.
     """
-    # A daemon's body is a view of what is replaced under its hands as a whole, in a thread even while it is read.
-    # Its shallow copy is a view of what it was.
+    # A daemon's body is a view of what is replaced under its hands as a whole, in a thread even while it is
+    # read. Its shallow copy is a view of what it was.
     body = copy.copy(body)
     if (body.get("apiVersion"), body.get("kind")) != (resource.api_version, resource.kind.kind):
         return None
@@ -127,10 +165,14 @@ def own_of(
     if not isinstance(own, str) or not is_older(version, own):
         return None
     try:
-        record = replace(Reader.of(resource, projection), indexes=indexes).record(with_room(partial(msgspec.json.encode, dict(body))))
+        record = replace(Reader.of(resource, projection), indexes=indexes).record(
+            with_room(partial(msgspec.json.encode, dict(body)))
+        )
     except Untransformed:
         raise
     except (Garbled, RecursionError, UnicodeEncodeError):
-        return None   # Made by hand, in a test perhaps: without a name or uid it is no object. A lone surrogate has no UTF-8.
+        # Made by hand, in a test perhaps: without a name or uid it is no object. A lone surrogate has no
+        # UTF-8.
+        return None
     selected = not deleted and selects(declared, record, resource)
     return None if selected is None else Own(record.key, own, record if selected else None)

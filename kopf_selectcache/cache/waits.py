@@ -1,4 +1,7 @@
-"""The reads that wait until something is so: for all kinds to be synced, for an object as it should be. They poll nothing."""
+"""The reads that wait until something is so: for all kinds to be synced, for an object as it should be. They
+poll nothing.
+"""
+
 from __future__ import annotations
 
 import asyncio
@@ -46,13 +49,20 @@ class Waiting(Reading):
     """What the cache that handlers get has of them."""
 
     @waiting
-    async def wait_synced(self, timeout: float | None = None, *, at_least: Mapping[str, Any] | None = None) -> None:   # noqa: ASYNC109  # Its end names a reason.
-        """Wait until each declared kind is synced; raise why one is not. By default, for `sync_timeout` of the settings.
+    async def wait_synced(
+        self,
+        timeout: float | None = None,  # noqa: ASYNC109
+        *,
+        at_least: Mapping[str, Any] | None = None,
+    ) -> None:  # Its end names a reason.
+        """Wait until each declared kind is synced; raise why one is not. By default, for `sync_timeout` of
+        the settings.
 
             await cache.wait_synced()
             await cache.wait_synced(at_least=body)      # in a daemon: its kind is as new as its body is now
 
-        With `at_least`, the kind of that object is at least as new as the object; Stale is raised if it is not in time.
+        With `at_least`, the kind of that object is at least as new as the object; Stale is raised if it is
+        not in time.
         """
         timeout = self._runtime.settings.sync_timeout if timeout is None else timeout
         event = None if at_least is None else checked_event(at_least)
@@ -67,8 +77,10 @@ class Waiting(Reading):
         except TimeoutError:
             if event is not None and all(feed.version for feed in self._runtime.feeds.values()):
                 raise Stale(
-                    f"{self._call_of_wait_synced()}: the cache has not reached version {event.version} of {event} in {timeout:g} s",
-                    remedy="Wait longer, timeout=...; or raise kopf.TemporaryError, and read later") from None
+                    f"{self._call_of_wait_synced()}: the cache has not reached version {event.version} of"
+                    f" {event} in {timeout:g} s",
+                    remedy="Wait longer, timeout=...; or raise kopf.TemporaryError, and read later",
+                ) from None
             # Which of them it was, and why, is said below.
         for feed in self._runtime.feeds.values():
             self._ready(feed, self._call_of_wait_synced, after=timeout)
@@ -78,34 +90,70 @@ class Waiting(Reading):
 
     @overload
     async def wait_for(
-        self, kind: AnyName, predicate: Callable[[Obj], object], *, namespace: Namespaces = None,
-        label: Label = None, field: Field = None, timeout: float | None = None, as_: None = None,   # noqa: ASYNC109  # As below.
+        self,
+        kind: AnyName,
+        predicate: Callable[[Obj], object],
+        *,
+        namespace: Namespaces = None,
+        label: Label = None,
+        field: Field = None,
+        timeout: float | None = None,  # noqa: ASYNC109
+        as_: None = None,  # As below.
     ) -> Obj: ...
     @overload
     async def wait_for(
-        self, kind: AnyKey, predicate: Callable[[Obj], object], *, namespace: Namespaces = None,
-        label: Label = None, field: Field = None, timeout: float | None = None, as_: Literal["view"],   # noqa: ASYNC109  # As below.
+        self,
+        kind: AnyKey,
+        predicate: Callable[[Obj], object],
+        *,
+        namespace: Namespaces = None,
+        label: Label = None,
+        field: Field = None,
+        timeout: float | None = None,  # noqa: ASYNC109
+        as_: Literal["view"],  # As below.
     ) -> BodyView: ...
     @overload
     async def wait_for(
-        self, kind: type[Named], predicate: Callable[[Obj], object], *, namespace: Namespaces = None,
-        label: Label = None, field: Field = None, timeout: float | None = None, as_: None = None,   # noqa: ASYNC109  # As below.
+        self,
+        kind: type[Named],
+        predicate: Callable[[Obj], object],
+        *,
+        namespace: Namespaces = None,
+        label: Label = None,
+        field: Field = None,
+        timeout: float | None = None,  # noqa: ASYNC109
+        as_: None = None,  # As below.
     ) -> Named: ...
     @overload
     async def wait_for(
-        self, kind: AnyKey, predicate: Callable[[Obj], object], *, namespace: Namespaces = None,
-        label: Label = None, field: Field = None, timeout: float | None = None, as_: As[Made],   # noqa: ASYNC109  # As below.
+        self,
+        kind: AnyKey,
+        predicate: Callable[[Obj], object],
+        *,
+        namespace: Namespaces = None,
+        label: Label = None,
+        field: Field = None,
+        timeout: float | None = None,  # noqa: ASYNC109
+        as_: As[Made],  # As below.
     ) -> Made: ...
     @waiting
     async def wait_for(
-        self, kind: AnyKey, predicate: Callable[[Obj], object], *, namespace: Namespaces = None,
-        label: Label = None, field: Field = None, timeout: float | None = None, as_: Any = None,   # noqa: ASYNC109  # It says what for.
+        self,
+        kind: AnyKey,
+        predicate: Callable[[Obj], object],
+        *,
+        namespace: Namespaces = None,
+        label: Label = None,
+        field: Field = None,
+        timeout: float | None = None,  # noqa: ASYNC109
+        as_: Any = None,  # It says what for.
     ) -> Any:
         """Wait until a held object that matches satisfies the predicate, and return it as it was then.
 
             pod = await cache.wait_for('pods', is_ready, namespace=namespace, label={'app': name}, timeout=60)
 
-        The predicate is given dicts, whatever `as_` says. Looks at what is held first, then at each change. Raises TimeoutError after `timeout` seconds, if there is one.
+        The predicate is given dicts, whatever `as_` says. Looks at what is held first, then at each change.
+        Raises TimeoutError after `timeout` seconds, if there is one.
         """
         checked_predicate(predicate, timeout, "cache.wait_for()")
         form = wanted_form("wait_for", kind, as_)
@@ -124,13 +172,15 @@ class Waiting(Reading):
                     with _told_by(feed) as told:
                         self._ready(feed, read.call, request)
                         view = self._view(feed, request)
-                        many = checked_many(Many("wait_for", kind, view.resource, request, self._sync, {"as_": as_}))
+                        many = checked_many(
+                            Many("wait_for", kind, view.resource, request, self._sync, {"as_": as_})
+                        )
                         must_suit(many, form, view.projection, self._runtime)
                         must_overlap(many, view)
                         match = match_of(many, None, view)
                         left, records, _ = chosen_of(view, match)
                         candidates = left.pairs(records)
-                        del records   # Who waits for long must not keep what is held now.
+                        del records  # Who waits for long must not keep what is held now.
                         while True:
                             for record, obj in candidates:
                                 seen.add(record.key)
@@ -138,18 +188,31 @@ class Waiting(Reading):
                                     return obj if form is None else form.make(record, obj)
                             change = await told.get()
                             self._ready(feed, read.call, request)
-                            came = view.newest(change.after) if change is not None and change.after is not None else None
+                            came = (
+                                view.newest(change.after)
+                                if change is not None and change.after is not None
+                                else None
+                            )
                             candidates = match.pairs([came] if came is not None and came.stored else [])
             except TimeoutError:
                 if not waiting.expired():
-                    raise   # It is the predicate's own.
+                    raise  # It is the predicate's own.
             except Untransformed as error:
                 raise of_this(error, read, self._runtime) from None
             self._ready(feed, read.call, request, after=timeout)
-            asked = Many("wait_for", kind, self._view(feed, request).resource, request, self._sync, {"as_": as_})
+            asked = Many(
+                "wait_for", kind, self._view(feed, request).resource, request, self._sync, {"as_": as_}
+            )
             raise TimeoutError(in_vain(asked, feed.filter, predicate, timeout, len(seen)))
 
-    def _ready(self, feed: Feed, call: Callable[[], str], request: Selector | None = None, *, after: float | None = None) -> None:
+    def _ready(
+        self,
+        feed: Feed,
+        call: Callable[[], str],
+        request: Selector | None = None,
+        *,
+        after: float | None = None,
+    ) -> None:
         """Raise why what the request needs cannot be read, if it cannot."""
         try:
             readable(feed, request, after=after, sync=self._sync)

@@ -1,4 +1,7 @@
-"""Asks a cluster which rights there are: of the operator's own login, or of somebody whom that may impersonate. Grants none."""
+"""Asks a cluster which rights there are: of the operator's own login, or of somebody whom that may
+impersonate. Grants none.
+"""
+
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
@@ -38,7 +41,9 @@ class _Review(msgspec.Struct):
 
 
 class Reviewer:
-    """Asks about one user, or about whoever logs in. Raises Unloadable where that may not be known, Refused and Unreachable."""
+    """Asks about one user, or about whoever logs in. Raises Unloadable where that may not be known, Refused
+    and Unreachable.
+    """
 
     def __init__(self, transport: KopfTransport, *, user: str | None = None) -> None:
         self._transport = transport
@@ -53,14 +58,22 @@ class Reviewer:
         everywhere = await self._rules(None)
         found = [*everywhere]
         for namespace in sorted(namespaces):
-            found += [each for each in await self._rules(namespace) if replace(each, namespace=None) not in everywhere]
+            found += [
+                each
+                for each in await self._rules(namespace)
+                if replace(each, namespace=None) not in everywhere
+            ]
         return found
 
     async def _may(self, right: Right) -> bool:
         resource, _, subresource = right.resource.partition("/")
         attributes = {
-            "group": right.group, "resource": resource, "subresource": subresource, "verb": next(iter(right.verbs)),
-            "namespace": right.namespace or "", "name": next(iter(right.names), "") if right.names is not None else "",
+            "group": right.group,
+            "resource": resource,
+            "subresource": subresource,
+            "verb": next(iter(right.verbs)),
+            "namespace": right.namespace or "",
+            "name": next(iter(right.names), "") if right.names is not None else "",
         }
         return (await self._ask("selfsubjectaccessreviews", {"resourceAttributes": attributes})).allowed
 
@@ -71,14 +84,20 @@ class Reviewer:
     async def _ask(self, question: str, spec: dict[str, Any]) -> _Status:
         whose = f"the rights of {self._user}" if self._user is not None else "its own rights"
         try:
-            answer = await self._transport.ask(f"{AUTHORIZATION}/{question}", msgspec.json.encode({"spec": spec}), impersonate=self._user)
+            answer = await self._transport.ask(
+                f"{AUTHORIZATION}/{question}", msgspec.json.encode({"spec": spec}), impersonate=self._user
+            )
             return msgspec.json.decode(answer, type=_Review).status
         except Refused as error:
             if error.refusal.code != 403:
                 raise
-            raise Unloadable(f"the operator's login may not ask for {whose}: {error.refusal.message}") from error
+            raise Unloadable(
+                f"the operator's login may not ask for {whose}: {error.refusal.message}"
+            ) from error
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise Unloadable(f"the server's answer to a question about {whose} makes no sense: {error}") from error
+            raise Unloadable(
+                f"the server's answer to a question about {whose} makes no sense: {error}"
+            ) from error
 
 
 def _rights(rules: Iterable[_Rule], namespace: str | None) -> Iterator[Right]:

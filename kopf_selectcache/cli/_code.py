@@ -1,4 +1,7 @@
-"""Finds in an operator's code what takes rights and is declared nowhere, as far as it is written out. Runs none of it."""
+"""Finds in an operator's code what takes rights and is declared nowhere, as far as it is written out. Runs
+none of it.
+"""
+
 from __future__ import annotations
 
 import ast
@@ -23,13 +26,19 @@ class Fetch(NamedTuple):
 
 
 def fetches_in(tree: ast.AST, file: str) -> Iterator[Fetch]:
-    """Yield the reads of what a handler calls its cache: `cache.fetch('configmaps', ...)`, `cache.blocking.gone(...)`.
+    """Yield the reads of what a handler calls its cache: `cache.fetch('configmaps', ...)`,
+    `cache.blocking.gone(...)`.
 
     >>> list(fetches_in(ast.parse("async def f(cache, **_): await cache.fetch('configmaps', 'a', 'b')"), 'web.py'))
     [Fetch(verb='get', key='configmaps', where='web.py, line 1')]
-    """
+    """  # noqa: E501
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and (verb := VERBS.get(node.func.attr)) and _is_cache(node.func.value):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and (verb := VERBS.get(node.func.attr))
+            and _is_cache(node.func.value)
+        ):
             kinds = [*node.args[:1], *(each.value for each in node.keywords if each.arg == "kind")]
             yield Fetch(verb, _constant(kinds[0]) if kinds else None, f"{file}, line {node.lineno}")
 
@@ -45,7 +54,12 @@ def _constant(node: ast.expr) -> Key | None:
         value = ast.literal_eval(node)
     except ValueError:
         return None
-    return value if isinstance(value, str) or (isinstance(value, tuple) and all(isinstance(each, str) for each in value)) else None
+    return (
+        value
+        if isinstance(value, str)
+        or (isinstance(value, tuple) and all(isinstance(each, str) for each in value))
+        else None
+    )
 
 
 def posts_events(tree: ast.AST) -> bool:
@@ -53,7 +67,11 @@ def posts_events(tree: ast.AST) -> bool:
 
     >>> [posts_events(ast.parse(text)) for text in ("kopf.info(body, reason='Made', message='It is there.')", "logger.info('It is there.')")]
     [True, False]
-    """
+    """  # noqa: E501
     return any(
-        isinstance(node, ast.Attribute) and node.attr in POSTING and isinstance(node.value, ast.Name) and node.value.id == "kopf"
-        for node in ast.walk(tree))
+        isinstance(node, ast.Attribute)
+        and node.attr in POSTING
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "kopf"
+        for node in ast.walk(tree)
+    )

@@ -1,4 +1,7 @@
-"""Counts objects without their contents, and weighs some of them: what a cache would hold, against all there is."""
+"""Counts objects without their contents, and weighs some of them: what a cache would hold, against all there
+is.
+"""
+
 from __future__ import annotations
 
 import asyncio
@@ -50,7 +53,12 @@ class Amount:
         return round(self.beside / self.weighed * self.objects) if self.weighed else 0
 
     def __add__(self, other: Amount) -> Amount:
-        return Amount(self.objects + other.objects, self.weighed + other.weighed, self.weight + other.weight, self.beside + other.beside)
+        return Amount(
+            self.objects + other.objects,
+            self.weighed + other.weighed,
+            self.weight + other.weight,
+            self.beside + other.beside,
+        )
 
 
 class _Metadata(msgspec.Struct):
@@ -65,7 +73,12 @@ class Counter:
     """Counts the objects of one resource. Raises Refused, Unreachable and Garbled."""
 
     def __init__(
-        self, transport: Transport, resource: Resource, *, progress: Progress, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        self,
+        transport: Transport,
+        resource: Resource,
+        *,
+        progress: Progress,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.samples = Samples()
         """Of those that would be held."""
@@ -74,8 +87,16 @@ class Counter:
         self._progress = progress
         self._sleep = sleep
 
-    async def held(self, stream: Stream, projection: Projection, seen: set[tuple[str, str]], indexes: tuple[Indexed, ...] = ()) -> Amount:
-        """Return what a list and watch would hold of what was not seen before, of which there is a note then."""
+    async def held(
+        self,
+        stream: Stream,
+        projection: Projection,
+        seen: set[tuple[str, str]],
+        indexes: tuple[Indexed, ...] = (),
+    ) -> Amount:
+        """Return what a list and watch would hold of what was not seen before, of which there is a note
+        then.
+        """
         path, query, names = stream.path(self._resource), stream.query(), stream.selector.names
         found, paging, listed, due = Amount(), Paging(query, page_limit=PAGE_LIMIT, patience=PATIENCE), 0, 0
         while not paging.is_complete:
@@ -85,7 +106,7 @@ class Counter:
             page = await page_of_metadata(self._transport, self._resource, path, paging)
             paging.turn(page)
             keys = {record.key for record in page.records if names is None or record.name in names}
-            if keys and listed >= due:   # After 0, 1, 3, 7, ... full pages: pages of large objects have fewer.
+            if keys and listed >= due:  # After 0, 1, 3, 7, ... full pages: pages of large objects have fewer.
                 found += await self._weighed(path, asked, projection, names, indexes)
                 due = 2 * due + PAGE_LIMIT
             found += Amount(len(keys - seen))
@@ -97,17 +118,26 @@ class Counter:
     async def all(self, namespaces: Collection[str] | None) -> Amount:
         """Return all there is in these namespaces, as a cache without selectors would hold it."""
         found = Amount()
-        for namespace in (None,) if namespaces is None or self._resource.kind.namespaced is False else namespaces:
+        for namespace in (
+            (None,) if namespaces is None or self._resource.kind.namespaced is False else namespaces
+        ):
             path = self._resource.path(namespace)
             answer = await self._some(path, {}, WEIGHED)
-            records = self._records(answer, ALL)   # It makes sense, or this is known now.
-            found += Amount(len(records) + msgspec.json.decode(answer, type=_List).metadata.remaining, *_sizes(records))
+            records = self._records(answer, ALL)  # It makes sense, or this is known now.
+            found += Amount(
+                len(records) + msgspec.json.decode(answer, type=_List).metadata.remaining, *_sizes(records)
+            )
         return found
 
     async def _weighed(
-        self, path: str, query: Mapping[str, str], projection: Projection, names: Collection[str] | None, indexes: tuple[Indexed, ...],
+        self,
+        path: str,
+        query: Mapping[str, str],
+        projection: Projection,
+        names: Collection[str] | None,
+        indexes: tuple[Indexed, ...],
     ) -> Amount:
-        limit = PAGE_LIMIT if names else WEIGHED   # Those that share a watch may be anywhere in the page.
+        limit = PAGE_LIMIT if names else WEIGHED  # Those that share a watch may be anywhere in the page.
         records = self._records(await self._some(path, query, limit), projection, indexes)
         named = [record for record in records if names is None or record.name in names]
         self.samples.take(named)
@@ -116,9 +146,13 @@ class Counter:
     async def _some(self, path: str, query: Mapping[str, str], limit: int) -> bytes:
         """Return the bytes of a page of at most `limit` objects, or of fewer if the page is too large."""
         size = PageSize(limit)
-        return await ask_in_size(size, lambda: self._transport.get(path, {**query, **size.query}, most=size.most_bytes))
+        return await ask_in_size(
+            size, lambda: self._transport.get(path, {**query, **size.query}, most=size.most_bytes)
+        )
 
-    def _records(self, answer: bytes, projection: Projection, indexes: tuple[Indexed, ...] = ()) -> Sequence[Record]:
+    def _records(
+        self, answer: bytes, projection: Projection, indexes: tuple[Indexed, ...] = ()
+    ) -> Sequence[Record]:
         page = replace(Reader.of(self._resource, projection), indexes=indexes).page(answer)
         if isinstance(page, Refusal):
             raise Refused(page)
@@ -127,4 +161,8 @@ class Counter:
 
 def _sizes(records: Sequence[Record]) -> tuple[int, int, int]:
     """Return how many objects there are, their bytes of JSON, and those of the values beside them."""
-    return len(records), sum(len(record.data) for record in records), sum(len(record.fields) for record in records)
+    return (
+        len(records),
+        sum(len(record.data) for record in records),
+        sum(len(record.fields) for record in records),
+    )

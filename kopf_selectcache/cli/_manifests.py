@@ -1,4 +1,7 @@
-"""Rights as manifests, and manifests as rights: roles, their bindings, and the account that they are bound to. Asks nobody."""
+"""Rights as manifests, and manifests as rights: roles, their bindings, and the account that they are bound
+to. Asks nobody.
+"""
+
 from __future__ import annotations
 
 import json
@@ -17,19 +20,40 @@ def manifests(rights: Iterable[Right], *, account: str, notes: Collection[str], 
     namespace, _, name = account.partition("/")
     subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
     objects: list[tuple[dict[str, Any], list[Right]]] = [
-        ({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}}, [])]
+        (
+            {
+                "apiVersion": "v1",
+                "kind": "ServiceAccount",
+                "metadata": {"name": name, "namespace": namespace},
+            },
+            [],
+        )
+    ]
     for where, given in by_namespace(rights).items():
         kind = "Role" if where else "ClusterRole"
         # What is of no namespace must not be called as another operator's is, which may be in any.
         metadata = {"name": name, "namespace": where} if where else {"name": f"{namespace}-{name}"}
         objects.append(({"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": metadata}, given))
-        objects.append(({
-            "apiVersion": f"{GROUP}/v1", "kind": f"{kind}Binding", "metadata": metadata,
-            "roleRef": {"apiGroup": GROUP, "kind": kind, "name": metadata["name"]}, "subjects": [subject]}, []))
+        objects.append(
+            (
+                {
+                    "apiVersion": f"{GROUP}/v1",
+                    "kind": f"{kind}Binding",
+                    "metadata": metadata,
+                    "roleRef": {"apiGroup": GROUP, "kind": kind, "name": metadata["name"]},
+                    "subjects": [subject],
+                },
+                [],
+            )
+        )
     if as_json:
-        items = [obj | ({"rules": [right.rule() for right in given]} if given else {}) for obj, given in objects]
+        items = [
+            obj | ({"rules": [right.rule() for right in given]} if given else {}) for obj, given in objects
+        ]
         return json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=2)
-    return "".join(f"# {note}\n" for note in notes) + "---\n".join(_yaml(obj, given) for obj, given in objects).rstrip("\n")
+    return "".join(f"# {note}\n" for note in notes) + "---\n".join(
+        _yaml(obj, given) for obj, given in objects
+    ).rstrip("\n")
 
 
 def _yaml(obj: dict[str, Any], rights: list[Right]) -> str:
@@ -45,23 +69,40 @@ class NoRights(ValueError):
 
 
 def granted_by(objects: Iterable[Any], account: str | None) -> tuple[list[Right], list[str]]:
-    """Return what these manifests grant to an account, or to anybody if it is None, and what was assumed. Raises NoRights."""
+    """Return what these manifests grant to an account, or to anybody if it is None, and what was assumed.
+    Raises NoRights.
+    """
     found = list(_flat(objects))
     roles = {_reference(each): each for each in found if each.get("kind") in ("Role", "ClusterRole")}
     bindings = [each for each in found if each.get("kind") in ("RoleBinding", "ClusterRoleBinding")]
-    notes = [f"What other roles add to the ClusterRole {name} was not looked at." for (_, _, name), role in roles.items() if role.get("aggregationRule")]
+    notes = [
+        f"What other roles add to the ClusterRole {name} was not looked at."
+        for (_, _, name), role in roles.items()
+        if role.get("aggregationRule")
+    ]
     if not bindings:
-        notes.append("There are no bindings among the manifests: the roles are taken for bound, each where it stands.")
-        return [right for (_, namespace, _), role in roles.items() for right in _rights(role, namespace)], notes
+        notes.append(
+            "There are no bindings among the manifests: the roles are taken for bound, each where it stands."
+        )
+        return [
+            right for (_, namespace, _), role in roles.items() for right in _rights(role, namespace)
+        ], notes
     rights: list[Right] = []
     for binding in bindings:
         _, namespace, name = _reference(binding)
-        if account is not None and not any(_is(subject, account) for subject in binding.get("subjects") or ()):
+        if account is not None and not any(
+            _is(subject, account) for subject in binding.get("subjects") or ()
+        ):
             continue
         bound = binding.get("roleRef") or {}
-        role = roles.get((bound.get("kind"), namespace if bound.get("kind") == "Role" else None, bound.get("name")))
+        role = roles.get(
+            (bound.get("kind"), namespace if bound.get("kind") == "Role" else None, bound.get("name"))
+        )
         if role is None:
-            notes.append(f"{binding['kind']} {name} binds {bound.get('kind')} {bound.get('name')}, which is not among the manifests.")
+            notes.append(
+                f"{binding['kind']} {name} binds {bound.get('kind')} {bound.get('name')}, which is not among"
+                " the manifests."
+            )
         else:
             rights += _rights(role, namespace)
     return rights, notes
@@ -71,29 +112,48 @@ def _reference(obj: Mapping[str, Any]) -> tuple[str | None, str | None, str | No
     metadata = obj.get("metadata") or {}
     namespace = metadata.get("namespace")
     if obj["kind"] in ("Role", "RoleBinding") and not namespace:
-        raise NoRights(f"the {obj['kind']} {metadata.get('name')} names no namespace: give the manifests as they are applied, as of `kustomize build` or `helm template`")
+        raise NoRights(
+            f"the {obj['kind']} {metadata.get('name')} names no namespace: give the manifests as they are"
+            " applied, as of `kustomize build` or `helm template`"
+        )
     return obj["kind"], None if obj["kind"].startswith("Cluster") else namespace, metadata.get("name")
 
 
 def _is(subject: Mapping[str, Any], account: str) -> bool:
-    return subject.get("kind") == "ServiceAccount" and f"{subject.get('namespace')}/{subject.get('name')}" == account
+    return (
+        subject.get("kind") == "ServiceAccount"
+        and f"{subject.get('namespace')}/{subject.get('name')}" == account
+    )
 
 
 def _rights(role: Mapping[str, Any], namespace: str | None) -> Iterator[Right]:
     for rule in role.get("rules") or ():
         for group in rule.get("apiGroups") or ():
             for resource in rule.get("resources") or ():
-                yield Right(group, resource, frozenset(rule.get("verbs") or ()), namespace, frozenset(rule.get("resourceNames") or ()) or None)
+                yield Right(
+                    group,
+                    resource,
+                    frozenset(rule.get("verbs") or ()),
+                    namespace,
+                    frozenset(rule.get("resourceNames") or ()) or None,
+                )
 
 
 def _flat(objects: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
     for obj in objects:
         if isinstance(obj, Mapping) and str(obj.get("kind")).endswith("List"):
-            yield from _flat({"kind": str(obj["kind"]).removesuffix("List"), **each} for each in obj.get("items") or ())
+            yield from _flat(
+                {"kind": str(obj["kind"]).removesuffix("List"), **each} for each in obj.get("items") or ()
+            )
         elif isinstance(obj, Mapping):
             yield obj
 
 
 def as_name(text: str) -> str:
     """Return a text as an account can be called."""
-    return "".join(each if each.isascii() and each.isalnum() else "-" for each in text.lower()).strip("-")[:63].strip("-") or "operator"
+    return (
+        "".join(each if each.isascii() and each.isalnum() else "-" for each in text.lower())
+        .strip("-")[:63]
+        .strip("-")
+        or "operator"
+    )

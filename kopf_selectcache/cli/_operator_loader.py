@@ -1,4 +1,7 @@
-"""Loads an operator as `kopf run` does: its files, its startup handlers, its login. Must handle no object, and change nothing in the cluster."""
+"""Loads an operator as `kopf run` does: its files, its startup handlers, its login. Must handle no object,
+and change nothing in the cluster.
+"""
+
 from __future__ import annotations
 
 import argparse
@@ -25,10 +28,12 @@ from kopf_selectcache.plugin.operator import namespaces_of
 from kopf_selectcache.settings.options import SelectCacheSettings
 
 LOGIN = 60.0
-"""So many seconds a login may take: those that ask an identity provider are slow, and nobody waits longer for a command."""
+"""So many seconds a login may take: those that ask an identity provider are slow, and nobody waits longer for
+a command."""
 
 PROBLEM, UNKNOWN, INTERRUPTED = 1, 2, 130
-"""Exit codes: something is to be changed; it could not be found out whether anything is; Ctrl-C, as shells have it."""
+"""Exit codes: something is to be changed; it could not be found out whether anything is; Ctrl-C, as shells
+have it."""
 
 
 class Unloadable(Exception):
@@ -52,7 +57,8 @@ class Loaded:
     namespaces: tuple[str, ...] | None
     """Those of filters that name none; None for all."""
     watched: tuple[str, ...] | None
-    """Those that Kopf would watch for its handlers; None for all, and where there are patterns, which may mean any."""
+    """Those that Kopf would watch for its handlers; None for all, and where there are patterns, which may
+    mean any."""
     everywhere: bool
     """Whether it watches all namespaces."""
     transport: KopfTransport
@@ -63,17 +69,42 @@ class Loaded:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Take what `kopf run` is given, as far as it makes a difference to what is cached."""
-    parser.add_argument("paths", nargs="*", metavar="FILE", help="the operator's files, as they are given to `kopf run`")
-    parser.add_argument("-m", "--module", action="append", default=[], help="a module of the operator, as it is given to `kopf run`")
+    parser.add_argument(
+        "paths", nargs="*", metavar="FILE", help="the operator's files, as they are given to `kopf run`"
+    )
+    parser.add_argument(
+        "-m",
+        "--module",
+        action="append",
+        default=[],
+        help="a module of the operator, as it is given to `kopf run`",
+    )
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("-A", "--all-namespaces", action="store_true", help="the operator is run with -A (default, as of `kopf run`)")
-    where.add_argument("-n", "--namespace", action="append", default=[], metavar="NAMESPACE", help="the operator is run with -n; can be given several times")
+    where.add_argument(
+        "-A",
+        "--all-namespaces",
+        action="store_true",
+        help="the operator is run with -A (default, as of `kopf run`)",
+    )
+    where.add_argument(
+        "-n",
+        "--namespace",
+        action="append",
+        default=[],
+        metavar="NAMESPACE",
+        help="the operator is run with -n; can be given several times",
+    )
     parser.add_argument("-P", "--peering", metavar="NAME", help="the operator is run with -P")
     parser.add_argument("--standalone", action="store_true", help="the operator is run with --standalone")
 
 
 def add_account(parser: argparse.ArgumentParser, what_for: str) -> None:
-    parser.add_argument("--account", metavar="NAMESPACE/NAME", type=_account, help=f"the service account of the operator: {what_for}")
+    parser.add_argument(
+        "--account",
+        metavar="NAMESPACE/NAME",
+        type=_account,
+        help=f"the service account of the operator: {what_for}",
+    )
 
 
 def _account(text: str) -> str:
@@ -92,7 +123,7 @@ def user_of(arguments: argparse.Namespace) -> str | None:
 async def loaded(arguments: argparse.Namespace) -> AsyncIterator[Loaded]:
     """Load the operator; in the end, run its cleanup handlers. Raises Unloadable."""
     _require_operator(arguments)
-    logging.basicConfig(level=logging.WARNING, format="%(message)s")   # To stderr.
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")  # To stderr.
     async with contextlib.AsyncExitStack() as stack:
         # What an operator prints is no part of the answer.
         stack.enter_context(contextlib.redirect_stdout(sys.stderr))
@@ -109,40 +140,64 @@ async def loaded(arguments: argparse.Namespace) -> AsyncIterator[Loaded]:
         if given["peering_name"]:
             settings.peering.name, settings.peering.mandatory = given["peering_name"], True
         indexers = _kopf.OperatorIndexers()
-        indexers.ensure(registry._indexing.get_all_handlers())   # noqa: SLF001  # In _kopf's contract test.
+        indexers.ensure(registry._indexing.get_all_handlers())  # In _kopf's contract test.  # noqa: SLF001
         _kopf.vault_var.set(vault)
         _kopf.settings_var.set(settings)
         context: dict[str, Any] = {"settings": settings, "indices": indexers.indices, "memo": kopf.Memo()}
         stack.push_async_callback(vault.close)
         await _run(registry, _kopf.Activity.STARTUP, **context)
-        stack.push_async_callback(_clean_up, registry, **context)   # As Kopf does: of an operator that has not begun, nothing is left.
+        stack.push_async_callback(
+            _clean_up, registry, **context
+        )  # As Kopf does: of an operator that has not begun, nothing is left.
         try:
             declared = checked(settings, registry)
             namespaces = namespaces_of(settings, declared) if declared is not None else None
         except SelectCacheError as error:
             raise Unloadable(str(error), code=PROBLEM) from error
         if declared is None:
-            raise Unloadable("the operator declares no caches: settings.selectcache.selectors['v1/pods'] = 'app=web', in a startup handler")
+            raise Unloadable(
+                "the operator declares no caches: settings.selectcache.selectors['v1/pods'] = 'app=web', in a"
+                " startup handler"
+            )
 
         logins: list[asyncio.Task[Any]] = []
 
         async def log_in() -> None:
             if not logins:
                 stack.enter_context(_without_tracebacks_of_kopf())
-                logins.append(asyncio.create_task(_kopf.authenticator(registry=registry, vault=vault, **context)))
+                logins.append(
+                    asyncio.create_task(_kopf.authenticator(registry=registry, vault=vault, **context))
+                )
                 stack.push_async_callback(_ended, logins[0])
             await _logged_in(vault, logins[0])
 
         name = Path(arguments.paths[0]).stem if arguments.paths else arguments.module[0].rpartition(".")[2]
-        operator = Loaded(name, _own_files({*sys.modules} - before), settings, registry, declared, namespaces, _exact(watched), not watched, KopfTransport(
-            vault, request_timeout=declared.request_timeout, connect_timeout=settings.networking.connect_timeout,
-            max_bytes=declared.page_bytes()), log_in)
+        operator = Loaded(
+            name,
+            _own_files({*sys.modules} - before),
+            settings,
+            registry,
+            declared,
+            namespaces,
+            _exact(watched),
+            not watched,
+            KopfTransport(
+                vault,
+                request_timeout=declared.request_timeout,
+                connect_timeout=settings.networking.connect_timeout,
+                max_bytes=declared.page_bytes(),
+            ),
+            log_in,
+        )
         try:
             yield operator
         except Unreachable as error:
             raise Unloadable(f"the server gives no answer: {error}") from error
         except Refused as error:
-            raise Unloadable(f"the server answers {error.refusal.code} {error.refusal.reason}: {error.refusal.message}. Try again later") from error
+            raise Unloadable(
+                f"the server answers {error.refusal.code} {error.refusal.reason}: {error.refusal.message}."
+                " Try again later"
+            ) from error
 
 
 def _require_operator(arguments: argparse.Namespace) -> None:
@@ -154,23 +209,37 @@ def _require_operator(arguments: argparse.Namespace) -> None:
 
 @contextlib.contextmanager
 def _as_kopf_run(arguments: argparse.Namespace) -> Iterator[Mapping[str, Any]]:
-    """Be in the context of click in which `kopf run` would be with these arguments, and yield what it would be given."""
-    given = [*(f"--module={each}" for each in arguments.module), *(f"--namespace={each}" for each in arguments.namespace)]
+    """Be in the context of click in which `kopf run` would be with these arguments, and yield what it would
+    be given.
+    """
+    given = [
+        *(f"--module={each}" for each in arguments.module),
+        *(f"--namespace={each}" for each in arguments.namespace),
+    ]
     given += ["--all-namespaces"] if arguments.all_namespaces else []
     given += ["--standalone"] if arguments.standalone else []
     given += [f"--peering={arguments.peering}"] if arguments.peering else []
-    with _kopf.run_command.make_context("run", [*given, *arguments.paths], auto_envvar_prefix="KOPF_RUN") as context:
+    with _kopf.run_command.make_context(
+        "run", [*given, *arguments.paths], auto_envvar_prefix="KOPF_RUN"
+    ) as context:
         yield context.params
 
 
 def _own_files(modules: Collection[str]) -> tuple[Path, ...]:
     """Return the files of those modules that belong to no library."""
-    files = {Path(file).resolve() for name in modules if (file := getattr(sys.modules[name], "__file__", None)) and file.endswith(".py")}
+    files = {
+        Path(file).resolve()
+        for name in modules
+        if (file := getattr(sys.modules[name], "__file__", None)) and file.endswith(".py")
+    }
     return tuple(sorted(file for file in files if not _is_of_library(file)))
 
 
 def _is_of_library(file: Path) -> bool:
-    return any(file.is_relative_to(Path(sysconfig.get_path(each)).resolve()) for each in ("stdlib", "purelib", "platlib"))
+    return any(
+        file.is_relative_to(Path(sysconfig.get_path(each)).resolve())
+        for each in ("stdlib", "purelib", "platlib")
+    )
 
 
 def _exact(patterns: Collection[str]) -> tuple[str, ...] | None:
@@ -185,16 +254,23 @@ async def _ended(task: asyncio.Task[Any]) -> None:
 
 async def _run(registry: _kopf.OperatorRegistry, activity: _kopf.Activity, **given: Any) -> None:
     """Call the user's handlers of an activity, each once: Kopf would try again after a minute what fails."""
-    cause = _kopf.ActivityCause(logger=logging.getLogger(f"kopf.activities.{activity.value}"), activity=activity, **given)
-    for handler in registry._activities.get_handlers(activity=activity):   # noqa: SLF001  # In _kopf's contract test.
+    cause = _kopf.ActivityCause(
+        logger=logging.getLogger(f"kopf.activities.{activity.value}"), activity=activity, **given
+    )
+    # In _kopf's contract test.
+    for handler in registry._activities.get_handlers(activity=activity):  # noqa: SLF001
         if handler.id == f"selectcache.{activity.value}":
-            continue   # Ours: it would start the caches.
+            continue  # Ours: it would start the caches.
         _kopf.handler_var.set(handler)
         _kopf.cause_var.set(cause)
         started = dt.datetime.now(dt.UTC)
         try:
-            await _kopf.invoke(handler.fn, settings=given["settings"], kwargsrc=cause, kwargs={
-                "param": handler.param, "retry": 0, "started": started, "runtime": dt.timedelta()})
+            await _kopf.invoke(
+                handler.fn,
+                settings=given["settings"],
+                kwargsrc=cause,
+                kwargs={"param": handler.param, "retry": 0, "started": started, "runtime": dt.timedelta()},
+            )
         except SelectCacheError as error:
             raise Unloadable(f"{_line_of(error)}{error}", code=PROBLEM) from error
         except (Exception, SystemExit) as error:
@@ -205,8 +281,11 @@ def _line_of(error: BaseException) -> str:
     """Say in which line of the operator an error was raised, by whatever it has called there."""
     ours = Path(_kopf.__file__).resolve().parent
     own = [
-        f"{Path(frame.filename).name}:{frame.lineno}: " for frame in traceback.extract_tb(error.__traceback__)
-        if not Path(frame.filename).resolve().is_relative_to(ours) and not _is_of_library(Path(frame.filename).resolve())]
+        f"{Path(frame.filename).name}:{frame.lineno}: "
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not Path(frame.filename).resolve().is_relative_to(ours)
+        and not _is_of_library(Path(frame.filename).resolve())
+    ]
     return own[-1] if own else ""
 
 
@@ -223,11 +302,16 @@ async def _logged_in(vault: _kopf.Vault, task: asyncio.Task[Any]) -> None:
     try:
         await asyncio.wait({ready, task}, timeout=LOGIN, return_when=asyncio.FIRST_COMPLETED)
         if task.done():
-            raise _failed("the operator cannot log in", task.exception() or asyncio.CancelledError(), code=UNKNOWN)
+            raise _failed(
+                "the operator cannot log in", task.exception() or asyncio.CancelledError(), code=UNKNOWN
+            )
         if not ready.done():
             raise Unloadable(f"the operator has not logged in after {LOGIN:g} s")
         if vault.is_empty():
-            why = _missing_kubeconfig() or "none of its login handlers has found credentials, such as a kubeconfig ($KUBECONFIG, ~/.kube/config)"
+            why = (
+                _missing_kubeconfig()
+                or "none of its login handlers has found credentials, such as a kubeconfig ($KUBECONFIG, ~/.kube/config)"  # noqa: E501
+            )
             raise Unloadable(f"the operator cannot log in: {why}")
     finally:
         await _ended(ready)
@@ -237,15 +321,23 @@ def _missing_kubeconfig() -> str:
     """Say which file of $KUBECONFIG does not exist; empty if all exist, or none is named."""
     given = os.environ.get("KUBECONFIG", "")
     files = [file for file in given.split(os.pathsep) if file]
-    missing = [file for file in files if not Path(os.path.expanduser(file)).exists()]   # noqa: PTH111 - Other than of a Path, an unknown user is no error.
+    # Other than of a Path, an unknown user is no error.
+    missing = [file for file in files if not Path(os.path.expanduser(file)).exists()]  # noqa: PTH111
     if not missing:
         return ""
-    return f"$KUBECONFIG is {given}, which does not exist" if len(files) == 1 else f"$KUBECONFIG is {given}, of which {missing[0]} does not exist"
+    return (
+        f"$KUBECONFIG is {given}, which does not exist"
+        if len(files) == 1
+        else f"$KUBECONFIG is {given}, of which {missing[0]} does not exist"
+    )
 
 
 @contextlib.contextmanager
 def _without_tracebacks_of_kopf() -> Iterator[None]:
-    """While a file of $KUBECONFIG is missing, log errors of Kopf's own login handlers in one line; those of the operator keep their traceback."""
+    """While a file of $KUBECONFIG is missing, log errors of Kopf's own login handlers in one line; those of
+    the operator keep their traceback.
+    """
+
     def strip(record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and not _line_of(error) and _missing_kubeconfig():

@@ -1,4 +1,7 @@
-"""A bar that shows how far long work is: redrawn in a terminal, a line now and then elsewhere, nothing for short work."""
+"""A bar that shows how far long work is: redrawn in a terminal, a line now and then elsewhere, nothing for
+short work.
+"""
+
 from __future__ import annotations
 
 import os
@@ -6,20 +9,26 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self, TextIO
 
-SOON = 1.0   # Seconds: what is done by then needs no bar.
-REDRAWN, TOLD = 0.1, 5.0   # Seconds between two looks of the bar: in a terminal, and where each is a line.
+SOON = 1.0  # Seconds: what is done by then needs no bar.
+REDRAWN, TOLD = 0.1, 5.0  # Seconds between two looks of the bar: in a terminal, and where each is a line.
 WIDTH = 30
-USUAL = 80   # Columns.
+USUAL = 80  # Columns.
 
 
 class Progress:
     """How much is done of something that is counted."""
 
     def __init__(
-        self, word: str, total: int | None, *, file: TextIO, clock: Callable[[], float], soon: float = SOON,
+        self,
+        word: str,
+        total: int | None,
+        *,
+        file: TextIO,
+        clock: Callable[[], float],
+        soon: float = SOON,
     ) -> None:
         self._word = word
-        self._total = total   # None if it shows only in the end.
+        self._total = total  # None if it shows only in the end.
         self._file = file
         self._clock = clock
         self._done = 0
@@ -37,7 +46,9 @@ class Progress:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """There is no more to come; leave the bar as it is, if it was shown."""
         if self._shown:
             if self._told != self._done:
@@ -49,17 +60,21 @@ class Progress:
         self._shown = True
         self._told = self._done
         if self._total is None:
-            self._file.write(f"\r{self._word}: {self._done:,}" if self._file.isatty() else f"{self._word}: {self._done:,}\n")
+            self._file.write(
+                f"\r{self._word}: {self._done:,}"
+                if self._file.isatty()
+                else f"{self._word}: {self._done:,}\n"
+            )
             self._file.flush()
             return
         part = min(self._done / self._total, 1.0) if self._total else 1.0
         text = f"{self._word} {part:4.0%}, {self._done:,} of {self._total:,}"
         if self._file.isatty():
-            columns = _columns(self._file) - 1   # In the last one, some terminals begin a new line.
+            columns = _columns(self._file) - 1  # In the last one, some terminals begin a new line.
             width = min(WIDTH, columns - len(text) - len("[] "))
             filled = round(width * part)
             bar = f"[{'#' * filled}{'.' * (width - filled)}] " if width > 0 else ""
-            self._file.write(f"\r{bar}{text}"[:columns + 1])
+            self._file.write(f"\r{bar}{text}"[: columns + 1])
         else:
             self._file.write(f"{text}\n")
         self._file.flush()

@@ -1,4 +1,5 @@
 """What a check has found, and how it is shown: as text, JSON or YAML. Asks nobody."""
+
 from __future__ import annotations
 
 import json
@@ -101,15 +102,32 @@ def _text(report: Report, *, wide: bool = False) -> str:
 
 def _row(section: Section, *, widest: int | None) -> tuple[str, ...]:
     held, all_ = section.held, section.all
-    filter_ = section.filter if widest is None or len(section.filter) <= widest else f"{section.filter[:widest - 1]}…"
-    rights = "lacks " + "; ".join(map(str, section.missing)) if section.missing else "all there" if section.needed else "?"
+    filter_ = (
+        section.filter
+        if widest is None or len(section.filter) <= widest
+        else f"{section.filter[: widest - 1]}…"
+    )
+    rights = (
+        "lacks " + "; ".join(map(str, section.missing))
+        if section.missing
+        else "all there"
+        if section.needed
+        else "?"
+    )
     return (
-        section.kind, filter_, f"{count(held)} of {count(all_)}", f"{weight(held)} of {weight(all_)}", rights)
+        section.kind,
+        filter_,
+        f"{count(held)} of {count(all_)}",
+        f"{weight(held)} of {weight(all_)}",
+        rights,
+    )
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
 
 
 def _summary(report: Report) -> str:
@@ -117,8 +135,11 @@ def _summary(report: Report) -> str:
     caches, problems = len(report.sections), len(report.problems)
     total, memory = sum(held, Amount()), sum(section.memory or 0 for section in report.sections)
     return (
-        f"{caches} {'cache' if caches == 1 else 'caches'} would hold {count(total)} {'object' if total.objects == 1 else 'objects'}, "
-        f"about {sized(sum(each.bytes for each in held))} of JSON, in {sized(memory)} of memory. " + (f"{problems} to be changed: marked with '!'." if problems else "Nothing is wrong."))
+        f"{caches} {'cache' if caches == 1 else 'caches'} would hold {count(total)}"
+        f" {'object' if total.objects == 1 else 'objects'}, about {sized(sum(each.bytes for each in held))}"
+        f" of JSON, in {sized(memory)} of memory. "
+        + (f"{problems} to be changed: marked with '!'." if problems else "Nothing is wrong.")
+    )
 
 
 def count(amount: Amount | None) -> str:
@@ -136,9 +157,17 @@ def _plain(report: Report) -> dict[str, Any]:
     return {
         "caches": [
             {
-                "kind": section.kind, "apiVersion": section.api_version, "filter": section.filter, "kept": section.kept,
-                "held": _amount(section.held), "aboutMemory": section.memory, "all": _amount(section.all),
-                "streams": [{"path": each.path, "query": dict(each.query), "held": _amount(each.amount)} for each in section.streams],
+                "kind": section.kind,
+                "apiVersion": section.api_version,
+                "filter": section.filter,
+                "kept": section.kept,
+                "held": _amount(section.held),
+                "aboutMemory": section.memory,
+                "all": _amount(section.all),
+                "streams": [
+                    {"path": each.path, "query": dict(each.query), "held": _amount(each.amount)}
+                    for each in section.streams
+                ],
                 "rights": {"needed": _rules(section.needed), "missing": _rules(section.missing)},
                 "hints": list(section.hints),
                 "problems": [{"what": each.what, "remedy": each.remedy} for each in section.problems],
@@ -152,7 +181,11 @@ def _plain(report: Report) -> dict[str, Any]:
 
 
 def _amount(amount: Amount | None) -> dict[str, int] | None:
-    return None if amount is None else {"objects": amount.objects, "aboutBytes": amount.bytes, "weighedObjects": amount.weighed}
+    return (
+        None
+        if amount is None
+        else {"objects": amount.objects, "aboutBytes": amount.bytes, "weighedObjects": amount.weighed}
+    )
 
 
 def _rules(rights: Iterable[Right]) -> list[dict[str, Any]]:

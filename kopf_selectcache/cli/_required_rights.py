@@ -1,4 +1,7 @@
-"""Finds out which rights an operator needs: what it declares, what its handlers are of. Asks the cluster only what a custom kind is."""
+"""Finds out which rights an operator needs: what it declares, what its handlers are of. Asks the cluster only
+what a custom kind is.
+"""
+
 from __future__ import annotations
 
 import ast
@@ -30,7 +33,7 @@ class Needs:
     def __init__(self, operator: Loaded) -> None:
         self._operator = operator
         self._found: dict[Key, Resource] = {}
-        self._offline = ""   # Why the cluster cannot be asked, once that is known.
+        self._offline = ""  # Why the cluster cannot be asked, once that is known.
         # As bytes: the first lines of a file may say how it is encoded.
         self._code = [(file.name, ast.parse(file.read_bytes())) for file in operator.sources]
         self.notes: list[str] = [UNSEEN]
@@ -44,13 +47,25 @@ class Needs:
         for key in operator.declared.selectors:
             resource, cached = await self._resource(key), operator.declared.selectors.cached(key)
             try:
-                planned = plan(cached.filter, resource, namespaces=operator.namespaces, share_watches=cached.share_watches)
+                planned = plan(
+                    cached.filter,
+                    resource,
+                    namespaces=operator.namespaces,
+                    share_watches=cached.share_watches,
+                )
             except SelectCacheError as error:
                 raise Unloadable(f"{text_of(key)}: {error}", code=PROBLEM) from error
             rights += of_cache(resource, planned)
             if find(key) is None:
                 definition = frozenset({f"{resource.kind.plural}.{resource.kind.group}"})
-                rights.append(Right(*CRDS, frozenset({"get"}), names=definition, what_for=frozenset({"caches, to know the fields to select by"})))
+                rights.append(
+                    Right(
+                        *CRDS,
+                        frozenset({"get"}),
+                        names=definition,
+                        what_for=frozenset({"caches, to know the fields to select by"}),
+                    )
+                )
         for text in fetched:
             for verb in ("get", "list"):
                 rights += await self._of_fetch(text, verb, f"--fetch {text}")
@@ -58,12 +73,16 @@ class Needs:
         return rights + [right async for right in self._of_kopf()]
 
     async def of_fetches(self) -> list[Right]:
-        """Return what the reads take that ask the server beyond the caches, as far as the operator's files say of what; raise Unloadable."""
+        """Return what the reads take that ask the server beyond the caches, as far as the operator's files
+        say of what; raise Unloadable.
+        """
         rights = list[Right]()
         for file, tree in self._code:
             for fetch in fetches_in(tree, file):
                 if fetch.key is None:
-                    self._unknown(f"What is fetched in {fetch.where}, is not written out there: name it with --fetch.")
+                    self._unknown(
+                        f"What is fetched in {fetch.where}, is not written out there: name it with --fetch."
+                    )
                 else:
                     rights += await self._of_fetch(fetch.key, fetch.verb, fetch.where)
         return rights
@@ -81,7 +100,10 @@ class Needs:
             if key is None:
                 self._unknown(f"{handler} is of kinds that only the cluster knows, and they are not in here.")
                 continue
-            writes = isinstance(handler, (_kopf.ChangingHandler, _kopf.SpawningHandler)) or "patch" in inspect.signature(handler.fn).parameters
+            writes = (
+                isinstance(handler, (_kopf.ChangingHandler, _kopf.SpawningHandler))
+                or "patch" in inspect.signature(handler.fn).parameters
+            )
             for right in of_handlers(await self._resource(key), operator.watched, patched=writes):
                 yield right
         if not operator.settings.scanning.disabled:
@@ -97,10 +119,20 @@ class Needs:
         peering = operator.settings.peering
         if not peering.standalone:
             # Kopf ends where there are peers, and it may not look at them.
-            what_for = "peering" if peering.mandatory else "peering, where it is installed: without the option --standalone"
+            what_for = (
+                "peering"
+                if peering.mandatory
+                else "peering, where it is installed: without the option --standalone"
+            )
             resource = "clusterkopfpeerings" if peering.clusterwide else "kopfpeerings"
             for namespace in operator.watched or (None,):
-                yield Right("kopf.dev", resource, frozenset({"get", "list", "watch", "patch"}), namespace, what_for=frozenset({what_for}))
+                yield Right(
+                    "kopf.dev",
+                    resource,
+                    frozenset({"get", "list", "watch", "patch"}),
+                    namespace,
+                    what_for=frozenset({what_for}),
+                )
 
     def _of_admission(self) -> Iterator[Right]:
         managed = self._operator.settings.admission.managed
@@ -108,14 +140,22 @@ class Needs:
         for reason in ("mutating", "validating") if managed else ():
             resource, what_for = f"{reason}webhookconfigurations", frozenset({"admission"})
             yield Right("admissionregistration.k8s.io", resource, frozenset({"create"}), what_for=what_for)
-            yield Right("admissionregistration.k8s.io", resource, frozenset({"patch"}), names=frozenset({str(managed)}), what_for=what_for)
+            yield Right(
+                "admissionregistration.k8s.io",
+                resource,
+                frozenset({"patch"}),
+                names=frozenset({str(managed)}),
+                what_for=what_for,
+            )
 
     # ---- What kinds are.
 
     async def _resource(self, key: Key) -> Resource:
         if key not in self._found:
             kind, version = find(key), parse_key(key)[1]
-            self._found[key] = Resource(kind, version or kind.versions[0]) if kind is not None else await self._custom(key)
+            self._found[key] = (
+                Resource(kind, version or kind.versions[0]) if kind is not None else await self._custom(key)
+            )
         return self._found[key]
 
     async def _custom(self, key: Key) -> Resource:
@@ -142,7 +182,9 @@ class Needs:
 
 def _key_of(selector: _kopf.Selector | None) -> Key | None:
     """Return what a handler is of, as a key of ours; None if that is not one kind."""
-    name = selector and (selector.plural or selector.kind or selector.singular or selector.shortcut or selector.any_name)
+    name = selector and (
+        selector.plural or selector.kind or selector.singular or selector.shortcut or selector.any_name
+    )
     if selector is None or not isinstance(name, str):
         return None
     if selector.group is None:

@@ -1,4 +1,7 @@
-"""What some of a kind's objects tell of all: how they would be stored, and what is never there. Asks nobody, and shows nothing of them."""
+"""What some of a kind's objects tell of all: how they would be stored, and what is never there. Asks nobody,
+and shows nothing of them.
+"""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
@@ -18,23 +21,29 @@ class Samples:
     """Some objects of one kind, as a cache would keep them."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, bytes] = {}   # By the uid: several lists may have the same objects.
+        self._kept: dict[str, bytes] = {}  # By the uid: several lists may have the same objects.
         self._indexed: set[str] = set()
 
     def take(self, records: Iterable[Record]) -> None:
         for record in records:
             self._kept[record.uid] = record.data
-            self._indexed |= {name for name, values in record.indexed().items() if any(value is not None for value in values)}
+            self._indexed |= {
+                name
+                for name, values in record.indexed().items()
+                if any(value is not None for value in values)
+            }
 
     def leaves(self, storage: Storage, objects: int) -> float:
-        """Return which part of their bytes is left of so many objects, by the rule that the cache itself goes by."""
+        """Return which part of their bytes is left of so many objects, by the rule that the cache itself goes
+        by.
+        """
         packing, kept = packing_of(storage), list(self._kept.values())
         if packing is None or not kept:
             return 1.0
         found = learned(kept) if objects >= FEWEST else None
         packing.adopt(found)
         if found is not None and packing.learned:
-            return found.leaves   # Of others than those that it was learned from.
+            return found.leaves  # Of others than those that it was learned from.
         return sum(len(packing.pack(each)) for each in kept) / sum(map(len, kept))
 
     def lacking(self, projection: Projection, indexes: Iterable[Indexed]) -> Iterator[str]:
@@ -45,7 +54,10 @@ class Samples:
         objects = [msgspec.json.decode(each) for each in self._kept.values()]
         for path in projection.keep or () if projection.transform is None else ():
             if all(value is None for obj in objects for value in ends(obj, path)):
-                yield f"keep=[{as_written(path)!r}] keeps nothing of the {many:,} that were weighed: none has anything there"
+                yield (
+                    f"keep=[{as_written(path)!r}] keeps nothing of the {many:,} that were weighed: none has"
+                    " anything there"
+                )
         for each in indexes:
             if each.name not in self._indexed:
                 yield f"index={{{each}}} finds none of the {many:,} that were weighed: none has a value by it"

@@ -1,4 +1,7 @@
-"""`check`: what an operator's caches would hold in a cluster, and what would keep them from it. Changes nothing there."""
+"""`check`: what an operator's caches would hold in a cluster, and what would keep them from it. Changes
+nothing there.
+"""
+
 from __future__ import annotations
 
 import argparse
@@ -32,21 +35,34 @@ from ._sampling import Samples
 from .rights import Right, merged, of_cache
 
 NAME = "check"
-HELP = "Say what an operator's caches would hold in the cluster, which rights they lack, and what Kopf watches in full beside them."
+HELP = (
+    "Say what an operator's caches would hold in the cluster, which rights they lack, and what Kopf watches"
+    " in full beside them."
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     _operator_loader.add_arguments(parser)
-    parser.add_argument("-o", "--output", choices=sorted(FORMATS), default="text", help="text (default), wide: each list and watch as well, json or yaml")
-    _operator_loader.add_account(parser, "whose rights to look at (default: those of the operator's own login)")
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=sorted(FORMATS),
+        default="text",
+        help="text (default), wide: each list and watch as well, json or yaml",
+    )
+    _operator_loader.add_account(
+        parser, "whose rights to look at (default: those of the operator's own login)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Check, and print the result; return the exit code: 0 if all is well, 1 if something is to be changed, 2 if it could not be found out."""
+    """Check, and print the result; return the exit code: 0 if all is well, 1 if something is to be changed, 2
+    if it could not be found out.
+    """
     try:
         report = asyncio.run(checked(arguments, errors=sys.stderr, clock=time.monotonic))
     except Unloadable as error:
-        if arguments.output in PLAIN:   # Whoever parses the answer needs one.
+        if arguments.output in PLAIN:  # Whoever parses the answer needs one.
             sys.stdout.write(f"{PLAIN[arguments.output]({'error': str(error)})}\n")
         sys.stderr.write(f"{error}\n")
         return error.code
@@ -60,20 +76,35 @@ async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Calla
     """Return what there is to say of the operator in its cluster; raise Unloadable."""
     async with _operator_loader.loaded(arguments) as operator:
         await operator.log_in()
-        needs, sections, total, reviewer = Needs(operator), [], 0, Reviewer(operator.transport, user=_operator_loader.user_of(arguments))
+        needs, sections, total, reviewer = (
+            Needs(operator),
+            [],
+            0,
+            Reviewer(operator.transport, user=_operator_loader.user_of(arguments)),
+        )
         for key in operator.declared.selectors:
             with Progress(f"counting {text_of(key)}", None, file=errors, clock=clock) as progress:
                 check = Check(operator, key, progress=progress, reviewer=reviewer)
                 sections.append(await check.result())
                 total += check.expected
         others = [
-            Problem(f"the right is missing to {lack}, for what handlers fetch", f"Add to {lack.role}: {lack.written()}")
-            for right in merged(await needs.of_fetches()) for lack in await reviewer.lacks(right)]
+            Problem(
+                f"the right is missing to {lack}, for what handlers fetch",
+                f"Add to {lack.role}: {lack.written()}",
+            )
+            for right in merged(await needs.of_fetches())
+            for lack in await reviewer.lacks(right)
+        ]
         limit = operator.declared.max_bytes
         if limit is not None and total > (bytes_in(limit) or 0):
-            others.append(Problem(
-                f"all caches together would take about {written(total)} of memory, and settings.selectcache.max_bytes = {limit!r} is allowed",
-                f"Narrow their filters; or allow more: settings.selectcache.max_bytes = {written(1.5 * total)!r}"))
+            others.append(
+                Problem(
+                    f"all caches together would take about {written(total)} of memory, and"
+                    f" settings.selectcache.max_bytes = {limit!r} is allowed",
+                    "Narrow their filters; or allow more: settings.selectcache.max_bytes ="
+                    f" {written(1.5 * total)!r}",
+                )
+            )
         return Report(tuple(sections), tuple(others), tuple(needs.unknown))
 
 
@@ -102,19 +133,43 @@ class Check:
         counter = Counter(self._operator.transport, resource, progress=self._progress)
         streams = await self._streams(resource, planned, counter)
         counted = [result.amount for result in streams if result.amount is not None]
-        held = sum(counted, Amount()) if len(counted) == len(streams) else None   # Of a part, nobody knows how much it is of all.
+        held = (
+            sum(counted, Amount()) if len(counted) == len(streams) else None
+        )  # Of a part, nobody knows how much it is of all.
         if held is not None:
             self._weigh(resource, held, counter.samples)
         all_ = await self._all(resource, planned)
         watched = advice_on(
-            self._operator.settings, self._operator.registry, resource, self._cached.filter,
-            built_in=find(self._key) is not None, narrowing=self._operator.declared.narrow_handlers)
-        nothing = [f"{each}. Look at how it is spelt" for each in counter.samples.lacking(self._cached.projection, self._cached.indexes)]
-        none = f"Of the {all_.objects:,} {resource} that there are it selects none" if held and all_ and not held.objects and all_.objects else ""
+            self._operator.settings,
+            self._operator.registry,
+            resource,
+            self._cached.filter,
+            built_in=find(self._key) is not None,
+            narrowing=self._operator.declared.narrow_handlers,
+        )
+        nothing = [
+            f"{each}. Look at how it is spelt"
+            for each in counter.samples.lacking(self._cached.projection, self._cached.indexes)
+        ]
+        none = (
+            f"Of the {all_.objects:,} {resource} that there are it selects none"
+            if held and all_ and not held.objects and all_.objects
+            else ""
+        )
         return Section(
-            str(resource), _shown(planned.filter), resource.api_version, str(self._cached.projection) or "all but managedFields",
-            held=held, memory=self.expected if held is not None else None, all=all_, streams=streams, needed=tuple(needed), missing=tuple(missing),
-            hints=tuple(filter(None, (none, *nothing, watched))), problems=tuple(self._problems))
+            str(resource),
+            _shown(planned.filter),
+            resource.api_version,
+            str(self._cached.projection) or "all but managedFields",
+            held=held,
+            memory=self.expected if held is not None else None,
+            all=all_,
+            streams=streams,
+            needed=tuple(needed),
+            missing=tuple(missing),
+            hints=tuple(filter(None, (none, *nothing, watched))),
+            problems=tuple(self._problems),
+        )
 
     def _weigh(self, resource: Resource, held: Amount, samples: Samples) -> None:
         """Expect how much would be held, and say so where that is more than may be."""
@@ -125,8 +180,10 @@ class Check:
         if allowed is not None and self.expected > allowed:
             less = lessened(self._declared, held.objects, allowed, packed=storage != "raw")
             self._problem(
-                f"{resource}: {held.objects:,} objects would take about {written(self.expected)} of memory, and max_bytes={limit!r} is allowed",
-                f"{less}; or allow more: max_bytes={written(1.5 * self.expected)!r}")
+                f"{resource}: {held.objects:,} objects would take about {written(self.expected)} of memory,"
+                f" and max_bytes={limit!r} is allowed",
+                f"{less}; or allow more: max_bytes={written(1.5 * self.expected)!r}",
+            )
 
     def _problem(self, what: str, remedy: str) -> None:
         self._problems.append(Problem(what, remedy))
@@ -140,7 +197,10 @@ class Check:
         except Refused as error:
             if error.refusal.code != 403:
                 raise
-            self._problem(f"{key}: the operator may not ask what the cluster serves: {error.refusal.message}", "Bind it to the ClusterRole system:discovery")
+            self._problem(
+                f"{key}: the operator may not ask what the cluster serves: {error.refusal.message}",
+                "Bind it to the ClusterRole system:discovery",
+            )
         except Garbled as error:
             self._problem(f"{key}: {error}", "See to the server behind its API group")
         return None
@@ -148,7 +208,11 @@ class Check:
     def _plan(self, resource: Resource) -> Plan | None:
         try:
             return plan(
-                self._cached.filter, resource, namespaces=self._operator.namespaces, share_watches=self._cached.share_watches)
+                self._cached.filter,
+                resource,
+                namespaces=self._operator.namespaces,
+                share_watches=self._cached.share_watches,
+            )
         except SelectCacheError as error:
             self._problem(f"{resource}: {error.what}", error.remedy)
             return None
@@ -157,7 +221,9 @@ class Check:
         needed = merged(of_cache(resource, planned))
         missing = [lack for right in needed for lack in await self._reviewer.lacks(right)]
         for right in missing:
-            self._problem(f"{resource}: the right is missing to {right}", f"Add to {right.role}: {right.written()}")
+            self._problem(
+                f"{resource}: the right is missing to {right}", f"Add to {right.role}: {right.written()}"
+            )
         return needed, missing
 
     async def _streams(self, resource: Resource, planned: Plan, counter: Counter) -> tuple[Result, ...]:
@@ -169,31 +235,47 @@ class Check:
             except Refused as error:
                 if error.refusal.code not in (400, 403, 422):
                     raise
-                if error.refusal.code != 403:   # That is told as a right.
+                if error.refusal.code != 403:  # That is told as a right.
                     self._problem(
-                        f"{resource}: the server refuses the filter {stream.selector}: {error.refusal.message}",
-                        f"Assign a selector that the server supports for this kind to {self._declared}")
+                        f"{resource}: the server refuses the filter {stream.selector}:"
+                        f" {error.refusal.message}",
+                        f"Assign a selector that the server supports for this kind to {self._declared}",
+                    )
             except Untransformed as error:
-                self._problem(f"{resource}: {error}", f"Correct {error.argument} of {self._declared}{error.besides}")
+                self._problem(
+                    f"{resource}: {error}", f"Correct {error.argument} of {self._declared}{error.besides}"
+                )
             except Garbled as error:
                 self._problem(f"{resource}: {error}", "See to the server")
             results.append(Result(stream.path(resource), stream.query(), amount))
         return tuple(results)
 
     async def _all(self, resource: Resource, planned: Plan) -> Amount | None:
-        """Return all there is: in the namespaces that are watched or named, or in those alone that may be looked at."""
+        """Return all there is: in the namespaces that are watched or named, or in those alone that may be
+        looked at.
+        """
         counter = Counter(self._operator.transport, resource, progress=self._progress)
         named = {stream.namespace for stream in planned.streams if stream.namespace is not None}
         widest = None if self._operator.watched is None else sorted({*self._operator.watched, *named})
-        for namespaces in (widest, sorted(named)) if len(named) == len({stream.namespace for stream in planned.streams}) else (widest,):
+        for namespaces in (
+            (widest, sorted(named))
+            if len(named) == len({stream.namespace for stream in planned.streams})
+            else (widest,)
+        ):
             try:
                 return await counter.all(namespaces)
             except (Refused, Garbled):
-                continue   # There is no need for the operator to see all of them.
+                continue  # There is no need for the operator to see all of them.
         return None
 
 
 def _shown(filter_: Branches) -> str:
     branch = filter_.branches[0]
-    anything = len(filter_.branches) == 1 and not branch.requirements and not branch.terms and branch.names is None and branch.namespaces is None
+    anything = (
+        len(filter_.branches) == 1
+        and not branch.requirements
+        and not branch.terms
+        and branch.names is None
+        and branch.namespaces is None
+    )
     return "everything" if anything else str(filter_)

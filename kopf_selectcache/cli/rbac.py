@@ -1,4 +1,7 @@
-"""`rbac`: the rights that an operator needs, as manifests, or compared with those that it has. Changes nothing in the cluster."""
+"""`rbac`: the rights that an operator needs, as manifests, or compared with those that it has. Changes
+nothing in the cluster.
+"""
+
 from __future__ import annotations
 
 import argparse
@@ -17,23 +20,44 @@ from ._required_rights import Needs
 from .rights import Right, beyond, lacking, merged
 
 NAME = "rbac"
-HELP = "Print the Role, ClusterRole and bindings that an operator needs, and no more; or compare them with those that it has."
+HELP = (
+    "Print the Role, ClusterRole and bindings that an operator needs, and no more; or compare them with those"
+    " that it has."
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     _operator_loader.add_arguments(parser)
-    _operator_loader.add_account(parser, "whom to bind them to (default: default/ and the name of its file), or whose to compare")
+    _operator_loader.add_account(
+        parser, "whom to bind them to (default: default/ and the name of its file), or whose to compare"
+    )
     parser.add_argument(
-        "--fetch", action="append", default=[], metavar="KIND",
-        help="a kind of which handlers fetch more than is cached (cache.fetch, fetch_list, gone): that cannot be seen; can be given several times")
+        "--fetch",
+        action="append",
+        default=[],
+        metavar="KIND",
+        help=(
+            "a kind of which handlers fetch more than is cached (cache.fetch, fetch_list, gone): that cannot"
+            " be seen; can be given several times"
+        ),
+    )
     parser.add_argument("-o", "--output", choices=("yaml", "json"), default="yaml")
     parser.add_argument(
-        "--check", nargs="?", const="", metavar="MANIFESTS",
-        help="say what is missing and what is too much: in a file of manifests, or else in the cluster, of --account or of the operator's own login")
+        "--check",
+        nargs="?",
+        const="",
+        metavar="MANIFESTS",
+        help=(
+            "say what is missing and what is too much: in a file of manifests, or else in the cluster, of"
+            " --account or of the operator's own login"
+        ),
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the manifests, or what is wrong with what there is; return the exit code: 1 if something is missing."""
+    """Print the manifests, or what is wrong with what there is; return the exit code: 1 if something is
+    missing.
+    """
     try:
         output, code = asyncio.run(answered(arguments))
     except Unloadable as error:
@@ -53,8 +77,11 @@ async def answered(arguments: argparse.Namespace) -> tuple[str, int]:
         if arguments.check is None:
             account = arguments.account or f"default/{as_name(operator.name)}"
             as_json = arguments.output == "json"
-            _tell(needs.unknown if as_json else ())   # In YAML it is a comment.
-            return manifests(needed, account=account, notes=[*needs.notes, *needs.unknown], as_json=as_json), 0
+            _tell(needs.unknown if as_json else ())  # In YAML it is a comment.
+            return (
+                manifests(needed, account=account, notes=[*needs.notes, *needs.unknown], as_json=as_json),
+                0,
+            )
         if arguments.check:
             granted, assumed = _read(Path(arguments.check), arguments.account)
             missing = lacking(needed, granted)
@@ -81,7 +108,9 @@ def _read(file: Path, account: str | None) -> tuple[list[Right], list[str]]:
         raise Unloadable(f"{file} has no manifests that make sense") from error
 
 
-async def _reviewed(operator: Loaded, needed: Sequence[Right], user: str | None) -> tuple[list[Right], list[Right]]:
+async def _reviewed(
+    operator: Loaded, needed: Sequence[Right], user: str | None
+) -> tuple[list[Right], list[Right]]:
     """Return what is missing in the cluster, and what is granted there."""
     reviewer = Reviewer(operator.transport, user=user)
     await operator.log_in()
@@ -90,11 +119,13 @@ async def _reviewed(operator: Loaded, needed: Sequence[Right], user: str | None)
 
 
 def _compared(missing: Sequence[Right], granted: Sequence[Right], needed: Sequence[Right]) -> str:
-    lines = [f"missing: {right}, for {', '.join(sorted(right.what_for))}\n  add to {right.role}: {right.written()}" for right in missing]
+    lines = [
+        f"missing: {right}, for {', '.join(sorted(right.what_for))}\n  add to {right.role}: {right.written()}"
+        for right in missing
+    ]
     for right, used in beyond(granted, needed):
         if len(used) > 1:
             lines += [f"too much: {right}, of which is needed:", *(f"  {each}" for each in used)]
         else:
             lines.append(f"too much: {right}{f', of which is needed: {used[0]}' if used else ''}")
     return "\n".join(lines or ["The rights are those that are needed."])
-

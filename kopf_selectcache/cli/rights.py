@@ -1,4 +1,7 @@
-"""Which rights an operator takes: for its caches, and for what Kopf does for its handlers. Pure: it asks nobody, and prints nothing."""
+"""Which rights an operator takes: for its caches, and for what Kopf does for its handlers. Pure: it asks
+nobody, and prints nothing.
+"""
+
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -33,7 +36,10 @@ class Right:
     def __str__(self) -> str:
         what = f"{self.resource}.{self.group}" if self.group else self.resource
         named = f" {', '.join(sorted(self.names))}" if self.names is not None else ""
-        return f"{', '.join(in_order(self.verbs))} {what}{named}{f' in {self.namespace}' if self.namespace else ''}"
+        return (
+            f"{', '.join(in_order(self.verbs))}"
+            f" {what}{named}{f' in {self.namespace}' if self.namespace else ''}"
+        )
 
     @property
     def role(self) -> str:
@@ -43,51 +49,90 @@ class Right:
     def rule(self) -> dict[str, Any]:
         """Return the rule as a Role has it."""
         names = {"resourceNames": sorted(self.names)} if self.names is not None else {}
-        return {"apiGroups": [self.group], "resources": [self.resource], **names, "verbs": in_order(self.verbs)}
+        return {
+            "apiGroups": [self.group],
+            "resources": [self.resource],
+            **names,
+            "verbs": in_order(self.verbs),
+        }
 
     def written(self) -> str:
         """Return the rule as it can be added to the rules of a Role."""
-        return "- " + yaml.safe_dump(self.rule(), sort_keys=False, default_flow_style=True, width=10_000).strip()
+        return (
+            "- " + yaml.safe_dump(self.rule(), sort_keys=False, default_flow_style=True, width=10_000).strip()
+        )
 
     def gives(self, other: Right) -> bool:
         """Whether who has this right has the other one."""
         return (
-            self.namespace in (None, other.namespace) and ("*" in self.verbs or other.verbs <= self.verbs) and self.is_of(other)
-            and (self.names is None or (other.names is not None and other.names <= self.names)))
+            self.namespace in (None, other.namespace)
+            and ("*" in self.verbs or other.verbs <= self.verbs)
+            and self.is_of(other)
+            and (self.names is None or (other.names is not None and other.names <= self.names))
+        )
 
     def is_of(self, other: Right) -> bool:
         """Whether it is about the same resource, and about some of the same objects."""
         return (
-            self.group in ("*", other.group) and self.resource in ("*", other.resource)
-            and (self.names is None or other.names is None or bool(self.names & other.names)))
+            self.group in ("*", other.group)
+            and self.resource in ("*", other.resource)
+            and (self.names is None or other.names is None or bool(self.names & other.names))
+        )
 
     def single(self) -> Iterator[Right]:
         """Yield the right for each verb and name alone."""
         for verb in sorted(self.verbs):
             for name in sorted(self.names) if self.names is not None else (None,):
-                yield replace(self, verbs=frozenset({verb}), names=None if name is None else frozenset({name}))
+                yield replace(
+                    self, verbs=frozenset({verb}), names=None if name is None else frozenset({name})
+                )
 
 
 def of_cache(resource: Resource, plan: Plan) -> Iterator[Right]:
     """Yield what a cache takes: of each list and watch, the namespace or the name that it is confined to."""
     for stream in plan.streams:
         names = None if stream.is_wider or stream.selector.names is None else frozenset(stream.selector.names)
-        yield Right(resource.kind.group, resource.kind.plural, READ, stream.namespace, names, frozenset({"caches"}))
+        yield Right(
+            resource.kind.group, resource.kind.plural, READ, stream.namespace, names, frozenset({"caches"})
+        )
 
 
 def of_fetch(resource: Resource, namespaces: Collection[str] | None, verb: str) -> Iterator[Right]:
     """Yield what `cache.fetch`, `fetch_list` or `gone` takes, where the cache cannot answer."""
     for namespace in _where(resource, namespaces):
-        yield Right(resource.kind.group, resource.kind.plural, frozenset({verb}), namespace, None, frozenset({"fetches"}))
+        yield Right(
+            resource.kind.group,
+            resource.kind.plural,
+            frozenset({verb}),
+            namespace,
+            None,
+            frozenset({"fetches"}),
+        )
 
 
 def of_handlers(resource: Resource, namespaces: Collection[str] | None, *, patched: bool) -> Iterator[Right]:
-    """Yield what Kopf takes to call handlers of a resource: it keeps their progress in the objects, if not told otherwise."""
+    """Yield what Kopf takes to call handlers of a resource: it keeps their progress in the objects, if not
+    told otherwise.
+    """
     for namespace in _where(resource, namespaces):
         what_for = frozenset({"handlers"})
-        yield Right(resource.kind.group, resource.kind.plural, READ | ({"patch"} if patched else set()), namespace, None, what_for)
+        yield Right(
+            resource.kind.group,
+            resource.kind.plural,
+            READ | ({"patch"} if patched else set()),
+            namespace,
+            None,
+            what_for,
+        )
         if patched:
-            yield Right(resource.kind.group, f"{resource.kind.plural}/status", frozenset({"patch"}), namespace, None, what_for)
+            yield Right(
+                resource.kind.group,
+                f"{resource.kind.plural}/status",
+                frozenset({"patch"}),
+                namespace,
+                None,
+                what_for,
+            )
 
 
 def of_events(namespaces: Collection[str] | None) -> Iterator[Right]:
@@ -97,7 +142,9 @@ def of_events(namespaces: Collection[str] | None) -> Iterator[Right]:
 
 
 def of_kopf(*, everywhere: bool) -> Iterator[Right]:
-    """Yield what Kopf takes to notice new kinds, and new namespaces where it does not watch all: without it, it begins a minute late."""
+    """Yield what Kopf takes to notice new kinds, and new namespaces where it does not watch all: without it,
+    it begins a minute late.
+    """
     what_for = frozenset({"kopf, which waits a minute without"})
     yield Right(*CRDS, READ, what_for=what_for)
     if not everywhere:
@@ -105,23 +152,32 @@ def of_kopf(*, everywhere: bool) -> Iterator[Right]:
 
 
 def merged(rights: Iterable[Right]) -> list[Right]:
-    """Return the same rights, as few as can be, in order: verbs and names of the same are joined, and what others give is left out."""
+    """Return the same rights, as few as can be, in order: verbs and names of the same are joined, and what
+    others give is left out.
+    """
     by_verbs: dict[tuple[Any, ...], Right] = {}
-    for right in rights:   # The same objects: one rule with all verbs.
+    for right in rights:  # The same objects: one rule with all verbs.
         at = (right.group, right.resource, right.namespace, right.names)
         by_verbs[at] = _joined(by_verbs.get(at), right)
     by_names: dict[tuple[Any, ...], Right] = {}
-    for right in by_verbs.values():   # The same verbs: one rule with all names.
+    for right in by_verbs.values():  # The same verbs: one rule with all names.
         key = (right.group, right.resource, right.namespace, right.verbs, right.names is None)
         by_names[key] = _joined(by_names.get(key), right)
     found = list(by_names.values())
-    needed = [right for right in found if not any(other is not right and other.gives(right) for other in found)]
-    return sorted(needed, key=lambda right: (right.namespace or "", right.group, right.resource, sorted(right.names or ())))
+    needed = [
+        right for right in found if not any(other is not right and other.gives(right) for other in found)
+    ]
+    return sorted(
+        needed,
+        key=lambda right: (right.namespace or "", right.group, right.resource, sorted(right.names or ())),
+    )
 
 
 def lacking(needed: Iterable[Right], granted: Collection[Right]) -> list[Right]:
     """Return the parts of what is needed that nothing grants."""
-    return merged(each for right in needed for each in right.single() if not any(other.gives(each) for other in granted))
+    return merged(
+        each for right in needed for each in right.single() if not any(other.gives(each) for other in granted)
+    )
 
 
 def beyond(granted: Iterable[Right], needed: Collection[Right]) -> Iterator[tuple[Right, list[str]]]:
@@ -129,15 +185,32 @@ def beyond(granted: Iterable[Right], needed: Collection[Right]) -> Iterator[tupl
     for right in granted:
         for each in right.single():
             used = [
-                other for other in needed if ("*" in each.verbs or each.verbs <= other.verbs) and each.is_of(other)
-                and (each.namespace is None or other.namespace in (None, each.namespace))]
+                other
+                for other in needed
+                if ("*" in each.verbs or each.verbs <= other.verbs)
+                and each.is_of(other)
+                and (each.namespace is None or other.namespace in (None, each.namespace))
+            ]
             if not used:
                 yield each, []
             elif "*" in (each.group, each.resource, *each.verbs):
-                yield each, [str(replace(other, verbs=other.verbs if "*" in each.verbs else each.verbs)) for other in used]
+                yield (
+                    each,
+                    [
+                        str(replace(other, verbs=other.verbs if "*" in each.verbs else each.verbs))
+                        for other in used
+                    ],
+                )
             elif each.names is None and all(other.names is not None for other in used):
-                yield each, [f"for {', '.join(sorted({name for other in used for name in other.names or ()}))}"]
-            elif each.namespace is None and (spaces := {other.namespace for other in used}) and None not in spaces:
+                yield (
+                    each,
+                    [f"for {', '.join(sorted({name for other in used for name in other.names or ()}))}"],
+                )
+            elif (
+                each.namespace is None
+                and (spaces := {other.namespace for other in used})
+                and None not in spaces
+            ):
                 yield each, [f"in {', '.join(sorted(map(str, spaces)))}"]
 
 
@@ -145,7 +218,9 @@ def _joined(before: Right | None, right: Right) -> Right:
     if before is None:
         return right
     names = before.names | right.names if before.names is not None and right.names is not None else None
-    return replace(right, verbs=before.verbs | right.verbs, names=names, what_for=before.what_for | right.what_for)
+    return replace(
+        right, verbs=before.verbs | right.verbs, names=names, what_for=before.what_for | right.what_for
+    )
 
 
 def _where(resource: Resource, namespaces: Collection[str] | None) -> Collection[str | None]:

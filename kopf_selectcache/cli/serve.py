@@ -1,4 +1,5 @@
 """`serve`: an embedded API server as a process of its own, until Ctrl-C or SIGTERM."""
+
 from __future__ import annotations
 
 import argparse
@@ -22,7 +23,7 @@ from ._progress import Progress
 PROBE_TIMEOUT = 5.0
 """Seconds that the server of an existing kubeconfig has to answer. It runs on this machine."""
 
-if TYPE_CHECKING:   # It needs the extra.
+if TYPE_CHECKING:  # It needs the extra.
     from kopf_selectcache.testing.request_log import Asked
 
 NAME = "serve"
@@ -31,14 +32,32 @@ HELP = "Run a Kubernetes API server for tests and demos: no controllers, nothing
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--kubeconfig", type=Path, required=True, metavar="FILE",
-        help="where to write the admin's kubeconfig once the server is ready; it is removed in the end")
-    parser.add_argument("--port", type=_port, default=0, help="the port of 127.0.0.1 to listen on (default: a free one)")
+        "--kubeconfig",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="where to write the admin's kubeconfig once the server is ready; it is removed in the end",
+    )
     parser.add_argument(
-        "--load", type=Path, action="append", default=[], metavar="PATH",
-        help="create the objects of these manifests (YAML or JSON; a folder or a file) first; can be given several times")
+        "--port", type=_port, default=0, help="the port of 127.0.0.1 to listen on (default: a free one)"
+    )
     parser.add_argument(
-        "-v", "--verbose", action="store_true", help="print each request: its method, path and query, and the status of the answer; no bodies")
+        "--load",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="PATH",
+        help=(
+            "create the objects of these manifests (YAML or JSON; a folder or a file) first; can be given"
+            " several times"
+        ),
+    )
+    parser.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="print each request: its method, path and query, and the status of the answer; no bodies",
+    )
 
 
 def _port(text: str) -> int:
@@ -50,23 +69,41 @@ def _port(text: str) -> int:
 def run(arguments: argparse.Namespace) -> int:
     """Serve until told to end; return the exit code."""
     try:
-        import trustme  # noqa: F401, PLC0415 - It is in an extra; without it, all else of the package works.
+        import trustme  # noqa: F401, PLC0415
     except ImportError:
         return _failed("this needs trustme: pip install '.[testing]' in a clone of kopf_selectcache")
     kubeconfig: Path = arguments.kubeconfig
     if kubeconfig.exists() and not _is_ours(kubeconfig):
-        return _failed(f"{kubeconfig} is somebody's kubeconfig, and would be overwritten: name another file, or remove it")
+        return _failed(
+            f"{kubeconfig} is somebody's kubeconfig, and would be overwritten: name another file, or"
+            " remove it"
+        )
     if (running := _running_server(kubeconfig)) is not None:
         return _failed(f"{kubeconfig} belongs to a server that runs at {running}; name another file")
     if not kubeconfig.absolute().parent.is_dir():
         return _failed(f"there is no folder {kubeconfig.absolute().parent}")
-    kubeconfig.unlink(missing_ok=True)   # Who waits for it must not take that of an earlier server.
-    return asyncio.run(serve(
-        kubeconfig, port=arguments.port, manifests=arguments.load, output=sys.stdout, errors=sys.stderr, clock=time.monotonic, verbose=arguments.verbose))
+    kubeconfig.unlink(missing_ok=True)  # Who waits for it must not take that of an earlier server.
+    return asyncio.run(
+        serve(
+            kubeconfig,
+            port=arguments.port,
+            manifests=arguments.load,
+            output=sys.stdout,
+            errors=sys.stderr,
+            clock=time.monotonic,
+            verbose=arguments.verbose,
+        )
+    )
 
 
 async def serve(
-    kubeconfig: Path, *, port: int, manifests: list[Path], output: TextIO, errors: TextIO, clock: Callable[[], float],
+    kubeconfig: Path,
+    *,
+    port: int,
+    manifests: list[Path],
+    output: TextIO,
+    errors: TextIO,
+    clock: Callable[[], float],
     verbose: bool = False,
 ) -> int:
     """Load, tell where it listens, and serve until a signal; return the exit code."""
@@ -74,7 +111,8 @@ async def serve(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, over.set)
-    from kopf_selectcache.testing import EmbeddedCluster, ManifestError, Problem  # noqa: PLC0415 - They need the extra.
+    # They need the extra.
+    from kopf_selectcache.testing import EmbeddedCluster, ManifestError, Problem  # noqa: PLC0415
 
     try:
         async with EmbeddedCluster(port=port) as cluster:
@@ -83,11 +121,11 @@ async def serve(
                 for obj in objects:
                     try:
                         cluster.create(obj)
-                    except (Problem, TypeError) as problem:   # YAML can hold what JSON cannot: `!!binary`.
+                    except (Problem, TypeError) as problem:  # YAML can hold what JSON cannot: `!!binary`.
                         name = (obj.get("metadata") or {}).get("name")
                         return _failed(f"{obj.get('kind')} {name!r} cannot be created: {problem}")
                     progress.step()
-                    await asyncio.sleep(0)   # Requests are answered meanwhile, and signals heard.
+                    await asyncio.sleep(0)  # Requests are answered meanwhile, and signals heard.
                     if over.is_set():
                         break
             if over.is_set():
@@ -109,10 +147,14 @@ async def serve(
 
 
 async def _read(
-    paths: list[Path], *, over: asyncio.Event, errors: TextIO, clock: Callable[[], float],
+    paths: list[Path],
+    *,
+    over: asyncio.Event,
+    errors: TextIO,
+    clock: Callable[[], float],
 ) -> list[dict[str, Any]]:
     """Read all manifests, in the order in which they can be created."""
-    from kopf_selectcache.testing import manifests  # noqa: PLC0415 - As above.
+    from kopf_selectcache.testing import manifests  # noqa: PLC0415
 
     files = [file for path in paths for file in manifests.files_in(path)]
     objects = []
@@ -136,13 +178,16 @@ def _told(url: str, kubeconfig: Path, count: int) -> str:
         f"An API server with {count:,} loaded object{'' if count == 1 else 's'} listens on {url}\n"
         f"  kubectl --kubeconfig {file} get namespaces\n"
         f"  KUBECONFIG={file} kopf run -A operator.py\n"
-        "Ctrl-C ends it.\n")
+        "Ctrl-C ends it.\n"
+    )
 
 
 def _print(asked: Asked, output: TextIO) -> None:
-    query = {key: "..." if key == "continue" else value for key, value in asked.query.items()}   # Tokens are long, and mean nothing to people.
+    query = {
+        key: "..." if key == "continue" else value for key, value in asked.query.items()
+    }  # Tokens are long, and mean nothing to people.
     written = f"?{urlencode(query, safe='=,!()/:')}" if query else ""
-    with suppress(OSError):   # Nobody reads it any more, which is no trouble of who asks.
+    with suppress(OSError):  # Nobody reads it any more, which is no trouble of who asks.
         output.write(f"{asked.method} {quote(asked.path, safe='/:')}{written} {asked.code}\n")
         output.flush()
 
@@ -153,12 +198,12 @@ def _remove(kubeconfig: Path, written: bytes) -> None:
         if kubeconfig.read_bytes() == written:
             kubeconfig.unlink()
     except FileNotFoundError:
-        pass   # Somebody was faster.
+        pass  # Somebody was faster.
 
 
 def _is_ours(kubeconfig: Path) -> bool:
     """Whether the file was written by an earlier server, which can be replaced."""
-    from kopf_selectcache.testing.cluster import NAME as CONTEXT  # noqa: PLC0415 - As above.
+    from kopf_selectcache.testing.cluster import NAME as CONTEXT  # noqa: PLC0415
 
     try:
         config = json.loads(kubeconfig.read_bytes())
@@ -170,14 +215,19 @@ def _is_ours(kubeconfig: Path) -> bool:
 def _running_server(kubeconfig: Path) -> str | None:
     """Return the address of the server that wrote the file, if that server still answers.
 
-    Each server has a certificate authority of its own, so a TLS handshake tells it from a later process on the same port.
+    Each server has a certificate authority of its own, so a TLS handshake tells it from a later process on
+    the same port.
     """
     try:
         cluster = json.loads(kubeconfig.read_bytes())["clusters"][0]["cluster"]
         address: str = cluster["server"]
-        context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
+        context = ssl.create_default_context(
+            cadata=base64.b64decode(cluster["certificate-authority-data"]).decode()
+        )
         url = urlsplit(address)
-        with socket.create_connection((url.hostname or "", url.port or 443), timeout=PROBE_TIMEOUT) as connection:
+        with socket.create_connection(
+            (url.hostname or "", url.port or 443), timeout=PROBE_TIMEOUT
+        ) as connection:
             context.wrap_socket(connection, server_hostname=url.hostname).close()
     except (OSError, ValueError, LookupError, TypeError):
         return None

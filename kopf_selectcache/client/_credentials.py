@@ -1,10 +1,11 @@
 """Refused credentials: how often they are tried, and when Kopf logs in to replace them.
 
-Kopf remembers the credentials that are handed back to it with `Vault.invalidate`, and takes no equal ones again: one 401 for
-a static token would end the operator. Here they are dropped as Kopf drops expired ones, which it takes again. Credentials
-that cannot be used, or with which no safe connection can be made, are refused as well: equal ones may name a file that has
-the certificate of a new authority.
+Kopf remembers the credentials that are handed back to it with `Vault.invalidate`, and takes no equal ones
+again: one 401 for a static token would end the operator. Here they are dropped as Kopf drops expired ones,
+which it takes again. Credentials that cannot be used, or with which no safe connection can be made, are
+refused as well: equal ones may name a file that has the certificate of a new authority.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -16,27 +17,34 @@ from kopf_selectcache import _kopf
 from kopf_selectcache.core.protocol.backoff import SLOW
 
 TRIES = 3
-"""How often a request is sent with the same credentials before they are dropped. A server may refuse once by mistake."""
+"""How often a request is sent with the same credentials before they are dropped. A server may refuse once by
+mistake."""
 
 SOONEST, LATEST = 60.0, 600.0
-"""Seconds between two logins that replace equal credentials, at first and at most; different ones are replaced after SLOW seconds.
+"""Seconds between two logins that replace equal credentials, at first and at most; different ones are
+replaced after SLOW seconds.
 
 A login closes the sessions and streams of Kopf itself, which opens new ones.
 """
 
 TRUSTED = 3600.0
-"""Seconds for which an accepted request shows that credentials are valid. Servers end a watch within an hour: then it is asked for again."""
+"""Seconds for which an accepted request shows that credentials are valid. Servers end a watch within an hour:
+then it is asked for again."""
 
 
 @dataclass
 class _Dropped:
-    """The last credentials of a login handler that were dropped, and how servers answered to the next ones of it since then."""
+    """The last credentials of a login handler that were dropped, and how servers answered to the next ones of
+    it since then.
+    """
 
     info: _kopf.KubeContext
     at: float
     interval: float
     accepted_at: float = -inf
-    accepted: dict[str, bool] = field(default_factory=dict)   # By kind: whether it accepted any; it may refuse them later.
+    accepted: dict[str, bool] = field(
+        default_factory=dict
+    )  # By kind: whether it accepted any; it may refuse them later.
 
     def interval_of(self, info: _kopf.KubeContext) -> float:
         """Return the seconds until these credentials may be dropped."""
@@ -44,16 +52,20 @@ class _Dropped:
 
 
 class Logins:
-    """Drops refused credentials, and has Kopf log in at a bounded rate. Used on the operator's event loop only."""
+    """Drops refused credentials, and has Kopf log in at a bounded rate. Used on the operator's event loop
+    only.
+    """
 
     def __init__(self, vault: _kopf.Vault, *, clock: Callable[[], float]) -> None:
         self._vault = vault
         self._clock = clock
-        self._dropped: dict[_kopf.VaultKey, _Dropped] = {}   # One for each login handler.
-        self._next: float | None = None   # When to log in although no login gave credentials; None if one did.
+        self._dropped: dict[_kopf.VaultKey, _Dropped] = {}  # One for each login handler.
+        self._next: float | None = None  # When to log in although no login gave credentials; None if one did.
 
     def tries(self, key: _kopf.VaultKey, info: _kopf.KubeContext, kind: str) -> int:
-        """Return how often to send a request: once if equal credentials are known to be refused, for all kinds or for this one."""
+        """Return how often to send a request: once if equal credentials are known to be refused, for all
+        kinds or for this one.
+        """
         if (dropped := self._dropped.get(key)) is None:
             return TRIES
         is_refused = self._is_early(key, info) and dropped.accepted_at == -inf
@@ -64,18 +76,26 @@ class Logins:
         return dropped is not None and self._clock() < dropped.at + dropped.interval_of(info)
 
     def _is_of_kind(self, key: _kopf.VaultKey, info: _kopf.KubeContext, kind: str) -> bool:
-        """Return whether a 401 says more about the kind: since equal credentials were dropped, others accept them, and this one never did."""
+        """Return whether a 401 says more about the kind: since equal credentials were dropped, others accept
+        them, and this one never did.
+        """
         dropped = self._dropped.get(key)
-        return (dropped is not None and dropped.info == info
-                and not dropped.accepted.get(kind, False) and self._clock() < dropped.accepted_at + TRUSTED)
+        return (
+            dropped is not None
+            and dropped.info == info
+            and not dropped.accepted.get(kind, False)
+            and self._clock() < dropped.accepted_at + TRUSTED
+        )
 
     async def drop(self, key: _kopf.VaultKey, info: _kopf.KubeContext, kind: str | None = None) -> None:
-        """Drop these credentials, after a 401 for this kind or another failure; if there are no others, have Kopf log in.
+        """Drop these credentials, after a 401 for this kind or another failure; if there are no others, have
+        Kopf log in.
 
-        It may be too early for a login: then the only credentials stay. If this request is cancelled, the login goes on.
+        It may be too early for a login: then the only credentials stay. If this request is cancelled, the
+        login goes on.
         """
         if not _kopf.has_credentials(self._vault, key, info):
-            return   # Another request has dropped them.
+            return  # Another request has dropped them.
         stay = self._is_early(key, info)
         if kind is not None and (dropped := self._dropped.get(key)) is not None:
             stay = stay or self._is_of_kind(key, info, kind)
@@ -83,10 +103,16 @@ class Logins:
         if not stay:
             self._note(key, info)
         if not await _kopf.remove_credentials(self._vault, key, info) and not stay:
-            kept = copy(info)   # Kopf compares by identity: it does not take a late refusal of the dropped ones for one of these.
+            kept = copy(
+                info
+                # Kopf compares by identity: it does not take a late refusal of the dropped ones for one of
+                # these.
+            )
             await _kopf.log_in_again(self._vault, key, info, kept)
-            self._dropped[key].at = self._clock()   # The pause begins after the login, which may take longer than the pause.
-            await _kopf.remove_credentials(self._vault, key, kept)   # If another login handler has given some.
+            self._dropped[
+                key
+            ].at = self._clock()  # The pause begins after the login, which may take longer than the pause.
+            await _kopf.remove_credentials(self._vault, key, kept)  # If another login handler has given some.
 
     def _note(self, key: _kopf.VaultKey, info: _kopf.KubeContext) -> None:
         before, now, interval = self._dropped.get(key), self._clock(), SOONEST

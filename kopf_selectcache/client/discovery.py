@@ -1,4 +1,7 @@
-"""What a key means in this cluster: asks the server which resources it serves. Finds the resource; reads no objects."""
+"""What a key means in this cluster: asks the server which resources it serves. Finds the resource; reads no
+objects.
+"""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -34,7 +37,8 @@ async def resolve(server: Server, key: Key) -> Resource:
     group, version, name = parse_key(key)
     known = find(key)
     if group is None and known is not None:
-        # As with kubectl, a built-in kind wins over custom ones of the same name; and one group is asked, not all.
+        # As with kubectl, a built-in kind wins over custom ones of the same name; and one group is asked, not
+        # all.
         group = known.group
     broken: Refused | None = None
     others: list[str] = []
@@ -45,7 +49,8 @@ async def resolve(server: Server, key: Key) -> Resource:
             try:
                 listed = await _get(server, f"{prefix}/{served}")
             except Refused as refused:
-                # Behind some groups are servers of their own, which may be down: the kind may be in another group.
+                # Behind some groups are servers of their own, which may be down: the kind may be in another
+                # group.
                 broken = broken or refused
                 continue
             for resource in _mappings(listed.get("resources")):
@@ -72,7 +77,10 @@ async def _groups(server: Server, group: str | None) -> list[tuple[str, list[str
     else:
         found = _mappings((await _get(server, "/apis")).get("groups"))
     for one in found:
-        listed = [_text(each, "version") for each in _mappings([one.get("preferredVersion"), *_list(one.get("versions"))])]
+        listed = [
+            _text(each, "version")
+            for each in _mappings([one.get("preferredVersion"), *_list(one.get("versions"))])
+        ]
         core.append((f"/apis/{_text(one, 'name')}", list(dict.fromkeys(filter(None, listed)))))
     return core
 
@@ -87,13 +95,15 @@ async def _resource(server: Server, prefix: str, version: str, listed: Mapping[s
         crd = await _get(server, f"{CRDS}/{plural}.{group}")
     except Refused as refused:
         if refused.refusal.code == UNAUTHORIZED:
-            raise   # It says nothing of the definition.
+            raise  # It says nothing of the definition.
         # Not allowed to look, or served by an aggregated server: its fields are the server's secret.
         unknown = Kind.unknown(group, kind, plural, namespaced=namespaced, names=_names(listed))
         return Resource(unknown, version, fields_known=False)
     custom = Kind.custom(crd, version)
     if (custom.group, custom.kind, custom.plural) != (group, kind, plural):
-        raise Garbled(f"the definition of {plural}.{group} is one of {custom.plural[:100]!r}.{custom.group[:100]!r}")
+        raise Garbled(
+            f"the definition of {plural}.{group} is one of {custom.plural[:100]!r}.{custom.group[:100]!r}"
+        )
     return Resource(custom, version)
 
 
@@ -123,6 +133,12 @@ def _list(value: object) -> list[Any]:
 
 
 def _text(mapping: Mapping[str, Any], key: str) -> str:
-    """Return a name; nothing if it is none that Kubernetes allows: it becomes a part of paths and of messages."""
+    """Return a name; nothing if it is none that Kubernetes allows: it becomes a part of paths and of
+    messages.
+    """
     value = mapping.get(key)
-    return value if isinstance(value, str) and len(value) <= LONGEST and value.isascii() and value.isprintable() else ""
+    return (
+        value
+        if isinstance(value, str) and len(value) <= LONGEST and value.isascii() and value.isprintable()
+        else ""
+    )

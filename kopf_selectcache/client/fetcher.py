@@ -1,9 +1,11 @@
-"""Requests to the server for what the cache does not hold: joined, paced, paged. Remembers no answer; words no errors.
+"""Requests to the server for what the cache does not hold: joined, paced, paged. Remembers no answer; words
+no errors.
 
-Who asks for the same as somebody else shares the answer, if the request has not been sent yet: one that is under way
-may have been answered before the asker's own last write, and would say that what was just created is not there. So of
-identical requests at most one is under way and one waits, however many ask.
+Who asks for the same as somebody else shares the answer, if the request has not been sent yet: one that is
+under way may have been answered before the asker's own last write, and would say that what was just created
+is not there. So of identical requests at most one is under way and one waits, however many ask.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -39,7 +41,7 @@ class Pace:
     def __init__(self, per_second: float) -> None:
         self._interval = 1.0 / per_second
         self._burst = max(1.0, self._interval)
-        self._due = float("-inf")   # When all that was let through so far has been paid for.
+        self._due = float("-inf")  # When all that was let through so far has been paid for.
 
     def delay(self, *, now: float) -> float:
         """Say how long it is until the next request may be sent."""
@@ -61,7 +63,9 @@ class Shared(Generic[_T]):
         """Wait for it; raise what it raises."""
         self._waiting += 1
         try:
-            await asyncio.wait([self._task])   # If this caller is cancelled, the work is not: others wait for it.
+            await asyncio.wait(
+                [self._task]
+            )  # If this caller is cancelled, the work is not: others wait for it.
             outcome = self._task.result()
         finally:
             self._waiting -= 1
@@ -82,10 +86,12 @@ class Shared(Generic[_T]):
 
 
 async def _outcome(work: Coroutine[Any, Any, _T]) -> tuple[_T] | Exception:
-    """Return an error rather than raise it: the task may outlive who waits, and Kopf ends with the errors of what is left."""
+    """Return an error rather than raise it: the task may outlive who waits, and Kopf ends with the errors of
+    what is left.
+    """
     try:
         return (await work,)
-    except Exception as error:   # noqa: BLE001  # Whoever waits raises it.
+    except Exception as error:  # Whoever waits raises it.  # noqa: BLE001
         return error
 
 
@@ -93,8 +99,12 @@ class Fetches:
     """The requests of one operator. Used on its event loop only."""
 
     def __init__(
-        self, transport: Transport, *, per_second: float,
-        clock: Callable[[], float] = monotonic, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        self,
+        transport: Transport,
+        *,
+        per_second: float,
+        clock: Callable[[], float] = monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         chance: Callable[[], float] = random,
     ) -> None:
         self._transport = transport
@@ -107,7 +117,9 @@ class Fetches:
         self._sent: dict[_Key, Shared[bytes]] = {}
 
     async def get(self, path: str, query: Query, *, accept: str = JSON, most: int | None = None) -> bytes:
-        """Return the answer of the server, given to a request that is sent after this call; raise Refused, Unreachable or TooLarge."""
+        """Return the answer of the server, given to a request that is sent after this call; raise Refused,
+        Unreachable or TooLarge.
+        """
         key = path, tuple(sorted(query.items())), accept, most
         request = self._unsent.get(key)
         if request is None:
@@ -120,13 +132,23 @@ class Fetches:
 
     async def page(self, path: str, paging: Paging, reader: Reader) -> Page:
         """Return the next page of a list; raise Refused, Unreachable or Garbled."""
-        answer = await unhurried(reader, await ask_in_size(paging.size, lambda: self.get(path, paging.query, most=paging.size.most_bytes)))
+        answer = await unhurried(
+            reader,
+            await ask_in_size(paging.size, lambda: self.get(path, paging.query, most=paging.size.most_bytes)),
+        )
         if isinstance(answer, Refusal):
             raise Refused(answer)
         return answer
 
     async def pages(
-        self, path: str, query: Query, reader: Reader, *, page_limit: int, patience: float, enough: int | None = None,
+        self,
+        path: str,
+        query: Query,
+        reader: Reader,
+        *,
+        page_limit: int,
+        patience: float,
+        enough: int | None = None,
     ) -> list[Record]:
         """Return all objects, page by page, or at least `enough` of them, if there are."""
         records: list[Record] = []
@@ -139,7 +161,8 @@ class Fetches:
             except Refused as refused:
                 if refused.refusal.code != EXPIRED or not paging.token or not in_pages:
                     raise
-                # The pages would be of two states. In one piece a list cannot expire, unless the server cuts it up anyway.
+                # The pages would be of two states. In one piece a list cannot expire, unless the server cuts
+                # it up anyway.
                 records, paging, in_pages = [], Paging(query, page_limit=None, patience=patience), False
                 continue
             paging.turn(page)
@@ -151,7 +174,7 @@ class Fetches:
         try:
             if (before := self._sent.get(key)) is not None:
                 await before.over()
-            async with self._turn:   # Who gives up in the queue has taken nobody's time.
+            async with self._turn:  # Who gives up in the queue has taken nobody's time.
                 if delay := self._pace.delay(now=self._clock()):
                     await self._sleep(delay)
                 self._pace.take(now=self._clock())
@@ -169,7 +192,9 @@ class Fetches:
 
 
 async def unhurried(reader: Reader, data: bytes, *, first: int = 0) -> Page | Refusal:
-    """Read the answer to a list, and let everybody else on the loop go on after each slice of it; raise Garbled."""
+    """Read the answer to a list, and let everybody else on the loop go on after each slice of it; raise
+    Garbled.
+    """
     answer = None
     for answer in reader.slices(data, first=first):
         if answer is None:

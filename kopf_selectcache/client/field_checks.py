@@ -1,10 +1,13 @@
-"""Judges an object that seems to be outside of a field selector: does the server ignore the selector, or do we misread the field?
+"""Judges an object that seems to be outside of a field selector: does the server ignore the selector, or do
+we misread the field?
 
-One request asks for the same object under the opposite term. A server that selects by the field returns nothing then if
-the object belongs to the original selector: our table of fields is wrong. The mismatch is confirmed if the object comes as it
-was, or another one. If it comes in another version, it may have left the selector since, so that nothing is certain. An empty
-answer may also mean that the object is gone, so a second request, under the original term, must return the object.
+One request asks for the same object under the opposite term. A server that selects by the field returns
+nothing then if the object belongs to the original selector: our table of fields is wrong. The mismatch is
+confirmed if the object comes as it was, or another one. If it comes in another version, it may have left the
+selector since, so that nothing is certain. An empty answer may also mean that the object is gone, so a second
+request, under the original term, must return the object.
 """
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -38,7 +41,11 @@ async def judge(transport: Transport, resource: Resource, unselected: Unselected
         return Judgement.OUTSIDE
     page = await _page(transport, resource, unselected, replace(term, equal=not term.equal), EVERYTHING)
     if page.records:
-        return Judgement.OUTSIDE if any(_is_proof(record, unselected) for record in page.records) else Judgement.UNCERTAIN
+        return (
+            Judgement.OUTSIDE
+            if any(_is_proof(record, unselected) for record in page.records)
+            else Judgement.UNCERTAIN
+        )
     try:
         await _page(transport, resource, unselected, term, Sent.of(resource.kind, (), [term]))
     except Unselected as again:
@@ -48,15 +55,21 @@ async def judge(transport: Transport, resource: Resource, unselected: Unselected
 
 
 def _is_proof(record: Record, unselected: Unselected) -> bool:
-    """Return True if an object that comes under the opposite term is another one, which was not asked for, or has not changed."""
+    """Return True if an object that comes under the opposite term is another one, which was not asked for, or
+    has not changed.
+    """
     is_other = (record.namespace, record.name) != (unselected.namespace, unselected.name)
     return is_other or (record.uid, record.version) == (unselected.uid, unselected.version)
 
 
-async def _page(transport: Transport, resource: Resource, about: Unselected, term: FieldTerm, sent: Sent) -> Page:
+async def _page(
+    transport: Transport, resource: Resource, about: Unselected, term: FieldTerm, sent: Sent
+) -> Page:
     name = FieldTerm("metadata.name", about.name)
     query = {"fieldSelector": f"{name},{term}", "limit": "1"}
-    page = Reader.of(resource, ALL, sent=sent).page(await transport.get(resource.path(about.namespace or None), query))
+    page = Reader.of(resource, ALL, sent=sent).page(
+        await transport.get(resource.path(about.namespace or None), query)
+    )
     if not isinstance(page, Page):
         raise Refused(page)
     return page

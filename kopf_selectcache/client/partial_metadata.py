@@ -1,4 +1,7 @@
-"""Objects without what is in them: names, uids, versions, labels. An aggregated server need not know how to send less."""
+"""Objects without what is in them: names, uids, versions, labels. An aggregated server need not know how to
+send less.
+"""
+
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -29,7 +32,13 @@ def metadata_of(resource: Resource, answer: bytes) -> Record:
 
 
 async def pages_of_metadata(
-    transport: Transport, resource: Resource, path: str, paging: Paging, *, chance: Callable[[], float], sleep: Callable[[float], Awaitable[None]],
+    transport: Transport,
+    resource: Resource,
+    path: str,
+    paging: Paging,
+    *,
+    chance: Callable[[], float],
+    sleep: Callable[[float], Awaitable[None]],
 ) -> AsyncGenerator[tuple[Record, ...], None]:
     """Yield the objects of a list, page by page, to its end; raise Refused, Unreachable or Garbled."""
     while not paging.is_complete:
@@ -42,7 +51,9 @@ async def pages_of_metadata(
 
 async def page_of_metadata(transport: Transport, resource: Resource, path: str, paging: Paging) -> Page:
     """Return the next page of a list; raise Refused, Unreachable or Garbled."""
-    answer = await ask_in_size(paging.size, lambda: transport.get(path, paging.query, accept=_PAGE, most=paging.size.most_bytes))
+    answer = await ask_in_size(
+        paging.size, lambda: transport.get(path, paging.query, accept=_PAGE, most=paging.size.most_bytes)
+    )
     try:
         page = _READER.page(answer)
     except Garbled:

@@ -1,4 +1,7 @@
-"""Idle timeout of a stream: the time since its last sign of life. The caller decides which pieces are signs of life."""
+"""Idle timeout of a stream: the time since its last sign of life. The caller decides which pieces are signs
+of life.
+"""
+
 from __future__ import annotations
 
 import asyncio
@@ -11,21 +14,23 @@ _T = TypeVar("_T")
 class Patience:
     """Waits for the pieces of a stream, and raises TimeoutError if the last sign of life was too long ago.
 
-    One timer serves all pieces: an `asyncio.timeout` per piece takes a tenth of the CPU of a busy watch. When the timer
-    is due, it compares the clock with the deadline of the piece that is awaited.
+    One timer serves all pieces: an `asyncio.timeout` per piece takes a tenth of the CPU of a busy watch. When
+    the timer is due, it compares the clock with the deadline of the piece that is awaited.
     """
 
     def __init__(self) -> None:
         self._waiting: asyncio.Task[object] | None = None
-        self._since = 0.0   # The last sign of life.
+        self._since = 0.0  # The last sign of life.
         self._due = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._over = False   # Whether who waits has been cancelled, since it takes too long.
+        self._over = False  # Whether who waits has been cancelled, since it takes too long.
 
     async def next(self, pieces: AsyncIterator[_T], *, within: float, alive: bool = True) -> _T | None:
-        """Return the next piece, None at the end; raise TimeoutError this many seconds after the last sign of life.
+        """Return the next piece, None at the end; raise TimeoutError this many seconds after the last sign of
+        life.
 
-        `alive` says that the call itself is one: the stream was just opened, or its last piece meant something.
+        `alive` says that the call itself is one: the stream was just opened, or its last piece meant
+        something.
         """
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None, "it is awaited"
@@ -34,10 +39,10 @@ class Patience:
             self._since = now
         self._due = self._since + within
         if self._due <= now:
-            raise TimeoutError   # Pieces that are ready at once give the timer no chance.
+            raise TimeoutError  # Pieces that are ready at once give the timer no chance.
         if self._timer is None or self._timer.when() > self._due:
             self._set(loop)
-        cancelled = task.cancelling()   # By others.
+        cancelled = task.cancelling()  # By others.
         self._waiting, self._over = task, False
         try:
             return await anext(pieces, None)
@@ -49,7 +54,9 @@ class Patience:
             self._waiting = None
 
     async def all(self, pieces: AsyncIterator[_T], *, within: float) -> AsyncGenerator[_T, None]:
-        """Yield all pieces of a stream that must end within this many seconds; raise TimeoutError if it does not."""
+        """Yield all pieces of a stream that must end within this many seconds; raise TimeoutError if it does
+        not.
+        """
         piece = await self.next(pieces, within=within)
         while piece is not None:
             yield piece
@@ -68,7 +75,7 @@ class Patience:
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
         if self._waiting is None:
-            return   # The next one sets it again.
+            return  # The next one sets it again.
         if loop.time() < self._due:
             self._set(loop)
         else:

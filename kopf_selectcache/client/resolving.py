@@ -1,8 +1,11 @@
-"""What keys mean in this cluster, for reads of kinds that no cache has: asked for once, however many want to know.
+"""What keys mean in this cluster, for reads of kinds that no cache has: asked for once, however many want to
+know.
 
-Discovery asks the server many questions for one key, so those are requests as others are: joined and paced. What was
-found is remembered for as long as the operator runs; that nothing was, for a few seconds, since it may be installed.
+Discovery asks the server many questions for one key, so those are requests as others are: joined and paced.
+What was found is remembered for as long as the operator runs; that nothing was, for a few seconds, since it
+may be installed.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -32,7 +35,9 @@ class Kinds:
         """Return what a key means; raise NotServed, Refused, Unreachable or Garbled."""
         if (found := self._found.get(key)) is not None:
             return found
-        self._missed = {each: missed for each, missed in self._missed.items() if self._clock() - missed[0] < REMEMBERED}
+        self._missed = {
+            each: missed for each, missed in self._missed.items() if self._clock() - missed[0] < REMEMBERED
+        }
         if key in self._missed:
             raise NotServed(self._missed[key][1])
         asked = self._asked.get(key)

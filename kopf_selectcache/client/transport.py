@@ -1,9 +1,12 @@
-"""Bytes from the API server: one answer, or a stream of chunks. Knows URLs and credentials, but no objects or protocol.
+"""Bytes from the API server: one answer, or a stream of chunks. Knows URLs and credentials, but no objects or
+protocol.
 
-Every request goes through the operator's own credentials: Kopf's vault hands them out, and logs in anew when the server
-does not accept them any more, or cannot be trusted with them (`credentials`). If it accepts those of no login, that is Refused
-with 401. Nothing else is tried twice here: what to do about a failure is the protocol's business.
+Every request goes through the operator's own credentials: Kopf's vault hands them out, and logs in anew when
+the server does not accept them any more, or cannot be trusted with them (`credentials`). If it accepts those
+of no login, that is Refused with 401. Nothing else is tried twice here: what to do about a failure is the
+protocol's business.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -34,16 +37,19 @@ JSON = "application/json"
 UNAUTHORIZED = 401
 
 MAX_BYTES = 64 * 1024 * 1024
-"""The bytes of one answer at most, decompressed, unless `settings.selectcache.max_page_bytes` has another number.
+"""The bytes of one answer at most, decompressed, unless `settings.selectcache.max_page_bytes` has another
+number.
 
 Watches have no end, and are not limited.
 """
 
 TIMEOUTS = 2 * TRIES + 1
-"""A request may take this many times its timeout in all: all tries before and after a login, and the login, which has no timeout of its own."""
+"""A request may take this many times its timeout in all: all tries before and after a login, and the login,
+which has no timeout of its own."""
 
 _BUFFER = 256 * 1024
-"""aiohttp decompresses this much at a time, in bytes, and three times as much before it waits for the reader."""
+"""aiohttp decompresses this much at a time, in bytes, and three times as much before it waits for the
+reader."""
 
 _LONGEST = 1024 * 1024
 """So much is read of an answer that is no success, in bytes."""
@@ -68,7 +74,9 @@ class NoCredentials(Unreachable):
 class Transport(Protocol):
     """What the cache needs of an API server."""
 
-    async def get(self, path: str, query: Mapping[str, str], *, accept: str = JSON, most: int | None = None) -> bytes:
+    async def get(
+        self, path: str, query: Mapping[str, str], *, accept: str = JSON, most: int | None = None
+    ) -> bytes:
         """Return the whole answer; raise Refused or Unreachable.
 
         Raise TooLarge if it has more than `most` bytes, or than the setting allows.
@@ -82,9 +90,15 @@ class KopfTransport:
     """Requests with the credentials of the operator that it runs in."""
 
     def __init__(
-        self, vault: _kopf.Vault, *, request_timeout: float | None = None, connect_timeout: float | None = None,
-        clock: Callable[[], float] = monotonic, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        chance: Callable[[], float] = random, max_bytes: int = MAX_BYTES,
+        self,
+        vault: _kopf.Vault,
+        *,
+        request_timeout: float | None = None,
+        connect_timeout: float | None = None,
+        clock: Callable[[], float] = monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        chance: Callable[[], float] = random,
+        max_bytes: int = MAX_BYTES,
     ) -> None:
         self._vault = vault
         self._max_bytes = max_bytes
@@ -94,20 +108,34 @@ class KopfTransport:
         self._request_timeout = request_timeout
         self._connect_timeout = connect_timeout
 
-    async def get(self, path: str, query: Mapping[str, str], *, accept: str = JSON, most: int | None = None) -> bytes:
+    async def get(
+        self, path: str, query: Mapping[str, str], *, accept: str = JSON, most: int | None = None
+    ) -> bytes:
         try:
-            async with asyncio.timeout(None if self._request_timeout is None else TIMEOUTS * self._request_timeout):
+            async with asyncio.timeout(
+                None if self._request_timeout is None else TIMEOUTS * self._request_timeout
+            ):
                 return await self._whole(path, query, {"Accept": accept}, most=most)
         except TimeoutError as error:
             raise Unreachable("no answer came in time: the login of the operator takes too long") from error
 
     async def ask(self, path: str, question: bytes, *, impersonate: str | None = None) -> bytes:
-        """Post a question that the server answers and keeps nothing of, such as a review of rights; perhaps as somebody else."""
+        """Post a question that the server answers and keeps nothing of, such as a review of rights; perhaps
+        as somebody else.
+        """
         headers = {"Accept": JSON, "Content-Type": JSON}
-        return await self._whole(path, {}, headers | ({"Impersonate-User": impersonate} if impersonate else {}), question=question)
+        return await self._whole(
+            path, {}, headers | ({"Impersonate-User": impersonate} if impersonate else {}), question=question
+        )
 
     async def _whole(
-        self, path: str, query: Mapping[str, str], headers: Mapping[str, str], *, question: bytes | None = None, most: int | None = None,
+        self,
+        path: str,
+        query: Mapping[str, str],
+        headers: Mapping[str, str],
+        *,
+        question: bytes | None = None,
+        most: int | None = None,
     ) -> bytes:
         limits = aiohttp.ClientTimeout(total=self._request_timeout, sock_connect=self._connect_timeout)
         async with self._answer(path, query, headers, limits, question) as response:
@@ -118,12 +146,19 @@ class KopfTransport:
         limits = aiohttp.ClientTimeout(total=None, sock_connect=self._connect_timeout)
         # A compressing server, or a proxy, would hold events back until it has enough of them.
         headers = {"Accept": JSON, "Accept-Encoding": "identity"}
-        async with self._answer(path, query, headers, limits) as response, aclosing(_chunks(response)) as chunks:
+        async with (
+            self._answer(path, query, headers, limits) as response,
+            aclosing(_chunks(response)) as chunks,
+        ):
             yield chunks
 
     @asynccontextmanager
     async def _answer(
-        self, path: str, query: Mapping[str, str], headers: Mapping[str, str], limits: aiohttp.ClientTimeout,
+        self,
+        path: str,
+        query: Mapping[str, str],
+        headers: Mapping[str, str],
+        limits: aiohttp.ClientTimeout,
         question: bytes | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Enter a response that is a success, with credentials that the server accepts."""
@@ -136,10 +171,20 @@ class KopfTransport:
             async with aclosing(offered) as credentials:
                 async for key, info, connection in credentials:
                     async with AsyncExitStack() as stack:
-                        send = partial(   # A redirected request would take its token along.
-                            _response, stack, connection, "GET" if question is None else "POST", path, params=query, headers=headers,
-                            data=question, timeout=limits, allow_redirects=False,
-                            auto_decompress=True, read_bufsize=_BUFFER)   # The session may be the user's, with other defaults.
+                        send = partial(  # A redirected request would take its token along.
+                            _response,
+                            stack,
+                            connection,
+                            "GET" if question is None else "POST",
+                            path,
+                            params=query,
+                            headers=headers,
+                            data=question,
+                            timeout=limits,
+                            allow_redirects=False,
+                            auto_decompress=True,
+                            read_bufsize=_BUFFER,
+                        )  # The session may be the user's, with other defaults.
                         try:
                             response = await self._accepted(send, self._logins.tries(key, info, kind))
                         except _NotAccepted as error:
@@ -154,7 +199,9 @@ class KopfTransport:
             raise NoCredentials("there are no valid credentials: every login failed") from error
         raise failure
 
-    async def _accepted(self, send: Callable[[], Awaitable[aiohttp.ClientResponse]], tries: int) -> aiohttp.ClientResponse:
+    async def _accepted(
+        self, send: Callable[[], Awaitable[aiohttp.ClientResponse]], tries: int
+    ) -> aiohttp.ClientResponse:
         """Send the request up to `tries` times, and return the first success.
 
         Raise _NotAccepted if the credentials do not do, else Refused or Unreachable.
@@ -183,7 +230,9 @@ async def ask_in_size(size: PageSize, ask: Callable[[], Awaitable[_T]]) -> _T:
 
 
 class _NotAccepted(Exception):
-    """The credentials do not do: other ones may. If that is certain, another try over the same connection is needless."""
+    """The credentials do not do: other ones may. If that is certain, another try over the same connection is
+    needless.
+    """
 
     def __init__(self, failure: Refused | Unreachable, *, is_certain: bool = False) -> None:
         super().__init__(failure)
@@ -196,30 +245,41 @@ def _kind(path: str) -> str:
 
     >>> _kind('/api/v1/namespaces/shop/pods/web-1'), _kind('/apis/apps/v1/deployments'), _kind('/api/v1/namespaces/shop'), _kind('/api')
     ('/api/v1/pods', '/apis/apps/v1/deployments', '/api/v1/namespaces', '/api')
-    """
+    """  # noqa: E501
     parts = path.split("/")
     group = 4 if parts[1:2] == ["apis"] else 3
-    begin = group + 2 if parts[group:group + 1] == ["namespaces"] and len(parts) > group + 2 else group
-    return "/".join([*parts[:group], *parts[begin:begin + 1]])
+    begin = group + 2 if parts[group : group + 1] == ["namespaces"] and len(parts) > group + 2 else group
+    return "/".join([*parts[:group], *parts[begin : begin + 1]])
 
 
-async def _response(stack: AsyncExitStack, connection: _Connection, method: str, path: str, **options: Any) -> aiohttp.ClientResponse:
+async def _response(
+    stack: AsyncExitStack, connection: _Connection, method: str, path: str, **options: Any
+) -> aiohttp.ClientResponse:
     """Enter a response that is a success; raise _NotAccepted, Refused or Unreachable."""
     if connection.closed:
-        # Another request has dropped the credentials; or it is the login's own session, which only another login replaces.
+        # Another request has dropped the credentials; or it is the login's own session, which only another
+        # login replaces.
         raise _NotAccepted(Unreachable("the session of the login was closed"), is_certain=True)
     async with AsyncExitStack() as attempt:
         session = await attempt.enter_async_context(connection.used())
         try:
-            response = await attempt.enter_async_context(session.request(method, connection.server + path, **options))
+            response = await attempt.enter_async_context(
+                session.request(method, connection.server + path, **options)
+            )
         except aiohttp.ClientSSLError as error:
-            raise _NotAccepted(Unreachable(_named(error))) from error   # The next login may know a new authority.
+            raise _NotAccepted(
+                Unreachable(_named(error))
+            ) from error  # The next login may know a new authority.
         except _BROKEN as error:
             raise Unreachable(_named(error)) from error
         if response.status in (200, 201):
             stack.push_async_exit(attempt.pop_all())
             return response
-        refused = Refused(read_refusal(response.status, await _body(response), retry_after=seconds_to_wait(response.headers)))
+        refused = Refused(
+            read_refusal(
+                response.status, await _body(response), retry_after=seconds_to_wait(response.headers)
+            )
+        )
     raise _NotAccepted(refused) if response.status == UNAUTHORIZED else refused
 
 
@@ -240,9 +300,13 @@ class _Connection:
 
     @asynccontextmanager
     async def used(self) -> AsyncIterator[aiohttp.ClientSession]:
-        """Enter the session, which is opened if there is none; raise _NotAccepted if the credentials cannot be used."""
+        """Enter the session, which is opened if there is none; raise _NotAccepted if the credentials cannot
+        be used.
+        """
         if self._session is None:
-            self._session = _session(self._info)   # Not before: an error within the vault would hide its other credentials.
+            self._session = _session(
+                self._info
+            )  # Not before: an error within the vault would hide its other credentials.
         self._users += 1
         try:
             yield self._session
@@ -253,8 +317,8 @@ class _Connection:
     async def close(self) -> None:
         """Close what was opened here, after its last use. A session that the user gave is Kopf's to close.
 
-        Credentials are given up when they expire, and servers let streams go on that were opened with them. To close
-        the session under a stream would not even end it: it would fall silent.
+        Credentials are given up when they expire, and servers let streams go on that were opened with them.
+        To close the session under a stream would not even end it: it would fall silent.
         """
         self._given_up = True
         await self._close_unused()
@@ -267,26 +331,39 @@ class _Connection:
 
 def _session(info: _kopf.KubeContext) -> aiohttp.ClientSession:
     if not isinstance(info, _kopf.ConnectionInfo):
-        raise _NotAccepted(Unreachable(f"the login gave credentials of an unknown type, {type(info).__name__}"), is_certain=True)
+        raise _NotAccepted(
+            Unreachable(f"the login gave credentials of an unknown type, {type(info).__name__}"),
+            is_certain=True,
+        )
     try:
         ssl, headers = info.as_ssl_context(), {**info.as_http_headers(), "User-Agent": "kopf-selectcache"}
-    except (OSError, ValueError, TypeError) as error:   # No file, no certificate, no text, as the libraries say it.
-        why = type(error).__name__   # Their messages may quote the credentials.
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+    ) as error:  # No file, no certificate, no text, as the libraries say it.
+        why = type(error).__name__  # Their messages may quote the credentials.
     else:
         # Without cookies: a server could make each further request larger, until it is refused for that.
         return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=ssl), headers=headers, proxy=info.proxy_url, trust_env=info.trust_env,
-            cookie_jar=aiohttp.DummyCookieJar())
+            connector=aiohttp.TCPConnector(limit=0, ssl=ssl),
+            headers=headers,
+            proxy=info.proxy_url,
+            trust_env=info.trust_env,
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
     raise _NotAccepted(Unreachable(f"the credentials of the login cannot be used: {why}"), is_certain=True)
 
 
 _Offer: TypeAlias = tuple[_kopf.VaultKey, _kopf.KubeContext, _Connection]
 
-# aiohttp says RuntimeError of a session that was closed since the vault handed it out, and ValueError of what it cannot send.
+# aiohttp says RuntimeError of a session that was closed since the vault handed it out, and ValueError of what
+# it cannot send.
 _BROKEN = (aiohttp.ClientError, asyncio.TimeoutError, OSError, RuntimeError, ValueError)
 
 
-# What happened, by the first of these that an error is one of: the names that aiohttp gives it say that to few.
+# What happened, by the first of these that an error is one of: the names that aiohttp gives it say that to
+# few.
 _HAPPENED: tuple[tuple[type[Exception], str], ...] = (
     (TimeoutError, "no answer came in time"),
     (aiohttp.ClientSSLError, "no safe connection can be made"),
@@ -304,8 +381,13 @@ _HAPPENED: tuple[tuple[type[Exception], str], ...] = (
 
 def _named(error: Exception) -> str:
     happened = next(words for kind, words in _HAPPENED if isinstance(error, kind))
-    # What aiohttp says of answers that it cannot read quotes them: it may be a Secret. What it says of connections is safe.
-    said = f": {printable(str(error), 500)}" if isinstance(error, aiohttp.ClientConnectorError) and str(error) else ""
+    # What aiohttp says of answers that it cannot read quotes them: it may be a Secret. What it says of
+    # connections is safe.
+    said = (
+        f": {printable(str(error), 500)}"
+        if isinstance(error, aiohttp.ClientConnectorError) and str(error)
+        else ""
+    )
     return f"{happened} ({type(error).__name__}{said})"
 
 
@@ -320,8 +402,10 @@ async def _read(response: aiohttp.ClientResponse, most: int) -> bytes:
             pieces.append(piece)
             size += len(piece)
             if size > most:
-                raise TooLarge(f"an answer has more than {most:,} bytes (settings.selectcache.max_page_bytes)")
-            await asyncio.sleep(0)   # A piece that is only to be decompressed is ready at once.
+                raise TooLarge(
+                    f"an answer has more than {most:,} bytes (settings.selectcache.max_page_bytes)"
+                )
+            await asyncio.sleep(0)  # A piece that is only to be decompressed is ready at once.
     return b"".join(pieces)
 
 
@@ -341,20 +425,29 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
 def seconds_to_wait(headers: Mapping[str, str]) -> float | None:
     """Return the seconds of the header Retry-After; None if it has none.
 
-    A date is compared with the Date of the same answer: the clocks of the server and of the operator may differ.
+    A date is compared with the Date of the same answer: the clocks of the server and of the operator may
+    differ.
 
     >>> seconds_to_wait({'Retry-After': '1.5'})
     1.5
     >>> seconds_to_wait({'Retry-After': 'Wed, 21 Oct 2026 07:28:30 GMT', 'Date': 'Wed, 21 Oct 2026 07:28:00 GMT'})
     30.0
-    """
+    """  # noqa: E501
     value = headers.get("Retry-After", "").strip()
     if value.isascii() and value.replace(".", "", 1).isdecimal():
         seconds = float(value)
         return seconds if isfinite(seconds) else None
     try:
-        return max(0.0, (parsedate_to_datetime(value) - parsedate_to_datetime(headers.get("Date", ""))).total_seconds())
-    except (ValueError, TypeError, IndexError, OverflowError):   # It is no date, or only one of them has a time zone.
+        return max(
+            0.0,
+            (parsedate_to_datetime(value) - parsedate_to_datetime(headers.get("Date", ""))).total_seconds(),
+        )
+    except (
+        ValueError,
+        TypeError,
+        IndexError,
+        OverflowError,
+    ):  # It is no date, or only one of them has a time zone.
         return None
 
 

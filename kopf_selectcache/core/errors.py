@@ -1,18 +1,19 @@
 """The core's own errors: facts without advice. What users see is made from them in `kopf_selectcache.errors`.
 
-    Problem
-    ├── BadText        selector text (or a part given as text) that Kubernetes would refuse
-    ├── BadField       a field label that the kind's objects cannot be selected by
-    ├── BadPath        a path that cannot be kept or dropped
-    ├── BadTransform   what a transform made of an object is not that object any more
-    ├── BadIndex       what the function of a declared index made of an object is no text, or nothing came of it
-    ├── TooManyBoxes   a question about regions that would cost more than its bound
-    └── Garbled        bytes from a server that are not what its API promises
-        ├── TooLarge        an answer with more bytes than are read
-        ├── Undecodable     the decoder gives up on them: an object may still be known by its metadata
-        └── Untransformed   what it sent is as promised, and the operator's own function failed for it
-            └── Unindexed       that of a declared index
+Problem
+├── BadText        selector text (or a part given as text) that Kubernetes would refuse
+├── BadField       a field label that the kind's objects cannot be selected by
+├── BadPath        a path that cannot be kept or dropped
+├── BadTransform   what a transform made of an object is not that object any more
+├── BadIndex       what the function of a declared index made of an object is no text, or nothing came of it
+├── TooManyBoxes   a question about regions that would cost more than its bound
+└── Garbled        bytes from a server that are not what its API promises
+    ├── TooLarge        an answer with more bytes than are read
+    ├── Undecodable     the decoder gives up on them: an object may still be known by its metadata
+    └── Untransformed   what it sent is as promised, and the operator's own function failed for it
+        └── Unindexed       that of a declared index
 """
+
 from __future__ import annotations
 
 from .redact import printable
@@ -72,7 +73,9 @@ NO_VALUE = "it is to return a text, a list of texts, or None for an object witho
 
 
 class BadIndex(Problem):
-    """What the function of a declared index returned is no text, or it failed. Says what it did, quoting no values."""
+    """What the function of a declared index returned is no text, or it failed. Says what it did, quoting no
+    values.
+    """
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(name, reason)
@@ -95,7 +98,9 @@ class TooManyBoxes(Problem):
 
 
 class Garbled(Problem):
-    """A server, or something on the way, sent what the API does not promise. Says what is wrong, quoting no values."""
+    """A server, or something on the way, sent what the API does not promise. Says what is wrong, quoting no
+    values.
+    """
 
     def __init__(self, reason: str) -> None:
         super().__init__(printable(reason, LONGEST_REASON))
@@ -106,7 +111,9 @@ class TooLarge(Garbled):
 
 
 class Undecodable(Garbled):
-    """The decoder gives up on some bytes. `why` is a clause, such as `it is nested too deeply`, and quotes no values."""
+    """The decoder gives up on some bytes. `why` is a clause, such as `it is nested too deeply`, and quotes no
+    values.
+    """
 
     def __init__(self, reason: str, why: str) -> None:
         super().__init__(reason)
@@ -114,7 +121,9 @@ class Undecodable(Garbled):
 
 
 class Untransformed(Garbled):
-    """An object cannot be taken in, and the server is not to blame: the operator's own `transform` failed for it."""
+    """An object cannot be taken in, and the server is not to blame: the operator's own `transform` failed for
+    it.
+    """
 
     argument = "transform="
     """Where the function was declared."""

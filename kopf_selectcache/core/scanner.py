@@ -1,10 +1,12 @@
 """Finds the members of a JSON object, and the items of a list, where the decoder gives up. It never recurses.
 
-The decoder gives up on values that are nested too deeply, on texts that are no UTF-8, on bad escapes and on numbers out of
-range. Here a text ends at its quote whatever is in it, a number has digits without a limit, and of nested values only the
-tokens and brackets are checked. So whatever the decoder reads is found here as well, and the same of it. Other bytes are
-refused: where a quote is damaged, text and structure are exchanged, and an object would get the content of the next one.
+The decoder gives up on values that are nested too deeply, on texts that are no UTF-8, on bad escapes and on
+numbers out of range. Here a text ends at its quote whatever is in it, a number has digits without a limit,
+and of nested values only the tokens and brackets are checked. So whatever the decoder reads is found here as
+well, and the same of it. Other bytes are refused: where a quote is damaged, text and structure are exchanged,
+and an object would get the content of the next one.
 """
+
 from __future__ import annotations
 
 import re
@@ -22,14 +24,37 @@ _PLAIN = re.compile(TEXT + rb"|" + _WORD, re.DOTALL)
 _ENDS = rb"(?=" + _SPACE + rb"[,\]}])"
 """What follows a value."""
 _FLAT = (
-    rb"(?:[ \t\n\r]++|[,:](?!" + _SPACE + rb"[,:\]}])|" + _WORD + _ENDS + rb"|" + TEXT + rb"(?=" + _SPACE + rb"[,:\]}]))")
+    rb"(?:[ \t\n\r]++|[,:](?!"
+    + _SPACE
+    + rb"[,:\]}])|"
+    + _WORD
+    + _ENDS
+    + rb"|"
+    + TEXT
+    + rb"(?="
+    + _SPACE
+    + rb"[,:\]}]))"
+)
 _OPENS = rb"(?!" + _SPACE + rb"[,:])"
 _MARK = re.compile(
-    rb"(?:" + _FLAT + rb"|\{" + _OPENS + _FLAT + rb"*+\}" + _ENDS + rb"|\[" + _OPENS + _FLAT + rb"*+\]" + _ENDS + rb")*+"
-    rb"([{\[]" + _OPENS + rb"|[}\]]" + _ENDS + rb")", re.DOTALL)
+    rb"(?:"
+    + _FLAT
+    + rb"|\{"
+    + _OPENS
+    + _FLAT
+    + rb"*+\}"
+    + _ENDS
+    + rb"|\["
+    + _OPENS
+    + _FLAT
+    + rb"*+\]"
+    + _ENDS
+    + rb")*+"
+    rb"([{\[]" + _OPENS + rb"|[}\]]" + _ENDS + rb")",
+    re.DOTALL,
+)
 """The next bracket, but for those around what has no other brackets. It does not match what is no JSON."""
-_TOKENS = re.compile(
-    rb"(?:[{\[]" + _OPENS + rb"|[}\]]" + _ENDS + rb"|" + _FLAT + rb"){1,256}+", re.DOTALL)
+_TOKENS = re.compile(rb"(?:[{\[]" + _OPENS + rb"|[}\]]" + _ENDS + rb"|" + _FLAT + rb"){1,256}+", re.DOTALL)
 """Many tokens at once. It accepts the same tokens as `_MARK`."""
 _NOT_BRACKETS = re.compile(TEXT + rb'|[^"\[\]{}]++', re.DOTALL)
 _RUNS = re.compile(rb"[{\[]++|[}\]]++")
@@ -40,7 +65,8 @@ _CLOSED = bytes.maketrans(b"{[", b"}]")
 _ITEMS = b'"items"'
 
 _SINGLY = 32
-"""After so many brackets of a value, the tokens are checked in chunks. One match per bracket takes three times as long."""
+"""After so many brackets of a value, the tokens are checked in chunks. One match per bracket takes three
+times as long."""
 
 _text = msgspec.json.Decoder(str).decode
 
@@ -50,7 +76,8 @@ class Unscannable(Exception):
 
 
 def members(data: bytes) -> dict[str, bytes]:
-    """Return the values of a JSON object, as bytes; of several values of one key the last. Raise Unscannable if it is none.
+    """Return the values of a JSON object, as bytes; of several values of one key the last. Raise Unscannable
+    if it is none.
 
     >>> members(b'{"a": [[[1e999]]], "b": {}, "a": 0}')
     {'a': b'0', 'b': b'{}'}
@@ -59,7 +86,8 @@ def members(data: bytes) -> dict[str, bytes]:
 
 
 def items(data: bytes) -> Iterator[bytes]:
-    """Yield the items of a JSON list, as bytes. Raise Unscannable, before the first or after some, if it is none.
+    """Yield the items of a JSON list, as bytes. Raise Unscannable, before the first or after some, if it is
+    none.
 
     >>> list(items(b'[{"a": 1e999}, [], "]"]'))
     [b'{"a": 1e999}', b'[]', b'"]"']
@@ -72,11 +100,18 @@ class Outline(NamedTuple):
 
     members: dict[str, bytes]
     below: Outline | None = None
-    """The outline of the value of the path's first key. None if it is no object, or if its key is written with escapes."""
+    """The outline of the value of the path's first key. None if it is no object, or if its key is written
+    with escapes."""
 
     def only(self, *wanted: str) -> bytes:
         """Return the object with these members alone."""
-        return b"{" + b",".join(b'"%s":%s' % (key.encode(), self.members[key]) for key in wanted if key in self.members) + b"}"
+        return (
+            b"{"
+            + b",".join(
+                b'"%s":%s' % (key.encode(), self.members[key]) for key in wanted if key in self.members
+            )
+            + b"}"
+        )
 
 
 def outline(data: bytes, *path: str) -> Outline:
@@ -90,8 +125,10 @@ def outline(data: bytes, *path: str) -> Outline:
     below: list[Outline | None] = [None for _ in range(len(path) + 1)]
     for depth, key, start, end in _whole(data, b"{", apart):
         name = _key(key) if key else ""
-        if depth < len(path) and name == path[depth]:   # The last value counts, and what was found in an earlier one does not.
-            is_apart = key == apart[depth] and data[start:start + 1] == b"{"
+        if (
+            depth < len(path) and name == path[depth]
+        ):  # The last value counts, and what was found in an earlier one does not.
+            is_apart = key == apart[depth] and data[start : start + 1] == b"{"
             below[depth] = Outline(_cut(data, found[depth + 1]), below[depth + 1]) if is_apart else None
             found[depth + 1], below[depth + 1] = {}, None
         found[depth][name] = start, end
@@ -99,21 +136,30 @@ def outline(data: bytes, *path: str) -> Outline:
 
 
 def identity(found: Outline) -> bytes:
-    r"""Return a Kubernetes object with no more than says which it is and what selects it. Raise Unscannable if its metadata are no JSON.
+    r"""Return a Kubernetes object with no more than says which it is and what selects it. Raise Unscannable
+    if its metadata are no JSON.
 
     >>> obj = b'{"metadata": {"uid": "u", "name": "a", "annotations": {"b": "\\\\q"}}, "kind": "Pod", "spec": [[1e999]]}'
     >>> identity(outline(obj, "metadata"))
     b'{"kind":"Pod","metadata":{"name":"a","uid":"u"}}'
-    """
+    """  # noqa: E501
     metadata = found.members.get("metadata", b"null")
     if metadata[:1] == b"{":
         below = found.below or outline(metadata)
-        found = Outline({**found.members, "metadata": below.only("name", "namespace", "uid", "resourceVersion", "labels", "ownerReferences")})
+        found = Outline(
+            {
+                **found.members,
+                "metadata": below.only(
+                    "name", "namespace", "uid", "resourceVersion", "labels", "ownerReferences"
+                ),
+            }
+        )
     return found.only("apiVersion", "kind", "metadata")
 
 
 def is_deeper(data: bytes, levels: int) -> bool:
-    """Return True if JSON is certainly nested more than so many levels. False says nothing: only the first 16,000 tokens are counted.
+    """Return True if JSON is certainly nested more than so many levels. False says nothing: only the first
+    16,000 tokens are counted.
 
     >>> is_deeper(b'{"a":' * 2000 + b"1" + b"}" * 2000, 1000), is_deeper(b"[[]]", 1000)
     (True, False)
@@ -139,7 +185,8 @@ class Listed:
         self._members: dict[bytes, tuple[int, int]] = {}
 
     def scan(self) -> Iterator[int]:
-        """Scan it. Yield after each part how far that is: a long one takes its time. Raise Unscannable if it is no object.
+        """Scan it. Yield after each part how far that is: a long one takes its time. Raise Unscannable if it
+        is no object.
 
         >>> listed = Listed(b'{"items": [{"a": 1e999}, {}], "kind": "List"}')
         >>> list(listed.scan())
@@ -151,20 +198,26 @@ class Listed:
         for depth, key, start, end in _whole(self._data, b"{", (_ITEMS,)):
             if depth:
                 items.append((start, end))
-            elif key == _ITEMS and self._data[start:start + 1] == b"[":
+            elif key == _ITEMS and self._data[start : start + 1] == b"[":
                 self._spans, items = items, []
                 self._members.pop(key, None)
-            else:   # Items that are no list stay in the envelope, which the decoder refuses then.
+            else:  # Items that are no list stay in the envelope, which the decoder refuses then.
                 if key == _ITEMS:
                     self._spans, items = [], []
-                self._members.pop(key, None)   # The last value must also come last: the decoder may find the key escaped in between.
+                self._members.pop(
+                    key, None
+                )  # The last value must also come last: the decoder may find the key escaped in between.
                 self._members[key] = start, end
             yield end
 
     @property
     def envelope(self) -> bytes:
         """The object without its items."""
-        return b"{" + b",".join(key + b":" + self._data[start:end] for key, (start, end) in self._members.items()) + b"}"
+        return (
+            b"{"
+            + b",".join(key + b":" + self._data[start:end] for key, (start, end) in self._members.items())
+            + b"}"
+        )
 
     @property
     def items(self) -> Iterator[bytes]:
@@ -184,15 +237,16 @@ def _whole(data: bytes, opening: bytes, apart: tuple[bytes, ...] = ()) -> _Spans
 
 
 def _spans(data: bytes, at: int, apart: tuple[bytes, ...] = (), depth: int = 0) -> _Spans:
-    """Yield for each part of the object or list at this place: its depth, its key as it is written, and where its value starts and ends.
+    """Yield for each part of the object or list at this place: its depth, its key as it is written, and where
+    its value starts and ends.
 
-    Of an object or list under the first key of `apart`, the parts come first, one level deeper, and so on. Items have no key.
-    Return where the object or list ends.
+    Of an object or list under the first key of `apart`, the parts come first, one level deeper, and so on.
+    Items have no key. Return where the object or list ends.
     """
-    opening = data[at:at + 1]
+    opening = data[at : at + 1]
     closing = _CLOSING[opening]
     at = _blank(data, at + 1)
-    if data[at:at + 1] != closing:
+    if data[at : at + 1] != closing:
         while True:
             key = b""
             if opening == b"{":
@@ -201,13 +255,13 @@ def _spans(data: bytes, at: int, apart: tuple[bytes, ...] = (), depth: int = 0) 
                     raise Unscannable
                 key, at = found[1], found.end()
             start = _blank(data, at)
-            if apart and key == apart[0] and data[start:start + 1] in _CLOSING:
+            if apart and key == apart[0] and data[start : start + 1] in _CLOSING:
                 end = yield from _spans(data, start, apart[1:], depth + 1)
             else:
                 end = _end(data, start)
             yield depth, key, start, end
             at = _blank(data, end)
-            if data[at:at + 1] != b",":
+            if data[at : at + 1] != b",":
                 break
             at = _blank(data, at + 1)
     _expect(data, at, closing)
@@ -220,7 +274,7 @@ def _cut(data: bytes, spans: dict[str, tuple[int, int]]) -> dict[str, bytes]:
 
 def _end(data: bytes, start: int) -> int:
     """Return where the value ends that starts here."""
-    closing = _CLOSING.get(data[start:start + 1])
+    closing = _CLOSING.get(data[start : start + 1])
     if closing is None:
         plain = _PLAIN.match(data, start)
         if plain is None:
@@ -252,16 +306,18 @@ def _end(data: bytes, start: int) -> int:
 
 
 def _nest(awaited: bytearray, brackets: bytes) -> bool:
-    """Follow brackets in the closing brackets that are awaited. Return False, and follow none, if the outermost one may be among them."""
-    for _ in range(3):   # Runs are longer after this: each takes as long as ten brackets.
+    """Follow brackets in the closing brackets that are awaited. Return False, and follow none, if the
+    outermost one may be among them.
+    """
+    for _ in range(3):  # Runs are longer after this: each takes as long as ten brackets.
         brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
     if brackets.count(b"}") + brackets.count(b"]") >= len(awaited):
         return False
     for run in _RUNS.findall(brackets):
         if run[:1] in _CLOSING:
             awaited += run.translate(_CLOSED)
-        elif awaited[-len(run):] == run[::-1]:
-            del awaited[-len(run):]
+        elif awaited[-len(run) :] == run[::-1]:
+            del awaited[-len(run) :]
         else:
             raise Unscannable
     return True
@@ -274,12 +330,14 @@ def _blank(data: bytes, at: int) -> int:
 
 
 def _expect(data: bytes, at: int, what: bytes) -> None:
-    if data[at:at + 1] != what:
+    if data[at : at + 1] != what:
         raise Unscannable
 
 
 def _key(written: bytes) -> str:
-    """Return a key as it is meant. One that cannot be decoded becomes a key that cannot be encoded: nobody takes it for another."""
+    """Return a key as it is meant. One that cannot be decoded becomes a key that cannot be encoded: nobody
+    takes it for another.
+    """
     try:
         return _text(written)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -1,8 +1,10 @@
-"""Futures of those who wait for a stream to reach a resourceVersion. Used on one event loop; starts no request.
+"""Futures of those who wait for a stream to reach a resourceVersion. Used on one event loop; starts no
+request.
 
-Each stream moves on with every event. A heap by version wakes those alone whose version is reached: to wake all with
-each event would take the square of their number.
+Each stream moves on with every event. A heap by version wakes those alone whose version is reached: to wake
+all with each event would take the square of their number.
 """
+
 from __future__ import annotations
 
 import asyncio

@@ -1,4 +1,7 @@
-"""Reads the pages and events of one stream. Confirms with the server that an object is outside of a field selector before that counts."""
+"""Reads the pages and events of one stream. Confirms with the server that an object is outside of a field
+selector before that counts.
+"""
+
 from __future__ import annotations
 
 import asyncio
@@ -45,8 +48,10 @@ class CheckedReader:
         """True if a field was misread: what the stream selects by it cannot be told from an object."""
         self._resource = resource
         self._world = world
-        self._uncertain = 0   # The number of uncertain judgements, each at most `FORGOTTEN` after the one before.
-        self._last = 0.0   # The time of the last one.
+        self._uncertain = (
+            0  # The number of uncertain judgements, each at most `FORGOTTEN` after the one before.
+        )
+        self._last = 0.0  # The time of the last one.
 
     def index(self, indexes: tuple[Indexed, ...]) -> None:
         """Read the values of these indexes from now on."""
@@ -60,35 +65,46 @@ class CheckedReader:
             except Unselected as unselected:
                 await self._confirm(unselected)
 
-    async def pieces(self, chunks: AsyncIterator[bytes], *, most: int) -> AsyncGenerator[Piece | Page | Refusal, None]:
-        """Read the answer to a list as it comes: yield its objects in pieces, the last of them as a page once all of it is valid.
+    async def pieces(
+        self, chunks: AsyncIterator[bytes], *, most: int
+    ) -> AsyncGenerator[Piece | Page | Refusal, None]:
+        """Read the answer to a list as it comes: yield its objects in pieces, the last of them as a page once
+        all of it is valid.
 
         Raise Refused, Unselected or Garbled, also TooLarge if one of the objects has more than `most` bytes.
         """
         splitter, items, last = Splitter(most=most, piece=PAGE_BYTES), 0, Piece(())
         async for chunk in chunks:
             for start in range(0, len(chunk), SLICE):
-                for data in splitter.feed(chunk[start:start + SLICE]):
-                    answer = await self.page(splitter.head + data + self.reader.end_of(splitter.head), first=items)
+                for data in splitter.feed(chunk[start : start + SLICE]):
+                    answer = await self.page(
+                        splitter.head + data + self.reader.end_of(splitter.head), first=items
+                    )
                     if isinstance(answer, Refusal):
                         raise Refused(answer)
                     for at in range(0, len(answer.records), AT_ONCE):
                         if last.records:
                             yield last
                             await asyncio.sleep(0)
-                        last = Piece(answer.records[at:at + AT_ONCE], 0 if at else len(data))
+                        last = Piece(answer.records[at : at + AT_ONCE], 0 if at else len(data))
                     items += len(answer.records)
-                await asyncio.sleep(0)   # A chunk that is only to be decompressed is ready at once.
+                await asyncio.sleep(0)  # A chunk that is only to be decompressed is ready at once.
         end = await self.page(splitter.envelope())
-        yield end if isinstance(end, Refusal) else replace(end, records=(*last.records, *end.records), size=last.size + end.size)
+        yield (
+            end
+            if isinstance(end, Refusal)
+            else replace(end, records=(*last.records, *end.records), size=last.size + end.size)
+        )
 
     async def line_again(self, line: bytes, unselected: Unselected) -> Message:
-        """Read a line with an object that seems to be outside of the selector; raise Unselected if it is, or Garbled."""
+        """Read a line with an object that seems to be outside of the selector; raise Unselected if it is, or
+        Garbled.
+        """
         while True:
             await self._confirm(unselected)
             try:
                 return self.reader.line(line)
-            except Unselected as another:   # By another field.
+            except Unselected as another:  # By another field.
                 unselected = another
 
     async def _confirm(self, unselected: Unselected) -> None:
@@ -97,17 +113,26 @@ class CheckedReader:
         if judgement is Judgement.OUTSIDE:
             raise unselected
         if judgement is Judgement.UNCERTAIN:
-            raise Uncertain(f"{unselected}; the object has changed since, and it is not certain", wait=self._next_wait())
+            raise Uncertain(
+                f"{unselected}; the object has changed since, and it is not certain", wait=self._next_wait()
+            )
         term = unselected.term
         assert term is not None, "a label needs no judgement"
         self.reader = replace(self.reader, sent=self.reader.sent.without(term.label))
         self.has_misread = True
         self._world.logger.warning(
-            "The server selects %s by %s otherwise than kopf_selectcache reads it off them: %s, and the server confirms that it does. "
-            "What it selects by %s is taken as it comes. Please report it.", self._resource, term.label, unselected, term.label)
+            "The server selects %s by %s otherwise than kopf_selectcache reads it off them: %s, and the"
+            " server confirms that it does. What it selects by %s is taken as it comes. Please report it.",
+            self._resource,
+            term.label,
+            unselected,
+            term.label,
+        )
 
     def _next_wait(self) -> float:
-        """Return the seconds to wait after an uncertain judgement. They double each time; good events between two do not reset them."""
+        """Return the seconds to wait after an uncertain judgement. They double each time; good events between
+        two do not reset them.
+        """
         now = self._world.clock()
         self._uncertain = self._uncertain + 1 if now - self._last <= FORGOTTEN else 1
         self._last = now

@@ -1,11 +1,13 @@
-"""Tells whether the open watch of one stream has caught up with the server; compares it with a list for those who must know.
+"""Tells whether the open watch of one stream has caught up with the server; compares it with a list for those
+who must know.
 
-A watch that was just opened may still be delivering what happened before. A bookmark shows that all of it has come, unless
-somebody waits for a newer version: then the server may lag. Until then, one list of metadata for each opening tells
-what the watch lacks, and all who wait share it. The list is as new as the newest version that is waited for. A comparison
-that has begun goes on if nobody waits any more: handlers that come one after another share it as well. A failure delays the
-next list, also if nobody waited for a while.
+A watch that was just opened may still be delivering what happened before. A bookmark shows that all of it has
+come, unless somebody waits for a newer version: then the server may lag. Until then, one list of metadata for
+each opening tells what the watch lacks, and all who wait share it. The list is as new as the newest version
+that is waited for. A comparison that has begun goes on if nobody waits any more: handlers that come one after
+another share it as well. A failure delays the next list, also if nobody waited for a while.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -39,7 +41,13 @@ class Comparison:
     """Compares the open watch of one stream with the server. Used on one event loop."""
 
     def __init__(
-        self, stream: Stream, branch: Branch, resource: Resource, *, world: World, turns: asyncio.Semaphore | None = None,
+        self,
+        stream: Stream,
+        branch: Branch,
+        resource: Resource,
+        *,
+        world: World,
+        turns: asyncio.Semaphore | None = None,
     ) -> None:
         self.has_caught_up = False
         """True if the open watch has delivered all that happened before it was opened."""
@@ -49,15 +57,17 @@ class Comparison:
         self._branch = branch
         self._resource = resource
         self._world = world
-        self._turns = turns or asyncio.Semaphore()   # Shared by the streams of a feed: there may be a hundred.
+        self._turns = turns or asyncio.Semaphore()  # Shared by the streams of a feed: there may be a hundred.
         self._is_open = asyncio.Event()
         self._waiting: dict[asyncio.Future[bool], str] = {}
         self._task: asyncio.Task[None] | None = None
         self._failures = 0
-        self._next_list = 0.0   # When the next list may begin.
+        self._next_list = 0.0  # When the next list may begin.
         self._is_listing = False
-        self._is_comparing = False   # Whether it lists, or waits until the watch lacks nothing.
-        self._has_changed = asyncio.Event()   # Whether the opening that is compared is over, or nothing is lacking any more.
+        self._is_comparing = False  # Whether it lists, or waits until the watch lacks nothing.
+        self._has_changed = (
+            asyncio.Event()
+        )  # Whether the opening that is compared is over, or nothing is lacking any more.
         self._missing: list[_Difference] = []
         self._surplus: list[_Difference] = []
         self._as_of = ""
@@ -107,7 +117,9 @@ class Comparison:
             self._task = None
 
     def stop(self) -> None:
-        """End the list that is under way: the stream does not run any more. Those who wait go on, since it may run again."""
+        """End the list that is under way: the stream does not run any more. Those who wait go on, since it
+        may run again.
+        """
         self.close()
         if self._task is not None:
             self._task.cancel()
@@ -124,7 +136,9 @@ class Comparison:
         return future
 
     def discard(self, future: asyncio.Future[bool]) -> None:
-        """Wait no more. A comparison that has begun goes on: without it, each further handler would need a list of its own."""
+        """Wait no more. A comparison that has begun goes on: without it, each further handler would need a
+        list of its own.
+        """
         future.cancel()
         self._waiting.pop(future, None)
         if not self._waiting and self._task is not None and not self._is_comparing:
@@ -142,7 +156,9 @@ class Comparison:
     # ---- Comparing.
 
     def _start(self) -> asyncio.Task[None]:
-        return asyncio.create_task(self._run(), name=f"selectcache: comparison of {self._resource}, {self._stream.selector}")
+        return asyncio.create_task(
+            self._run(), name=f"selectcache: comparison of {self._resource}, {self._stream.selector}"
+        )
 
     async def _run(self) -> None:
         """Compare until nobody waits any more."""
@@ -151,7 +167,7 @@ class Comparison:
             await self._is_open.wait()
             if (pause := self._next_list - world.clock()) > 0:
                 await world.sleep(pause)
-                continue   # The watch may have ended.
+                continue  # The watch may have ended.
             self._has_changed.clear()
             self._is_comparing = True
             try:
@@ -161,7 +177,10 @@ class Comparison:
                 at_least = error.refusal.retry_after if isinstance(error, Refused) else None
                 self._postpone(delay(self._failures, world.chance(), at_least=at_least or 0.0))
             except Exception:
-                world.logger.exception("The comparison of %s stumbled over a mistake of its own, and starts again.", self._resource)
+                world.logger.exception(
+                    "The comparison of %s stumbled over a mistake of its own, and starts again.",
+                    self._resource,
+                )
                 self._postpone(delay(6, world.chance()))
             finally:
                 self._is_comparing = False
@@ -172,18 +191,30 @@ class Comparison:
         self._next_list = self._world.clock() + seconds
 
     async def _compare(self) -> None:
-        """Compare the open watch with one list, and wait until it lacks nothing; raise Refused, Unreachable or Garbled."""
+        """Compare the open watch with one list, and wait until it lacks nothing; raise Refused, Unreachable
+        or Garbled.
+        """
         view, listed, missing = self._branch.view, set[Key](), list[_Difference]()
         newest = reduce(lambda one, other: other if is_newer(other, one) else one, self._waiting.values())
         self._is_listing = True
         try:
             async with self._turns:
                 paging = Paging(
-                    self._stream.query(), page_limit=self._world.settings.page_limit, patience=self._world.settings.sync_timeout,
-                    first=not_older_than(newest) if is_number(newest) else None)
+                    self._stream.query(),
+                    page_limit=self._world.settings.page_limit,
+                    patience=self._world.settings.sync_timeout,
+                    first=not_older_than(newest) if is_number(newest) else None,
+                )
                 path = self._stream.path(self._resource)
-                async for records in pages_of_metadata(self._world.transport, self._resource, path, paging, chance=self._world.chance, sleep=self._world.sleep):
-                    for record in self._stream.within(records):   # Nothing is kept of what the watch has.
+                async for records in pages_of_metadata(
+                    self._world.transport,
+                    self._resource,
+                    path,
+                    paging,
+                    chance=self._world.chance,
+                    sleep=self._world.sleep,
+                ):
+                    for record in self._stream.within(records):  # Nothing is kept of what the watch has.
                         listed.add(record.key)
                         difference = _difference(record)
                         if not _is_as_new(view.held(record.key), difference):
@@ -191,14 +222,21 @@ class Comparison:
         finally:
             self._is_listing = False
         if self._has_changed.is_set():
-            return   # Another watch will be open.
+            return  # Another watch will be open.
         if is_number(newest) and not is_number(paging.version):
-            raise Garbled(f"a list of version {printable(paging.version, 50)} came where other versions are numbers")
+            raise Garbled(
+                f"a list of version {printable(paging.version, 50)} came where other versions are numbers"
+            )
         if is_older(paging.version, newest):
-            raise Garbled(f"a list of version {printable(paging.version, 50)} came, which is older than was asked for")
+            raise Garbled(
+                f"a list of version {printable(paging.version, 50)} came, which is older than was asked for"
+            )
         self._as_of, self._missing = paging.version, missing
         self._surplus = [
-            _difference(record) for record in view.records()[0] if record.key not in listed and not is_older(self._as_of, record.version)]
+            _difference(record)
+            for record in view.records()[0]
+            if record.key not in listed and not is_older(self._as_of, record.version)
+        ]
         try:
             self._strike_off()
             await self._has_changed.wait()
@@ -209,14 +247,23 @@ class Comparison:
             self._missing, self._surplus = [], []
 
     def _strike_off(self) -> None:
-        """Strike off what the watch has delivered meanwhile. Each event looks at what it strikes off, and at one more."""
+        """Strike off what the watch has delivered meanwhile. Each event looks at what it strikes off, and at
+        one more.
+        """
         view, version = self._branch.view, self._branch.version
         is_past = not is_newer(self._as_of, version)
-        while self._missing and (is_past or not is_newer(self._missing[-1].version, version)
-                                 or _is_as_new(view.held(self._missing[-1].key), self._missing[-1])):
+        while self._missing and (
+            is_past
+            or not is_newer(self._missing[-1].version, version)
+            or _is_as_new(view.held(self._missing[-1].key), self._missing[-1])
+        ):
             self._missing.pop()
-        while self._surplus and (is_past or (held := view.held(self._surplus[-1].key)) is None or held.uid != self._surplus[-1].uid
-                                 or is_older(self._as_of, held.version)):
+        while self._surplus and (
+            is_past
+            or (held := view.held(self._surplus[-1].key)) is None
+            or held.uid != self._surplus[-1].uid
+            or is_older(self._as_of, held.version)
+        ):
             self._surplus.pop()
         if not self._missing and not self._surplus:
             self._has_changed.set()
@@ -227,5 +274,11 @@ def _difference(record: Record) -> _Difference:
 
 
 def _is_as_new(held: Record | None, listed: _Difference) -> bool:
-    """Return True if the held object is known to be as new as the listed one: of versions that are no numbers, only equal ones are."""
-    return held is not None and held.uid == listed.uid and (held.version == listed.version or is_older(listed.version, held.version))
+    """Return True if the held object is known to be as new as the listed one: of versions that are no
+    numbers, only equal ones are.
+    """
+    return (
+        held is not None
+        and held.uid == listed.uid
+        and (held.version == listed.version or is_older(listed.version, held.version))
+    )

@@ -1,10 +1,13 @@
-"""Confirms leaves that no stream has settled: asks the server about objects that one stream let go, and another may hold.
+"""Confirms leaves that no stream has settled: asks the server about objects that one stream let go, and
+another may hold.
 
-Mostly the other stream says so itself within a second. Where it does not (contract 12), a few leaves are confirmed one by
-one, each by a list of the metadata of that name. More of them, and those that metadata cannot decide, are confirmed
-together by joined lists: of each stream that has not told yet, the metadata of all its objects (`core.store.unconfirmed`). Lists
-they must be: only of a list it is known as of which version it is true. One request is under way at a time.
+Mostly the other stream says so itself within a second. Where it does not (contract 12), a few leaves are
+confirmed one by one, each by a list of the metadata of that name. More of them, and those that metadata
+cannot decide, are confirmed together by joined lists: of each stream that has not told yet, the metadata of
+all its objects (`core.store.unconfirmed`). Lists they must be: only of a list it is known as of which version
+it is true. One request is under way at a time.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -30,14 +33,16 @@ from kopf_selectcache.settings.planner import Stream
 from .environment import World
 
 SOON = 1.0
-"""The other streams get this many seconds to settle a leave themselves. Also the time between two rounds of questions."""
+"""The other streams get this many seconds to settle a leave themselves. Also the time between two rounds of
+questions."""
 
 FEW = 10
-"""At most this many leaves are confirmed one by one in a round. More take joined lists: a server answers a list of one name
-from one key, but a list with a selector only by a look at all objects of the kind."""
+"""At most this many leaves are confirmed one by one in a round. More take joined lists: a server answers a
+list of one name from one key, but a list with a selector only by a look at all objects of the kind."""
 
 REST = 10.0
-"""After joined lists come at least this many times their duration without any: they take at most a tenth of the time."""
+"""After joined lists come at least this many times their duration without any: they take at most a tenth of
+the time."""
 
 _FAILURES = (Refused, Unreachable, Garbled)
 
@@ -57,7 +62,12 @@ class Confirming:
     """Settles the unconfirmed leaves of one filter."""
 
     def __init__(
-        self, merging: Merging, streams: Collection[Stream], resource: Resource, *, world: World,
+        self,
+        merging: Merging,
+        streams: Collection[Stream],
+        resource: Resource,
+        *,
+        world: World,
         notify: Callable[[Sequence[Change]], None],
     ) -> None:
         self._merging = merging
@@ -99,20 +109,25 @@ class Confirming:
                     try:
                         await self._confirm_together(lists)
                     except _FAILURES as error:
-                        # Perhaps the server has no lists as of a version, or not for us: the next round asks one by one.
+                        # Perhaps the server has no lists as of a version, or not for us: the next round asks
+                        # one by one.
                         self._failed_lists += 1
-                        self._next_lists = self._world.clock() + delay(self._failed_lists + 1, self._world.chance(), at_least=_at_least(error))
+                        self._next_lists = self._world.clock() + delay(
+                            self._failed_lists + 1, self._world.chance(), at_least=_at_least(error)
+                        )
                         return _at_least(error)
                     for doubt, each in together.items():
-                        self._count(each)   # If it is still unconfirmed, the lists have it, and a stream will deliver it.
+                        self._count(
+                            each
+                        )  # If it is still unconfirmed, the lists have it, and a stream will deliver it.
                         del due[doubt]
         # A leave that cannot be confirmed must not delay the others.
         for doubt in nsmallest(FEW, due, key=lambda doubt: (due[doubt].times, due[doubt].again)):
-            if self._merging.is_in_doubt(doubt):   # A stream may have settled it meanwhile.
+            if self._merging.is_in_doubt(doubt):  # A stream may have settled it meanwhile.
                 self._count(due[doubt])
                 try:
                     due[doubt].by_list = await self._confirm_one(doubt)
-                except _FAILURES as error:   # The next answer would be the same.
+                except _FAILURES as error:  # The next answer would be the same.
                     self._failures += 1
                     return delay(self._failures - 1, self._world.chance(), at_least=_at_least(error))
                 self._failures = 0
@@ -123,28 +138,55 @@ class Confirming:
         asked.again = self._world.clock() + delay(asked.times, self._world.chance())
 
     async def _confirm_one(self, doubt: Doubt) -> bool:
-        """Ask about one object; return whether only joined lists can decide it. Raise Refused, Unreachable or Garbled."""
+        """Ask about one object; return whether only joined lists can decide it. Raise Refused, Unreachable or
+        Garbled.
+        """
         newer = not_older_than(doubt.version) if doubt.version else None
         paging = Paging(
-            {"fieldSelector": str(FieldSelector.from_dict({"metadata.name": doubt.name}))}, page_limit=None,
-            patience=self._world.settings.sync_timeout, first=newer)
+            {"fieldSelector": str(FieldSelector.from_dict({"metadata.name": doubt.name}))},
+            page_limit=None,
+            patience=self._world.settings.sync_timeout,
+            first=newer,
+        )
         found: Record | None = None
-        async for records in pages_of_metadata(self._world.transport, self._resource, self._resource.path(doubt.namespace), paging, chance=self._world.chance, sleep=self._world.sleep):
+        async for records in pages_of_metadata(
+            self._world.transport,
+            self._resource,
+            self._resource.path(doubt.namespace),
+            paging,
+            chance=self._world.chance,
+            sleep=self._world.sleep,
+        ):
             found = next((record for record in records if record.name == doubt.name), found)
         inside = [stream for stream in self._streams if found is not None and stream.may_hold(found)]
         uid = found.uid if found is not None else ""
-        self._notify(self._merging.confirmed(doubt, version=paging.version, uid=uid, outside=uid != "" and not inside))
+        self._notify(
+            self._merging.confirmed(doubt, version=paging.version, uid=uid, outside=uid != "" and not inside)
+        )
         return any(stream.selector.terms for stream in inside)
 
     async def _confirm_together(self, lists: JoinedLists) -> None:
-        """Confirm leaves by the lists of all streams that have not told yet; raise Refused, Unreachable or Garbled, and settle nothing then."""
+        """Confirm leaves by the lists of all streams that have not told yet; raise Refused, Unreachable or
+        Garbled, and settle nothing then.
+        """
         began = self._world.clock()
         keys, uids = {doubt.key for doubt in lists.doubts}, dict[Key, str]()
         for stream in map(self._streams.__getitem__, lists.branches):
             paging = Paging(
-                stream.query(), page_limit=self._world.settings.page_limit, patience=self._world.settings.sync_timeout,
-                first=exactly(lists.version), version=lists.version)
-            async for records in pages_of_metadata(self._world.transport, self._resource, stream.path(self._resource), paging, chance=self._world.chance, sleep=self._world.sleep):
+                stream.query(),
+                page_limit=self._world.settings.page_limit,
+                patience=self._world.settings.sync_timeout,
+                first=exactly(lists.version),
+                version=lists.version,
+            )
+            async for records in pages_of_metadata(
+                self._world.transport,
+                self._resource,
+                stream.path(self._resource),
+                paging,
+                chance=self._world.chance,
+                sleep=self._world.sleep,
+            ):
                 uids |= {record.key: record.uid for record in stream.within(records) if record.key in keys}
         self._failed_lists = 0
         self._next_lists = self._world.clock() + REST * (self._world.clock() - began)

@@ -1,8 +1,10 @@
-"""Notices when the event loop stands still, or the machine sleeps: how long, told in the log. Mends nothing itself.
+"""Notices when the event loop stands still, or the machine sleeps: how long, told in the log. Mends nothing
+itself.
 
-The loop is shared with Kopf and all handlers: one that blocks it stops them all, and every cache with them. After a gap
-that is longer than a live connection is silent, nobody knows which connections have outlived it.
+The loop is shared with Kopf and all handlers: one that blocks it stops them all, and every cache with them.
+After a gap that is longer than a live connection is silent, nobody knows which connections have outlived it.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -18,7 +20,9 @@ NOTICED = 5.0
 
 
 def wall() -> float:
-    """Return the seconds since some moment, those included in which the machine was asleep, where the system counts them."""
+    """Return the seconds since some moment, those included in which the machine was asleep, where the system
+    counts them.
+    """
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
@@ -26,12 +30,16 @@ class Pulse:
     """The heartbeat of one operator's loop."""
 
     def __init__(
-        self, gap: Callable[[float], None], *, logger: logging.Logger, clock: Callable[[], float] = wall,
+        self,
+        gap: Callable[[float], None],
+        *,
+        logger: logging.Logger,
+        clock: Callable[[], float] = wall,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.longest = 0.0
         """The longest gap so far, in seconds."""
-        self._gap = gap   # Called with each gap that was noticed.
+        self._gap = gap  # Called with each gap that was noticed.
         self._logger = logger
         self._clock = clock
         self._sleep = sleep
@@ -45,9 +53,12 @@ class Pulse:
             self.longest = max(self.longest, late)
             if late >= NOTICED:
                 self._logger.warning(
-                    "The operator's event loop stood still for %.0f s: a handler has blocked it, or the machine was asleep. Meanwhile "
-                    "no cache was kept. Handlers that take long without awaiting are better plain functions (def, not async def).", late)
+                    "The operator's event loop stood still for %.0f s: a handler has blocked it, or the"
+                    " machine was asleep. Meanwhile no cache was kept. Handlers that take long without"
+                    " awaiting are better plain functions (def, not async def).",
+                    late,
+                )
                 try:
                     self._gap(late)
-                except Exception:   # Whoever is told of it must not end the heartbeat, and all caches with it.
+                except Exception:  # Whoever is told of it must not end the heartbeat, and all caches with it.
                     self._logger.exception("Nothing was done about the gap.")

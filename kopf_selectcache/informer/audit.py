@@ -1,8 +1,11 @@
-"""Compares what is held with what the server has: only so is it found what the server itself has lost of a watch.
+"""Compares what is held with what the server has: only so is it found what the server itself has lost of a
+watch.
 
-The list is asked for as of the very version that the branch is at, so that the two must be equal, and nothing has to be
-waited for. It has names, uids and versions alone. What to do about a difference is not decided here.
+The list is asked for as of the very version that the branch is at, so that the two must be equal, and nothing
+has to be waited for. It has names, uids and versions alone. What to do about a difference is not decided
+here.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -35,7 +38,8 @@ class Audit:
     extra: tuple[Key, ...] = ()
     """What the cache has and the server has not."""
     outdated: tuple[Key, ...] = ()
-    """What both have, with another uid or version, or what came as invalid JSON or not in UTF-8: it may have been damaged on its way."""
+    """What both have, with another uid or version, or what came as invalid JSON or not in UTF-8: it may have
+    been damaged on its way."""
 
     @property
     def drift(self) -> int:
@@ -47,30 +51,50 @@ class Audit:
 
     def __add__(self, other: Audit) -> Audit:
         return Audit(
-            self.objects + other.objects, self.missing + other.missing, self.extra + other.extra, self.outdated + other.outdated)
+            self.objects + other.objects,
+            self.missing + other.missing,
+            self.extra + other.extra,
+            self.outdated + other.outdated,
+        )
 
     def __str__(self) -> str:
         found = [
             f"{len(keys)} {'object is' if len(keys) == 1 else 'objects are'} {what} ({_named(keys)})"
-            for keys, what in ((self.missing, "missing"), (self.extra, "there no more"), (self.outdated, "outdated")) if keys]
+            for keys, what in (
+                (self.missing, "missing"),
+                (self.extra, "there no more"),
+                (self.outdated, "outdated"),
+            )
+            if keys
+        ]
         return ", ".join(found) or f"all {self.objects} are as the server has them"
 
 
 async def audited(stream: Stream, branch: Branch, resource: Resource, *, world: World) -> Audit:
-    """Compare what one list and watch holds with the server; raise Refused, Unreachable or Garbled if it cannot be done."""
+    """Compare what one list and watch holds with the server; raise Refused, Unreachable or Garbled if it
+    cannot be done.
+    """
     all_held, version = branch.view.records()
     held = {record.key: record for record in all_held}
     objects, missing, outdated = 0, list[Key](), list[Key]()
     paging = Paging(
-        stream.query(), page_limit=world.settings.page_limit, patience=world.settings.sync_timeout,
-        first=exactly(version), version=version)
-    async for records in pages_of_metadata(world.transport, resource, stream.path(resource), paging, chance=world.chance, sleep=world.sleep):
+        stream.query(),
+        page_limit=world.settings.page_limit,
+        patience=world.settings.sync_timeout,
+        first=exactly(version),
+        version=version,
+    )
+    async for records in pages_of_metadata(
+        world.transport, resource, stream.path(resource), paging, chance=world.chance, sleep=world.sleep
+    ):
         for record in stream.within(records):
             objects += 1
             mine = held.pop(record.key, None)
             if mine is None:
                 missing.append(record.key)
-            elif (mine.uid, mine.version) != (record.uid, record.version) or (isinstance(mine, Unreadable) and mine.is_suspect):
+            elif (mine.uid, mine.version) != (record.uid, record.version) or (
+                isinstance(mine, Unreadable) and mine.is_suspect
+            ):
                 outdated.append(record.key)
     return Audit(objects, tuple(missing), tuple(held), tuple(outdated))
 

@@ -1,4 +1,7 @@
-"""Causes of failures: from what a server, or the way to it, has done to the data that errors carry. Makes no words."""
+"""Causes of failures: from what a server, or the way to it, has done to the data that errors carry. Makes no
+words.
+"""
+
 from __future__ import annotations
 
 from kopf_selectcache._errors import NO_CAUSE, Cause
@@ -8,7 +11,8 @@ from kopf_selectcache.core.protocol.machine import Lost, Silent
 from kopf_selectcache.core.selection.sent import Unselected
 
 _PASSING = (408, 410, 429)
-"""Besides the codes from 500: a request that took too long, a list that expired between two pages, too many requests."""
+"""Besides the codes from 500: a request that took too long, a list that expired between two pages, too many
+requests."""
 
 NOT_IMPLEMENTED = 501
 
@@ -16,22 +20,28 @@ NO_ANSWER = Cause(transient=True)
 
 
 def is_transient(code: int) -> bool:
-    """Return True if a request that is answered with this code may succeed later without a change by a person.
+    """Return True if a request that is answered with this code may succeed later without a change by a
+    person.
 
     >>> [code for code in (302, 400, 401, 403, 404, 405, 408, 410, 422, 429, 500, 501, 502, 503, 504) if is_transient(code)]
     [408, 410, 429, 500, 502, 503, 504]
-    """
+    """  # noqa: E501
     return code in _PASSING or (code >= 500 and code != NOT_IMPLEMENTED)
 
 
 def cause_of(failure: Refusal | Lost | Silent | Exception) -> Cause:
-    """Return the cause of a failed request: a refusal, an answer that broke off or made no sense, or none at all."""
+    """Return the cause of a failed request: a refusal, an answer that broke off or made no sense, or none at
+    all.
+    """
     if isinstance(failure, Refusal):
         return Cause(failure.code, failure.reason, failure.retry_after, is_transient(failure.code))
     lasting = (
-        failure.transform or failure.outside or failure.too_large if isinstance(failure, Lost)
-        else isinstance(failure, (Untransformed, Unselected, TooLarge)))
-    # A function of the operator fails again for the same object; a selector is ignored again; an object is as large again.
+        failure.transform or failure.outside or failure.too_large
+        if isinstance(failure, Lost)
+        else isinstance(failure, (Untransformed, Unselected, TooLarge))
+    )
+    # A function of the operator fails again for the same object; a selector is ignored again; an object is as
+    # large again.
     return NO_CAUSE if lasting else NO_ANSWER
 
 

@@ -1,4 +1,7 @@
-"""Which declared key keeps which resource: several keys may turn out to mean the same one, which only the cluster can tell."""
+"""Which declared key keeps which resource: several keys may turn out to mean the same one, which only the
+cluster can tell.
+"""
+
 from __future__ import annotations
 
 import logging
@@ -13,26 +16,33 @@ class Claims:
     """The declared keys of one operator, by what each was found to mean."""
 
     def __init__(self) -> None:
-        self._keys: dict[tuple[str, str, str], Key] = {}   # By group, plural and version.
+        self._keys: dict[tuple[str, str, str], Key] = {}  # By group, plural and version.
         self._warned: set[frozenset[Key]] = set()
 
     def claim(self, key: Key, resource: Resource, *, logger: logging.Logger) -> None:
         """Take note of what a key means; warn if another key means another version of the same resource.
 
-        Raise ConflictingSelectors if another key means the same version: one of the filters would never be read.
+        Raise ConflictingSelectors if another key means the same version: one of the filters would never be
+        read.
         """
         for claimed in [each for each, by in self._keys.items() if by == key]:
-            del self._keys[claimed]   # It was served in another version before.
+            del self._keys[claimed]  # It was served in another version before.
         kind = resource.kind
         other = self._keys.setdefault((kind.group, kind.plural, resource.version), key)
         if other != key:
             raise ConflictingSelectors(
-                f"{text_of(key)} and {text_of(other)} are both {resource}", remedy=f"Declare them once: remove {assigned(key)}")
+                f"{text_of(key)} and {text_of(other)} are both {resource}",
+                remedy=f"Declare them once: remove {assigned(key)}",
+            )
         for (group, plural, _), other in self._keys.items():
             if other == key or (group, plural) != (kind.group, kind.plural) or {key, other} in self._warned:
                 continue
             self._warned.add(frozenset({key, other}))
             logger.warning(
-                "%s and %s are two versions of one resource, and each keeps a cache of it, so that its objects are held twice. "
-                "Declare one of them, and read by that key: remove %s or %s.",
-                text_of(other), text_of(key), assigned(other), assigned(key))
+                "%s and %s are two versions of one resource, and each keeps a cache of it, so that its"
+                " objects are held twice. Declare one of them, and read by that key: remove %s or %s.",
+                text_of(other),
+                text_of(key),
+                assigned(other),
+                assigned(key),
+            )

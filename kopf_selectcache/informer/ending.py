@@ -1,4 +1,7 @@
-"""The end of an operator, as reads of its caches meet it: each raises from then on, and those that wait are ended."""
+"""The end of an operator, as reads of its caches meet it: each raises from then on, and those that wait are
+ended.
+"""
+
 from __future__ import annotations
 
 import asyncio
@@ -14,7 +17,8 @@ def ended() -> ReadError:
     """Return the error of a read after the end."""
     return ReadError(
         "the operator that this cache belongs to has ended",
-        remedy="End the task or thread that reads it; an operator that starts later has a cache of its own")
+        remedy="End the task or thread that reads it; an operator that starts later has a cache of its own",
+    )
 
 
 class Ending:
@@ -30,7 +34,7 @@ class Ending:
         """End all reads that wait. It is called on the operator's loop, as are the methods below."""
         self.reached = True
         for limit in self._limits:
-            limit.reschedule(0.0)   # A time that has passed.
+            limit.reschedule(0.0)  # A time that has passed.
         for follower in self._followers:
             follower.end()
 
@@ -43,7 +47,7 @@ class Ending:
         if self.reached:
             read.close()
             raise ended()
-        limit = asyncio.timeout(None)   # No task of its own: the read stays in the task that awaits it.
+        limit = asyncio.timeout(None)  # No task of its own: the read stays in the task that awaits it.
         try:
             async with limit:
                 self._limits.add(limit)
@@ -51,6 +55,6 @@ class Ending:
         except TimeoutError:
             if limit.expired():
                 raise ended() from None
-            raise   # The read's own.
+            raise  # The read's own.
         finally:
             self._limits.discard(limit)

@@ -1,4 +1,7 @@
-"""What a cache has to do with: settings, the server, time, chance and the log. Handed in, so that each test has its own."""
+"""What a cache has to do with: settings, the server, time, chance and the log. Handed in, so that each test
+has its own.
+"""
+
 from __future__ import annotations
 
 import logging

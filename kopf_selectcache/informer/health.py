@@ -1,4 +1,7 @@
-"""How one cache is doing: what is in the way, since when, in which words. Tells each change once; it must decide no request."""
+"""How one cache is doing: what is in the way, since when, in which words. Tells each change once; it must
+decide no request.
+"""
+
 from __future__ import annotations
 
 import asyncio
@@ -29,19 +32,23 @@ TOLERATED = 15.0
 """
 So many seconds may pass until a cache that was synced, and is in trouble, is called stale, or forbidden.
 
-Servers end every watch after a while, and restart. One that starts refuses everybody until it has read who has which rights.
-"""
+Servers end every watch after a while, and restart. One that starts refuses everybody until it has read who
+has which rights. """
 
 CHECK = "selectcache check operator.py"
 """What looks at all that is declared, with the operator's own login, and says what is wrong."""
 
 _FETCH = "; meanwhile, await cache.fetch(...) and cache.fetch_list(...) ask the server directly"
-_FETCH_WHOLE = "; meanwhile, await cache.fetch(..., whole=True) and cache.fetch_list(..., whole=True) ask the server directly"
+_FETCH_WHOLE = (
+    "; meanwhile, await cache.fetch(..., whole=True) and cache.fetch_list(..., whole=True) ask the server"
+    " directly"
+)
 
 _LOGIN = "Correct the operator's login; the cache goes on asking"
 
 SEVERAL = 3
-"""So many answers make certain what one does not: that a right is missing, or that what comes will never make sense."""
+"""So many answers make certain what one does not: that a right is missing, or that what comes will never make
+sense."""
 
 
 class Health(StrEnum):
@@ -52,9 +59,11 @@ class Health(StrEnum):
     SYNCED = "synced"
     """It holds what the server had, and follows."""
     STALE = "stale"
-    """It holds what the server had, and has not been able to follow for a while. It is read as before: `age` tells how old it is."""
+    """It holds what the server had, and has not been able to follow for a while. It is read as before: `age`
+    tells how old it is."""
     STALLED = "stalled"
-    """Its first complete list has not come for so long that nobody should wait for it. It is asked for all the same."""
+    """Its first complete list has not come for so long that nobody should wait for it. It is asked for all
+    the same."""
     UNAUTHORIZED = "unauthorized"
     """The server accepts no credentials of the operator, or no login gives any."""
     FORBIDDEN = "forbidden"
@@ -68,14 +77,26 @@ class Health(StrEnum):
 
 
 _UNREADABLE: Mapping[Health, type[StateError]] = {
-    Health.STALLED: Stalled, Health.UNAUTHORIZED: Unauthorized, Health.FORBIDDEN: Forbidden, Health.MISSING: Missing,
-    Health.REJECTED: Rejected, Health.OVERSIZED: Oversized,
+    Health.STALLED: Stalled,
+    Health.UNAUTHORIZED: Unauthorized,
+    Health.FORBIDDEN: Forbidden,
+    Health.MISSING: Missing,
+    Health.REJECTED: Rejected,
+    Health.OVERSIZED: Oversized,
 }
 
 
 _GRAVITY = (
-    Health.SYNCED, Health.STALE, Health.SYNCING, Health.STALLED, Health.OVERSIZED, Health.MISSING, Health.UNAUTHORIZED, Health.FORBIDDEN,
-    Health.REJECTED)
+    Health.SYNCED,
+    Health.STALE,
+    Health.SYNCING,
+    Health.STALLED,
+    Health.OVERSIZED,
+    Health.MISSING,
+    Health.UNAUTHORIZED,
+    Health.FORBIDDEN,
+    Health.REJECTED,
+)
 """The worst comes last."""
 
 
@@ -96,7 +117,10 @@ class Listener(Protocol):
     """Who is told of changes, of which each is told once."""
 
     def trouble(self, condition: Condition, cause: str, line: str, /) -> None:
-        """Something is in the way: in a word, the same for whom the same is in the way, and in a line for people."""
+        """Something is in the way: in a word, the same for whom the same is in the way, and in a line for
+        people.
+        """
+
     def well(self, condition: Condition, /) -> None:
         """Nothing is in the way any more, and all has come."""
 
@@ -105,7 +129,13 @@ class Condition:
     """The health of one cache, or one branch of it, with its reason."""
 
     def __init__(
-        self, subject: Subject, *, declared: str, sync_timeout: float, clock: Callable[[], float], listener: Listener,
+        self,
+        subject: Subject,
+        *,
+        declared: str,
+        sync_timeout: float,
+        clock: Callable[[], float],
+        listener: Listener,
         unreadable: Callable[[], None],
     ) -> None:
         self.trouble = ""
@@ -116,16 +146,16 @@ class Condition:
         """The cause of the trouble."""
         self.subject = subject
         """Told of by name: whoever takes the work on."""
-        self._declared = declared   # Where: what is to be corrected.
+        self._declared = declared  # Where: what is to be corrected.
         self._sync_timeout = sync_timeout
-        self._clock = clock   # Asked for the health, it must answer in any thread.
+        self._clock = clock  # Asked for the health, it must answer in any thread.
         self._listener = listener
-        self._unreadable = unreadable   # Called whenever reads begin to raise.
+        self._unreadable = unreadable  # Called whenever reads begin to raise.
         self.readable = True
         """Whether reads may be answered, once there was a complete list: whether there is no `error`."""
         self._health = Health.SYNCING
-        self._headline = ""   # The trouble without what the server said, which may be other words each time.
-        self._began = clock()   # When the present state began, except for staleness.
+        self._headline = ""  # The trouble without what the server said, which may be other words each time.
+        self._began = clock()  # When the present state began, except for staleness.
         self._stale_at: float | None = None
         self._denied: float | None = None
         self._denials = 0
@@ -157,12 +187,16 @@ class Condition:
         return error(self.trouble, remedy=self.remedy, cause=self.cause) if error is not None else None
 
     def until_stalled(self) -> float | None:
-        """Return the seconds until a first list that has not come makes it `stalled`; None if it has come, or the state is another one."""
+        """Return the seconds until a first list that has not come makes it `stalled`; None if it has come, or
+        the state is another one.
+        """
         waits = self._health is Health.SYNCING and not self.subject.version
         return max(0.0, self._began + self._sync_timeout - self._clock()) if waits else None
 
     def repeat_trouble(self) -> None:
-        """Note that the trouble lasts: a server can ask for a wait that is longer than a first list may take."""
+        """Note that the trouble lasts: a server can ask for a wait that is longer than a first list may
+        take.
+        """
         self._hindered(self._headline, self.remedy, self.cause, fetch=self._fetch)
 
     @property
@@ -190,11 +224,16 @@ class Condition:
         self._denied, self._denials, self._garbled = None, 0, 0
         if self.subject.version:
             self._tell(Health.SYNCED)
-        elif self._health not in (Health.STALLED, Health.OVERSIZED):   # That was asked before as well, and came to nothing.
+        elif self._health not in (
+            Health.STALLED,
+            Health.OVERSIZED,
+        ):  # That was asked before as well, and came to nothing.
             self._tell(Health.SYNCING)
 
     def troubled(self, trouble: Refusal | Lost | Silent, *, verb: str) -> None:
-        """Take in what has gone wrong with a request, which was to `get` what the cluster serves, or to list or watch."""
+        """Take in what has gone wrong with a request, which was to `get` what the cluster serves, or to list
+        or watch.
+        """
         garbled = isinstance(trouble, Lost) and trouble.garbled
         self._garbled = self._garbled + 1 if garbled else 0
         subject, cause = self.subject, cause_of(trouble)
@@ -204,35 +243,71 @@ class Condition:
             case Refusal(404):
                 self.missing(
                     f"{subject}: the cluster does not serve them",
-                    f"Install the definition of {subject}, or take out {self._declared}; it is looked for again and again", cause)
+                    f"Install the definition of {subject}, or take out {self._declared}; it is looked for"
+                    " again and again",
+                    cause,
+                )
             case Refusal(400) | Refusal(422):
                 self._tell(
-                    Health.REJECTED, f"{subject}: the server refuses the filter {subject.filter}",
-                    f"Assign a selector that the server supports for this kind to {self._declared} (to try it: {CHECK})", said=trouble.message, cause=cause)
+                    Health.REJECTED,
+                    f"{subject}: the server refuses the filter {subject.filter}",
+                    f"Assign a selector that the server supports for this kind to {self._declared} (to try"
+                    f" it: {CHECK})",
+                    said=trouble.message,
+                    cause=cause,
+                )
             case Refusal(405):
-                self._tell(Health.REJECTED, f"{subject}: the server does not let anybody {verb} them",
-                           f"Take out {self._declared}, and ask the server: await cache.fetch(...)", cause=cause)
+                self._tell(
+                    Health.REJECTED,
+                    f"{subject}: the server does not let anybody {verb} them",
+                    f"Take out {self._declared}, and ask the server: await cache.fetch(...)",
+                    cause=cause,
+                )
             case Lost(why, outside=True):
                 self._tell(
-                    Health.REJECTED, f"{subject}: the server, or a proxy in front of it, does not select by {subject.filter}",
-                    f"Correct what ignores labelSelector or fieldSelector, or assign a selector that it supports to {self._declared}", said=why, cause=cause)
+                    Health.REJECTED,
+                    f"{subject}: the server, or a proxy in front of it, does not select by {subject.filter}",
+                    "Correct what ignores labelSelector or fieldSelector, or assign a selector that it"
+                    f" supports to {self._declared}",
+                    said=why,
+                    cause=cause,
+                )
             case Lost(lived=True):
-                pass   # Servers end every watch after a while.
+                pass  # Servers end every watch after a while.
             case Refusal(401):
-                self._denied_by(Health.UNAUTHORIZED, f"{subject}: the server accepts no credentials of the operator", _LOGIN, cause, trouble.message)
+                self._denied_by(
+                    Health.UNAUTHORIZED,
+                    f"{subject}: the server accepts no credentials of the operator",
+                    _LOGIN,
+                    cause,
+                    trouble.message,
+                )
             case Lost(why, unauthorized=True):
                 self._denied_by(Health.UNAUTHORIZED, f"{subject}: {why}", _LOGIN, cause)
             case Refusal():
-                self._hindered(f"{subject}: the server answers {trouble.code} {trouble.reason}".rstrip(), "It is asked again", cause)
+                self._hindered(
+                    f"{subject}: the server answers {trouble.code} {trouble.reason}".rstrip(),
+                    "It is asked again",
+                    cause,
+                )
             case Lost(why, transform=True, argument=argument, besides=besides):
-                self._hindered(f"{subject}: {why}", f"Correct the {argument} of {self._declared}{besides}", cause, fetch=_FETCH_WHOLE)
+                self._hindered(
+                    f"{subject}: {why}",
+                    f"Correct the {argument} of {self._declared}{besides}",
+                    cause,
+                    fetch=_FETCH_WHOLE,
+                )
             case Lost(why, too_large=True):
                 self._hindered(
                     f"{subject}: {why}",
-                    f"Assign a filter that selects less to {self._declared}, or more bytes to settings.selectcache.max_page_bytes; the server is asked again", cause, fetch="")
+                    f"Assign a filter that selects less to {self._declared}, or more bytes to"
+                    " settings.selectcache.max_page_bytes; the server is asked again",
+                    cause,
+                    fetch="",
+                )
             case Lost(why):
                 self._hindered(f"{subject}: {why}", "The server is asked again", cause)
-            case _:   # Silent.
+            case _:  # Silent.
                 self._hindered(f"{subject}: the server has fallen silent", "It is asked again", cause)
 
     def missing(self, what: str, remedy: str, cause: Cause = NO_CAUSE) -> None:
@@ -249,22 +324,39 @@ class Condition:
 
     def mistaken(self, error: Exception) -> None:
         """We have made a mistake."""
-        self._hindered(f"{self.subject}: a mistake of kopf_selectcache itself, {type(error).__name__}",
-                       "Report it, with the traceback in the operator's log", NO_CAUSE)
+        self._hindered(
+            f"{self.subject}: a mistake of kopf_selectcache itself, {type(error).__name__}",
+            "Report it, with the traceback in the operator's log",
+            NO_CAUSE,
+        )
 
     def _forbidden(self, message: str, verb: str, cause: Cause) -> None:
         subject = self.subject
-        spaces, names = (subject.filter.namespaces, subject.filter.names) if isinstance(subject.filter, Selector) else (None, None)
+        spaces, names = (
+            (subject.filter.namespaces, subject.filter.names)
+            if isinstance(subject.filter, Selector)
+            else (None, None)
+        )
         where = f" in the namespace {spaces[0]}" if spaces else ""
         if verb == "get":
-            what, remedy = f"{subject}: the operator may not ask what the cluster serves", "Bind it to the ClusterRole system:discovery"
+            what, remedy = (
+                f"{subject}: the operator may not ask what the cluster serves",
+                "Bind it to the ClusterRole system:discovery",
+            )
         else:
             kind = subject.kind
-            rule = f"apiGroups: [{kind.group!r}], resources: [{kind.plural!r}]" if kind is not None else f"the resource {subject}"
-            if names is not None and len(names) == 1:   # The server allows a list and a watch of that name.
+            rule = (
+                f"apiGroups: [{kind.group!r}], resources: [{kind.plural!r}]"
+                if kind is not None
+                else f"the resource {subject}"
+            )
+            if names is not None and len(names) == 1:  # The server allows a list and a watch of that name.
                 rule += f", resourceNames: {list(names)!r}"
             anywhere = " in a ClusterRole" if not where and kind is not None and kind.namespaced else ""
-            what, remedy = f"{subject}: the operator may not {verb} them{where}", f"Grant it the verbs list and watch{where or anywhere}: {rule}"
+            what, remedy = (
+                f"{subject}: the operator may not {verb} them{where}",
+                f"Grant it the verbs list and watch{where or anywhere}: {rule}",
+            )
             remedy += "; or, for one namespace alone, run it with -n" if anywhere else ""
             remedy += f" ({self._told}; all that it lacks is told by {CHECK})"
         self._denied_by(Health.FORBIDDEN, what, remedy, cause, message)
@@ -275,31 +367,57 @@ class Condition:
         self._denied = now if self._denied is None else self._denied
         self._denials += 1
         if self._health is Health.SYNCED and (self._denials < SEVERAL or now - self._denied < TOLERATED):
-            stale_at = now if self._stale_at is None else min(now, self._stale_at)   # It may have been stale for long, for another reason.
-            self._tell(Health.SYNCED, what, "It is asked again: a server that has just started says so to everybody", said=message, stale_at=stale_at, cause=cause)
+            stale_at = (
+                now if self._stale_at is None else min(now, self._stale_at)
+            )  # It may have been stale for long, for another reason.
+            self._tell(
+                Health.SYNCED,
+                what,
+                "It is asked again: a server that has just started says so to everybody",
+                said=message,
+                stale_at=stale_at,
+                cause=cause,
+            )
         else:
             self._tell(health, what, remedy, said=message, cause=cause)
 
     def _hindered(self, what: str, remedy: str, cause: Cause, *, fetch: str = _FETCH) -> None:
-        """Something is wrong that may pass by itself. `fetch` says how handlers can read meanwhile; it is empty if such a read fails too."""
+        """Something is wrong that may pass by itself. `fetch` says how handlers can read meanwhile; it is
+        empty if such a read fails too.
+        """
         self._fetch = fetch
         asking = f"{remedy}{fetch} ({self._told}; to see what the server answers: {CHECK})"
         if self._health is Health.SYNCED:
             since = self._clock() + TOLERATED
-            self._tell(Health.SYNCED, what, remedy, stale_at=since if self._stale_at is None else self._stale_at, cause=cause)
+            self._tell(
+                Health.SYNCED,
+                what,
+                remedy,
+                stale_at=since if self._stale_at is None else self._stale_at,
+                cause=cause,
+            )
         elif self._health is Health.STALLED:
             self._tell(Health.STALLED, what, asking, cause=cause)
         elif self._health is Health.SYNCING:
             complete, now = bool(self.subject.version), self._clock()
             if now - self._began < self._sync_timeout and (complete or self._garbled < SEVERAL):
                 self._tell(Health.SYNCING, what, remedy, cause=cause)
-            elif complete:   # A complete list is as good as it was; it is only not followed.
+            elif complete:  # A complete list is as good as it was; it is only not followed.
                 self._tell(Health.SYNCED, what, remedy, stale_at=now, cause=cause)
             else:
                 self._tell(Health.STALLED, what, asking, cause=cause)
         # Else what only a person can help with still stands: nobody has said otherwise.
 
-    def _tell(self, health: Health, what: str = "", remedy: str = "", *, said: str = "", stale_at: float | None = None, cause: Cause = NO_CAUSE) -> None:
+    def _tell(
+        self,
+        health: Health,
+        what: str = "",
+        remedy: str = "",
+        *,
+        said: str = "",
+        stale_at: float | None = None,
+        cause: Cause = NO_CAUSE,
+    ) -> None:
         """Take a change in, and tell it once."""
         before, headline = self._health, self._headline
         self._health, self._headline, self._stale_at = health, what, stale_at

@@ -1,7 +1,10 @@
-"""Builds the indexes of one cache on the loop, slice by slice: those that are declared or added, and those that reads want.
+"""Builds the indexes of one cache on the loop, slice by slice: those that are declared or added, and those
+that reads want.
 
-Neither a reader nor the loop ever waits for one. What is indexed, and how it is found, is the core's (`core.store.indexes`).
+Neither a reader nor the loop ever waits for one. What is indexed, and how it is found, is the core's
+(`core.store.indexes`).
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -63,7 +66,7 @@ class Indexing:
     def want(self) -> None:
         """Take note, in any thread, that there is something to build."""
         if self._loop is not None:
-            with suppress(RuntimeError):   # The loop is closed: the operator has ended.
+            with suppress(RuntimeError):  # The loop is closed: the operator has ended.
                 self._loop.call_soon_threadsafe(self._wanted.set)
 
     async def run(self) -> None:
@@ -75,18 +78,28 @@ class Indexing:
             self._wanted.clear()
 
     async def add(self, indexes: Sequence[Indexed]) -> None:
-        """Index what is held and what will be held by these as well; return once that is done, or at once if it was.
+        """Index what is held and what will be held by these as well; return once that is done, or at once if
+        it was.
 
-        Raise Taken if there is another index of a name, and Failed if a function fails for what is held: then nothing is
-        left of any of them.
+        Raise Taken if there is another index of a name, and Failed if a function fails for what is held: then
+        nothing is left of any of them.
         """
         async with self._adding:
-            if other := next((known for each in indexes if (known := self.indexes.get(each.name)) is not None and not known.is_like(each)), None):
+            if other := next(
+                (
+                    known
+                    for each in indexes
+                    if (known := self.indexes.get(each.name)) is not None and not known.is_like(each)
+                ),
+                None,
+            ):
                 raise Taken(other)
-            computed = [(each, await self._computed(each)) for each in indexes if each.name not in self.indexes]
+            computed = [
+                (each, await self._computed(each)) for each in indexes if each.name not in self.indexes
+            ]
             # From here on nothing fails, and whoever begins anew tells of them as well.
             self.indexes = {**self.indexes, **{each.name: each for each, _ in computed}}
-            self._tell()   # What comes from now on brings its values.
+            self._tell()  # What comes from now on brings its values.
             for each, values in computed:
                 self._merging.store.declare(each)
                 await self._note(each, values)
@@ -99,7 +112,7 @@ class Indexing:
             if number % DECODED == 0:
                 await asyncio.sleep(0)
             if not record.stored:
-                continue   # It is unreadable, and has no value.
+                continue  # It is unreadable, and has no value.
             try:
                 values[record] = indexed.values(record.decode())
             except BadIndex as bad:
@@ -107,7 +120,8 @@ class Indexing:
         return values
 
     async def _note(self, indexed: Indexed, values: dict[Record, Values]) -> None:
-        """Note the values beside what is held, ahead of who builds the index, and would call the function again.
+        """Note the values beside what is held, ahead of who builds the index, and would call the function
+        again.
 
         What came meanwhile, or is being listed, is left to that one.
         """
@@ -122,7 +136,7 @@ class Indexing:
                 await asyncio.sleep(0)
 
     async def _built(self) -> None:
-        while self._merging.build(SLICE):   # noqa: ASYNC110  # It waits for nothing, but for its next turn.
+        while self._merging.build(SLICE):  # It waits for nothing, but for its next turn.  # noqa: ASYNC110
             await asyncio.sleep(0)
 
     def _tell(self) -> None:

@@ -1,8 +1,11 @@
-"""The cache of one declared kind: what its key means, which lists and watches keep it, and how it is doing as a whole.
+"""The cache of one declared kind: what its key means, which lists and watches keep it, and how it is doing as
+a whole.
 
-It never dies: whatever goes wrong is waited for and tried again, and told in the health of the feed. What of it a read
-needs, and only that, decides whether the read is answered: one branch that may not be watched spoils no other.
+It never dies: whatever goes wrong is waited for and tried again, and told in the health of the feed. What of
+it a read needs, and only that, decides whether the read is answered: one branch that may not be watched
+spoils no other.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -49,7 +52,8 @@ from .metrics import Counts
 from .reflector import Listwatch
 
 PAGES_AT_ONCE = 20
-"""So many lists and watches of one cache may ask for a page at the same time. A filter over 100 namespaces has 100 of them."""
+"""So many lists and watches of one cache may ask for a page at the same time. A filter over 100 namespaces
+has 100 of them."""
 
 
 class Part(NamedTuple):
@@ -78,8 +82,15 @@ class Feed:
     """The cache of one declared kind: its store, and the tasks that keep it."""
 
     def __init__(
-        self, key: Key, declared: Cached, *, world: World, namespaces: tuple[str, ...] | None, claims: Claims | None = None,
-        resolved: Callable[[], object] = lambda: None, budget: Budget | None = None,
+        self,
+        key: Key,
+        declared: Cached,
+        *,
+        world: World,
+        namespaces: tuple[str, ...] | None,
+        claims: Claims | None = None,
+        resolved: Callable[[], object] = lambda: None,
+        budget: Budget | None = None,
     ) -> None:
         self.key = key if isinstance(key, str) else "/".join(key)
         """As it was declared, for messages."""
@@ -100,11 +111,11 @@ class Feed:
         self._world = world
         self._namespaces = namespaces
         self._claims = claims or Claims()
-        self._is_resolved = resolved   # Told whenever it has become known what the key means.
+        self._is_resolved = resolved  # Told whenever it has become known what the key means.
         self.indexing = Indexing(declared.indexes)
         self._listeners: list[Callable[[Change | None], None]] = []
         self._merging = Merging()
-        self._confirming: Confirming   # With the first lists and watches.
+        self._confirming: Confirming  # With the first lists and watches.
         self._listwatches: tuple[Listwatch, ...] = ()
         self._needed = self._needing()
         self._moved = asyncio.Event()
@@ -119,7 +130,9 @@ class Feed:
         self._audit: Shared[Audit] | None = None
         self._kept_as: tuple[Resource, Plan] | None = None
         self._news = News(self, clock=world.clock, logger=world.logger)
-        self._conditions = [self._new_condition()]   # Of each list and watch; the first, before there are any, of the feed itself.
+        self._conditions = [
+            self._new_condition()
+        ]  # Of each list and watch; the first, before there are any, of the feed itself.
         self._resolving = True
 
     def __str__(self) -> str:
@@ -151,7 +164,10 @@ class Feed:
 
     def is_of(self, group: str, plural: str) -> bool:
         """Return True if it is known to be of this resource, in whichever version."""
-        return self.resource is not None and (self.resource.kind.group, self.resource.kind.plural) == (group, plural)
+        return self.resource is not None and (self.resource.kind.group, self.resource.kind.plural) == (
+            group,
+            plural,
+        )
 
     # ---- How it is doing: as a whole, or what a request needs of it.
 
@@ -177,7 +193,9 @@ class Feed:
 
     @property
     def ready(self) -> Store | None:
-        """What is held, where nothing is in the way of any read of it; else None, and `part` says what of it can be read."""
+        """What is held, where nothing is in the way of any read of it; else None, and `part` says what of it
+        can be read.
+        """
         for condition in self._conditions:
             if not condition.readable:
                 return None
@@ -186,7 +204,9 @@ class Feed:
 
     @property
     def listwatches(self) -> tuple[Listwatch, ...]:
-        """The streams that keep it; others once the cluster serves the kind differently, or the cache is let go."""
+        """The streams that keep it; others once the cluster serves the kind differently, or the cache is let
+        go.
+        """
         return self._listwatches
 
     @property
@@ -206,8 +226,8 @@ class Feed:
     def part(self, request: Selector | None = None) -> Part:
         """Return what of it an answer to the request needs.
 
-        A list and watch that cannot be kept spoils no answer that does not need it, unless it could hold objects of the
-        same names as one that the answer needs together with others (`core.store.union`).
+        A list and watch that cannot be kept spoils no answer that does not need it, unless it could hold
+        objects of the same names as one that the answer needs together with others (`core.store.union`).
         """
         if request is None or not self.parted:
             condition = self._worst(self._listwatches)
@@ -219,42 +239,66 @@ class Feed:
         return Part(condition.error(), needed.store, condition.trouble, condition.remedy)
 
     def is_unconfirmed(self, namespace: str, name: str) -> bool:
-        """Return whether an object is held although a watch has told that it left: another watch may hold it, or it may be gone."""
+        """Return whether an object is held although a watch has told that it left: another watch may hold it,
+        or it may be gone.
+        """
         return self._merging.is_unconfirmed((namespace, name))
 
     def age(self, request: Selector | None = None) -> float | None:
-        """Return the seconds since the server last confirmed what is held; None before the first complete list."""
+        """Return the seconds since the server last confirmed what is held; None before the first complete
+        list.
+        """
         ages = [each.age() for each in self._listwatches_for(request)]
         return max((age for age in ages if age is not None), default=None) if None not in ages else None
 
     def _worst(self, listwatches: Sequence[Listwatch]) -> Condition:
-        """Return the worst of their conditions; while it is asked what the key means, that of the feed, and why it is asked."""
+        """Return the worst of their conditions; while it is asked what the key means, that of the feed, and
+        why it is asked.
+        """
         if not self.parted:
             return self._conditions[0]
         conditions = [each.condition for each in listwatches]
         if self._resolving:
-            conditions = [self._conditions[0], *(each for each in self._conditions if each.health is Health.MISSING)]
+            conditions = [
+                self._conditions[0],
+                *(each for each in self._conditions if each.health is Health.MISSING),
+            ]
         return max(conditions, key=lambda condition: condition.gravity)
 
     def _listwatches_for(self, request: Selector | None) -> tuple[Listwatch, ...]:
         return self._listwatches if request is None or not self.parted else self._needed(request).listwatches
 
     def _needing(self) -> Callable[[Selector], Needed]:
-        """Return what tells what a request needs, and remembers it for as long as these lists and watches are kept."""
-        listwatches, merging, kind = self._listwatches, self._merging, self.resource.domains if self.resource is not None else None
+        """Return what tells what a request needs, and remembers it for as long as these lists and watches are
+        kept.
+        """
+        listwatches, merging, kind = (
+            self._listwatches,
+            self._merging,
+            self.resource.domains if self.resource is not None else None,
+        )
 
         def needed(request: Selector) -> Needed:
-            found = tuple(each for each in listwatches if not each.filter.disjoint(request, kind=kind)) or listwatches
+            found = (
+                tuple(each for each in listwatches if not each.filter.disjoint(request, kind=kind))
+                or listwatches
+            )
             branches = [each.branch for each in found]
             near = merging.near(branches)
-            return Needed(found, tuple(each for each in listwatches if each.branch in near), merging.needed(branches))
+            return Needed(
+                found, tuple(each for each in listwatches if each.branch in near), merging.needed(branches)
+            )
 
         return lru_cache(1024)(needed)
 
     async def settled(self, request: Selector | None = None) -> None:
-        """Wait until each list and watch, or each that the request needs, is synced, or has said why it is not."""
+        """Wait until each list and watch, or each that the request needs, is synced, or has said why it is
+        not.
+        """
         while True:
-            if waited := [condition for condition in self._conditions_for(request) if not condition.has_settled]:
+            if waited := [
+                condition for condition in self._conditions_for(request) if not condition.has_settled
+            ]:
                 await waited[0].settled()
             elif self._is_incomplete(request):
                 self._moved.clear()
@@ -263,7 +307,9 @@ class Feed:
                 return
 
     def _is_incomplete(self, request: Selector | None) -> bool:
-        """Whether nothing is in the way, and not all has come: of several watches, each has to reach the newest list."""
+        """Whether nothing is in the way, and not all has come: of several watches, each has to reach the
+        newest list.
+        """
         part = self.part(request)
         return part.error is None and not part.store.version
 
@@ -273,18 +319,25 @@ class Feed:
         return [each.condition for each in self._listwatches_for(request)]
 
     def has_unconfirmed(self, version: str, *, besides: ObjectKey) -> bool:
-        """Return True if another object is shown that left a stream before this version, and may be in another stream.
+        """Return True if another object is shown that left a stream before this version, and may be in
+        another stream.
 
         Nobody can confirm anything while one of the streams cannot be kept: reads that need it raise why.
         """
-        return all(condition.readable for condition in self._conditions) and self._merging.has_doubts_before(version, besides=besides)
+        return all(condition.readable for condition in self._conditions) and self._merging.has_doubts_before(
+            version, besides=besides
+        )
 
     def lasted(self) -> float:
-        """Return for how many seconds it has been in its present state: since the first of its lists and watches was."""
+        """Return for how many seconds it has been in its present state: since the first of its lists and
+        watches was.
+        """
         return max((each.lasted() for each in self._conditions if each.health is self.health), default=0.0)
 
     def subscribe(self, listener: Callable[[Change | None], None]) -> Callable[[], None]:
-        """Call the listener, on the loop's thread, with each change, and with None when reads must raise; return what ends that."""
+        """Call the listener, on the loop's thread, with each change, and with None when reads must raise;
+        return what ends that.
+        """
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
@@ -293,14 +346,21 @@ class Feed:
         for listener in tuple(self._listeners):
             try:
                 listener(change)
-            except Exception:   # It is the listener's trouble alone.
-                self._world.logger.exception("Somebody who is told of changes in the cache of %s failed.", self)
+            except Exception:  # It is the listener's trouble alone.
+                self._world.logger.exception(
+                    "Somebody who is told of changes in the cache of %s failed.", self
+                )
 
     def _new_condition(self) -> Condition:
         world = self._world
         return Condition(
-            self, declared=assigned(self._key), sync_timeout=world.settings.sync_timeout, clock=world.clock,
-            listener=self._news, unreadable=lambda: self._notify(None))
+            self,
+            declared=assigned(self._key),
+            sync_timeout=world.settings.sync_timeout,
+            clock=world.clock,
+            listener=self._news,
+            unreadable=lambda: self._notify(None),
+        )
 
     async def run(self) -> None:
         """Keep the cache until cancelled. A mistake of ours costs a relist, never the operator."""
@@ -313,21 +373,35 @@ class Feed:
                     await apart(give_back)
                     await world.sleep(AGAIN * (0.5 + world.chance()))
             except Exception as error:
-                world.logger.exception("The cache of %s stumbled over a mistake of its own, and starts again.", self)
+                world.logger.exception(
+                    "The cache of %s stumbled over a mistake of its own, and starts again.", self
+                )
                 self._conditions[0].mistaken(error)
                 await world.sleep(delay(6, world.chance()))
 
     async def _kept(self, planned: Plan) -> None:
-        """Keep it until the cluster does not serve the resource any more, as it may come back in another version; or until it is too large."""
-        let_go = self._conditions[0].health is Health.OVERSIZED   # It begins as it was left.
-        if (self.resource, planned) != self._kept_as or (self.parted and not let_go):   # What was not served may be no more, branch by branch.
+        """Keep it until the cluster does not serve the resource any more, as it may come back in another
+        version; or until it is too large.
+        """
+        let_go = self._conditions[0].health is Health.OVERSIZED  # It begins as it was left.
+        if (self.resource, planned) != self._kept_as or (
+            self.parted and not let_go
+        ):  # What was not served may be no more, branch by branch.
             self._begin(planned)
         self._conditions[0].subject = self._listwatches[0]
-        tasks = [asyncio.create_task(each.run(), name=f"selectcache: {self.key}, {each.filter}") for each in self._listwatches]
-        beside = {"its indexes": self.indexing.run} | ({"unconfirmed leaves": self._confirming.run} if self.parted else {})
+        tasks = [
+            asyncio.create_task(each.run(), name=f"selectcache: {self.key}, {each.filter}")
+            for each in self._listwatches
+        ]
+        beside = {"its indexes": self.indexing.run} | (
+            {"unconfirmed leaves": self._confirming.run} if self.parted else {}
+        )
         if self._world.settings.audit_interval:
             beside["audit"] = self._audit_regularly
-        tasks += [asyncio.create_task(self._again_and_again(work), name=f"selectcache: {self.key}, {what}") for what, work in beside.items()]
+        tasks += [
+            asyncio.create_task(self._again_and_again(work), name=f"selectcache: {self.key}, {what}")
+            for what, work in beside.items()
+        ]
         self._resolving = False
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -336,7 +410,7 @@ class Feed:
         finally:
             self._resolving = True
             for condition in self._conditions[1:]:
-                condition.dismiss()   # Whoever waits for it, waits for what the cluster says now.
+                condition.dismiss()  # Whoever waits for it, waits for what the cluster says now.
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -347,8 +421,17 @@ class Feed:
         assert excess is not None, "nothing is too much"
         assert kept_as is not None, "nothing was kept"
         why = told(
-            self, self._key, excess, self._declared.filter, self._merging.newest(), kind=kept_as[0].domains, limit=self._declared.max_bytes,
-            packed=self.packing is not None and (self.packing.packs or self.packing.fits), others=self._declared.is_particular, indexes=self.indexes)
+            self,
+            self._key,
+            excess,
+            self._declared.filter,
+            self._merging.newest(),
+            kind=kept_as[0].domains,
+            limit=self._declared.max_bytes,
+            packed=self.packing is not None and (self.packing.packs or self.packing.fits),
+            others=self._declared.is_particular,
+            indexes=self.indexes,
+        )
         self._conditions[0].oversized(*why)
         self._begin(kept_as[1])
         for condition in self._conditions[1:]:
@@ -366,7 +449,11 @@ class Feed:
             try:
                 await work()
             except Exception:
-                world.logger.exception("What is done beside the cache of %s stumbled over a mistake of its own, and starts again.", self)
+                world.logger.exception(
+                    "What is done beside the cache of %s stumbled over a mistake of its own, and starts"
+                    " again.",
+                    self,
+                )
                 await world.sleep(delay(6, world.chance()))
 
     async def _audit_regularly(self) -> None:
@@ -375,12 +462,23 @@ class Feed:
             await world.sleep(world.settings.audit_interval * (0.5 + world.chance()))
             try:
                 await self.audit()
-            except (Refused, Unreachable, Garbled) as error:   # What is wrong, the lists and watches find as well.
-                why = f"the server answers {error.refusal.code} {error.refusal.reason}" if isinstance(error, Refused) else error
-                world.logger.info("The cache of %s could not be compared with the server: %s. It is tried again.", self, why)
+            except (
+                Refused,
+                Unreachable,
+                Garbled,
+            ) as error:  # What is wrong, the lists and watches find as well.
+                why = (
+                    f"the server answers {error.refusal.code} {error.refusal.reason}"
+                    if isinstance(error, Refused)
+                    else error
+                )
+                world.logger.info(
+                    "The cache of %s could not be compared with the server: %s. It is tried again.", self, why
+                )
 
     async def audit(self) -> Audit:
-        """Compare what is held with the server, and relist what has drifted; raise Refused, Unreachable or Garbled.
+        """Compare what is held with the server, and relist what has drifted; raise Refused, Unreachable or
+        Garbled.
 
         Who asks while an audit is under way shares it.
         """
@@ -400,13 +498,19 @@ class Feed:
                 failed = error
                 self.counts.failures["audit"] += 1
                 if isinstance(error, Refused) and is_beyond_server(error.refusal):
-                    each.relist("audit")   # Only a consistent list can tell whether the server lags or was restored.
+                    each.relist(
+                        "audit"
+                    )  # Only a consistent list can tell whether the server lags or was restored.
                 continue
             self.counts.audits += 1
             if not found:
                 self.counts.drift += found.drift
                 self._world.logger.warning(
-                    "The cache of %s with %s has drifted from the server: %s. It is listed anew.", self, each.filter, found)
+                    "The cache of %s with %s has drifted from the server: %s. It is listed anew.",
+                    self,
+                    each.filter,
+                    found,
+                )
                 each.relist("audit")
             whole += found
         if failed is not None:
@@ -418,28 +522,61 @@ class Feed:
         resource, world = self.resource, self._world
         assert resource is not None, "planned before it was resolved"
         for needless in planned.needless:
-            world.logger.warning("The filter of %s: %s selects nothing that the other selectors do not.", self, needless)
+            world.logger.warning(
+                "The filter of %s: %s selects nothing that the other selectors do not.", self, needless
+            )
         self._merging.end()
         self.awaited.wake()
         for listwatch in self._listwatches:
             listwatch.forget()
-        self._merging = Merging([stream.keys for stream in planned.streams], wanted=self.indexing.want, tally=self.share.begin())
+        self._merging = Merging(
+            [stream.keys for stream in planned.streams], wanted=self.indexing.want, tally=self.share.begin()
+        )
         self._conditions[1:] = [self._new_condition() for _ in planned.streams[1:]]
         self._news.begin(self._conditions)
-        self._listwatches = tuple(self._listwatch(*parts, resource) for parts in zip(
-            planned.streams, self._merging.branches, self._conditions, agreed_versions(self._merging), strict=True))
+        self._listwatches = tuple(
+            self._listwatch(*parts, resource)
+            for parts in zip(
+                planned.streams,
+                self._merging.branches,
+                self._conditions,
+                agreed_versions(self._merging),
+                strict=True,
+            )
+        )
         for listwatch in self._listwatches:
             listwatch.condition.subject = listwatch
-        self._confirming = Confirming(self._merging, planned.streams, resource, world=world, notify=self._taken_in)
+        self._confirming = Confirming(
+            self._merging, planned.streams, resource, world=world, notify=self._taken_in
+        )
         self._needed = self._needing()
         self.indexing.begin(self._merging, self._listwatches)
         self._kept_as = resource, planned
 
-    def _listwatch(self, stream: Stream, branch: Branch, condition: Condition, agreed: AgreedVersion | None, resource: Resource) -> Listwatch:
+    def _listwatch(
+        self,
+        stream: Stream,
+        branch: Branch,
+        condition: Condition,
+        agreed: AgreedVersion | None,
+        resource: Resource,
+    ) -> Listwatch:
         return Listwatch(
-            stream, branch, condition, resource, world=self._world, counts=self.counts, notify=self._taken_in,
-            projection=self.projection, packing=self.packing, share=self.share, all_kept=self._merging.writing, agreed=agreed, turns=self._turns,
-            comparing=self._comparing)
+            stream,
+            branch,
+            condition,
+            resource,
+            world=self._world,
+            counts=self.counts,
+            notify=self._taken_in,
+            projection=self.projection,
+            packing=self.packing,
+            share=self.share,
+            all_kept=self._merging.writing,
+            agreed=agreed,
+            turns=self._turns,
+            comparing=self._comparing,
+        )
 
     def _taken_in(self, changes: Sequence[Change]) -> None:
         for change in changes:
@@ -467,13 +604,25 @@ class Feed:
             try:
                 return await self._planned()
             except NotServed as error:
-                condition.missing(str(error), f"{unserved(self._key, assigned(self._key))}; it is looked for again and again")
+                condition.missing(
+                    str(error),
+                    f"{unserved(self._key, assigned(self._key))}; it is looked for again and again",
+                )
             except DeclarationError as error:
-                condition.rejected(error.what if str(self) in error.what else f"the filter of {self}: {error.what}", error.remedy)
+                condition.rejected(
+                    error.what if str(self) in error.what else f"the filter of {self}: {error.what}",
+                    error.remedy,
+                )
             except Refused as error:
                 self._told(error.refusal)
             except (Unreachable, Garbled) as error:
-                self._told(Lost(str(error), garbled=isinstance(error, Garbled), unauthorized=isinstance(error, NoCredentials)))
+                self._told(
+                    Lost(
+                        str(error),
+                        garbled=isinstance(error, Garbled),
+                        unauthorized=isinstance(error, NoCredentials),
+                    )
+                )
             await world.sleep(delay(failures, world.chance(), slow=condition.error() is not None))
             failures += 1
 
@@ -482,7 +631,12 @@ class Feed:
         self._claims.claim(self._key, resource, logger=self._world.logger)
         self.resource = resource
         self._is_resolved()
-        planned = plan(self._declared.filter, resource, namespaces=self._namespaces, share_watches=self._declared.share_watches)
+        planned = plan(
+            self._declared.filter,
+            resource,
+            namespaces=self._namespaces,
+            share_watches=self._declared.share_watches,
+        )
         self.filter = planned.filter
         return planned
 

@@ -1,4 +1,7 @@
-"""All caches of one operator: made from what is declared, run, and found by whichever name of a kind. Asks no server itself."""
+"""All caches of one operator: made from what is declared, run, and found by whichever name of a kind. Asks no
+server itself.
+"""
+
 from __future__ import annotations
 
 import asyncio
@@ -27,13 +30,17 @@ from .retries import Retries
 
 
 class Found:
-    """Which feeds were found for which names, while what that depends on stays as it is. Reads ask in any thread."""
+    """Which feeds were found for which names, while what that depends on stays as it is. Reads ask in any
+    thread.
+    """
 
     def __init__(self) -> None:
         self._by: tuple[list[Resource | Health], dict[Key, Feed]] = [], {}
 
     def by(self, known: list[Resource | Health]) -> dict[Key, Feed]:
-        """Return what was found while of each feed just this was known: its resource, or how it is doing without."""
+        """Return what was found while of each feed just this was known: its resource, or how it is doing
+        without.
+        """
         by = self._by
         if by[0] != known:
             by = self._by = known, {}
@@ -44,24 +51,45 @@ class Runtime:
     """All caches of one operator."""
 
     def __init__(
-        self, settings: SelectCacheSettings, transport: Transport, *, namespaces: tuple[str, ...] | None,
-        chance: Callable[[], float], logger: logging.Logger,
-        clock: Callable[[], float] = monotonic, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        self,
+        settings: SelectCacheSettings,
+        transport: Transport,
+        *,
+        namespaces: tuple[str, ...] | None,
+        chance: Callable[[], float],
+        logger: logging.Logger,
+        clock: Callable[[], float] = monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.settings = settings
         self.transport = transport
         self.loop = asyncio.get_running_loop()
         self.ending = Ending()
         self.quick: dict[Key, Feed] = {}
-        """What was found for keys, as long as nothing else becomes known of what any key means. Reads look here first."""
+        """What was found for keys, as long as nothing else becomes known of what any key means. Reads look
+        here first."""
         self.memo = Memo()
         """Requests of reads, made of the words that they are usually given."""
-        claims, world, budget = Claims(), World(settings, transport, logger, chance, clock, sleep), Budget(settings.max_bytes)
+        claims, world, budget = (
+            Claims(),
+            World(settings, transport, logger, chance, clock, sleep),
+            Budget(settings.max_bytes),
+        )
         self.feeds: Mapping[Key, Feed] = {
-            key: Feed(key, settings.selectors.cached(key), world=world, namespaces=namespaces, claims=claims, resolved=self._forget_names, budget=budget)
+            key: Feed(
+                key,
+                settings.selectors.cached(key),
+                world=world,
+                namespaces=namespaces,
+                claims=claims,
+                resolved=self._forget_names,
+                budget=budget,
+            )
             for key in settings.selectors
         }
-        self.fetches = Fetches(transport, per_second=settings.fetch_per_second, clock=clock, sleep=sleep, chance=chance)
+        self.fetches = Fetches(
+            transport, per_second=settings.fetch_per_second, clock=clock, sleep=sleep, chance=chance
+        )
         self.retries = Retries(clock, sleep, chance)
         self.kinds = Kinds(self.fetches, clock=clock)
         self._found = Found()
@@ -70,11 +98,11 @@ class Runtime:
     def feed(self, key: Key) -> Feed:
         """Return the feed of this kind, by whichever of its names.
 
-        The key as it was declared comes first; a name of a kind of Kubernetes means that kind, as with kubectl, and no
-        custom resource. Nothing is answered that would be answered otherwise once it is known what each key means:
-        until then, NotSynced is raised.
+        The key as it was declared comes first; a name of a kind of Kubernetes means that kind, as with
+        kubectl, and no custom resource. Nothing is answered that would be answered otherwise once it is known
+        what each key means: until then, NotSynced is raised.
         """
-        quick = self.quick   # If more becomes known meanwhile, what is found goes where nobody looks any more.
+        quick = self.quick  # If more becomes known meanwhile, what is found goes where nobody looks any more.
         if self.ending.reached:
             raise ended()
         if (exact := self.feeds.get(key)) is not None:
@@ -91,19 +119,30 @@ class Runtime:
 
     def _named(self, key: Key) -> Feed:
         asked = parse_key(key)
-        if same := next((feed for declared, feed in self.feeds.items() if parse_key(declared) == asked), None):
+        if same := next(
+            (feed for declared, feed in self.feeds.items() if parse_key(declared) == asked), None
+        ):
             return same
         meant = {declared: _means(key, declared, feed) for declared, feed in self.feeds.items()}
         if unknown := [declared for declared, answer in meant.items() if answer is None]:
             raise NotSynced(
-                f"what {text_of(key)} means is not known yet: the cluster has not said what {text_of(unknown[0])} is",
-                remedy=f"Wait for it: await cache.wait_synced(); or name the kind as it is declared, such as {unknown[0]!r}")
+                f"what {text_of(key)} means is not known yet: the cluster has not said what"
+                f" {text_of(unknown[0])} is",
+                remedy=(
+                    "Wait for it: await cache.wait_synced(); or name the kind as it is declared, such as"
+                    f" {unknown[0]!r}"
+                ),
+            )
         found = [declared for declared, answer in meant.items() if answer] or [
-            declared for declared, feed in self.feeds.items() if feed.kind is None and find(key) is None and _alike(asked, parse_key(declared))]
+            declared
+            for declared, feed in self.feeds.items()
+            if feed.kind is None and find(key) is None and _alike(asked, parse_key(declared))
+        ]
         if len(found) > 1:
             raise ReadError(
                 f"{text_of(key)} may be any of {', '.join(map(text_of, found))}",
-                remedy=f"Name the kind as it is declared, such as {found[0]!r}")
+                remedy=f"Name the kind as it is declared, such as {found[0]!r}",
+            )
         if not found:
             raise not_declared(key, self.feeds)
         return self.feeds[found[0]]
@@ -113,15 +152,20 @@ class Runtime:
         return await self.kinds.resolve(key)
 
     async def wait_started(self) -> None:
-        """Return at once: a runtime is made when the operator has logged in. See `background` for code that cannot wait for that."""
+        """Return at once: a runtime is made when the operator has logged in. See `background` for code that
+        cannot wait for that.
+        """
 
     def end(self) -> None:
         """Let no read answer from now on, and end those that wait. Called on the operator's loop."""
         self.ending.end()
-        self.quick = {}   # After `ending`: `feed` takes the dict before it looks at that, and so fills none that is looked at.
+        # After `ending`: `feed` takes the dict before it looks at that, and so fills none that is looked at.
+        self.quick = {}
 
     def after_gap(self, seconds: float) -> None:
-        """Take note that the loop stood still for so long: no longer than a connection may be silent is no harm."""
+        """Take note that the loop stood still for so long: no longer than a connection may be silent is no
+        harm.
+        """
         if seconds >= self.settings.idle_timeout:
             for feed in self.feeds.values():
                 feed.resume()
@@ -141,9 +185,13 @@ def _means(key: Key, declared: Key, feed: Feed) -> bool | None:
     if feed.resource is not None:
         in_version = feed.resource.version
     waiting = feed.resource is None and feed.health is Health.SYNCING
-    if (kind := feed.kind) is None:   # A custom resource that the cluster has said nothing of.
+    if (kind := feed.kind) is None:  # A custom resource that the cluster has said nothing of.
         within = parse_key(declared)[0]
-        compatible = known is None and (group is None or within in (None, group)) and (version is None or in_version in (None, version))
+        compatible = (
+            known is None
+            and (group is None or within in (None, group))
+            and (version is None or in_version in (None, version))
+        )
         return None if waiting and compatible else False
     same = kind is known if known is not None else name in kind.names and group in (None, kind.group)
     if not same or version is None or version == in_version:
@@ -155,7 +203,9 @@ def _means(key: Key, declared: Key, feed: Feed) -> bool | None:
 
 
 def _alike(asked: tuple[str | None, str | None, str], declared: tuple[str | None, str | None, str]) -> bool:
-    """Whether a key says no other than one that is not served: which error is raised must not depend on the spelling."""
+    """Whether a key says no other than one that is not served: which error is raised must not depend on the
+    spelling.
+    """
     (*_, name), (*_, called) = asked, declared
     within = all(None in pair or pair[0] == pair[1] for pair in zip(asked[:2], declared[:2], strict=True))
     return within and name.lower().removesuffix("s") == called.lower().removesuffix("s")

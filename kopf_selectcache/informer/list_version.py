@@ -1,11 +1,15 @@
-"""The version as of which watches that could hold the same objects are first listed. Knows no state of theirs, and stores no objects.
+"""The version as of which watches that could hold the same objects are first listed. Knows no state of
+theirs, and stores no objects.
 
-What such watches hold can be read together once each has reached the newest of their lists. While a cluster writes, every
-list is of another version; and a watch to which nothing happens learns only by a bookmark, within a minute, that it has
-come so far. Where all are listed as of the version of the first that answers, there is nothing to wait for.
+What such watches hold can be read together once each has reached the newest of their lists. While a cluster
+writes, every list is of another version; and a watch to which nothing happens learns only by a bookmark,
+within a minute, that it has come so far. Where all are listed as of the version of the first that answers,
+there is nothing to wait for.
 
-It is for the first list that each asks for, and no other: what was agreed upon minutes ago is no state to begin with.
+It is for the first list that each asks for, and no other: what was agreed upon minutes ago is no state to
+begin with.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -17,7 +21,8 @@ from kopf_selectcache.core.protocol.query import exactly, is_beyond_server
 from kopf_selectcache.core.store.union import Merging
 
 REFUSED = frozenset({400, 410, 422, 504})
-"""How servers refuse a version, and perhaps nothing else: it is none to them, it is forgotten, or it has yet to come."""
+"""How servers refuse a version, and perhaps nothing else: it is none to them, it is forgotten, or it has yet
+to come."""
 
 
 class AgreedVersion:
@@ -31,8 +36,8 @@ class AgreedVersion:
     async def page(self, ask: Callable[[Mapping[str, str]], Awaitable[Page | Refusal]]) -> Page | Refusal:
         """Return the first page of a list as of that version; raise what `ask` raises.
 
-        Whoever comes first asks for the newest, and all others wait for that answer. If it is a refusal, the next one is the
-        first. If there is none, which may have taken long, nobody waits for another.
+        Whoever comes first asks for the newest, and all others wait for that answer. If it is a refusal, the
+        next one is the first. If there is none, which may have taken long, nobody waits for another.
         """
         async with self._asking:
             if not (self._version or self._unreachable):
@@ -43,7 +48,11 @@ class AgreedVersion:
             except Refused as refused:
                 answer = refused.refusal
             # One request more, once: then it is as if nothing had been agreed upon.
-            if not isinstance(answer, Refusal) or not _refuses_version(answer) or answer.retry_after is not None:
+            if (
+                not isinstance(answer, Refusal)
+                or not _refuses_version(answer)
+                or answer.retry_after is not None
+            ):
                 return answer
         return await ask({})
 
@@ -63,7 +72,9 @@ def _refuses_version(refusal: Refusal) -> bool:
 
 
 def agreed_versions(merging: Merging) -> tuple[AgreedVersion | None, ...]:
-    """Return for each branch what it shares with those that could hold the same objects: None where there are no others."""
+    """Return for each branch what it shares with those that could hold the same objects: None where there are
+    no others.
+    """
     near = [frozenset(merging.near([branch])) for branch in merging.branches]
     groups = {group: AgreedVersion() if len(group) > 1 else None for group in near}
     return tuple(groups[group] for group in near)

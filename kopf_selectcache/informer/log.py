@@ -1,8 +1,10 @@
-"""What the log says of one cache: one line for each change of how it is doing, however many lists and watches keep it.
+"""What the log says of one cache: one line for each change of how it is doing, however many lists and watches
+keep it.
 
-It must decide nothing: it is told what happens, looks at the cache, and puts it into words. What is a matter of one list
-and watch among several is for debugging alone.
+It must decide nothing: it is told what happens, looks at the cache, and puts it into words. What is a matter
+of one list and watch among several is for debugging alone.
 """
+
 from __future__ import annotations
 
 import logging
@@ -19,7 +21,8 @@ from .health import Condition, Health
 from .metrics import bytes_of
 
 LOG_INTERVAL = 60.0
-"""Seconds between two log lines about the unreadable objects of one cache: what comes meanwhile is named in the next one."""
+"""Seconds between two log lines about the unreadable objects of one cache: what comes meanwhile is named in
+the next one."""
 
 NAMED = 5
 """How many of them one line names."""
@@ -48,17 +51,19 @@ class News:
         self._cache = cache
         self._clock = clock
         self._logger = logger
-        self._causes: dict[Condition, str] = {}   # What is in the way of each list and watch.
+        self._causes: dict[Condition, str] = {}  # What is in the way of each list and watch.
         self._lists_and_watches = 1
         self._is_whole = False
         self._since = clock()
-        self._unreadable: Mapping[tuple[str, str], Unreadable] = {}   # Those that the log has named.
-        self._next_line = float("-inf")   # When the next line about unreadable objects may be logged.
+        self._unreadable: Mapping[tuple[str, str], Unreadable] = {}  # Those that the log has named.
+        self._next_line = float("-inf")  # When the next line about unreadable objects may be logged.
 
     def begin(self, conditions: Iterable[Condition]) -> None:
         """These are the conditions of its lists and watches from now on."""
         conditions = list(conditions)
-        self._causes = {condition: cause for condition, cause in self._causes.items() if condition in conditions}
+        self._causes = {
+            condition: cause for condition, cause in self._causes.items() if condition in conditions
+        }
         self._lists_and_watches = len(conditions)
 
     def trouble(self, condition: Condition, cause: str, line: str) -> None:
@@ -70,26 +75,42 @@ class News:
         self._logger.log(logging.DEBUG if told else logging.WARNING, "%s", line)
 
     def well(self, condition: Condition) -> None:
-        """Tell that one list and watch holds what the server had, and follows: when all do, or when it did not before."""
+        """Tell that one list and watch holds what the server had, and follows: when all do, or when it did
+        not before.
+        """
         cause = self._causes.pop(condition, None)
         subject = condition.subject
         if self._lists_and_watches > 1:
-            self._logger.debug("The cache of %s holds %s with %s; other lists and watches keep more of it.", subject, _counted(subject.held(), "object"), subject.filter)
+            self._logger.debug(
+                "The cache of %s holds %s with %s; other lists and watches keep more of it.",
+                subject,
+                _counted(subject.held(), "object"),
+                subject.filter,
+            )
         if self.look() or cause is None or cause in self._causes.values():
             return
         if self._is_whole and not self._causes:
             self._logger.info("The cache of %s follows the server again.", self._cache)
-        elif self._causes:   # Else all of it is to come, and is told of then.
-            self._logger.info("The cache of %s follows the server again with %s.", self._cache, clipped(subject.filter))
+        elif self._causes:  # Else all of it is to come, and is told of then.
+            self._logger.info(
+                "The cache of %s follows the server again with %s.", self._cache, clipped(subject.filter)
+            )
 
     def _name_unreadable(self, unreadable: Mapping[tuple[str, str], Unreadable]) -> None:
         before, self._unreadable = self._unreadable, unreadable
-        unnamed = [record for key, record in unreadable.items() if key not in before or before[key].version != record.version]
+        unnamed = [
+            record
+            for key, record in unreadable.items()
+            if key not in before or before[key].version != record.version
+        ]
         if unnamed:
             self._next_line = self._clock() + LOG_INTERVAL
             self._logger.warning(
-                "The cache of %s has objects that cannot be read: %s. Reads that mean one of them raise Unreadable; held and owned leave it out.",
-                self._cache, in_words(unnamed))
+                "The cache of %s has objects that cannot be read: %s. Reads that mean one of them raise"
+                " Unreadable; held and owned leave it out.",
+                self._cache,
+                in_words(unnamed),
+            )
 
     def look(self) -> bool:
         """Tell that all of it is there, if that is so, and was not before."""
@@ -103,16 +124,24 @@ class News:
         records, _ = cache.store.records()
         over = f", over {self._lists_and_watches} lists and watches" if self._lists_and_watches > 1 else ""
         self._logger.info(
-            "The cache of %s holds %s, %s, with %s, after %.1f s%s.", cache, _counted(len(records), "object"), sized(bytes_of(records)),
-            clipped(cache.filter), self._clock() - self._since, over)
+            "The cache of %s holds %s, %s, with %s, after %.1f s%s.",
+            cache,
+            _counted(len(records), "object"),
+            sized(bytes_of(records)),
+            clipped(cache.filter),
+            self._clock() - self._since,
+            over,
+        )
         return True
 
 
 def in_words(unreadable: Collection[Unreadable]) -> str:
     """Name a few unreadable objects, each with the reason and its version."""
     named = [
-        f"{printable('/'.join(filter(None, record.key)), LONGEST_NAME)} ({record.why}, version {printable(record.version, 50)})"
-        for record in islice(unreadable, NAMED)]
+        f"{printable('/'.join(filter(None, record.key)), LONGEST_NAME)} ({record.why}, version"
+        f" {printable(record.version, 50)})"
+        for record in islice(unreadable, NAMED)
+    ]
     return "; ".join(named) + (f"; and {len(unreadable) - NAMED:,} more" if len(unreadable) > NAMED else "")
 
 

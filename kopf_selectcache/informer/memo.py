@@ -1,4 +1,7 @@
-"""Slots in which higher layers keep what they derive from an informer, such as memoised comparisons with its filter."""
+"""Slots in which higher layers keep what they derive from an informer, such as memoised comparisons with its
+filter.
+"""
+
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,8 +1,9 @@
 """What the caches of an operator have done and hold, as numbers. Counts and shows; decides nothing.
 
-Labels are group, version and resource, and of some what was done and what came of it, a reason, or a state, of which there are few:
-nothing that grows with the cluster, and nothing that an object contains.
+Labels are group, version and resource, and of some what was done and what came of it, a reason, or a state,
+of which there are few: nothing that grows with the cluster, and nothing that an object contains.
 """
+
 from __future__ import annotations
 
 from collections import Counter
@@ -36,12 +37,14 @@ class Counts:
     drift: int = 0
     """Objects that were found to be other than the server has them."""
     failures: Counter[str] = field(default_factory=Counter)
-    """Requests that failed and streams that broke off, by what went wrong: a code, `lost`, `garbled`, `silent`, or
-    `transform`, which is the operator's own; and `audit`, for comparisons that could not be made."""
+    """Requests that failed and streams that broke off, by what went wrong: a code, `lost`, `garbled`,
+    `silent`, or `transform`, which is the operator's own; and `audit`, for comparisons that could not be
+    made."""
     relists: Counter[str] = field(default_factory=Counter)
     """Complete lists after the first, by what made them necessary."""
     _reads: dict[tuple[int, str, str], int] = field(default_factory=dict, repr=False, compare=False)
-    """Of each thread its own: to add to a number that is shared is two steps, between which another thread may come."""
+    """Of each thread its own: to add to a number that is shared is two steps, between which another thread
+    may come."""
 
     def read(self, verb: str, outcome: str) -> None:
         """Count a read, in any thread."""
@@ -84,7 +87,12 @@ class Observed(Protocol):
 class Collector:
     """Shows the numbers to Prometheus, whenever it asks: register it once. Needs the extra `metrics`."""
 
-    def __init__(self, feeds: Callable[[], Iterable[Observed]], *, longest_stall: Callable[[], float | None] = lambda: None) -> None:
+    def __init__(
+        self,
+        feeds: Callable[[], Iterable[Observed]],
+        *,
+        longest_stall: Callable[[], float | None] = lambda: None,
+    ) -> None:
         self._feeds = feeds
         self._longest_stall = longest_stall
 
@@ -93,12 +101,14 @@ class Collector:
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415  # An extra.
+        # An extra.
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415
 
         names = ["group", "version", "resource"]
         prefix = "kopf_selectcache_"
         gauges = {
-            name: GaugeMetricFamily(prefix + name, text, labels=names) for name, text in {
+            name: GaugeMetricFamily(prefix + name, text, labels=names)
+            for name, text in {
                 "objects": "Objects held.",
                 "bytes": "Bytes of the objects held, as they are stored.",
                 "unreadable": "Objects held that cannot be decoded: of them, nothing is stored.",
@@ -107,22 +117,37 @@ class Collector:
             }.items()
         }
         counters = {
-            name: CounterMetricFamily(prefix + name, text, labels=names) for name, text in {
-                "lists": "Pages asked for.", "watches": "Watches asked for.", "events": "Events taken in.",
+            name: CounterMetricFamily(prefix + name, text, labels=names)
+            for name, text in {
+                "lists": "Pages asked for.",
+                "watches": "Watches asked for.",
+                "events": "Events taken in.",
                 "audits": "Comparisons of all that is held with the server.",
                 "drift": "Objects found by audits to be other than the server has them.",
             }.items()
         }
         failures = CounterMetricFamily(
-            prefix + "failures", "Requests that failed and streams that broke off.", labels=[*names, "reason"])
-        relists = CounterMetricFamily(prefix + "relists", "Complete lists after the first.", labels=[*names, "reason"])
-        reads = CounterMetricFamily(prefix + "reads", "Reads of the cache.", labels=[*names, "verb", "outcome"])
+            prefix + "failures", "Requests that failed and streams that broke off.", labels=[*names, "reason"]
+        )
+        relists = CounterMetricFamily(
+            prefix + "relists", "Complete lists after the first.", labels=[*names, "reason"]
+        )
+        reads = CounterMetricFamily(
+            prefix + "reads", "Reads of the cache.", labels=[*names, "verb", "outcome"]
+        )
         health = GaugeMetricFamily(
-            prefix + "health", "1 for the state that the cache is in. Of a kind that the cluster has yet to tell of, the resource is the declared key.",
-            labels=[*names, "state"])
+            prefix + "health",
+            "1 for the state that the cache is in. Of a kind that the cluster has yet to tell of, the"
+            " resource is the declared key.",
+            labels=[*names, "state"],
+        )
         for feed in self._feeds():
             resource = feed.resource
-            labels = [resource.kind.group, resource.version, resource.kind.plural] if resource is not None else ["", "", feed.key]
+            labels = (
+                [resource.kind.group, resource.version, resource.kind.plural]
+                if resource is not None
+                else ["", "", feed.key]
+            )
             health.add_metric([*labels, feed.health.value], 1)
             if resource is None:
                 continue
@@ -142,4 +167,8 @@ class Collector:
                 reads.add_metric([*labels, verb, outcome], count)
         yield from (health, *gauges.values(), *counters.values(), failures, relists, reads)
         if (longest := self._longest_stall()) is not None:
-            yield GaugeMetricFamily(prefix + "longest_stall_seconds", "The longest time for which the event loop has stood still.", value=longest)
+            yield GaugeMetricFamily(
+                prefix + "longest_stall_seconds",
+                "The longest time for which the event loop has stood still.",
+                value=longest,
+            )

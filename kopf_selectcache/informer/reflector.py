@@ -1,8 +1,10 @@
 """One list and watch of a cache, kept: carries out what the protocol commands, and feeds it what comes.
 
-Whatever goes wrong is waited for and tried again, and told in the health of this list and watch. What it takes in goes
-to its branch of the cache's objects; what that changed for readers, if anything, is passed on. It never awaits readers or handlers.
+Whatever goes wrong is waited for and tried again, and told in the health of this list and watch. What it
+takes in goes to its branch of the cache's objects; what that changed for readers, if anything, is passed on.
+It never awaits readers or handlers.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -14,7 +16,17 @@ from kopf_selectcache.client.read_timeout import Patience
 from kopf_selectcache.client.transport import NoCredentials, Refused, Unreachable, ask_in_size
 from kopf_selectcache.core.errors import Garbled, TooLarge, Untransformed
 from kopf_selectcache.core.protocol.backoff import delay
-from kopf_selectcache.core.protocol.decoder import APIECE, SLICE, Bookmark, Event, Message, Page, Piece, Reader, Refusal
+from kopf_selectcache.core.protocol.decoder import (
+    APIECE,
+    SLICE,
+    Bookmark,
+    Event,
+    Message,
+    Page,
+    Piece,
+    Reader,
+    Refusal,
+)
 from kopf_selectcache.core.protocol.lines import Lines
 from kopf_selectcache.core.protocol.machine import (
     Abandon,
@@ -86,9 +98,21 @@ class Listwatch:
     """One list and watch: what it asks for, where what comes goes, and how it is doing."""
 
     def __init__(
-        self, stream: Stream, branch: Branch, condition: Condition, resource: Resource, *, world: World, counts: Counts,
-        notify: Callable[[Sequence[Change]], None], projection: Projection, packing: Packing | None = None, share: Share | None = None,
-        all_kept: Callable[[], Sequence[Record]] = list, agreed: AgreedVersion | None = None, turns: asyncio.Semaphore | None = None,
+        self,
+        stream: Stream,
+        branch: Branch,
+        condition: Condition,
+        resource: Resource,
+        *,
+        world: World,
+        counts: Counts,
+        notify: Callable[[Sequence[Change]], None],
+        projection: Projection,
+        packing: Packing | None = None,
+        share: Share | None = None,
+        all_kept: Callable[[], Sequence[Record]] = list,
+        agreed: AgreedVersion | None = None,
+        turns: asyncio.Semaphore | None = None,
         comparing: asyncio.Semaphore | None = None,
     ) -> None:
         self.stream = stream
@@ -98,13 +122,28 @@ class Listwatch:
         self._world = world
         self._counts = counts
         self._notify = notify
-        reader = Reader.of(resource, projection, wanted=branch.keys.have if stream.is_wider else None, packing=packing, sent=stream.sent(resource))
+        reader = Reader.of(
+            resource,
+            projection,
+            wanted=branch.keys.have if stream.is_wider else None,
+            packing=packing,
+            sent=stream.sent(resource),
+        )
         self._checked = CheckedReader(reader, resource, world=world)
-        self._storing = Storing(packing, kept=branch.view.writing, all_kept=all_kept, tally=share.tally if share is not None else None)
+        self._storing = Storing(
+            packing,
+            kept=branch.view.writing,
+            all_kept=all_kept,
+            tally=share.tally if share is not None else None,
+        )
         self._share = share
-        self._agreed = agreed   # For its first list, if there are others that could hold the same.
-        self._turns = turns or asyncio.Semaphore()   # To ask for a page: there may be a hundred others that want to as well.
-        self._page_size = PageSize(world.settings.page_limit)   # What it learns of one list holds for the next one.
+        self._agreed = agreed  # For its first list, if there are others that could hold the same.
+        self._turns = (
+            turns or asyncio.Semaphore()
+        )  # To ask for a page: there may be a hundred others that want to as well.
+        self._page_size = PageSize(
+            world.settings.page_limit
+        )  # What it learns of one list holds for the next one.
         self._why = "first"
         self._asking = "list"
         """The verb of the request that is under way."""
@@ -114,7 +153,7 @@ class Listwatch:
         self._state: State = Idle(Known())
         self._running: asyncio.Timeout | None = None
         self._relisting = False
-        self._committed = False   # Whether a list has just become complete.
+        self._committed = False  # Whether a list has just become complete.
         self.awaited = AwaitedVersions()
         """Those who wait for this stream to reach a version."""
         self.commits = 0
@@ -122,9 +161,10 @@ class Listwatch:
         self.lists = 0
         """How many lists have begun."""
         self.newest_list = 0
-        """The number of the last consistent list that is complete: it shows what the server had after that list began."""
-        self._is_consistent = False   # Whether the last list that began is a consistent one.
-        self._comparing = comparing   # Held while the stream is compared with a list.
+        """The number of the last consistent list that is complete: it shows what the server had after that
+        list began."""
+        self._is_consistent = False  # Whether the last list that began is a consistent one.
+        self._comparing = comparing  # Held while the stream is compared with a list.
         self.comparison = Comparison(stream, branch, resource, world=world, turns=comparing)
         """Whether the open watch has caught up with the server."""
         self.foreign: set[tuple[str, str]] = set()
@@ -146,11 +186,15 @@ class Listwatch:
         return self.branch.version
 
     def forget(self) -> None:
-        """Let go what is held: it is kept no more, and what is left of this may be found by the garbage collector alone."""
+        """Let go what is held: it is kept no more, and what is left of this may be found by the garbage
+        collector alone.
+        """
         self.branch = Merging([self.branch.keys]).branches[0]
         self.awaited.wake()
         self.comparison.end()
-        self.comparison = Comparison(self.stream, self.branch, self.resource, world=self._world, turns=self._comparing)   # The other one has the branch.
+        self.comparison = Comparison(
+            self.stream, self.branch, self.resource, world=self._world, turns=self._comparing
+        )  # The other one has the branch.
         self._storing = Storing(None, kept=list, all_kept=list, tally=None)
 
     def index(self, indexes: tuple[Indexed, ...]) -> None:
@@ -161,7 +205,9 @@ class Listwatch:
         return len(self.branch.view.records()[0])
 
     def age(self) -> float | None:
-        """Return the seconds since the server last confirmed what is held; None before the first complete list."""
+        """Return the seconds since the server last confirmed what is held; None before the first complete
+        list.
+        """
         return None if self._heard is None or not self.version else self._world.clock() - self._heard
 
     @property
@@ -171,7 +217,9 @@ class Listwatch:
 
     @property
     def has_misread(self) -> bool:
-        """True if a field of its selector is misread, so that what it selects cannot be told from an object."""
+        """True if a field of its selector is misread, so that what it selects cannot be told from an
+        object.
+        """
         return self._checked.has_misread
 
     def note_foreign(self, uid: str, version: str) -> None:
@@ -181,7 +229,9 @@ class Listwatch:
         self.foreign.add((uid, version))
 
     async def run(self) -> None:
-        """Follow the server until it does not serve the resource any more, or too much is held. A mistake of ours costs a relist."""
+        """Follow the server until it does not serve the resource any more, or too much is held. A mistake of
+        ours costs a relist.
+        """
         try:
             await self._run()
         finally:
@@ -203,19 +253,32 @@ class Listwatch:
                 if isinstance(error, TimeoutError) and running.expired():
                     state = self._after_interruption()
                     continue
-                world.logger.exception("The cache of %s stumbled over a mistake of its own, and starts again.", self)
+                world.logger.exception(
+                    "The cache of %s stumbled over a mistake of its own, and starts again.", self
+                )
                 self.condition.mistaken(error)
                 await world.sleep(delay(6, world.chance()))
                 state = self._anew()
 
     def _anew(self) -> Idle:
         self._relisting = False
-        # What is held may be of a server that was restored meanwhile: only the newest state will do, compared with it.
-        return Idle(Known(streaming=self._world.settings.initial == "stream", floor=self.version, beyond=self.version != ""))
+        # What is held may be of a server that was restored meanwhile: only the newest state will do, compared
+        # with it.
+        return Idle(
+            Known(
+                streaming=self._world.settings.initial == "stream",
+                floor=self.version,
+                beyond=self.version != "",
+            )
+        )
 
     def relist(self, why: str) -> None:
-        """List all objects anew, beside what is held. A list that is under way goes on, also if it waits for its next page."""
-        if isinstance(self._state, Watching) or (isinstance(self._state, Waiting) and self._state.paused is None):
+        """List all objects anew, beside what is held. A list that is under way goes on, also if it waits for
+        its next page.
+        """
+        if isinstance(self._state, Watching) or (
+            isinstance(self._state, Waiting) and self._state.paused is None
+        ):
             self._why, self._relisting = why, True
         self.resume()
 
@@ -223,7 +286,7 @@ class Listwatch:
         """Open the watch anew, if it is open: its connection may be dead."""
         if self._running is not None and isinstance(self._state, Watching):
             self._running.reschedule(asyncio.get_running_loop().time())
-            self._running = None   # It can be interrupted once.
+            self._running = None  # It can be interrupted once.
 
     def _after_interruption(self) -> State:
         """Return the state to go on with."""
@@ -234,10 +297,12 @@ class Listwatch:
         return Idle(replace(state.known, beyond=True))
 
     async def _follow(self, state: State) -> None:
-        """Run the protocol: each input gives effects, the last of which may say where the next inputs come from.
+        """Run the protocol: each input gives effects, the last of which may say where the next inputs come
+        from.
 
-        Return when the cluster does not serve the resource any more: it may come back in another version. Return as well
-        when more is held than may be: that is said by no error, whose traceback would hold some of it.
+        Return when the cluster does not serve the resource any more: it may come back in another version.
+        Return as well when more is held than may be: that is said by no error, whose traceback would hold
+        some of it.
         """
         self._state = state
         source = _just(Start() if isinstance(state, Idle) else Due())
@@ -249,15 +314,21 @@ class Listwatch:
                     stepped = step(self._state, input_)
                     self._state = stepped.state
                     command = self._carried_out(stepped.effects)
-                    if self._committed:   # What it took is free now.
+                    if self._committed:  # What it took is free now.
                         self._committed = False
                         await apart(give_back)
                     if self._share is not None and self._share.is_beyond():
                         return
                     missing = missing or (isinstance(input_, Refusal) and input_.code == 404)
-                    if isinstance(self._state, Watching) and isinstance(input_, Bookmark) and input_.version == self.version:
+                    if (
+                        isinstance(self._state, Watching)
+                        and isinstance(input_, Bookmark)
+                        and input_.version == self.version
+                    ):
                         self._heard = self._world.clock()
-                        if self._is_consistent or not input_.complete:   # The initial state may come from a server that lags.
+                        if (
+                            self._is_consistent or not input_.complete
+                        ):  # The initial state may come from a server that lags.
                             self.comparison.confirm(self.version)
                     if command is not None:
                         break
@@ -267,11 +338,13 @@ class Listwatch:
             source = self._waited(command) if isinstance(command, Wait) else self._inputs(command)
 
     def _carried_out(self, effects: tuple[Effect, ...]) -> List | Watch | Wait | None:
-        """Apply the deltas to the branch, and return the command that the next inputs come of, if there is one."""
+        """Apply the deltas to the branch, and return the command that the next inputs come of, if there is
+        one.
+        """
         command: List | Watch | Wait | None = None
         changes: list[Change] = []
         for effect in effects:
-            match effect:   # What comes most often is looked at first.
+            match effect:  # What comes most often is looked at first.
                 case Put(record):
                     changes += self.branch.put(record)
                 case Progress(version):
@@ -294,13 +367,15 @@ class Listwatch:
                     changes += self.branch.commit(version, restored=restored)
                     self._committed = True
                     if restored:
-                        self._world.logger.warning("The server of %s went back to an older state; its cache started anew.", self)
+                        self._world.logger.warning(
+                            "The server of %s went back to an older state; its cache started anew.", self
+                        )
                 case Abandon():
                     self.branch.abandon()
                 case Told(trouble):
                     self._told(trouble)
                 case _:
-                    pass   # To close is what happens to every source when the next command comes.
+                    pass  # To close is what happens to every source when the next command comes.
         if effects:
             self._notify(changes)
         if self.awaited:
@@ -313,7 +388,9 @@ class Listwatch:
 
     async def _waited(self, command: Wait) -> AsyncGenerator[Input, None]:
         # There is no hurry where only a person can help; while that is not certain, there is.
-        slow = self.condition.health is Health.UNAUTHORIZED or (command.slow and self.condition.error() is not None)
+        slow = self.condition.health is Health.UNAUTHORIZED or (
+            command.slow and self.condition.error() is not None
+        )
         pause = delay(command.failures, self._world.chance(), at_least=command.at_least, slow=slow)
         if (left := self.condition.until_stalled()) is not None and 0 < left < pause:
             await self._world.sleep(left)
@@ -327,12 +404,19 @@ class Listwatch:
 
     async def _inputs(self, command: List | Watch) -> AsyncGenerator[Input, None]:
         self._asking = "list" if isinstance(command, List) else "watch"
-        agreed, self._agreed = self._agreed, None   # For what comes first, and nothing else.
+        agreed, self._agreed = self._agreed, None  # For what comes first, and nothing else.
         path, query = self.stream.path(self.resource), self.stream.query()
         self._opened = None
         try:
             if isinstance(command, List):
-                async with aclosing(self._listed(path, query | listing(command), PageSize(None) if command.whole else self._page_size, agreed)) as answers:
+                async with aclosing(
+                    self._listed(
+                        path,
+                        query | listing(command),
+                        PageSize(None) if command.whole else self._page_size,
+                        agreed,
+                    )
+                ) as answers:
                     async for answer in answers:
                         if not isinstance(answer, Refusal):
                             # From the first page on: what is not packed yet should never be much.
@@ -340,7 +424,7 @@ class Listwatch:
                         yield answer
             else:
                 self._counts.watches += 1
-                await self._storing.taken()   # Where each page had too few.
+                await self._storing.taken()  # Where each page had too few.
                 async with aclosing(self._watched(path, query | watching(command), command)) as messages:
                     async for message in messages:
                         yield message
@@ -349,22 +433,36 @@ class Listwatch:
         except Unreachable as lost:
             yield self._lost(str(lost), unauthorized=isinstance(lost, NoCredentials))
         except Untransformed as failed:
-            yield Lost(str(failed), garbled=True, transform=True, argument=failed.argument, besides=failed.besides)
+            yield Lost(
+                str(failed), garbled=True, transform=True, argument=failed.argument, besides=failed.besides
+            )
         except Unselected as unselected:
             yield Lost(str(unselected), outside=True)
         except Garbled as garbled:
             wait = garbled.wait if isinstance(garbled, Uncertain) else 0.0
-            if isinstance(garbled, TooLarge) and isinstance(self._state, Listing) and (last := self._state.pager.greatest):
-                garbled = TooLarge(f"{garbled}: the object after {last}")   # It was asked for alone.
+            if (
+                isinstance(garbled, TooLarge)
+                and isinstance(self._state, Listing)
+                and (last := self._state.pager.greatest)
+            ):
+                garbled = TooLarge(f"{garbled}: the object after {last}")  # It was asked for alone.
             yield Lost(str(garbled), garbled=True, too_large=isinstance(garbled, TooLarge), at_least=wait)
         except TimeoutError:
             within = f"{self._world.settings.request_timeout:g} s (settings.selectcache.request_timeout)"
-            yield Silent() if isinstance(command, Watch) else self._lost(f"a list did not end within {within}")
+            yield (
+                Silent() if isinstance(command, Watch) else self._lost(f"a list did not end within {within}")
+            )
 
     async def _listed(
-        self, path: str, query: Mapping[str, str], size: PageSize, agreed: AgreedVersion | None,
+        self,
+        path: str,
+        query: Mapping[str, str],
+        size: PageSize,
+        agreed: AgreedVersion | None,
     ) -> AsyncGenerator[Piece | Page | Refusal, None]:
-        """Ask for a page. Read it in pieces where the smallest one is too large to be read as a whole; raise what `_page` raises."""
+        """Ask for a page. Read it in pieces where the smallest one is too large to be read as a whole; raise
+        what `_page` raises.
+        """
         page = None if size.is_split else await self._page_as_a_whole(path, query, size, agreed)
         if page is not None:
             yield page
@@ -374,12 +472,19 @@ class Listwatch:
                     yield piece
 
     async def _page_as_a_whole(
-        self, path: str, query: Mapping[str, str], size: PageSize, agreed: AgreedVersion | None,
+        self,
+        path: str,
+        query: Mapping[str, str],
+        size: PageSize,
+        agreed: AgreedVersion | None,
     ) -> Page | Refusal | None:
         """Ask for a page; return None if the smallest one is too large, and raise what `_page` raises."""
         try:
             page = await (
-                self._page(path, query, size) if agreed is None else agreed.page(lambda as_of: self._page(path, {**query, **as_of}, size)))
+                self._page(path, query, size)
+                if agreed is None
+                else agreed.page(lambda as_of: self._page(path, {**query, **as_of}, size))
+            )
         except TooLarge:
             size.split()
             return None
@@ -387,17 +492,27 @@ class Listwatch:
             size.learn(page)
         return page
 
-    async def _pieces(self, path: str, query: Mapping[str, str], size: PageSize) -> AsyncGenerator[Piece | Page | Refusal, None]:
-        """Read a page as it comes; raise Refused, Unreachable or Garbled, or TimeoutError if it does not end."""
+    async def _pieces(
+        self, path: str, query: Mapping[str, str], size: PageSize
+    ) -> AsyncGenerator[Piece | Page | Refusal, None]:
+        """Read a page as it comes; raise Refused, Unreachable or Garbled, or TimeoutError if it does not
+        end.
+        """
         settings, patience = self._world.settings, Patience()
         objects = taken = 0
         self._counts.lists += 1
         async with self._turns, AsyncExitStack() as stack:
             async with asyncio.timeout(settings.request_timeout):
-                chunks = await stack.enter_async_context(self._world.transport.watch(path, {**query, **size.query}))
+                chunks = await stack.enter_async_context(
+                    self._world.transport.watch(path, {**query, **size.query})
+                )
             stack.callback(patience.end)
-            in_time = await stack.enter_async_context(aclosing(patience.all(chunks, within=settings.request_timeout)))
-            answers = await stack.enter_async_context(aclosing(self._checked.pieces(in_time, most=settings.page_bytes())))
+            in_time = await stack.enter_async_context(
+                aclosing(patience.all(chunks, within=settings.request_timeout))
+            )
+            answers = await stack.enter_async_context(
+                aclosing(self._checked.pieces(in_time, most=settings.page_bytes()))
+            )
             async for answer in answers:
                 if isinstance(answer, Piece):
                     objects, taken = objects + len(answer.records), taken + answer.size
@@ -418,13 +533,15 @@ class Listwatch:
     async def _watched(self, path: str, query: dict[str, str], command: Watch) -> AsyncGenerator[Input, None]:
         """Read a watch to its end; raise Refused, Unreachable, Garbled, or TimeoutError if it is dead.
 
-        Only messages that move the stream forward, bookmarks of the version that it has reached, and deletions of what it holds
-        are signs of life. Half lines, blank lines, events and bookmarks of the past can also come from a proxy, or from a
-        server that does not follow the cluster any more.
+        Only messages that move the stream forward, bookmarks of the version that it has reached, and
+        deletions of what it holds are signs of life. Half lines, blank lines, events and bookmarks of the
+        past can also come from a proxy, or from a server that does not follow the cluster any more.
         """
         clock, settings = self._world.clock, self._world.settings
         idle, lines, filling, taken = settings.idle_timeout, Lines(), command.initial, 0
-        unmarked = idle * UNMARKED   # Until there is a bookmark: this server may send none, and have nothing to say.
+        unmarked = (
+            idle * UNMARKED
+        )  # Until there is a bookmark: this server may send none, and have nothing to say.
         patience = Patience()
         async with AsyncExitStack() as stack:
             # Servers accept a watch before they have anything to say.
@@ -436,8 +553,11 @@ class Listwatch:
             self.comparison.open()
             yield Opened()
             alive = True
-            while (chunk := await patience.next(
-                    chunks, within=idle if filling or self._state.known.marked else unmarked, alive=alive)) is not None:
+            while (
+                chunk := await patience.next(
+                    chunks, within=idle if filling or self._state.known.marked else unmarked, alive=alive
+                )
+            ) is not None:
                 alive = False
                 for line in lines.feed(chunk):
                     try:
@@ -448,38 +568,51 @@ class Listwatch:
                     self._counts.events += isinstance(message, Event)
                     yield message
                     # The state and the branch have taken it in by now.
-                    alive = alive or self._has_moved_on(before, message) or (leaves and not self._holds(message))
+                    alive = (
+                        alive or self._has_moved_on(before, message) or (leaves and not self._holds(message))
+                    )
                     filling = isinstance(self._state, Filling)
                     taken = await self._shared(taken + APIECE + len(line))
                 if filling and clock() - opened > settings.request_timeout:
                     # It may go on for ever without saying that the initial state is complete.
                     raise TimeoutError
-                # Chunks may have no end. And when what comes makes no sense to aiohttp, it wakes nobody who waits for the
-                # next one already; who asks for it after this is told.
+                # Chunks may have no end. And when what comes makes no sense to aiohttp, it wakes nobody who
+                # waits for the next one already; who asks for it after this is told.
                 await asyncio.sleep(0)
-            yield self._checked.reader.rest(lines.rest) or self._lost("the watch ended", clean=not lines.rest.strip())
+            yield self._checked.reader.rest(lines.rest) or self._lost(
+                "the watch ended", clean=not lines.rest.strip()
+            )
 
     def _holds(self, message: Message) -> bool:
         """Return True if the branch holds the object that a DELETED event takes away."""
-        return isinstance(message, Event) and message.type == "DELETED" and self.branch.view.held(message.record.key) is not None
+        return (
+            isinstance(message, Event)
+            and message.type == "DELETED"
+            and self.branch.view.held(message.record.key) is not None
+        )
 
     def _has_moved_on(self, before: State, message: Message) -> bool:
-        """Return True if a message has moved the stream forward, or is a bookmark of the version that the stream has reached."""
+        """Return True if a message has moved the stream forward, or is a bookmark of the version that the
+        stream has reached.
+        """
         match before, self._state:
             case Filling(), Filling():
-                return isinstance(message, Event)   # Its version means nothing yet.
+                return isinstance(message, Event)  # Its version means nothing yet.
             case Watching(version=old), Watching(version=new):
                 return new != old or (isinstance(message, Bookmark) and message.version == new)
             case _:
                 return True
 
     def _lost(self, why: str, *, clean: bool = False, unauthorized: bool = False) -> Lost:
-        """Return the failure of a request that broke off. Only a watch can live: a list that takes long brings nothing."""
+        """Return the failure of a request that broke off. Only a watch can live: a list that takes long
+        brings nothing.
+        """
         age = 0.0 if self._opened is None else self._world.clock() - self._opened
         return Lost(why, lived=age > LIVED, lasted=age >= LASTED, clean=clean, unauthorized=unauthorized)
 
     async def _shared(self, taken: int) -> int:
-        """Let others go on once so many bytes have been taken in since they last could; return how many that are now.
+        """Let others go on once so many bytes have been taken in since they last could; return how many that
+        are now.
 
         A busy stream never has to wait for its next chunk, and would keep the loop to itself.
         """
@@ -495,7 +628,9 @@ class Listwatch:
             return
         if not isinstance(trouble, Lost) or not trouble.paced:
             why = reason(trouble)
-            if not self._relisting:   # That goes before: a connection that breaks off meanwhile is no reason to list anew.
+            if (
+                not self._relisting
+            ):  # That goes before: a connection that breaks off meanwhile is no reason to list anew.
                 self._why = why
             self._counts.failures[why] += 1
         self.condition.troubled(trouble, verb=self._asking)

@@ -1,4 +1,7 @@
-"""Retries of a read that asks the server, within the time that its caller gives. Retries transient failures only, with backoff."""
+"""Retries of a read that asks the server, within the time that its caller gives. Retries transient failures
+only, with backoff.
+"""
+
 from __future__ import annotations
 
 import asyncio
@@ -12,7 +15,8 @@ from kopf_selectcache.core.protocol.backoff import delay
 _T = TypeVar("_T")
 
 MOST_DOUBLED = 3
-"""Waits double up to 4 seconds, and no further: the caller's time ends soon, and a long last wait would waste it."""
+"""Waits double up to 4 seconds, and no further: the caller's time ends soon, and a long last wait would waste
+it."""
 
 
 class Unanswered(Exception):
@@ -30,8 +34,9 @@ class Retries:
     async def run(self, attempt: Callable[[], Awaitable[_T]], seconds: float) -> _T:
         """Return the result of the first attempt that succeeds within so many seconds.
 
-        Raise what an attempt raises, if it is no transient failure; after the time the last failure, or Unanswered. If the
-        next attempt would begin too late, because the server asks for more patience, raise at once.
+        Raise what an attempt raises, if it is no transient failure; after the time the last failure, or
+        Unanswered. If the next attempt would begin too late, because the server asks for more patience, raise
+        at once.
         """
         end, failures = self.clock() + seconds, 0
         last: Exception = Unanswered()
@@ -47,7 +52,7 @@ class Retries:
                 last = error
             except TimeoutError:
                 if not limit.expired():
-                    raise   # It is from a function of the caller, such as as_=.
+                    raise  # It is from a function of the caller, such as as_=.
                 break
             failures += 1
             await self.sleep(pause)

@@ -1,8 +1,9 @@
 """`cache_of`: the cache for code that is no handler, such as background tasks, threads and startup code.
 
-Such code may have its cache before the operator has one: in startup handlers, the runtime is yet to be made. Until then
-an object stands for the runtime whose reads raise NotSynced.
+Such code may have its cache before the operator has one: in startup handlers, the runtime is yet to be made.
+Until then an object stands for the runtime whose reads raise NotSynced.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -48,7 +49,8 @@ _EARLY = (_kopf.Activity.STARTUP, _kopf.Activity.AUTHENTICATION)
 """The caches wait for the handlers of these, so that those must not wait for the caches."""
 
 _activity_task: ContextVar[asyncio.Task[Any] | None] = ContextVar("selectcache_activity_task", default=None)
-"""The task in which Kopf calls the handlers of such an activity. Tasks that they create have the variable as well, and are other tasks."""
+"""The task in which Kopf calls the handlers of such an activity. Tasks that they create have the variable as
+well, and are other tasks."""
 
 
 def cache_of(settings: kopf.OperatorSettings) -> Cache:
@@ -62,18 +64,22 @@ def cache_of(settings: kopf.OperatorSettings) -> Cache:
         await cache.wait_synced()
         print(cache.count('pods', label='app=web'))
 
-    Its reads raise NotSynced until the operator has logged in and the kind is synced, and ReadError when the operator has
-    ended. `wait_synced` waits for both, except inside a startup or login handler, which it would wait for: there it raises
-    DeclarationError. Reads are safe in any thread; threads wait with `cache.blocking.wait_synced()`.
+    Its reads raise NotSynced until the operator has logged in and the kind is synced, and ReadError when the
+    operator has ended. `wait_synced` waits for both, except inside a startup or login handler, which it would
+    wait for: there it raises DeclarationError. Reads are safe in any thread; threads wait with
+    `cache.blocking.wait_synced()`.
     """
     if not isinstance(settings, kopf.OperatorSettings):
-        raise DeclarationError(f"cache_of() was given {shown(settings)}", remedy="Give it the settings that a startup handler is given: cache_of(settings)")
-    settings_of(settings)   # Something else may have been assigned to settings.selectcache.
+        raise DeclarationError(
+            f"cache_of() was given {shown(settings)}",
+            remedy="Give it the settings that a startup handler is given: cache_of(settings)",
+        )
+    settings_of(settings)  # Something else may have been assigned to settings.selectcache.
     if operator_of(settings) is None:
         request_launch(settings)
     late = _LateRuntime(settings)
     cache = Cache(cast("Runtime", late))
-    cache.blocking = _LateBlocking(cache._of_sync(), late)   # noqa: SLF001  # As Cache itself makes its own.
+    cache.blocking = _LateBlocking(cache._of_sync(), late)  # As Cache itself makes its own.  # noqa: SLF001
     return cache
 
 
@@ -84,13 +90,16 @@ def note_activity(activity: _kopf.Activity) -> None:
 
 
 def _early_activity() -> _kopf.Activity | None:
-    """Return the activity whose handler, or something that was begun there, is running now, if caches wait for it."""
+    """Return the activity whose handler, or something that was begun there, is running now, if caches wait
+    for it.
+    """
     cause = _kopf.cause_var.get(None)
     return cause.activity if isinstance(cause, _kopf.ActivityCause) and cause.activity in _EARLY else None
 
 
 def _is_of(executor: Executor) -> bool:
-    """Return whether the running thread is one of an executor: Kopf runs sync handlers in its own, `asyncio.to_thread` in that of the loop.
+    """Return whether the running thread is one of an executor: Kopf runs sync handlers in its own,
+    `asyncio.to_thread` in that of the loop.
 
     In `executor._threads` a thread appears only after it has begun to work.
     """
@@ -100,14 +109,20 @@ def _is_of(executor: Executor) -> bool:
 def _refuse_to_wait(activity: _kopf.Activity) -> DeclarationError:
     # No ReadError: Kopf would call the handler again after a minute, and again.
     return DeclarationError(
-        f"wait_synced() was called in a {activity.value} handler, which it would wait for: caches begin when startup and login are done",
-        remedy="Wait in a task or thread that the handler starts, such as asyncio.create_task(...)")
+        f"wait_synced() was called in a {activity.value} handler, which it would wait for: caches begin when"
+        " startup and login are done",
+        remedy="Wait in a task or thread that the handler starts, such as asyncio.create_task(...)",
+    )
 
 
 def _too_early(activity: _kopf.Activity) -> NotSynced:
     return NotSynced(
         f"a {activity.value} handler cannot read caches: they begin when startup and login are done",
-        remedy="Read in handlers of objects; or in a task or thread that this handler starts, after wait_synced()")
+        remedy=(
+            "Read in handlers of objects; or in a task or thread that this handler starts, after"
+            " wait_synced()"
+        ),
+    )
 
 
 class _LateRuntime:
@@ -116,11 +131,12 @@ class _LateRuntime:
     def __init__(self, settings: kopf.OperatorSettings) -> None:
         self.memo = Memo()
         self._settings = settings
-        # Where the caller is known to belong to an operator, another one with the same settings is told apart.
+        # Where the caller is known to belong to an operator, another one with the same settings is told
+        # apart.
         self._vault = _kopf.vault_var.get(None) if _kopf.settings_var.get(None) is settings else None
         self._operator: Operator | None = None
         self._runtime: Runtime | None = None
-        self._ending = Ending()   # Of reads that began to wait before there was a runtime.
+        self._ending = Ending()  # Of reads that began to wait before there was a runtime.
 
     def operator(self) -> Operator:
         """Return the operator, which stays the same; raise NotSynced if none has started."""
@@ -133,14 +149,20 @@ class _LateRuntime:
                     raise ended()
                 raise NotSynced(
                     "no cache is synced: no operator has started with these settings yet",
-                    remedy="Wait for it: await cache.wait_synced(); or give cache_of() the settings that a startup handler is given")
+                    remedy=(
+                        "Wait for it: await cache.wait_synced(); or give cache_of() the settings that a"
+                        " startup handler is given"
+                    ),
+                )
             if self._vault is not None and found.vault is not self._vault:
                 raise ReadError(SHARED_SETTINGS[0], remedy=SHARED_SETTINGS[1])
             self._operator = found
         return self._operator
 
     def _is_called_by_its_handler(self) -> bool:
-        """Return whether the running code is the handler itself, and no task or thread that was begun there."""
+        """Return whether the running code is the handler itself, and no task or thread that was begun
+        there.
+        """
         if running_loop() is None:
             return _is_of(self._settings.execution.executor)
         return asyncio.current_task() is _activity_task.get()
@@ -174,7 +196,7 @@ class _LateRuntime:
         if activity is not None and _is_of(self._settings.execution.executor):
             raise _refuse_to_wait(activity)
         timeout = self.settings.sync_timeout if timeout is None else timeout
-        with suppress(TimeoutError):   # It is the read that says what is missing.
+        with suppress(TimeoutError):  # It is the read that says what is missing.
             while self._operator_if_any() is None:
                 expect_operator(self._settings).result(timeout)
 
@@ -192,9 +214,15 @@ class _LateRuntime:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The operator's loop; before it is known, that of whoever asks. A thread has none, which is not the same as being on it."""
+        """The operator's loop; before it is known, that of whoever asks. A thread has none, which is not the
+        same as being on it.
+        """
         operator = self._operator_if_any()
-        return operator.task.get_loop() if operator is not None else running_loop() or cast("asyncio.AbstractEventLoop", self)
+        return (
+            operator.task.get_loop()
+            if operator is not None
+            else running_loop() or cast("asyncio.AbstractEventLoop", self)
+        )
 
     @property
     def feeds(self) -> Mapping[Key, Feed]:
@@ -212,7 +240,9 @@ class _LateRuntime:
 
 
 class _LateBlocking(Blocking):
-    """`cache.blocking` of such a cache: it has no loop to run its reads on before the operator is launched."""
+    """`cache.blocking` of such a cache: it has no loop to run its reads on before the operator is
+    launched.
+    """
 
     def __init__(self, cache: Cache, late: _LateRuntime) -> None:
         super().__init__(cache, late)

@@ -1,8 +1,10 @@
-"""`with_cache`: what a handler waits for, and the cache that it gets. Must never wait in a callback, nor hold a thread.
+"""`with_cache`: what a handler waits for, and the cache that it gets. Must never wait in a callback, nor hold
+a thread.
 
-Kopf calls handlers one way, and callbacks such as `when=` another, which cannot wait and must not raise. Both get the
-cache with their own object laid over it.
+Kopf calls handlers one way, and callbacks such as `when=` another, which cannot wait and must not raise. Both
+get the cache with their own object laid over it.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -33,11 +35,12 @@ _R = TypeVar("_R")
 _Function: TypeAlias = Callable[..., Any]
 
 RETRY = 5.0
-"""After how many seconds a handler is called again that read a cache which was not synced, and which it did not wait for."""
+"""After how many seconds a handler is called again that read a cache which was not synced, and which it did
+not wait for."""
 
-_WRAPPERS = "__selectcache_wrappers__"   # In the attributes of a function: what with_cache has made of it.
-_ORIGINAL = "__selectcache__"       # In those of such a wrapper: the function.
-_KINDS = "__selectcache_kinds__"    # And the kinds that it waits for.
+_WRAPPERS = "__selectcache_wrappers__"  # In the attributes of a function: what with_cache has made of it.
+_ORIGINAL = "__selectcache__"  # In those of such a wrapper: the function.
+_KINDS = "__selectcache_kinds__"  # And the kinds that it waits for.
 
 _VALUES = ("labels", "annotations", "value", "old", "new")
 """What handlers are given values in, or functions of values."""
@@ -54,7 +57,9 @@ class _Waiting(NamedTuple):
 @overload
 def with_cache(fn: Callable[..., _R], /) -> Callable[..., _R]: ...
 @overload
-def with_cache(*, kinds: Collection[AnyKey] = ..., fresh: bool = ...) -> Callable[[Callable[..., _R]], Callable[..., _R]]: ...
+def with_cache(
+    *, kinds: Collection[AnyKey] = ..., fresh: bool = ...
+) -> Callable[[Callable[..., _R]], Callable[..., _R]]: ...
 @taught(DeclarationError, "with_cache")
 def with_cache(fn: Any = None, /, *, kinds: Collection[AnyKey] | None = None, fresh: bool = True) -> Any:
     """Pass `cache` to a handler, which waits until all declared kinds, or these, can be read.
@@ -64,19 +69,25 @@ def with_cache(fn: Any = None, /, *, kinds: Collection[AnyKey] | None = None, fr
     async def create(cache: selectcache.Cache, namespace, name, **_):
         pods = cache.held('pods', namespace=namespace, label={'instance': name})
 
-    It stands below Kopf's decorator, and serves all handlers of objects, async and sync, and callbacks such as `when=`.
-    Waiting holds no thread, and uses up neither `retries=` nor `timeout=`. A kind that cannot be kept, for a missing
-    right for example, is not waited for: its reads raise why. The kind of the handled object is at least as new as its
-    body, unless `fresh=False`: see "Order" in docs/reading.md. Without waiting, `cache` is passed to probe and cleanup
-    handlers; startup and login handlers cannot have it. A call that passes `cache` itself, as in a unit test, is a
-    call of the plain function. An index named `cache` is hidden.
+    It stands below Kopf's decorator, and serves all handlers of objects, async and sync, and callbacks such
+    as `when=`. Waiting holds no thread, and uses up neither `retries=` nor `timeout=`. A kind that cannot be
+    kept, for a missing right for example, is not waited for: its reads raise why. The kind of the handled
+    object is at least as new as its body, unless `fresh=False`: see "Order" in docs/reading.md. Without
+    waiting, `cache` is passed to probe and cleanup handlers; startup and login handlers cannot have it. A
+    call that passes `cache` itself, as in a unit test, is a call of the plain function. An index named
+    `cache` is hidden.
     """
     if kinds is not None:
         if isinstance(kinds, str) or not isinstance(kinds, Collection):
-            raise DeclarationError(f"with_cache(kinds={kinds!r}) is not a list", remedy=f"Write kinds=[{kinds!r}]")
+            raise DeclarationError(
+                f"with_cache(kinds={kinds!r}) is not a list", remedy=f"Write kinds=[{kinds!r}]"
+            )
         kinds = tuple(map(checked_key, kinds))
     if not isinstance(fresh, bool):
-        raise DeclarationError(f"with_cache(fresh={shown(fresh)}) is neither True nor False", remedy="Write fresh=False, or leave it out")
+        raise DeclarationError(
+            f"with_cache(fresh={shown(fresh)}) is neither True nor False",
+            remedy="Write fresh=False, or leave it out",
+        )
     waiting = _Waiting(kinds, fresh)
     return partial(_decorated, waiting=waiting) if fn is None else _decorated(fn, waiting=waiting)
 
@@ -89,23 +100,37 @@ def _decorated(fn: Any, *, waiting: _Waiting) -> Any:
     if isinstance(fn, type):
         raise DeclarationError(
             f"with_cache decorates the class {fn.__qualname__}, and it is functions that are handlers",
-            remedy="Write @selectcache.with_cache above each of its methods that is a handler, below the decorator of Kopf",
+            remedy=(
+                "Write @selectcache.with_cache above each of its methods that is a handler, below the"
+                " decorator of Kopf"
+            ),
         )
     if not callable(fn):
         named = isinstance(fn, (str, tuple, list))
         raise DeclarationError(
             f"with_cache cannot decorate {shown(fn)}",
-            remedy=f"Write @selectcache.with_cache(kinds={[fn] if isinstance(fn, str) else list(fn)!r})" if named else "Decorate a function",
+            remedy=(
+                f"Write @selectcache.with_cache(kinds={[fn] if isinstance(fn, str) else list(fn)!r})"
+                if named
+                else "Decorate a function"
+            ),
         )
     if _is_wrapper(fn):
         raise DeclarationError(f"{_id_of(fn)} is decorated with with_cache twice", remedy="Decorate it once")
     registry = kopf.get_default_registry()
-    registered = (*registry._activities.get_all_handlers(), *watching_handlers(registry), *registry._webhooks.get_all_handlers())   # noqa: SLF001  # In _kopf's contract test.
+    registered = (
+        *registry._activities.get_all_handlers(),  # noqa: SLF001
+        *watching_handlers(registry),
+        *registry._webhooks.get_all_handlers(),  # noqa: SLF001
+    )  # In _kopf's contract test.
     if any(handler.fn is fn for handler in registered):
         raise _above_kopf(_id_of(fn))
     # One wrapper for one function: Kopf calls a function that is registered twice only once for each event.
     made = vars(fn).setdefault(_WRAPPERS, {}) if hasattr(fn, "__dict__") else {}
-    key = id(fn), waiting   # functools.wraps shares the attributes with other functions. The wrapper keeps the id from reuse.
+    key = (
+        id(fn),
+        waiting,
+    )  # functools.wraps shares the attributes with other functions. The wrapper keeps the id from reuse.
     if key not in made:
         made[key] = _wrapper(fn, waiting)
     return made[key]
@@ -119,29 +144,36 @@ def _above_kopf(handler: str) -> DeclarationError:
 
 
 def _wrapper(fn: _Function, waiting: _Waiting) -> _Function:
-    """Return what Kopf takes for an async handler, even of a sync function, since it waits; and what callbacks call."""
+    """Return what Kopf takes for an async handler, even of a sync function, since it waits; and what
+    callbacks call.
+    """
 
     async def as_kopf_sees_it(**_: Any) -> None:
-        """Stand for the function where Kopf follows `__wrapped__`, to the id of a handler and to whether it is async."""
+        """Stand for the function where Kopf follows `__wrapped__`, to the id of a handler and to whether it
+        is async.
+        """
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if "cache" in kwargs and not isinstance(kwargs["cache"], kopf.Index):
             return fn(*args, **kwargs)
-        if "retry" in kwargs:   # Kopf passes it to handlers, and not to callbacks.
+        if "retry" in kwargs:  # Kopf passes it to handlers, and not to callbacks.
             return _handle(fn, waiting, args, kwargs)
         try:
             cache = _cache_for_callback(kwargs)
             return must_be_awaited(cache, fn(*args, **kwargs | {"cache": cache}))
         except ReadError:
             if "resource" not in kwargs:
-                raise   # No callback of Kopf's, but somebody's own call.
-            # What a `when=` raises costs all handlers the event. The handler itself waits, asks again, and raises then.
+                raise  # No callback of Kopf's, but somebody's own call.
+            # What a `when=` raises costs all handlers the event. The handler itself waits, asks again, and
+            # raises then.
             return True
 
     vars(wrapper)["__wrapped__"] = as_kopf_sees_it
     for function in (wrapper, as_kopf_sees_it):
         function.__qualname__ = _id_of(fn)
-        function.__name__ = function.__qualname__ if _is_lambda(fn) else function.__qualname__.rpartition(".")[2]
+        function.__name__ = (
+            function.__qualname__ if _is_lambda(fn) else function.__qualname__.rpartition(".")[2]
+        )
         function.__module__ = getattr(fn, "__module__", None) or __name__
         function.__doc__ = getattr(fn, "__doc__", None)
         with suppress(TypeError, ValueError):
@@ -154,13 +186,16 @@ async def _handle(fn: _Function, waiting: _Waiting, args: tuple[Any, ...], kwarg
     """Call the function as Kopf would have called it: when there is something to read."""
     cause, handler = _kopf.cause_var.get(None), _kopf.handler_var.get(None)
     operator = _operator()
-    called: Any = getattr(fn, "__call__")   # noqa: B004, B009  # Of an object, this is what tells whether it is async.
+    # Of an object, this is what tells whether it is async.
+    called: Any = getattr(fn, "__call__")  # noqa: B004, B009
     target = partial(called if inspect.iscoroutinefunction(called) else fn, *args)
     if isinstance(cause, _kopf.ActivityCause):
         return await _act(target, operator, cause, kwargs)
     try:
         try:
-            if await operator.gate(waiting.kinds, cause, fresh=waiting.fresh, since=kwargs["runtime"].total_seconds()):
+            if await operator.gate(
+                waiting.kinds, cause, fresh=waiting.fresh, since=kwargs["runtime"].total_seconds()
+            ):
                 return None
         except Stale as error:
             raise kopf.TemporaryError(str(error), delay=RETRY) from error
@@ -170,27 +205,35 @@ async def _handle(fn: _Function, waiting: _Waiting, args: tuple[Any, ...], kwarg
         when: Any = getattr(handler, "when", None)
         if cause is not None and _is_wrapper(when) and not when(**cause.kwargs | {"cache": cache}):
             if isinstance(cause, _kopf.DaemonCause) and isinstance(handler, _kopf.DaemonHandler):
-                await cause.stopper.async_event.wait()   # A daemon that ends by itself is never started again.
+                await cause.stopper.async_event.wait()  # A daemon that ends by itself is never started again.
             return None
         kwargs["cache"] = cache
         if _kopf.is_async_fn(target):
-            return must_be_awaited(cache, await _kopf.invoke(target, settings=operator.settings, kwargs=kwargs))
+            return must_be_awaited(
+                cache, await _kopf.invoke(target, settings=operator.settings, kwargs=kwargs)
+            )
         stopper = cause.stopper if isinstance(cause, _kopf.DaemonCause) else None
         if stopper is not None:
-            kwargs["stopped"] = stopper.sync_waiter   # To Kopf we are async, and so was the waiter.
+            kwargs["stopped"] = stopper.sync_waiter  # To Kopf we are async, and so was the waiter.
         return await _in_a_thread(target, operator, kwargs, waits, stopper)
     except NotSynced as error:
         if isinstance(cause, _kopf.WebhookCause):
-            raise kopf.AdmissionError(str(error), code=503) from error   # It is the client who tries again.
+            raise kopf.AdmissionError(str(error), code=503) from error  # It is the client who tries again.
         raise kopf.TemporaryError(str(error), delay=RETRY) from error
 
 
 async def _in_a_thread(
-    target: _Function, operator: Operator, kwargs: dict[str, Any], waits: Waits, stopper: _kopf.DaemonStopper | None = None,
+    target: _Function,
+    operator: Operator,
+    kwargs: dict[str, Any],
+    waits: Waits,
+    stopper: _kopf.DaemonStopper | None = None,
 ) -> Any:
-    """Call a sync function in one of Kopf's threads. When it is to end, it must not wait for a cache any more.
+    """Call a sync function in one of Kopf's threads. When it is to end, it must not wait for a cache any
+    more.
 
-    Kopf waits for its threads, also where it cancels their handlers: to stop, or because a daemon has not ended in time.
+    Kopf waits for its threads, also where it cancels their handlers: to stop, or because a daemon has not
+    ended in time.
     """
     call = asyncio.create_task(_kopf.invoke(target, settings=operator.settings, kwargs=kwargs))
     stop = asyncio.create_task(stopper.async_event.wait()) if stopper is not None else None
@@ -212,15 +255,18 @@ async def _in_a_thread(
     if cancelled is not None:
         raise cancelled
     if stopper is not None and stopper.is_set() and isinstance(error, ReadError):
-        return None   # It was told to stop, and has.
+        return None  # It was told to stop, and has.
     return call.result()
 
 
-async def _act(target: _Function, operator: Operator, cause: _kopf.ActivityCause, kwargs: dict[str, Any]) -> Any:
+async def _act(
+    target: _Function, operator: Operator, cause: _kopf.ActivityCause, kwargs: dict[str, Any]
+) -> Any:
     """Call a handler of the operator's own life, which must never wait for a cache that may wait for it."""
     if cause.activity in (_kopf.Activity.STARTUP, _kopf.Activity.AUTHENTICATION):
         raise DeclarationError(
-            f"a {cause.activity.value} handler cannot read caches: they begin when startup and login are done",
+            f"a {cause.activity.value} handler cannot read caches: they begin when startup and login are"
+            " done",
             remedy="Take with_cache off it",
         )
     try:
@@ -237,17 +283,23 @@ async def _act(target: _Function, operator: Operator, cause: _kopf.ActivityCause
 
 
 def _operator() -> Operator:
-    """Return the operator that the running code belongs to; raise NotSynced where there is no way to start one."""
+    """Return the operator that the running code belongs to; raise NotSynced where there is no way to start
+    one.
+    """
     settings = _kopf.settings_var.get(None)
     if settings is None:
-        raise TypeError("a function decorated with @with_cache was called outside of an operator: pass it cache=...")
+        raise TypeError(
+            "a function decorated with @with_cache was called outside of an operator: pass it cache=..."
+        )
     operator = operator_of(settings)
     if operator is None:
         try:
             operator = launch(settings)
-        except RuntimeError:   # A thread has no running loop.
-            raise NotSynced("no cache is synced: none was started yet", remedy="Decorate the handler itself") from None
-    elif operator.is_of_another():   # In a handler of an object, a declaration error would count as permanent.
+        except RuntimeError:  # A thread has no running loop.
+            raise NotSynced(
+                "no cache is synced: none was started yet", remedy="Decorate the handler itself"
+            ) from None
+    elif operator.is_of_another():  # In a handler of an object, a declaration error would count as permanent.
         raise ReadError(SHARED_SETTINGS[0], remedy=SHARED_SETTINGS[1])
     return operator
 
@@ -255,9 +307,15 @@ def _operator() -> Operator:
 def _cache_for(operator: Operator, cause: object, waits: Waits) -> Cache:
     """Return the cache for a handler, which was called for this."""
     if not isinstance(cause, _kopf.ResourceCause) or isinstance(cause, _kopf.WebhookCause):
-        return Cache(operator.runtime, waits=waits)   # What is to be admitted is not stored yet, and may never be.
+        return Cache(
+            operator.runtime, waits=waits
+        )  # What is to be admitted is not stored yet, and may never be.
     # A daemon lives on with the body of any last event, and a timer is called with it.
-    deleted = None if isinstance(cause, _kopf.DaemonCause) else isinstance(cause, _kopf.WatchingCause) and cause.type == "DELETED"
+    deleted = (
+        None
+        if isinstance(cause, _kopf.DaemonCause)
+        else isinstance(cause, _kopf.WatchingCause) and cause.type == "DELETED"
+    )
     return _laid_over(operator, cause.body, cause.resource, deleted=deleted, waits=waits)
 
 
@@ -265,22 +323,28 @@ def _cache_for_callback(kwargs: Mapping[str, Any]) -> Cache:
     """Return the cache for what Kopf calls with the arguments of a cause, before it makes the cause known."""
     operator, body = _operator(), kwargs.get("body")
     admission = "userinfo" in kwargs or isinstance(_kopf.cause_var.get(None), _kopf.WebhookCause)
-    if body is None or admission:   # As above; a handler may call it, too, with as little as its body.
+    if body is None or admission:  # As above; a handler may call it, too, with as little as its body.
         return Cache(operator.runtime)
     deleted = None
-    if "type" in kwargs or "reason" in kwargs:   # Of raw events, and of changes. Daemons are given neither.
+    if "type" in kwargs or "reason" in kwargs:  # Of raw events, and of changes. Daemons are given neither.
         deleted = kwargs.get("type") == "DELETED" or kwargs.get("reason") == "gone"
     return _laid_over(operator, body, kwargs.get("resource"), deleted=deleted)
 
 
 def _laid_over(
-    operator: Operator, body: Mapping[str, Any], resource: _kopf.Resource | None, *, deleted: bool | None,
+    operator: Operator,
+    body: Mapping[str, Any],
+    resource: _kopf.Resource | None,
+    *,
+    deleted: bool | None,
     waits: Waits | None = None,
 ) -> Cache:
-    """Return the cache with a handler's own object laid over it, as that is in each read: bodies of daemons change.
+    """Return the cache with a handler's own object laid over it, as that is in each read: bodies of daemons
+    change.
 
-    `deleted` is None where Kopf does not tell. What it watches under a selector may then have left, which comes as a
-    deletion, with the labels of before and the version of after. Neither that it is gone nor that it matches is true.
+    `deleted` is None where Kopf does not tell. What it watches under a selector may then have left, which
+    comes as a deletion, with the labels of before and the version of after. Neither that it is gone nor that
+    it matches is true.
     """
     departed = None if deleted is False else (body.get("metadata") or {}).get("uid")
     if deleted is not False and resource is not None and narrowed(operator.settings, resource):
@@ -293,7 +357,9 @@ def _is_wrapper(fn: object) -> bool:
 
 
 def _combined(when: object) -> list[Any]:
-    """Return the functions that one of Kopf's combinations asks, such as `kopf.all_`; none if it is no combination."""
+    """Return the functions that one of Kopf's combinations asks, such as `kopf.all_`; none if it is no
+    combination.
+    """
     if not str(getattr(when, "__module__", "")).startswith("kopf."):
         return []
     parts = [cell.cell_contents for cell in getattr(when, "__closure__", None) or ()]
@@ -306,7 +372,9 @@ def _is_lambda(fn: object) -> bool:
 
 
 def _id_of(fn: _Function) -> str:
-    """Return the id that Kopf would give a handler; to an object, for which it wants `id=`, that of its class."""
+    """Return the id that Kopf would give a handler; to an object, for which it wants `id=`, that of its
+    class.
+    """
     try:
         return _kopf.get_callable_id(fn)
     except ValueError:
@@ -320,25 +388,39 @@ def _given(handler: _kopf.ResourceHandler, argument: str) -> Collection[object]:
 
 
 def _refuse_missing_cache(
-    handler: str, fn: _Function, indices: Collection[str],
-    remedy: str = "Put @selectcache.with_cache above the function, below the decorators of Kopf; its argument is cache",
+    handler: str,
+    fn: _Function,
+    indices: Collection[str],
+    remedy: str = "Put @selectcache.with_cache above the function, below the decorators of Kopf; its argument is cache",  # noqa: E501
 ) -> None:
-    """Raise DeclarationError for a handler, or its callback, that Kopf could not call: it takes a cache, and none is passed."""
+    """Raise DeclarationError for a handler, or its callback, that Kopf could not call: it takes a cache, and
+    none is passed.
+    """
     wrapped = _is_wrapper(fn)
     with suppress(TypeError, ValueError):
         # Another decorator may pass it: what that takes itself is what counts.
-        for name, each in inspect.signature(getattr(fn, _ORIGINAL, fn), follow_wrapped=False).parameters.items():
-            if each.default is not each.empty or each.kind in (each.VAR_KEYWORD, each.VAR_POSITIONAL) or name in indices:
+        for name, each in inspect.signature(
+            getattr(fn, _ORIGINAL, fn), follow_wrapped=False
+        ).parameters.items():
+            if (
+                each.default is not each.empty
+                or each.kind in (each.VAR_KEYWORD, each.VAR_POSITIONAL)
+                or name in indices
+            ):
                 continue
             if name in ("cache", "caches") and not wrapped:
                 raise DeclarationError(f"{handler} takes a {name}, and Kopf has none to pass", remedy=remedy)
             if name == "caches":
-                raise DeclarationError(f"{handler} takes caches, and with_cache passes cache", remedy="Rename the argument to cache")
+                raise DeclarationError(
+                    f"{handler} takes caches, and with_cache passes cache",
+                    remedy="Rename the argument to cache",
+                )
 
 
 def check_handlers(registry: _kopf.OperatorRegistry, declared: SelectCacheSettings) -> None:
     """Refuse handlers that could only go wrong later, and then for each object."""
-    for handler in (*watching_handlers(registry), *registry._webhooks.get_all_handlers()):   # noqa: SLF001  # In _kopf's contract test.
+    # In _kopf's contract test.
+    for handler in (*watching_handlers(registry), *registry._webhooks.get_all_handlers()):  # noqa: SLF001
         # In a registry that is not the default one, it could not be seen when the function was decorated.
         if any(made_of == id(handler.fn) for made_of, _ in getattr(handler.fn, _WRAPPERS, ())):
             raise _above_kopf(str(handler))
@@ -350,24 +432,45 @@ def check_handlers(registry: _kopf.OperatorRegistry, declared: SelectCacheSettin
                 )
         if argument := next((each for each in _VALUES if any(map(_is_wrapper, _given(handler, each)))), None):
             raise DeclarationError(
-                f"{handler}: a function in its {argument}= reads a cache, and Kopf calls it once, perhaps before there is one",
+                f"{handler}: a function in its {argument}= reads a cache, and Kopf calls it once, perhaps"
+                " before there is one",
                 remedy="Read in when=, which is asked again once the caches are synced",
             )
         if _is_wrapper(handler.when) and not _is_wrapper(handler.fn):
             raise DeclarationError(
                 f"{handler}: its when= reads a cache, and itself it does not wait for one",
-                remedy="Decorate it with @with_cache as well: before the cache is synced, when= answers True, and is asked again",
+                remedy=(
+                    "Decorate it with @with_cache as well: before the cache is synced, when= answers True,"
+                    " and is asked again"
+                ),
             )
         if any(map(_is_wrapper, _combined(handler.when))):
             raise DeclarationError(
                 f"{handler}: its when= combines a function that is decorated with @with_cache with others",
-                remedy="Decorate one function that calls the others: before the cache is synced it must answer True as a whole",
+                remedy=(
+                    "Decorate one function that calls the others: before the cache is synced it must answer"
+                    " True as a whole"
+                ),
             )
-    indices = {str(handler.id) for handler in registry._indexing.get_all_handlers()}   # noqa: SLF001  # In _kopf's contract test.
-    later = [each for each in registry._activities.get_all_handlers() if each.activity in (_kopf.Activity.PROBE, _kopf.Activity.CLEANUP)]   # noqa: SLF001  # In _kopf's contract test.
-    for taking in (*watching_handlers(registry), *registry._webhooks.get_all_handlers(), *later):   # noqa: SLF001  # In _kopf's contract test.
+    # In _kopf's contract test.
+    indices = {str(handler.id) for handler in registry._indexing.get_all_handlers()}  # noqa: SLF001
+    later = [
+        each
+        for each in registry._activities.get_all_handlers()  # noqa: SLF001
+        if each.activity in (_kopf.Activity.PROBE, _kopf.Activity.CLEANUP)
+    ]  # In _kopf's contract test.
+    for taking in (
+        *watching_handlers(registry),
+        *registry._webhooks.get_all_handlers(),  # noqa: SLF001
+        *later,
+    ):  # In _kopf's contract test.
         _refuse_missing_cache(str(taking), taking.fn, indices)
         when = getattr(taking, "when", None)
         for asked in filter(callable, (when, *_combined(when))):
             _refuse_missing_cache(
-                f"{taking}: its when=", asked, indices, "Write when=selectcache.with_cache(...), and decorate the handler as well; the argument is cache")
+                f"{taking}: its when=",
+                asked,
+                indices,
+                "Write when=selectcache.with_cache(...), and decorate the handler as well; the argument is"
+                " cache",
+            )

@@ -1,12 +1,14 @@
-"""The hooks of every operator, and `settings.selectcache`. Importing it installs them; it must keep no state of its own.
+"""The hooks of every operator, and `settings.selectcache`. Importing it installs them; it must keep no state
+of its own.
 
-    import             settings.selectcache appears; every registry gets three hooks more (`install`)
-    startup, last      declarations are checked, and a task begins to wait for Kopf's credentials (`_startup`)
-    credentials        the task makes the runtime of what is declared by then, and runs it (`Operator`)
-    each handler       waits for the caches that it reads, then runs with `cache` (`with_cache`)
-    probe              tells how each cache is doing (`_probe`)
-    cleanup            the task is cancelled and awaited (`_cleanup`)
+import             settings.selectcache appears; every registry gets three hooks more (`install`)
+startup, last      declarations are checked, and a task begins to wait for Kopf's credentials (`_startup`)
+credentials        the task makes the runtime of what is declared by then, and runs it (`Operator`)
+each handler       waits for the caches that it reads, then runs with `cache` (`with_cache`)
+probe              tells how each cache is doing (`_probe`)
+cleanup            the task is cancelled and awaited (`_cleanup`)
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -35,11 +37,16 @@ from .operator import (
     operator_of,
 )
 
-_OWNER = "_selectcache_registry"    # In the attributes of a registry of activities: the operator's that it is part of.
+# In the attributes of a registry of activities: the operator's that it is part of.
+_OWNER = "_selectcache_registry"
 
 
-def checked(settings: kopf.OperatorSettings, registry: _kopf.OperatorRegistry | None) -> SelectCacheSettings | None:
-    """Check all that startup handlers have declared, and return it; None if that is nothing. Narrow Kopf's own watches, if wanted."""
+def checked(
+    settings: kopf.OperatorSettings, registry: _kopf.OperatorRegistry | None
+) -> SelectCacheSettings | None:
+    """Check all that startup handlers have declared, and return it; None if that is nothing. Narrow Kopf's
+    own watches, if wanted.
+    """
     declared = vars(settings).get("selectcache")
     if declared is None or not settings_of(settings).selectors:
         return None
@@ -52,16 +59,20 @@ def checked(settings: kopf.OperatorSettings, registry: _kopf.OperatorRegistry | 
 
 
 async def _startup(
-    *, settings: kopf.OperatorSettings, make_runtime: Callable[..., Runtime], registry: _kopf.OperatorRegistry | None, **_: Any,
+    *,
+    settings: kopf.OperatorSettings,
+    make_runtime: Callable[..., Runtime],
+    registry: _kopf.OperatorRegistry | None,
+    **_: Any,
 ) -> None:
-    # The current task lives as long as the operator. Its end is the one thing that comes in all cases: a startup that
-    # fails, an operator that is cancelled, a cleanup that is skipped.
+    # The current task lives as long as the operator. Its end is the one thing that comes in all cases: a
+    # startup that fails, an operator that is cancelled, a cleanup that is skipped.
     starter = asyncio.current_task()
     assert starter is not None, "a coroutine runs in a task"
     if (running := operator_of(settings)) is not None and running.is_of_another(starter):
         raise DeclarationError(SHARED_SETTINGS[0], remedy=SHARED_SETTINGS[1])
     if checked(settings, registry) is None and not is_requested(settings):
-        return   # If a handler asks for a cache nevertheless, only to fetch, that starts what it needs.
+        return  # If a handler asks for a cache nevertheless, only to fetch, that starts what it needs.
     launch(settings, make_runtime=make_runtime, registry=registry).start_with(starter)
 
 
@@ -80,12 +91,14 @@ async def _cleanup(*, settings: kopf.OperatorSettings, **_: Any) -> None:
 async def _probe(*, settings: kopf.OperatorSettings, **_: Any) -> object:
     operator = _own(settings)
     if operator is not None and (why := operator.restartable()):
-        raise kopf.PermanentError(why)   # Kopf answers 500. With any other error it would not answer.
+        raise kopf.PermanentError(why)  # Kopf answers 500. With any other error it would not answer.
     return operator.report() if operator is not None else None
 
 
 class _Hook(_kopf.ActivityHandler):
-    """A handler of ours. Kopf logs that it succeeded, also where a startup handler before it has failed, and all ends."""
+    """A handler of ours. Kopf logs that it succeeded, also where a startup handler before it has failed, and
+    all ends.
+    """
 
     def __str__(self) -> str:
         what = " (the check of what is declared so far)" if self.activity is _kopf.Activity.STARTUP else ""
@@ -93,7 +106,9 @@ class _Hook(_kopf.ActivityHandler):
 
 
 def hook(
-    activity: _kopf.Activity, *, make_runtime: Callable[..., Runtime] = make_runtime,
+    activity: _kopf.Activity,
+    *,
+    make_runtime: Callable[..., Runtime] = make_runtime,
     registry: _kopf.OperatorRegistry | None = None,
 ) -> _kopf.ActivityHandler:
     """Return our handler of this activity. A registry that has one of that id already gets no other."""
@@ -103,15 +118,23 @@ def hook(
         _kopf.Activity.PROBE: _probe,
     }
     return _Hook(
-        id=_kopf.HandlerId(f"selectcache.{activity.value}"), fn=functions[activity], activity=activity,
-        param=None, errors=None, timeout=None, retries=None, backoff=None,
+        id=_kopf.HandlerId(f"selectcache.{activity.value}"),
+        fn=functions[activity],
+        activity=activity,
+        param=None,
+        errors=None,
+        timeout=None,
+        retries=None,
+        backoff=None,
     )
 
 
 def _hooks(activities: _kopf.ActivityRegistry, activity: _kopf.Activity) -> Iterator[_kopf.ActivityHandler]:
     settings = _kopf.settings_var.get(None)
     running = settings is not None and _own(settings) is not None
-    if activity is _kopf.Activity.STARTUP or (running and activity in (_kopf.Activity.CLEANUP, _kopf.Activity.PROBE)):
+    if activity is _kopf.Activity.STARTUP or (
+        running and activity in (_kopf.Activity.CLEANUP, _kopf.Activity.PROBE)
+    ):
         ours = hook(activity, registry=_registry_of(activities))
         if all(handler.id != ours.id for handler in activities.get_all_handlers()):
             yield ours
@@ -120,9 +143,9 @@ def _hooks(activities: _kopf.ActivityRegistry, activity: _kopf.Activity) -> Iter
 def _registry_of(activities: _kopf.ActivityRegistry) -> _kopf.OperatorRegistry | None:
     owner = vars(activities).get(_OWNER)
     if owner is not None:
-        return owner()   # type: ignore[no-any-return]  # A weak reference, put there by `install`.
-    default = kopf.get_default_registry()   # The one that is most likely to be older than we.
-    return default if default._activities is activities else None   # noqa: SLF001  # In _kopf's contract test.
+        return owner()  # type: ignore[no-any-return]  # A weak reference, put there by `install`.
+    default = kopf.get_default_registry()  # The one that is most likely to be older than we.
+    return default if default._activities is activities else None  # In _kopf's contract test.  # noqa: SLF001
 
 
 class _Declarations:
@@ -133,31 +156,36 @@ class _Declarations:
 
 
 def install() -> None:
-    """Reach all operators of this process, whatever their settings and registries. Does nothing the second time.
+    """Reach all operators of this process, whatever their settings and registries. Does nothing the second
+    time.
 
-    The classes are extended, since no registry is known: `with_cache` runs before `@kopf.on` sees the function, and a
-    registry made later, by an operator of a process in which we are imported already, runs no import of ours.
+    The classes are extended, since no registry is known: `with_cache` runs before `@kopf.on` sees the
+    function, and a registry made later, by an operator of a process in which we are imported already, runs no
+    import of ours.
     """
     if "selectcache" in vars(kopf.OperatorSettings):
         return
-    kopf.OperatorSettings.selectcache = _Declarations()   # type: ignore[attr-defined]  # It is added, as said above.
+    # It is added, as said above.
+    kopf.OperatorSettings.selectcache = _Declarations()  # type: ignore[attr-defined]
     iter_handlers, init = _kopf.ActivityRegistry.iter_handlers, _kopf.OperatorRegistry.__init__
 
     @wraps(iter_handlers)
     def iter_with_hooks(
-        self: _kopf.ActivityRegistry, activity: _kopf.Activity,
+        self: _kopf.ActivityRegistry,
+        activity: _kopf.Activity,
     ) -> Iterator[_kopf.ActivityHandler]:
         note_activity(activity)
         yield from iter_handlers(self, activity)
-        yield from _hooks(self, activity)   # The last: settings are final then.
+        yield from _hooks(self, activity)  # The last: settings are final then.
 
     @wraps(init)
     def init_with_owner(self: _kopf.OperatorRegistry, *args: Any, **kwargs: Any) -> None:
         init(self, *args, **kwargs)
         vars(self._activities)[_OWNER] = weakref.ref(self)
 
-    _kopf.ActivityRegistry.iter_handlers = iter_with_hooks   # type: ignore[method-assign]  # Extended, as said above.
-    _kopf.OperatorRegistry.__init__ = init_with_owner   # type: ignore[method-assign]  # As well.
+    # Extended, as said above.
+    _kopf.ActivityRegistry.iter_handlers = iter_with_hooks  # type: ignore[method-assign]
+    _kopf.OperatorRegistry.__init__ = init_with_owner  # type: ignore[method-assign]  # As well.
 
 
 install()

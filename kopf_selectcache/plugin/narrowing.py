@@ -1,9 +1,11 @@
-"""What Kopf itself watches for the operator's handlers: found, advised on, narrowed. Must never touch what the caches hold.
+"""What Kopf itself watches for the operator's handlers: found, advised on, narrowed. Must never touch what
+the caches hold.
 
-Kopf holds all objects of the kinds that have handlers, with or without a cache beside it, unless its own settings have
-a selector. An object that leaves that selector is deleted to Kopf, so narrowing is refused where something would be
-left behind.
+Kopf holds all objects of the kinds that have handlers, with or without a cache beside it, unless its own
+settings have a selector. An object that leaves that selector is deleted to Kopf, so narrowing is refused
+where something would be left behind.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -29,7 +31,12 @@ _logger = logging.getLogger("kopf_selectcache")
 
 def watching_handlers(registry: _kopf.OperatorRegistry) -> Iterator[_kopf.ResourceHandler]:
     """Yield all handlers for which Kopf watches objects; those of admission are called by the server."""
-    for handlers in (registry._indexing, registry._watching, registry._spawning, registry._changing):   # noqa: SLF001  # In _kopf's contract test.
+    for handlers in (
+        registry._indexing,  # noqa: SLF001
+        registry._watching,  # noqa: SLF001
+        registry._spawning,  # noqa: SLF001
+        registry._changing,  # noqa: SLF001
+    ):  # In _kopf's contract test.
         yield from handlers.get_all_handlers()
 
 
@@ -43,44 +50,68 @@ def _narrowed_to(settings: kopf.OperatorSettings, resource: _kopf.Resource, sele
     """Whether Kopf watches the resource under this very selector."""
     texts = _selects(selector)
     return all(
-        list(getattr(settings.watching, setting).collect(resource)) == [text for text in (texts.get(setting),) if text]
-        for setting in ("label_selectors", "field_selectors"))
+        list(getattr(settings.watching, setting).collect(resource))
+        == [text for text in (texts.get(setting),) if text]
+        for setting in ("label_selectors", "field_selectors")
+    )
 
 
 def advice_on(
-    settings: kopf.OperatorSettings, registry: _kopf.OperatorRegistry, resource: Resource, filter_: Branches, *,
-    built_in: bool, narrowing: bool,
+    settings: kopf.OperatorSettings,
+    registry: _kopf.OperatorRegistry,
+    resource: Resource,
+    filter_: Branches,
+    *,
+    built_in: bool,
+    narrowing: bool,
 ) -> str:
-    """Say whether Kopf watches a resource in full beside the cache of this filter, and the lines that would narrow it."""
+    """Say whether Kopf watches a resource in full beside the cache of this filter, and the lines that would
+    narrow it.
+    """
     kind = resource.kind
     asked = _resource(kind.group, resource.version, kind.plural, kind.kind, kind.names)
     if not _is_one_watch(filter_):
         if narrowed(settings, asked) or not _would_narrow(registry, asked):
             return ""
         return (
-            f"Kopf itself watches {resource} for the operator's handlers, all of them, beside the cache of those with {filter_}. "
-            "Kopf has one watch for them: if the handlers need no others, give settings.watching a selector that has all of these")
-    selector, = filter_.branches
+            f"Kopf itself watches {resource} for the operator's handlers, all of them, beside the cache of"
+            f" those with {filter_}. Kopf has one watch for them: if the handlers need no others, give"
+            " settings.watching a selector that has all of these"
+        )
+    (selector,) = filter_.branches
     part = _certain(selector, built_in=built_in)
     halfway = narrowing and part.terms != selector.terms and _narrowed_to(settings, asked, part)
     if narrowed(settings, asked) and not halfway:
         return ""
     lines = _lines(registry, asked, selector)
     return lines and (
-        f"Kopf itself watches {resource} for the operator's handlers, {f'all with {part}' if halfway else 'all of them'}, "
-        f"beside the cache of those with {filter_}. If the handlers need no others, add to a startup handler: {lines}")
+        f"Kopf itself watches {resource} for the operator's handlers,"
+        f" {f'all with {part}' if halfway else 'all of them'}, beside the cache of those with {filter_}. If"
+        f" the handlers need no others, add to a startup handler: {lines}"
+    )
 
 
 async def advise(
-    settings: kopf.OperatorSettings, registry: _kopf.OperatorRegistry | None, declared: SelectCacheSettings, runtime: Runtime,
+    settings: kopf.OperatorSettings,
+    registry: _kopf.OperatorRegistry | None,
+    declared: SelectCacheSettings,
+    runtime: Runtime,
 ) -> None:
     """Say which kinds Kopf watches in full beside their caches, of each when it is known what it is."""
+
     async def advise_on(key: Key, feed: Feed) -> None:
         await feed.settled()
-        if feed.resource is None or registry is None or feed.health is Health.REJECTED:   # Kopf would end of what is refused.
+        if (
+            feed.resource is None or registry is None or feed.health is Health.REJECTED
+        ):  # Kopf would end of what is refused.
             return
         if said := advice_on(
-            settings, registry, feed.resource, declared.selectors[key], built_in=find(key) is not None, narrowing=declared.narrow_handlers,
+            settings,
+            registry,
+            feed.resource,
+            declared.selectors[key],
+            built_in=find(key) is not None,
+            narrowing=declared.narrow_handlers,
         ):
             _logger.warning("%s", said)
 
@@ -88,19 +119,33 @@ async def advise(
     await asyncio.gather(*(advise_on(key, feed) for key, feed in runtime.feeds.items()))
 
 
-def _resource(group: str, version: str, plural: str, kind: str | None, names: Iterable[str]) -> _kopf.Resource:
-    """Return the resource as Kopf's selectors are asked about it; in doubt, its version is the preferred one."""
+def _resource(
+    group: str, version: str, plural: str, kind: str | None, names: Iterable[str]
+) -> _kopf.Resource:
+    """Return the resource as Kopf's selectors are asked about it; in doubt, its version is the preferred
+    one.
+    """
     return _kopf.Resource(
-        group, version, plural, kind=kind, singular=kind.lower() if kind else None, shortcuts=frozenset(names), preferred=True)
+        group,
+        version,
+        plural,
+        kind=kind,
+        singular=kind.lower() if kind else None,
+        shortcuts=frozenset(names),
+        preferred=True,
+    )
 
 
 def _means(selector: _kopf.Selector | None, resource: _kopf.Resource) -> bool:
-    """Whether handlers with this selector get objects of the resource; of the resource's categories we know nothing."""
+    """Whether handlers with this selector get objects of the resource; of the resource's categories we know
+    nothing.
+    """
     return selector is not None and (selector.category is not None or selector.check(resource))
 
 
 def _may_mean(selector: _kopf.Selector | None, key: Key, resources: Collection[_kopf.Resource]) -> bool:
-    """Return whether handlers with this selector may get objects of what the key stands for: one of these resources, if that is known.
+    """Return whether handlers with this selector may get objects of what the key stands for: one of these
+    resources, if that is known.
 
     A custom resource has several names, of which the key has one and the handler may have another.
     """
@@ -112,13 +157,20 @@ def _may_mean(selector: _kopf.Selector | None, key: Key, resources: Collection[_
     if selector.group is not None and group not in (None, selector.group):
         return False
     # A name of a kind of Kubernetes is no name of a custom resource, unless the key says so.
-    return selector.any_name == name or not isinstance(selector.any_name, str) or find((selector.any_name,)) is None
+    return (
+        selector.any_name == name
+        or not isinstance(selector.any_name, str)
+        or find((selector.any_name,)) is None
+    )
 
 
 def _loses_track(handler: _kopf.ResourceHandler) -> bool:
-    """Whether Kopf keeps something for each object, which it would not clear away if the object left its selector."""
+    """Whether Kopf keeps something for each object, which it would not clear away if the object left its
+    selector.
+    """
     return isinstance(handler, _kopf.SpawningHandler) or (
-        isinstance(handler, _kopf.ChangingHandler) and bool(handler.requires_finalizer))
+        isinstance(handler, _kopf.ChangingHandler) and bool(handler.requires_finalizer)
+    )
 
 
 def _selects(selector: Selector) -> dict[str, str]:
@@ -133,60 +185,92 @@ def _selects(selector: Selector) -> dict[str, str]:
 
 
 def _certain(selector: Selector, *, built_in: bool) -> Selector:
-    """Return the part of a filter that every cluster accepts: Kopf would end of a field that it cannot select by."""
-    terms = tuple(term for term in selector.terms if built_in or term.label in ("metadata.name", "metadata.namespace"))
+    """Return the part of a filter that every cluster accepts: Kopf would end of a field that it cannot select
+    by.
+    """
+    terms = tuple(
+        term for term in selector.terms if built_in or term.label in ("metadata.name", "metadata.namespace")
+    )
     return Selector(
-        selector.label, field=FieldSelector(terms) if terms else None, names=selector.names, namespaces=selector.namespaces)
+        selector.label,
+        field=FieldSelector(terms) if terms else None,
+        names=selector.names,
+        namespaces=selector.namespaces,
+    )
 
 
 def _is_one_watch(filter_: Branches) -> bool:
     """Whether one watch under one selector brings all of it, and nothing else."""
     return len(filter_.branches) == 1 and all(
-        listed is None or len(listed) == 1 for listed in (filter_.branches[0].names, filter_.branches[0].namespaces))
+        listed is None or len(listed) == 1
+        for listed in (filter_.branches[0].names, filter_.branches[0].namespaces)
+    )
 
 
 def _is_kopfs_own(resource: _kopf.Resource) -> bool:
     """Whether Kopf needs all objects of the kind for itself: those selectors hold there, too."""
-    return (
-        resource.plural in ("namespaces", "customresourcedefinitions") or resource.group in ("kopf.dev", "zalando.org"))
+    return resource.plural in ("namespaces", "customresourcedefinitions") or resource.group in (
+        "kopf.dev",
+        "zalando.org",
+    )
 
 
 def _would_narrow(registry: _kopf.OperatorRegistry, resource: _kopf.Resource) -> bool:
-    """Whether Kopf watches the resource for handlers that would do with a part of it, as far as can be seen."""
+    """Whether Kopf watches the resource for handlers that would do with a part of it, as far as can be
+    seen.
+    """
     handlers = [handler for handler in watching_handlers(registry) if _means(handler.selector, resource)]
     return bool(handlers) and not _is_kopfs_own(resource) and not any(map(_loses_track, handlers))
 
 
 def _lines(registry: _kopf.OperatorRegistry, resource: _kopf.Resource, selector: Selector) -> str:
-    """Return the lines that would narrow what Kopf watches to this filter; nothing if there is no need, or it would harm."""
+    """Return the lines that would narrow what Kopf watches to this filter; nothing if there is no need, or it
+    would harm.
+    """
     if not _would_narrow(registry, resource):
         return ""
     key = (resource.group, resource.version, resource.plural)
     return "; ".join(
-        f"settings.watching.{setting}[{', '.join(map(repr, key))}] = {text!r}" for setting, text in _selects(selector).items())
+        f"settings.watching.{setting}[{', '.join(map(repr, key))}] = {text!r}"
+        for setting, text in _selects(selector).items()
+    )
 
 
 def narrow(
-    settings: kopf.OperatorSettings, registry: _kopf.OperatorRegistry | None, declared: SelectCacheSettings,
+    settings: kopf.OperatorSettings,
+    registry: _kopf.OperatorRegistry | None,
+    declared: SelectCacheSettings,
 ) -> None:
-    """Narrow what Kopf watches to the filters, before it begins to; so what a key means must be known without asking."""
+    """Narrow what Kopf watches to the filters, before it begins to; so what a key means must be known without
+    asking.
+    """
     for key, filter_ in declared.selectors.items():
         kind = find(key)
         group, version, name = parse_key(key)
         resources: list[_kopf.Resource] = []
         if kind is not None:
-            resources = [_resource(kind.group, each, kind.plural, kind.kind, kind.names) for each in kind.versions]
+            resources = [
+                _resource(kind.group, each, kind.plural, kind.kind, kind.names) for each in kind.versions
+            ]
         elif group is not None and version is not None:
             resources = [_resource(group, version, name, None, ())]
-        if registry is not None and not any(_may_mean(handler.selector, key, resources) for handler in watching_handlers(registry)):
-            continue   # Kopf does not watch it for any handler.
+        if registry is not None and not any(
+            _may_mean(handler.selector, key, resources) for handler in watching_handlers(registry)
+        ):
+            continue  # Kopf does not watch it for any handler.
         if not _is_one_watch(filter_):
-            _logger.warning("narrow_handlers: what Kopf watches of %s is not narrowed: its filter takes several watches, and Kopf has one.", text_of(key))
+            _logger.warning(
+                "narrow_handlers: what Kopf watches of %s is not narrowed: its filter takes several watches,"
+                " and Kopf has one.",
+                text_of(key),
+            )
             continue
-        selector, = filter_.branches
+        (selector,) = filter_.branches
         part = _certain(selector, built_in=kind is not None)
         if problem := _harm(settings, registry, resources, (selector, part), built_in=kind is not None):
-            _logger.warning("narrow_handlers: what Kopf watches of %s is not narrowed: %s.", text_of(key), problem)
+            _logger.warning(
+                "narrow_handlers: what Kopf watches of %s is not narrowed: %s.", text_of(key), problem
+            )
             continue
         if all(_narrowed_to(settings, resource, selector) for resource in resources):
             continue
@@ -195,29 +279,51 @@ def narrow(
                 getattr(settings.watching, setting)[resource.group, resource.version, resource.plural] = text
         if unknown := [term.label for term in selector.terms if term not in part.terms]:
             _logger.warning(
-                "narrow_handlers: what Kopf watches of %s is %s: whether the cluster can select by %s is not known yet, "
-                "and Kopf would end if it cannot; once it is, the log has the lines to add.",
-                text_of(key), f"narrowed to {part}, and no further" if _selects(part) else "not narrowed", unknown[0])
+                "narrow_handlers: what Kopf watches of %s is %s: whether the cluster can select by %s is not"
+                " known yet, and Kopf would end if it cannot; once it is, the log has the lines to add.",
+                text_of(key),
+                f"narrowed to {part}, and no further" if _selects(part) else "not narrowed",
+                unknown[0],
+            )
 
 
 def _harm(
-    settings: kopf.OperatorSettings, registry: _kopf.OperatorRegistry | None, resources: list[_kopf.Resource],
-    ours: tuple[Selector, ...], *, built_in: bool,
+    settings: kopf.OperatorSettings,
+    registry: _kopf.OperatorRegistry | None,
+    resources: list[_kopf.Resource],
+    ours: tuple[Selector, ...],
+    *,
+    built_in: bool,
 ) -> str:
     """Say what would go wrong if these resources were narrowed; nothing if all is well."""
     if registry is None:
-        return "the operator's registry was made before kopf_selectcache was imported, and its handlers are not known"
+        return (
+            "the operator's registry was made before kopf_selectcache was imported, and its handlers are not"
+            " known"
+        )
     if not resources:
         return "its key leaves the group or version open: write it like 'example.com/v1/webapps'"
     if any(map(_is_kopfs_own, resources)):
         return "Kopf needs all of them for itself"
     # An operator that is started again with the same settings finds its own.
-    if any(narrowed(settings, each) and not any(_narrowed_to(settings, each, own) for own in ours) for each in resources):
+    if any(
+        narrowed(settings, each) and not any(_narrowed_to(settings, each, own) for own in ours)
+        for each in resources
+    ):
         return "settings.watching has a selector for them already, and that is kept"
-    # Of a custom resource it is not known whether its key has the plural: all handlers of its group may be meant.
+    # Of a custom resource it is not known whether its key has the plural: all handlers of its group may be
+    # meant.
     groups = set() if built_in else {None, *(resource.group for resource in resources)}
     harmed = {
-        str(handler.id) for resource in resources for handler in watching_handlers(registry) if _loses_track(handler)
-        and handler.selector is not None and (handler.selector.group in groups or _means(handler.selector, resource))
+        str(handler.id)
+        for resource in resources
+        for handler in watching_handlers(registry)
+        if _loses_track(handler)
+        and handler.selector is not None
+        and (handler.selector.group in groups or _means(handler.selector, resource))
     }
-    return f"Kopf would lose track of objects that leave the filter, for {', '.join(sorted(harmed))}" if harmed else ""
+    return (
+        f"Kopf would lose track of objects that leave the filter, for {', '.join(sorted(harmed))}"
+        if harmed
+        else ""
+    )

@@ -1,9 +1,11 @@
-"""One operator's caches: the task that keeps them, and who finds it by which settings. Must keep nothing outside of them.
+"""One operator's caches: the task that keeps them, and who finds it by which settings. Must keep nothing
+outside of them.
 
-An `Operator` hangs in a slot of its settings, beside the declarations, which are an attribute that users see. Running
-code has the settings in a context variable of Kopf's, which reaches handlers, threads and callbacks alike, also with
-several operators in one process.
+An `Operator` hangs in a slot of its settings, beside the declarations, which are an attribute that users see.
+Running code has the settings in a context variable of Kopf's, which reaches handlers, threads and callbacks
+alike, also with several operators in one process.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -39,10 +41,15 @@ from .narrowing import advise
 Kinds: TypeAlias = tuple[Key, ...] | None
 """What is waited for; None for all that is declared."""
 
-_SLOT = "_selectcache_operator"     # In the attributes of an operator's settings.
-_AWAITED = "_selectcache_awaited"   # There as well: futures of those that wait for the operator to be launched.
+_SLOT = "_selectcache_operator"  # In the attributes of an operator's settings.
+_AWAITED = (  # There as well: futures of those that wait for the operator to be launched.
+    "_selectcache_awaited"
+)
 
-SHARED_SETTINGS = ("these settings belong to another operator that is running", "Give each operator its own: settings=copy.copy(settings)")
+SHARED_SETTINGS = (
+    "these settings belong to another operator that is running",
+    "Give each operator its own: settings=copy.copy(settings)",
+)
 """What is wrong where two operators are given the same settings, and the remedy."""
 
 _logger = logging.getLogger("kopf_selectcache")
@@ -58,7 +65,11 @@ def make_runtime(settings: kopf.OperatorSettings, *, namespaces: tuple[str, ...]
         request_timeout=min(networking.request_timeout or declared.request_timeout, declared.request_timeout),
     )
     transport = KopfTransport(
-        _kopf.vault_var.get(), request_timeout=declared.request_timeout, connect_timeout=networking.connect_timeout, max_bytes=declared.page_bytes())
+        _kopf.vault_var.get(),
+        request_timeout=declared.request_timeout,
+        connect_timeout=networking.connect_timeout,
+        max_bytes=declared.page_bytes(),
+    )
     return Runtime(declared, transport, namespaces=namespaces, chance=random.random, logger=_logger)
 
 
@@ -66,7 +77,10 @@ class Operator:
     """The caches of one running operator, and the task that keeps them."""
 
     def __init__(
-        self, settings: kopf.OperatorSettings, *, make_runtime: Callable[..., Runtime] = make_runtime,
+        self,
+        settings: kopf.OperatorSettings,
+        *,
+        make_runtime: Callable[..., Runtime] = make_runtime,
         registry: _kopf.OperatorRegistry | None = None,
     ) -> None:
         self.settings = settings
@@ -76,7 +90,8 @@ class Operator:
         self._abandoned = False
         self._starter: asyncio.Task[Any] | None = None
         self.vault = _kopf.vault_var.get()
-        """Kopf's credentials: an operator has its own, which tell it from another one with the same settings."""
+        """Kopf's credentials: an operator has its own, which tell it from another one with the same
+        settings."""
         self.waits = Waits()
         """What threads of this operator wait for."""
         self._runtime: asyncio.Future[Runtime] = asyncio.get_running_loop().create_future()
@@ -85,30 +100,45 @@ class Operator:
 
     @property
     def runtime(self) -> Runtime:
-        """The runtime, for code that cannot wait; raises NotSynced before there are credentials, ReadError after the end."""
+        """The runtime, for code that cannot wait; raises NotSynced before there are credentials, ReadError
+        after the end.
+        """
         if self.task.done():
             raise ended()
         if not self._runtime.done():
-            raise NotSynced("no cache is synced: the operator has not logged in yet", remedy="Read in handlers of objects; or wait for it in a background task: await cache.wait_synced()")
+            raise NotSynced(
+                "no cache is synced: the operator has not logged in yet",
+                remedy=(
+                    "Read in handlers of objects; or wait for it in a background task: await"
+                    " cache.wait_synced()"
+                ),
+            )
         error = self._runtime.exception()
         if error is None:
             return self._runtime.result()
         # In a handler of an object it must not count as permanent: the object would never be handled again.
         if isinstance(error, DeclarationError):
             raise NotSynced(error.what, remedy=error.remedy) from error
-        raise NotSynced(f"the caches cannot be started: {type(error).__name__}", remedy="See the operator's log") from error
+        raise NotSynced(
+            f"the caches cannot be started: {type(error).__name__}", remedy="See the operator's log"
+        ) from error
 
     async def _keep(self) -> None:
         """Keep the caches until cancelled. What goes wrong here, readers are told."""
-        # An empty vault is filled after all startup handlers, retried ones too, have succeeded: declarations are final.
+        # An empty vault is filled after all startup handlers, retried ones too, have succeeded: declarations
+        # are final.
         await self.vault.wait_for_readiness()
         try:
-            runtime = self._make_runtime(self.settings, namespaces=namespaces_of(self.settings, self._declared))
+            runtime = self._make_runtime(
+                self.settings, namespaces=namespaces_of(self.settings, self._declared)
+            )
         except Exception as error:
             _logger.exception("The caches cannot be started.")
             self._runtime.set_exception(error)
-            self._runtime.exception()   # Seen: asyncio need not warn that nobody has asked for it.
-            await asyncio.Event().wait()   # Handlers find this operator, and what is wrong, rather than start another each.
+            self._runtime.exception()  # Seen: asyncio need not warn that nobody has asked for it.
+            await (
+                asyncio.Event().wait()
+            )  # Handlers find this operator, and what is wrong, rather than start another each.
         else:
             await self._run(runtime)
 
@@ -116,7 +146,8 @@ class Operator:
         with self._declared.selectors.in_use():
             self._runtime.set_result(runtime)
             advice = asyncio.create_task(
-                advise(self.settings, self._registry, self._declared, runtime), name="selectcache: advice")
+                advise(self.settings, self._registry, self._declared, runtime), name="selectcache: advice"
+            )
             try:
                 await runtime.run()
             finally:
@@ -126,20 +157,24 @@ class Operator:
                     await self.vault.close()
 
     def _end_reads(self, _: asyncio.Task[None]) -> None:
-        """End the reads that wait, however the task has ended; the runtime, if there was one, answers none any more."""
+        """End the reads that wait, however the task has ended; the runtime, if there was one, answers none
+        any more.
+        """
         if not self._runtime.done():
             self._runtime.set_exception(ended())
-        if self._runtime.exception() is None:   # Seen, as above.
+        if self._runtime.exception() is None:  # Seen, as above.
             self._runtime.result().end()
 
     def is_of_another(self, starter: asyncio.Task[Any] | None = None) -> bool:
         """Return whether the running code belongs to another operator with the same settings.
 
-        Kopf gives each operator credentials of its own. Where the user gives several the same, the task tells them apart that calls their
-        startup handlers; it is known once our own startup handler has run.
+        Kopf gives each operator credentials of its own. Where the user gives several the same, the task tells
+        them apart that calls their startup handlers; it is known once our own startup handler has run.
         """
         vault = _kopf.vault_var.get(None)
-        return (vault is not None and vault is not self.vault) or (starter is not None and self._starter not in (None, starter))
+        return (vault is not None and vault is not self.vault) or (
+            starter is not None and self._starter not in (None, starter)
+        )
 
     def start_with(self, starter: asyncio.Task[Any]) -> None:
         """Take the task that lives as long as the operator, and end with it."""
@@ -152,11 +187,12 @@ class Operator:
         self.task.cancel()
 
     async def gate(self, kinds: Kinds, cause: object, *, fresh: bool = True, since: float = 0.0) -> bool:
-        """Wait until these kinds, or all, can be read or have said why not; return whether to stop instead of running.
+        """Wait until these kinds, or all, can be read or have said why not; return whether to stop instead of
+        running.
 
-        With `fresh`, wait as well until the kind of the handled object is as new as its body; raise Stale for a handler that
-        Kopf calls again after an error, if that takes too long. The time limit of admission is counted from when the
-        request came, `since` seconds ago: its handlers share it.
+        With `fresh`, wait as well until the kind of the handled object is as new as its body; raise Stale for
+        a handler that Kopf calls again after an error, if that takes too long. The time limit of admission is
+        counted from when the request came, `since` seconds ago: its handlers share it.
         """
         stopper = cause.stopper if isinstance(cause, _kopf.DaemonCause) else None
         limit = self._declared.admission_timeout if isinstance(cause, _kopf.WebhookCause) else None
@@ -166,7 +202,10 @@ class Operator:
                 if stopper is None:
                     await self._ready(kinds, cause, fresh=fresh)
                     return False
-                waits |= {asyncio.create_task(self._ready(kinds, cause, fresh=fresh)), asyncio.create_task(stopper.async_event.wait())}
+                waits |= {
+                    asyncio.create_task(self._ready(kinds, cause, fresh=fresh)),
+                    asyncio.create_task(stopper.async_event.wait()),
+                }
                 done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
                 for wait in done:
                     wait.result()
@@ -187,14 +226,20 @@ class Operator:
 
     async def _ready(self, kinds: Kinds, cause: object, *, fresh: bool) -> None:
         await self.logged_in()
-        feeds = tuple(self.runtime.feeds.values()) if kinds is None else [await self._feed(kind) for kind in kinds]
+        feeds = (
+            tuple(self.runtime.feeds.values())
+            if kinds is None
+            else [await self._feed(kind) for kind in kinds]
+        )
         for feed in feeds:
             await feed.settled()
         if not fresh or not isinstance(cause, _kopf.ResourceCause) or isinstance(cause, _kopf.WebhookCause):
-            return   # What is to be admitted is not stored yet.
+            return  # What is to be admitted is not stored yet.
         handled = [feed for feed in feeds if feed.is_of(cause.resource.group, cause.resource.plural)]
         if handled:
-            await wait_until_fresh(handled, cause.body, patient=not _is_retried(cause), ending=self.runtime.ending)
+            await wait_until_fresh(
+                handled, cause.body, patient=not _is_retried(cause), ending=self.runtime.ending
+            )
 
     async def _feed(self, kind: Key) -> Feed:
         try:
@@ -224,16 +269,24 @@ class Operator:
 def failing(feeds: Iterable[Feed], limits: Mapping[str, float]) -> str:
     """Say which caches have been in one of these states for as many seconds as it says."""
     return " ".join(
-        f"The cache of {feed} is {feed.health.value}{f', for {limit:g} s or more' if limit else ''}: {feed.trouble}. {feed.remedy}."
-        for feed in feeds if (limit := limits.get(feed.health.value)) is not None and feed.lasted() >= limit)
+        f"The cache of {feed} is {feed.health.value}{f', for {limit:g} s or more' if limit else ''}:"
+        f" {feed.trouble}. {feed.remedy}."
+        for feed in feeds
+        if (limit := limits.get(feed.health.value)) is not None and feed.lasted() >= limit
+    )
 
 
 def _feed_report(feed: Feed) -> Mapping[str, Any]:
     records, version = feed.store.records()
     age = feed.age()
     report = {
-        "health": feed.health.value, "filter": str(feed.filter), "objects": len(records), "version": version,
-        "age": None if age is None else round(age, 1), "trouble": feed.trouble, "remedy": feed.remedy,
+        "health": feed.health.value,
+        "filter": str(feed.filter),
+        "objects": len(records),
+        "version": version,
+        "age": None if age is None else round(age, 1),
+        "trouble": feed.trouble,
+        "remedy": feed.remedy,
         "unreadable": in_words(feed.store.unreadable.values()),
     }
     return {name: value for name, value in report.items() if value not in ("", None)}
@@ -244,14 +297,17 @@ def _is_retried(cause: _kopf.ResourceCause) -> bool:
     if not isinstance(cause, _kopf.ChangingCause):
         return False
     handler = _kopf.handler_var.get()
-    # An error of a sub-handler, `parent/own`, counts for its parent, which may have limits. Those of fields are `own/field`.
+    # An error of a sub-handler, `parent/own`, counts for its parent, which may have limits. Those of fields
+    # are `own/field`.
     field = ".".join(getattr(handler, "field", None) or ())
     is_subhandler = "/" in handler.id.removesuffix(f"/{field}")
     return handler.retries is None and handler.timeout is None and not is_subhandler
 
 
 def operator_of(settings: kopf.OperatorSettings) -> Operator | None:
-    """Return the running operator of these very settings: a copy of them shares the declarations, but is another one."""
+    """Return the running operator of these very settings: a copy of them shares the declarations, but is
+    another one.
+    """
     found = last_operator_of(settings)
     return found if found is not None and not found.task.done() else None
 
@@ -266,13 +322,15 @@ def expect_operator(settings: kopf.OperatorSettings) -> Future[None]:
     """Return a future that is done when an operator is launched with these settings, in whichever thread."""
     launched: Future[None] = Future()
     request_launch(settings).append(launched)
-    if operator_of(settings) is not None:   # It may have been launched before it could see the future.
+    if operator_of(settings) is not None:  # It may have been launched before it could see the future.
         _resolve(launched)
     return launched
 
 
 def request_launch(settings: kopf.OperatorSettings) -> list[Future[None]]:
-    """Have our startup handler launch the operator, even if it declares nothing; return the futures that are done then."""
+    """Have our startup handler launch the operator, even if it declares nothing; return the futures that are
+    done then.
+    """
     awaited: list[Future[None]] = vars(settings).setdefault(_AWAITED, [])
     return awaited
 
@@ -283,20 +341,23 @@ def is_requested(settings: kopf.OperatorSettings) -> bool:
 
 
 def _resolve(launched: Future[None]) -> None:
-    with suppress(InvalidStateError):   # It is done, or was given up.
+    with suppress(InvalidStateError):  # It is done, or was given up.
         launched.set_result(None)
 
 
 def collector(settings: kopf.OperatorSettings) -> Collector:
     """Return what shows the numbers of an operator's caches to Prometheus.
 
-        @kopf.on.startup()
-        def configure(settings, **_):
-            prometheus_client.REGISTRY.register(selectcache.collector(settings))
+    @kopf.on.startup()
+    def configure(settings, **_):
+        prometheus_client.REGISTRY.register(selectcache.collector(settings))
     """
+
     def runtime() -> Runtime | None:
         operator = operator_of(settings)
-        with suppress(ReadError):   # Before the operator has logged in, and when it has ended, there is nothing to show.
+        with suppress(
+            ReadError
+        ):  # Before the operator has logged in, and when it has ended, there is nothing to show.
             return operator.runtime if operator is not None else None
         return None
 
@@ -310,7 +371,9 @@ def collector(settings: kopf.OperatorSettings) -> Collector:
 
 
 def launch(
-    settings: kopf.OperatorSettings, *, make_runtime: Callable[..., Runtime] = make_runtime,
+    settings: kopf.OperatorSettings,
+    *,
+    make_runtime: Callable[..., Runtime] = make_runtime,
     registry: _kopf.OperatorRegistry | None = None,
 ) -> Operator:
     """Return the operator of these settings; on its event loop, start it if there is none."""
@@ -326,10 +389,14 @@ def launch(
 
 
 def namespaces_of(settings: kopf.OperatorSettings, declared: SelectCacheSettings) -> tuple[str, ...] | None:
-    """Return the namespaces that the operator watches, or None for all; raise DeclarationError if it cannot be known."""
+    """Return the namespaces that the operator watches, or None for all; raise DeclarationError if it cannot
+    be known.
+    """
     undecided = [
-        key for key, filter_ in declared.selectors.items()
-        if any(branch.namespaces is None for branch in filter_.branches) and ((kind := find(key)) is None or kind.namespaced is not False)
+        key
+        for key, filter_ in declared.selectors.items()
+        if any(branch.namespaces is None for branch in filter_.branches)
+        and ((kind := find(key)) is None or kind.namespaced is not False)
     ]
     context = click.get_current_context(silent=True)
     if context is not None and context.command is _kopf.run_command:
@@ -345,17 +412,27 @@ def namespaces_of(settings: kopf.OperatorSettings, declared: SelectCacheSettings
         return None
     else:
         why, other = (
-            "the operator is not started by `kopf run`, and which namespaces it watches cannot be seen", "let it watch all: kopf.operator(clusterwide=True)")
+            "the operator is not started by `kopf run`, and which namespaces it watches cannot be seen",
+            "let it watch all: kopf.operator(clusterwide=True)",
+        )
     raise DeclarationError(
         f"the namespaces to cache {' and '.join(text_of(key) for key in undecided)} in are not known: {why}",
-        remedy=f"Declare them: {assigned(undecided[0])} = {_with_namespaces(declared.selectors.cached(undecided[0]))}; or {other}",
+        remedy=(
+            f"Declare them: {assigned(undecided[0])} ="
+            f" {_with_namespaces(declared.selectors.cached(undecided[0]))}; or {other}"
+        ),
     )
 
 
 def _with_namespaces(cached: Cached) -> str:
     """Return what to write instead of a declaration that names no namespaces."""
     branches = [
-        f"Selector({f'{branch}, ' if branch != Selector() else ''}namespaces=['...'])" if branch.namespaces is None else repr(branch)
-        for branch in cached.filter.branches]
+        (
+            f"Selector({f'{branch}, ' if branch != Selector() else ''}namespaces=['...'])"
+            if branch.namespaces is None
+            else repr(branch)
+        )
+        for branch in cached.filter.branches
+    ]
     filter_ = branches[0] if len(branches) == 1 else f"[{', '.join(branches)}]"
     return filter_ if cached == Cached(cached.filter) else f"Cached({filter_}, ...)"

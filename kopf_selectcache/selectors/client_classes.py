@@ -1,8 +1,11 @@
-"""Classes of other clients: which kind each stands for, and objects of them. Imports no client: users hand over the classes.
+"""Classes of other clients: which kind each stands for, and objects of them. Imports no client: users hand
+over the classes.
 
-They are known by the module that a base of theirs comes from, and by what its makers document of them: the models of
-`kubernetes` and `kubernetes_asyncio` by name, `openapi_types` and `attribute_map`, those of `pykube` by version and endpoint.
+They are known by the module that a base of theirs comes from, and by what its makers document of them: the
+models of `kubernetes` and `kubernetes_asyncio` by name, `openapi_types` and `attribute_map`, those of
+`pykube` by version and endpoint.
 """
+
 from __future__ import annotations
 
 import re
@@ -15,7 +18,9 @@ from kopf_selectcache._errors import NoClient, UnknownKind
 from kopf_selectcache.core.selection.kinds import BUILT_IN, Kind
 from kopf_selectcache.core.selection.resource import Resource
 
-_EXAMPLE = "Name the kind itself, such as 'v1/pods', or by a class such as kubernetes.client.V1Pod or pykube.Pod"
+_EXAMPLE = (
+    "Name the kind itself, such as 'v1/pods', or by a class such as kubernetes.client.V1Pod or pykube.Pod"
+)
 _NAME = re.compile(r"(?P<group>[A-Z][a-z]+)?V(?P<version>\d+((alpha|beta)\d+)?)(?P<kind>[A-Z]\w*)")
 _SEVERAL = re.compile(r"(?P<what>list|dict)[\[(](str, *)?(?P<item>.+)[\])]", re.IGNORECASE)
 
@@ -34,33 +39,44 @@ class Model(NamedTuple):
 
 
 class Unconnected:
-    """The `api` of a pykube object that was read from a cache: there is none, and whoever needs one is told how to set it."""
+    """The `api` of a pykube object that was read from a cache: there is none, and whoever needs one is told
+    how to set it.
+    """
 
     def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("__"):   # Copying and pickling ask for these, and do without.
+        if name.startswith("__"):  # Copying and pickling ask for these, and do without.
             raise AttributeError(name)
         raise NoClient(
             "this object was read from a cache, and has no client to write or read with",
-            remedy="Give it one: pod.api = pykube.HTTPClient(pykube.KubeConfig.from_env())")
+            remedy="Give it one: pod.api = pykube.HTTPClient(pykube.KubeConfig.from_env())",
+        )
 
 
 def is_pykube(given: object) -> bool:
     """Whether this is a class of pykube, or made from one."""
-    return isinstance(given, type) and any((base.__module__, base.__name__) == ("pykube.objects", "APIObject") for base in given.__mro__)
+    return isinstance(given, type) and any(
+        (base.__module__, base.__name__) == ("pykube.objects", "APIObject") for base in given.__mro__
+    )
 
 
 def is_lightkube(given: object) -> bool:
-    """Whether this is a class of lightkube, or made from one: called with an object, it would take all of it for the apiVersion."""
+    """Whether this is a class of lightkube, or made from one: called with an object, it would take all of it
+    for the apiVersion.
+    """
     return isinstance(given, type) and any(base.__module__.startswith("lightkube.") for base in given.__mro__)
 
 
 def is_of_client(given: object) -> bool:
-    """Whether this is any class of kubernetes or pykube, such as `CoreV1Api`: each takes arguments, and few make objects of dicts."""
+    """Whether this is any class of kubernetes or pykube, such as `CoreV1Api`: each takes arguments, and few
+    make objects of dicts.
+    """
     return isinstance(given, type) and _home(given) is not None
 
 
 def class_for(given: type, resource: Resource) -> str | None:
-    """Return the class that the client of this one has for objects of the kind, in this version; None if it has none."""
+    """Return the class that the client of this one has for objects of the kind, in this version; None if it
+    has none.
+    """
     kind, version = resource.kind.kind, resource.version.capitalize()
     group = (resource.kind.group or "core").partition(".")[0].capitalize()
     for name in (kind, f"{version}{kind}", f"{group}{version}{kind}"):
@@ -77,7 +93,11 @@ def key_of_class(given: type) -> str:
         if not isinstance(version, str) or not isinstance(endpoint, str):
             raise UnknownKind(
                 f"the class {given.__name__} has no version and endpoint, and names no kind",
-                remedy="Give it those of the kind: version = 'example.com/v1'; endpoint = 'widgets'; kind = 'Widget'")
+                remedy=(
+                    "Give it those of the kind: version = 'example.com/v1'; endpoint = 'widgets'; kind ="
+                    " 'Widget'"
+                ),
+            )
         return f"{version}/{endpoint}"
     model = _model(given)
     if model is None:
@@ -88,36 +108,55 @@ def key_of_class(given: type) -> str:
         return _key(found[0], model.version)
     if found:
         raise UnknownKind(
-            f"the class {model.name} may stand for {' or '.join(_key(kind, model.version) for kind in found)}", remedy="Write one of these as text")
+            f"the class {model.name} may stand for"
+            f" {' or '.join(_key(kind, model.version) for kind in found)}",
+            remedy="Write one of these as text",
+        )
     if named:
         raise UnknownKind(
-            f"the class {model.name} is of a version in which {named[0].plural} are not known: {', '.join(named[0].versions)} are",
-            remedy="Use a class of such a version")
+            f"the class {model.name} is of a version in which {named[0].plural} are not known:"
+            f" {', '.join(named[0].versions)} are",
+            remedy="Use a class of such a version",
+        )
     item = model._replace(kind=model.kind.removesuffix("List"))
     if any(item.may_be(kind) for kind in BUILT_IN):
-        raise UnknownKind(f"the class {model.name} is one of lists, and not of objects", remedy=f"Write {model.name.removesuffix('List')}")
-    raise UnknownKind(f"the class {model.name} stands for a part of objects, or for a kind that is not known here", remedy=_EXAMPLE)
+        raise UnknownKind(
+            f"the class {model.name} is one of lists, and not of objects",
+            remedy=f"Write {model.name.removesuffix('List')}",
+        )
+    raise UnknownKind(
+        f"the class {model.name} stands for a part of objects, or for a kind that is not known here",
+        remedy=_EXAMPLE,
+    )
 
 
 def stands_for(given: type, resource: Resource) -> bool:
-    """Whether objects of this kind, in this version, can become objects of the class; of lightkube's, nobody can know."""
+    """Whether objects of this kind, in this version, can become objects of the class; of lightkube's, nobody
+    can know.
+    """
     if is_lightkube(given):
         return True
     if is_pykube(given):
-        return (getattr(given, "version", None), getattr(given, "endpoint", None)) == (resource.api_version, resource.kind.plural)
+        return (getattr(given, "version", None), getattr(given, "endpoint", None)) == (
+            resource.api_version,
+            resource.kind.plural,
+        )
     model = _model(given)
     if model is None:
         return False
     # A client may know kinds that are newer than the table; but none of its models is a custom resource.
     groups = {kind.group for kind in BUILT_IN if model.may_be(kind)} or {kind.group for kind in BUILT_IN}
-    return (model.version, model.kind) == (resource.version, resource.kind.kind) and resource.kind.group in groups
+    return (model.version, model.kind) == (
+        resource.version,
+        resource.kind.kind,
+    ) and resource.kind.group in groups
 
 
 def made(given: Any, obj: dict[str, Any]) -> Any:
     """Return the object as one of the class, or raise whatever the client raises."""
     if is_pykube(given):
         return given(Unconnected(), obj)
-    if hasattr(given, "from_dict"):   # As of version 37 of kubernetes.
+    if hasattr(given, "from_dict"):  # As of version 37 of kubernetes.
         return given.from_dict(obj)
     base = next(each for each in given.__mro__ if _is_of_kubernetes(each))
     return _value(given, obj, sys.modules[base.__module__.rpartition(".")[0]], {})
@@ -130,13 +169,22 @@ def _model(given: type) -> Model | None:
             if (found := _NAME.fullmatch(base.__name__)) is None:
                 return Model(base.__name__, None, "", "")
             group = found["group"]
-            return Model(base.__name__, group.lower() if group is not None else None, f"v{found['version']}", found["kind"])
+            return Model(
+                base.__name__,
+                group.lower() if group is not None else None,
+                f"v{found['version']}",
+                found["kind"],
+            )
     return None
 
 
 def _is_of_kubernetes(given: type) -> bool:
     client, _, rest = given.__module__.partition(".")
-    return client in ("kubernetes", "kubernetes_asyncio") and "client.models." in rest and hasattr(given, "openapi_types")
+    return (
+        client in ("kubernetes", "kubernetes_asyncio")
+        and "client.models." in rest
+        and hasattr(given, "openapi_types")
+    )
 
 
 def _home(given: type) -> str | None:
@@ -168,8 +216,12 @@ def _value(wanted: Any, value: Any, models: object, shared: dict[str, Any]) -> A
     if not isinstance(value, Mapping) or not hasattr(wanted, "openapi_types"):
         return value
     given = {name: each for name, key in wanted.attribute_map.items() if (each := value.get(key)) is not None}
-    model = wanted(**{name: _value(wanted.openapi_types[name], each, models, shared) for name, each in given.items()}, **shared)
-    # Each part makes a configuration of its own unless it is given one: that takes several times as long as all else.
+    model = wanted(
+        **{name: _value(wanted.openapi_types[name], each, models, shared) for name, each in given.items()},
+        **shared,
+    )
+    # Each part makes a configuration of its own unless it is given one: that takes several times as long as
+    # all else.
     if not shared and hasattr(model, "local_vars_configuration"):
         shared["local_vars_configuration"] = model.local_vars_configuration
     return model

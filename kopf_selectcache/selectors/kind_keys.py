@@ -1,8 +1,10 @@
-"""How users name a kind, checked: in declarations, in reads, as `kind=`. Knows Kubernetes' own kinds; asks no cluster.
+"""How users name a kind, checked: in declarations, in reads, as `kind=`. Knows Kubernetes' own kinds; asks no
+cluster.
 
-What can never be right is refused: a subresource, a version that a kind of Kubernetes never had, a slip of the pen.
-Whether there is a custom resource of a name is for the cluster to say.
+What can never be right is refused: a subresource, a version that a kind of Kubernetes never had, a slip of
+the pen. Whether there is a custom resource of a name is for the cluster to say.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -49,7 +51,9 @@ def text_of(key: Key) -> str:
 
 
 def key_of(given: object) -> Key:
-    """Return what names a kind as a key: of a `kopf.Resource`, its group, version and plural. Raise UnknownKind if none can be."""
+    """Return what names a kind as a key: of a `kopf.Resource`, its group, version and plural. Raise
+    UnknownKind if none can be.
+    """
     if not isinstance(given, (str, tuple)):
         if isinstance(given, type):
             return key_of_class(given)
@@ -57,11 +61,19 @@ def key_of(given: object) -> Key:
             served = cast("Served", given)
             given = (served.group, served.version, served.plural)
     parts = (given,) if isinstance(given, str) else given
-    if not isinstance(parts, tuple) or not 1 <= len(parts) <= 3 or not all(isinstance(part, str) for part in parts):
+    if (
+        not isinstance(parts, tuple)
+        or not 1 <= len(parts) <= 3
+        or not all(isinstance(part, str) for part in parts)
+    ):
         if any("EVERYTHING" in repr(part) for part in (parts if isinstance(parts, tuple) else (parts,))):
-            raise UnknownKind("kopf.EVERYTHING names no kind (there is no wildcard: caching everything is what this library is here to end)", remedy=_EXAMPLE)
+            raise UnknownKind(
+                "kopf.EVERYTHING names no kind (there is no wildcard: caching everything is what this library"
+                " is here to end)",
+                remedy=_EXAMPLE,
+            )
         raise UnknownKind(f"the key is {shown_with_type(given)}, and names no kind", remedy=_EXAMPLE)
-    return given   # type: ignore[return-value]  # Checked above.
+    return given  # type: ignore[return-value]  # Checked above.
 
 
 def assigned(key: Key) -> str:
@@ -72,7 +84,10 @@ def assigned(key: Key) -> str:
 def unserved(key: Key, line: str | None) -> str:
     """Say what to do about a key that the cluster serves nothing for; `line` is where it is declared."""
     meant = likely(key) if find(key) is None else None
-    return f"{f'Did you mean {meant!r}? If not, install' if meant is not None else 'Install'} its definition, or correct the key{f' of {line}' if line else ''}"
+    return (
+        f"{f'Did you mean {meant!r}? If not, install' if meant is not None else 'Install'} its definition, or"
+        f" correct the key{f' of {line}' if line else ''}"
+    )
 
 
 def as_given(kind: AnyKey) -> str:
@@ -87,19 +102,28 @@ def checked_key(given: object) -> Key:
     if len(text) > _LONGEST:
         raise UnknownKind(f"the key {clipped(text, 100)!r} is longer than any can be", remedy=_EXAMPLE)
     if "*" in text:
-        raise UnknownKind(f"the key {text!r} is a wildcard, and caching everything is what this library is here to end", remedy=_EXAMPLE)
+        raise UnknownKind(
+            f"the key {text!r} is a wildcard, and caching everything is what this library is here to end",
+            remedy=_EXAMPLE,
+        )
     parts = tuple(text.split("/"))
     above = parts[:-1]
     if set(text) <= _PLAIN and (
-        (len(parts) == 4 and is_version(parts[1])) or (len(parts) == 3 and is_version(parts[0])) or (above and find(above) is not None)
+        (len(parts) == 4 and is_version(parts[1]))
+        or (len(parts) == 3 and is_version(parts[0]))
+        or (above and find(above) is not None)
     ):
         raise UnknownKind(
-            f"the key {text!r} names a subresource, {parts[-1]}: objects are cached as a whole", remedy=f"Write {text_of(above)!r}")
+            f"the key {text!r} names a subresource, {parts[-1]}: objects are cached as a whole",
+            remedy=f"Write {text_of(above)!r}",
+        )
     group, version, name = parse_key(key)
     if not name or version == "" or "." in name or "/" in name or not set(text) <= _PLAIN:
         raise UnknownKind(f"the key {text!r} names no kind", remedy=_EXAMPLE)
     if is_version(name) or (name.startswith("v") and name[1:2].isdecimal()):
-        raise UnknownKind(f"the key {text!r} ends in a version, {name}, where a kind should be", remedy=_EXAMPLE)
+        raise UnknownKind(
+            f"the key {text!r} ends in a version, {name}, where a kind should be", remedy=_EXAMPLE
+        )
     if group is not None and is_version(group):
         known = find(name)
         raise UnknownKind(
@@ -123,24 +147,42 @@ def _refuse_slips(text: str, group: str | None, version: str | None, name: str) 
     if same := [kind for kind in named if kind in within]:
         raise UnknownKind(
             f"the key {text!r}: Kubernetes has {same[0].plural} in no version {version}",
-            remedy=f"Write {_full(same[0])!r}; or, for whichever version the cluster has, {_short(same[0])!r}",
+            remedy=(
+                f"Write {_full(same[0])!r}; or, for whichever version the cluster has, {_short(same[0])!r}"
+            ),
         )
     if within and named:
         where = f"{group}, a group of Kubernetes" if group else "v1, the core group"
-        raise UnknownKind(f"the key {text!r}: {named[0].plural} are not in {where}", remedy=f"Write {_full(named[0])!r}")
-    plurals = {kind.plural: kind for kind in (within or BUILT_IN)}
+        raise UnknownKind(
+            f"the key {text!r}: {named[0].plural} are not in {where}", remedy=f"Write {_full(named[0])!r}"
+        )
+    plurals = {kind.plural: kind for kind in within or BUILT_IN}
     if group is None:
-        # A custom resource may well have a name like that of a kind; less than a slip apart it is most unlikely.
-        meant = next((plural for plural in plurals if name.lower() == plural or (len(plural) > 5 and _one_slip(name, plural))), None)
+        # A custom resource may well have a name like that of a kind; less than a slip apart it is most
+        # unlikely.
+        meant = next(
+            (
+                plural
+                for plural in plurals
+                if name.lower() == plural or (len(plural) > 5 and _one_slip(name, plural))
+            ),
+            None,
+        )
         if meant is not None and version is None:
             raise UnknownKind(
                 f"the key {text!r} is no kind of Kubernetes",
-                remedy=f"Did you mean {meant!r}? A custom resource of this name is written with its group: 'example.com/v1/{name}'",
+                remedy=(
+                    f"Did you mean {meant!r}? A custom resource of this name is written with its group:"
+                    f" 'example.com/v1/{name}'"
+                ),
             )
     elif within:
         meant = near(name, plurals)
         if meant is not None:
-            raise UnknownKind(f"the key {text!r} is no kind of Kubernetes", remedy=f"Did you mean {_full(plurals[meant])!r}?")
+            raise UnknownKind(
+                f"the key {text!r} is no kind of Kubernetes",
+                remedy=f"Did you mean {_full(plurals[meant])!r}?",
+            )
         if group == "":
             raise UnknownKind(
                 f"the key {text!r}: v1 without a group is Kubernetes' core, which has no {name}",
@@ -158,25 +200,42 @@ def _short(kind: Kind) -> str:
 
 def _one_slip(some: str, other: str) -> bool:
     """Whether one letter is wrong, missing, or too many, or two are exchanged."""
-    at = next((at for at, (one, two) in enumerate(zip(some, other, strict=False)) if one != two), min(len(some), len(other)))
+    at = next(
+        (at for at, (one, two) in enumerate(zip(some, other, strict=False)) if one != two),
+        min(len(some), len(other)),
+    )
     some, other = some[at:], other[at:]
-    return some[1:] == other[1:] or some[1:] == other or some == other[1:] or (
-        some[:2] == other[:2][::-1] and some[2:] == other[2:])
+    return (
+        some[1:] == other[1:]
+        or some[1:] == other
+        or some == other[1:]
+        or (some[:2] == other[:2][::-1] and some[2:] == other[2:])
+    )
 
 
-def not_declared(key: Key, declared: Iterable[Key], *, call: str = "", wanted: str = "", of_server: str = "") -> NotDeclared:
-    """Say that no cache is declared for a kind, and which are; of a read, also what filter it wants, and what asks the server."""
+def not_declared(
+    key: Key, declared: Iterable[Key], *, call: str = "", wanted: str = "", of_server: str = ""
+) -> NotDeclared:
+    """Say that no cache is declared for a kind, and which are; of a read, also what filter it wants, and what
+    asks the server.
+    """
     names: dict[str, Key] = {}
     for other in (listed := list(declared)):
         kind = find(other)
         names |= dict.fromkeys(kind.names if kind is not None else [parse_key(other)[2]], other)
     more = f" and {len(listed) - MOST_NAMED} more" if len(listed) > MOST_NAMED else ""
-    known = f"declared are {', '.join(map(text_of, listed[:MOST_NAMED]))}{more}" if listed else "nor for any other kind"
+    known = (
+        f"declared are {', '.join(map(text_of, listed[:MOST_NAMED]))}{more}"
+        if listed
+        else "nor for any other kind"
+    )
     meant = near(parse_key(key)[2], names)
     ask = f"Did you mean {names[meant]!r}? If not, declare it" if meant is not None else "Declare it"
     given = f"{wanted}, or a wider filter" if wanted else "'app=web', or another filter"
     return NotDeclared(
         f"{call}{': ' if call else ''}no cache is declared for {text_of(key)}; {known}",
-        remedy=f"{ask} in a startup handler: {assigned(key)} = {given}"
-               f"{f'; or ask the server: {of_server}' if of_server else ''}",
+        remedy=(
+            f"{ask} in a startup handler: {assigned(key)} = {given}"
+            f"{f'; or ask the server: {of_server}' if of_server else ''}"
+        ),
     )

@@ -1,4 +1,7 @@
-"""The names and namespaces that users list, checked: of what can be none, what to write instead. Knows no kinds, and selects nothing."""
+"""The names and namespaces that users list, checked: of what can be none, what to write instead. Knows no
+kinds, and selects nothing.
+"""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
@@ -19,22 +22,36 @@ def names_of(given: Collection[str] | None) -> tuple[str, ...] | None:
 
 def namespaces_of(given: Collection[str] | None) -> tuple[str, ...] | None:
     """Return names of namespaces, in order, or raise BadSelector."""
-    return _checked("namespaces", given, is_dns_label, "a name of a namespace: lower-case letters, digits and '-'")
+    return _checked(
+        "namespaces", given, is_dns_label, "a name of a namespace: lower-case letters, digits and '-'"
+    )
 
 
 def is_name(text: str) -> bool:
-    """Whether some object may be called so. Rules differ by kind: what no kind allows is refused, and what looks like a pattern."""
-    return is_object_name(text) and len(text) <= 253 and "*" not in text and text.isprintable() and not any("\ud800" <= char <= "\udfff" for char in text)
+    """Whether some object may be called so. Rules differ by kind: what no kind allows is refused, and what
+    looks like a pattern.
+    """
+    return (
+        is_object_name(text)
+        and len(text) <= 253
+        and "*" not in text
+        and text.isprintable()
+        and not any("\ud800" <= char <= "\udfff" for char in text)
+    )
 
 
-def _checked(argument: str, given: Collection[str] | None, valid: Callable[[str], bool], what: str) -> tuple[str, ...] | None:
+def _checked(
+    argument: str, given: Collection[str] | None, valid: Callable[[str], bool], what: str
+) -> tuple[str, ...] | None:
     if given is None:
         return None
     if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Collection):
         items = shown(given) if isinstance(given, str) and valid(given) else "'...', ..."
         raise BadSelector(f"{argument}= is {shown(given)}, not a list", remedy=f"Write {argument}=[{items}]")
     if not given:
-        raise BadSelector(f"{argument}=[] is empty, and would select nothing", remedy=f"Leave {argument}= out to select all")
+        raise BadSelector(
+            f"{argument}=[] is empty, and would select nothing", remedy=f"Leave {argument}= out to select all"
+        )
     if len(given) > MAX_COUNT:
         raise BadSelector(
             f"{argument}= has {len(given):,} items, more than {MAX_COUNT:,}",
@@ -42,7 +59,9 @@ def _checked(argument: str, given: Collection[str] | None, valid: Callable[[str]
         )
     for value in given:
         if not isinstance(value, str) or not valid(value):
-            raise BadSelector(f"{argument}= has {shown(value)}, which cannot be {what}", remedy=_instead(argument, value))
+            raise BadSelector(
+                f"{argument}= has {shown(value)}, which cannot be {what}", remedy=_instead(argument, value)
+            )
     return tuple(sorted({plain(value) for value in given}))
 
 

@@ -1,8 +1,10 @@
-"""What users write to say which objects they mean: selectors, and the OR of several. Compares them; reads nothing.
+"""What users write to say which objects they mean: selectors, and the OR of several. Compares them; reads
+nothing.
 
-Everything is validated where it is made, and errors are declaration errors: a selector in a startup handler that
-Kubernetes would refuse ends `kopf run` at once.
+Everything is validated where it is made, and errors are declaration errors: a selector in a startup handler
+that Kubernetes would refuse ends `kopf run` at once.
 """
+
 from __future__ import annotations
 
 import dataclasses
@@ -40,16 +42,19 @@ from .signatures import near, taught
 from .text import FieldSelector, LabelSelector
 
 AnyKind: TypeAlias = AnyKey | Kind
-"""A kind as users name it: `'pods'`, `'Pod'`, `'batch/v1/jobs'`, `('batch', 'v1', 'jobs')`, a `kopf.Resource`, or the
-description of one."""
+"""A kind as users name it: `'pods'`, `'Pod'`, `'batch/v1/jobs'`, `('batch', 'v1', 'jobs')`, a
+`kopf.Resource`, or the description of one."""
 
 MAX_TEXT = 65_536
-"""The longest selector text, in characters, that a Selector takes: a server refuses URLs far shorter than a megabyte."""
+"""The longest selector text, in characters, that a Selector takes: a server refuses URLs far shorter than a
+megabyte."""
 MAX_BRANCHES = 1_000
-"""How many selectors an AnyOf takes, and how many requirements a Selector: so that a verdict never takes minutes."""
+"""How many selectors an AnyOf takes, and how many requirements a Selector: so that a verdict never takes
+minutes."""
 
 _MOST_SHOWN = 1_000
-"""How many characters of a selector a sentence has: a filter of a thousand branches is shown by its start and end."""
+"""How many characters of a selector a sentence has: a filter of a thousand branches is shown by its start and
+end."""
 
 _NOTHING: Mapping[str, str] = {}
 
@@ -57,7 +62,9 @@ _ANY_OF = "Write AnyOf([Selector(...), ...]) or AnyOf(['app=web', ...])"
 
 
 class Branches(ABC):
-    """What Selector and AnyOf have in common: objects are selected that satisfy one of the branches in full."""
+    """What Selector and AnyOf have in common: objects are selected that satisfy one of the branches in
+    full.
+    """
 
     __slots__ = ()
 
@@ -67,20 +74,29 @@ class Branches(ABC):
         """The selectors of which one must select an object."""
 
     def matches(
-        self, *, name: str, namespace: str = "", labels: Mapping[str, str] = _NOTHING, fields: Mapping[str, str] = _NOTHING,
+        self,
+        *,
+        name: str,
+        namespace: str = "",
+        labels: Mapping[str, str] = _NOTHING,
+        fields: Mapping[str, str] = _NOTHING,
     ) -> bool:
-        """Whether this object is selected. `fields` holds its values by field label, besides name and namespace."""
+        """Whether this object is selected. `fields` holds its values by field label, besides name and
+        namespace.
+        """
         known = {**fields, "metadata.name": name, "metadata.namespace": namespace}
         return any(branch.failed(labels, known) is None for branch in self.branches)
 
     @taught(BadSelector, "covers")
     def covers(self, request: Branches, *, kind: AnyKind | None = None) -> Verdict:
-        """Say whether, as a filter, this holds every object that the request can select; and if not, show one.
+        """Say whether, as a filter, this holds every object that the request can select; and if not, show
+        one.
 
         Without a kind, fields are free strings; with one, what the server can have there counts: for pods,
-        `spec.hostNetwork=true` or `spec.hostNetwork=false` is everything. A request that nothing can satisfy is
-        covered by everything. The answer is exact. It is UNKNOWN only where finding it would cut more than 10,000
-        boxes (`core.regions.MAX_BOXES`), which takes a union of dozens of branches that overlap in many keys each.
+        `spec.hostNetwork=true` or `spec.hostNetwork=false` is everything. A request that nothing can satisfy
+        is covered by everything. The answer is exact. It is UNKNOWN only where finding it would cut more than
+        10,000 boxes (`core.regions.MAX_BOXES`), which takes a union of dozens of branches that overlap in
+        many keys each.
         """
         known, request = _kind(kind), _request(request, "covers")
         this = cast("Selector | AnyOf", self)
@@ -90,12 +106,18 @@ class Branches(ABC):
             try:
                 left = uncovered(asked.box(known), union)
             except TooManyBoxes:
-                answer = Answer.UNKNOWN   # Another branch of the request may still show a plain NO.
+                answer = Answer.UNKNOWN  # Another branch of the request may still show a plain NO.
                 continue
             if left is not None:
-                mentioned = {term.label: None for branch in (*request.branches, *self.branches) for term in branch.terms}
+                mentioned = {
+                    term.label: None
+                    for branch in (*request.branches, *self.branches)
+                    for term in branch.terms
+                }
                 witness = Witness.at(left, known, mentioned)
-                return Verdict(Answer.NO, this, request, known, replace(witness, fails=tuple(self._failures(witness))))
+                return Verdict(
+                    Answer.NO, this, request, known, replace(witness, fails=tuple(self._failures(witness)))
+                )
         return Verdict(answer, this, request, known)
 
     def _failures(self, witness: Witness) -> Iterator[str]:
@@ -119,15 +141,21 @@ class Branches(ABC):
         return None if None in reasons else " and ".join(filter(None, reasons))
 
     def require_satisfiable(self, *, kind: AnyKind | None = None) -> None:
-        """Raise ConflictingSelectors if one of the branches can never select anything: no filter is meant so."""
+        """Raise ConflictingSelectors if one of the branches can never select anything: no filter is meant
+        so.
+        """
         known = _kind(kind)
         for branch in self.branches:
             if reason := branch.contradiction_in(known):
                 raise ConflictingSelectors(
-                    f"{clipped(branch, 500)} can never select an object: {reason}", remedy=_without_conflict(branch, known))
+                    f"{clipped(branch, 500)} can never select an object: {reason}",
+                    remedy=_without_conflict(branch, known),
+                )
 
     def narrowed_to(self, declared: Branches, *, kind: AnyKind | None = None) -> Selector | AnyOf | None:
-        """Cut this request down to what the filter covers: each branch to as much as stays in one piece; None if nothing does."""
+        """Cut this request down to what the filter covers: each branch to as much as stays in one piece; None
+        if nothing does.
+        """
         known = _kind(kind)
         parts = [_narrow(branch, declared.branches, known) for branch in self.branches]
         kept = list(dict.fromkeys(part for part in parts if part is not None))
@@ -171,17 +199,23 @@ class Selector(Branches):
             if isinstance(given, str) and len(given) > MAX_TEXT:
                 raise BadSelector(
                     f"{argument}= has {len(given):,} characters, more than {MAX_TEXT:,}",
-                    remedy="Select by something that the objects have in common, or declare several selectors",
+                    remedy=(
+                        "Select by something that the objects have in common, or declare several selectors"
+                    ),
                 )
             if isinstance(given, Mapping) and not given:
-                raise BadSelector(f"{argument}={{}} selects by nothing", remedy=f"Leave {argument}= out to select all objects")
+                raise BadSelector(
+                    f"{argument}={{}} selects by nothing",
+                    remedy=f"Leave {argument}= out to select all objects",
+                )
         # Frozen: its own constructor alone sets its attributes.
         object.__setattr__(self, "_boxes", {})
         object.__setattr__(self, "label", _parsed("label", label, LabelSelector))
         object.__setattr__(self, "field", _parsed("field", field, FieldSelector))
         if len(self.requirements) + len(self.terms) > MAX_BRANCHES:
             raise BadSelector(
-                f"the selector has {len(self.requirements) + len(self.terms):,} requirements, more than {MAX_BRANCHES:,}",
+                f"the selector has {len(self.requirements) + len(self.terms):,} requirements, more than"
+                f" {MAX_BRANCHES:,}",
                 remedy="Fold those of one label into one with `in` or `notin`",
             )
         object.__setattr__(self, "names", names_of(names))
@@ -189,7 +223,7 @@ class Selector(Branches):
         object.__setattr__(self, "_hash", hash((self.label, self.field, self.names, self.namespaces)))
 
     def __hash__(self) -> int:
-        return self._hash   # With each read it is looked up what such a one came to.
+        return self._hash  # With each read it is looked up what such a one came to.
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies are made anew: what has been worked out is not a part of it."""
@@ -200,8 +234,16 @@ class Selector(Branches):
         return (self,)
 
     def __str__(self) -> str:
-        parts = [f"{part}={str(value)!r}" for part in ("label", "field") if (value := getattr(self, part)) is not None]
-        parts += [f"{part}={list(value)}" for part in ("names", "namespaces") if (value := getattr(self, part)) is not None]
+        parts = [
+            f"{part}={str(value)!r}"
+            for part in ("label", "field")
+            if (value := getattr(self, part)) is not None
+        ]
+        parts += [
+            f"{part}={list(value)}"
+            for part in ("names", "namespaces")
+            if (value := getattr(self, part)) is not None
+        ]
         return ", ".join(parts) or "everything"
 
     def __repr__(self) -> str:
@@ -216,28 +258,42 @@ class Selector(Branches):
         return self.field.terms if self.field is not None else ()
 
     def box(self, kind: Kind | None) -> Box:
-        """Return this selector as a box of the core; raise NotSelectable if the kind lacks one of its fields."""
+        """Return this selector as a box of the core; raise NotSelectable if the kind lacks one of its
+        fields.
+        """
         try:
             if kind not in self._boxes:
                 self._boxes[kind] = box_of(
-                    labels=self.requirements, fields=self.terms, names=self.names, namespaces=self.namespaces, kind=kind)
+                    labels=self.requirements,
+                    fields=self.terms,
+                    names=self.names,
+                    namespaces=self.namespaces,
+                    kind=kind,
+                )
             return self._boxes[kind]
         except BadField as problem:
             meant = near(problem.label, problem.selectable)
             raise NotSelectable(
-                f"{problem.kind} cannot be selected by the field {clipped(problem.label, 300)!r}: the server has no such field label",
-                remedy=f"{f'Did you mean {meant}? ' if meant else ''}Use one of: {', '.join(problem.selectable)}; "
-                       "or, when reading, post-filter with where=",
-                field=problem.label, selectable=problem.selectable,
+                f"{problem.kind} cannot be selected by the field {clipped(problem.label, 300)!r}: the server"
+                " has no such field label",
+                remedy=(
+                    f"{f'Did you mean {meant}? ' if meant else ''}Use one of:"
+                    f" {', '.join(problem.selectable)}; or, when reading, post-filter with where="
+                ),
+                field=problem.label,
+                selectable=problem.selectable,
             ) from None
 
     def failed(self, labels: Mapping[str, str], fields: Mapping[str, str]) -> str | None:
-        """Return the first requirement that an object with these labels and fields fails, as text, or None."""
+        """Return the first requirement that an object with these labels and fields fails, as text, or
+        None.
+        """
         for argument, values in (("namespace", self.namespaces), ("name", self.names)):
             if values is not None and fields[f"metadata.{argument}"] not in values:
                 return f"{argument} in ({','.join(values)})" if len(values) > 1 else f"{argument}={values[0]}"
-        return next((str(failed) for failed in self.requirements if not failed.matches(labels)), None) or next(
-            (str(failed) for failed in self.terms if not failed.matches(fields)), None)
+        return next(
+            (str(failed) for failed in self.requirements if not failed.matches(labels)), None
+        ) or next((str(failed) for failed in self.terms if not failed.matches(fields)), None)
 
     def contradiction_in(self, kind: Kind | None) -> str | None:
         """Say why no object of the kind can ever be selected by this, or None if there can be one."""
@@ -246,7 +302,11 @@ class Selector(Branches):
             return None
         if dimension == THE_NAMESPACE and kind is not None and kind.namespaced is False:
             return f"{kind.plural} are cluster-scoped, and have no namespace"
-        texts = [str(requirement) for requirement in self.requirements if dimension == Dimension("label", requirement.key)]
+        texts = [
+            str(requirement)
+            for requirement in self.requirements
+            if dimension == Dimension("label", requirement.key)
+        ]
         texts += [str(term) for term in self.terms if field_dimension(term.label, kind)[0] == dimension]
         if dimension == THE_NAMESPACE and self.namespaces is not None:
             texts.append(f"namespaces={list(self.namespaces)}")
@@ -272,7 +332,10 @@ class AnyOf(Branches):
             raise BadSelector(f"AnyOf() takes a list, not {shown(selectors)}", remedy=_ANY_OF)
         branches = tuple(Selector(each) if isinstance(each, str) else each for each in selectors)
         if not branches:
-            raise BadSelector("AnyOf([]) selects nothing", remedy="Name at least one Selector; Selector() selects all objects")
+            raise BadSelector(
+                "AnyOf([]) selects nothing",
+                remedy="Name at least one Selector; Selector() selects all objects",
+            )
         if len(branches) > MAX_BRANCHES:
             raise BadSelector(
                 f"AnyOf() has {len(branches):,} selectors, more than {MAX_BRANCHES:,}",
@@ -299,14 +362,21 @@ def _parsed(argument: str, given: object, cls: type[LabelSelector | FieldSelecto
         return cls.from_dict(given)
     remedy = f"Give text, a dict, or a {cls.__name__}"
     if isinstance(given, Branches):
-        remedy = f"Write {given.branches[0]}" if given != Selector() else f"Leave {argument}= out to select all objects"
+        remedy = (
+            f"Write {given.branches[0]}"
+            if given != Selector()
+            else f"Leave {argument}= out to select all objects"
+        )
         if len(given.branches) > 1:
             remedy += "; a selector is no OR of several, which are asked for one after the other"
     raise BadSelector(f"{argument}= is {shown_with_type(given)}", remedy=remedy)
 
 
 def _made(
-    label: LabelSelector | None, field: FieldSelector | None, names: tuple[str, ...] | None, namespaces: tuple[str, ...] | None,
+    label: LabelSelector | None,
+    field: FieldSelector | None,
+    names: tuple[str, ...] | None,
+    namespaces: tuple[str, ...] | None,
 ) -> Selector:
     return Selector(label, field=field, names=names, namespaces=namespaces)
 
@@ -330,8 +400,10 @@ def _kind(kind: AnyKind | None) -> Kind | None:
         meant = likely(key)
         raise UnknownKind(
             f"{text_of(key)!r} is no kind that Kubernetes itself has",
-            remedy=f"{f'Did you mean {meant!r}? ' if meant else ''}"
-                   "For a custom resource, pass kopf_selectcache.Kind.custom(definition, version)",
+            remedy=(
+                f"{f'Did you mean {meant!r}? ' if meant else ''}"
+                "For a custom resource, pass kopf_selectcache.Kind.custom(definition, version)"
+            ),
         )
     return found
 
@@ -354,8 +426,8 @@ def _without_conflict(branch: Selector, kind: Kind | None) -> str:
 
 
 def _narrow(request: Selector, declared: tuple[Selector, ...], kind: Kind | None) -> Selector | None:
-    """Return the request if it is covered, or confine it to namespaces where it is, or intersect it with the branch that
-    keeps most of it: that adds the fewest restrictions, and the widest.
+    """Return the request if it is covered, or confine it to namespaces where it is, or intersect it with the
+    branch that keeps most of it: that adds the fewest restrictions, and the widest.
     """
     asked = request.box(kind)
     if conflict(asked) is not None:
@@ -365,7 +437,11 @@ def _narrow(request: Selector, declared: tuple[Selector, ...], kind: Kind | None
         if uncovered(asked, boxes) is None:
             return request
         # Of an OR that is confined to namespaces, all of them may cover what no branch does.
-        held = {space for branch in declared for space in branch.namespaces or ()} if all(branch.namespaces for branch in declared) else set()
+        held = (
+            {space for branch in declared for space in branch.namespaces or ()}
+            if all(branch.namespaces for branch in declared)
+            else set()
+        )
         within = sorted(held if request.namespaces is None else held.intersection(request.namespaces))
         confined = replace(request, namespaces=tuple(within) or None)
         if within and conflict(box := confined.box(kind)) is None and uncovered(box, boxes) is None:
@@ -382,11 +458,15 @@ def _narrow(request: Selector, declared: tuple[Selector, ...], kind: Kind | None
 
 
 def _intersection(request: Selector, branch: Selector, both: Box, kind: Kind | None) -> Selector:
-    """Write the box of both selectors as a selector, in their own words wherever one of the two says it all."""
+    """Write the box of both selectors as a selector, in their own words wherever one of the two says it
+    all.
+    """
     asked, held = request.box(kind), branch.box(kind)
 
     def needed(at: Dimension) -> tuple[bool, bool]:
-        """Whether the words of the request, and those of the branch, are needed to say what both allow there."""
+        """Whether the words of the request, and those of the branch, are needed to say what both allow
+        there.
+        """
         if at not in held or at not in asked:
             return at in asked, at in held
         if (asked[at] & ~held[at]).empty:
@@ -406,20 +486,25 @@ def _intersection(request: Selector, branch: Selector, both: Box, kind: Kind | N
         values = both.get(at)
         if isinstance(values, Strings):
             if values.others or values.listed == {""}:
-                terms += [FieldTerm(f"metadata.{at.axis}", value, equal=not values.others) for value in sorted(values.listed)]
+                terms += [
+                    FieldTerm(f"metadata.{at.axis}", value, equal=not values.others)
+                    for value in sorted(values.listed)
+                ]
             else:
                 listed[at] = sorted(values.listed)
     requirements = sorted(dict.fromkeys(requirements), key=lambda requirement: requirement.key)
     return Selector(
         LabelSelector(tuple(requirements)) if requirements else None,
         field=FieldSelector(tuple(dict.fromkeys(terms))) if terms else None,
-        names=listed[THE_NAME], namespaces=listed[THE_NAMESPACE],
+        names=listed[THE_NAME],
+        namespaces=listed[THE_NAMESPACE],
     )
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a filter covers a request; true in a condition only for YES. As text it is one sentence with the reason.
+    """Whether a filter covers a request; true in a condition only for YES. As text it is one sentence with
+    the reason.
 
     >>> import kopf_selectcache as selectcache
     >>> print(selectcache.Selector('app=web').covers(selectcache.Selector('app in (web,db)')))
@@ -439,9 +524,8 @@ class Verdict:
 
     @cached_property
     def narrowest(self) -> Selector | AnyOf | None:
-        """
-        The request cut down to what the filter covers: to its namespaces if that will do, else to as much as one branch
-        keeps; None if nothing is left.
+        """The request cut down to what the filter covers: to its namespaces if that will do, else to as much
+        as one branch keeps; None if nothing is left.
         """
         return self.request.narrowed_to(self.filter, kind=self.kind)
 

@@ -1,4 +1,7 @@
-"""Selector text as users write it, parsed: LabelSelector and FieldSelector. Knows nothing of kinds, names or namespaces."""
+"""Selector text as users write it, parsed: LabelSelector and FieldSelector. Knows nothing of kinds, names or
+namespaces.
+"""
+
 from __future__ import annotations
 
 import re
@@ -25,10 +28,25 @@ _Parsed = TypeVar("_Parsed")
 
 
 _SLIPS = (
-    ("&&", ","), ("&", ","), (";", ","), (" and ", ","), (" AND ", ","), (" not in ", " notin "), (" NOT IN ", " notin "),
-    (" NOTIN ", " notin "), (" IN ", " in "), ("[", "("), ("]", ")"), ('"', ""), ("'", ""), ("===", "="), (": ", "="), (":", "="),
+    ("&&", ","),
+    ("&", ","),
+    (";", ","),
+    (" and ", ","),
+    (" AND ", ","),
+    (" not in ", " notin "),
+    (" NOT IN ", " notin "),
+    (" NOTIN ", " notin "),
+    (" IN ", " in "),
+    ("[", "("),
+    ("]", ")"),
+    ('"', ""),
+    ("'", ""),
+    ("===", "="),
+    (": ", "="),
+    (":", "="),
 )
-"""What other languages write, and what it is here. None of it but the words can stand in a label selector at all."""
+"""What other languages write, and what it is here. None of it but the words can stand in a label selector at
+all."""
 
 _OR = re.compile(r"\s*\|\|\s*|\s+or\s+", re.IGNORECASE)
 _FIELD_IN = re.compile(r"\s*([^\s=!,]+)\s+in\s*\(([^()]*)\)\s*", re.IGNORECASE)
@@ -50,8 +68,13 @@ def _parsed(sort: str, text: str, example: str, parse: Callable[[str], _Parsed])
         mended = _mended(text, problem, parse)
         raise BadSelector(
             f"{sort} selector {excerpt!r}, column {problem.column}: {clipped(problem.reason, 300)}",
-            remedy=_unlike(sort, text, parse) or f"Write it like {example}" if mended is None else f"Write {mended!r}",
-            text=problem.text, column=problem.column,
+            remedy=(
+                _unlike(sort, text, parse) or f"Write it like {example}"
+                if mended is None
+                else f"Write {mended!r}"
+            ),
+            text=problem.text,
+            column=problem.column,
         ) from None
 
 
@@ -59,13 +82,25 @@ def _unlike(sort: str, text: str, parse: Callable[[str], Any]) -> str | None:
     """Say what selectors do not have, if that is what the text wants."""
     text = text[:_LONGEST_MENDED]
     if len(parts := _OR.split(text)) > 1:
-        return _either(sort, parts, parse) or "Requirements cannot be alternatives; the values of one label can: 'app in (web,db)'"
+        return (
+            _either(sort, parts, parse)
+            or "Requirements cannot be alternatives; the values of one label can: 'app in (web,db)'"
+        )
     if sort == "field":
         found = _FIELD_IN.fullmatch(text)
-        written = _either(sort, [f"{found[1]}={value.strip()}" for value in found[2].split(",")], parse) if found else None
-        return written or "Fields know only = and !=, with one value: 'metadata.name=web-1,status.phase!=Failed'"
+        written = (
+            _either(sort, [f"{found[1]}={value.strip()}" for value in found[2].split(",")], parse)
+            if found
+            else None
+        )
+        return (
+            written or "Fields know only = and !=, with one value: 'metadata.name=web-1,status.phase!=Failed'"
+        )
     if "*" in text or "~" in text or " like " in text.lower():
-        return "There are no wildcards or patterns: name the values, 'app in (web-1,web-2)', or give the objects a label that they share"
+        return (
+            "There are no wildcards or patterns: name the values, 'app in (web-1,web-2)', or give the objects"
+            " a label that they share"
+        )
     return None
 
 
@@ -77,11 +112,18 @@ def _either(sort: str, parts: Sequence[str], parse: Callable[[str], Any]) -> str
         parsed = [parse(part) for part in parts]
     except BadText:
         return None
-    if sort == "label" and all(len(each) == 1 and each[0].operator in ("=", "==", "in") for each in parsed) and len({each[0].key for each in parsed}) == 1:
+    if (
+        sort == "label"
+        and all(len(each) == 1 and each[0].operator in ("=", "==", "in") for each in parsed)
+        and len({each[0].key for each in parsed}) == 1
+    ):
         text = f"{parsed[0][0].key} in ({','.join(value for each in parsed for value in each[0].values)})"
         return f"Write {text!r}"
     selectors = [repr(part) if sort == "label" else f"Selector(field={part!r})" for part in parts]
-    return f"Alternatives are a list, in a declaration: [{', '.join(selectors)}]; a read asks for one of them at a time"
+    return (
+        f"Alternatives are a list, in a declaration: [{', '.join(selectors)}]; a read asks for one of them at"
+        " a time"
+    )
 
 
 def _mended(text: str, problem: BadText, parse: Callable[[str], object]) -> str | None:
@@ -109,7 +151,8 @@ def _bounded(text: str) -> str | None:
         for operator, by in ((">=", -1), ("<=", 1)):
             key, found, number = part.partition(operator)
             if found and (limit := parse_int(number.strip())) is not None:
-                part = f"{key.strip()}{operator[0]}{limit + by}"   # noqa: PLW2901  # Both may not be in one part.
+                # Both may not be in one part.
+                part = f"{key.strip()}{operator[0]}{limit + by}"  # noqa: PLW2901
         parts.append(part)
     return ",".join(parts)
 
@@ -119,12 +162,12 @@ def _listed(text: str, problem: BadText) -> str | None:
     at = problem.column - 1
     if "expected '('" in problem.reason:
         word, *others = text[at:].split(",")
-        while others and _is_word(others[0]):   # `app in web,db` has more values than requirements.
+        while others and _is_word(others[0]):  # `app in web,db` has more values than requirements.
             word = f"{word},{others.pop(0)}"
         word = word.rstrip()
         return f"{text[:at]}({word}){text[at:].removeprefix(word)}" if word else None
     before = text[:at].rstrip()
-    if text[at:at + 1] == "(" and before.endswith("="):
+    if text[at : at + 1] == "(" and before.endswith("="):
         negated = before.endswith("!=")
         return f"{before.rstrip('=!').rstrip()} {'notin' if negated else 'in'} {text[at:]}"
     return None
@@ -160,22 +203,33 @@ def _from_dict(sort: str, given: object, example: str, make: Callable[[], _Parse
         return make()
     except BadText as problem:
         raise BadSelector(
-            f"{sort} selector: {clipped(problem.reason, 500)}", remedy=_for_value(sort, given) or f"Write it like {example}",
-            text=problem.text, column=problem.column,
+            f"{sort} selector: {clipped(problem.reason, 500)}",
+            remedy=_for_value(sort, given) or f"Write it like {example}",
+            text=problem.text,
+            column=problem.column,
         ) from None
 
 
 def _for_value(sort: str, given: Mapping[Any, object]) -> str | None:
     """Say what to write for the first value that is none."""
     if "matchLabels" in given or "matchExpressions" in given:
-        return "Write its labels alone, {'app': 'web'}, and its expressions as text: 'app in (web,db),!legacy'"
+        return (
+            "Write its labels alone, {'app': 'web'}, and its expressions as text: 'app in (web,db),!legacy'"
+        )
     for key, value in given.items():
         if sort == "field" and isinstance(value, (list, tuple, set, frozenset)):
             one = f"Fields know only = and !=, with one value: {{{key!r}: '...'}}"
-            return _either(sort, [str(FieldTerm(str(key), each)) for each in sorted(map(str, value))], parse_fields) or one
+            return (
+                _either(
+                    sort, [str(FieldTerm(str(key), each)) for each in sorted(map(str, value))], parse_fields
+                )
+                or one
+            )
         if sort == "field" or not isinstance(key, str):
             continue
-        mark = getattr(value, "name", None) if isinstance(value, Enum) else None   # As in the filters of Kopf's handlers.
+        mark = (
+            getattr(value, "name", None) if isinstance(value, Enum) else None
+        )  # As in the filters of Kopf's handlers.
         if mark == "PRESENT":
             return f"Write {key!r} as text: it must be there"
         if value is None or mark == "ABSENT":
@@ -188,7 +242,9 @@ def _for_value(sort: str, given: Mapping[Any, object]) -> str | None:
 def _want_text(name: str, given: object) -> None:
     if not isinstance(given, str):
         raise BadSelector(
-            f"{name}.parse() was given {shown(given)}, no text", remedy=f"Write {name}.from_dict(...) for a dict")
+            f"{name}.parse() was given {shown(given)}, no text",
+            remedy=f"Write {name}.from_dict(...) for a dict",
+        )
 
 
 def _refuse_text(name: str, given: object) -> None:
@@ -221,7 +277,14 @@ class LabelSelector:
     @classmethod
     def from_dict(cls, labels: Mapping[str, str | Collection[str]]) -> LabelSelector:
         """Require each label of a dict: the value if it is a string, one of them if it is a list."""
-        return cls(_from_dict("label", labels, "{'app': 'web', 'tier': ['gold', 'silver']}", lambda: labels_from_dict(labels)))
+        return cls(
+            _from_dict(
+                "label",
+                labels,
+                "{'app': 'web', 'tier': ['gold', 'silver']}",
+                lambda: labels_from_dict(labels),
+            )
+        )
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         return all(requirement.matches(labels) for requirement in self.requirements)
@@ -264,10 +327,14 @@ class FieldSelector:
     @classmethod
     def from_dict(cls, fields: Mapping[str, str | bool | int]) -> FieldSelector:
         """Require each field of a dict to have the value; whatever is in a value stays in it."""
-        return cls(_from_dict("field", fields, "{'spec.nodeName': 'node01'}", lambda: fields_from_dict(fields)))
+        return cls(
+            _from_dict("field", fields, "{'spec.nodeName': 'node01'}", lambda: fields_from_dict(fields))
+        )
 
     def matches(self, fields: Mapping[str, str]) -> bool:
-        """Whether an object with these values of field labels is selected; a field that is not there is empty."""
+        """Whether an object with these values of field labels is selected; a field that is not there is
+        empty.
+        """
         return all(term.matches(fields) for term in self.terms)
 
     def __str__(self) -> str:

@@ -1,8 +1,10 @@
-"""What an operator declares to be cached: the filter of each kind, and how it is kept. Checked where it is assigned.
+"""What an operator declares to be cached: the filter of each kind, and how it is kept. Checked where it is
+assigned.
 
-Knows no Kopf and no cluster. Errors are declaration errors, so that a mistake in a startup handler ends `kopf run` at
-once, with one thing to change.
+Knows no Kopf and no cluster. Errors are declaration errors, so that a mistake in a startup handler ends `kopf
+run` at once, with one thing to change.
 """
+
 from __future__ import annotations
 
 import logging
@@ -31,10 +33,14 @@ from .retention import indexes, projection
 _logger = logging.getLogger("kopf_selectcache")
 
 Filter: TypeAlias = str | Mapping[str, str | Collection[str]] | Branches | Sequence[Selector | str]
-"""What a kind's filter can be written as: a label selector as text or as a dict, a Selector, or a list of these: an OR."""
+"""What a kind's filter can be written as: a label selector as text or as a dict, a Selector, or a list of
+these: an OR."""
 
 
-_FILTERS = "the text of a label selector such as 'app=web', a dict of labels, a Selector(...), or a list of texts and Selectors, for an OR"
+_FILTERS = (
+    "the text of a label selector such as 'app=web', a dict of labels, a Selector(...), or a list of texts"
+    " and Selectors, for an OR"
+)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -48,23 +54,23 @@ class Cached:
 
     filter: Selector | AnyOf
     projection: Projection
-    """
-    What is kept of each object: its identity and `keep=`, or all but what is to `drop=`; and of that, what `transform=` makes.
+    """ What is kept of each object: its identity and `keep=`, or all but what is to `drop=`; and of that,
+    what `transform=` makes.
 
-    The paths are lists of text with dots, `'spec.nodeName'`, or of tuples, where a key has a dot itself. They lead through
-    lists to each item. `metadata.managedFields` is dropped unless `keep=` names it. What is not kept cannot be read; objects
-    are selected as if all of it were there. A transform is given an object of its own and returns it, changed but for its identity.
-    """
+    The paths are lists of text with dots, `'spec.nodeName'`, or of tuples, where a key has a dot itself. They
+    lead through lists to each item. `metadata.managedFields` is dropped unless `keep=` names it. What is not
+    kept cannot be read; objects are selected as if all of it were there. A transform is given an object of
+    its own and returns it, changed but for its identity. """
     share_watches: bool
     """
     Whether the names of a Selector share one watch of their namespace, rather than have one each.
 
-    That takes the right to list and watch all objects there, and brings all of them over the wire; only those that are
-    named are kept. With a watch for each name, a Role with `resourceNames` is enough.
-    """
+    That takes the right to list and watch all objects there, and brings all of them over the wire; only those
+    that are named are kept. With a watch for each name, a Role with `resourceNames` is enough. """
 
     storage: Storage | None
-    """How objects are stored, `"packed"`, `"raw"` or `"auto"`, where that is to be other than `storage` of the settings."""
+    """How objects are stored, `"packed"`, `"raw"` or `"auto"`, where that is to be other than `storage` of
+    the settings."""
 
     max_bytes: Size | None
     """
@@ -74,38 +80,64 @@ class Cached:
     """
 
     indexes: tuple[Indexed, ...]
-    """
-    What objects are found by without looking at all of them, besides labels and owners: `index={'image': images, 'node': 'spec.nodeName'}`.
+    """ What objects are found by without looking at all of them, besides labels and owners: `index={'image':
+    images, 'node': 'spec.nodeName'}`.
 
-    Each is a path, through lists to each item, or a function of an object that returns a text, a list of texts, or None. Reads name
-    it: `cache.held('pods', index={'image': 'nginx:1'})`; those with `where=` of the path use it by themselves. Values are read
-    off objects as they come: what is dropped can be found by, though it cannot be read.
-    """
+    Each is a path, through lists to each item, or a function of an object that returns a text, a list of
+    texts, or None. Reads name it: `cache.held('pods', index={'image': 'nginx:1'})`; those with `where=` of
+    the path use it by themselves. Values are read off objects as they come: what is dropped can be found by,
+    though it cannot be read. """
 
-    @taught(DeclarationError, "Cached", instead=(
-        "Write Cached(filter, keep=[...], drop=[...], transform=..., share_watches=..., storage=..., index={...}, max_bytes=...), as needed; "
-        f"the filter is {_FILTERS}"))
+    @taught(
+        DeclarationError,
+        "Cached",
+        instead=(
+            "Write Cached(filter, keep=[...], drop=[...], transform=..., share_watches=..., storage=...,"
+            f" index={{...}}, max_bytes=...), as needed; the filter is {_FILTERS}"
+        ),
+    )
     def __init__(
-        self, filter: Filter, *,   # noqa: A002  # Users write it by position.
-        keep: Collection[Path] | None = None, drop: Collection[Path] = (), transform: Transform | None = None, share_watches: bool = False,
-        storage: Storage | None = None, index: Mapping[str, Path | Function] | None = None,
+        self,
+        filter: Filter,  # noqa: A002
+        *,  # Users write it by position.
+        keep: Collection[Path] | None = None,
+        drop: Collection[Path] = (),
+        transform: Transform | None = None,
+        share_watches: bool = False,
+        storage: Storage | None = None,
+        index: Mapping[str, Path | Function] | None = None,
         max_bytes: Size | None = None,
     ) -> None:
         if not isinstance(share_watches, bool):
-            raise DeclarationError(f"Cached(share_watches=...) is given {shown(share_watches)}", remedy="Give True or False")
-        if isinstance(filter, Cached):
-            raise DeclarationError("Cached() was given a Cached", remedy=f"Write one, with all that is meant: Cached({filter.filter!r}, ...)")
-        object.__setattr__(self, "filter", _filter_of(filter, "the filter of Cached()"))
-        if share_watches and not any(branch.names or any(term.label == "metadata.name" and term.equal for term in branch.terms) for branch in self.filter.branches):
             raise DeclarationError(
-                f"Cached(share_watches=True) lets names share a watch, and the filter names none: {clipped(self.filter, 500)}",
-                remedy="Leave share_watches= out, or name the objects: Selector(names=[...])")
+                f"Cached(share_watches=...) is given {shown(share_watches)}", remedy="Give True or False"
+            )
+        if isinstance(filter, Cached):
+            raise DeclarationError(
+                "Cached() was given a Cached",
+                remedy=f"Write one, with all that is meant: Cached({filter.filter!r}, ...)",
+            )
+        object.__setattr__(self, "filter", _filter_of(filter, "the filter of Cached()"))
+        if share_watches and not any(
+            branch.names or any(term.label == "metadata.name" and term.equal for term in branch.terms)
+            for branch in self.filter.branches
+        ):
+            raise DeclarationError(
+                "Cached(share_watches=True) lets names share a watch, and the filter names none:"
+                f" {clipped(self.filter, 500)}",
+                remedy="Leave share_watches= out, or name the objects: Selector(names=[...])",
+            )
         object.__setattr__(self, "projection", projection(keep=keep, drop=drop, transform=transform))
         if storage is not None and storage not in get_args(Storage):
             choices = ", ".join(map(repr, get_args(Storage)))
-            raise DeclarationError(f"Cached(storage=...) is given {shown(storage)}", remedy=f"Give one of {choices}; or leave it out, for what the settings say")
+            raise DeclarationError(
+                f"Cached(storage=...) is given {shown(storage)}",
+                remedy=f"Give one of {choices}; or leave it out, for what the settings say",
+            )
         if (wrong := complaint(max_bytes)) is not None:
-            raise DeclarationError(f"Cached(max_bytes=...) is given {shown(max_bytes)}, {wrong[0]}", remedy=wrong[1])
+            raise DeclarationError(
+                f"Cached(max_bytes=...) is given {shown(max_bytes)}, {wrong[0]}", remedy=wrong[1]
+            )
         object.__setattr__(self, "max_bytes", max_bytes)
         object.__setattr__(self, "storage", storage)
         object.__setattr__(self, "share_watches", share_watches)
@@ -146,14 +178,21 @@ class Selectors(MutableMapping[Key, Selector | AnyOf]):
         key = checked_key(key)
         kind = find(key)
         with named(key):
-            cached = value if isinstance(value, Cached) else Cached(_filter_of(value, f"the filter of {text_of(key)}"))
+            cached = (
+                value
+                if isinstance(value, Cached)
+                else Cached(_filter_of(value, f"the filter of {text_of(key)}"))
+            )
             _check(key, kind, cached)
         for said in fields_as_labels(cached.filter, kind, declared=True).values():
             _logger.warning("The filter of %s: %s.", text_of(key), said)
         for other in self._declared:
-            if other != key and (find(other) is kind if kind is not None else parse_key(other) == parse_key(key)):
+            if other != key and (
+                find(other) is kind if kind is not None else parse_key(other) == parse_key(key)
+            ):
                 raise ConflictingSelectors(
-                    f"{text_of(key)} and {text_of(other)} are both {kind.plural if kind is not None else parse_key(key)[2]}, which are declared already",
+                    f"{text_of(key)} and {text_of(other)} are both"
+                    f" {kind.plural if kind is not None else parse_key(key)[2]}, which are declared already",
                     remedy="Declare each kind once",
                 )
         if self._uses and self._declared.get(key) != cached:
@@ -179,8 +218,8 @@ class Selectors(MutableMapping[Key, Selector | AnyOf]):
 
     def update(self, other: Any = (), /, **named: Any) -> None:
         """Declare all of these, each as if it were assigned."""
-        if isinstance(other, Selectors):   # Its items are the filters alone.
-            other = other._declared   # noqa: SLF001  # Of the same class.
+        if isinstance(other, Selectors):  # Its items are the filters alone.
+            other = other._declared  # Of the same class.  # noqa: SLF001
         try:
             given = dict(other, **named)
         except (TypeError, ValueError):
@@ -194,13 +233,14 @@ class Selectors(MutableMapping[Key, Selector | AnyOf]):
     def setdefault(self, key: AnyKey, default: Declared | None = None) -> Selector | AnyOf:
         """Declare the kind, unless it is declared already; return its filter."""
         if key not in self:
-            self[key] = default   # type: ignore[assignment]  # None is refused as any other value is.
+            self[key] = default  # type: ignore[assignment]  # None is refused as any other value is.
         return self[key]
 
     def __repr__(self) -> str:
-        return f"<selectors { {key: cached.filter for key, cached in self._declared.items()} !r}>"
+        return f"<selectors { {key: cached.filter for key, cached in self._declared.items()}!r}>"
 
-    if not TYPE_CHECKING:   # Checkers know better what is not there.
+    if not TYPE_CHECKING:  # Checkers know better what is not there.
+
         def __setattr__(self, name: str, value: object) -> None:
             if name not in ("_declared", "_uses"):
                 raise DeclarationError(
@@ -217,7 +257,9 @@ class Selectors(MutableMapping[Key, Selector | AnyOf]):
 
         def __iadd__(self, _: object) -> NoReturn:
             raise DeclarationError(
-                "settings.selectcache.selectors += ... adds nothing", remedy="Write settings.selectcache.selectors |= {'v1/pods': 'app=web', ...}")
+                "settings.selectcache.selectors += ... adds nothing",
+                remedy="Write settings.selectcache.selectors |= {'v1/pods': 'app=web', ...}",
+            )
 
     @property
     def used(self) -> bool:
@@ -226,7 +268,9 @@ class Selectors(MutableMapping[Key, Selector | AnyOf]):
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Refuse changes meanwhile, rather than take them without effect; what is declared may be declared again."""
+        """Refuse changes meanwhile, rather than take them without effect; what is declared may be declared
+        again.
+        """
         self._uses += 1
         try:
             yield
@@ -243,10 +287,26 @@ class Selectors(MutableMapping[Key, Selector | AnyOf]):
 # ---- Checks of declarations.
 
 
-_DNS = frozenset({
-    "pods", "services", "nodes", "namespaces", "configmaps", "secrets", "serviceaccounts", "persistentvolumes",
-    "persistentvolumeclaims", "deployments", "replicasets", "statefulsets", "daemonsets", "jobs", "cronjobs", "ingresses",
-})
+_DNS = frozenset(
+    {
+        "pods",
+        "services",
+        "nodes",
+        "namespaces",
+        "configmaps",
+        "secrets",
+        "serviceaccounts",
+        "persistentvolumes",
+        "persistentvolumeclaims",
+        "deployments",
+        "replicasets",
+        "statefulsets",
+        "daemonsets",
+        "jobs",
+        "cronjobs",
+        "ingresses",
+    }
+)
 """Kinds whose objects are named like hosts. Of others the rules differ: roles may be called `system:node`."""
 
 _ARGUMENTS = frozenset({"label", "field", "names", "namespaces"})
@@ -271,34 +331,54 @@ def _filter_of(value: object, what: str) -> Selector | AnyOf:
         arguments = ", ".join(f"{each}=..." for each in sorted(meant))
         raise BadSelector(
             f"{what} is {shown(value)}, and a dict is a label selector",
-            remedy=f"Write Selector({arguments}); or, if those are the keys of labels, Selector(label={{...}})",
+            remedy=(
+                f"Write Selector({arguments}); or, if those are the keys of labels, Selector(label={{...}})"
+            ),
         )
     if isinstance(value, Mapping) and not value:
-        raise BadSelector(f"{what} is {{}}, and selects by nothing", remedy="Write Selector() to select all objects")
+        raise BadSelector(
+            f"{what} is {{}}, and selects by nothing", remedy="Write Selector() to select all objects"
+        )
     if isinstance(value, (str, Mapping)):
         return Selector(value)
     if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray)):
         if any(isinstance(each, Cached) for each in value):
-            filters = clipped(", ".join(repr(each.filter) if isinstance(each, Cached) else shown(each) for each in value), 500)
+            filters = clipped(
+                ", ".join(repr(each.filter) if isinstance(each, Cached) else shown(each) for each in value),
+                500,
+            )
             raise BadSelector(
                 f"{what} is a list with a Cached in it, and how objects are kept is said of all of a kind",
-                remedy=f"Write Cached([{filters}], ...), with keep=, drop= and the like")
+                remedy=f"Write Cached([{filters}], ...), with keep=, drop= and the like",
+            )
         value = AnyOf(value)
     if not isinstance(value, (Selector, AnyOf)):
         raise BadSelector(
-            f"{what} is {shown_with_type(value)}", remedy=f"Assign {_FILTERS}; or a Cached(...) of one of these, which says how to keep it")
+            f"{what} is {shown_with_type(value)}",
+            remedy=f"Assign {_FILTERS}; or a Cached(...) of one of these, which says how to keep it",
+        )
     return value.branches[0] if len(value.branches) == 1 else value
 
 
 def _check(key: Key, kind: Kind | None, cached: Cached) -> None:
-    """Raise DeclarationError if no object can ever be selected, or too many lists and watches would be needed."""
+    """Raise DeclarationError if no object can ever be selected, or too many lists and watches would be
+    needed.
+    """
     cached.filter.require_satisfiable(kind=kind)
     for name in (name for branch in cached.filter.branches for name in branch.names or ()):
         if kind is not None and kind.plural in _DNS and not is_dns_subdomain(name):
-            raise BadSelector(f"{kind.plural} cannot be called {name!r}", remedy="Correct it: lower-case letters, digits, '-' and '.'", text=name)
+            raise BadSelector(
+                f"{kind.plural} cannot be called {name!r}",
+                remedy="Correct it: lower-case letters, digits, '-' and '.'",
+                text=name,
+            )
     group, version, name = parse_key(key)
     known = kind or Kind.unknown(group or "", name, name, namespaced=True, names=())
-    plan(cached.filter, Resource(known, version or "v1", fields_known=kind is not None), share_watches=cached.share_watches)
+    plan(
+        cached.filter,
+        Resource(known, version or "v1", fields_known=kind is not None),
+        share_watches=cached.share_watches,
+    )
 
 
 def _too_late(key: Key) -> DeclarationError:

@@ -1,15 +1,19 @@
-"""Which lists and watches keep a declared filter: as few as can be, each with the rights that it needs. Asks nobody.
+"""Which lists and watches keep a declared filter: as few as can be, each with the rights that it needs. Asks
+nobody.
 
 The rules, in this order:
 
-1. A branch is confined: to the namespaces that it names, by `namespaces=` or by a field selector; else to those that
+1. A branch is confined: to the namespaces that it names, by `namespaces=` or by a field selector; else to
+   those that
    the operator watches; else to none.
-2. It becomes one stream for each of its names in each of its namespaces: a path and a query that a Role for just that
+2. It becomes one stream for each of its names in each of its namespaces: a path and a query that a Role for
+   just that
    namespace, or just that name, allows.
 3. Streams that differ in the values of one label only fold into one: `app in (db,web)`.
 4. A stream is dropped if the others together hold all that it would: the narrowest are tried first.
 5. If more are left than a server should have to keep, it is an error that says what to do instead.
 """
+
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -29,7 +33,8 @@ from kopf_selectcache.selectors.selector import AnyOf, Selector
 from kopf_selectcache.selectors.text import FieldSelector, LabelSelector
 
 MOST_STREAMS = 100
-"""So many lists and watches keep one filter at most: each is a connection, and a memory of its own in the server."""
+"""So many lists and watches keep one filter at most: each is a connection, and a memory of its own in the
+server."""
 
 _MOST_WRITTEN = 10_000
 """So many streams are looked at, to fold them."""
@@ -52,7 +57,9 @@ class Stream:
     @property
     def keys(self) -> Keys:
         """Which objects it could hold, whatever is in them."""
-        return Keys(self.namespace, frozenset(self.selector.names) if self.selector.names is not None else None)
+        return Keys(
+            self.namespace, frozenset(self.selector.names) if self.selector.names is not None else None
+        )
 
     @property
     def is_wider(self) -> bool:
@@ -61,18 +68,23 @@ class Stream:
 
     def may_hold(self, record: Record) -> bool:
         """Whether it could hold this object, as far as its metadata tells: nothing is known of its fields."""
-        return self.keys.have(record.key) and all(each.matches(record.labels) for each in self.selector.requirements)
+        return self.keys.have(record.key) and all(
+            each.matches(record.labels) for each in self.selector.requirements
+        )
 
     def within(self, records: Iterable[Record]) -> Iterator[Record]:
         """Yield those of the records that it holds: names that share a watch bring others as well.
 
-        Raise Unselected if the labels of one are not those that were asked for. Of metadata, fields are not known.
+        Raise Unselected if the labels of one are not those that were asked for. Of metadata, fields are not
+        known.
         """
         keys, sent = self.keys, Sent(tuple(self.selector.requirements))
         for record in records:
             if keys.have(record.key):
                 if (failed := sent.failing_label(record.labels)) is not None:
-                    raise Unselected(record.namespace, record.name, record.uid, record.version, failed, record.labels)
+                    raise Unselected(
+                        record.namespace, record.name, record.uid, record.version, failed, record.labels
+                    )
                 yield record
 
     def sent(self, resource: Resource) -> Sent:
@@ -83,7 +95,9 @@ class Stream:
         return resource.path(self.namespace)
 
     def query(self) -> dict[str, str]:
-        """Return what selects its objects. Names that share a watch do not: the rest that it brings is not taken in."""
+        """Return what selects its objects. Names that share a watch do not: the rest that it brings is not
+        taken in.
+        """
         query = {}
         if self.selector.label is not None and self.selector.requirements:
             query["labelSelector"] = str(self.selector.label)
@@ -103,17 +117,23 @@ class Plan:
     """As declared, with the namespaces that the operator is confined to: what verdicts are made with."""
     streams: tuple[Stream, ...]
     needless: tuple[Selector, ...] = ()
-    """The declared branches that select nothing that the others do not: most often a mistake, worth a line in the log."""
+    """The declared branches that select nothing that the others do not: most often a mistake, worth a line in
+    the log."""
 
 
 def plan(
-    declared: Selector | AnyOf, resource: Resource, *, namespaces: Collection[str] | None = None,
-    share_watches: bool = False, most: int = MOST_STREAMS,
+    declared: Selector | AnyOf,
+    resource: Resource,
+    *,
+    namespaces: Collection[str] | None = None,
+    share_watches: bool = False,
+    most: int = MOST_STREAMS,
 ) -> Plan:
     """Say which streams keep the filter of a resource, in an operator that watches these namespaces, or all.
 
-    With `share_watches`, the names of a branch share one watch of their namespace. That takes the right to list and
-    watch all objects there, and brings all of them over the wire; only those that are named are kept.
+    With `share_watches`, the names of a branch share one watch of their namespace. That takes the right to
+    list and watch all objects there, and brings all of them over the wire; only those that are named are
+    kept.
 
     Raises ConflictingSelectors, NotSelectable, or a DeclarationError if it takes more than `most` streams.
     """
@@ -122,7 +142,11 @@ def plan(
     # Which remedies there are, if it takes too many.
     sharing = not share_watches and _count(confined, share_watches=True) <= most
     said = [_listed(branch.box(resource.domains), THE_NAMESPACE) for branch in declared.branches]
-    watched = namespaces is not None and None in said and len({each for named in said for each in named or ()}) < most
+    watched = (
+        namespaces is not None
+        and None in said
+        and len({each for named in said for each in named or ()}) < most
+    )
     if (count := _count(confined, share_watches=share_watches)) > _MOST_WRITTEN:
         raise _too_many(count, most, confined, sharing=sharing, watched=watched)
     cells = [cell for branch in confined for cell in _cells(branch, share_watches=share_watches)]
@@ -142,7 +166,9 @@ def _confined(branch: Selector, resource: Resource, watched: Collection[str] | N
     kind = resource.domains
     if resource.kind.namespaced is False and branch.namespaces is not None:
         raise ConflictingSelectors(
-            f"{resource} are cluster-scoped, and have no namespace", remedy="Declare their filter without namespaces=")
+            f"{resource} are cluster-scoped, and have no namespace",
+            remedy="Declare their filter without namespaces=",
+        )
     branch.require_satisfiable(kind=kind)
     box = branch.box(kind)
     names, spaces = _listed(box, THE_NAME), _listed(box, THE_NAMESPACE)
@@ -152,13 +178,20 @@ def _confined(branch: Selector, resource: Resource, watched: Collection[str] | N
         spaces = [each for each in sorted(watched) if THE_NAMESPACE not in box or each in box[THE_NAMESPACE]]
     if spaces is not None and not any(spaces):
         raise ConflictingSelectors(
-            f"{clipped(branch, 500)} selects nothing in the namespaces that the operator watches, {', '.join(sorted(watched or ()))}",
-            remedy="Name one of them, or start the operator for another namespace")
+            f"{clipped(branch, 500)} selects nothing in the namespaces that the operator watches,"
+            f" {', '.join(sorted(watched or ()))}",
+            remedy="Name one of them, or start the operator for another namespace",
+        )
     said = {THE_NAME: names, THE_NAMESPACE: spaces}
     if resource.kind.namespaced is False:
-        said[THE_NAMESPACE] = []   # An empty namespace is that of all objects, and needs no words.
+        said[THE_NAMESPACE] = []  # An empty namespace is that of all objects, and needs no words.
     terms = tuple(term for term in branch.terms if said.get(field_dimension(term.label, kind)[0]) is None)
-    return Selector(branch.label, field=FieldSelector(terms) if terms else None, names=names, namespaces=[each for each in spaces if each] if spaces is not None else None)
+    return Selector(
+        branch.label,
+        field=FieldSelector(terms) if terms else None,
+        names=names,
+        namespaces=[each for each in spaces if each] if spaces is not None else None,
+    )
 
 
 def _listed(box: Box, at: Dimension) -> list[str] | None:
@@ -170,7 +203,10 @@ def _listed(box: Box, at: Dimension) -> list[str] | None:
 
 
 def _count(branches: Iterable[Selector], *, share_watches: bool) -> int:
-    return sum(len(branch.namespaces or (None,)) * (1 if share_watches else len(branch.names or (None,))) for branch in branches)
+    return sum(
+        len(branch.namespaces or (None,)) * (1 if share_watches else len(branch.names or (None,)))
+        for branch in branches
+    )
 
 
 def _cells(branch: Selector, *, share_watches: bool) -> Iterable[Selector]:
@@ -181,7 +217,9 @@ def _cells(branch: Selector, *, share_watches: bool) -> Iterable[Selector]:
 
 
 def _where(branch: Selector, names: tuple[str, ...] | None, namespace: str | None) -> Selector:
-    return Selector(branch.label, field=branch.field, names=names, namespaces=None if namespace is None else [namespace])
+    return Selector(
+        branch.label, field=branch.field, names=names, namespaces=None if namespace is None else [namespace]
+    )
 
 
 # ---- Rule 3.
@@ -204,7 +242,9 @@ def _folded_by(cells: list[Selector], key: str, resource: Resource) -> list[Sele
     for number, cell in enumerate(cells):
         box = cell.box(resource.domains)
         values = box.get(at)
-        rest = frozenset((dimension, each.base, each.listed) for dimension, each in box.items() if dimension != at)
+        rest = frozenset(
+            (dimension, each.base, each.listed) for dimension, each in box.items() if dimension != at
+        )
         groups.setdefault(rest if isinstance(values, LabelValues) and values.few else number, []).append(cell)
     return [_fold(group, at, resource) if len(group) > 1 else group[0] for group in groups.values()]
 
@@ -236,29 +276,49 @@ def _width(branch: Selector) -> tuple[bool, bool, int]:
     return branch.names is None, branch.namespaces is None, -len(branch.requirements) - len(branch.terms)
 
 
-def _too_many(count: int, most: int, branches: Sequence[Selector], *, sharing: bool, watched: bool) -> DeclarationError:
-    """Say what makes them so many, and what would make them few enough: one watch for names to share, or other namespaces."""
+def _too_many(
+    count: int, most: int, branches: Sequence[Selector], *, sharing: bool, watched: bool
+) -> DeclarationError:
+    """Say what makes them so many, and what would make them few enough: one watch for names to share, or
+    other namespaces.
+    """
     names = len({name for branch in branches for name in branch.names or ()})
     spaces = len({space for branch in branches for space in branch.namespaces or ()})
     alternatives = len({(branch.label, branch.field) for branch in branches})
     if spaces > 1 and alternatives <= most and (spaces > names or not sharing):
-        why, remedy = f"{f'{names:,} names in ' if names > 1 else ''}{spaces:,} namespaces", "Drop the namespaces, and select by a label in all of them"
+        why, remedy = (
+            f"{f'{names:,} names in ' if names > 1 else ''}{spaces:,} namespaces",
+            "Drop the namespaces, and select by a label in all of them",
+        )
         if watched:
             why += " that the operator watches"
-            remedy = "Run the operator with -A rather than -n for each; or declare a few of them, Selector(..., namespaces=[...])"
+            remedy = (
+                "Run the operator with -A rather than -n for each; or declare a few of them, Selector(...,"
+                " namespaces=[...])"
+            )
     elif names > 1:
-        why, remedy = f"{names:,} names{f' in {spaces:,} namespaces' if spaces > 1 else ''}", "Select by a label that the objects share"
+        why, remedy = (
+            f"{names:,} names{f' in {spaces:,} namespaces' if spaces > 1 else ''}",
+            "Select by a label that the objects share",
+        )
         if sharing:
             remedy += (
-                "; or let the names share one watch, Cached(..., share_watches=True), "
-                "which takes the right to list and watch all objects of the namespace, and brings all of them over the wire")
+                "; or let the names share one watch, Cached(..., share_watches=True), which takes the right"
+                " to list and watch all objects of the namespace, and brings all of them over the wire"
+            )
     else:
-        why, remedy = f"{alternatives:,} alternatives", "Select by one label that the alternatives share, or declare a wider selector"
-    return DeclarationError(f"it takes {count:,} lists and watches, for {why}, and {most:,} are the most", remedy=remedy)
+        why, remedy = (
+            f"{alternatives:,} alternatives",
+            "Select by one label that the alternatives share, or declare a wider selector",
+        )
+    return DeclarationError(
+        f"it takes {count:,} lists and watches, for {why}, and {most:,} are the most", remedy=remedy
+    )
 
 
 def questions(resource: Resource, request: Selector) -> list[tuple[str, dict[str, str]]]:
-    """Say which lists the server must be asked for: one for each namespace, or name, as it lists all of them or one.
+    """Say which lists the server must be asked for: one for each namespace, or name, as it lists all of them
+    or one.
 
     >>> from kopf_selectcache.core.selection.kinds import find
     >>> questions(Resource(find('pods'), 'v1'), Selector('app=web', names=['web-1'], namespaces=['shop']))
@@ -268,7 +328,10 @@ def questions(resource: Resource, request: Selector) -> list[tuple[str, dict[str
     asked = []
     for namespace in request.namespaces or (None,):
         for name in request.names or (None,):
-            terms = [*request.terms, *(FieldSelector.from_dict({"metadata.name": name}).terms if name is not None else ())]
+            terms = [
+                *request.terms,
+                *(FieldSelector.from_dict({"metadata.name": name}).terms if name is not None else ()),
+            ]
             fields = {"fieldSelector": ",".join(map(str, terms))} if terms else {}
             asked.append((resource.path(namespace), {**label, **fields}))
     return asked

@@ -1,4 +1,7 @@
-"""Quantities of bytes, as Kubernetes writes them: the one format of sizes in settings, messages and commands."""
+"""Quantities of bytes, as Kubernetes writes them: the one format of sizes in settings, messages and
+commands.
+"""
+
 from __future__ import annotations
 
 import re
@@ -39,10 +42,19 @@ def complaint(size: object) -> tuple[str, str] | None:
     if found is None:
         almost = _ALMOST.fullmatch(size) if isinstance(size, str) else None
         wanted = f"{almost[1]}{almost[2].upper()}i" if almost is not None else "200Mi"
-        return "no number of bytes", f"Write a quantity as of Kubernetes, such as {wanted!r}, a whole number of bytes, or None for no limit"
+        return (
+            "no number of bytes",
+            (
+                f"Write a quantity as of Kubernetes, such as {wanted!r}, a whole number of bytes, or None for"
+                " no limit"
+            ),
+        )
     if found < LEAST:
         guess = f"{size}Mi" if str(size).isdecimal() and found > 0 else "200Mi"
-        return f"fewer than {LEAST:,} bytes, which holds nothing", f"Write what was meant, such as {guess!r}; or None for no limit"
+        return (
+            f"fewer than {LEAST:,} bytes, which holds nothing",
+            f"Write what was meant, such as {guess!r}; or None for no limit",
+        )
     return None
 
 
@@ -52,5 +64,7 @@ def written(size: float) -> str:
     >>> [written(size) for size in (500, 209715200, 1610612736)]
     ['0.5Ki', '200Mi', '1.5Gi']
     """
-    unit = max((unit for unit, each in _BINARY.items() if size >= each), key=_BINARY.__getitem__, default="Ki")
+    unit = max(
+        (unit for unit, each in _BINARY.items() if size >= each), key=_BINARY.__getitem__, default="Ki"
+    )
     return f"{size / _BINARY[unit]:.1f}".removesuffix(".0") + unit

@@ -1,4 +1,7 @@
-"""What operators declare to keep of each object: `keep=`, `drop=` and `transform=`, checked. Knows no kind, and stores nothing."""
+"""What operators declare to keep of each object: `keep=`, `drop=` and `transform=`, checked. Knows no kind,
+and stores nothing.
+"""
+
 from __future__ import annotations
 
 import re
@@ -15,19 +18,26 @@ from kopf_selectcache.selectors.suggestions import unlikely_where, wrong_path
 _INDEX = re.compile(r"\[[^]]*\]")
 
 
-def projection(*, keep: Collection[Path] | None = None, drop: Collection[Path] = (), transform: Transform | None = None) -> Projection:
-    """Return what is kept; raise DeclarationError for paths that cannot be meant, and for what is no function.
+def projection(
+    *, keep: Collection[Path] | None = None, drop: Collection[Path] = (), transform: Transform | None = None
+) -> Projection:
+    """Return what is kept; raise DeclarationError for paths that cannot be meant, and for what is no
+    function.
 
     >>> projection(drop=['data', ('metadata', 'annotations', 'example.com/notes')])
     Projection(drop=(('data',), ('metadata', 'annotations', 'example.com/notes')))
     >>> projection(drop=['metadata.name'])
     Traceback (most recent call last):
     kopf_selectcache.errors.DeclarationError: drop=['metadata.name'] would drop metadata.name, which is always kept. ...
-    """
+    """  # noqa: E501
     if transform is not None and (not callable(transform) or iscoroutinefunction(transform)):
         raise DeclarationError(
             f"transform= is {'a coroutine function' if callable(transform) else shown_with_type(transform)}",
-            remedy="Give it a plain function that takes an object, as a dict, and returns what is to be kept of it")
+            remedy=(
+                "Give it a plain function that takes an object, as a dict, and returns what is to be kept"
+                " of it"
+            ),
+        )
     if transform is not None:
         _refuse_unlike_transform(transform, "transform=", "that returns what is to be kept of it")
     chosen, dropped = None if keep is None else list(_paths("keep", keep)), list(_paths("drop", drop))
@@ -35,7 +45,9 @@ def projection(*, keep: Collection[Path] | None = None, drop: Collection[Path] =
         return Projection.of(keep=chosen, drop=dropped, transform=transform)
     except BadPath as problem:
         name = "drop" if problem.path in map(keys_of, dropped) else "keep"
-        raise DeclarationError(f"{name}=[{as_written(problem.path)!r}] {problem.reason}", remedy=f"Take it out of {name}=") from None
+        raise DeclarationError(
+            f"{name}=[{as_written(problem.path)!r}] {problem.reason}", remedy=f"Take it out of {name}="
+        ) from None
 
 
 def indexes(given: object, *, late: bool = False, within: str = "index=") -> tuple[Indexed, ...]:
@@ -46,20 +58,35 @@ def indexes(given: object, *, late: bool = False, within: str = "index=") -> tup
     """
     if not isinstance(given, Mapping):
         raise DeclarationError(
-            f"{within} is {shown_with_type(given)}", remedy="Write a dict of paths or functions by name: index={'node': 'spec.nodeName'}")
+            f"{within} is {shown_with_type(given)}",
+            remedy="Write a dict of paths or functions by name: index={'node': 'spec.nodeName'}",
+        )
     return tuple(_index(name, by, late=late) for name, by in given.items())
 
 
 def _index(name: object, by: object, *, late: bool) -> Indexed:
     if not isinstance(name, str) or not name:
-        raise DeclarationError(f"index= has the name {shown_with_type(name)}", remedy="Write index={'node': 'spec.nodeName'}")
+        raise DeclarationError(
+            f"index= has the name {shown_with_type(name)}", remedy="Write index={'node': 'spec.nodeName'}"
+        )
     what = f"index={{{shown(name)}: ...}}"
     if not callable(by):
         if not isinstance(by, (str, tuple)):
-            raise DeclarationError(f"{what} is {shown_with_type(by)}", remedy=f"Write index={{{shown(name)}: 'spec.nodeName'}}, or give it a function of an object")
-        return Indexed(name, keys_of(_checked(by, "index=", f"index={{{shown(name)}: {shown(by)}}}")), late=late)
+            raise DeclarationError(
+                f"{what} is {shown_with_type(by)}",
+                remedy=f"Write index={{{shown(name)}: 'spec.nodeName'}}, or give it a function of an object",
+            )
+        return Indexed(
+            name, keys_of(_checked(by, "index=", f"index={{{shown(name)}: {shown(by)}}}")), late=late
+        )
     if iscoroutinefunction(by):
-        raise DeclarationError(f"{what} is a coroutine function", remedy="Give it a plain function that takes an object, as a dict, and returns a text, or a list of texts")
+        raise DeclarationError(
+            f"{what} is a coroutine function",
+            remedy=(
+                "Give it a plain function that takes an object, as a dict, and returns a text, or a list of"
+                " texts"
+            ),
+        )
     _refuse_unlike_transform(by, what, "that returns a text, or a list of texts")
     return Indexed(name, function=by, late=late)
 
@@ -68,39 +95,60 @@ def _refuse_unlike_transform(transform: Callable[..., object], what: str, which:
     """Raise DeclarationError if this can never be called with an object alone."""
     try:
         takes = signature(transform)
-    except ValueError:   # Of some built-in functions nothing is known.
+    except ValueError:  # Of some built-in functions nothing is known.
         return
     try:
         takes.bind({})
     except TypeError:
         raise DeclarationError(
             f"{what} is a function of {takes}, and is called with one object",
-            remedy=f"Give it a function of one object, as a dict, {which}") from None
+            remedy=f"Give it a function of one object, as a dict, {which}",
+        ) from None
 
 
 def _paths(name: str, given: object) -> Iterator[Path]:
     if isinstance(given, str):
-        raise DeclarationError(f"{name}= is the text {shown(given)}", remedy=f"Write a list of paths: {name}=[{shown(given)}]")
+        raise DeclarationError(
+            f"{name}= is the text {shown(given)}", remedy=f"Write a list of paths: {name}=[{shown(given)}]"
+        )
     if not isinstance(given, Collection) or isinstance(given, (Mapping, bytes, bytearray)):
-        raise DeclarationError(f"{name}= is {shown_with_type(given)}", remedy=f"Write a list of paths, such as {name}=['spec.nodeName']")
+        raise DeclarationError(
+            f"{name}= is {shown_with_type(given)}",
+            remedy=f"Write a list of paths, such as {name}=['spec.nodeName']",
+        )
     for path in given:
         yield _checked(path, f"{name}=", f"{name}=[{shown(path)}]")
 
 
 def _checked(path: object, argument: str, what: str) -> Path:
-    """Return a path of an argument, where it is written as `what`; raise DeclarationError if it can lead nowhere."""
-    if not isinstance(path, str) and not (isinstance(path, tuple) and all(isinstance(key, str) for key in path)):
+    """Return a path of an argument, where it is written as `what`; raise DeclarationError if it can lead
+    nowhere.
+    """
+    if not isinstance(path, str) and not (
+        isinstance(path, tuple) and all(isinstance(key, str) for key in path)
+    ):
         raise DeclarationError(
-            f"{argument} has {shown_with_type(path)}", remedy="Write paths as text with dots, or as tuples where a key has a dot itself")
+            f"{argument} has {shown_with_type(path)}",
+            remedy="Write paths as text with dots, or as tuples where a key has a dot itself",
+        )
     if isinstance(path, str) and _INDEX.search(path):
-        raise DeclarationError(f"{what} points into a list, and paths lead to all of its items", remedy=f"Write {_INDEX.sub('', path)!r}")
+        raise DeclarationError(
+            f"{what} points into a list, and paths lead to all of its items",
+            remedy=f"Write {_INDEX.sub('', path)!r}",
+        )
     if isinstance(path, str) and any(key.isdigit() for key in keys_of(path)[1:]):
         raise DeclarationError(
             f"{what} looks like an item of a list, and paths lead to all of its items",
-            remedy=f"Write {'.'.join(key for key in keys_of(path) if not key.isdigit())!r}; or, if it is a key, a tuple: {keys_of(path)!r}")
+            remedy=(
+                f"Write {'.'.join(key for key in keys_of(path) if not key.isdigit())!r}; or, if it is a key,"
+                f" a tuple: {keys_of(path)!r}"
+            ),
+        )
     if wrong := wrong_path(path):
         raise DeclarationError(f"{what}: {wrong[0]}", remedy=wrong[1])
     if unlikely_where(path, None) is not None:
         raise DeclarationError(
-            f"{what} has a slash, and each dot ends a key", remedy="Write a tuple, a text for each key: ('metadata', 'annotations', 'example.com/key')")
+            f"{what} has a slash, and each dot ends a key",
+            remedy="Write a tuple, a text for each key: ('metadata', 'annotations', 'example.com/key')",
+        )
     return path

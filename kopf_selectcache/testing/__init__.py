@@ -1,4 +1,5 @@
-"""An embedded Kubernetes API server for tests: no cluster, no network, every fault. Needs the extra `testing`.
+"""An embedded Kubernetes API server for tests: no cluster, no network, every fault. Needs the extra
+`testing`.
 
 Example:
     >>> from kopf_selectcache.testing import EmbeddedCluster
@@ -7,7 +8,8 @@ Example:
     >>> made["metadata"]["namespace"]
     'default'
 
-"""
+"""  # noqa: E501
+
 from .api.status import Problem
 from .cluster import EmbeddedCluster
 from .fake import FakeCache
@@ -15,4 +17,15 @@ from .faults import End, Fault, Faults, Planned
 from .manifests import ManifestError
 from .request_log import Asked, Requests
 
-__all__ = ["Asked", "EmbeddedCluster", "End", "FakeCache", "Fault", "Faults", "ManifestError", "Planned", "Problem", "Requests"]
+__all__ = [
+    "Asked",
+    "EmbeddedCluster",
+    "End",
+    "FakeCache",
+    "Fault",
+    "Faults",
+    "ManifestError",
+    "Planned",
+    "Problem",
+    "Requests",
+]

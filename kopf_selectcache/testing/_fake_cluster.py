@@ -1,4 +1,7 @@
-"""The cluster of a fake cache: an API with no port and no loop, filled as from a backup. Refuses what needs HTTP."""
+"""The cluster of a fake cache: an API with no port and no loop, filled as from a backup. Refuses what needs
+HTTP.
+"""
+
 from __future__ import annotations
 
 import random
@@ -27,14 +30,17 @@ _KEPT = ("uid", "generation", "creationTimestamp", "deletionTimestamp", "deletio
 
 
 class OfflineCluster(EmbeddedCluster):
-    """What `FakeCache.cluster` is. Its methods can be called in any thread; whoever follows it has when they return."""
+    """What `FakeCache.cluster` is. Its methods can be called in any thread; whoever follows it has when they
+    return.
+    """
 
     def __init__(self) -> None:
-        super().__init__(random=random.Random(0), tls=False)   # noqa: S311  # The same uids each time.
+        super().__init__(random=random.Random(0), tls=False)  # The same uids each time.  # noqa: S311
         self._followers: list[Callable[[], None]] = []
         self.faults = self._failing = OfflineFaults(post=self._do)
-        """What goes wrong with the requests of reads: `fetch`, `fetch_list`, `gone` and whatever else asks the server."""
-        del self.requests   # Nothing would ever happen to it.
+        """What goes wrong with the requests of reads: `fetch`, `fetch_list`, `gone` and whatever else asks
+        the server."""
+        del self.requests  # Nothing would ever happen to it.
 
     def __getattr__(self, name: str) -> NoReturn:
         """Only what is not there is asked for here."""
@@ -45,14 +51,20 @@ class OfflineCluster(EmbeddedCluster):
     async def __aenter__(self) -> NoReturn:
         raise _unserved("a server")
 
-    def fill(self, given: list[dict[str, Any]], keys: Collection[Key], *, gone: Mapping[str, Any] | None = None) -> None:
-        """Have these objects, as a backup would bring them back: with their uid and times, with versions of this cluster.
+    def fill(
+        self, given: list[dict[str, Any]], keys: Collection[Key], *, gone: Mapping[str, Any] | None = None
+    ) -> None:
+        """Have these objects, as a backup would bring them back: with their uid and times, with versions of
+        this cluster.
 
-        What they need is made where it is missing: namespaces, and definitions of custom resources. One may be gone since.
+        What they need is made where it is missing: namespaces, and definitions of custom resources. One may
+        be gone since.
         """
         for definition in definitions(given, keys, self.api.kinds):
             self.create(definition)
-        homes = {obj["metadata"]["name"] for obj in given if obj["kind"] == "Namespace"} | set(self._namespaces())
+        homes = {obj["metadata"]["name"] for obj in given if obj["kind"] == "Namespace"} | set(
+            self._namespaces()
+        )
         for obj in given:
             namespace = obj["metadata"].get("namespace")
             if namespace and namespace not in homes:
@@ -75,6 +87,7 @@ class OfflineCluster(EmbeddedCluster):
 
     def answer_read(self, request: Request) -> Answer:
         """Do so for a read, to which faults happen."""
+
         def answered(request: Request) -> Answer:
             answer = self.api.answer(request)
             assert isinstance(answer, Answer), "reads open no watches"
@@ -92,11 +105,15 @@ class OfflineCluster(EmbeddedCluster):
         if kept or state:
             served, stored = self._stored(obj, made)
             body = {**msgspec.json.decode(stored.data, type=dict[str, Any]), **state}
-            self.api.objects.replace(served, stored, {**body, "metadata": in_order({**body["metadata"], **kept})})
+            self.api.objects.replace(
+                served, stored, {**body, "metadata": in_order({**body["metadata"], **kept})}
+            )
 
     def _stored(self, obj: Mapping[str, Any], made: Mapping[str, Any]) -> tuple[Served, Stored]:
         served = self._admin.served(obj)
-        return served, self.api.objects.get(served, made["metadata"].get("namespace", ""), made["metadata"]["name"])
+        return served, self.api.objects.get(
+            served, made["metadata"].get("namespace", ""), made["metadata"]["name"]
+        )
 
     def _running(self) -> Web:
         raise _unserved("this")
@@ -111,11 +128,17 @@ class OfflineCluster(EmbeddedCluster):
 
 
 def _creatable(obj: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what can be created: with no version of another cluster, and no namespace that takes in nothing."""
-    metadata = {key: value for key, value in obj["metadata"].items() if key not in ("resourceVersion", *_KEPT)}
+    """Return what can be created: with no version of another cluster, and no namespace that takes in
+    nothing.
+    """
+    metadata = {
+        key: value for key, value in obj["metadata"].items() if key not in ("resourceVersion", *_KEPT)
+    }
     left_out = "status" if obj["kind"] == "Namespace" else ""
     return {**{key: value for key, value in obj.items() if key != left_out}, "metadata": metadata}
 
 
 def _unserved(what: str) -> RuntimeError:
-    return RuntimeError(f"a fake cache has no server, and {what} needs one: use the fixture `cluster`, or EmbeddedCluster")
+    return RuntimeError(
+        f"a fake cache has no server, and {what} needs one: use the fixture `cluster`, or EmbeddedCluster"
+    )

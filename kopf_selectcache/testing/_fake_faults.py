@@ -1,4 +1,7 @@
-"""Faults of a fake cache: they happen to what its reads ask the server. Those that need a connection are refused."""
+"""Faults of a fake cache: they happen to what its reads ask the server. Those that need a connection are
+refused.
+"""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -9,26 +12,51 @@ from .faults.injector import Faults, Planned
 from .request_log import Asked
 
 OF_ANSWERS = ("asked", "instead", "answered")
-"""The steps of a fault that change a question or its answer. All others change connections, or the lines of watches."""
+"""The steps of a fault that change a question or its answer. All others change connections, or the lines of
+watches."""
 
 
 class OfflineFaults(Faults):
     """What `FakeCache.cluster.faults` is."""
 
     def add(
-        self, fault: Fault, *, verb: str = "", resource: str = "", namespace: str | None = None, name: str = "",
-        user: str = "", where: Callable[[Asked], bool] | None = None, nth: int = 1, times: int | None = None,
+        self,
+        fault: Fault,
+        *,
+        verb: str = "",
+        resource: str = "",
+        namespace: str | None = None,
+        name: str = "",
+        user: str = "",
+        where: Callable[[Asked], bool] | None = None,
+        nth: int = 1,
+        times: int | None = None,
     ) -> Planned:
-        """Plan a fault for requests of reads, such as `fetch`, that are equal in all that is given; raise TypeError if it needs a connection."""
+        """Plan a fault for requests of reads, such as `fetch`, that are equal in all that is given; raise
+        TypeError if it needs a connection.
+        """
         of = type(fault)
         if all(getattr(of, step) is getattr(Fault, step) for step in OF_ANSWERS):
             raise TypeError(
-                f"{of.__name__} happens to connections and watches, and a fake cache has none: use the fixture `cluster`, or EmbeddedCluster")
+                f"{of.__name__} happens to connections and watches, and a fake cache has none: use the"
+                " fixture `cluster`, or EmbeddedCluster"
+            )
         return super().add(
-            fault, verb=verb, resource=resource, namespace=namespace, name=name, user=user, where=where, nth=nth, times=times)
+            fault,
+            verb=verb,
+            resource=resource,
+            namespace=namespace,
+            name=name,
+            user=user,
+            where=where,
+            nth=nth,
+            times=times,
+        )
 
     def answer(self, request: Request, user: str, answer: Callable[[Request], Answer]) -> Answer:
-        """Answer a request, with the faults that happen to it; raise BrokenFault if code of the test's own has raised."""
+        """Answer a request, with the faults that happen to it; raise BrokenFault if code of the test's own
+        has raised.
+        """
         asked = Asked.of(request, user)
         planned = self.meeting(asked, request)
         made: Answer | None = None

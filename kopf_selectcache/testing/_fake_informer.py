@@ -1,4 +1,7 @@
-"""How a fake cache is kept: by the real protocol, from an API that answers at once. Starts no task, and waits for nothing."""
+"""How a fake cache is kept: by the real protocol, from an API that answers at once. Starts no task, and waits
+for nothing.
+"""
+
 from __future__ import annotations
 
 import asyncio
@@ -50,15 +53,31 @@ _T = TypeVar("_T")
 
 
 class OfflineFeed(Feed):
-    """Follows the embedded API without a task: what has changed is taken in within the call that changed it."""
+    """Follows the embedded API without a task: what has changed is taken in within the call that changed
+    it.
+    """
 
     def __init__(
-        self, key: Key, declared: Cached, settings: SelectCacheSettings, transport: InProcess, *,
-        namespaces: tuple[str, ...] | None, claims: Claims, resolved: Callable[[], object],
+        self,
+        key: Key,
+        declared: Cached,
+        settings: SelectCacheSettings,
+        transport: InProcess,
+        *,
+        namespaces: tuple[str, ...] | None,
+        claims: Claims,
+        resolved: Callable[[], object],
     ) -> None:
-        world = World(settings, cast("Transport", transport), logging.getLogger(__name__), chance=lambda: 0.5, clock=monotonic, sleep=asyncio.sleep)
+        world = World(
+            settings,
+            cast("Transport", transport),
+            logging.getLogger(__name__),
+            chance=lambda: 0.5,
+            clock=monotonic,
+            sleep=asyncio.sleep,
+        )
         super().__init__(key, declared, world=world, namespaces=namespaces, claims=claims, resolved=resolved)
-        self.packing = None   # To learn takes a thread.
+        self.packing = None  # To learn takes a thread.
         self._served = transport
         self._lines: list[_Listwatch] = []
         try:
@@ -67,7 +86,8 @@ class OfflineFeed(Feed):
         except NotServed as error:
             raise Missing(
                 f"{error}, and no object tells what it is",
-                remedy="Give the fake cache its CustomResourceDefinition, among the objects") from None
+                remedy="Give the fake cache its CustomResourceDefinition, among the objects",
+            ) from None
         if not all(each.open for each in self._lines):
             raise self.part().error or ReadError(self.trouble, remedy=self.remedy)
 
@@ -82,7 +102,7 @@ class OfflineFeed(Feed):
             return
         for each in self._lines:
             each.follow()
-        if self._merging.doubts:   # Here, all branches know at once what one of them does.
+        if self._merging.doubts:  # Here, all branches know at once what one of them does.
             for each in self._lines:
                 each.hurry()
 
@@ -94,8 +114,9 @@ class OfflineFeed(Feed):
             if loop is None or loop is running_loop():
                 listener(change)
             else:
-                with suppress(RuntimeError):   # The loop is closed: nobody waits any more.
+                with suppress(RuntimeError):  # The loop is closed: nobody waits any more.
                     loop.call_soon_threadsafe(listener, change)
+
         return super().subscribe(told)
 
     def _start(self) -> None:
@@ -108,10 +129,25 @@ class OfflineFeed(Feed):
         self._lines = []
         super()._begin(planned)
 
-    def _listwatch(self, stream: Stream, branch: Branch, condition: Condition, agreed: AgreedVersion | None, resource: Resource) -> Listwatch:
+    def _listwatch(
+        self,
+        stream: Stream,
+        branch: Branch,
+        condition: Condition,
+        agreed: AgreedVersion | None,
+        resource: Resource,
+    ) -> Listwatch:
         made = _Listwatch(
-            stream, branch, condition, resource, world=self._world, counts=self.counts, notify=self._taken_in, projection=self.projection,
-            agreed=agreed)
+            stream,
+            branch,
+            condition,
+            resource,
+            world=self._world,
+            counts=self.counts,
+            notify=self._taken_in,
+            projection=self.projection,
+            agreed=agreed,
+        )
         made.served = self._served
         self._lines.append(made)
         return made
@@ -160,13 +196,15 @@ class _Listwatch(Listwatch):
             case Watch() as command:
                 self._open(command)
             case Wait(failures) if failures < PATIENCE and self.condition.error() is None:
-                self._take(Due())   # Nothing gets better here by waiting.
+                self._take(Due())  # Nothing gets better here by waiting.
             case Wait():
                 self._watch = None
 
     def _open(self, command: Watch) -> None:
         try:
-            self._watch = self.served.stream(self.stream.path(self.resource), self.stream.query() | watching(command))
+            self._watch = self.served.stream(
+                self.stream.path(self.resource), self.stream.query() | watching(command)
+            )
         except Refused as refused:
             self._take(refused.refusal)
         else:
@@ -180,7 +218,14 @@ class InProcess:
     def __init__(self, cluster: OfflineCluster) -> None:
         self._cluster = cluster
 
-    async def get(self, path: str, query: Mapping[str, str], *, accept: str = JSON, most: int | None = None) -> bytes:   # noqa: ARG002  # All of it is in memory.
+    async def get(
+        self,
+        path: str,
+        query: Mapping[str, str],
+        *,
+        accept: str = JSON,
+        most: int | None = None,  # noqa: ARG002
+    ) -> bytes:  # All of it is in memory.
         answer = self._ask(path, query, accept)
         assert isinstance(answer, Answer), "only watches are something else"
         return _body_of(answer)
@@ -195,13 +240,22 @@ class InProcess:
         return self._cluster.answer(self._request(path, query, accept))
 
     def _request(self, path: str, query: Mapping[str, str], accept: str) -> Request:
-        return Request("GET", path, query, {"authorization": f"Bearer {self._cluster.token}", "accept": accept})
+        return Request(
+            "GET", path, query, {"authorization": f"Bearer {self._cluster.token}", "accept": accept}
+        )
 
 
 class OfReads(InProcess):
     """The same, for what reads ask: faults happen to it."""
 
-    async def get(self, path: str, query: Mapping[str, str], *, accept: str = JSON, most: int | None = None) -> bytes:   # noqa: ARG002  # Likewise.
+    async def get(
+        self,
+        path: str,
+        query: Mapping[str, str],
+        *,
+        accept: str = JSON,
+        most: int | None = None,  # noqa: ARG002
+    ) -> bytes:  # Likewise.
         return _body_of(self._cluster.answer_read(self._request(path, query, accept)))
 
 

@@ -1,8 +1,10 @@
-"""What must be there before the objects of a fake cache can be: checks what is given, and makes definitions that are missing.
+"""What must be there before the objects of a fake cache can be: checks what is given, and makes definitions
+that are missing.
 
-Guesses only what is safe to guess, and must never guess a kind's plural against a declaration: a cache that is empty by
-mistake would make every test pass.
+Guesses only what is safe to guess, and must never guess a kind's plural against a declaration: a cache that
+is empty by mistake would make every test pass.
 """
+
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -21,11 +23,17 @@ DEFINITION = "CustomResourceDefinition"
 def checked(objects: object) -> list[dict[str, Any]]:
     """Return the objects, each a dict of its own; raise TypeError or ValueError, if they are none."""
     if isinstance(objects, (Mapping, str)) or not isinstance(objects, Iterable):
-        raise TypeError(f"FakeCache takes a list of objects, and was given a {type(objects).__name__}: write FakeCache([...], ...)")
+        raise TypeError(
+            f"FakeCache takes a list of objects, and was given a {type(objects).__name__}: write"
+            " FakeCache([...], ...)"
+        )
     found: dict[tuple[str, ...], dict[str, Any]] = {}
     for number, obj in enumerate(objects):
         if not isinstance(obj, Mapping):
-            raise TypeError(f"FakeCache takes objects as manifests have them, and was given a {type(obj).__name__} among them")
+            raise TypeError(
+                f"FakeCache takes objects as manifests have them, and was given a {type(obj).__name__} among"
+                " them"
+            )
         metadata = obj.get("metadata")
         if not isinstance(metadata, Mapping) or not (metadata.get("name") or metadata.get("generateName")):
             what = f"a {obj['kind']}" if obj.get("kind") else "an object"
@@ -41,21 +49,25 @@ def checked(objects: object) -> list[dict[str, Any]]:
     return list(found.values())
 
 
-def with_own(objects: object, own: object, *, deleted: bool) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
-    """Return the objects as they are when a handler is called with its own, which is among them; and that, if it is gone now.
+def with_own(
+    objects: object, own: object, *, deleted: bool
+) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
+    """Return the objects as they are when a handler is called with its own, which is among them; and that, if
+    it is gone now.
 
-    What is listed under its name is an earlier state of it, unless both have a version, and the listed one is newer.
+    What is listed under its name is an earlier state of it, unless both have a version, and the listed one is
+    newer.
     """
     given = checked(objects)
     if own is None:
         if deleted:
             raise ValueError("deleted=True says that the handler's own object is gone: give it as own=...")
         return given, None
-    mine, = checked([own])
+    (mine,) = checked([own])
     listed = next((obj for obj in given if _place(obj) == _place(mine)), None)
     there, metadata = listed["metadata"] if listed is not None else {}, mine["metadata"]
     if deleted and there.get("uid") and metadata.get("uid", there["uid"]) != there["uid"]:
-        return given, None   # Another one has its name by now.
+        return given, None  # Another one has its name by now.
     if not deleted and is_older(str(metadata.get("resourceVersion")), str(there.get("resourceVersion"))):
         return given, None
     if there.get("uid"):
@@ -66,7 +78,12 @@ def with_own(objects: object, own: object, *, deleted: bool) -> tuple[list[dict[
 def _place(obj: Obj) -> tuple[str, ...]:
     """Return what two states of one object have in common."""
     metadata = obj["metadata"]
-    return obj["apiVersion"].rpartition("/")[0], obj["kind"], metadata.get("namespace") or "default", metadata.get("name") or ""
+    return (
+        obj["apiVersion"].rpartition("/")[0],
+        obj["kind"],
+        metadata.get("namespace") or "default",
+        metadata.get("name") or "",
+    )
 
 
 @dataclass
@@ -81,8 +98,12 @@ class _Custom:
     """As a declaration calls it; empty if none does."""
 
 
-def definitions(objects: Iterable[Obj], keys: Collection[Key], served: Iterable[Served]) -> Iterator[dict[str, Any]]:
-    """Make the definitions that are neither served nor among the objects: of kinds that objects have, and of those declared."""
+def definitions(
+    objects: Iterable[Obj], keys: Collection[Key], served: Iterable[Served]
+) -> Iterator[dict[str, Any]]:
+    """Make the definitions that are neither served nor among the objects: of kinds that objects have, and of
+    those declared.
+    """
     objects = list(objects)
     there = {(each.group, each.kind) for each in served} | set(_given(objects, "kind"))
     missing: dict[tuple[str, str], _Custom] = {}
@@ -91,7 +112,10 @@ def definitions(objects: Iterable[Obj], keys: Collection[Key], served: Iterable[
         if (group, kind) in there:
             continue
         if "." not in group:
-            raise ValueError(f"the fake cache knows no {kind} in {obj['apiVersion']}, and a custom resource has a group with a dot in it")
+            raise ValueError(
+                f"the fake cache knows no {kind} in {obj['apiVersion']}, and a custom resource has a group"
+                " with a dot in it"
+            )
         custom = missing.setdefault((group, kind), _Custom(group, kind))
         custom.versions += [version] * (version not in custom.versions)
         custom.namespaced = custom.namespaced or bool(obj["metadata"].get("namespace"))
@@ -99,18 +123,28 @@ def definitions(objects: Iterable[Obj], keys: Collection[Key], served: Iterable[
         custom.plural = _declared_plural(custom, keys)
         yield _definition(custom, custom.plural or _plurals(custom.kind)[0])
     known = set(_given(objects, "plural")) | {(custom.group, custom.plural) for custom in missing.values()}
-    yield from _declared(keys, known, unclaimed={custom.group for custom in missing.values() if not custom.plural})
+    yield from _declared(
+        keys, known, unclaimed={custom.group for custom in missing.values() if not custom.plural}
+    )
 
 
 def _given(objects: Iterable[Obj], name: str) -> Iterator[tuple[str, str]]:
     """Yield the group, and the kind or plural, of each definition that is among the objects."""
     for obj in objects:
-        if obj["kind"] == DEFINITION and isinstance(spec := obj.get("spec"), Mapping) and isinstance(names := spec.get("names"), Mapping):
+        if (
+            obj["kind"] == DEFINITION
+            and isinstance(spec := obj.get("spec"), Mapping)
+            and isinstance(names := spec.get("names"), Mapping)
+        ):
             yield str(spec.get("group")), str(names.get(name))
 
 
-def _declared(keys: Collection[Key], known: set[tuple[str, str]], *, unclaimed: Collection[str]) -> Iterator[dict[str, Any]]:
-    """Define what is declared in full and has no object. Of a group with unclaimed objects, it may be those that are meant."""
+def _declared(
+    keys: Collection[Key], known: set[tuple[str, str]], *, unclaimed: Collection[str]
+) -> Iterator[dict[str, Any]]:
+    """Define what is declared in full and has no object. Of a group with unclaimed objects, it may be those
+    that are meant.
+    """
     wanted: dict[tuple[str, str], _Custom] = {}
     for key in keys:
         group, version, name = parse_key(key)
@@ -118,14 +152,18 @@ def _declared(keys: Collection[Key], known: set[tuple[str, str]], *, unclaimed: 
         if not group or version is None or "." not in group or not is_plural or find(key) is not None:
             continue
         if (group, name) not in known and group not in unclaimed:
-            custom = wanted.setdefault((group, name), _Custom(group, _singular(name).capitalize(), namespaced=True))
+            custom = wanted.setdefault(
+                (group, name), _Custom(group, _singular(name).capitalize(), namespaced=True)
+            )
             custom.versions.append(version)
     for (_, plural), custom in wanted.items():
         yield _definition(custom, plural)
 
 
 def _declared_plural(custom: _Custom, keys: Iterable[Key]) -> str:
-    """Return what a declaration calls the kind, if it is one of its plurals, or its name; empty if none does."""
+    """Return what a declaration calls the kind, if it is one of its plurals, or its name; empty if none
+    does.
+    """
     plurals = _plurals(custom.kind)
     for key in keys:
         group, version, name = parse_key(key)
@@ -148,7 +186,15 @@ def _plurals(kind: str) -> tuple[str, ...]:
 
 
 def _singular(plural: str) -> str:
-    for end, instead in (("ies", "y"), ("sses", "ss"), ("xes", "x"), ("zes", "z"), ("ches", "ch"), ("shes", "sh"), ("s", "")):
+    for end, instead in (
+        ("ies", "y"),
+        ("sses", "ss"),
+        ("xes", "x"),
+        ("zes", "z"),
+        ("ches", "ch"),
+        ("shes", "sh"),
+        ("s", ""),
+    ):
         if plural.endswith(end) and plural != end:
             return plural.removesuffix(end) + instead
     return plural
@@ -157,12 +203,21 @@ def _singular(plural: str) -> str:
 def _definition(custom: _Custom, plural: str) -> dict[str, Any]:
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     return {
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": DEFINITION, "metadata": {"name": f"{plural}.{custom.group}"},
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": DEFINITION,
+        "metadata": {"name": f"{plural}.{custom.group}"},
         "spec": {
-            "group": custom.group, "scope": "Namespaced" if custom.namespaced else "Cluster",
+            "group": custom.group,
+            "scope": "Namespaced" if custom.namespaced else "Cluster",
             "names": {"kind": custom.kind, "plural": plural, "singular": custom.kind.lower()},
             "versions": [
-                {"name": version, "served": True, "storage": version == custom.versions[0], "schema": {"openAPIV3Schema": schema}}
+                {
+                    "name": version,
+                    "served": True,
+                    "storage": version == custom.versions[0],
+                    "schema": {"openAPIV3Schema": schema},
+                }
                 for version in custom.versions
             ],
-        }}
+        },
+    }

@@ -1,4 +1,7 @@
-"""HTTP as the embedded server speaks it: requests read, answers packed, connections broken. Knows nothing of Kubernetes."""
+"""HTTP as the embedded server speaks it: requests read, answers packed, connections broken. Knows nothing of
+Kubernetes.
+"""
+
 from __future__ import annotations
 
 import asyncio
@@ -15,13 +18,16 @@ from aiohttp.web_protocol import RequestHandler
 from .api.request import Request
 from .faults.fault import End
 
-MAX_BODY = 3 * 1024 * 1024   # As the real server.
-MAX_HEAD = 1024 * 1024   # Of one line of it: selectors may be long.
-BLOCK = 256 * 1024   # So much is compressed or written at a time, before others have their turn.
+MAX_BODY = 3 * 1024 * 1024  # As the real server.
+MAX_HEAD = 1024 * 1024  # Of one line of it: selectors may be long.
+BLOCK = 256 * 1024  # So much is compressed or written at a time, before others have their turn.
 
 
 def raw_request(
-    message: RawRequestMessage, payload: StreamReader, protocol: RequestHandler, writer: AbstractStreamWriter,
+    message: RawRequestMessage,
+    payload: StreamReader,
+    protocol: RequestHandler,
+    writer: AbstractStreamWriter,
     task: asyncio.Task[None],
 ) -> web.BaseRequest:
     """Make aiohttp's request, as aiohttp itself does, but for the size of the body."""
@@ -30,7 +36,9 @@ def raw_request(
 
 
 async def read_request(raw: web.BaseRequest) -> Request:
-    """Read a request to its end. Of a query parameter the first value counts; a repeated header is joined by newlines."""
+    """Read a request to its end. Of a query parameter the first value counts; a repeated header is joined by
+    newlines.
+    """
     headers: dict[str, str] = {}
     for name, value in raw.headers.items():
         key = name.lower()
@@ -46,7 +54,10 @@ async def read_request(raw: web.BaseRequest) -> Request:
 def accepts_gzip(raw: web.BaseRequest) -> bool:
     """Say whether a compressed answer is welcome."""
     offers = raw.headers.get("Accept-Encoding", "").split(",")
-    return any(offer.partition(";")[0].strip() in ("gzip", "*") and "q=0" not in offer.replace(" ", "").split(";") for offer in offers)
+    return any(
+        offer.partition(";")[0].strip() in ("gzip", "*") and "q=0" not in offer.replace(" ", "").split(";")
+        for offer in offers
+    )
 
 
 async def zipped(body: bytes) -> bytes:
@@ -54,7 +65,7 @@ async def zipped(body: bytes) -> bytes:
     packer = zlib.compressobj(1, wbits=31)
     parts = []
     for start in range(0, len(body), BLOCK):
-        parts.append(packer.compress(body[start:start + BLOCK]))
+        parts.append(packer.compress(body[start : start + BLOCK]))
         await asyncio.sleep(0)
     return b"".join((*parts, packer.flush()))
 

@@ -2,6 +2,7 @@
 
 It has no semantics of its own: what is answered, the API says.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -12,7 +13,16 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from ._http_messages import BLOCK, MAX_BODY, MAX_HEAD, accepts_gzip, break_off, raw_request, read_request, zipped
+from ._http_messages import (
+    BLOCK,
+    MAX_BODY,
+    MAX_HEAD,
+    accepts_gzip,
+    break_off,
+    raw_request,
+    read_request,
+    zipped,
+)
 from ._watch_streams import Later, Stream
 from .api.request import Answer, Request
 from .api.server import Api
@@ -24,8 +34,8 @@ from .request_log import Asked, Match, Requests
 
 logger = logging.getLogger(__name__)
 
-GZIP_FROM = 128 * 1024   # As the real server: smaller answers are not worth it.
-SHORTEST_WATCH = 1800.0   # Seconds: as the real server, which spreads the ends of watches over as much again.
+GZIP_FROM = 128 * 1024  # As the real server: smaller answers are not worth it.
+SHORTEST_WATCH = 1800.0  # Seconds: as the real server, which spreads the ends of watches over as much again.
 SERVER_ERROR = "Internal error occurred: the embedded API server has a bug; its log has more"
 
 
@@ -33,7 +43,13 @@ class Web:
     """Serves an API on one port. All of it happens in the loop that listens."""
 
     def __init__(
-        self, api: Api, faults: Faults, requests: Requests, *, later: Later, spread: Callable[[], float],
+        self,
+        api: Api,
+        faults: Faults,
+        requests: Requests,
+        *,
+        later: Later,
+        spread: Callable[[], float],
         tls: ssl.SSLContext | None,
     ) -> None:
         self._api = api
@@ -47,8 +63,14 @@ class Web:
         self._listener: socket.socket | None = None
         self._loop = asyncio.get_running_loop()
         self._http = web.Server(
-            self._handle, request_factory=raw_request, handler_cancellation=True, access_log=None, lingering_time=0,
-            max_line_size=MAX_HEAD, max_field_size=MAX_HEAD)
+            self._handle,
+            request_factory=raw_request,
+            handler_cancellation=True,
+            access_log=None,
+            lingering_time=0,
+            max_line_size=MAX_HEAD,
+            max_field_size=MAX_HEAD,
+        )
 
     # ---- Ports and connections.
 
@@ -74,14 +96,14 @@ class Web:
     async def close(self) -> None:
         """Stop listening, and wait until nothing is left of any connection."""
         self.stop_listening()
-        while self._http.connections or self._connecting:   # noqa: ASYNC110 - aiohttp tells nobody of it.
+        while self._http.connections or self._connecting:  # noqa: ASYNC110
             await asyncio.sleep(0)
 
     def _accept(self, listener: socket.socket) -> None:
         try:
             connection, _ = listener.accept()
         except (BlockingIOError, ConnectionAbortedError):
-            return   # The client has gone again.
+            return  # The client has gone again.
         connection.setblocking(False)
         task = self._loop.create_task(self._connect(connection))
         self._connecting.add(task)
@@ -92,7 +114,8 @@ class Web:
 
     def _connected(self, task: asyncio.Task[None], connection: socket.socket) -> None:
         self._connecting.discard(task)
-        # Whom we end in the middle, even before the task began, or who is no client of ours: without TLS, or without trust.
+        # Whom we end in the middle, even before the task began, or who is no client of ours: without TLS, or
+        # without trust.
         if task.cancelled() or isinstance(task.exception(), OSError):
             connection.close()
 
@@ -108,25 +131,29 @@ class Web:
         try:
             return await self._handled(raw)
         except ConnectionError:
-            pass   # The client has gone in the middle of its answer, as clients may.
+            pass  # The client has gone in the middle of its answer, as clients may.
         except BrokenFault:
             logger.exception("A watch is broken off")
             break_off(raw, b"", End.CLOSE)
-        return web.Response()   # Nobody gets it.
+        return web.Response()  # Nobody gets it.
 
     async def _handled(self, raw: web.BaseRequest) -> web.StreamResponse:
         try:
             request = await read_request(raw)
         except web.HTTPRequestEntityTooLarge:
             problem = Problem(413, "RequestEntityTooLarge", f"Request entity too large: limit is {MAX_BODY}")
-            return web.Response(status=413, body=Answer.of(problem.status()).body, content_type="application/json")
+            return web.Response(
+                status=413, body=Answer.of(problem.status()).body, content_type="application/json"
+            )
         asked = Asked.of(request, self._user_of(request))
         self._requests.add(asked)
         try:
             planned = self._faults.meeting(asked, request)
         except BrokenFault as broken:
             logger.exception("The embedded API server cannot answer %s %s", request.method, request.path)
-            return await self._respond(raw, Answer.of(Problem(500, "InternalError", str(broken)).status(), code=500), [], asked)
+            return await self._respond(
+                raw, Answer.of(Problem(500, "InternalError", str(broken)).status(), code=500), [], asked
+            )
         answer = self._answer(request, planned)
         if isinstance(answer, Watch):
             return await self._follow(raw, answer, planned, asked)
@@ -159,7 +186,9 @@ class Web:
             logger.exception("The embedded API server cannot answer %s %s", request.method, request.path)
             return Answer.of(Problem(500, "InternalError", SERVER_ERROR).status(), code=500)
 
-    async def _follow(self, raw: web.BaseRequest, watch: Watch, planned: list[Planned], asked: Asked) -> web.StreamResponse:
+    async def _follow(
+        self, raw: web.BaseRequest, watch: Watch, planned: list[Planned], asked: Asked
+    ) -> web.StreamResponse:
         def opened() -> None:
             self._streams.add(stream)
             self._requests.answer(asked, 200)
@@ -173,9 +202,15 @@ class Web:
             self._streams.discard(stream)
             stream.close()
 
-    async def _respond(self, raw: web.BaseRequest, answer: Answer, planned: list[Planned], asked: Asked) -> web.StreamResponse:
+    async def _respond(
+        self, raw: web.BaseRequest, answer: Answer, planned: list[Planned], asked: Asked
+    ) -> web.StreamResponse:
         """Write a whole answer, or as much of it as faults let through."""
-        headers = {"Content-Type": answer.content_type, "Cache-Control": "no-cache, private", **answer.headers}
+        headers = {
+            "Content-Type": answer.content_type,
+            "Cache-Control": "no-cache, private",
+            **answer.headers,
+        }
         body = answer.body
         if len(body) >= GZIP_FROM and accepts_gzip(raw):
             headers["Content-Encoding"] = "gzip"
@@ -192,14 +227,23 @@ class Web:
         await response.prepare(raw)
         # Written at once, it would be copied three times: by aiohttp, by TLS and by the socket.
         for start in range(0, len(body), BLOCK):
-            await response.write(body[start:start + BLOCK])
-            await asyncio.sleep(0)   # In between, it is heard that the client has gone.
+            await response.write(body[start : start + BLOCK])
+            await asyncio.sleep(0)  # In between, it is heard that the client has gone.
         return response
 
     async def _interrupted(
-        self, raw: web.BaseRequest, code: int, headers: dict[str, str], body: bytes, part: bytes | None, end: End, plan: Planned,
+        self,
+        raw: web.BaseRequest,
+        code: int,
+        headers: dict[str, str],
+        body: bytes,
+        part: bytes | None,
+        end: End,
+        plan: Planned,
     ) -> web.StreamResponse:
-        """Write a part of an answer; then break the connection, or write the rest once the fault is released."""
+        """Write a part of an answer; then break the connection, or write the rest once the fault is
+        released.
+        """
         response = web.StreamResponse(status=code, headers=headers)
         response.content_length = len(body)
         if part is not None:
@@ -215,7 +259,7 @@ class Web:
         finally:
             forget()
         await response.prepare(raw)
-        await response.write(body[len(part or b""):])
+        await response.write(body[len(part or b"") :])
         return response
 
     async def _delay(self, planned: list[Planned]) -> None:

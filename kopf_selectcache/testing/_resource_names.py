@@ -1,7 +1,10 @@
-"""The words for what is asked of a server: verbs, resources and rules. Must never refuse what some request may have.
+"""The words for what is asked of a server: verbs, resources and rules. Must never refuse what some request
+may have.
 
-A word that no request has makes a test wait in vain, a fault never happen, and a right be none: all of it without a word.
+A word that no request has makes a test wait in vain, a fault never happen, and a right be none: all of it
+without a word.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -18,18 +21,27 @@ _RULE = "{'apiGroups': [''], 'resources': ['pods'], 'verbs': ['list', 'watch']}"
 
 
 def require_verb(verb: object) -> None:
-    """Raise ValueError for what is no verb of a request: there are no others than these, as rights name them."""
+    """Raise ValueError for what is no verb of a request: there are no others than these, as rights name
+    them.
+    """
     if verb not in VERBS:
-        raise ValueError(f"verb={shown(verb)} is the verb of no request.{_asking(_verb(verb))} There are {', '.join(VERBS)}")
+        raise ValueError(
+            f"verb={shown(verb)} is the verb of no request.{_asking(_verb(verb))} There are"
+            f" {', '.join(VERBS)}"
+        )
 
 
 def require_resource(resource: object) -> None:
-    """Raise ValueError for another name of a kind, where requests have its plural. Plurals that nobody knows may come yet."""
+    """Raise ValueError for another name of a kind, where requests have its plural. Plurals that nobody knows
+    may come yet.
+    """
     if not isinstance(resource, str) or resource != (meant := _resource(resource)):
         meant = meant if isinstance(resource, str) else ""
         raise ValueError(
-            f"resource={shown(resource)} is the resource of no request.{_asking(meant)} A resource is a plural in lower case, "
-            "of a custom one perhaps with its group: 'pods', 'pods/status', 'webapps.example.com'")
+            f"resource={shown(resource)} is the resource of no request.{_asking(meant)} A resource is a"
+            " plural in lower case, of a custom one perhaps with its group: 'pods', 'pods/status',"
+            " 'webapps.example.com'"
+        )
 
 
 def require_rules(rules: object) -> None:
@@ -46,17 +58,30 @@ def _require_rule(rule: Mapping[str, object]) -> None:
     parts: dict[str, Sequence[str]] = {}
     for part, words in rule.items():
         if part not in _PARTS:
-            raise ValueError(f"a rule has no {shown(part)}.{_asking(near(str(part), _PARTS))} It has {', '.join(_PARTS)}")
-        if isinstance(words, str) or not isinstance(words, Sequence) or not all(isinstance(word, str) for word in words):
+            raise ValueError(
+                f"a rule has no {shown(part)}.{_asking(near(str(part), _PARTS))} It has {', '.join(_PARTS)}"
+            )
+        if (
+            isinstance(words, str)
+            or not isinstance(words, Sequence)
+            or not all(isinstance(word, str) for word in words)
+        ):
             instead = f"[{words!r}]" if isinstance(words, str) else "a list of texts"
-            raise TypeError(f"the {part} of a rule are a list, and this is a {type(words).__name__}. Write {part!r}: {clipped(instead, 100)}")
+            raise TypeError(
+                f"the {part} of a rule are a list, and this is a {type(words).__name__}. Write {part!r}:"
+                f" {clipped(instead, 100)}"
+            )
         parts[part] = words
     if not parts.get("verbs"):
         raise ValueError(f"a rule without verbs allows nothing. Write one such as {_RULE}")
     if not parts.get("nonResourceURLs") and not (parts.get("apiGroups") and parts.get("resources")):
-        raise ValueError(f"a rule without apiGroups or resources allows nothing. The core group is '': write one such as {_RULE}")
+        raise ValueError(
+            "a rule without apiGroups or resources allows nothing. The core group is '': write one such as"
+            f" {_RULE}"
+        )
     for verb in parts["verbs"]:
-        # There are more of them than requests have, such as `bind`, and an authorizer takes any: only slips are certain.
+        # There are more of them than requests have, such as `bind`, and an authorizer takes any: only slips
+        # are certain.
         if verb not in VERBS and (meant := _verb(verb)):
             raise ValueError(f"the verb {shown(verb)} allows nothing.{_asking(meant)}")
     for resource in parts.get("resources", ()):
@@ -67,7 +92,10 @@ def _require_granted(resource: str, groups: Sequence[str]) -> None:
     plural, dot, group = resource.partition("/")[0].partition(".")
     kind = find(plural)
     if dot:
-        raise ValueError(f"the resource {shown(resource)} of a rule allows nothing. Write 'apiGroups': [{group!r}], 'resources': [{plural!r}]")
+        raise ValueError(
+            f"the resource {shown(resource)} of a rule allows nothing. Write 'apiGroups': [{group!r}],"
+            f" 'resources': [{plural!r}]"
+        )
     if kind is not None and plural != kind.plural and (kind.group in groups or "*" in groups):
         raise ValueError(f"the resource {shown(resource)} of a rule allows nothing.{_asking(kind.plural)}")
 
@@ -82,7 +110,9 @@ def _resource(resource: str) -> str:
     """Return the resource that was meant: this one, if nothing is known of it; empty, if it cannot be one."""
     if "/" in resource:
         group, version, name = parse_key(resource)
-        if (kind := find(resource)) is not None or is_version(version or ""):   # As a key of a declaration: `v1/pods`.
+        if (kind := find(resource)) is not None or is_version(
+            version or ""
+        ):  # As a key of a declaration: `v1/pods`.
             return kind.plural if kind is not None else f"{name}{f'.{group}' if group else ''}"
     first, slash, subresource = resource.partition("/")
     kind = find(first) or find(first.lower())

@@ -1,4 +1,7 @@
-"""Open watches: their lines, through the faults at work on them, to the client. One task each; it waits to be woken."""
+"""Open watches: their lines, through the faults at work on them, to the client. One task each; it waits to be
+woken.
+"""
+
 from __future__ import annotations
 
 import asyncio
@@ -64,9 +67,13 @@ class Stream:
         for forget in self._forget:
             forget()
 
-    async def write_to(self, raw: web.BaseRequest, *, later: Later, lasts: float, opened: Callable[[], None]) -> web.StreamResponse:
+    async def write_to(
+        self, raw: web.BaseRequest, *, later: Later, lasts: float, opened: Callable[[], None]
+    ) -> web.StreamResponse:
         """Write what comes until the end, or until the client goes."""
-        response = web.StreamResponse(headers={"Content-Type": self._watch.content_type, "Cache-Control": "no-cache, private"})
+        response = web.StreamResponse(
+            headers={"Content-Type": self._watch.content_type, "Cache-Control": "no-cache, private"}
+        )
         response.enable_chunked_encoding()
         packer = None
         if accepts_gzip(raw) and any(plan.fault.encoding == "gzip" for plan in self._planned):
@@ -92,7 +99,7 @@ class Stream:
                     packed = packer.compress(block) if packer is not None else block
                     if packed:
                         await response.write(packed)
-                        await asyncio.sleep(0)   # In between, it is heard that the client has gone.
+                        await asyncio.sleep(0)  # In between, it is heard that the client has gone.
                 while end is End.ENDLESS:
                     await response.write(ENDLESS)
                     await asyncio.sleep(0)
@@ -133,6 +140,7 @@ class Stream:
         def cut() -> None:
             patient[0].hits.add(self.asked)
             self.end(End.CLOSE)
+
         return later(patient[0].fault.idle or 0.0, cut)
 
 
@@ -150,7 +158,7 @@ def _blocks(lines: list[bytes]) -> Iterable[bytes]:
     for index, line in enumerate(lines):
         size += len(line)
         if size >= BLOCK:
-            yield b"".join(lines[start:index + 1])
+            yield b"".join(lines[start : index + 1])
             start, size = index + 1, 0
     if start < len(lines):
         yield b"".join(lines[start:])

@@ -1,4 +1,7 @@
-"""The cluster's admin, who asks its API without HTTP: objects in, what the server has of them out. Waits for nothing."""
+"""The cluster's admin, who asks its API without HTTP: objects in, what the server has of them out. Waits for
+nothing.
+"""
+
 from __future__ import annotations
 
 import json
@@ -23,13 +26,19 @@ class Admin:
 
     def ask(self, method: str, path: str, body: object = None) -> dict[str, Any]:
         content_type = MERGE_PATCH if method == "PATCH" else "application/json"
-        headers = {"authorization": f"Bearer {self._token}", "content-type": content_type, "accept": "application/json"}
+        headers = {
+            "authorization": f"Bearer {self._token}",
+            "content-type": content_type,
+            "accept": "application/json",
+        }
         sent = b"" if body is None else json.dumps(body, default=_plain).encode()
         answer = self._api.answer(Request(method, path, {}, headers, sent))
         assert isinstance(answer, Answer), "only watches are something else"
         answered: dict[str, Any] = json.loads(answer.body)
         if answer.code >= 400:
-            raise Problem(answer.code, answered.get("reason", ""), answered["message"], details=answered.get("details"))
+            raise Problem(
+                answer.code, answered.get("reason", ""), answered["message"], details=answered.get("details")
+            )
         return answered
 
     def create(self, obj: Mapping[str, Any], *, merge: bool = False) -> dict[str, Any]:
@@ -44,17 +53,21 @@ class Admin:
                 raise
             made = self.ask("PATCH", self.path(obj), obj)
         if served.has_status and "status" in obj:
-            made = self.ask("PUT", f"{collection}/{made['metadata']['name']}/status", {**made, "status": obj["status"]})
+            made = self.ask(
+                "PUT", f"{collection}/{made['metadata']['name']}/status", {**made, "status": obj["status"]}
+            )
         return made
 
     def delete(self, obj: Mapping[str, Any], *, grace_period: int | None = None) -> dict[str, Any]:
-        return self.ask("DELETE", self.path(obj), None if grace_period is None else {"gracePeriodSeconds": grace_period})
+        return self.ask(
+            "DELETE", self.path(obj), None if grace_period is None else {"gracePeriodSeconds": grace_period}
+        )
 
     def path(self, obj: Mapping[str, Any]) -> str:
         """Return the path of an object, given by its kind and name."""
         _require_object(obj)
         name = (obj.get("metadata") or {}).get("name")
-        if not name:   # Without one, it would be the path of all of them: to be deleted, for instance.
+        if not name:  # Without one, it would be the path of all of them: to be deleted, for instance.
             raise ValueError(f"a {obj.get('kind')} is meant that has no name")
         return f"{self._collection(obj)}/{name}"
 
@@ -73,13 +86,24 @@ class Admin:
         return f"{root}{f'/namespaces/{namespace}' if served.namespaced else ''}/{served.plural}"
 
 
-def rights(user: str, rules: Sequence[Mapping[str, Sequence[str]]], *, namespace: str) -> Iterator[dict[str, Any]]:
-    """Yield the objects that give a user these rights: a role and its binding, of one namespace or (an empty one) of all."""
+def rights(
+    user: str, rules: Sequence[Mapping[str, Sequence[str]]], *, namespace: str
+) -> Iterator[dict[str, Any]]:
+    """Yield the objects that give a user these rights: a role and its binding, of one namespace or (an empty
+    one) of all.
+    """
     kind = "Role" if namespace else "ClusterRole"
     metadata = {"name": f"user-{user}", "namespace": namespace} if namespace else {"name": f"user-{user}"}
-    yield {"apiVersion": f"{RBAC}/v1", "kind": kind, "metadata": metadata, "rules": [dict(rule) for rule in rules]}
     yield {
-        "apiVersion": f"{RBAC}/v1", "kind": f"{kind}Binding", "metadata": metadata,
+        "apiVersion": f"{RBAC}/v1",
+        "kind": kind,
+        "metadata": metadata,
+        "rules": [dict(rule) for rule in rules],
+    }
+    yield {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": f"{kind}Binding",
+        "metadata": metadata,
         "roleRef": {"apiGroup": RBAC, "kind": kind, "name": metadata["name"]},
         "subjects": [{"apiGroup": RBAC, "kind": "User", "name": user}],
     }
@@ -87,14 +111,22 @@ def rights(user: str, rules: Sequence[Mapping[str, Sequence[str]]], *, namespace
 
 def _require_object(obj: object) -> None:
     if not isinstance(obj, Mapping):
-        instead = "several are given one by one, as in cluster.create(*objects)" if isinstance(obj, list | tuple) else f"this is a {type(obj).__name__}"
-        raise TypeError(f"an object is a dict, such as {{'kind': 'Pod', 'metadata': {{'name': 'web-1'}}}}: {instead}")
+        instead = (
+            "several are given one by one, as in cluster.create(*objects)"
+            if isinstance(obj, list | tuple)
+            else f"this is a {type(obj).__name__}"
+        )
+        raise TypeError(
+            f"an object is a dict, such as {{'kind': 'Pod', 'metadata': {{'name': 'web-1'}}}}: {instead}"
+        )
     if not isinstance(obj.get("kind"), str):
-        raise ValueError("an object is meant that has no kind")   # noqa: TRY004  # It is there, and is none.
+        raise ValueError("an object is meant that has no kind")  # It is there, and is none.  # noqa: TRY004
 
 
 def _plain(part: object) -> dict[str, Any]:
-    """Let JSON be made of what is no dict but reads like one, such as the body that Kopf hands to handlers."""
+    """Let JSON be made of what is no dict but reads like one, such as the body that Kopf hands to
+    handlers.
+    """
     if isinstance(part, Mapping):
         return dict(part)
     raise TypeError(f"an object has {part!r} in it, a {type(part).__name__}, which no JSON is made of")

@@ -1,7 +1,9 @@
-"""A Kubernetes cluster inside the process: an API server on a port of 127.0.0.1, with what tests want to do to it.
+"""A Kubernetes cluster inside the process: an API server on a port of 127.0.0.1, with what tests want to do
+to it.
 
 It has no controllers, kubelet or scheduler: Pods stay Pending until somebody writes their status.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -38,8 +40,8 @@ from .faults.fault import End, Fault
 from .faults.injector import Faults, Planned
 from .request_log import Match, Requests
 
-LETTERS = "bcdfghjklmnpqrstvwxz2456789"   # Of generated names: none that make words.
-NAME = "embedded"   # Of the cluster, the user and the context in a kubeconfig.
+LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # Of generated names: none that make words.
+NAME = "embedded"  # Of the cluster, the user and the context in a kubeconfig.
 
 T = TypeVar("T")
 
@@ -55,15 +57,22 @@ def _utc_now() -> dt.datetime:
 
 
 class EmbeddedCluster:
-    """A cluster for tests: `async with EmbeddedCluster() as cluster:`, or `with EmbeddedCluster().in_thread() as cluster:`.
+    """A cluster for tests: `async with EmbeddedCluster() as cluster:`, or `with EmbeddedCluster().in_thread()
+    as cluster:`.
 
-    Its methods need no HTTP and can be called in any thread. They act as the cluster's admin, and raise `Problem`
-    where the server refuses.
+    Its methods need no HTTP and can be called in any thread. They act as the cluster's admin, and raise
+    `Problem` where the server refuses.
     """
 
     def __init__(
-        self, *, port: int = 0, tls: bool = True, bookmarks_every: float = 60, faults: Iterable[Fault] = (),
-        now: Callable[[], dt.datetime] = _utc_now, random: random.Random = random.SystemRandom(),   # noqa: B008  # It has no state.
+        self,
+        *,
+        port: int = 0,
+        tls: bool = True,
+        bookmarks_every: float = 60,
+        faults: Iterable[Fault] = (),
+        now: Callable[[], dt.datetime] = _utc_now,
+        random: random.Random = random.SystemRandom(),  # It has no state.  # noqa: B008
         later: Later | None = None,
     ) -> None:
         self._random = random
@@ -84,7 +93,7 @@ class EmbeddedCluster:
         self._thread_id: int | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._bookmarks: Timer | None = None
-        self._alone = threading.RLock()   # Where no loop runs, several threads may come at once.
+        self._alone = threading.RLock()  # Where no loop runs, several threads may come at once.
 
     # ---- Its life.
 
@@ -97,7 +106,9 @@ class EmbeddedCluster:
             if self._tls:
                 self._folder = tempfile.TemporaryDirectory(prefix="embedded-cluster-")
                 context = authority(self.ca_file)
-            self._web = Web(self.api, self.faults, self.requests, later=later, spread=self._random.random, tls=context)
+            self._web = Web(
+                self.api, self.faults, self.requests, later=later, spread=self._random.random, tls=context
+            )
             self.listen_again()
         except BaseException:
             self._clean_up()
@@ -105,7 +116,9 @@ class EmbeddedCluster:
         self._keep_bookmarking(later)
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._bookmarks is not None:
             self._bookmarks.cancel()
         try:
@@ -134,13 +147,13 @@ class EmbeddedCluster:
         def body() -> None:
             try:
                 asyncio.run(run())
-            except BaseException as error:   # noqa: BLE001 - It is raised where the cluster was asked for.
+            except BaseException as error:  # noqa: BLE001
                 failures.append(error)
             finally:
                 started.set()
 
         def end() -> None:
-            started.wait()   # Whoever was interrupted while it started must not leave it behind.
+            started.wait()  # Whoever was interrupted while it started must not leave it behind.
             if over and self._loop is not None:
                 self._loop.call_soon_threadsafe(over[0].set)
             thread.join()
@@ -175,35 +188,46 @@ class EmbeddedCluster:
 
     @property
     def ca_file(self) -> Path:
-        """The certificate of the authority, by which clients trust the server; it lives as long as the cluster runs."""
+        """The certificate of the authority, by which clients trust the server; it lives as long as the
+        cluster runs.
+        """
         if self._folder is None:
             raise RuntimeError("there is no authority: the cluster does not run, or does so without TLS")
         return Path(self._folder.name) / "ca.pem"
 
     def kubeconfig(self, path: Path | str, *, token: str | None = None, namespace: str = "default") -> Path:
-        """Write a kubeconfig, of the admin unless another token is given, which only its owner can read; return its path."""
+        """Write a kubeconfig, of the admin unless another token is given, which only its owner can read;
+        return its path.
+        """
         path = Path(path)
         cluster = {"server": self.url}
         if self._tls:
             cluster["certificate-authority-data"] = base64.b64encode(self.ca_file.read_bytes()).decode()
-        text = json.dumps({
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": NAME, "cluster": cluster}],
-            "users": [{"name": NAME, "user": {"token": self.token if token is None else token}}],
-            "contexts": [{"name": NAME, "context": {"cluster": NAME, "user": NAME, "namespace": namespace}}],
-            "current-context": NAME,
-        }, indent=2)
+        text = json.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "clusters": [{"name": NAME, "cluster": cluster}],
+                "users": [{"name": NAME, "user": {"token": self.token if token is None else token}}],
+                "contexts": [
+                    {"name": NAME, "context": {"cluster": NAME, "user": NAME, "namespace": namespace}}
+                ],
+                "current-context": NAME,
+            },
+            indent=2,
+        )
         # Whoever waits for the file must not see half of it, nor anybody else its token.
         new = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:   # noqa: PTH123  # A Path opens no descriptor.
+        # A Path opens no descriptor.
+        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:  # noqa: PTH123
             file.write(text)
         return new.replace(path)
 
     # ---- Objects.
 
     def create(self, *objects: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Create objects, with their status, as if its controller had written it; return them as the server has them.
+        """Create objects, with their status, as if its controller had written it; return them as the server
+        has them.
 
         Of a namespaced one that names no namespace it is `default`.
         """
@@ -213,7 +237,9 @@ class EmbeddedCluster:
         """Return what the server has of an object, given by its kind and name (and namespace)."""
         return self._do(lambda: self._admin.ask("GET", self._admin.path(obj)))
 
-    def patch(self, obj: Mapping[str, Any], changes: Mapping[str, Any], *, subresource: str = "") -> dict[str, Any]:
+    def patch(
+        self, obj: Mapping[str, Any], changes: Mapping[str, Any], *, subresource: str = ""
+    ) -> dict[str, Any]:
         """Merge changes into an object, or into a subresource such as its `status`."""
         part = f"/{subresource}" if subresource else ""
         return self._do(lambda: self._admin.ask("PATCH", self._admin.path(obj) + part, changes))
@@ -221,19 +247,24 @@ class EmbeddedCluster:
     def delete(self, *objects: Mapping[str, Any], grace_period: int | None = None) -> None:
         """Delete objects. Those with finalizers go when these have been removed.
 
-        A Pod that runs on a node is left to its node, of which there is none: it goes at once with `grace_period=0`.
+        A Pod that runs on a node is left to its node, of which there is none: it goes at once with
+        `grace_period=0`.
         """
         self._do(lambda: [self._admin.delete(obj, grace_period=grace_period) for obj in objects])
 
     def apply(self, source: str | Path) -> list[dict[str, Any]]:
-        """Create the objects of a YAML text, or of a file or folder of manifests; merge them into those that there are.
+        """Create the objects of a YAML text, or of a file or folder of manifests; merge them into those that
+        there are.
 
-        So what the server and its clients have added stays. Other than with `kubectl apply`, so does what a manifest has
-        not got any more.
+        So what the server and its clients have added stays. Other than with `kubectl apply`, so does what a
+        manifest has not got any more.
         """
         read: list[dict[str, Any]] = []
         if not isinstance(source, str | Path):
-            raise TypeError(f"apply takes a YAML text or a Path, and was given a {type(source).__name__}; create takes objects")
+            raise TypeError(
+                f"apply takes a YAML text or a Path, and was given a {type(source).__name__}; create takes"
+                " objects"
+            )
         if isinstance(source, str):
             read += manifests.read_text(source)
         else:
@@ -241,8 +272,11 @@ class EmbeddedCluster:
                 read += manifests.read_file(file)
         return self._do(lambda: [self._admin.create(obj, merge=True) for obj in manifests.in_order(read)])
 
-    async def until(self, obj: Mapping[str, Any], predicate: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
-        """Wait until an object, given by its kind and name, is there and satisfies the predicate; return it as it is then.
+    async def until(
+        self, obj: Mapping[str, Any], predicate: Callable[[dict[str, Any]], object]
+    ) -> dict[str, Any]:
+        """Wait until an object, given by its kind and name, is there and satisfies the predicate; return it
+        as it is then.
 
             await cluster.until(pod, lambda now: now['status']['phase'] == 'Running')
 
@@ -251,7 +285,7 @@ class EmbeddedCluster:
         loop, changed = asyncio.get_running_loop(), asyncio.Event()
 
         def wake(_: object) -> None:
-            with suppress(RuntimeError):   # The loop is closed: nobody waits any more.
+            with suppress(RuntimeError):  # The loop is closed: nobody waits any more.
                 loop.call_soon_threadsafe(changed.set)
 
         forget = self._do(lambda: self.api.history.subscribe(wake))
@@ -271,12 +305,18 @@ class EmbeddedCluster:
             self._do(forget)
 
     def wait_for(
-        self, obj: Mapping[str, Any], predicate: Callable[[dict[str, Any]], object], *, timeout: float = 60,
+        self,
+        obj: Mapping[str, Any],
+        predicate: Callable[[dict[str, Any]], object],
+        *,
+        timeout: float = 60,
     ) -> dict[str, Any]:
-        """Do the same in a thread that has no loop; TimeoutError, with the last status, if it does not come so far.
+        """Do the same in a thread that has no loop; TimeoutError, with the last status, if it does not come
+        so far.
 
-            cluster.wait_for(shop, lambda now: now.get('status') == {'ready': '1/1'})
+        cluster.wait_for(shop, lambda now: now.get('status') == {'ready': '1/1'})
         """
+
         async def waited() -> dict[str, Any]:
             async with asyncio.timeout(timeout):
                 return await self.until(obj, predicate)
@@ -286,39 +326,53 @@ class EmbeddedCluster:
         except RuntimeError:
             pass
         else:
-            raise RuntimeError("this would stop the loop that runs in this thread: write await cluster.until(...)")
+            raise RuntimeError(
+                "this would stop the loop that runs in this thread: write await cluster.until(...)"
+            )
         try:
             return asyncio.run(waited())
         except TimeoutError as error:
             raise TimeoutError(self._describe_failure(obj, timeout)) from error
 
     def _describe_failure(self, obj: Mapping[str, Any], timeout: float) -> str:
-        """Describe an object that has not become what a test waited for. Shows its status alone: other parts may be secret."""
+        """Describe an object that has not become what a test waited for. Shows its status alone: other parts
+        may be secret.
+        """
         kind, metadata = obj.get("kind"), obj.get("metadata") or {}
         namespace, found = metadata.get("namespace"), "it does not exist"
-        with suppress(Problem):   # The kind, or the object, does not exist.
+        with suppress(Problem):  # The kind, or the object, does not exist.
             path = self._do(lambda: self._admin.path(obj))
             namespace = path.split("/")[-3] if "/namespaces/" in path.rpartition("/")[0] else None
             status = self.get(obj).get("status") if kind != "Secret" else None
             found = f"its status is {clipped(json.dumps(status), 1_000)}" if status else "it has no status"
         where = f" in namespace {namespace!r}" if namespace else ""
-        return f"{kind} {metadata.get('name')!r}{where} has not become what is waited for within {timeout:g} seconds: {found}"
+        return (
+            f"{kind} {metadata.get('name')!r}{where} has not become what is waited for within {timeout:g}"
+            f" seconds: {found}"
+        )
 
     def namespace(self, name: str, **labels: str) -> str:
         """Create a namespace; return its name."""
         self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
         return name
 
-    def user(self, name: str, rules: Sequence[Mapping[str, Sequence[str]]] = (), *, namespace: str = "") -> str:
+    def user(
+        self, name: str, rules: Sequence[Mapping[str, Sequence[str]]] = (), *, namespace: str = ""
+    ) -> str:
         """Make a user with these rights (rules as in a Role), in one namespace or in all; return their token.
 
-        Of a user who is there already it is one more token, and the rules replace those of that namespace, or of all.
+        Of a user who is there already it is one more token, and the rules replace those of that namespace, or
+        of all.
         """
         require_rules(rules)
         token = self._token()
         self._do(lambda: self.api.users.add(token, User(name, ("system:authenticated",))))
         if rules:
-            self._do(lambda: [self._admin.create(obj, merge=True) for obj in rights(name, rules, namespace=namespace)])
+            self._do(
+                lambda: [
+                    self._admin.create(obj, merge=True) for obj in rights(name, rules, namespace=namespace)
+                ]
+            )
         return token
 
     def revoke(self, token: str) -> None:
@@ -333,39 +387,60 @@ class EmbeddedCluster:
         return self.api.history.version
 
     def compact(self) -> int:
-        """Forget the history up to now, as etcd does every few minutes: older versions are 410. Return the version."""
+        """Forget the history up to now, as etcd does every few minutes: older versions are 410. Return the
+        version.
+        """
         return self._do(self.api.history.compact)
 
     def bookmark(self) -> None:
         """Send a bookmark to all watches that want some, now."""
+
         def bookmark() -> None:
             for stream in self._running().streams(Match()):
                 stream.bookmark()
+
         self._do(bookmark)
 
-    def cut(self, verb: str = "", resource: str = "", *, how: End = End.END, namespace: str | None = None, user: str = "") -> int:
+    def cut(
+        self,
+        verb: str = "",
+        resource: str = "",
+        *,
+        how: End = End.END,
+        namespace: str | None = None,
+        user: str = "",
+    ) -> int:
         """End all watches, or those whose requests match; return how many they were."""
+
         def cut() -> int:
             streams = self._running().streams(Match(verb, resource, namespace, user=user))
             for stream in streams:
                 stream.end(how)
             return len(streams)
+
         return self._do(cut)
 
-    def inject(self, fault: Fault, resource: str = "", *, namespace: str | None = None, user: str = "") -> Planned:
+    def inject(
+        self, fault: Fault, resource: str = "", *, namespace: str | None = None, user: str = ""
+    ) -> Planned:
         """Let a fault happen to the watches that are open now; later ones are left alone."""
+
         def inject() -> Planned:
             planned = self.faults.add(fault, where=lambda _: False)
             for stream in self._running().streams(Match("watch", resource, namespace, user=user)):
                 stream.inject(planned)
             return planned
+
         return self._do(inject)
 
     def backup(self) -> Backup:
         return self._do(self.api.history.backup)
 
     def restore(self, backup: Backup) -> None:
-        """Be as at the backup again; versions go back. All connections are broken, as by the restart that this takes."""
+        """Be as at the backup again; versions go back. All connections are broken, as by the restart that
+        this takes.
+        """
+
         def restore() -> None:
             port = self.port
             self._running().stop_listening()
@@ -374,6 +449,7 @@ class EmbeddedCluster:
             self.api.rbac.forget()
             self.port = port
             self.listen_again()
+
         self._do(restore)
 
     def stop_listening(self) -> None:
@@ -382,15 +458,19 @@ class EmbeddedCluster:
 
     def listen_again(self, *, port: int | None = None) -> None:
         """Accept connections again, at the same port or at another: servers do move."""
+
         def listen() -> None:
             wanted = self.port if port is None else _checked(port)
             try:
                 listener = socket.create_server(("127.0.0.1", wanted))
             except OSError as error:
                 reason = os.strerror(error.errno) if error.errno else str(error)
-                raise OSError(error.errno, f"port {wanted} of 127.0.0.1 cannot be listened on: {reason}") from None
+                raise OSError(
+                    error.errno, f"port {wanted} of 127.0.0.1 cannot be listened on: {reason}"
+                ) from None
             self.port = listener.getsockname()[1]
             self._running().listen(listener)
+
         self._do(listen)
 
     # ---- Inside.
@@ -413,7 +493,7 @@ class EmbeddedCluster:
         def called() -> None:
             try:
                 answered.set_result(call())
-            except BaseException as error:   # noqa: BLE001 - It is raised in the thread that waits for it.
+            except BaseException as error:  # noqa: BLE001
                 answered.set_exception(error)
 
         # No coroutine: whoever is interrupted right here would leave it behind, never awaited.
@@ -424,6 +504,7 @@ class EmbeddedCluster:
         def again() -> None:
             self.bookmark()
             self._keep_bookmarking(later)
+
         self._bookmarks = later(self._bookmarks_every, again)
 
     def _uid(self) -> str:

@@ -1,9 +1,11 @@
-"""A cache for unit tests, without a server, sockets or a running loop: objects and filters in, the same reads out.
+"""A cache for unit tests, without a server, sockets or a running loop: objects and filters in, the same reads
+out.
 
-It is the real thing but for the transport: objects live in an embedded API, the real list/watch protocol fills real
-stores through the declared filters, and the verdicts are those of production. So what a handler could not see in a
-cluster, it cannot see in its test.
+It is the real thing but for the transport: objects live in an embedded API, the real list/watch protocol
+fills real stores through the declared filters, and the verdicts are those of production. So what a handler
+could not see in a cluster, it cannot see in its test.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -48,19 +50,25 @@ class FakeCache(Cache):
         cache.get('pods', 'db-1', 'shop')       # OutsideFilter, as in production
         await cache.fetch('pods', 'db-1', 'shop')   # asks the server; here: the objects
 
-    Instead of the selectors, give the settings that your startup handler has configured; `namespaces` are those of
-    `kopf run -n`. The objects keep the uid and the times that they are given with. `cluster` has all of them, and changes
-    them, in any thread: `cache.cluster.create(...)`, `.patch(...)`, `.delete(...)`; the cache follows before the call
-    returns. What needs defining, namespaces and custom resources, is defined where it is missing.
+    Instead of the selectors, give the settings that your startup handler has configured; `namespaces` are
+    those of `kopf run -n`. The objects keep the uid and the times that they are given with. `cluster` has all
+    of them, and changes them, in any thread: `cache.cluster.create(...)`, `.patch(...)`, `.delete(...)`; the
+    cache follows before the call returns. What needs defining, namespaces and custom resources, is defined
+    where it is missing.
 
-    `own` is what the handler is called with: it is there as it says, whatever is listed under its name, or gone if it is
-    `deleted`.
+    `own` is what the handler is called with: it is there as it says, whatever is listed under its name, or
+    gone if it is `deleted`.
     """
 
     @taught(_miscalled, "FakeCache")
     def __init__(
-        self, objects: Iterable[Obj] = (), selectors: Mapping[Any, Any] | kopf.OperatorSettings | None = None, *,
-        namespaces: Collection[str] | None = None, own: Obj | None = None, deleted: bool = False,
+        self,
+        objects: Iterable[Obj] = (),
+        selectors: Mapping[Any, Any] | kopf.OperatorSettings | None = None,
+        *,
+        namespaces: Collection[str] | None = None,
+        own: Obj | None = None,
+        deleted: bool = False,
     ) -> None:
         settings = _declared(selectors)
         within = _confinement(namespaces)
@@ -75,20 +83,29 @@ class _Runtime:
     """What a cache needs of its runtime; but its loop is that of the test, whichever runs now."""
 
     feed = Runtime.feed
-    _named = Runtime._named   # noqa: SLF001  # A part of `feed`.
+    _named = Runtime._named  # A part of `feed`.  # noqa: SLF001
     resolve = Runtime.resolve
     wait_started = Runtime.wait_started
 
-    def __init__(self, settings: SelectCacheSettings, cluster: OfflineCluster, namespaces: tuple[str, ...] | None) -> None:
+    def __init__(
+        self, settings: SelectCacheSettings, cluster: OfflineCluster, namespaces: tuple[str, ...] | None
+    ) -> None:
         self.settings = settings
         self.transport = InProcess(cluster)
-        self.ending = Ending()   # It never ends.
+        self.ending = Ending()  # It never ends.
         self.quick: dict[Key, Feed] = {}
         self.memo = Memo()
         claims = Claims()
         self.feeds = {
             key: OfflineFeed(
-                key, settings.selectors.cached(key), settings, self.transport, namespaces=namespaces, claims=claims, resolved=self._forget_names)
+                key,
+                settings.selectors.cached(key),
+                settings,
+                self.transport,
+                namespaces=namespaces,
+                claims=claims,
+                resolved=self._forget_names,
+            )
             for key in settings.selectors
         }
         for feed in self.feeds.values():
@@ -113,6 +130,7 @@ def _at_once() -> Retries:
 
     async def sleep(seconds: float) -> None:
         slept.append(seconds)
+
     return Retries(clock=lambda: sum(slept), sleep=sleep, chance=lambda: 0.5)
 
 
@@ -121,10 +139,11 @@ class _Blocking(Blocking):
 
     def _run(self, method: str, call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         if running_loop() is not None:
-            return super()._run(method, call)   # It refuses, as in production.
+            return super()._run(method, call)  # It refuses, as in production.
 
         async def waited() -> _T:
             return await call()
+
         return asyncio.run(waited())
 
 
@@ -133,8 +152,9 @@ def _declared(selectors: Mapping[Any, Any] | kopf.OperatorSettings | None) -> Se
         return settings_of(selectors)
     if selectors is not None and not isinstance(selectors, Mapping):
         raise TypeError(
-            "FakeCache takes the filters as a dict, such as {'v1/pods': 'app=web'}, or the operator's settings, "
-            f"and was given a {type(selectors).__name__}")
+            "FakeCache takes the filters as a dict, such as {'v1/pods': 'app=web'}, or the operator's"
+            f" settings, and was given a {type(selectors).__name__}"
+        )
     settings = SelectCacheSettings()
     settings.selectors.update(selectors or {})
     return settings

@@ -1,4 +1,7 @@
-"""Manifests -> objects: YAML or JSON, several documents a file, Lists taken apart. Asks no server whether they are right."""
+"""Manifests -> objects: YAML or JSON, several documents a file, Lists taken apart. Asks no server whether
+they are right.
+"""
+
 from __future__ import annotations
 
 import io
@@ -13,10 +16,10 @@ import yaml
 SUFFIXES = frozenset({".yaml", ".yml", ".json"})
 _FOR_WORDS = ". Of a file or a folder, give the Path: Path('crd.yaml')"
 
-_FASTEST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)   # Ten times as fast, where it was built.
+_FASTEST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # Ten times as fast, where it was built.
 
 
-class _Loader(_FASTEST):   # type: ignore[misc]  # Which of the two it is, is known when it runs.
+class _Loader(_FASTEST):  # type: ignore[misc]  # Which of the two it is, is known when it runs.
     """Reads YAML as Kubernetes does, by way of JSON: what looks like a time stays text."""
 
 
@@ -42,12 +45,19 @@ def files_in(path: Path) -> list[Path]:
 def read_file(path: Path, *, told: Callable[[int], None] = lambda _: None) -> Iterator[dict[str, Any]]:
     """Yield the objects of a file; tell, as it is read, how many bytes were."""
     with path.open("rb") as file:
-        yield from _objects(_Counted(file, told), str(path), as_json=path.suffix == ".json", may_be_other=path.suffix not in SUFFIXES)
+        yield from _objects(
+            _Counted(file, told),
+            str(path),
+            as_json=path.suffix == ".json",
+            may_be_other=path.suffix not in SUFFIXES,
+        )
 
 
 def read_text(text: str) -> Iterator[dict[str, Any]]:
     """Yield the objects of a text, which may be indented as the code around it is."""
-    yield from _objects(io.BytesIO(textwrap.dedent(text).encode()), "the text", as_json=False, for_words=_FOR_WORDS)
+    yield from _objects(
+        io.BytesIO(textwrap.dedent(text).encode()), "the text", as_json=False, for_words=_FOR_WORDS
+    )
 
 
 def in_order(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -72,8 +82,12 @@ class _Counted(io.RawIOBase):
         return data
 
 
-def _objects(file: BinaryIO | _Counted, name: str, *, as_json: bool, for_words: str = "", may_be_other: bool = False) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a stream. `may_be_other` says that its name is no manifest's: then a parser's error means nothing to its reader."""
+def _objects(
+    file: BinaryIO | _Counted, name: str, *, as_json: bool, for_words: str = "", may_be_other: bool = False
+) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a stream. `may_be_other` says that its name is no manifest's: then a parser's
+    error means nothing to its reader.
+    """
     documents = _json_documents(file) if as_json else yaml.load_all(file, Loader=_Loader)
     number = 0
     while True:
@@ -83,9 +97,15 @@ def _objects(file: BinaryIO | _Counted, name: str, *, as_json: bool, for_words: 
         except StopIteration:
             return
         except (yaml.YAMLError, ValueError) as error:
-            raise ManifestError(f"{name} is no YAML file" if may_be_other else f"document {number} of {name} cannot be read: {error}") from error
-        if document is not None:   # Only comments, or nothing, between two separators.
-            yield from _single(document, f"document {number} of {name}", for_words if isinstance(document, str) else "")
+            raise ManifestError(
+                f"{name} is no YAML file"
+                if may_be_other
+                else f"document {number} of {name} cannot be read: {error}"
+            ) from error
+        if document is not None:  # Only comments, or nothing, between two separators.
+            yield from _single(
+                document, f"document {number} of {name}", for_words if isinstance(document, str) else ""
+            )
 
 
 def _json_documents(file: BinaryIO | _Counted) -> Iterator[Any]:
@@ -94,7 +114,7 @@ def _json_documents(file: BinaryIO | _Counted) -> Iterator[Any]:
     rest = file.read().decode()
     start = 0
     while True:
-        while rest[start:start + 1].isspace() or rest.startswith("---", start):
+        while rest[start : start + 1].isspace() or rest.startswith("---", start):
             start += 3 if rest.startswith("---", start) else 1
         if start == len(rest):
             return

@@ -1,7 +1,9 @@
-"""What was asked of the embedded server: each request as it was understood, kept for tests to wait for and assert on.
+"""What was asked of the embedded server: each request as it was understood, kept for tests to wait for and
+assert on.
 
 Keeps no body and no token: what is recorded may be printed.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -17,9 +19,16 @@ from .api import routing
 from .api.request import Request
 from .api.status import Problem
 
-KEPT = 10_000   # So many requests are remembered: enough for a test, and no leak in a server that runs for days.
-LAST = 5   # So many are told to who has waited in vain.
-TOLD = ("labelSelector", "fieldSelector", "resourceVersion", "limit")   # Of a query; a continue token never is.
+KEPT = (
+    10_000  # So many requests are remembered: enough for a test, and no leak in a server that runs for days.
+)
+LAST = 5  # So many are told to who has waited in vain.
+TOLD = (
+    "labelSelector",
+    "fieldSelector",
+    "resourceVersion",
+    "limit",
+)  # Of a query; a continue token never is.
 
 
 @dataclass(slots=True)
@@ -55,11 +64,23 @@ class Asked:
         try:
             call = routing.read(request)
         except Problem:
-            call = None   # It is not understood, which is what the server will answer.
+            call = None  # It is not understood, which is what the server will answer.
         if call is None:
-            return cls(request.method, request.path, request.query, user, request.method.lower(), "", "", "", "")
+            return cls(
+                request.method, request.path, request.query, user, request.method.lower(), "", "", "", ""
+            )
         resource = f"{call.resource}/{call.subresource}" if call.subresource else call.resource
-        return cls(request.method, request.path, request.query, user, call.verb, call.group, resource, call.namespace, call.name)
+        return cls(
+            request.method,
+            request.path,
+            request.query,
+            user,
+            call.verb,
+            call.group,
+            resource,
+            call.namespace,
+            call.name,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +90,8 @@ class Match:
     verb: str = ""
     """As RBAC names it: `list`, `watch`, `get`, `create`, `update`, `patch`, `delete`, `deletecollection`."""
     resource: str = ""
-    """`pods`, `pods/status`; with a group where the plural alone is not enough: `widgets.example.com`, `widgets.example.com/status`."""
+    """`pods`, `pods/status`; with a group where the plural alone is not enough: `widgets.example.com`,
+    `widgets.example.com/status`."""
     namespace: str | None = None
     """An empty one is a request across all namespaces, or for what has none."""
     name: str = ""
@@ -90,7 +112,8 @@ class Match:
             and self.namespace in (None, asked.namespace)
             and self.name in ("", asked.name)
             and self.user in ("", asked.user)
-            and (self.where is None or self._holds(self.where, asked)))
+            and (self.where is None or self._holds(self.where, asked))
+        )
 
     def __str__(self) -> str:
         wanted = {"namespace": self.namespace, "name": self.name or None, "user": self.user or None}
@@ -152,7 +175,8 @@ class Record(Generic[T]):
             try:
                 problem = None
                 is_met = condition()
-            except Exception as error:   # noqa: BLE001 - It is the waiting test's, not the server's that runs this.
+            # It is the waiting test's, not the server's that runs this.
+            except Exception as error:  # noqa: BLE001
                 problem, is_met = error, True
             if is_met and self._forget(future) and future.set_running_or_notify_cancel():
                 if problem is None:
@@ -161,7 +185,9 @@ class Record(Generic[T]):
                     future.set_exception(problem)
 
     def when(self, condition: Callable[[], bool]) -> concurrent.futures.Future[None]:
-        """Return what is done once the condition holds, now or after a later entry; it has the error of a condition."""
+        """Return what is done once the condition holds, now or after a later entry; it has the error of a
+        condition.
+        """
         future: concurrent.futures.Future[None] = concurrent.futures.Future()
         with self._lock:
             self._waiting[future] = condition
@@ -170,16 +196,18 @@ class Record(Generic[T]):
         return future
 
     def wait_for(self, condition: Callable[[], bool], *, timeout: float, in_vain: Callable[[], str]) -> None:
-        """Wait, in a thread that has no loop, until the condition holds; TimeoutError with these words, if it does not."""
+        """Wait, in a thread that has no loop, until the condition holds; TimeoutError with these words, if it
+        does not.
+        """
         future = self.when(condition)
         try:
             future.result(timeout)
         except TimeoutError:
             if not future.cancel():
-                return future.result()   # It is over, after all; or the error is one of the condition.
+                return future.result()  # It is over, after all; or the error is one of the condition.
             raise TimeoutError(f"within {timeout:g} seconds {in_vain()}") from None
         finally:
-            future.cancel()   # Nobody waits any more.
+            future.cancel()  # Nobody waits any more.
 
     def _forget(self, future: concurrent.futures.Future[None]) -> bool:
         """Look no more whether this is met; say whether it was still waited for."""
@@ -195,7 +223,9 @@ class Requests(Record[Asked]):
         self._listeners: list[Callable[[Asked], None]] = []
 
     def subscribe(self, listener: Callable[[Asked], None]) -> None:
-        """Call this, on the server's loop, with each request that is answered, and each watch that is opened."""
+        """Call this, on the server's loop, with each request that is answered, and each watch that is
+        opened.
+        """
         self._listeners.append(listener)
 
     def answer(self, asked: Asked, code: int) -> None:
@@ -206,7 +236,13 @@ class Requests(Record[Asked]):
         self.stir()
 
     def where(
-        self, verb: str = "", resource: str = "", *, namespace: str | None = None, name: str = "", user: str = "",
+        self,
+        verb: str = "",
+        resource: str = "",
+        *,
+        namespace: str | None = None,
+        name: str = "",
+        user: str = "",
         where: Callable[[Asked], bool] | None = None,
     ) -> list[Asked]:
         """Return those that are equal in all that is given."""
@@ -214,8 +250,15 @@ class Requests(Record[Asked]):
         return [asked for asked in self if match.matches(asked)]
 
     async def until(
-        self, verb: str = "", resource: str = "", *, times: int = 1, namespace: str | None = None, name: str = "",
-        user: str = "", where: Callable[[Asked], bool] | None = None,
+        self,
+        verb: str = "",
+        resource: str = "",
+        *,
+        times: int = 1,
+        namespace: str | None = None,
+        name: str = "",
+        user: str = "",
+        where: Callable[[Asked], bool] | None = None,
     ) -> list[Asked]:
         """Wait until there were so many of them, each answered (a watch: opened); return them."""
         match = Match(verb, resource, namespace, name, user, where=where)
@@ -223,21 +266,32 @@ class Requests(Record[Asked]):
         return self._answered(match)
 
     def wait(
-        self, verb: str = "", resource: str = "", *, times: int = 1, namespace: str | None = None, name: str = "",
-        user: str = "", where: Callable[[Asked], bool] | None = None, timeout: float = 60,
+        self,
+        verb: str = "",
+        resource: str = "",
+        *,
+        times: int = 1,
+        namespace: str | None = None,
+        name: str = "",
+        user: str = "",
+        where: Callable[[Asked], bool] | None = None,
+        timeout: float = 60,
     ) -> list[Asked]:
         """Do the same in a thread that has no loop; TimeoutError, if they do not come."""
         match = Match(verb, resource, namespace, name, user, where=where)
         self.wait_for(
-            lambda: len(self._answered(match)) >= times, timeout=timeout, in_vain=lambda: self._in_vain(match, times))
+            lambda: len(self._answered(match)) >= times,
+            timeout=timeout,
+            in_vain=lambda: self._in_vain(match, times),
+        )
         return self._answered(match)
 
     def _in_vain(self, match: Match, times: int) -> str:
         last = tuple(self)[-LAST:]
         came = "".join(f"\n  {asked}" for asked in last)
-        return (
-            f"{len(self._answered(match))} of {times} such requests have been answered: {match}; "
-            + (f"the last of all that came:{came}" if last else "nothing at all was asked"))
+        return f"{len(self._answered(match))} of {times} such requests have been answered: {match}; " + (
+            f"the last of all that came:{came}" if last else "nothing at all was asked"
+        )
 
     def _answered(self, match: Match) -> list[Asked]:
         return [asked for asked in self if asked.code and match.matches(asked)]

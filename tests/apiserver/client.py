@@ -2,6 +2,7 @@
 
 Tests judge servers by it, so it shows what the server answered and hides nothing.
 """
+
 import json
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ from urllib.parse import urlencode
 
 import urllib3
 
-TIMEOUT = 60.0   # Seconds without a byte from the server. Generous: it only ends what hangs.
+TIMEOUT = 60.0  # Seconds without a byte from the server. Generous: it only ends what hangs.
 
 
 class ApiError(Exception):
@@ -38,54 +39,113 @@ class Client:
         self._http.clear()
 
     def request(
-            self, method: str, path: str, *,
-            query: Mapping[str, object] | None = None, body: object = None, token: str | None = None,
-            as_user: str | None = None, as_groups: Sequence[str] = (),
-            content_type: str | None = None, accept: str | None = None, timeout: float = TIMEOUT,
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, object] | None = None,
+        body: object = None,
+        token: str | None = None,
+        as_user: str | None = None,
+        as_groups: Sequence[str] = (),
+        content_type: str | None = None,
+        accept: str | None = None,
+        timeout: float = TIMEOUT,
     ) -> Any:
         """Make one request, and give the parsed JSON (the text, where the answer is no JSON).
 
-        A body of bytes is sent as it is. A PATCH is a merge patch unless the content type says otherwise. `as_user` and `as_groups` impersonate.
-        ApiError, when the status is not 2xx; an error of urllib3, when there is no answer at all.
-        """
-        response = self._send(method, path, query=query, body=body, token=token, as_user=as_user, as_groups=as_groups,
-                              content_type=content_type, accept=accept, timeout=timeout)
+        A body of bytes is sent as it is. A PATCH is a merge patch unless the content type says otherwise.
+        `as_user` and `as_groups` impersonate. ApiError, when the status is not 2xx; an error of urllib3, when
+        there is no answer at all."""
+        response = self._send(
+            method,
+            path,
+            query=query,
+            body=body,
+            token=token,
+            as_user=as_user,
+            as_groups=as_groups,
+            content_type=content_type,
+            accept=accept,
+            timeout=timeout,
+        )
         return _checked(response)
 
     def watch(
-            self, path: str, *,
-            query: Mapping[str, object] | None = None, token: str | None = None,
-            as_user: str | None = None, as_groups: Sequence[str] = (), accept: str | None = None,
-            deadline: float = 60,
+        self,
+        path: str,
+        *,
+        query: Mapping[str, object] | None = None,
+        token: str | None = None,
+        as_user: str | None = None,
+        as_groups: Sequence[str] = (),
+        accept: str | None = None,
+        deadline: float = 60,
     ) -> "Watch":
         """Open a watch; use it in a `with` statement. ApiError, when the server refuses to open it."""
-        response = self._send("GET", path, query={**(query or {}), "watch": True}, token=token, as_user=as_user,
-                              as_groups=as_groups, accept=accept, timeout=deadline, stream=True)
+        response = self._send(
+            "GET",
+            path,
+            query={**(query or {}), "watch": True},
+            token=token,
+            as_user=as_user,
+            as_groups=as_groups,
+            accept=accept,
+            timeout=deadline,
+            stream=True,
+        )
         if response.status != 200:
             _checked(response)
         return Watch(response, deadline=deadline)
 
     def kubeconfig(self, path: Path, *, token: str | None = None, namespace: str = "default") -> Path:
         """Write a kubeconfig of the token's user, in JSON, which is YAML as well; give its path."""
-        path.write_text(json.dumps({
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "test", "cluster": {"server": self.url, "certificate-authority": str(self.ca_file)}}],
-            "users": [{"name": "test", "user": {"token": self.token if token is None else token}}],
-            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test", "namespace": namespace}}],
-            "current-context": "test",
-        }, indent=2))
+        path.write_text(
+            json.dumps(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Config",
+                    "clusters": [
+                        {
+                            "name": "test",
+                            "cluster": {"server": self.url, "certificate-authority": str(self.ca_file)},
+                        }
+                    ],
+                    "users": [{"name": "test", "user": {"token": self.token if token is None else token}}],
+                    "contexts": [
+                        {
+                            "name": "test",
+                            "context": {"cluster": "test", "user": "test", "namespace": namespace},
+                        }
+                    ],
+                    "current-context": "test",
+                },
+                indent=2,
+            )
+        )
         return path
 
     def _send(
-            self, method: str, path: str, *,
-            query: Mapping[str, object] | None, token: str | None, as_user: str | None, as_groups: Sequence[str],
-            accept: str | None, timeout: float, body: object = None, content_type: str | None = None, stream: bool = False,
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, object] | None,
+        token: str | None,
+        as_user: str | None,
+        as_groups: Sequence[str],
+        accept: str | None,
+        timeout: float,
+        body: object = None,
+        content_type: str | None = None,
+        stream: bool = False,
     ) -> urllib3.BaseHTTPResponse:
-        headers = urllib3.HTTPHeaderDict({
-            "Authorization": f"Bearer {self.token if token is None else token}",
-            "Accept": accept or "application/json",
-        })
+        headers = urllib3.HTTPHeaderDict(
+            {
+                "Authorization": f"Bearer {self.token if token is None else token}",
+                "Accept": accept or "application/json",
+            }
+        )
         if body is not None:
             default = "application/merge-patch+json" if method == "PATCH" else "application/json"
             headers["Content-Type"] = content_type or default
@@ -93,20 +153,26 @@ class Client:
             headers["Impersonate-User"] = as_user
         for group in as_groups:
             headers.add("Impersonate-Group", group)
-        words = {key: str(value).lower() if isinstance(value, bool) else value for key, value in (query or {}).items()}
+        words = {
+            key: str(value).lower() if isinstance(value, bool) else value
+            for key, value in (query or {}).items()
+        }
         return self._http.request(
-            method, f"{self.url}{path}{'?' if words else ''}{urlencode(words)}",
-            body=body if body is None or isinstance(body, bytes) else json.dumps(body).encode(), headers=headers,
-            preload_content=not stream, timeout=timeout,
+            method,
+            f"{self.url}{path}{'?' if words else ''}{urlencode(words)}",
+            body=body if body is None or isinstance(body, bytes) else json.dumps(body).encode(),
+            headers=headers,
+            preload_content=not stream,
+            timeout=timeout,
         )
 
 
 class Watch(Iterator[dict[str, Any]]):
     """The events of one open watch, as the server sends them: bookmarks and errors are events, too.
 
-    Iteration ends when the server ends the stream in good order. It raises ConnectionError when the stream breaks,
-    and TimeoutError when nothing comes for `deadline` seconds, or when that time has passed and something comes still.
-    """
+    Iteration ends when the server ends the stream in good order. It raises ConnectionError when the stream
+    breaks, and TimeoutError when nothing comes for `deadline` seconds, or when that time has passed and
+    something comes still."""
 
     def __init__(self, response: urllib3.BaseHTTPResponse, *, deadline: float) -> None:
         self._response = response
@@ -134,7 +200,9 @@ class Watch(Iterator[dict[str, Any]]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def _read(self) -> Generator[bytes, None, None]:

@@ -1,4 +1,6 @@
-"""What tests need of any cluster: fresh namespaces, users with rights, custom resources. It starts no servers."""
+"""What tests need of any cluster: fresh namespaces, users with rights, custom resources. It starts no
+servers."""
+
 import base64
 import json
 import secrets
@@ -9,7 +11,7 @@ from typing import Any
 from .client import ApiError, Client
 from .waiting import wait_until
 
-USERS = "test-users"   # The namespace of the service accounts that serve as users.
+USERS = "test-users"  # The namespace of the service accounts that serve as users.
 ANYTHING: Mapping[str, Any] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
@@ -28,7 +30,8 @@ class User:
 
 @dataclass(frozen=True)
 class Grant:
-    """Rights that were given: a role and its binding, both of this name; in all namespaces where there is none."""
+    """Rights that were given: a role and its binding, both of this name; in all namespaces where there is
+    none."""
 
     name: str
     user: str
@@ -36,23 +39,28 @@ class Grant:
 
 
 class Cluster(Client):
-    """A client with the steps that many tests begin with. Each waits until the server acts upon what was changed."""
+    """A client with the steps that many tests begin with. Each waits until the server acts upon what was
+    changed."""
 
     def namespace(self, labels: Mapping[str, str] | None = None, *, prefix: str = "test") -> str:
         """Make a fresh namespace; give its name, which is unique."""
         name = _unique(prefix)
-        self.request("POST", "/api/v1/namespaces", body={"metadata": {"name": name, "labels": dict(labels or {})}})
+        self.request(
+            "POST", "/api/v1/namespaces", body={"metadata": {"name": name, "labels": dict(labels or {})}}
+        )
         return name
 
     def user(self, name: str = "user") -> User:
         """Make a new user with a token and no rights. The name is made unique: tests share a server.
 
-        Users are service accounts: no other user of a real cluster comes and goes while the server runs. Their groups
-        are those of service accounts; where a test needs others, impersonate (`as_user`, `as_groups`).
-        """
+        Users are service accounts: no other user of a real cluster comes and goes while the server runs.
+        Their groups are those of service accounts; where a test needs others, impersonate (`as_user`,
+        `as_groups`)."""
         account = _unique(name)
         self._ensure_users()
-        self.request("POST", f"/api/v1/namespaces/{USERS}/serviceaccounts", body={"metadata": {"name": account}})
+        self.request(
+            "POST", f"/api/v1/namespaces/{USERS}/serviceaccounts", body={"metadata": {"name": account}}
+        )
         return User(account, self._token_for(account))
 
     def new_token(self, user: User) -> User:
@@ -68,7 +76,9 @@ class Cluster(Client):
         self.request("DELETE", f"/api/v1/namespaces/{USERS}/secrets/{name}")
         wait_until(lambda: self._status_of_token(token) == 401, "the token is refused", deadline=deadline)
 
-    def grant(self, user: User | str, rules: Sequence[Mapping[str, Sequence[str]]], namespace: str | None = None) -> Grant:
+    def grant(
+        self, user: User | str, rules: Sequence[Mapping[str, Sequence[str]]], namespace: str | None = None
+    ) -> Grant:
         """Give rights by RBAC rules, in one namespace or in the whole cluster.
 
         A user that exists in impersonation only is given by name. A rule is as in a Role:
@@ -76,15 +86,23 @@ class Cluster(Client):
         """
         given = Grant(_unique("grant"), user if isinstance(user, str) else user.name, namespace)
         prefix, kind = _rbac(namespace)
-        # One more rule, about a resource that nobody has but this grant: by it we see whether the server knows of it yet.
+        # One more rule, about a resource that nobody has but this grant: by it we see whether the server
+        # knows of it yet.
         probe = {"apiGroups": ["probe"], "resources": [given.name], "verbs": ["get"]}
-        self.request("POST", f"{prefix}/{kind.lower()}s",
-                     body={"metadata": {"name": given.name}, "rules": [*rules, probe]})
-        self.request("POST", f"{prefix}/{kind.lower()}bindings", body={
-            "metadata": {"name": given.name},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": given.name},
-            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": given.user}],
-        })
+        self.request(
+            "POST",
+            f"{prefix}/{kind.lower()}s",
+            body={"metadata": {"name": given.name}, "rules": [*rules, probe]},
+        )
+        self.request(
+            "POST",
+            f"{prefix}/{kind.lower()}bindings",
+            body={
+                "metadata": {"name": given.name},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": given.name},
+                "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": given.user}],
+            },
+        )
         wait_until(lambda: self._in_force(given), "the rights are in force")
         return given
 
@@ -96,25 +114,42 @@ class Cluster(Client):
         wait_until(lambda: not self._in_force(grant), "the rights are withdrawn")
 
     def create_crd(
-            self, group: str, version: str, kind: str, plural: str, *,
-            namespaced: bool = True, schema: Mapping[str, Any] | None = None, selectable_fields: Sequence[str] = (),
-            status: bool = False, short_names: Sequence[str] = (),
+        self,
+        group: str,
+        version: str,
+        kind: str,
+        plural: str,
+        *,
+        namespaced: bool = True,
+        schema: Mapping[str, Any] | None = None,
+        selectable_fields: Sequence[str] = (),
+        status: bool = False,
+        short_names: Sequence[str] = (),
     ) -> dict[str, Any]:
         """Define a custom resource, wait until it is served, and give the definition.
 
-        The schema is that of the whole object; without one, objects may hold anything. The selectable fields are
-        JSON paths such as `.spec.color`; the server wants them to be in the schema. With `status`, it is a subresource.
-        """
+        The schema is that of the whole object; without one, objects may hold anything. The selectable fields
+        are JSON paths such as `.spec.color`; the server wants them to be in the schema. With `status`, it is
+        a subresource."""
         spec = {
             "group": group,
             "scope": "Namespaced" if namespaced else "Cluster",
-            "names": {"kind": kind, "plural": plural, "singular": kind.lower(), "shortNames": list(short_names)},
-            "versions": [{
-                "name": version, "served": True, "storage": True,
-                "schema": {"openAPIV3Schema": schema or ANYTHING},
-                "selectableFields": [{"jsonPath": path} for path in selectable_fields],
-                "subresources": {"status": {}} if status else {},
-            }],
+            "names": {
+                "kind": kind,
+                "plural": plural,
+                "singular": kind.lower(),
+                "shortNames": list(short_names),
+            },
+            "versions": [
+                {
+                    "name": version,
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": schema or ANYTHING},
+                    "selectableFields": [{"jsonPath": path} for path in selectable_fields],
+                    "subresources": {"status": {}} if status else {},
+                }
+            ],
         }
         definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
         name = f"{plural}.{group}"
@@ -131,11 +166,22 @@ class Cluster(Client):
                 raise
 
     def _token_for(self, account: str) -> str:
-        """Make a token that is bound to a Secret of its own: when that is deleted, the server refuses the token."""
-        secret = self.request("POST", f"/api/v1/namespaces/{USERS}/secrets", body={"metadata": {"name": _unique(account)}})
-        bound = {"apiVersion": "v1", "kind": "Secret", "name": secret["metadata"]["name"], "uid": secret["metadata"]["uid"]}
-        answer = self.request("POST", f"/api/v1/namespaces/{USERS}/serviceaccounts/{account}/token",
-                              body={"spec": {"boundObjectRef": bound, "expirationSeconds": 24 * 3600}})
+        """Make a token that is bound to a Secret of its own: when that is deleted, the server refuses the
+        token."""
+        secret = self.request(
+            "POST", f"/api/v1/namespaces/{USERS}/secrets", body={"metadata": {"name": _unique(account)}}
+        )
+        bound = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "name": secret["metadata"]["name"],
+            "uid": secret["metadata"]["uid"],
+        }
+        answer = self.request(
+            "POST",
+            f"/api/v1/namespaces/{USERS}/serviceaccounts/{account}/token",
+            body={"spec": {"boundObjectRef": bound, "expirationSeconds": 24 * 3600}},
+        )
         token: str = answer["status"]["token"]
         return token
 
@@ -150,8 +196,11 @@ class Cluster(Client):
         attributes = {"group": "probe", "resource": grant.name, "verb": "get"}
         if grant.namespace is not None:
             attributes["namespace"] = grant.namespace
-        review = self.request("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews",
-                              body={"spec": {"user": grant.user, "resourceAttributes": attributes}})
+        review = self.request(
+            "POST",
+            "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+            body={"spec": {"user": grant.user, "resourceAttributes": attributes}},
+        )
         allowed: bool = review["status"]["allowed"]
         return allowed
 
@@ -166,7 +215,9 @@ class Cluster(Client):
             if error.status in {404, 429, 503}:
                 return False
             raise
-        return any(item["name"] == group for item in groups) and any(item["name"] == plural for item in resources)
+        return any(item["name"] == group for item in groups) and any(
+            item["name"] == plural for item in resources
+        )
 
 
 def _unique(prefix: str) -> str:

@@ -1,4 +1,6 @@
-"""One server process of the tests: started, found ready, ended. It signals no process that it did not start."""
+"""One server process of the tests: started, found ready, ended. It signals no process that it did not
+start."""
+
 import os
 import random
 import signal
@@ -11,8 +13,10 @@ from pathlib import Path
 from .reaper import Reaper
 from .waiting import PAUSE
 
-START_DEADLINE = 120.0   # Seconds, for what takes 4: machines may be busy with other tests.
-GRACE = 5.0   # Seconds between SIGTERM and SIGKILL: what a server writes at its end is thrown away here anyway.
+START_DEADLINE = 120.0  # Seconds, for what takes 4: machines may be busy with other tests.
+GRACE = (
+    5.0  # Seconds between SIGTERM and SIGKILL: what a server writes at its end is thrown away here anyway.
+)
 
 
 class StartError(Exception):
@@ -24,9 +28,12 @@ class PortTakenError(StartError):
 
 
 class Process:
-    """A server that can be started again after it was stopped or killed: same command, same ports, same data."""
+    """A server that can be started again after it was stopped or killed: same command, same ports, same
+    data."""
 
-    def __init__(self, command: Sequence[str], *, log: Path, ready: Callable[[], bool], reaper: Reaper) -> None:
+    def __init__(
+        self, command: Sequence[str], *, log: Path, ready: Callable[[], bool], reaper: Reaper
+    ) -> None:
         self.command = command
         self.log = log
         self._ready = ready
@@ -43,15 +50,23 @@ class Process:
         return self._child.pid if self._child is not None and self._child.poll() is None else None
 
     def start(self, *, deadline: float = START_DEADLINE) -> None:
-        """Start the server and wait until it is ready; StartError with the end of its log, if it does not get there."""
+        """Start the server and wait until it is ready; StartError with the end of its log, if it does not get
+        there."""
         if self.pid is not None:
             raise RuntimeError(f"{self.name} runs already")
         self._reap()
         # Without our environment: ETCD_* and proxy variables of a user must not change what the tests see.
         with self.log.open("ab") as log:
             begin = log.tell()
-            self._child = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={},
-                                           cwd=self.log.parent, start_new_session=True)
+            self._child = subprocess.Popen(
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={},
+                cwd=self.log.parent,
+                start_new_session=True,
+            )
         self._reaper.watch(self._child.pid)
         end = time.monotonic() + deadline
         while (code := self._child.poll()) is None and time.monotonic() < end:
@@ -95,11 +110,13 @@ class Process:
 def free_port() -> int:
     """Give a port of 127.0.0.1 on which nobody listens now.
 
-    Not from the range from which the operating system takes ports for outgoing connections: there, somebody's request
-    could take it while a server is restarted. Somebody may take it all the same before it is used: see PortTakenError.
-    """
+    Not from the range from which the operating system takes ports for outgoing connections: there, somebody's
+    request could take it while a server is restarted. Somebody may take it all the same before it is used:
+    see PortTakenError."""
     for _ in range(1000):
-        port = random.SystemRandom().randrange(10_000, 32_000)   # A seeded generator would give all runs the same ports.
+        port = random.SystemRandom().randrange(
+            10_000, 32_000
+        )  # A seeded generator would give all runs the same ports.
         with socket.socket() as sock:
             try:
                 sock.bind(("127.0.0.1", port))

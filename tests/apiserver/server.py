@@ -1,8 +1,8 @@
 """A real Kubernetes API server with its etcd, for tests: the judge of every semantic.
 
-There is no scheduler, controller manager or kubelet. So pods stay as they are written, owners' deletes do not cascade,
-and a deleted namespace stays in `Terminating` for ever: tests take fresh namespaces instead.
-"""
+There is no scheduler, controller manager or kubelet. So pods stay as they are written, owners' deletes do not
+cascade, and a deleted namespace stays in `Terminating` for ever: tests take fresh namespaces instead."""
+
 import base64
 import secrets
 import shutil
@@ -22,26 +22,32 @@ from .process import PortTakenError, Process, free_port
 from .reaper import Reaper
 from .waiting import wait_until
 
-PROBE = 5.0   # Seconds until a question whether somebody is ready is asked again: what listens may be nothing of ours.
-TRIES = 5   # How often ports are chosen anew, when others take them between the choice and the start.
+# Seconds until a question whether somebody is ready is asked again: what listens may be nothing of ours.
+PROBE = 5.0
+TRIES = 5  # How often ports are chosen anew, when others take them between the choice and the start.
 # Where API servers tell each other, and their watch caches, up to which revision history is gone.
-COMPACT_KEY = base64.b64encode(b"compact_rev_key").decode()   # As the gateway wants all keys and values.
+COMPACT_KEY = base64.b64encode(b"compact_rev_key").decode()  # As the gateway wants all keys and values.
 
 
 class ApiServer(Cluster):
-    """A running API server and etcd, on ports of 127.0.0.1, with a folder of their own; all gone after `stop()`.
+    """A running API server and etcd, on ports of 127.0.0.1, with a folder of their own; all gone after
+    `stop()`.
 
-    `flags` are those of kube-apiserver without the dashes, and have the last word. The token is that of an admin
-    (group `system:masters`); RBAC is on. Pods can be created in any namespace (as in envtest, the ServiceAccount
-    admission plugin is off: it would want accounts which a controller makes), so they have no `spec.serviceAccountName`.
+    `flags` are those of kube-apiserver without the dashes, and have the last word. The token is that of an
+    admin (group `system:masters`); RBAC is on. Pods can be created in any namespace (as in envtest, the
+    ServiceAccount admission plugin is off: it would want accounts which a controller makes), so they have no
+    `spec.serviceAccountName`.
 
         with ApiServer(feature_gates={"WatchList": False}) as server:
             server.request("GET", "/version")
     """
 
     def __init__(
-            self, *, feature_gates: Mapping[str, bool] | None = None, flags: Mapping[str, str] | None = None,
-            assets: Path | None = None,
+        self,
+        *,
+        feature_gates: Mapping[str, bool] | None = None,
+        flags: Mapping[str, str] | None = None,
+        assets: Path | None = None,
     ) -> None:
         self.assets = assets or find_assets()
         self.version = version_of(self.assets)
@@ -50,7 +56,9 @@ class ApiServer(Cluster):
         self._reaper = Reaper(self.folder)
         self._options = {**(flags or {})}
         if feature_gates:
-            self._options["feature-gates"] = ",".join(f"{gate}={str(on).lower()}" for gate, on in feature_gates.items())
+            self._options["feature-gates"] = ",".join(
+                f"{gate}={str(on).lower()}" for gate, on in feature_gates.items()
+            )
         self._choose_ports()
         try:
             self._write_credentials()
@@ -62,7 +70,9 @@ class ApiServer(Cluster):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.stop()
 
     def stop(self) -> None:
@@ -72,18 +82,21 @@ class ApiServer(Cluster):
             self.apiserver.stop()
         finally:
             self.etcd.stop()
-            self._reaper.close()   # The last thing that it does is to remove the folder.
+            self._reaper.close()  # The last thing that it does is to remove the folder.
 
     def wait_ready(self) -> None:
         """Wait until the API server serves requests: it takes a while after etcd was restarted under it."""
         wait_until(self._is_ready, "the API server is ready")
 
     def compact(self) -> int:
-        """Make etcd forget all history up to now, in the way of the API server's own compaction; give the revision.
+        """Make etcd forget all history up to now, in the way of the API server's own compaction; give the
+        revision.
 
-        What becomes of it depends on the watch cache, which is in front of etcd, and holds history of its own:
+        What becomes of it depends on the watch cache, which is in front of etcd, and holds history of its
+        own:
 
-        - Where the kind has none (`flags={"watch-cache-sizes": "configmaps#0"}`; not to be had for custom resources,
+        - Where the kind has none (`flags={"watch-cache-sizes": "configmaps#0"}`; not to be had for custom
+          resources,
           and such a kind has no bookmarks), lists and watches of older versions get 410 at once.
         - Otherwise continue tokens go on to work for up to 15 seconds, which is how often the cache looks at
           the compaction; and watches for as long as the cache holds the events, which is more than a minute.
@@ -108,16 +121,19 @@ class ApiServer(Cluster):
         return revision
 
     def back_up(self) -> Path:
-        """Copy what etcd holds, and give the folder of the copy. Watches may break by it: etcd is stopped for that."""
+        """Copy what etcd holds, and give the folder of the copy. Watches may break by it: etcd is stopped for
+        that."""
         backup = Path(tempfile.mkdtemp(prefix="backup-", dir=self.folder)) / "etcd"
-        self.etcd.kill()   # Nothing of what it has accepted is lost by that, and it does not wait for its clients.
+        # Nothing of what it has accepted is lost by that, and it does not wait for its clients.
+        self.etcd.kill()
         shutil.copytree(self.folder / "etcd", backup)
         self.etcd.start()
         self.wait_ready()
         return backup
 
     def restore(self, backup: Path) -> None:
-        """Go back to a copy, as after a disaster: all since is lost, and versions that were given out are given out again."""
+        """Go back to a copy, as after a disaster: all since is lost, and versions that were given out are
+        given out again."""
         self.apiserver.kill()
         self.etcd.kill()
         shutil.rmtree(self.folder / "etcd")
@@ -145,25 +161,35 @@ class ApiServer(Cluster):
         self.url = f"https://127.0.0.1:{port}"
         # The peer port is chosen by etcd itself: there are no peers.
         etcd = {
-            "name": self.folder.name, "data-dir": str(self.folder / "etcd"),
-            "listen-client-urls": self._etcd_url, "advertise-client-urls": self._etcd_url,
-            "listen-peer-urls": "http://127.0.0.1:0", "unsafe-no-fsync": "true",
+            "name": self.folder.name,
+            "data-dir": str(self.folder / "etcd"),
+            "listen-client-urls": self._etcd_url,
+            "advertise-client-urls": self._etcd_url,
+            "listen-peer-urls": "http://127.0.0.1:0",
+            "unsafe-no-fsync": "true",
         }
         if self.version < (1, 34):
-            # As kubeadm sets it. Without it, the watch of a quiet kind gets its first bookmark after etcd's own interval of 10 minutes.
-            # Kubernetes 1.36 sends one within two minutes all the same.
+            # As kubeadm sets it. Without it, the watch of a quiet kind gets its first bookmark after etcd's
+            # own interval of 10 minutes. Kubernetes 1.36 sends one within two minutes all the same.
             etcd["experimental-watch-progress-notify-interval"] = "5s"
         apiserver = {
-            "etcd-servers": self._etcd_url, "secure-port": str(port), "bind-address": "127.0.0.1",
-            "advertise-address": "127.0.0.1", "cert-dir": str(self.folder),
-            "tls-cert-file": str(self.folder / "server.crt"), "tls-private-key-file": str(self.folder / "server.key"),
-            "authorization-mode": "RBAC", "token-auth-file": str(self.folder / "tokens.csv"),
+            "etcd-servers": self._etcd_url,
+            "secure-port": str(port),
+            "bind-address": "127.0.0.1",
+            "advertise-address": "127.0.0.1",
+            "cert-dir": str(self.folder),
+            "tls-cert-file": str(self.folder / "server.crt"),
+            "tls-private-key-file": str(self.folder / "server.key"),
+            "authorization-mode": "RBAC",
+            "token-auth-file": str(self.folder / "tokens.csv"),
             "service-account-issuer": "https://kubernetes.default.svc",
             "service-account-key-file": str(self.folder / "accounts.key"),
             "service-account-signing-key-file": str(self.folder / "accounts.key"),
-            "service-cluster-ip-range": "10.0.0.0/24", "endpoint-reconciler-type": "none",
+            "service-cluster-ip-range": "10.0.0.0/24",
+            "endpoint-reconciler-type": "none",
             "disable-admission-plugins": "ServiceAccount",
-            # History goes when a test says so. Not 0: then the server would not listen to compactions of others either.
+            # History goes when a test says so. Not 0: then the server would not listen to compactions of
+            # others either.
             "etcd-compaction-interval": "24h",
             **self._options,
         }
@@ -180,7 +206,8 @@ class ApiServer(Cluster):
         server = authority.issue_cert("127.0.0.1", "localhost")
         server.cert_chain_pems[0].write_to_path(str(self.folder / "server.crt"))
         server.private_key_pem.write_to_path(str(self.folder / "server.key"))
-        # Any key does for signing the tokens of service accounts; this one has a certificate that nobody needs.
+        # Any key does for signing the tokens of service accounts; this one has a certificate that nobody
+        # needs.
         authority.issue_cert("accounts").private_key_pem.write_to_path(str(self.folder / "accounts.key"))
         (self.folder / "tokens.csv").write_text(f'{self.token},admin,admin,"system:masters"\n')
 
@@ -189,14 +216,15 @@ class ApiServer(Cluster):
             members = self._etcd("cluster/member/list", timeout=PROBE)["members"]
         except (urllib3.exceptions.HTTPError, ApiError):
             return False
-        # It must be ours: where another run's etcd got the port first, ours is about to end, and that one answers.
-        # (The API server is known by its certificate.)
+        # It must be ours: where another run's etcd got the port first, ours is about to end, and that one
+        # answers. (The API server is known by its certificate.)
         return bool(members[0].get("name") == self.folder.name)
 
     def _is_ready(self) -> bool:
         try:
             self.request("GET", "/readyz", timeout=PROBE)
-            # Made a moment after the server says to be ready; and read from etcd, which may have gone since it said so.
+            # Made a moment after the server says to be ready; and read from etcd, which may have gone since
+            # it said so.
             self.request("GET", "/api/v1/namespaces/default", timeout=PROBE)
         except (urllib3.exceptions.HTTPError, ApiError):
             return False

@@ -1,4 +1,5 @@
 """The binaries are found, built once, or it is said what to do. No server runs here."""
+
 import os
 import shutil
 from collections.abc import Mapping
@@ -38,7 +39,11 @@ def machine(folder: Path, version: str = "go1.99.0", then: str = "") -> Mapping[
     tools.mkdir(exist_ok=True)
     (tools / "go").write_text(GO.format(version=version, then=then))
     (tools / "go").chmod(0o755)
-    return {"PATH": f"{tools}:{os.defpath}", "XDG_CACHE_HOME": str(folder / "cache"), "BUILT": str(folder / "built")}
+    return {
+        "PATH": f"{tools}:{os.defpath}",
+        "XDG_CACHE_HOME": str(folder / "cache"),
+        "BUILT": str(folder / "built"),
+    }
 
 
 def builds(folder: Path) -> int:
@@ -53,9 +58,14 @@ def test_a_changed_source_is_another_build(module: Path, name: str) -> None:
     assert build.key_of(TOOLCHAIN, module) != before
 
 
-@pytest.mark.parametrize("other", [
-    ("go1.26.2", "linux", "amd64"), ("go1.26.1", "darwin", "amd64"), ("go1.26.1", "linux", "arm64"),
-])
+@pytest.mark.parametrize(
+    "other",
+    [
+        ("go1.26.2", "linux", "amd64"),
+        ("go1.26.1", "darwin", "amd64"),
+        ("go1.26.1", "linux", "arm64"),
+    ],
+)
 def test_another_toolchain_or_machine_is_another_build(module: Path, other: tuple[str, ...]) -> None:
     assert build.key_of(other, module) != build.key_of(TOOLCHAIN, module)
 
@@ -65,7 +75,9 @@ def test_the_same_inputs_are_the_same_build(module: Path) -> None:
 
 
 def test_the_server_is_told_the_version_that_go_mod_names(module: Path) -> None:
-    (module / "go.mod").write_text("module example.com/m\n\ngo 1.26.0\n\nrequire (\n\tk8s.io/kubernetes v1.99.7\n)\n")
+    (module / "go.mod").write_text(
+        "module example.com/m\n\ngo 1.26.0\n\nrequire (\n\tk8s.io/kubernetes v1.99.7\n)\n"
+    )
     assert build.flags_of(module)[-1].endswith("gitVersion=v1.99.7")
 
 
@@ -81,8 +93,10 @@ def test_the_variable_kubernetes_chooses_the_version_that_is_built(tmp_path: Pat
     default, older = folders
     assert default != older
     lines = (tmp_path / "built").read_text().splitlines()
-    assert [("gitVersion=v1.33." in command, Path(folder)) for command, folder in zip(lines[::2], lines[1::2], strict=True)] == [
-        *[(False, build.MODULE)] * len(PACKAGES), *[(True, build.MODULES["1.33"])] * len(PACKAGES)]
+    assert [
+        ("gitVersion=v1.33." in command, Path(folder))
+        for command, folder in zip(lines[::2], lines[1::2], strict=True)
+    ] == [*[(False, build.MODULE)] * len(PACKAGES), *[(True, build.MODULES["1.33"])] * len(PACKAGES)]
 
 
 @pytest.mark.parametrize("choice", [{}, {"KUBERNETES": ""}, {"KUBERNETES": build.DEFAULT}], ids=str)
@@ -91,7 +105,9 @@ def test_without_a_choice_the_default_version_is_built(choice: Mapping[str, str]
 
 
 def test_a_version_without_a_module_is_named_with_those_that_have_one() -> None:
-    with pytest.raises(AssetsError, match=r"KUBERNETES is '1\.12': the versions with a Go module are 1\.36 and 1\.33"):
+    with pytest.raises(
+        AssetsError, match=r"KUBERNETES is '1\.12': the versions with a Go module are 1\.36 and 1\.33"
+    ):
         build.module_of({"KUBERNETES": "1.12"})
 
 
@@ -155,7 +171,9 @@ def test_of_many_builders_at_once_one_builds_and_the_others_wait(tmp_path: Path)
 
 
 def test_a_failed_build_tells_what_go_said_and_leaves_nothing_in_place(tmp_path: Path) -> None:
-    with pytest.raises(AssetsError, match=r"kube-apiserver could not be built by Go 1\.99\.0:\nmain.go:1: broken"):
+    with pytest.raises(
+        AssetsError, match=r"kube-apiserver could not be built by Go 1\.99\.0:\nmain.go:1: broken"
+    ):
         build.find_assets(machine(tmp_path, then="echo 'main.go:1: broken' >&2; exit 1"))
     assert build.find_assets(machine(tmp_path)).is_dir()
 
@@ -169,7 +187,9 @@ def test_the_remains_of_a_killed_build_do_not_get_into_the_next(tmp_path: Path) 
     assert not remains.exists()
 
 
-def test_the_user_is_told_what_is_built_and_how_long_it_took(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_user_is_told_what_is_built_and_how_long_it_took(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     build.find_assets(machine(tmp_path))
     told = capsys.readouterr().err
     assert "takes some minutes" in told

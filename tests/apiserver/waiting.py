@@ -1,14 +1,17 @@
-"""Waits for conditions, so that no test sleeps or counts on being fast enough. It knows nothing of servers."""
+"""Waits for conditions, so that no test sleeps or counts on being fast enough. It knows nothing of
+servers."""
+
 import time
 from collections.abc import Callable
 from typing import TypeVar
 
 _T = TypeVar("_T")
-PAUSE = 0.02   # Seconds: far less than a server takes for anything that is waited for.
+PAUSE = 0.02  # Seconds: far less than a server takes for anything that is waited for.
 
 
 def wait_until(condition: Callable[[], _T], what: str, *, deadline: float = 60) -> _T:
-    """Ask again until the answer is true in the sense of Python, and give it; TimeoutError after `deadline` seconds.
+    """Ask again until the answer is true in the sense of Python, and give it; TimeoutError after `deadline`
+    seconds.
 
     The deadline is there to end a test that has failed already: keep it generous.
     """

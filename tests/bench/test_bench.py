@@ -1,4 +1,5 @@
 """`python -m bench`: which peers there are, how one is told and ended, and what it answers."""
+
 from __future__ import annotations
 
 import asyncio
@@ -53,8 +54,13 @@ def test_ours_is_measured_first_whoever_else_is() -> None:
     assert [peer.name for peer in chosen(None, quick=True)] == [OURS, *QUICK]
 
 
-def test_a_peer_that_is_not_there_is_an_error_that_names_those_that_are(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(Unknown, match=r"there is no informers\. There are: cache, cache-raw, cache-metadata, controller-runtime, "):
+def test_a_peer_that_is_not_there_is_an_error_that_names_those_that_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(
+        Unknown,
+        match=r"there is no informers\. There are: cache, cache-raw, cache-metadata, controller-runtime, ",
+    ):
         chosen("informers", quick=False)
     with pytest.raises(SystemExit, match="2"):
         main(["--peers", "informers"])
@@ -66,13 +72,21 @@ def test_so_few_objects_that_not_every_namespace_and_app_has_some_are_an_error()
         counts("50,1000")
 
 
-@pytest.mark.parametrize(("given", "told"), [
-    (["--repeats", "0"], "'0' is no whole number above 0"), (["--seconds", "-1"], "'-1' is no number above 0"),
-    (["--megabytes", "nan"], "'nan' is no number above 0"), (["--clients", "no-such-python"], "there is no program no-such-python"),
-    (["--report", "/no/such/folder/page.md"], "/no/such/folder/page.md cannot be written"),
-    (["--objects", "many"], "'many' is no list of numbers"), (["--objects", "1,000"], "write 1000 or 1_000, not 1,000"),
-])
-def test_what_could_not_be_done_at_the_end_is_refused_at_the_start(given: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["--repeats", "0"], "'0' is no whole number above 0"),
+        (["--seconds", "-1"], "'-1' is no number above 0"),
+        (["--megabytes", "nan"], "'nan' is no number above 0"),
+        (["--clients", "no-such-python"], "there is no program no-such-python"),
+        (["--report", "/no/such/folder/page.md"], "/no/such/folder/page.md cannot be written"),
+        (["--objects", "many"], "'many' is no list of numbers"),
+        (["--objects", "1,000"], "write 1000 or 1_000, not 1,000"),
+    ],
+)
+def test_what_could_not_be_done_at_the_end_is_refused_at_the_start(
+    given: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(given)
     assert told in capsys.readouterr().err
@@ -132,20 +146,31 @@ def test_a_peer_is_told_and_answers_and_shows_what_it_takes(tmp_path: Path) -> N
 
 
 @LINUX
-@pytest.mark.parametrize(("source", "cap", "why"), [
-    ("import sys; sys.exit('no such cluster')", CAP, "it ended: no such cluster"),
-    ("input()", Cap(0, 4_000), "more than 0 s"),
-    ("print('{\"error\": \"Refused: 403\"}', flush=True); input()", CAP, "Refused: 403"),
-    ("input()", Cap(60, 0), "more than 0 MB"),
-])
-def test_a_peer_that_does_not_finish_is_ended_and_says_why(source: str, cap: Cap, why: str, tmp_path: Path) -> None:
-    with Running([sys.executable, "-c", source], env={}, cap=cap, log=tmp_path / "log") as peer, pytest.raises(Over, match=why):
+@pytest.mark.parametrize(
+    ("source", "cap", "why"),
+    [
+        ("import sys; sys.exit('no such cluster')", CAP, "it ended: no such cluster"),
+        ("input()", Cap(0, 4_000), "more than 0 s"),
+        ('print(\'{"error": "Refused: 403"}\', flush=True); input()', CAP, "Refused: 403"),
+        ("input()", Cap(60, 0), "more than 0 MB"),
+    ],
+)
+def test_a_peer_that_does_not_finish_is_ended_and_says_why(
+    source: str, cap: Cap, why: str, tmp_path: Path
+) -> None:
+    with (
+        Running([sys.executable, "-c", source], env={}, cap=cap, log=tmp_path / "log") as peer,
+        pytest.raises(Over, match=why),
+    ):
         peer.answer()
 
 
 @LINUX
 def test_what_a_process_receives_is_counted_and_what_others_receive_is_not() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening, socket.create_connection(listening.getsockname()) as sending:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listening,
+        socket.create_connection(listening.getsockname()) as sending,
+    ):
         receiving, _ = listening.accept()
         with receiving:
             before = received(os.getpid())
@@ -163,7 +188,10 @@ def test_what_a_process_receives_is_counted_and_what_others_receive_is_not() -> 
 class Pods:
     """A peer that holds two pods."""
 
-    held: ClassVar = {("bench-00", "a"): {"namespace": "bench-00", "app": "web"}, ("bench-01", "b"): {"namespace": "bench-01", "app": "db"}}
+    held: ClassVar = {
+        ("bench-00", "a"): {"namespace": "bench-00", "app": "web"},
+        ("bench-01", "b"): {"namespace": "bench-01", "app": "db"},
+    }
 
     def sync(self) -> None:
         pass
@@ -172,7 +200,13 @@ class Pods:
         return len(self.held)
 
     def read(self, order: Order) -> Read | None:
-        return reader(order, get=self.held.__getitem__, objects=self.held.values, namespace=lambda pod: pod["namespace"], label=dict.get)
+        return reader(
+            order,
+            get=self.held.__getitem__,
+            objects=self.held.values,
+            namespace=lambda pod: pod["namespace"],
+            label=dict.get,
+        )
 
     def annotation(self, key: tuple[str, str], name: str) -> str | None:
         return self.held[key].get(name)
@@ -183,19 +217,29 @@ def ticks() -> Iterator[int]:
     return count()
 
 
-ASKED = {"keys": [("bench-00", "a"), ("bench-01", "b")], "namespace": "bench-01", "label": ("app", "web"), "annotation": ("app", "web"), "every": 0, "seconds": 9}
+ASKED = {
+    "keys": [("bench-00", "a"), ("bench-01", "b")],
+    "namespace": "bench-01",
+    "label": ("app", "web"),
+    "annotation": ("app", "web"),
+    "every": 0,
+    "seconds": 9,
+}
 
 
-@pytest.mark.parametrize(("order", "answer"), [
-    ({"do": "sync"}, {"seconds": 1, "objects": 2}),
-    ({"do": "collect"}, {}),
-    ({"do": "get", "form": "", "times": 3}, {"p50": 1e6, "p99": 1e6, "objects": 1}),
-    ({"do": "namespace", "form": "", "times": 3}, {"p50": 1e6, "p99": 1e6, "objects": 1}),
-    ({"do": "label", "form": "view", "times": 3}, {"p50": 1e6, "p99": 1e6, "objects": 1}),
-    ({"do": "indexed", "form": "", "times": 3}, {"left out": "no such read"}),
-    ({"do": "get", "form": "typed", "times": 3}, {"left out": "no such read"}),
-    ({"do": "late"}, {"left out": "no event loop"}),
-])
+@pytest.mark.parametrize(
+    ("order", "answer"),
+    [
+        ({"do": "sync"}, {"seconds": 1, "objects": 2}),
+        ({"do": "collect"}, {}),
+        ({"do": "get", "form": "", "times": 3}, {"p50": 1e6, "p99": 1e6, "objects": 1}),
+        ({"do": "namespace", "form": "", "times": 3}, {"p50": 1e6, "p99": 1e6, "objects": 1}),
+        ({"do": "label", "form": "view", "times": 3}, {"p50": 1e6, "p99": 1e6, "objects": 1}),
+        ({"do": "indexed", "form": "", "times": 3}, {"left out": "no such read"}),
+        ({"do": "get", "form": "typed", "times": 3}, {"left out": "no such read"}),
+        ({"do": "late"}, {"left out": "no event loop"}),
+    ],
+)
 def test_an_order_is_obeyed_and_timed(order: Order, answer: Order, ticks: Iterator[int]) -> None:
     assert obeyed(Pods(), {**ASKED, **order}, clock=lambda: float(next(ticks))) == answer
 
@@ -261,7 +305,9 @@ def test_percentiles_are_values_that_were_measured() -> None:
     assert percentiles([7.0]) == {"p50": 7, "p99": 7}
 
 
-@pytest.mark.parametrize("module", [bench.data, bench.targets, bench.roster, bench.histogram, peers.asking, bench.__main__])
+@pytest.mark.parametrize(
+    "module", [bench.data, bench.targets, bench.roster, bench.histogram, peers.asking, bench.__main__]
+)
 def test_examples_are_so(module: ModuleType) -> None:
     assert doctest.testmod(module).attempted
     assert not doctest.testmod(module).failed

@@ -1,4 +1,6 @@
-"""The objects of the bench: the same for a seed, as big as is said, and with as much in them that is random as real ones."""
+"""The objects of the bench: the same for a seed, as big as is said, and with as much in them that is random
+as real ones."""
+
 from __future__ import annotations
 
 import base64
@@ -84,18 +86,28 @@ def test_pods_compress_as_real_ones_not_as_copies_of_each_other(pods: list[bytes
 
 def test_values_of_secrets_hardly_compress() -> None:
     secrets = list(Data(seed=1).secrets(50))
-    assert all(len(base64.b64decode(value)) >= 1_000 for secret in secrets for value in secret["data"].values())
+    assert all(
+        len(base64.b64decode(value)) >= 1_000 for secret in secrets for value in secret["data"].values()
+    )
     assert compression(map(encoded, secrets)).together < 1.6
 
 
 def test_it_is_said_how_well_each_kind_compresses() -> None:
     lines = described(Data(seed=1), 20).splitlines()
-    assert [line.partition(":")[0] for line in lines] == ["- pods", "- pods without managedFields", "- Secrets", "- ConfigMaps"]
+    assert [line.partition(":")[0] for line in lines] == [
+        "- pods",
+        "- pods without managedFields",
+        "- Secrets",
+        "- ConfigMaps",
+    ]
     assert all("times smaller packed alone" in line for line in lines)
 
 
 def test_a_transaction_takes_no_more_than_etcd_does_and_none_is_lost() -> None:
-    objects = [bytes([number % 256]) * size for number, size in enumerate([10] * 250 + [LONGEST - 5, 10, LONGEST + 9, 1])]
+    objects = [
+        bytes([number % 256]) * size
+        for number, size in enumerate([10] * 250 + [LONGEST - 5, 10, LONGEST + 9, 1])
+    ]
     found = list(batches(objects))
     assert [one for batch in found for one in batch] == objects
     assert all(len(batch) <= AT_ONCE for batch in found)

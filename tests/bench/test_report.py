@@ -1,4 +1,5 @@
 """How the bench's figures become tables, targets, histograms and pictures."""
+
 from __future__ import annotations
 
 import sys
@@ -42,9 +43,16 @@ def test_every_figure_of_a_peer_stands_with_how_many_times_ours_it_is() -> None:
 
 def test_of_what_is_measured_repeatedly_the_median_of_each_figure_is_shown() -> None:
     run = [Result(OURS, 1000, {"sync": seconds, "get": 7.0}) for seconds in (3.0, 1.0, 2.0)]
-    run += [Result("index", 1000, {"sync": 9.0}), Result("index", 1000, over="more than 180 s"), Result(OURS, 2000, {"sync": 5.0})]
+    run += [
+        Result("index", 1000, {"sync": 9.0}),
+        Result("index", 1000, over="more than 180 s"),
+        Result(OURS, 2000, {"sync": 5.0}),
+    ]
     assert middle(run) == [
-        Result(OURS, 1000, {"sync": 2.0, "get": 7.0}), Result("index", 1000, {"sync": 9.0}, "more than 180 s"), Result(OURS, 2000, {"sync": 5.0})]
+        Result(OURS, 1000, {"sync": 2.0, "get": 7.0}),
+        Result("index", 1000, {"sync": 9.0}, "more than 180 s"),
+        Result(OURS, 2000, {"sync": 5.0}),
+    ]
 
 
 def test_a_group_of_which_nothing_was_measured_is_not_shown() -> None:
@@ -63,7 +71,11 @@ def test_what_a_peer_has_no_read_for_is_left_empty() -> None:
 
 
 def test_who_has_nothing_of_a_group_is_no_row_of_it() -> None:
-    groups = [block.splitlines() for block in tables(results()).split("\n\n") if block.startswith("to read them, µs (p50)")]
+    groups = [
+        block.splitlines()
+        for block in tables(results()).split("\n\n")
+        if block.startswith("to read them, µs (p50)")
+    ]
     assert [[row.split("  ")[0] for row in rows[1:]] for rows in groups] == [[OURS, "client-go", AGAIN]]
     burst = tables([Result(OURS, 1000, {"sync": 1.0, "burst": 9.0}), Result("index", 1000, {"sync": 1.0})])
     assert [row.split()[0] for row in burst.split("\n\n")[-1].splitlines()] == ["to", OURS]
@@ -82,7 +94,10 @@ def test_a_ratio_to_nothing_or_of_what_is_below_nothing_is_none() -> None:
     assert ratio(-3, 2) is None
 
 
-@pytest.mark.parametrize(("value", "shown"), [(12_345.6, "12,346"), (99.94, "99.9"), (1.234, "1.23"), (-0.5, "-0.50"), (0.0123, "0.012"), (0, "0")])
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(12_345.6, "12,346"), (99.94, "99.9"), (1.234, "1.23"), (-0.5, "-0.50"), (0.0123, "0.012"), (0, "0")],
+)
 def test_a_number_has_as_many_digits_as_say_something(value: float, shown: str) -> None:
     assert number(value) == shown
 
@@ -92,10 +107,18 @@ def test_a_number_has_as_many_digits_as_say_something(value: float, shown: str) 
 
 def test_a_target_is_met_or_missed_by_ratios_of_the_same_run() -> None:
     run = [
-        Result(OURS, 1000, {"memory": 10.0, "peak": 16.0, "get": 5.0, "label view": 3.0, "sync": 1.0, "added p99": 20.1}), Result("informer", 1000, {"memory": 500.0}),
-        Result("controller-runtime", 1000, {"memory": 20.0, "get": 10.0}), Result("controller-runtime-unsafe", 1000, {"indexed view": 3.0}),
+        Result(
+            OURS,
+            1000,
+            {"memory": 10.0, "peak": 16.0, "get": 5.0, "label view": 3.0, "sync": 1.0, "added p99": 20.1},
+        ),
+        Result("informer", 1000, {"memory": 500.0}),
+        Result("controller-runtime", 1000, {"memory": 20.0, "get": 10.0}),
+        Result("controller-runtime-unsafe", 1000, {"indexed view": 3.0}),
         Result("index", 1000, {"sync": 2.0}),
-        Result(OURS, 20000, {"get": 11.0}), Result("controller-runtime", 20000, {"get": 10.0})]
+        Result(OURS, 20000, {"get": 11.0}),
+        Result("controller-runtime", 20000, {"get": 10.0}),
+    ]
     found = [line[2:-2].split(" | ") for line in judged(run, markdown=True).splitlines()[2:]]
     assert found == [
         ["memory", "controller-runtime", "0.12x", "0.50x missed", ""],
@@ -108,9 +131,14 @@ def test_a_target_is_met_or_missed_by_ratios_of_the_same_run() -> None:
 
 
 def test_a_target_of_many_objects_is_not_judged_of_few() -> None:
-    run = [Result(name, objects, {"sync": sync}) for objects in (1000, 4000) for name, sync in ((OURS, 1.0), ("index", 60.0))]
+    run = [
+        Result(name, objects, {"sync": sync})
+        for objects in (1000, 4000)
+        for name, sync in ((OURS, 1.0), ("index", 60.0))
+    ]
     assert [line.split("|")[1:-1] for line in judged(run, markdown=True).splitlines()[2:]] == [
-        [" time to sync ", " index ", " 0.02x ", "  ", " 0.017x met "]]
+        [" time to sync ", " index ", " 0.02x ", "  ", " 0.017x met "]
+    ]
 
 
 def test_where_nothing_is_judged_there_is_no_table() -> None:
@@ -118,11 +146,16 @@ def test_where_nothing_is_judged_there_is_no_table() -> None:
 
 
 def test_a_target_names_peers_that_there_are() -> None:
-    assert {name for target in TARGETS for name in (target.peer, target.ours)} <= {peer.name for peer in PEERS}
+    assert {name for target in TARGETS for name in (target.peer, target.ours)} <= {
+        peer.name for peer in PEERS
+    }
 
 
 def test_growth_tells_flat_from_linear_and_what_one_more_object_takes() -> None:
-    run = [Result(OURS, objects, {"memory": 5e6 + 100 * objects, "sync": objects * 2.0, "get": 7.0}) for objects in (1000, 10000, 100000)]
+    run = [
+        Result(OURS, objects, {"memory": 5e6 + 100 * objects, "sync": objects * 2.0, "get": 7.0})
+        for objects in (1000, 10000, 100000)
+    ]
     run.append(Result("index", 1000, {"memory": 5.0}))
     [row] = [line.strip("| ").split(" | ") for line in growth(run, markdown=True).splitlines()[2:]]
     assert row[0] == OURS
@@ -140,12 +173,18 @@ def test_one_number_of_objects_has_no_growth() -> None:
 
 
 def test_a_histogram_is_shown_of_each_peer_that_has_a_loop() -> None:
-    run = [Result(OURS, 1000, late={"idle": [3, 1] + [0] * 8, "busy": [1, 1] + [0] * 7 + [2]}), Result("client-go", 1000)]
+    run = [
+        Result(OURS, 1000, late={"idle": [3, 1] + [0] * 8, "busy": [1, 1] + [0] * 7 + [2]}),
+        Result("client-go", 1000),
+    ]
     [first, head, *rows] = histograms(run).splitlines()
     assert first.endswith(OURS)
     assert head.split() == ["idle", "busy"]
     assert [row.replace("#", "").split() for row in (rows[0], rows[1], rows[-1])] == [
-        ["up", "to", "1", "ms", "75.00", "%", "25.00", "%"], ["up", "to", "2", "ms", "25.00", "%", "25.00", "%"], ["more", "50.00", "%"]]
+        ["up", "to", "1", "ms", "75.00", "%", "25.00", "%"],
+        ["up", "to", "2", "ms", "25.00", "%", "25.00", "%"],
+        ["more", "50.00", "%"],
+    ]
     assert rows[-1].count("#") == 15
     assert histograms(run, markdown=True).count("```") == 2
     assert histograms(run[1:]) == ""
@@ -160,13 +199,13 @@ def test_what_was_hardly_ever_so_late_is_seen_all_the_same() -> None:
 
 def lines_of(drawn: str) -> list[list[str]]:
     """Return the points of each peer's line, one panel after the other."""
-    found = ET.fromstring(drawn).iter("{http://www.w3.org/2000/svg}polyline")   # noqa: S314  # It is our own.
+    found = ET.fromstring(drawn).iter("{http://www.w3.org/2000/svg}polyline")  # It is our own.  # noqa: S314
     return [line.attrib["points"].split() for line in found if line.attrib["stroke"] != GRID]
 
 
 def test_the_picture_has_a_line_for_each_peer_that_finished_and_names_them_all() -> None:
     drawn = svg(drawing(results()))
-    texts = ET.fromstring(drawn).iter("{http://www.w3.org/2000/svg}text")   # noqa: S314
+    texts = ET.fromstring(drawn).iter("{http://www.w3.org/2000/svg}text")  # noqa: S314
     assert {text.text for text in texts} >= {OURS, AGAIN, "client-go", "index", "1,000", "10,000"}
     assert [len(points) for points in lines_of(drawn) if points] == [2, 2, 1, 2, 2, 1]
 
@@ -178,7 +217,11 @@ def test_more_memory_is_drawn_higher() -> None:
 
 def test_the_picture_as_png_shows_the_same_shapes_in_their_colours() -> None:
     drawn = drawing(results())
-    at, colour = next((shape.at, shape.colour) for shape in drawn.shapes if isinstance(shape, Dot) and shape.title == "client-go")
+    at, colour = next(
+        (shape.at, shape.colour)
+        for shape in drawn.shapes
+        if isinstance(shape, Dot) and shape.title == "client-go"
+    )
     with Image.open(BytesIO(png(drawn))) as image:
         assert image.size == (drawn.width * SCALE, drawn.height * SCALE)
         assert image.getpixel((round(at[0] * SCALE), round(at[1] * SCALE))) == ImageColor.getrgb(colour)
@@ -186,7 +229,9 @@ def test_the_picture_as_png_shows_the_same_shapes_in_their_colours() -> None:
 
 
 def test_where_pillow_is_not_a_picture_is_refused_before_anything_is_measured(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
 ) -> None:
     monkeypatch.setattr(bench.__main__, "ApiServer", None)
     monkeypatch.setattr(sys, "path", [])

@@ -1,4 +1,6 @@
-"""Classes that look like those of other clients, which are no part of this environment: tests/clients/ has the real ones."""
+"""Classes that look like those of other clients, which are no part of this environment: tests/clients/ has
+the real ones."""
+
 from __future__ import annotations
 
 import sys
@@ -11,11 +13,17 @@ from unittest.mock import patch
 
 def model(name: str, module: str = "kubernetes.client.models.any", base: type = object) -> Any:
     """Make a class as `kubernetes` has them."""
+
     def from_dict(cls: type, obj: dict[str, Any]) -> Any:
         made = cls()
         vars(made).update(obj)
         return made
-    return type(name, (base,), {"__module__": module, "openapi_types": {}, "attribute_map": {}, "from_dict": classmethod(from_dict)})
+
+    return type(
+        name,
+        (base,),
+        {"__module__": module, "openapi_types": {}, "attribute_map": {}, "from_dict": classmethod(from_dict)},
+    )
 
 
 V1Pod = model("V1Pod")
@@ -27,14 +35,18 @@ class _Earlier:
     openapi_types: dict[str, str]
 
     def __init__(self, *, local_vars_configuration: Any = None, **given: Any) -> None:
-        self.local_vars_configuration = local_vars_configuration if local_vars_configuration is not None else object()
+        self.local_vars_configuration = (
+            local_vars_configuration if local_vars_configuration is not None else object()
+        )
         for name in self.openapi_types:
             setattr(self, name, given.get(name))
 
 
 def earlier(name: str, types: dict[str, str], attributes: dict[str, str]) -> Any:
     module = f"kubernetes_asyncio.client.models.{name.lower()}"
-    return type(name, (_Earlier,), {"__module__": module, "openapi_types": types, "attribute_map": attributes})
+    return type(
+        name, (_Earlier,), {"__module__": module, "openapi_types": types, "attribute_map": attributes}
+    )
 
 
 @contextmanager

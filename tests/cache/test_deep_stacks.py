@@ -1,4 +1,6 @@
-"""Reads from a caller that has 100 frames left, of objects that are nested as deeply as the decoder allows: none raises RecursionError."""
+"""Reads from a caller that has 100 frames left, of objects that are nested as deeply as the decoder allows:
+none raises RecursionError."""
+
 from __future__ import annotations
 
 import asyncio
@@ -28,12 +30,15 @@ from tests.cache.world import PODS, World, pod
 
 T = TypeVar("T")
 FREE = 100
-METADATA = b'{"name":"deep","namespace":"ns","uid":"u","resourceVersion":"5","labels":{"app":"web"},"ownerReferences":[{"uid":"o"}]}'
+METADATA = b'{"name":"deep","namespace":"ns","uid":"u","resourceVersion":"5","labels":{"app":"web"},"ownerReferences":[{"uid":"o"}]}'  # noqa: E501
 READER = Reader("v1", "Pod")
 
 
 def deep(levels: int) -> bytes:
-    return b'{"kind":"Pod","apiVersion":"v1","metadata":%s,"spec":%s}' % (METADATA, b'{"a":[' * (levels // 2) + b"]}" * (levels // 2))
+    return b'{"kind":"Pod","apiVersion":"v1","metadata":%s,"spec":%s}' % (
+        METADATA,
+        b'{"a":[' * (levels // 2) + b"]}" * (levels // 2),
+    )
 
 
 def depth() -> int:
@@ -53,8 +58,10 @@ def left(frames: int = 0) -> int:
 
 def with_free(free: int, work: Callable[[], T]) -> T:
     """Call the function with `free` frames left on the stack."""
+
     def down(levels: int) -> T:
         return down(levels - 1) if levels > 0 else work()
+
     return down(sys.getrecursionlimit() - depth() - free)
 
 
@@ -113,8 +120,12 @@ def test_no_read_of_the_deepest_object_raises_a_recursion_error(world: World, fo
         "get": lambda: cache.get("pods", "deep", "ns", as_=form),
         "get, the whole way": lambda: cache.get("pods", "deep", "ns", as_=form, max_age=100),
         "list": lambda: list(cache.list("pods", label="app=web", as_=form)),
-        "list where": lambda: list(cache.list("pods", label="app=web", where={"metadata.name": "deep"}, as_=form)),
-        "list by a field": lambda: list(cache.list("pods", label="app=web", field="spec.nodeName!=x", as_=form)),
+        "list where": lambda: list(
+            cache.list("pods", label="app=web", where={"metadata.name": "deep"}, as_=form)
+        ),
+        "list by a field": lambda: list(
+            cache.list("pods", label="app=web", field="spec.nodeName!=x", as_=form)
+        ),
         "list sorted": lambda: list(cache.list("pods", label="app=web", sort_by="metadata.name", as_=form)),
         "held": lambda: list(cache.held("pods", as_=form)),
         "owned": lambda: list(cache.owned({"metadata": {"uid": "o", "namespace": "ns"}}, "pods", as_=form)),
@@ -136,7 +147,11 @@ def test_the_deepest_view_is_read_iterated_copied_and_shown(world: World) -> Non
         levels = levels_of(view["spec"])
         assert levels > 900
         assert levels_of(view.spec["a"]) == levels - 1
-        ways: list[Callable[[Any], Any]] = [copy.copy, copy.deepcopy, lambda found: pickle.loads(pickle.dumps(found))]   # noqa: S301  # Our own.
+        ways: list[Callable[[Any], Any]] = [
+            copy.copy,
+            copy.deepcopy,
+            lambda found: pickle.loads(pickle.dumps(found)),  # noqa: S301
+        ]  # Our own.
         for through in ways:
             assert levels_of(through(view)["spec"]) == levels
         for through in ways[:2]:
@@ -147,6 +162,7 @@ def test_the_deepest_view_is_read_iterated_copied_and_shown(world: World) -> Non
             own["a"][0] = 1
         assert levels_of(copy.deepcopy(dict(view))["spec"]) == levels
         assert repr(world.cache().held("pods")) == "<2 objects: ns/web, ns/deep>"
+
     look()
     with_free(FREE, look)
 
@@ -160,6 +176,7 @@ def test_a_handlers_own_object_may_be_as_deep(world: World, deepest: Record) -> 
         assert cache.count("pods", label="app=web") == 2
         version: str = cache.get("pods", "deep", "ns")["metadata"]["resourceVersion"]
         return version
+
     assert with_free(FREE, look) == look() == "11"
 
 
@@ -167,7 +184,9 @@ def test_a_handlers_own_object_that_is_unreadable_is_so_to_its_reads() -> None:
     world = World()
     world.declare("app=web").hold(pod("web", app="web"), pod("other", app="web"))
     body = pod("web", app="web", version="11") | {"spec": decoded(deep(900))["spec"]}
-    unreadable = Unreadable("ns", "web", "uid-web", "11", {"app": "web"}, (), b"", why="it is nested too deeply")
+    unreadable = Unreadable(
+        "ns", "web", "uid-web", "11", {"app": "web"}, (), b"", why="it is nested too deeply"
+    )
     cache = world.cache(own=body)
     assert cache.count("pods", label="app=web") == 2
     by_field = World()
@@ -200,7 +219,12 @@ def test_a_handlers_own_object_with_a_lone_surrogate_is_not_laid_over_the_cache(
 def test_a_handlers_own_object_with_a_lone_surrogate_is_not_waited_for() -> None:
     body = pod("web", app="web", version="11")
     body["metadata"]["annotations"] = {"a": "\ud800"}
-    event, stream = event_of(body), SimpleNamespace(branch=Merging([Keys()]).branches[0], resource=PODS, filter=selectcache.Selector("app=web"))
+    event, stream = (
+        event_of(body),
+        SimpleNamespace(
+            branch=Merging([Keys()]).branches[0], resource=PODS, filter=selectcache.Selector("app=web")
+        ),
+    )
     assert event is not None
     assert not event.is_delivered_by(cast("Any", stream))
 
@@ -214,17 +238,24 @@ def test_fetches_of_the_deepest_object_raise_no_recursion_error(deepest: Record)
         world.resources["pods"] = PODS
         obj: Any = msgspec.Raw(deepest.data)
         world.server.answer("/api/v1/namespaces/ns/pods/deep", obj)
-        world.server.answer("/api/v1/pods", {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "9"}, "items": [obj]})
+        world.server.answer(
+            "/api/v1/pods",
+            {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "9"}, "items": [obj]},
+        )
         cache = world.cache()
         assert await down(lambda: cache.fetch("pods", "deep", "ns"))
         assert len(await down(lambda: cache.fetch_list("pods"))) == 1
+
     asyncio.run(main())
 
 
 def test_a_transform_and_an_index_see_the_deepest_object(deepest: Record) -> None:
     reader = Reader("v1", "Pod", Projection.of(transform=lambda obj: obj))
     assert not isinstance(with_free(FREE, lambda: reader.record(deep(60))), Unreadable)
-    cache = FakeCache([pod("web", app="web")], {"v1/pods": Cached("app=web", index={"name": lambda obj: obj["metadata"]["name"]})})
+    cache = FakeCache(
+        [pod("web", app="web")],
+        {"v1/pods": Cached("app=web", index={"name": lambda obj: obj["metadata"]["name"]})},
+    )
     assert with_free(FREE, lambda: len(cache.list("pods", label="app=web", index={"name": "web"}))) == 1
     assert deepest.name == "deep"
 
@@ -246,7 +277,9 @@ def test_a_call_is_repeated_in_a_thread_only_if_the_stack_was_too_full() -> None
     assert with_room(lambda: 2) == 2
 
 
-def test_what_failed_with_a_recursion_error_is_decoded_once_more_and_not_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_failed_with_a_recursion_error_is_decoded_once_more_and_not_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     threads: list[Thread] = []
 
     def decode(_: bytes) -> None:
@@ -263,7 +296,7 @@ def test_what_such_a_call_raises_is_raised() -> None:
     def work() -> None:
         raise ValueError if depth() < 50 else RecursionError
 
-    with pytest.raises(ValueError):   # There is no more to it.
+    with pytest.raises(ValueError):  # There is no more to it.
         with_free(FREE, lambda: with_room(work))
     with pytest.raises(RecursionError):
         decoded(b"[" * 50_000 + b"]" * 50_000)
@@ -274,7 +307,7 @@ def test_where_no_thread_can_be_started_the_stack_is_too_small(monkeypatch: pyte
         raise RuntimeError("can't start new thread")
 
     def fail(_: bytes) -> None:
-        raise RecursionError   # As CPython 3.11 does; later ones need more levels.
+        raise RecursionError  # As CPython 3.11 does; later ones need more levels.
 
     monkeypatch.setattr(Thread, "start", refuse)
     monkeypatch.setattr(recursion, "_decode", fail)

@@ -1,4 +1,6 @@
-"""The tree of errors is the one drawn at the top of its file, and each class is what Kopf must take it for."""
+"""The tree of errors is the one drawn at the top of its file, and each class is what Kopf must take it
+for."""
+
 from __future__ import annotations
 
 import copy
@@ -24,7 +26,7 @@ def drawn(text: str) -> dict[str, str | None]:
     margin = len(lines[first]) - len(lines[first].lstrip())
     parents: dict[str, str | None] = {}
     above: list[tuple[int, str]] = []
-    for line in lines[first - 1:]:
+    for line in lines[first - 1 :]:
         if found := re.match(r"([│├└─ ]*)([A-Z]\w+)", line[margin:]):
             depth, name = len(found[1]), found[2]
             above = [(at, parent) for at, parent in above if at < depth]
@@ -38,24 +40,34 @@ def drawn(text: str) -> dict[str, str | None]:
 @pytest.mark.parametrize("module", [errors, problems])
 def test_the_drawn_tree_is_the_real_one(module: object) -> None:
     classes = {
-        name: cls for name, cls in vars(module).items()
-        if isinstance(cls, type) and issubclass(cls, Exception) and cls.__module__ == getattr(module, "__name__", None)
+        name: cls
+        for name, cls in vars(module).items()
+        if isinstance(cls, type)
+        and issubclass(cls, Exception)
+        and cls.__module__ == getattr(module, "__name__", None)
     }
     assert drawn(str(module.__doc__)) == {
-        name: cls.__bases__[0].__name__ if cls.__bases__[0] is not Exception else None for name, cls in classes.items()
+        name: cls.__bases__[0].__name__ if cls.__bases__[0] is not Exception else None
+        for name, cls in classes.items()
     }
 
 
 def test_declaration_errors_end_the_operator_and_read_errors_do_not() -> None:
     for cls in vars(errors).values():
-        if isinstance(cls, type) and issubclass(cls, errors.SelectCacheError) and cls is not errors.SelectCacheError:
+        if (
+            isinstance(cls, type)
+            and issubclass(cls, errors.SelectCacheError)
+            and cls is not errors.SelectCacheError
+        ):
             assert issubclass(cls, errors.DeclarationError) != issubclass(cls, errors.ReadError)
             assert issubclass(cls, kopf.PermanentError) == issubclass(cls, errors.DeclarationError)
             assert not issubclass(cls, kopf.TemporaryError)
 
 
 def test_an_error_says_what_happened_and_what_to_change() -> None:
-    missed = errors.NotFound("pods x in ns is absent as of version 7", remedy="Pass default=None if it may be", version="7")
+    missed = errors.NotFound(
+        "pods x in ns is absent as of version 7", remedy="Pass default=None if it may be", version="7"
+    )
     assert str(missed) == "pods x in ns is absent as of version 7. Pass default=None if it may be"
     assert (missed.version, missed.remedy) == ("7", "Pass default=None if it may be")
     outside = errors.OutsideFilter("no", remedy="ask", reason=errors.Reason.HIDDEN)
@@ -91,17 +103,26 @@ def test_what_may_be_an_object_is_shown_by_its_type() -> None:
 
 def test_errors_can_be_pickled_and_copied() -> None:
     error = errors.BadSelector("no", remedy="yes", text="a in", column=5)
-    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):   # noqa: S301  # Our own.
-        assert (type(again), str(again), again.text, again.column) == (errors.BadSelector, "no. yes", "a in", 5)
+    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):  # Our own.  # noqa: S301
+        assert (type(again), str(again), again.text, again.column) == (
+            errors.BadSelector,
+            "no. yes",
+            "a in",
+            5,
+        )
 
 
 def test_problems_of_the_core_say_what_they_know() -> None:
-    assert str(problems.BadField("x", kind="Pod", selectable=("a", "b"))) == "Pod cannot be selected by 'x', only by a, b"
+    assert (
+        str(problems.BadField("x", kind="Pod", selectable=("a", "b")))
+        == "Pod cannot be selected by 'x', only by a, b"
+    )
 
 
 def test_the_public_names_are_those_that_are_listed() -> None:
     public = {
-        name for name, value in vars(kopf_selectcache).items()
+        name
+        for name, value in vars(kopf_selectcache).items()
         if not name.startswith("_") and not isinstance(value, type(kopf_selectcache))
     }
     assert public == set(kopf_selectcache.__all__)

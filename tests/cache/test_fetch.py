@@ -1,4 +1,5 @@
 """`fetch` and `fetch_list`: from the cache where it can answer, and else from the server."""
+
 from __future__ import annotations
 
 import asyncio
@@ -35,7 +36,12 @@ LIST_PATH = "/api/v1/namespaces/ns/pods"
 
 
 def page(*items: Obj, more: str = "") -> Obj:
-    return {"apiVersion": "v1", "kind": "PodList", "metadata": {"resourceVersion": "20", "continue": more}, "items": list(items)}
+    return {
+        "apiVersion": "v1",
+        "kind": "PodList",
+        "metadata": {"resourceVersion": "20", "continue": more},
+        "items": list(items),
+    }
 
 
 # ---- One object.
@@ -46,6 +52,7 @@ def test_what_is_held_is_not_asked_for() -> None:
         world.declare("app=web").hold(WEB)
         assert await world.cache().fetch("pods", "web-1", "ns") == WEB
         assert world.server.asked == []
+
     run(main)
 
 
@@ -56,6 +63,7 @@ def test_what_is_proved_absent_is_not_asked_for() -> None:
             await world.cache().fetch("pods", "nope", "ns")
         assert await world.cache().fetch("pods", "nope", "ns", default=None) is None
         assert world.server.asked == []
+
     run(main)
 
 
@@ -67,6 +75,7 @@ def test_what_is_hidden_is_asked_for_and_not_remembered() -> None:
             assert await world.cache().fetch("pods", "db-1", "ns") == DB
         assert world.server.asked == [(DB_PATH, {})] * 2
         assert names(world.cache().held("pods")) == ["web-1"]
+
     run(main)
 
 
@@ -75,12 +84,13 @@ def test_what_the_server_does_not_have_is_not_found() -> None:
         world.declare("app=web").hold(WEB)
         with pytest.raises(NotFound) as info:
             await world.cache().fetch("pods", "nope", "ns")
-        assert str(info.value) == (
-            "pods nope in ns is absent: the server has none. "
+        assert (
+            str(info.value) == "pods nope in ns is absent: the server has none. "
             "If it may be absent: await cache.fetch('pods', 'nope', 'ns', default=None)"
         )
         assert info.value.version == ""
         assert await world.cache().fetch("pods", "nope", "ns", default=7) == 7
+
     run(main)
 
 
@@ -89,6 +99,7 @@ def test_a_kind_that_is_not_declared_is_asked_for() -> None:
         world.resources["nodes"] = NODES
         world.server.answer("/api/v1/nodes/n", node("n"))
         assert await world.cache().fetch("nodes", "n") == node("n")
+
     run(main)
 
 
@@ -103,12 +114,16 @@ def test_a_cache_that_cannot_answer_is_no_hindrance(state: str) -> None:
         world.server.answer(LIST_PATH, page(WEB))
         assert await world.cache().fetch("pods", "db-1", "ns") == DB
         assert await world.cache().fetch_list("pods", namespace="ns", label="app=web") == [WEB]
+
     run(main)
 
 
 OTHERS = {
-    "another name": pod("db-2", app="db"), "another namespace": pod("db-1", "other", app="db"), "no uid": {**DB, "metadata": {**DB["metadata"], "uid": ""}},
-    "another kind": {**DB, "kind": "Service"}, "no kind": {"metadata": DB["metadata"]},
+    "another name": pod("db-2", app="db"),
+    "another namespace": pod("db-1", "other", app="db"),
+    "no uid": {**DB, "metadata": {**DB["metadata"], "uid": ""}},
+    "another kind": {**DB, "kind": "Service"},
+    "no kind": {"metadata": DB["metadata"]},
 }
 
 
@@ -119,48 +134,105 @@ def test_contract_8_an_object_that_was_not_asked_for_is_no_answer(other: str) ->
         world.server.answer(DB_PATH, OTHERS[other])
         with pytest.raises(Stalled):
             await world.cache().fetch("pods", "db-1", "ns")
+
     run(main)
 
 
 def test_contract_8_a_namespace_where_there_is_none_is_no_answer() -> None:
     async def main(world: World) -> None:
         world.resources["nodes"] = NODES
-        world.server.answer("/api/v1/nodes/n", {**node("n"), "metadata": {**node("n")["metadata"], "namespace": "ns"}})
+        world.server.answer(
+            "/api/v1/nodes/n", {**node("n"), "metadata": {**node("n")["metadata"], "namespace": "ns"}}
+        )
         with pytest.raises(Stalled, match="an object came that was not asked for, 'ns/n'"):
             await world.cache().fetch("nodes", "n")
+
     run(main)
 
 
 def test_what_comes_is_as_what_is_held() -> None:
     """managedFields are gone."""
+
     async def main(world: World) -> None:
         world.declare("app=web").hold()
         world.server.answer(DB_PATH, {**DB, "metadata": {**DB["metadata"], "managedFields": [{}]}})
         assert await world.cache().fetch("pods", "db-1", "ns") == DB
+
     run(main)
 
 
 LATER = "Ask again later: raise kopf.TemporaryError('no answer', delay={})"
 
 
-@pytest.mark.parametrize(("answer", "error", "message"), [
-    (Refusal(403, "Forbidden"), Forbidden,
-     ("await cache.fetch('pods', 'db-1', 'ns', default=None): the operator may not get pods db-1 in ns. "
-      "Grant it the verb get in ns: apiGroups: [''], resources: ['pods']")),
-    (Refusal(404), Missing, (
-        "await cache.fetch('pods', 'db-1', 'ns', default=None): the cluster serves no pods. "
-        "Install its definition, or correct the key of settings.selectcache.selectors['pods']")),
-    (Refusal(400, "BadRequest", "no such name"), Rejected,
-     "The server refuses await cache.fetch('pods', 'db-1', 'ns', default=None): no such name. Correct the name, 'db-1'"),
-    (Refusal(405, "MethodNotAllowed"), Rejected,
-     "await cache.fetch('pods', 'db-1', 'ns', default=None): the server does not let anybody get pods. Take the read out"),
-    (Refusal(500, "InternalError"), Stalled,
-     f"The server answers 500 InternalError to await cache.fetch('pods', 'db-1', 'ns', default=None). {LATER.format(30)}"),
-    (Refusal(429, retry_after=7.2), Stalled, f"The server answers 429 to await cache.fetch('pods', 'db-1', 'ns', default=None). {LATER.format(8)}"),
-    (Unreachable("gone"), Stalled, f"The server gave no answer to await cache.fetch('pods', 'db-1', 'ns', default=None): gone. {LATER.format(30)}"),
-    ({"kind": "Table"}, Stalled,
-     "The server gave no answer to await cache.fetch('pods', 'db-1', 'ns', default=None): an object of kind 'Table' came instead of Pod"),
-])
+@pytest.mark.parametrize(
+    ("answer", "error", "message"),
+    [
+        (
+            Refusal(403, "Forbidden"),
+            Forbidden,
+            (
+                "await cache.fetch('pods', 'db-1', 'ns', default=None): the operator may not get pods db-1 in"
+                " ns. Grant it the verb get in ns: apiGroups: [''], resources: ['pods']"
+            ),
+        ),
+        (
+            Refusal(404),
+            Missing,
+            (
+                "await cache.fetch('pods', 'db-1', 'ns', default=None): the cluster serves no pods. "
+                "Install its definition, or correct the key of settings.selectcache.selectors['pods']"
+            ),
+        ),
+        (
+            Refusal(400, "BadRequest", "no such name"),
+            Rejected,
+            (
+                "The server refuses await cache.fetch('pods', 'db-1', 'ns', default=None): no such name."
+                " Correct the name, 'db-1'"
+            ),
+        ),
+        (
+            Refusal(405, "MethodNotAllowed"),
+            Rejected,
+            (
+                "await cache.fetch('pods', 'db-1', 'ns', default=None): the server does not let anybody get"
+                " pods. Take the read out"
+            ),
+        ),
+        (
+            Refusal(500, "InternalError"),
+            Stalled,
+            (
+                "The server answers 500 InternalError to await cache.fetch('pods', 'db-1', 'ns',"
+                f" default=None). {LATER.format(30)}"
+            ),
+        ),
+        (
+            Refusal(429, retry_after=7.2),
+            Stalled,
+            (
+                "The server answers 429 to await cache.fetch('pods', 'db-1', 'ns', default=None)."
+                f" {LATER.format(8)}"
+            ),
+        ),
+        (
+            Unreachable("gone"),
+            Stalled,
+            (
+                "The server gave no answer to await cache.fetch('pods', 'db-1', 'ns', default=None): gone."
+                f" {LATER.format(30)}"
+            ),
+        ),
+        (
+            {"kind": "Table"},
+            Stalled,
+            (
+                "The server gave no answer to await cache.fetch('pods', 'db-1', 'ns', default=None): an"
+                " object of kind 'Table' came instead of Pod"
+            ),
+        ),
+    ],
+)
 def test_what_the_server_says_instead(answer: Any, error: type[Exception], message: str) -> None:
     async def main(world: World) -> None:
         world.declare("app=web").hold()
@@ -168,28 +240,53 @@ def test_what_the_server_says_instead(answer: Any, error: type[Exception], messa
         with pytest.raises(error) as info:
             await world.cache().fetch("pods", "db-1", "ns", default=None)
         assert str(info.value).startswith(message)
+
     run(main)
 
 
-@pytest.mark.parametrize(("found", "error", "message"), [
-    (NotServed("no"), Missing, "{}: the cluster serves no 'things'. Install its definition, or correct the key"),
-    (Refused(Refusal(503, "ServiceUnavailable")), Stalled,
-     "The server gave no answer to {}, which has to know what 'things' is: 503 ServiceUnavailable. Ask again later: raise kopf."),
-    (Unreachable("gone"), Stalled, "The server gave no answer to {}, which has to know what 'things' is: gone. Ask again later"),
-    (Garbled("what?"), Stalled, "The server gave no answer to {}, which has to know what 'things' is: what?. Ask again later"),
-])
+@pytest.mark.parametrize(
+    ("found", "error", "message"),
+    [
+        (
+            NotServed("no"),
+            Missing,
+            "{}: the cluster serves no 'things'. Install its definition, or correct the key",
+        ),
+        (
+            Refused(Refusal(503, "ServiceUnavailable")),
+            Stalled,
+            (
+                "The server gave no answer to {}, which has to know what 'things' is: 503 ServiceUnavailable."
+                " Ask again later: raise kopf."
+            ),
+        ),
+        (
+            Unreachable("gone"),
+            Stalled,
+            "The server gave no answer to {}, which has to know what 'things' is: gone. Ask again later",
+        ),
+        (
+            Garbled("what?"),
+            Stalled,
+            "The server gave no answer to {}, which has to know what 'things' is: what?. Ask again later",
+        ),
+    ],
+)
 def test_a_kind_that_cannot_be_looked_up(found: Exception, error: type[Exception], message: str) -> None:
     async def main(world: World) -> None:
         world.resources["things"] = found
         reads: dict[str, Callable[[Cache], Coroutine[Any, Any, object]]] = {
             "await cache.fetch('things', 'x', 'ns')": lambda cache: cache.fetch("things", "x", "ns"),
-            "await cache.fetch_list('things', label='a=b', limit=3)": lambda cache: cache.fetch_list("things", label="a=b", limit=3),
+            "await cache.fetch_list('things', label='a=b', limit=3)": lambda cache: cache.fetch_list(
+                "things", label="a=b", limit=3
+            ),
             "await cache.gone('things', 'x', 'ns')": lambda cache: cache.gone("things", "x", "ns"),
         }
         for call, read in reads.items():
             with pytest.raises(error) as info:
                 await read(world.cache())
             assert str(info.value).startswith(message.format(call))
+
     run(main)
 
 
@@ -199,29 +296,61 @@ def test_a_declared_kind_that_is_not_served_is_told_with_the_line_to_correct() -
         world.resources["things"] = NotServed("no")
         with pytest.raises(Missing) as info:
             await world.cache().fetch("things", "x", "ns")
-        assert info.value.remedy == "Install its definition, or correct the key of settings.selectcache.selectors['things']"
+        assert (
+            info.value.remedy
+            == "Install its definition, or correct the key of settings.selectcache.selectors['things']"
+        )
         world.declare("app=web", None, "podz")
         world.resources["podz"] = NotServed("no")
         with pytest.raises(Missing) as info:
             await world.cache().fetch("podz", "x", "ns")
-        assert info.value.remedy == "Did you mean 'pods'? If not, install its definition, or correct the key of settings.selectcache.selectors['podz']"
+        assert (
+            info.value.remedy == "Did you mean 'pods'? If not, install its definition, or correct the key of"
+            " settings.selectcache.selectors['podz']"
+        )
+
     run(main)
 
 
 def test_a_kind_that_is_almost_one_of_kubernetes_is_named() -> None:
     async def main(world: World) -> None:
         world.resources["podz"] = NotServed("no")
-        with pytest.raises(Missing, match=r"the cluster serves no 'podz'\. Did you mean 'pods'\? If not, install its definition"):
+        with pytest.raises(
+            Missing,
+            match=r"the cluster serves no 'podz'\. Did you mean 'pods'\? If not, install its definition",
+        ):
             await world.cache().fetch("podz", "x", "ns")
+
     run(main)
 
 
-@pytest.mark.parametrize(("key", "name", "namespace", "message"), [
-    ("pods", "x", None, "pods are namespaced, and await cache.fetch('pods', 'x') names no namespace"),
-    ("nodes", "x", "ns", "nodes are cluster-scoped, and await cache.fetch('nodes', 'x', 'ns') names a namespace"),
-    ("pods", "../../secrets/x", "ns", "await cache.fetch('pods', '../../secrets/x', 'ns'): no object of pods can have the name '../../secrets/x'"),
-    ("pods", "x", "../..", "await cache.fetch('pods', 'x', '../..'): no object of pods can have the namespace '../..'"),
-])
+@pytest.mark.parametrize(
+    ("key", "name", "namespace", "message"),
+    [
+        ("pods", "x", None, "pods are namespaced, and await cache.fetch('pods', 'x') names no namespace"),
+        (
+            "nodes",
+            "x",
+            "ns",
+            "nodes are cluster-scoped, and await cache.fetch('nodes', 'x', 'ns') names a namespace",
+        ),
+        (
+            "pods",
+            "../../secrets/x",
+            "ns",
+            (
+                "await cache.fetch('pods', '../../secrets/x', 'ns'): no object of pods can have the name"
+                " '../../secrets/x'"
+            ),
+        ),
+        (
+            "pods",
+            "x",
+            "../..",
+            "await cache.fetch('pods', 'x', '../..'): no object of pods can have the namespace '../..'",
+        ),
+    ],
+)
 def test_mistakes_never_reach_the_server(key: str, name: str, namespace: str | None, message: str) -> None:
     async def main(world: World) -> None:
         world.resources.update(pods=PODS, nodes=NODES)
@@ -230,6 +359,7 @@ def test_mistakes_never_reach_the_server(key: str, name: str, namespace: str | N
         assert not isinstance(info.value, BadSelector)
         assert str(info.value).startswith(message)
         assert world.server.asked == []
+
     run(main)
 
 
@@ -244,8 +374,13 @@ def test_what_was_confirmed_too_long_ago_is_asked_for() -> None:
         assert await cache.fetch_list("pods", label="app=web", max_age=60) == [WEB]
         assert await cache.fetch("pods", "web-1", "ns", max_age=0) == newer
         assert await cache.fetch_list("pods", label="app=web", max_age=0) == [newer]
-        assert await asyncio.to_thread(lambda: cache.blocking.fetch("pods", "web-1", "ns", max_age=0)) == newer
-        assert await asyncio.to_thread(lambda: cache.blocking.fetch_list("pods", label="app=web", max_age=0)) == [newer]
+        assert (
+            await asyncio.to_thread(lambda: cache.blocking.fetch("pods", "web-1", "ns", max_age=0)) == newer
+        )
+        assert await asyncio.to_thread(
+            lambda: cache.blocking.fetch_list("pods", label="app=web", max_age=0)
+        ) == [newer]
+
     run(main)
 
 
@@ -257,6 +392,7 @@ def test_a_list_that_is_covered_is_not_asked_for() -> None:
         world.declare("app=web").hold(WEB)
         assert await world.cache().fetch_list("pods", label="app=web", where={"spec.nodeName": "n1"}) == [WEB]
         assert world.server.asked == []
+
     run(main)
 
 
@@ -265,10 +401,16 @@ def test_a_list_that_is_not_covered_is_asked_for_page_by_page() -> None:
         world.declare("app=web").hold(WEB)
         world.server.answer(LIST_PATH, page(DB, more="token"), page(WEB))
         found = await world.cache().fetch_list(
-            "pods", namespace="ns", label="app in (web,db)", field={"status.phase": "Running"}, sort_by="metadata.name")
+            "pods",
+            namespace="ns",
+            label="app in (web,db)",
+            field={"status.phase": "Running"},
+            sort_by="metadata.name",
+        )
         assert [obj["metadata"]["name"] for obj in found] == ["db-1", "web-1"]
         query = {"labelSelector": "app in (db,web)", "fieldSelector": "status.phase=Running", "limit": "500"}
         assert world.server.asked == [(LIST_PATH, query), (LIST_PATH, {**query, "continue": "token"})]
+
     run(main)
 
 
@@ -280,6 +422,7 @@ def test_no_more_is_asked_for_than_is_wanted() -> None:
         found = await world.cache().fetch_list("pods", namespace=["a", "b", "c"], limit=2)
         assert [obj["metadata"]["namespace"] for obj in found] == ["a", "b"]
         assert len(world.server.asked) == 2
+
     run(main)
 
 
@@ -288,6 +431,7 @@ def test_a_post_filter_looks_at_all_of_them() -> None:
         world.resources["pods"] = PODS
         world.server.answer("/api/v1/pods", page(DB, more="token"), page(WEB))
         assert await world.cache().fetch_list("pods", where={"metadata.labels.app": "web"}, limit=1) == [WEB]
+
     run(main)
 
 
@@ -298,7 +442,9 @@ def test_names_are_asked_for_one_by_one() -> None:
         world.server.answer(path, {**page(), "kind": "JobList"})
         assert await world.cache().fetch_list("jobs", names=["b", "a"]) == []
         assert world.server.asked == [
-            (path, {"fieldSelector": f"metadata.name={name}", "limit": "500"}) for name in ("a", "b")]
+            (path, {"fieldSelector": f"metadata.name={name}", "limit": "500"}) for name in ("a", "b")
+        ]
+
     run(main)
 
 
@@ -308,25 +454,45 @@ def test_a_list_that_expires_half_way_is_asked_for_in_one_piece() -> None:
         world.server.answer(LIST_PATH, page(DB, more="token"), Refusal(410, "Expired"), page(WEB))
         assert await world.cache().fetch_list("pods", namespace="ns") == [WEB], "nothing of the older state"
         assert world.server.asked[-1] == (LIST_PATH, {})
+
     run(main)
 
 
 def test_a_list_in_one_piece_that_is_cut_up_nevertheless_is_read_to_its_end() -> None:
     async def main(world: World) -> None:
         world.resources["pods"] = PODS
-        world.server.answer(LIST_PATH, page(DB, more="token"), Refusal(410, "Expired"), page(WEB, more="more"), page(DB))
+        world.server.answer(
+            LIST_PATH, page(DB, more="token"), Refusal(410, "Expired"), page(WEB, more="more"), page(DB)
+        )
         assert names(await world.cache().fetch_list("pods", namespace="ns")) == ["db-1", "web-1"]
         assert world.server.asked[-1] == (LIST_PATH, {"continue": "more"})
+
     run(main)
 
 
-@pytest.mark.parametrize(("answers", "requests"), [
-    ([page(DB, more="same")], 2),
-    ([page(more=str(n)) for n in range(200)], 101),
-    ([page(DB, more="a"), {**page(WEB, more="b"), "metadata": {"resourceVersion": "21", "continue": "b"}}], 2),
-    ([page(DB, more="a"), {**page(WEB), "metadata": {"resourceVersion": "21"}}], 2),
-    ([page(DB, more="a"), Refusal(410, "Expired"), page(more="b"), Refusal(410, "Expired")], 4),
-], ids=["one token again and again", "empty pages without end", "pages of two versions", "a last page of another version", "expires again and again"])
+@pytest.mark.parametrize(
+    ("answers", "requests"),
+    [
+        ([page(DB, more="same")], 2),
+        ([page(more=str(n)) for n in range(200)], 101),
+        (
+            [
+                page(DB, more="a"),
+                {**page(WEB, more="b"), "metadata": {"resourceVersion": "21", "continue": "b"}},
+            ],
+            2,
+        ),
+        ([page(DB, more="a"), {**page(WEB), "metadata": {"resourceVersion": "21"}}], 2),
+        ([page(DB, more="a"), Refusal(410, "Expired"), page(more="b"), Refusal(410, "Expired")], 4),
+    ],
+    ids=[
+        "one token again and again",
+        "empty pages without end",
+        "pages of two versions",
+        "a last page of another version",
+        "expires again and again",
+    ],
+)
 def test_a_list_that_comes_to_no_end_is_given_up(answers: list[Any], requests: int) -> None:
     async def main(world: World) -> None:
         world.resources["pods"] = PODS
@@ -334,6 +500,7 @@ def test_a_list_that_comes_to_no_end_is_given_up(answers: list[Any], requests: i
         with pytest.raises(Stalled, match=r"to await cache\.fetch_list\('pods', namespace='ns'\)"):
             await world.cache().fetch_list("pods", namespace="ns")
         assert len(world.server.asked) == requests
+
     run(main)
 
 
@@ -341,25 +508,62 @@ def test_a_field_that_only_the_server_knows_is_asked_for() -> None:
     async def main(world: World) -> None:
         foos = Resource(Kind.unknown("agg.io", "Foo", "foos", namespaced=True), "v1", fields_known=False)
         world.declare("", foos, "foos").hold()
-        world.server.answer("/apis/agg.io/v1/foos", {"kind": "FooList", "apiVersion": "agg.io/v1", "metadata": {"resourceVersion": "1"}, "items": []})
+        world.server.answer(
+            "/apis/agg.io/v1/foos",
+            {"kind": "FooList", "apiVersion": "agg.io/v1", "metadata": {"resourceVersion": "1"}, "items": []},
+        )
         with pytest.raises(ReadError, match="only the server knows"):
             world.cache().list("foos", field="spec.x=1")
         assert await world.cache().fetch_list("foos", field="spec.x=1") == []
         assert world.server.asked == [("/apis/agg.io/v1/foos", {"fieldSelector": "spec.x=1", "limit": "500"})]
+
     run(main)
 
 
-@pytest.mark.parametrize(("answer", "error", "message"), [
-    (Refusal(410, "Expired"), Stalled, "The server answers 410 Expired to await cache.fetch_list('pods', namespace='ns')"),
-    ({"kind": "Status", "code": 403}, Forbidden,
-     ("await cache.fetch_list('pods', namespace='ns'): the operator may not list pods in ns. "
-      "Grant it the verb list in ns: apiGroups: [''], resources: ['pods']")),
-    (Refusal(400, "BadRequest", "no"), Rejected,
-     "The server refuses await cache.fetch_list('pods', namespace='ns'): no. Correct the kind, await cache.fetch_list('pods', ...): it cannot be listed so"),
-    (Refusal(404), Missing, "await cache.fetch_list('pods', namespace='ns'): the cluster serves no pods. Install its definition, or correct the key"),
-    (Unreachable("gone"), Stalled, "The server gave no answer to await cache.fetch_list('pods', namespace='ns'): gone"),
-    ({"kind": "PodList"}, Stalled, "The server gave no answer to await cache.fetch_list('pods', namespace='ns'): a PodList came"),
-])
+@pytest.mark.parametrize(
+    ("answer", "error", "message"),
+    [
+        (
+            Refusal(410, "Expired"),
+            Stalled,
+            "The server answers 410 Expired to await cache.fetch_list('pods', namespace='ns')",
+        ),
+        (
+            {"kind": "Status", "code": 403},
+            Forbidden,
+            (
+                "await cache.fetch_list('pods', namespace='ns'): the operator may not list pods in ns. "
+                "Grant it the verb list in ns: apiGroups: [''], resources: ['pods']"
+            ),
+        ),
+        (
+            Refusal(400, "BadRequest", "no"),
+            Rejected,
+            (
+                "The server refuses await cache.fetch_list('pods', namespace='ns'): no. Correct the kind,"
+                " await cache.fetch_list('pods', ...): it cannot be listed so"
+            ),
+        ),
+        (
+            Refusal(404),
+            Missing,
+            (
+                "await cache.fetch_list('pods', namespace='ns'): the cluster serves no pods. Install its"
+                " definition, or correct the key"
+            ),
+        ),
+        (
+            Unreachable("gone"),
+            Stalled,
+            "The server gave no answer to await cache.fetch_list('pods', namespace='ns'): gone",
+        ),
+        (
+            {"kind": "PodList"},
+            Stalled,
+            "The server gave no answer to await cache.fetch_list('pods', namespace='ns'): a PodList came",
+        ),
+    ],
+)
 def test_what_the_server_says_instead_of_a_list(answer: Any, error: type[Exception], message: str) -> None:
     async def main(world: World) -> None:
         world.resources["pods"] = PODS
@@ -368,6 +572,7 @@ def test_what_the_server_says_instead_of_a_list(answer: Any, error: type[Excepti
             await world.cache().fetch_list("pods", namespace="ns")
         assert str(info.value).startswith(message)
         assert len(world.server.asked) == 1
+
     run(main)
 
 
@@ -378,25 +583,50 @@ def test_a_right_that_is_missing_in_all_namespaces() -> None:
         with pytest.raises(Forbidden) as info:
             await world.cache().fetch_list("jobs")
         assert info.value.remedy == "Grant it the verb list: apiGroups: ['batch'], resources: ['jobs']"
+
     run(main)
 
 
-@pytest.mark.parametrize(("asked", "message", "remedy"), [
-    ({"label": "app=web"}, "unable to parse requirement", "Correct label='app=web'"),
-    ({"field": "spec.color=red"}, "field label not supported: spec.color",
-     "Correct field='spec.color=red'; or leave it out, and compare a path of the objects: where={'spec.color': ...}"),
-    ({"label": "app=web", "field": "spec.color=red"}, "field label not supported: spec.color",
-     "Correct field='spec.color=red'; or leave it out, and compare a path of the objects: where={'spec.color': ...}"),
-    ({"label": "app=web", "field": "spec.color=red"}, "unable to parse requirement", "Correct label='app=web'"),
-])
-def test_a_list_that_the_server_refuses_is_told_with_the_argument_to_correct(asked: dict[str, Any], message: str, remedy: str) -> None:
+@pytest.mark.parametrize(
+    ("asked", "message", "remedy"),
+    [
+        ({"label": "app=web"}, "unable to parse requirement", "Correct label='app=web'"),
+        (
+            {"field": "spec.color=red"},
+            "field label not supported: spec.color",
+            (
+                "Correct field='spec.color=red'; or leave it out, and compare a path of the objects:"
+                " where={'spec.color': ...}"
+            ),
+        ),
+        (
+            {"label": "app=web", "field": "spec.color=red"},
+            "field label not supported: spec.color",
+            (
+                "Correct field='spec.color=red'; or leave it out, and compare a path of the objects:"
+                " where={'spec.color': ...}"
+            ),
+        ),
+        (
+            {"label": "app=web", "field": "spec.color=red"},
+            "unable to parse requirement",
+            "Correct label='app=web'",
+        ),
+    ],
+)
+def test_a_list_that_the_server_refuses_is_told_with_the_argument_to_correct(
+    asked: dict[str, Any], message: str, remedy: str
+) -> None:
     async def main(world: World) -> None:
-        world.resources["things"] = Resource(Kind.unknown("x.io", "Thing", "things", namespaced=True), "v1", fields_known=False)
+        world.resources["things"] = Resource(
+            Kind.unknown("x.io", "Thing", "things", namespaced=True), "v1", fields_known=False
+        )
         world.server.answer("/apis/x.io/v1/things", Refusal(400, "BadRequest", message))
         with pytest.raises(Rejected) as info:
             await world.cache().fetch_list("things", **asked)
         assert info.value.remedy == remedy
         assert "await cache.fetch_list('things'" in info.value.what
+
     run(main)
 
 
@@ -410,6 +640,7 @@ def test_a_list_of_what_makes_no_sense() -> None:
         with pytest.raises(ReadError, match="label selector"):
             await world.cache().fetch_list("nodes", label="=")
         assert world.server.asked == []
+
     run(main)
 
 
@@ -431,24 +662,27 @@ def test_another_loop_is_refused(call: str, ask: Callable[[Any], Awaitable[Any]]
         with pytest.raises(ReadError) as info:
             await ask(World().cache())
         method = call.partition("(")[0]
-        assert str(info.value) == (
-            f"cache.{method}() was called on another event loop than the operator's. "
+        assert (
+            str(info.value) == f"cache.{method}() was called on another event loop than the operator's. "
             f"In a sync handler or a thread, write: cache.blocking.{call}"
         )
+
     asyncio.run(elsewhere())
 
 
 @pytest.mark.parametrize(("call", "ask"), ASKED)
 def test_a_sync_handler_that_cannot_await_is_told_at_once(call: str, ask: Callable[[Any], Any]) -> None:
     """It would take the coroutine for the answer, which is not None, and believe that the object exists."""
+
     async def main(world: World) -> None:
         with pytest.raises(ReadError) as info:
             await asyncio.to_thread(ask, world.cache())
         method = call.partition("(")[0]
-        assert str(info.value) == (
-            f"cache.{method}() was called without an event loop, as sync handlers are. "
+        assert (
+            str(info.value) == f"cache.{method}() was called without an event loop, as sync handlers are. "
             f"In a sync handler or a thread, write: cache.blocking.{call}"
         )
+
     run(main)
 
 
@@ -459,16 +693,30 @@ def test_what_a_sync_handler_is_advised_it_can_call() -> None:
 
         def handler() -> None:
             for read, advice in (
-                (lambda: cache.get("pods", "x", "ns"), "To ask the server: cache.blocking.fetch('pods', 'x', 'ns')"),
-                (lambda: cache.list("pods", label="app=db"), "To ask the server: cache.blocking.fetch_list('pods', label='app=db')"),
-                (lambda: cache.blocking.fetch("pods", "x"), "Name it: cache.blocking.fetch('pods', 'x', namespace)"),
-                (lambda: cache.blocking.fetch("pods", "x", "ns"), "If it may be absent: cache.blocking.fetch('pods', 'x', 'ns', default=None)"),
+                (
+                    lambda: cache.get("pods", "x", "ns"),
+                    "To ask the server: cache.blocking.fetch('pods', 'x', 'ns')",
+                ),
+                (
+                    lambda: cache.list("pods", label="app=db"),
+                    "To ask the server: cache.blocking.fetch_list('pods', label='app=db')",
+                ),
+                (
+                    lambda: cache.blocking.fetch("pods", "x"),
+                    "Name it: cache.blocking.fetch('pods', 'x', namespace)",
+                ),
+                (
+                    lambda: cache.blocking.fetch("pods", "x", "ns"),
+                    "If it may be absent: cache.blocking.fetch('pods', 'x', 'ns', default=None)",
+                ),
             ):
                 with pytest.raises(ReadError) as info:
                     read()
                 assert info.value.remedy == advice
+
         await asyncio.to_thread(handler)
         world.declare("app=web")
         with pytest.raises(NotSynced, match=r"Wait for it: cache\.blocking\.wait_synced\(\)"):
             await asyncio.to_thread(cache.held, "pods")
+
     run(main)

@@ -1,4 +1,6 @@
-"""Requests to the server are joined, but never so that somebody is answered before having asked; and they are paced."""
+"""Requests to the server are joined, but never so that somebody is answered before having asked; and they are
+paced."""
+
 from __future__ import annotations
 
 import asyncio
@@ -33,10 +35,13 @@ def test_identical_requests_share_an_answer_and_not_the_object() -> None:
     async def main(world: World) -> None:
         world.declare("app=web").hold()
         world.server.answer(DB_PATH, DB)
-        first, second, third = await asyncio.gather(*(world.cache().fetch("pods", "db-1", "ns") for _ in range(3)))
+        first, second, third = await asyncio.gather(
+            *(world.cache().fetch("pods", "db-1", "ns") for _ in range(3))
+        )
         assert first == second == third == DB
         assert first is not second
         assert len(world.server.asked) == 1
+
     run(main)
 
 
@@ -44,13 +49,18 @@ def test_identical_requests_share_an_error() -> None:
     async def main(world: World) -> None:
         world.declare("app=web").hold()
         asked = [world.cache().fetch("pods", "nope", "ns") for _ in range(3)]
-        assert [type(error) for error in await asyncio.gather(*asked, return_exceptions=True)] == [NotFound] * 3
+        assert [type(error) for error in await asyncio.gather(*asked, return_exceptions=True)] == [
+            NotFound
+        ] * 3
         assert len(world.server.asked) == 1
+
     run(main)
 
 
 def test_nobody_joins_a_request_that_may_have_been_answered_before_its_own_last_write() -> None:
-    """Else what a handler has just created would not be there; of those who come too late, the next request is shared."""
+    """Else what a handler has just created would not be there; of those who come too late, the next request
+    is shared."""
+
     async def main(world: World) -> None:
         world.server.answer("/x", {"n": 1}, {"n": 2})
         world.server.going.clear()
@@ -62,6 +72,7 @@ def test_nobody_joins_a_request_that_may_have_been_answered_before_its_own_last_
         world.server.going.set()
         assert [await task for task in (early, *late)] == [b'{"n":1}', *[b'{"n":2}'] * 3]
         assert len(world.server.asked) == 2
+
     run(main)
 
 
@@ -69,8 +80,11 @@ def test_different_requests_are_not_joined() -> None:
     async def main(world: World) -> None:
         world.server.answer("/x", {})
         world.server.answer("/y", {})
-        await asyncio.gather(*(world.fetches.get(path, query) for path in ("/x", "/y") for query in ({}, {"limit": "1"})))
+        await asyncio.gather(
+            *(world.fetches.get(path, query) for path in ("/x", "/y") for query in ({}, {"limit": "1"}))
+        )
         assert len(world.server.asked) == 4
+
     run(main)
 
 
@@ -85,6 +99,7 @@ def test_who_gives_up_takes_nobody_along() -> None:
         world.server.going.set()
         assert await other == b"{}"
         assert one.cancelled()
+
     run(main)
 
 
@@ -101,10 +116,11 @@ def test_a_request_that_nobody_waits_for_is_given_up() -> None:
         await asyncio.wait([under_way, in_line])
         await settle()
         left = asyncio.all_tasks() - {asyncio.current_task()}
-        world.server.going.set()   # A request that is left behind ends, and the test with it.
+        world.server.going.set()  # A request that is left behind ends, and the test with it.
         assert left == set()
         assert await world.fetches.get("/x", {}) == b'{"n":1}', "who comes next begins anew"
         assert len(world.server.asked) == 2
+
     run(main)
 
 
@@ -121,6 +137,7 @@ def test_a_request_that_nobody_waits_for_any_more_is_never_sent() -> None:
         assert await under_way == b"{}"
         await settle()
         assert len(world.server.asked) == 1
+
     run(main)
 
 
@@ -131,6 +148,7 @@ def test_who_gave_up_may_ask_again_at_once() -> None:
                 async with asyncio.timeout(0):
                     await world.fetches.get("/x", {})
             return await world.fetches.get("/x", {})
+
         world.server.answer("/x", {})
         world.server.going.clear()
         under_way = asyncio.create_task(world.fetches.get("/x", {}))
@@ -139,6 +157,7 @@ def test_who_gave_up_may_ask_again_at_once() -> None:
         await settle()
         world.server.going.set()
         assert await asked == await under_way == b"{}"
+
     run(main)
 
 
@@ -153,6 +172,7 @@ def test_a_request_that_fails_without_anybody_left_makes_no_noise() -> None:
         await settle()
         del asked
         assert noise == []
+
     run(main)
 
 
@@ -166,6 +186,7 @@ def test_requests_are_paced_all_handlers_together() -> None:
             world.server.answer(path, {})
             await world.fetches.get(path, {})
         assert world.slept == [0.5] * 4, "two at once, and then two a second"
+
     run(main)
 
 
@@ -174,18 +195,27 @@ def test_requests_that_come_at_once_are_paced_as_well() -> None:
         sent: list[float] = []
 
         class Noting(Server):
-            async def get(self, path: str, query: Mapping[str, str], *, accept: str = JSON, most: int | None = None) -> bytes:   # noqa: ARG002  # As transports are called.
+            async def get(
+                self,
+                path: str,
+                query: Mapping[str, str],
+                *,
+                accept: str = JSON,
+                most: int | None = None,  # noqa: ARG002
+            ) -> bytes:  # As transports are called.
                 assert accept == JSON, f"{path} {query}"
                 sent.append(world.time)
                 return b""
 
         async def sleep(seconds: float) -> None:
             due = world.time + seconds
-            await asyncio.sleep(0)   # Others may begin to sleep meanwhile.
+            await asyncio.sleep(0)  # Others may begin to sleep meanwhile.
             world.time = max(world.time, due)
+
         world.fetches = Fetches(Noting(), per_second=2.0, clock=lambda: world.time, sleep=sleep)
         await asyncio.gather(*(world.fetches.get(path, {}) for path in "abcdef"))
         assert sent == [0.0, 0.0, 0.5, 1.0, 1.5, 2.0]
+
     run(main)
 
 
@@ -196,6 +226,7 @@ async def many(world: World) -> list[asyncio.Task[bytes]]:
     async def sleep(seconds: float) -> None:
         world.slept.append(seconds)
         await waiting.wait()
+
     world.fetches = Fetches(world.server, per_second=16.0, clock=lambda: world.time, sleep=sleep)
     tasks = [asyncio.create_task(world.fetches.get(f"/{n}", {})) for n in range(2_000)]
     await settle()
@@ -215,6 +246,7 @@ def test_who_gives_up_gives_its_place_back() -> None:
         assert world.slept == [0.0625], "it is the next"
         later.cancel()
         await asyncio.wait([later])
+
     run(main)
 
 
@@ -240,9 +272,14 @@ def test_less_than_one_a_second_starts_with_one() -> None:
 
 
 def kinds(world: World) -> Kinds:
-    world.server.answer("/apis", {"groups": [{"name": f"g{n}.io", "versions": [{"version": "v1"}]} for n in range(5)]})
+    world.server.answer(
+        "/apis", {"groups": [{"name": f"g{n}.io", "versions": [{"version": "v1"}]} for n in range(5)]}
+    )
     for n in range(5):
-        world.server.answer(f"/apis/g{n}.io/v1", {"resources": [{"name": "things", "kind": "Thing", "namespaced": True}] if n == 4 else []})
+        world.server.answer(
+            f"/apis/g{n}.io/v1",
+            {"resources": [{"name": "things", "kind": "Thing", "namespaced": True}] if n == 4 else []},
+        )
     world.server.answer("/api/v1", {"resources": []})
     world.fetches = Fetches(world.server, per_second=4.0, clock=lambda: world.time, sleep=world.sleep)
     return Kinds(world.fetches, clock=lambda: world.time)
@@ -257,6 +294,7 @@ def test_what_a_key_means_is_found_out_once_for_all_who_ask() -> None:
         assert asked <= 8
         assert await known.resolve("things") is found[0]
         assert len(world.server.asked) == asked, "it is remembered"
+
     run(main)
 
 
@@ -264,6 +302,7 @@ def test_to_find_out_is_paced_as_other_requests_are() -> None:
     async def main(world: World) -> None:
         await kinds(world).resolve("things")
         assert len(world.slept) == len(world.server.asked) - 4
+
     run(main)
 
 
@@ -278,6 +317,7 @@ def test_that_there_is_no_such_kind_is_remembered_for_some_seconds() -> None:
         world.server.answer("/api/v1", {"resources": [{"name": "tings", "kind": "Ting", "namespaced": True}]})
         world.time += REMEMBERED
         assert str(await known.resolve("tings")) == "tings"
+
     run(main)
 
 
@@ -290,6 +330,7 @@ def test_a_failure_to_find_out_is_not_remembered() -> None:
         assert len(world.server.asked) == 1
         kinds(world)
         assert str(await known.resolve("things")) == "things.g4.io"
+
     run(main)
 
 
@@ -303,6 +344,7 @@ def test_who_gives_up_on_a_key_takes_nobody_along() -> None:
         await settle()
         world.server.going.set()
         assert str(await other) == "things.g4.io"
+
     run(main)
 
 
@@ -310,7 +352,9 @@ def test_who_gives_up_on_a_key_takes_nobody_along() -> None:
 
 
 def test_a_request_that_is_refused_leaves_no_task_with_an_error() -> None:
-    """Kopf raises the errors of the tasks that are left when the operator ends, such as those of a fetch for a timer."""
+    """Kopf raises the errors of the tasks that are left when the operator ends, such as those of a fetch for
+    a timer."""
+
     async def main(world: World) -> None:
         world.resources["pods"] = PODS
         world.server.going.clear()
@@ -322,4 +366,5 @@ def test_a_request_that_is_refused_leaves_no_task_with_an_error() -> None:
         assert await reader is None
         await asyncio.wait(left)
         assert [task.exception() for task in left if not task.cancelled()] == [None] * len(left)
+
     run(main)

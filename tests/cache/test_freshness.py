@@ -1,4 +1,6 @@
-"""Contract 9: a handler reads its own kind at least as new as the body it is called with. The test is Kopf, and moves the clock."""
+"""Contract 9: a handler reads its own kind at least as new as the body it is called with. The test is Kopf,
+and moves the clock."""
+
 from __future__ import annotations
 
 import asyncio
@@ -30,7 +32,11 @@ KINDS: dict[str, tuple[Callable[..., Any], str, Callable[[Any], Any]]] = {
 
 
 def pod(name: str, namespace: str = "shop", **labels: str) -> Obj:
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace, "labels": labels}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+    }
 
 
 def names(cache: Any, **_: Any) -> list[str]:
@@ -41,7 +47,9 @@ async def names_later(cache: Any, **_: Any) -> list[str]:
     return names(cache)
 
 
-def handling(kind: str = "update", fn: Callable[..., Any] = names, **options: Any) -> Callable[[Mapping[str, Any]], asyncio.Task[Any]]:
+def handling(
+    kind: str = "update", fn: Callable[..., Any] = names, **options: Any
+) -> Callable[[Mapping[str, Any]], asyncio.Task[Any]]:
     """Return what calls a handler of this kind with a body, as Kopf does."""
     decorator, part, cause = KINDS[kind]
     registry = kopf.OperatorRegistry()
@@ -60,24 +68,26 @@ def test_a_handler_waits_until_the_stream_has_progressed_to_its_body(kind: str, 
         async with gated("app=web", pod("a", **WEB)) as world:
             silence = await world.cut()
             world.cluster.create(pod("b", **WEB))
-            c, = world.cluster.create(pod("c", **WEB))
+            (c,) = world.cluster.create(pod("c", **WEB))
             call = handling(kind, fn)(c)
             await world.clock.move(1)
             assert not call.done()
             silence.release()
             await until(call.done)
             assert await call == ["a", "b", "c"]
+
     run(main())
 
 
 def test_a_stream_that_is_as_new_as_the_body_is_not_waited_for() -> None:
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as world:
-            b, = world.cluster.create(pod("b", **WEB))
+            (b,) = world.cluster.create(pod("b", **WEB))
             await until(lambda: names(world.cache) == ["a", "b"])
             asked = len(world.cluster.requests)
             assert await handling()(b) == ["a", "b"]
             assert len(world.cluster.requests) == asked
+
     run(main())
 
 
@@ -98,6 +108,7 @@ def test_the_handler_of_a_deletion_finds_no_sibling_that_was_deleted_before() ->
             silence.release()
             await until(call.done)
             assert await call == ["a"]
+
     run(main())
 
 
@@ -113,6 +124,7 @@ def test_an_object_that_has_left_the_filter_is_waited_for_as_long_as_it_is_held(
             await until(call.done)
             assert await call == ["a"]
             assert not world.comparisons()
+
     run(main())
 
 
@@ -122,8 +134,9 @@ def test_a_handler_that_does_not_want_to_wait_does_not(options: Obj) -> None:
         async with gated("app=web", pod("a", **WEB)) as world:
             await world.cut()
             world.cluster.create(pod("b", **WEB))
-            c, = world.cluster.create(pod("c", **WEB))
+            (c,) = world.cluster.create(pod("c", **WEB))
             assert await handling(**options)(c) == ["a", "c"]
+
     run(main())
 
 
@@ -131,23 +144,29 @@ def test_what_is_to_be_admitted_is_not_waited_for() -> None:
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as world:
             await world.cut()
-            c, = world.cluster.create(pod("c", **WEB))
+            (c,) = world.cluster.create(pod("c", **WEB))
             registry = kopf.OperatorRegistry()
             kopf.on.validate("pods", registry=registry)(with_cache(names))
             assert await called(only(registry._webhooks), admission(c)) == ["a"]
+
     run(main())
 
 
-@pytest.mark.parametrize("change", [
-    lambda body: body["metadata"].pop("resourceVersion"), lambda body: body["metadata"].update(resourceVersion=""),
-])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda body: body["metadata"].pop("resourceVersion"),
+        lambda body: body["metadata"].update(resourceVersion=""),
+    ],
+)
 def test_a_body_without_a_version_is_not_waited_for(change: Callable[[Obj], object]) -> None:
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as world:
             await world.cut()
-            c, = world.cluster.create(pod("c", **WEB))
+            (c,) = world.cluster.create(pod("c", **WEB))
             change(c)
             assert await handling()(c) == ["a"]
+
     run(main())
 
 
@@ -163,6 +182,7 @@ def test_a_daemon_that_is_stopped_while_it_waits_does_not_run() -> None:
             assert not call.done()
             cause.stopper.set(reason=kopf.DaemonStoppingReason.OPERATOR_EXITING)
             assert await call is None
+
     run(main())
 
 
@@ -172,25 +192,28 @@ def test_a_wait_is_logged_once_after_a_while(caplog: pytest.LogCaptureFixture) -
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as world:
             silence = await world.cut()
-            b, = world.cluster.create(pod("b", **WEB))
+            (b,) = world.cluster.create(pod("b", **WEB))
             call, second = handling()(b), handling("event")(b)
             await world.clock.move(4)
             assert not waits()
             await world.clock.move(8)
             version = b["metadata"]["resourceVersion"]
-            assert waits() == [f"Handlers wait until the cache of pods is as new as version {version} of shop/b: 2."]
+            assert waits() == [
+                f"Handlers wait until the cache of pods is as new as version {version} of shop/b: 2."
+            ]
             silence.release()
             await until(call.done)
             assert await call == await second == ["a", "b"]
 
     def waits() -> list[str]:
         return [record.message for record in caplog.records if "Handlers wait" in record.message]
+
     run(main())
 
 
 def test_fresh_is_true_or_false() -> None:
     with pytest.raises(DeclarationError, match="fresh='no'"):
-        with_cache(fresh="no")   # type: ignore[call-overload]  # It is what is wrong.
+        with_cache(fresh="no")  # type: ignore[call-overload]  # It is what is wrong.
 
 
 # ---- A stream that does not follow, or does not move.
@@ -201,7 +224,7 @@ def test_a_stale_cache_makes_kopf_call_a_changing_handler_again() -> None:
         async with gated("app=web", pod("a", **WEB)) as world:
             refused = world.cluster.faults.add(Refuse(503), resource="pods")
             world.cluster.cut("watch", "pods")
-            b, = world.cluster.create(pod("b", **WEB))
+            (b,) = world.cluster.create(pod("b", **WEB))
             call = handling()(b)
             await world.clock.move_until(call.done)
             with pytest.raises(kopf.TemporaryError, match="503") as error:
@@ -212,6 +235,7 @@ def test_a_stale_cache_makes_kopf_call_a_changing_handler_again() -> None:
             refused.release()
             await world.clock.move_until(lambda: names(world.cache) == ["a", "b"])
             assert await handling()(b) == ["a", "b"]
+
     run(main())
 
 
@@ -226,6 +250,7 @@ def test_an_event_handler_waits_until_a_stale_cache_follows_again() -> None:
             refused.release()
             await world.clock.move_until(call.done)
             assert await call == ["a", "b"]
+
     run(main())
 
 
@@ -238,6 +263,7 @@ def test_a_cache_that_cannot_be_kept_is_not_waited_for() -> None:
             await world.clock.move_until(call.done)
             with pytest.raises(Forbidden):
                 await call
+
     run(main())
 
 
@@ -252,13 +278,14 @@ def test_a_stream_that_stays_at_one_version_is_listed_anew() -> None:
             await world.clock.move_until(call.done)
             assert await call == ["a", "b"]
             assert world.feed.counts.relists == {"behind": 1}
+
     run(main())
 
 
 def test_a_body_of_a_server_before_its_restore_is_waited_for_until_the_newest_list() -> None:
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as world:
-            b, = world.cluster.create(pod("b", **WEB))
+            (b,) = world.cluster.create(pod("b", **WEB))
             await until(lambda: names(world.cache) == ["a", "b"])
             b["metadata"]["resourceVersion"] = "999999"
             call = handling("event")(b)
@@ -267,6 +294,7 @@ def test_a_body_of_a_server_before_its_restore_is_waited_for_until_the_newest_li
             await world.clock.move(2)
             await world.clock.move_until(call.done)
             assert await call == ["a", "b"]
+
     run(main())
 
 
@@ -284,6 +312,7 @@ def test_a_restore_of_the_server_ends_the_wait() -> None:
             await world.clock.move_until(call.done)
             assert "b" not in await call
             assert int(world.feed.version) < int(body["metadata"]["resourceVersion"])
+
     run(main())
 
 
@@ -301,6 +330,7 @@ def test_a_cache_that_is_let_go_meanwhile_is_not_waited_for() -> None:
             await world.clock.move_until(call.done)
             with pytest.raises(Oversized):
                 await call
+
     run(main())
 
 
@@ -308,14 +338,17 @@ def test_a_version_that_is_no_number_is_reached_when_the_object_has_it() -> None
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as world:
             a = world.cluster.get(pod("a"))
-            record, = world.feed.store.records()[0]
+            (record,) = world.feed.store.records()[0]
             record.version = a["metadata"]["resourceVersion"] = "not-a-number"
             assert await handling()(a) == ["a"]
             record.version = "another"
             call = handling("event")(a)
             await world.clock.move(14)
             assert not call.done()
-            await world.clock.move_until(call.done)   # Nobody can say whether it has been there: the newest list is as good.
+            await world.clock.move_until(
+                call.done
+            )  # Nobody can say whether it has been there: the newest list is as good.
+
     run(main())
 
 
@@ -325,16 +358,17 @@ def test_a_version_that_is_no_number_is_reached_when_the_object_has_it() -> None
 def test_a_body_that_is_no_object_is_an_event_that_no_stream_delivers() -> None:
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as world:
-            other, = world.cluster.create(pod("other", **WEB))
+            (other,) = world.cluster.create(pod("other", **WEB))
             del other["metadata"]["uid"]
             await handling()(other)
+
     run(main())
 
 
 def test_what_the_watch_delivered_since_the_list_is_not_awaited() -> None:
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as world:
-            other, = world.cluster.create(pod("other", app="db"))
+            (other,) = world.cluster.create(pod("other", app="db"))
             held = world.cluster.faults.add(Silence(), verb="list", resource="pods")
             call = handling()(other)
             await until(lambda: held.hits)
@@ -343,6 +377,7 @@ def test_what_the_watch_delivered_since_the_list_is_not_awaited() -> None:
             held.release()
             await until(call.done)
             assert await call == []
+
     run(main())
 
 
@@ -356,15 +391,16 @@ def test_a_watch_that_was_opened_anew_is_compared_once_for_all_handlers() -> Non
             calls = [handling("event")(other) for other in others]
             await world.clock.move(1)
             assert not any(call.done() for call in calls)
-            assert not world.comparisons()   # It is not open yet.
+            assert not world.comparisons()  # It is not open yet.
             refused.release()
             await world.clock.move_until(lambda: all(call.done() for call in calls))
             assert held.hits
             assert [await call for call in calls] == [["a", "b"]] * 20
             assert sum(asked.code == 200 for asked in world.comparisons()) == 1
-            last, = world.cluster.create(pod("last", app="db"))
+            (last,) = world.cluster.create(pod("last", app="db"))
             assert await handling("event")(last) == ["a", "b"]
             assert sum(asked.code == 200 for asked in world.comparisons()) == 1
+
     run(main())
 
 
@@ -382,8 +418,13 @@ def test_what_the_list_shows_is_awaited_from_the_watch(change: str) -> None:
                 world.cluster.delete(pod("b"), grace_period=0)
             if change == "replace":
                 world.cluster.create(pod("b", **WEB))
-            other, = world.cluster.create(pod("other", app="db"))
-            call = handling("event", lambda cache, **_: {each["metadata"]["name"]: each["metadata"] for each in cache.held("pods")})(other)
+            (other,) = world.cluster.create(pod("other", app="db"))
+            call = handling(
+                "event",
+                lambda cache, **_: {
+                    each["metadata"]["name"]: each["metadata"] for each in cache.held("pods")
+                },
+            )(other)
             await world.compared()
             assert not call.done()
             silence.release()
@@ -392,6 +433,7 @@ def test_what_the_list_shows_is_awaited_from_the_watch(change: str) -> None:
             assert sorted(found) == {"create": ["a", "b", "c"], "delete": ["a"]}.get(change, ["a", "b"])
             assert change != "update" or "seen" in found["b"]["annotations"]
             assert change != "replace" or found["b"]["uid"] != before
+
     run(main())
 
 
@@ -401,7 +443,7 @@ def test_a_watch_that_has_caught_up_is_not_compared() -> None:
             await world.catch_up()
             world.cluster.create(pod("b", **WEB))
             await until(lambda: names(world.cache) == ["a", "b"])
-            other, = world.cluster.create(pod("other", app="db"))
+            (other,) = world.cluster.create(pod("other", app="db"))
             assert await handling()(other) == ["a", "b"]
             assert not world.comparisons()
             # An event of a watch that was opened anew may have more behind it, however late it is.
@@ -409,9 +451,10 @@ def test_a_watch_that_has_caught_up_is_not_compared() -> None:
             await world.clock.move(10)
             world.cluster.create(pod("c", **WEB))
             await until(lambda: names(world.cache) == ["a", "b", "c"])
-            other, = world.cluster.create(pod("another", app="db"))
+            (other,) = world.cluster.create(pod("another", app="db"))
             assert await handling()(other) == ["a", "b", "c"]
             assert len(world.comparisons()) == 1
+
     run(main())
 
 
@@ -420,39 +463,44 @@ def test_what_the_server_lists_and_does_not_deliver_is_listed_anew() -> None:
         async with gated("app=web", pod("a", **WEB)) as world:
             await world.cut(DropEvents(frozenset({"ADDED"})))
             world.cluster.create(pod("b", **WEB))
-            other, = world.cluster.create(pod("other", app="db"))
+            (other,) = world.cluster.create(pod("other", app="db"))
             call = handling()(other)
             await world.clock.move_until(call.done, step=5)
             assert await call == ["a", "b"]
             assert world.feed.counts.relists["behind"] == 1
+
     run(main())
 
 
 def test_a_comparison_honours_what_the_server_asks_for() -> None:
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as world:
-            refused = world.cluster.faults.add(Refuse(429, retry_after=6), verb="list", resource="pods", times=1)
-            other, = world.cluster.create(pod("other", app="db"))
+            refused = world.cluster.faults.add(
+                Refuse(429, retry_after=6), verb="list", resource="pods", times=1
+            )
+            (other,) = world.cluster.create(pod("other", app="db"))
             call = handling()(other)
             await until(lambda: refused.hits)
-            others = [handling()(other) for _ in range(20)]   # They wait for the same list.
+            others = [handling()(other) for _ in range(20)]  # They wait for the same list.
             await world.clock.move(6)
             assert not call.done()
             await world.clock.move_until(lambda: all(each.done() for each in (call, *others)))
             assert len(world.comparisons()) == 2
+
     run(main())
 
 
 def test_a_handler_of_a_cache_that_becomes_forbidden_reads_why() -> None:
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as world:
-            other, = world.cluster.create(pod("other", app="db"))
+            (other,) = world.cluster.create(pod("other", app="db"))
             world.cluster.faults.add(Refuse(403), resource="pods")
             world.cluster.cut("watch", "pods")
             call = handling("event")(other)
             await world.clock.move_until(call.done)
             with pytest.raises(Forbidden):
                 await call
+
     run(main())
 
 
@@ -465,7 +513,7 @@ def test_each_stream_of_several_is_waited_for_in_its_own_way() -> None:
         async with gated(filters, pod("a", **WEB), pod("b", "infra", **WEB)) as world:
             silence = await world.cut()
             world.cluster.create(pod("c", "infra", **WEB))
-            d, = world.cluster.create(pod("d", **WEB))
+            (d,) = world.cluster.create(pod("d", **WEB))
             call = handling()(d)
             await settle()
             assert not call.done()
@@ -473,6 +521,7 @@ def test_each_stream_of_several_is_waited_for_in_its_own_way() -> None:
             await until(call.done)
             assert await call == ["a", "b", "c", "d"]
             assert [asked.namespace for asked in world.comparisons()] == ["infra"]
+
     run(main())
 
 
@@ -496,6 +545,7 @@ def test_what_left_one_stream_is_awaited_until_that_is_confirmed() -> None:
             await world.clock.move_until(call.done)
             assert await call == ["a", "d"]
             assert not world.comparisons()
+
     run(main())
 
 
@@ -506,13 +556,14 @@ def test_a_daemon_waits_for_its_body_where_it_wants_to() -> None:
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as world:
             silence = await world.cut()
-            b, = world.cluster.create(pod("b", **WEB))
+            (b,) = world.cluster.create(pod("b", **WEB))
             waiting = asyncio.create_task(world.cache.wait_synced(at_least=b))
             await world.clock.move(1)
             assert not waiting.done()
             silence.release()
             await waiting
             assert names(world.cache) == ["a", "b"]
+
     run(main())
 
 
@@ -520,9 +571,10 @@ def test_a_wait_for_a_body_ends_with_stale() -> None:
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as world:
             await world.cut()
-            b, = world.cluster.create(pod("b", **WEB))
+            (b,) = world.cluster.create(pod("b", **WEB))
             with pytest.raises(Stale, match="wait_synced"):
                 await world.cache.wait_synced(timeout=0, at_least=b)
+
     run(main())
 
 
@@ -532,15 +584,21 @@ def test_what_is_no_body_is_refused(wrong: Any) -> None:
         async with gated("app=web") as world:
             with pytest.raises(ReadError, match="at_least"):
                 await world.cache.wait_synced(at_least=wrong)
+
     run(main())
 
 
 def test_a_body_of_a_kind_that_is_not_declared_is_refused() -> None:
     async def main() -> None:
         async with gated("app=web") as world:
-            node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a", "uid": "u", "resourceVersion": "5"}}
+            node = {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"name": "a", "uid": "u", "resourceVersion": "5"},
+            }
             with pytest.raises(ReadError, match="Node"):
                 await world.cache.wait_synced(at_least=node)
+
     run(main())
 
 
@@ -564,6 +622,7 @@ def test_those_who_wait_are_released_in_the_order_of_versions() -> None:
         awaited.wait("13").cancel()
         awaited.reach("13")
         assert not awaited
+
     run(main())
 
 
@@ -580,4 +639,5 @@ def test_a_version_that_is_no_number_is_reached_when_it_comes() -> None:
         awaited.wake()
         assert not other.result()
         assert not awaited
+
     run(main())

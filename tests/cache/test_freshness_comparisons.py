@@ -1,4 +1,6 @@
-"""What one comparison of a watch with a list costs and shows: whoever waits, leaves or comes later, and whatever versions the server has."""
+"""What one comparison of a watch with a list costs and shows: whoever waits, leaves or comes later, and
+whatever versions the server has."""
+
 from __future__ import annotations
 
 import asyncio
@@ -35,6 +37,7 @@ def make_other(world: Gated, number: int) -> asyncio.Task[Any]:
 
 def test_handlers_of_a_busy_stream_share_a_list_though_each_leaves_before_the_next_one_comes() -> None:
     """Each handler leaves as soon as the stream passes its version, while the list is under way."""
+
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as world:
             comparison = world.feed.listwatches[0].comparison
@@ -51,6 +54,7 @@ def test_handlers_of_a_busy_stream_share_a_list_though_each_leaves_before_the_ne
             await until(lambda: comparison.has_caught_up)
             assert await make_other(world, 5) == ["a", *(f"web-{number}" for number in range(5))]
             assert len(world.comparisons()) == 1
+
     run(main())
 
 
@@ -59,7 +63,7 @@ def test_a_comparison_whose_list_has_come_is_continued_for_a_later_handler() -> 
         async with gated("app=web", pod("a", **WEB)) as world:
             silence = await world.cut()
             world.cluster.create(pod("b", **WEB))
-            body, = world.cluster.create(pod("other", app="db"))
+            (body,) = world.cluster.create(pod("other", app="db"))
             first = handling("event")(body)
             await world.compared()
             first.cancel()
@@ -71,6 +75,7 @@ def test_a_comparison_whose_list_has_come_is_continued_for_a_later_handler() -> 
             await world.clock.move_until(second.done)
             assert await second == ["a", "b"]
             assert len(world.comparisons()) == 1
+
     run(main())
 
 
@@ -98,11 +103,14 @@ def test_a_comparison_that_nobody_waits_for_ends_with_the_cache() -> None:
                 await settle()
                 assert comparison.is_listing
             assert not comparison.is_listing
+
     run(main())
 
 
 def test_who_waits_for_a_comparison_waits_on_if_the_stream_stops_and_runs_again() -> None:
-    """All streams of a kind stop if one gets a 404, and may run again: the discovery may still have the kind."""
+    """All streams of a kind stop if one gets a 404, and may run again: the discovery may still have the
+    kind."""
+
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as world:
             comparison = world.feed.listwatches[0].comparison
@@ -117,6 +125,7 @@ def test_who_waits_for_a_comparison_waits_on_if_the_stream_stops_and_runs_again(
             await until(waits.done)
             assert waits.result()
             assert len(world.comparisons()) == 2
+
     run(main())
 
 
@@ -135,11 +144,17 @@ def test_few_streams_of_a_kind_are_compared_at_once() -> None:
             held.release()
             await world.clock.move_until(call.done)
             assert len(world.comparisons()) == len(namespaces)
+
     run(main())
 
 
-@pytest.mark.parametrize(("uid", "version", "is_as_new"), [("u", "4", False), ("u", "5", True), ("u", "6", True), ("other", "6", False)])
-def test_an_object_is_as_new_as_a_listed_one_if_it_is_the_same_object(uid: str, version: str, is_as_new: bool) -> None:
+@pytest.mark.parametrize(
+    ("uid", "version", "is_as_new"),
+    [("u", "4", False), ("u", "5", True), ("u", "6", True), ("other", "6", False)],
+)
+def test_an_object_is_as_new_as_a_listed_one_if_it_is_the_same_object(
+    uid: str, version: str, is_as_new: bool
+) -> None:
     held, listed = (Record("shop", "a", *each, {}, (), b"{}") for each in ((uid, version), ("u", "5")))
     assert _is_as_new(held, _difference(listed)) is is_as_new
 
@@ -173,25 +188,37 @@ def test_a_list_of_a_version_that_is_no_number_where_others_are_is_a_failure_tha
             assert world.time.now - began > 60
             assert not waits.done()
             comparison.discard(waits)
+
     run(main())
 
 
-def test_a_handler_waits_no_longer_than_for_a_new_list_where_comparisons_have_a_version_that_is_no_number() -> None:
+def test_a_handler_waits_no_longer_than_for_a_new_list_where_comparisons_have_a_version_that_is_no_number() -> (  # noqa: E501
+    None
+):
     async def main() -> None:
         async with _Odd() as server, operating(server) as world:
             await world.synced()
             await until(lambda: world.feed.version == "101")
-            call = asyncio.create_task(wait_until_fresh([world.feed], other_at("500"), patient=True, ending=world.runtime.ending))
+            call = asyncio.create_task(
+                wait_until_fresh([world.feed], other_at("500"), patient=True, ending=world.runtime.ending)
+            )
             await until(lambda: call.done() or server.comparisons > 100)
             assert call.done()
             assert server.comparisons < 20
             assert world.feed.counts.relists == {"behind": 1}
+
     run(main())
 
 
 def other_at(version: str) -> dict[str, Any]:
     """Return the body of an object that the stream does not select."""
-    metadata = {"name": "other", "namespace": "shop", "uid": "uid-other", "resourceVersion": version, "labels": {"app": "db"}}
+    metadata = {
+        "name": "other",
+        "namespace": "shop",
+        "uid": "uid-other",
+        "resourceVersion": version,
+        "labels": {"app": "db"},
+    }
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
 
 
@@ -210,19 +237,30 @@ class _Textual(Server):
             return streamed()
         is_metadata = "PartialObjectMetadata" in headers.get("accept", "")
         self._lists += not is_metadata
-        return listed("v9", *self._now) if is_metadata or self._lists > 1 else listed("v2", served("a", "v2"), served("b", "v1"))
+        return (
+            listed("v9", *self._now)
+            if is_metadata or self._lists > 1
+            else listed("v2", served("a", "v2"), served("b", "v1"))
+        )
 
 
-@pytest.mark.parametrize("now", [
-    (served("a", "v8"), served("b", "v1")),
-    (served("a", "v2"),),
-], ids=["changed", "deleted"])
+@pytest.mark.parametrize(
+    "now",
+    [
+        (served("a", "v8"), served("b", "v1")),
+        (served("a", "v2"),),
+    ],
+    ids=["changed", "deleted"],
+)
 def test_a_handler_does_not_read_an_old_state_where_versions_are_no_numbers(now: tuple[Obj, ...]) -> None:
     async def main() -> None:
         async with _Textual(*now) as server, operating(server) as world:
             await until(lambda: world.feed.version == "v2" and world.feed.listwatches[0].comparison.is_open)
             await wait_until_fresh([world.feed], other_at("v9"), patient=True, ending=world.runtime.ending)
-            assert world.names() == [f"{each['metadata']['name']}@{each['metadata']['resourceVersion']}" for each in now]
+            assert world.names() == [
+                f"{each['metadata']['name']}@{each['metadata']['resourceVersion']}" for each in now
+            ]
+
     run(main())
 
 
@@ -232,6 +270,7 @@ def test_a_stream_that_holds_what_the_server_lists_is_fresh_where_versions_are_n
             await until(lambda: world.feed.version == "v2" and world.feed.listwatches[0].comparison.is_open)
             await wait_until_fresh([world.feed], other_at("v9"), patient=True, ending=world.runtime.ending)
             assert not world.feed.counts.relists
+
     run(main())
 
 
@@ -240,7 +279,9 @@ def test_a_stream_that_holds_what_the_server_lists_is_fresh_where_versions_are_n
 
 def stream_of(declared: Selector, *held: Record, has_misread: bool = False) -> Any:
     """Return what an event asks of a stream."""
-    branch = SimpleNamespace(keys=Keys(), view=SimpleNamespace(held={record.key: record for record in held}.get))
+    branch = SimpleNamespace(
+        keys=Keys(), view=SimpleNamespace(held={record.key: record for record in held}.get)
+    )
     return SimpleNamespace(branch=branch, resource=PODS, filter=declared, has_misread=has_misread)
 
 
@@ -251,14 +292,20 @@ def test_a_body_made_by_hand_with_what_is_no_json_is_an_event_that_no_stream_del
 
 
 @pytest.mark.parametrize("has_misread", [False, True])
-def test_a_stream_may_deliver_any_event_once_a_field_of_its_selector_was_misread(*, has_misread: bool) -> None:
+def test_a_stream_may_deliver_any_event_once_a_field_of_its_selector_was_misread(
+    *, has_misread: bool
+) -> None:
     event = event_of(other_at("9"))
     assert event is not None
-    assert event.is_delivered_by(stream_of(Selector(field="spec.nodeName=n1"), has_misread=has_misread)) is has_misread
+    assert (
+        event.is_delivered_by(stream_of(Selector(field="spec.nodeName=n1"), has_misread=has_misread))
+        is has_misread
+    )
 
 
 def test_a_stream_that_holds_an_older_object_of_the_name_delivers_no_event_of_the_new_one() -> None:
-    """It was deleted, and created anew with other labels. The stream delivers its deletion, which came before."""
+    """It was deleted, and created anew with other labels. The stream delivers its deletion, which came
+    before."""
     event = event_of(other_at("9"))
     assert event is not None
     for uid, delivered in (("uid-other", True), ("uid-before", False)):

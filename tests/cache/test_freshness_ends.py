@@ -1,4 +1,6 @@
-"""Each wait of a handler ends: whatever a server does, refuses or loses. Contract 9, and 8. The test is Kopf, and moves the clock."""
+"""Each wait of a handler ends: whatever a server does, refuses or loses. Contract 9, and 8. The test is Kopf,
+and moves the clock."""
+
 from __future__ import annotations
 
 import asyncio
@@ -33,6 +35,7 @@ BOTH = pytest.mark.parametrize("kind", ["event", "update"])
 @asynccontextmanager
 async def busy(world: Gated) -> AsyncIterator[None]:
     """Change an object of the cache every two seconds of its clock."""
+
     async def change() -> None:
         number = 0
         while True:
@@ -61,9 +64,10 @@ def deleting(body: dict[str, Any]) -> asyncio.Task[Any]:
 @pytest.mark.parametrize("app", ["web", "db"])
 def test_a_body_beyond_the_server_is_waited_for_once_though_the_stream_moves(kind: str, app: str) -> None:
     """It comes from before a restore. Kopf calls timers with it again and again."""
+
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as world, busy(world):
-            lost, = world.cluster.create(pod("lost", app=app))
+            (lost,) = world.cluster.create(pod("lost", app=app))
             lost["metadata"]["resourceVersion"] = "999999"
             began = world.clock.now
             call = handling(kind, names_later)(lost)
@@ -74,11 +78,14 @@ def test_a_body_beyond_the_server_is_waited_for_once_though_the_stream_moves(kin
             assert again.done()
             assert await again == await call
             assert world.feed.counts.relists == {"behind": 1}
+
     run(main())
 
 
 @pytest.mark.parametrize("is_busy", [False, True])
-def test_a_version_that_is_no_number_and_that_the_stream_has_passed_is_waited_for_until_a_new_list(is_busy: bool) -> None:
+def test_a_version_that_is_no_number_and_that_the_stream_has_passed_is_waited_for_until_a_new_list(
+    is_busy: bool,
+) -> None:
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB), pod("z", **WEB)) as world:
             body = world.cluster.get(pod("z"))
@@ -87,6 +94,7 @@ def test_a_version_that_is_no_number_and_that_the_stream_has_passed_is_waited_fo
                 call = handling("event")(body)
                 await world.clock.move_until(call.done)
                 assert await call == ["a", "z"]
+
     run(main())
 
 
@@ -97,6 +105,7 @@ def test_a_version_that_is_no_number_and_that_the_stream_has_passed_is_waited_fo
 @pytest.mark.parametrize("fault", [Refuse(403), Refuse(504), Refuse(429, retry_after=3600)])
 def test_a_comparison_that_fails_ends_with_the_stream(kind: str, fault: Refuse) -> None:
     """The stream is listed anew as well. It says what is wrong, or that it is stale."""
+
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as world:
             planned = world.cluster.faults.add(fault, verb="list", resource="pods")
@@ -111,16 +120,20 @@ def test_a_comparison_that_fails_ends_with_the_stream(kind: str, fault: Refuse) 
                 planned.release()
                 await world.clock.move_until(call.done, step=60, most=7200)
                 assert await call == ["a"]
+
     run(main())
 
 
 def test_pages_that_expire_end_with_the_stream() -> None:
     async def main() -> None:
-        async with gated("app=web", *(pod(f"a{number}", **WEB) for number in range(5)), page_limit=2) as world:
+        async with gated(
+            "app=web", *(pod(f"a{number}", **WEB) for number in range(5)), page_limit=2
+        ) as world:
             world.cluster.faults.add(ExpiredToken(), verb="list", resource="pods")
             call = handling("event")(world.cluster.create(pod("other", app="db"))[0])
             await world.clock.move_until(call.done)
             assert len(await call) == 5
+
     run(main())
 
 
@@ -138,6 +151,7 @@ def test_handlers_share_the_waits_between_comparisons() -> None:
                 call.cancel()
             await settle()
             assert not [task for task in asyncio.all_tasks() if "comparison" in task.get_name()]
+
     run(main())
 
 
@@ -155,6 +169,7 @@ def test_a_watch_that_is_opened_anew_meanwhile_is_compared_anew() -> None:
             world.cluster.faults.clear()
             await until(lambda: all(call.done() for call in calls))
             assert len(world.comparisons()) == 2
+
     run(main())
 
 
@@ -177,10 +192,13 @@ def test_who_joins_a_comparison_with_a_newer_body_waits_for_another() -> None:
             silence.release()
             await until(second.done)
             assert await second == ["a", "b"]
+
     run(main())
 
 
-def test_a_comparison_that_fails_by_a_mistake_of_ours_is_made_again(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_comparison_that_fails_by_a_mistake_of_ours_is_made_again(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as world:
             comparison = world.feed.listwatches[0].comparison
@@ -195,6 +213,7 @@ def test_a_comparison_that_fails_by_a_mistake_of_ours_is_made_again(caplog: pyte
             await world.clock.move_until(call.done)
             assert await call == ["a"]
             assert "ZeroDivisionError" in caplog.text
+
     run(main())
 
 
@@ -207,11 +226,12 @@ def test_a_comparison_of_a_cache_that_is_let_go_ends() -> None:
             _, other = world.cluster.create(large, pod("other", app="db"))
             call = handling("event")(other)
             await world.compared()
-            world.feed.listwatches[0].comparison.wait("1").cancel()   # One who waits no more.
+            world.feed.listwatches[0].comparison.wait("1").cancel()  # One who waits no more.
             assert not call.done()
             silence.release()
             await world.clock.move_until(call.done)
             assert isinstance(call.exception(), Oversized)
+
     run(main())
 
 
@@ -228,6 +248,7 @@ def test_a_bookmark_releases_those_who_wait_for_what_was_before() -> None:
             assert not comparison.has_caught_up, "the server may lag behind what is waited for"
             comparison.discard(new)
             await world.catch_up()
+
     run(main())
 
 
@@ -251,16 +272,22 @@ async def with_an_unconfirmed_leave(world: Gated) -> dict[str, Any]:
 
 def test_a_handler_goes_on_as_soon_as_the_leaves_before_its_event_are_confirmed() -> None:
     """Its own may be confirmed later."""
+
     async def main() -> None:
         async with overlapping() as world:
             body = await with_an_unconfirmed_leave(world)
             world.cluster.faults.add(
-                Silence(), verb="list", resource="pods", where=lambda asked: "metadata.name=c" in asked.query.get("fieldSelector", ""))
+                Silence(),
+                verb="list",
+                resource="pods",
+                where=lambda asked: "metadata.name=c" in asked.query.get("fieldSelector", ""),
+            )
             began = world.clock.now
             call = deleting(body)
             await world.clock.move_until(call.done, step=0.25)
             assert world.clock.now - began < 5
             assert await call == ["a", "d"]
+
     run(main())
 
 
@@ -279,6 +306,7 @@ def test_a_handler_goes_on_when_the_last_leave_is_confirmed(kind: str) -> None:
             await world.clock.move_until(call.done, step=0.25)
             assert world.clock.now - began < 5
             assert await call == ["a", "c", "d"]
+
     run(main())
 
 
@@ -292,6 +320,7 @@ def test_a_leave_at_a_version_not_told_is_awaited_before_all_others() -> None:
             doubts.clear()
             world.feed._release_confirmed()
             assert waited.done()
+
     run(main())
 
 
@@ -316,12 +345,17 @@ def test_a_leave_that_is_not_confirmed_ends_with_an_error_or_is_read_as_it_was(k
             await world.clock.move_until(call.done)
             assert 15 <= world.clock.now - began < 20
             await check_unconfirmed(kind, call)
+
     run(main())
 
 
 @BOTH
-def test_a_leave_at_the_version_of_the_event_is_waited_for_no_longer_while_the_stream_moves(kind: str) -> None:
-    """A list shows the leave, at the version of the newest change. Each event of the stream wakes those who wait for this version."""
+def test_a_leave_at_the_version_of_the_event_is_waited_for_no_longer_while_the_stream_moves(
+    kind: str,
+) -> None:
+    """A list shows the leave, at the version of the newest change. Each event of the stream wakes those who
+    wait for this version."""
+
     async def main() -> None:
         async with overlapping() as world:
             await world.catch_up()
@@ -331,7 +365,7 @@ def test_a_leave_at_the_version_of_the_event_is_waited_for_no_longer_while_the_s
             changed = world.cluster.patch(pod("a"), {"metadata": {"annotations": {"seen": "new"}}})
             first.relist("behind")
             await until(lambda: first.commits == 2)
-            leave, = world.feed._merging.doubts
+            (leave,) = world.feed._merging.doubts
             assert (leave.name, leave.version) == ("b", changed["metadata"]["resourceVersion"])
             world.cluster.faults.add(Refuse(503), verb="list", resource="pods")
             began = world.clock.now
@@ -340,6 +374,7 @@ def test_a_leave_at_the_version_of_the_event_is_waited_for_no_longer_while_the_s
                 await world.clock.move_until(call.done, most=60)
             assert 15 <= world.clock.now - began < 20
             await check_unconfirmed(kind, call)
+
     run(main())
 
 
@@ -353,16 +388,19 @@ def test_no_leave_is_waited_for_while_a_stream_cannot_be_kept(kind: str) -> None
             await world.clock.move_until(lambda: world.feed.health == "forbidden")
             await world.clock.move(10)
             world.cluster.patch(pod("b"), {"metadata": {"labels": {"app": "db"}}})
-            c, = world.cluster.create(pod("c", **WEB))
+            (c,) = world.cluster.create(pod("c", **WEB))
 
             def read(cache: Any, **_: Any) -> list[str]:
-                return sorted(each["metadata"]["name"] for each in cache.held("pods", namespace="shop", label="app=web"))
+                return sorted(
+                    each["metadata"]["name"] for each in cache.held("pods", namespace="shop", label="app=web")
+                )
 
             began = world.clock.now
             call = handling(kind, read)(c)
             await world.clock.move_until(call.done, step=0.1)
             assert world.clock.now - began < 5
             assert await call == ["a", "c"]
+
     run(main())
 
 
@@ -388,7 +426,7 @@ def test_a_stale_cache_uses_up_no_retries(options: dict[str, Any]) -> None:
         async with gated("app=web", pod("a", **WEB)) as world:
             refused = world.cluster.faults.add(Refuse(503), resource="pods")
             world.cluster.cut("watch", "pods")
-            b, = world.cluster.create(pod("b", **WEB))
+            (b,) = world.cluster.create(pod("b", **WEB))
             ran: list[list[str]] = []
             registry = kopf.OperatorRegistry()
 
@@ -398,14 +436,22 @@ def test_a_stale_cache_uses_up_no_retries(options: dict[str, Any]) -> None:
             kopf.on.update("pods", registry=registry, **options)(with_cache(run_it))
             handler: Any = only(registry._changing)
             state = progression.State.from_scratch().with_handlers([handler])
-            once = asyncio.create_task(execution.execute_handler_once(
-                settings=settings_var.get(), handler=handler, cause=changing(b), state=state[handler.id], lifecycle=None,
-                default_errors=execution.ErrorsMode.TEMPORARY))
+            once = asyncio.create_task(
+                execution.execute_handler_once(
+                    settings=settings_var.get(),
+                    handler=handler,
+                    cause=changing(b),
+                    state=state[handler.id],
+                    lifecycle=None,
+                    default_errors=execution.ErrorsMode.TEMPORARY,
+                )
+            )
             await world.clock.move(120)
             assert not once.done()
             refused.release()
             await world.clock.move_until(once.done)
             assert (once.result().final, ran) == (True, [["a", "b"]])
+
     run(main())
 
 
@@ -425,16 +471,18 @@ def test_a_wait_leaves_nothing_behind() -> None:
             await settle()
             assert sum(len(goal.futures) for goal in awaited._goals.values()) == 0
             assert world.feed.waiting_handlers == 0
+
     run(main())
 
 
 def test_bodies_of_another_epoch_are_forgotten_in_the_end() -> None:
     async def main() -> None:
         async with gated("app=web") as world:
-            listwatch, = world.feed.listwatches
+            (listwatch,) = world.feed.listwatches
             for number in range(1001):
                 listwatch.note_foreign("uid", str(number))
             assert listwatch.foreign == {("uid", "1000")}
+
     run(main())
 
 
@@ -442,12 +490,27 @@ def test_bodies_of_another_epoch_are_forgotten_in_the_end() -> None:
 
 
 @pytest.mark.parametrize(("value", "selected"), [("prod", True), ("test", False), (None, False)])
-def test_where_fields_are_not_known_the_path_tells_whether_a_stream_delivers_an_event(value: str | None, selected: bool) -> None:
-    resource = Resource(Kind.unknown("example.com", "Widget", "widgets", namespaced=True, names=set()), "v1", fields_known=False)
+def test_where_fields_are_not_known_the_path_tells_whether_a_stream_delivers_an_event(
+    value: str | None, selected: bool
+) -> None:
+    resource = Resource(
+        Kind.unknown("example.com", "Widget", "widgets", namespaced=True, names=set()),
+        "v1",
+        fields_known=False,
+    )
     merging = Merging([Keys()])
-    stream: Any = SimpleNamespace(branch=merging.branches[0], resource=resource, filter=Selector(field="spec.env=prod"), has_misread=False)
-    body = {"apiVersion": "example.com/v1", "kind": "Widget", "spec": {"env": value},
-            "metadata": {"name": "w", "namespace": "shop", "uid": "u", "resourceVersion": "9"}}
+    stream: Any = SimpleNamespace(
+        branch=merging.branches[0],
+        resource=resource,
+        filter=Selector(field="spec.env=prod"),
+        has_misread=False,
+    )
+    body = {
+        "apiVersion": "example.com/v1",
+        "kind": "Widget",
+        "spec": {"env": value},
+        "metadata": {"name": "w", "namespace": "shop", "uid": "u", "resourceVersion": "9"},
+    }
     event = event_of(body)
     assert event is not None
     assert event.is_delivered_by(stream) is selected
@@ -455,11 +518,29 @@ def test_where_fields_are_not_known_the_path_tells_whether_a_stream_delivers_an_
 
 @pytest.mark.parametrize("replicas", [3, True])
 def test_numbers_and_booleans_are_compared_as_servers_write_them(replicas: object) -> None:
-    resource = Resource(Kind.unknown("example.com", "Widget", "widgets", namespaced=True, names=set()), "v1", fields_known=False)
+    resource = Resource(
+        Kind.unknown("example.com", "Widget", "widgets", namespaced=True, names=set()),
+        "v1",
+        fields_known=False,
+    )
     stream: Any = SimpleNamespace(
-        branch=Merging([Keys()]).branches[0], resource=resource, filter=Selector(field=f"spec.of={str(replicas).lower()}"), has_misread=False)
-    body = {"apiVersion": "example.com/v1", "kind": "Widget", "spec": {"of": replicas}, "metadata": {
-        "name": "w", "namespace": "shop", "uid": "u", "resourceVersion": "9", "creationTimestamp": dt.datetime(2026, 1, 1, tzinfo=dt.UTC).isoformat()}}
+        branch=Merging([Keys()]).branches[0],
+        resource=resource,
+        filter=Selector(field=f"spec.of={str(replicas).lower()}"),
+        has_misread=False,
+    )
+    body = {
+        "apiVersion": "example.com/v1",
+        "kind": "Widget",
+        "spec": {"of": replicas},
+        "metadata": {
+            "name": "w",
+            "namespace": "shop",
+            "uid": "u",
+            "resourceVersion": "9",
+            "creationTimestamp": dt.datetime(2026, 1, 1, tzinfo=dt.UTC).isoformat(),
+        },
+    }
     event = event_of(body)
     assert event is not None
     assert event.is_delivered_by(stream)

@@ -1,4 +1,5 @@
 """How many lists handlers that wait cost the server: contract 8 holds, whatever they wait for."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -19,7 +20,9 @@ from tests.kopf_operators import run
 def count_lists(world: Gated) -> int:
     """Count the lists of the informer itself, by their first pages."""
     return sum(
-        asked.verb == "list" and not {"resourceVersionMatch", "continue", "fieldSelector"} & {*asked.query} for asked in world.cluster.requests)
+        asked.verb == "list" and not {"resourceVersionMatch", "continue", "fieldSelector"} & {*asked.query}
+        for asked in world.cluster.requests
+    )
 
 
 async def pass_time(world: Gated, seconds: float) -> None:
@@ -32,6 +35,7 @@ async def pass_time(world: Gated, seconds: float) -> None:
 
 def test_bodies_of_a_lost_state_cost_one_list_in_15_s() -> None:
     """After a restore, timers hold bodies of lost objects, and each runs at a time of its own."""
+
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as world:
             bodies = world.cluster.create(*(pod(f"lost-{n}", **WEB) for n in range(20)))
@@ -44,11 +48,14 @@ def test_bodies_of_a_lost_state_cost_one_list_in_15_s() -> None:
             await pass_time(world, 30)
             assert all(call.done() for call in calls)
             assert count_lists(world) - before <= (world.clock.now - began) / 15 + 1
+
     run(main())
 
 
 def test_a_comparison_that_takes_longer_than_15_s_does_not_cost_a_list_of_the_stream() -> None:
-    """The metadata of a large kind takes 16 s to list. Nothing is wrong with the server, and nothing is missing."""
+    """The metadata of a large kind takes 16 s to list. Nothing is wrong with the server, and nothing is
+    missing."""
+
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as world:
             before, opened = count_lists(world), world.feed.listwatches[0].comparison.openings
@@ -60,6 +67,7 @@ def test_a_comparison_that_takes_longer_than_15_s_does_not_cost_a_list_of_the_st
             await until(call.done)
             assert count_lists(world) == before
             assert world.feed.listwatches[0].comparison.openings == opened
+
     run(main())
 
 
@@ -70,7 +78,7 @@ def is_comparison(asked: Asked) -> bool:
 def test_a_list_whose_pages_fail_is_not_begun_anew_by_those_who_ask_for_one() -> None:
     async def main() -> None:
         async with gated("app=web", *(pod(f"a{n:02}", **WEB) for n in range(40)), page_limit=1) as world:
-            listwatch, = world.feed.listwatches
+            (listwatch,) = world.feed.listwatches
             failed: set[str] = set()
 
             def fails_once(asked: Asked) -> bool:
@@ -85,9 +93,10 @@ def test_a_list_whose_pages_fail_is_not_begun_anew_by_those_who_ask_for_one() ->
             world.cluster.cut("watch", "pods")
             await world.clock.move_until(lambda: listwatch.lists == lists + 1)
             while listwatch.commits < 2 and listwatch.lists < lists + 3:
-                listwatch.relist("audit")   # So do handlers that have waited for 15 s.
+                listwatch.relist("audit")  # So do handlers that have waited for 15 s.
                 await pass_time(world, 1)
             assert listwatch.lists == lists + 1
+
     run(main())
 
 
@@ -95,7 +104,7 @@ def test_a_list_whose_pages_fail_is_not_begun_anew_by_those_who_ask_for_one() ->
 def test_after_an_outage_the_watch_goes_on_without_a_list(with_handler: bool) -> None:
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as world:
-            other, = world.cluster.create(pod("other", app="db"))
+            (other,) = world.cluster.create(pod("other", app="db"))
             world.cluster.stop_listening()
             comparison = world.feed.listwatches[0].comparison
             await world.clock.move_until(lambda: not comparison.is_open)
@@ -104,6 +113,7 @@ def test_after_an_outage_the_watch_goes_on_without_a_list(with_handler: bool) ->
             world.cluster.listen_again()
             await world.clock.move_until(lambda: comparison.is_open and (call is None or call.done()))
             assert not world.feed.counts.relists
+
     run(main())
 
 
@@ -111,13 +121,14 @@ def test_many_streams_are_waited_for_together() -> None:
     async def main() -> None:
         namespaces = ["shop", "infra", *(f"ns-{n}" for n in range(4))]
         async with gated(Selector("app=web", namespaces=namespaces), pod("a", **WEB)) as world:
-            other, = world.cluster.create(pod("other", app="db"))
+            (other,) = world.cluster.create(pod("other", app="db"))
             other["metadata"]["resourceVersion"] = "999999"
             before, began = count_lists(world), world.clock.now
             call = handling("event")(other)
             await world.clock.move_until(call.done)
             assert world.clock.now - began <= 25
             assert count_lists(world) - before <= len(namespaces)
+
     run(main())
 
 
@@ -125,7 +136,7 @@ def test_retry_after_is_honoured_also_if_those_who_waited_have_gone() -> None:
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as world:
             refused = world.cluster.faults.add(Refuse(429, retry_after=30), verb="list", resource="pods")
-            other, = world.cluster.create(pod("other", app="db"))
+            (other,) = world.cluster.create(pod("other", app="db"))
             comparison = world.feed.listwatches[0].comparison
             for _ in range(20):
                 call = handling("event")(other)
@@ -138,6 +149,7 @@ def test_retry_after_is_honoured_also_if_those_who_waited_have_gone() -> None:
             await until(lambda: len(refused.hits) == 2)
             refused.release()
             await world.clock.move_until(call.done)
+
     run(main())
 
 
@@ -166,4 +178,5 @@ def test_a_list_that_is_older_than_was_asked_for_is_a_failure_that_is_paid_for()
             assert world.time.now - began > 60
             assert not waits.done()
             comparison.discard(waits)
+
     run(main())

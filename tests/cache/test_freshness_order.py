@@ -1,4 +1,6 @@
-"""Handlers whose event is newer than what a stream has shown: lagging servers, live bodies, restores, and the end of the operator."""
+"""Handlers whose event is newer than what a stream has shown: lagging servers, live bodies, restores, and the
+end of the operator."""
+
 from __future__ import annotations
 
 import asyncio
@@ -48,11 +50,16 @@ def test_a_body_that_changes_during_the_wait_is_waited_for_as_well(kind: str) ->
                 seen.append((body["metadata"]["resourceVersion"], names(cache)))
 
             registry = kopf.OperatorRegistry()
-            decorator: Any = kopf.daemon("pods", registry=registry) if kind == "daemon" else kopf.timer("pods", interval=1, registry=registry)
+            decorator: Any = (
+                kopf.daemon("pods", registry=registry)
+                if kind == "daemon"
+                else kopf.timer("pods", interval=1, registry=registry)
+            )
             decorator(with_cache(fn))
             call = asyncio.create_task(called(only(registry._spawning), cause))
             await settle()
-            # Kopf hears of b and of another change of c. The stream comes to the first change of c, and no further.
+            # Kopf hears of b and of another change of c. The stream comes to the first change of c, and no
+            # further.
             world.cluster.create(pod("b", **WEB))
             new = world.cluster.patch(pod("c"), {"metadata": {"annotations": {"n": "2"}}})
             cause.body._replace_with(new)
@@ -64,21 +71,30 @@ def test_a_body_that_changes_during_the_wait_is_waited_for_as_well(kind: str) ->
             silence.release()
             await until(call.done)
             assert seen == [(new["metadata"]["resourceVersion"], ["a", "b", "c"])]
+
     run(main())
 
 
 def test_a_body_that_is_always_ahead_is_waited_for_15_s_more() -> None:
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as world:
+
             class AlwaysAhead(dict[str, Any]):
                 def __copy__(self) -> dict[str, Any]:
-                    ahead: dict[str, Any] = world.cluster.patch(pod("a"), {"metadata": {"annotations": {"n": str(world.cluster.version)}}})
+                    ahead: dict[str, Any] = world.cluster.patch(
+                        pod("a"), {"metadata": {"annotations": {"n": str(world.cluster.version)}}}
+                    )
                     return ahead
 
             began = world.clock.now
-            wait = asyncio.create_task(wait_until_fresh([world.feed], AlwaysAhead(), patient=True, ending=world.operator.runtime.ending))
+            wait = asyncio.create_task(
+                wait_until_fresh(
+                    [world.feed], AlwaysAhead(), patient=True, ending=world.operator.runtime.ending
+                )
+            )
             await world.clock.move_until(wait.done, most=60)
             assert 15 <= world.clock.now - began <= 20
+
     run(main())
 
 
@@ -87,10 +103,11 @@ def test_a_body_that_is_always_ahead_is_waited_for_15_s_more() -> None:
 
 @pytest.mark.parametrize("initial", ["stream", "pages"])
 def test_an_initial_state_of_a_server_that_lags_does_not_show_that_the_watch_has_caught_up(
-    initial: str, monkeypatch: pytest.MonkeyPatch,
+    initial: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def work_here(work: Callable[[], object]) -> None:
-        work()   # Not in a thread, for which the test would have to wait.
+        work()  # Not in a thread, for which the test would have to wait.
 
     async def main() -> None:
         monkeypatch.setattr("kopf_selectcache.informer.reflector.apart", work_here)
@@ -98,10 +115,10 @@ def test_an_initial_state_of_a_server_that_lags_does_not_show_that_the_watch_has
             lag = world.cluster.faults.add(Lag(world.cluster.version), resource="pods")
             world.cluster.faults.add(Gone(), verb="watch", resource="pods", times=1)
             world.cluster.cut("watch", "pods")
-            listwatch, = world.feed.listwatches
+            (listwatch,) = world.feed.listwatches
             await world.clock.move_until(lambda: listwatch.commits == 2 and listwatch.comparison.is_open)
             world.cluster.create(pod("b", **WEB))
-            other, = world.cluster.create(pod("other", app="db"))
+            (other,) = world.cluster.create(pod("other", app="db"))
             await settle_sockets()
             call = handling("event", names_later)(other)
             await settle_sockets()
@@ -109,19 +126,22 @@ def test_an_initial_state_of_a_server_that_lags_does_not_show_that_the_watch_has
             lag.release()
             await world.clock.move_until(call.done)
             assert await call == ["a", "b"]
+
     run(main())
 
 
-def test_a_bookmark_that_is_older_than_what_is_waited_for_does_not_show_that_the_watch_has_caught_up() -> None:
+def test_a_bookmark_that_is_older_than_what_is_waited_for_does_not_show_that_the_watch_has_caught_up() -> (
+    None
+):
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as world:
             lag = world.cluster.faults.add(Lag(world.cluster.version), verb="watch", resource="pods")
             world.cluster.faults.add(Silence(), verb="list", resource="pods")
             world.cluster.cut("watch", "pods")
-            listwatch, = world.feed.listwatches
+            (listwatch,) = world.feed.listwatches
             await world.clock.move_until(lambda: listwatch.comparison.openings == 2)
             world.cluster.create(pod("b", **WEB))
-            other, = world.cluster.create(pod("other", app="db"))
+            (other,) = world.cluster.create(pod("other", app="db"))
             first = handling("event")(other)
             await world.clock.move(1)
             waits = listwatch.comparison.wait("1")
@@ -134,6 +154,7 @@ def test_a_bookmark_that_is_older_than_what_is_waited_for_does_not_show_that_the
             world.cluster.faults.clear()
             await world.clock.move_until(lambda: first.done() and second.done())
             assert await first == await second == ["a", "b"]
+
     run(main())
 
 
@@ -141,7 +162,7 @@ def test_a_comparison_holds_up_nobody_once_the_stream_has_passed_the_version() -
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as world:
             world.cluster.faults.add(Silence(), verb="list", resource="pods")
-            other, = world.cluster.create(pod("other", app="db"))
+            (other,) = world.cluster.create(pod("other", app="db"))
             call = handling("event")(other)
             await settle()
             assert not call.done()
@@ -149,6 +170,7 @@ def test_a_comparison_holds_up_nobody_once_the_stream_has_passed_the_version() -
             world.cluster.patch(pod("a"), {"metadata": {"annotations": {"n": "1"}}})
             await until(call.done)
             assert world.clock.now == began
+
     run(main())
 
 
@@ -158,13 +180,14 @@ def test_names_that_share_a_watch_are_compared_as_what_they_select() -> None:
         async with gated(shared, pod("a")) as world:
             silence = await world.cut()
             world.cluster.create(pod("b"))
-            other, = world.cluster.create(pod("other"))
+            (other,) = world.cluster.create(pod("other"))
             call = handling("event")(other)
             await world.compared()
             assert not call.done()
             silence.release()
             await until(call.done)
             assert await call == ["a", "b"]
+
     run(main())
 
 
@@ -179,11 +202,13 @@ def test_a_restore_that_another_stream_finds_does_not_end_the_wait_for_this_one(
             backup = world.cluster.backup()
             world.cluster.create(*(pod(f"lost-{n}", "infra", **WEB) for n in range(4)))
             await until(lambda: len(names(world.cache)) == 6)
-            silence = world.cluster.faults.add(Silence(), verb="watch", resource="pods", where=lambda asked: asked.namespace == "shop")
+            silence = world.cluster.faults.add(
+                Silence(), verb="watch", resource="pods", where=lambda asked: asked.namespace == "shop"
+            )
             world.cluster.restore(backup)
             await world.clock.move_until(lambda: shop.comparison.is_open)
             world.cluster.create(pod("b", **WEB))
-            c, = world.cluster.create(pod("c", **WEB))   # In the restored state.
+            (c,) = world.cluster.create(pod("c", **WEB))  # In the restored state.
             call = handling("event", names_later)(c)
             await settle()
             held = world.cluster.faults.add(Silence(), verb="list", resource="pods", namespace="shop")
@@ -197,6 +222,7 @@ def test_a_restore_that_another_stream_finds_does_not_end_the_wait_for_this_one(
             silence.release()
             await world.clock.move_until(call.done)
             assert {"a", "b", "c"} <= set(await call)
+
     run(main())
 
 
@@ -208,6 +234,7 @@ def test_a_wait_ends_with_the_operator(which: str) -> None:
     async def main() -> None:
         async with overlapping() if which == "leave" else gated("app=web", pod("a", **WEB)) as world:
             await _wait_in_vain(world, which)
+
     run(main())
 
 
@@ -219,7 +246,7 @@ async def _wait_in_vain(world: Gated, which: str) -> None:
     else:
         await world.cut()
         world.cluster.faults.add(Refuse(503), verb="list", resource="pods")
-        body, = world.cluster.create(pod("b", app="web" if which == "stream" else "db"))
+        (body,) = world.cluster.create(pod("b", app="web" if which == "stream" else "db"))
     call, feed = handling("event")(body), world.feed
     await world.clock.move(1)
     assert not is_done(call)
@@ -235,7 +262,7 @@ def test_a_sub_handler_uses_up_no_retries_of_its_parent() -> None:
         async with gated("app=web", pod("a", **WEB)) as world:
             refused = world.cluster.faults.add(Refuse(503), resource="pods")
             world.cluster.cut("watch", "pods")
-            b, = world.cluster.create(pod("b", **WEB))
+            (b,) = world.cluster.create(pod("b", **WEB))
             registry = kopf.OperatorRegistry()
 
             async def parent(**_: Any) -> None:
@@ -244,9 +271,17 @@ def test_a_sub_handler_uses_up_no_retries_of_its_parent() -> None:
             kopf.on.update("pods", registry=registry, retries=1)(parent)
             handler: Any = only(registry._changing)
             state = progression.State.from_scratch().with_handlers([handler])
-            once = asyncio.create_task(execution.execute_handler_once(
-                settings=settings_var.get(), handler=handler, cause=changing(b), state=state[handler.id], lifecycle=kopf.lifecycles.all_at_once,
-                extra_context=subhandling.subhandling_context, default_errors=execution.ErrorsMode.TEMPORARY))
+            once = asyncio.create_task(
+                execution.execute_handler_once(
+                    settings=settings_var.get(),
+                    handler=handler,
+                    cause=changing(b),
+                    state=state[handler.id],
+                    lifecycle=kopf.lifecycles.all_at_once,
+                    extra_context=subhandling.subhandling_context,
+                    default_errors=execution.ErrorsMode.TEMPORARY,
+                )
+            )
             await world.clock.move_until(lambda: world.feed.health is Health.STALE)
             await world.clock.move(60)
             await settle_sockets()
@@ -254,4 +289,5 @@ def test_a_sub_handler_uses_up_no_retries_of_its_parent() -> None:
             refused.release()
             await world.clock.move_until(once.done)
             assert (await once).exception is None
+
     run(main())

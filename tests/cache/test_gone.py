@@ -1,4 +1,6 @@
-"""`gone`: an object that was deleted is told from one that merely left the filter, which may be just as absent from the cache."""
+"""`gone`: an object that was deleted is told from one that merely left the filter, which may be just as
+absent from the cache."""
+
 from __future__ import annotations
 
 import asyncio
@@ -22,12 +24,18 @@ NOT_FOUND = Refusal(404, "NotFound")
 def metadata(uid: str, **more: Any) -> dict[str, Any]:
     """Return what a server sends of web-1."""
     return {
-        "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
-        "metadata": {"name": "web-1", "namespace": "ns", "uid": uid, "resourceVersion": "20", **more}}
+        "apiVersion": "meta.k8s.io/v1",
+        "kind": "PartialObjectMetadata",
+        "metadata": {"name": "web-1", "namespace": "ns", "uid": uid, "resourceVersion": "20", **more},
+    }
 
 
 def served(name: str = "web-1", **labels: str) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "shop", "labels": labels}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "shop", "labels": labels},
+    }
 
 
 # ---- What comes of a departure, on an API server.
@@ -72,7 +80,7 @@ def test_what_was_replaced_by_another_of_its_name_is_gone_and_the_other_is_not(a
     cache = FakeCache([served(app="web")], {"pods": "app=web"})
     uid = departing(cache)
     cache.cluster.delete(served())
-    created, = cache.cluster.create(served(app=app))
+    (created,) = cache.cluster.create(served(app=app))
     other = created["metadata"]["uid"]
     assert is_gone(cache, uid)
     assert not is_gone(cache, other)
@@ -107,6 +115,7 @@ def test_what_is_held_is_not_asked_for(uid: str | None) -> None:
         world.declare("app=web").hold(WEB)
         assert not await world.cache().gone("pods", "web-1", "ns", uid=uid)
         assert world.server.asked == []
+
     run(main)
 
 
@@ -114,15 +123,22 @@ def test_what_is_not_held_is_asked_for_by_its_metadata_alone() -> None:
     async def main(world: World) -> None:
         world.declare("app=web").hold()
         world.server.answer(PATH, metadata("uid-web-1"), NOT_FOUND)
-        assert [await world.cache().gone("pods", "web-1", "ns", uid="uid-web-1") for _ in range(2)] == [False, True]
+        assert [await world.cache().gone("pods", "web-1", "ns", uid="uid-web-1") for _ in range(2)] == [
+            False,
+            True,
+        ]
         assert world.server.asked == [(PATH, {})] * 2
         assert world.server.accepted == [ONE] * 2
+
     run(main)
 
 
 OTHERS = {
-    "another name": metadata("u", name="web-2"), "another namespace": metadata("u", namespace="other"), "no uid": metadata(""),
-    "another kind": {**pod("web-1"), "kind": "Service"}, "no kind": {"metadata": metadata("u")["metadata"]},
+    "another name": metadata("u", name="web-2"),
+    "another namespace": metadata("u", namespace="other"),
+    "no uid": metadata(""),
+    "another kind": {**pod("web-1"), "kind": "Service"},
+    "no kind": {"metadata": metadata("u")["metadata"]},
 }
 
 
@@ -133,6 +149,7 @@ def test_contract_8_what_was_not_asked_for_is_no_answer(other: str) -> None:
         world.server.answer(PATH, OTHERS[other])
         with pytest.raises(Stalled):
             await world.cache().gone("pods", "web-1", "ns", uid="uid-web-1")
+
     run(main)
 
 
@@ -142,6 +159,7 @@ def test_a_server_that_sends_the_whole_object_all_the_same_is_understood() -> No
         world.resources["nodes"] = NODES
         assert not await world.cache().gone("nodes", "n", uid="n")
         assert await world.cache().gone("nodes", "n", uid="other")
+
     run(main)
 
 
@@ -150,6 +168,7 @@ def test_what_is_proved_absent_here_may_have_come_since_and_is_asked_for() -> No
         world.declare(Selector(namespaces=["ns"])).hold()
         world.server.answer(PATH, metadata("new"))
         assert not await world.cache().gone("pods", "web-1", "ns", uid="new")
+
     run(main)
 
 
@@ -158,15 +177,19 @@ def test_what_is_held_under_another_uid_may_be_older_and_is_asked_for() -> None:
         world.declare("app=web").hold(WEB)
         world.server.answer(PATH, metadata("new"))
         assert not await world.cache().gone("pods", "web-1", "ns", uid="new")
+
     run(main)
 
 
 @pytest.mark.parametrize("uid", ["uid-web-1", None])
-def test_what_departed_as_the_handler_was_told_is_asked_for_though_the_stream_still_has_it(uid: str | None) -> None:
+def test_what_departed_as_the_handler_was_told_is_asked_for_though_the_stream_still_has_it(
+    uid: str | None,
+) -> None:
     async def main(world: World) -> None:
         world.declare("app=web").hold(WEB)
         assert await world.cache(departed="uid-web-1").gone("pods", "web-1", "ns", uid=uid)
         assert not await world.cache(departed="uid-of-another").gone("pods", "web-1", "ns", uid=uid)
+
     run(main)
 
 
@@ -175,6 +198,7 @@ def test_what_is_older_than_is_allowed_is_asked_for() -> None:
         world.declare("app=web").hold(WEB)
         assert await world.cache().gone("pods", "web-1", "ns", max_age=1)
         assert not await world.cache().gone("pods", "web-1", "ns", max_age=2)
+
     run(main)
 
 
@@ -183,8 +207,12 @@ def test_identical_questions_share_an_answer_but_none_with_a_fetch() -> None:
         world.declare("app=web").hold()
         world.server.answer(PATH, WEB)
         cache = world.cache()
-        await asyncio.gather(*(cache.gone("pods", "web-1", "ns", uid=uid) for uid in ("a", "b")), cache.fetch("pods", "web-1", "ns"))
+        await asyncio.gather(
+            *(cache.gone("pods", "web-1", "ns", uid=uid) for uid in ("a", "b")),
+            cache.fetch("pods", "web-1", "ns"),
+        )
         assert sorted(world.server.accepted) == sorted([ONE, "application/json"])
+
     run(main)
 
 
@@ -194,6 +222,7 @@ def test_questions_are_paced_as_fetches_are() -> None:
         for number in range(25):
             await world.cache().gone("pods", f"web-{number}", "ns")
         assert world.slept != []
+
     run(main)
 
 
@@ -203,36 +232,77 @@ def test_it_is_counted_as_a_read_of_the_cache_is() -> None:
         await world.cache().gone("pods", "web-1", "ns")
         await world.cache().gone("pods", "web-2", "ns")
         assert counts.reads == {("gone", "served"): 1, ("gone", "OutsideFilter"): 1}
+
     run(main)
 
 
 # ---- No answer is a guess.
 
 
-@pytest.mark.parametrize(("answer", "error", "message"), [
-    (Refusal(403, "Forbidden"), Forbidden, "await cache.gone('pods', 'web-1', 'ns'): the operator may not get pods web-1 in ns. Grant it the verb get in ns: "),
-    (Refusal(404), Missing, "await cache.gone('pods', 'web-1', 'ns'): the cluster serves no pods"),
-    (Refusal(500, "InternalError"), Stalled, "The server answers 500 InternalError to await cache.gone('pods', 'web-1', 'ns')"),
-    (Unreachable("down"), Stalled, "The server gave no answer to await cache.gone('pods', 'web-1', 'ns'): down. Ask again later"),
-    ({"kind": "Table"}, Stalled, "The server gave no answer to await cache.gone('pods', 'web-1', 'ns'): an object of kind 'Table' came"),
-])
-def test_what_the_server_says_instead_is_no_deletion(answer: Any, error: type[Exception], message: str) -> None:
+@pytest.mark.parametrize(
+    ("answer", "error", "message"),
+    [
+        (
+            Refusal(403, "Forbidden"),
+            Forbidden,
+            (
+                "await cache.gone('pods', 'web-1', 'ns'): the operator may not get pods web-1 in ns. Grant it"
+                " the verb get in ns: "
+            ),
+        ),
+        (Refusal(404), Missing, "await cache.gone('pods', 'web-1', 'ns'): the cluster serves no pods"),
+        (
+            Refusal(500, "InternalError"),
+            Stalled,
+            "The server answers 500 InternalError to await cache.gone('pods', 'web-1', 'ns')",
+        ),
+        (
+            Unreachable("down"),
+            Stalled,
+            "The server gave no answer to await cache.gone('pods', 'web-1', 'ns'): down. Ask again later",
+        ),
+        (
+            {"kind": "Table"},
+            Stalled,
+            (
+                "The server gave no answer to await cache.gone('pods', 'web-1', 'ns'): an object of kind"
+                " 'Table' came"
+            ),
+        ),
+    ],
+)
+def test_what_the_server_says_instead_is_no_deletion(
+    answer: Any, error: type[Exception], message: str
+) -> None:
     async def main(world: World) -> None:
         world.declare("app=web").hold()
         world.server.answer(PATH, answer)
         with pytest.raises(error) as info:
             await world.cache().gone("pods", "web-1", "ns", uid="uid-web-1")
         assert str(info.value).startswith(message)
+
     run(main)
 
 
-@pytest.mark.parametrize(("asked", "message"), [
-    ({"name": "web-1"}, "pods are namespaced, and await cache.gone('pods', 'web-1') names no namespace"),
-    ({"name": "web-1", "namespace": "ns", "uid": 7}, "cache.gone(): uid is 7, of the type int. Give the metadata.uid of an object"),
-    ({"name": "web-1", "namespace": "ns", "uid": ""}, "cache.gone(): uid is '', of the type str. Give the metadata.uid of an object"),
-    ({"name": {"metadata": {}}}, "await cache.gone('pods', ...): name is a dict. Give text"),
-    ({"name": "web-1", "namespace": "ns", "uuid": "u"}, "cache.gone() knows no uuid=. Did you mean uid=?"),
-])
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"name": "web-1"}, "pods are namespaced, and await cache.gone('pods', 'web-1') names no namespace"),
+        (
+            {"name": "web-1", "namespace": "ns", "uid": 7},
+            "cache.gone(): uid is 7, of the type int. Give the metadata.uid of an object",
+        ),
+        (
+            {"name": "web-1", "namespace": "ns", "uid": ""},
+            "cache.gone(): uid is '', of the type str. Give the metadata.uid of an object",
+        ),
+        ({"name": {"metadata": {}}}, "await cache.gone('pods', ...): name is a dict. Give text"),
+        (
+            {"name": "web-1", "namespace": "ns", "uuid": "u"},
+            "cache.gone() knows no uuid=. Did you mean uid=?",
+        ),
+    ],
+)
 def test_mistakes_are_told(asked: dict[str, Any], message: str) -> None:
     async def main(world: World) -> None:
         world.declare("app=web").hold()
@@ -240,4 +310,5 @@ def test_mistakes_are_told(asked: dict[str, Any], message: str) -> None:
             await world.cache().gone("pods", **asked)
         assert str(info.value).startswith(message)
         assert world.server.asked == []
+
     run(main)

@@ -1,4 +1,6 @@
-"""Reads by declared indexes, and what indexes do for others: which is used, what it costs, and what is told of mistakes."""
+"""Reads by declared indexes, and what indexes do for others: which is used, what it costs, and what is told
+of mistakes."""
+
 from __future__ import annotations
 
 import asyncio
@@ -30,7 +32,12 @@ def images(obj: Obj) -> list[str]:
 
 def of(name: str, *used: str, node: str = "n1", **labels: str) -> Obj:
     made = pod(name, **labels)
-    return made | {"spec": {"nodeName": node, "containers": [{"name": str(at), "image": image} for at, image in enumerate(used)]}}
+    return made | {
+        "spec": {
+            "nodeName": node,
+            "containers": [{"name": str(at), "image": image} for at, image in enumerate(used)],
+        }
+    }
 
 
 def new(name: str, *used: str) -> Obj:
@@ -39,12 +46,19 @@ def new(name: str, *used: str) -> Obj:
     return made | {"metadata": {"name": name, "namespace": "ns"}}
 
 
-NGINX, PROXIED, DB = of("nginx", "nginx", app="web"), of("proxied", "web", "nginx", node="n2", app="web"), of("db", "postgres", node="n2", app="db")
+NGINX, PROXIED, DB = (
+    of("nginx", "nginx", app="web"),
+    of("proxied", "web", "nginx", node="n2", app="web"),
+    of("db", "postgres", node="n2", app="db"),
+)
 INDEX: dict[str, Any] = {"image": images, "node": "spec.nodeName", "container": "spec.containers.name"}
 
 
 def fake(*objects: Obj, label: str = "", **kept: Any) -> FakeCache:
-    return FakeCache(objects or [NGINX, PROXIED, DB], {"v1/pods": Cached(Selector(label or None), **({"index": INDEX} | kept))})
+    return FakeCache(
+        objects or [NGINX, PROXIED, DB],
+        {"v1/pods": Cached(Selector(label or None), **({"index": INDEX} | kept))},
+    )
 
 
 def built(cache: FakeCache) -> FakeCache:
@@ -74,7 +88,9 @@ def test_where_is_served_by_an_index_of_its_path(ready: bool) -> None:
     assert cache.count("pods", where={"spec.nodeName": "n2", "metadata.name": "db"}) == 1
     assert cache.held("pods", where={"spec.nodeName": None}) == []
     explained = cache.explain("pods", where={"spec.nodeName": "n2"})
-    assert (explained.looks_at, explained.decodes, explained.by) == ((2, False, ("index node",)) if ready else (3, True, ()))
+    assert (explained.looks_at, explained.decodes, explained.by) == (
+        (2, False, ("index node",)) if ready else (3, True, ())
+    )
     with pytest.raises(ReadError, match=r"spec.containers"):
         cache.held("pods", where={"spec.containers.name": "1"})
 
@@ -83,6 +99,7 @@ def test_a_where_of_what_a_transform_may_change_is_looked_at() -> None:
     def moved(obj: Obj) -> Obj:
         obj["spec"]["nodeName"] = "elsewhere"
         return obj
+
     cache = built(fake(transform=moved))
     assert cache.held("pods", where={"spec.nodeName": "n2"}) == []
     assert names(cache.held("pods", index={"node": "n2"})) == ["db", "proxied"], "as they came"
@@ -104,15 +121,48 @@ def test_an_index_makes_no_read_complete() -> None:
         cache.list("pods", index={"image": "nginx"})
 
 
-@pytest.mark.parametrize(("index", "message"), [
-    ({"imge": "nginx"}, "cache.held('pods', ...): pods.v1 have no index 'imge', but 'image', 'node', 'container'. Did you mean index={'image': ...}?"),
-    ({"tier": "nginx"}, "cache.held('pods', ...): pods.v1 have no index 'tier', but 'image', 'node', 'container'. Declare it, Cached(..., index={'tier': ...})"),
-    ({5: "nginx"}, "cache.held('pods', ...): pods.v1 have no index 5, but"),
-    (f"image={CANARY}", "cache.held('pods', ...): index is of the type str. Give a dict of values by the names of indexes"),
-    ({"image": [CANARY]}, "cache.held('pods', ...): index={'image': ...} is of the type list. Give one value"),
-    ({"image": 3}, "cache.held('pods', ...): index={'image': ...} is of the type int. Give a text: what functions return are texts"),
-    ({"image": None}, "cache.held('pods', ...): index={'image': ...} is of the type NoneType. Give one value"),
-])
+@pytest.mark.parametrize(
+    ("index", "message"),
+    [
+        (
+            {"imge": "nginx"},
+            (
+                "cache.held('pods', ...): pods.v1 have no index 'imge', but 'image', 'node', 'container'. Did"
+                " you mean index={'image': ...}?"
+            ),
+        ),
+        (
+            {"tier": "nginx"},
+            (
+                "cache.held('pods', ...): pods.v1 have no index 'tier', but 'image', 'node', 'container'."
+                " Declare it, Cached(..., index={'tier': ...})"
+            ),
+        ),
+        ({5: "nginx"}, "cache.held('pods', ...): pods.v1 have no index 5, but"),
+        (
+            f"image={CANARY}",
+            (
+                "cache.held('pods', ...): index is of the type str. Give a dict of values by the names of"
+                " indexes"
+            ),
+        ),
+        (
+            {"image": [CANARY]},
+            "cache.held('pods', ...): index={'image': ...} is of the type list. Give one value",
+        ),
+        (
+            {"image": 3},
+            (
+                "cache.held('pods', ...): index={'image': ...} is of the type int. Give a text: what"
+                " functions return are texts"
+            ),
+        ),
+        (
+            {"image": None},
+            "cache.held('pods', ...): index={'image': ...} is of the type NoneType. Give one value",
+        ),
+    ],
+)
 def test_what_cannot_be_asked_for_is_told(index: Any, message: str) -> None:
     with pytest.raises(ReadError) as info:
         fake().held("pods", index=index)
@@ -120,10 +170,15 @@ def test_what_cannot_be_asked_for_is_told(index: Any, message: str) -> None:
     assert CANARY not in str(info.value), "it may be a Secret's"
 
 
-@pytest.mark.parametrize(("name", "remedy"), [
-    ("tier", "cache.blocking.add_index('pods', tier=...)"), ("a-b", "cache.blocking.add_index('pods', **{'a-b': ...})"),
-    ("class", "cache.blocking.add_index('pods', **{'class': ...})"), (5, ". Give the name of an index, which is a text"),
-])
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("tier", "cache.blocking.add_index('pods', tier=...)"),
+        ("a-b", "cache.blocking.add_index('pods', **{'a-b': ...})"),
+        ("class", "cache.blocking.add_index('pods', **{'class': ...})"),
+        (5, ". Give the name of an index, which is a text"),
+    ],
+)
 def test_what_is_advised_is_python_whatever_the_name(name: Any, remedy: str) -> None:
     with pytest.raises(ReadError) as info:
         fake().held("pods", index={name: "nginx"})
@@ -151,7 +206,10 @@ def test_errors_show_which_index_and_no_value() -> None:
 
 
 def test_a_handlers_own_object_is_found_by_what_it_is_now() -> None:
-    own = NGINX | {"metadata": NGINX["metadata"] | {"resourceVersion": "99999"}, "spec": of("", "apache", node="n2")["spec"]}
+    own = NGINX | {
+        "metadata": NGINX["metadata"] | {"resourceVersion": "99999"},
+        "spec": of("", "apache", node="n2")["spec"],
+    }
     cache = built(FakeCache([NGINX, PROXIED], {"v1/pods": Cached(Selector(), index=INDEX)}, own=own))
     assert names(cache.held("pods", index={"image": "nginx"})) == ["proxied"]
     assert names(cache.held("pods", index={"image": "apache"})) == ["nginx"]
@@ -163,7 +221,9 @@ def test_a_handlers_own_object_is_found_by_what_it_is_now() -> None:
 @pytest.mark.parametrize("gone", [False, True])
 def test_own_objects_are_laid_over_what_an_index_finds(gone: bool) -> None:
     world = World()
-    feed = world.declare().hold(*(pod(f"p-{i}", app="ab"[i % 2], owner=f"o-{i % 2}") for i in range(WORTH + 1)))
+    feed = world.declare().hold(
+        *(pod(f"p-{i}", app="ab"[i % 2], owner=f"o-{i % 2}") for i in range(WORTH + 1))
+    )
     own = pod("p-0", app="b", version="11", owner="o-1")
     cache = world.cache(own=own, deleted=gone)
     for _ in range(2):
@@ -193,10 +253,16 @@ def test_a_list_at_the_path_of_an_own_object_is_told_whether_or_not_there_is_an_
     assert names(cache.held("pods", where={"spec.nodeName": "n2"}, names=["proxied"])) == ["proxied"]
     for node, and_own in (({}, []), ("n3", []), ("n2", ["nginx"])):
         own = newer | {"spec": {"nodeName": node}}
-        assert names(world.cache(own=own).held("pods", where={"spec.nodeName": "n2"})) == [*and_own, "proxied"]
+        assert names(world.cache(own=own).held("pods", where={"spec.nodeName": "n2"})) == [
+            *and_own,
+            "proxied",
+        ]
 
 
-@pytest.mark.parametrize("projection", [{}, {"drop": ["spec"]}, {"keep": ["metadata.managedFields"]}, {"drop": ["metadata.managedFields"]}])
+@pytest.mark.parametrize(
+    "projection",
+    [{}, {"drop": ["spec"]}, {"keep": ["metadata.managedFields"]}, {"drop": ["metadata.managedFields"]}],
+)
 def test_lists_watches_and_handlers_give_an_index_the_same_object(projection: dict[str, Any]) -> None:
     seen: list[Obj] = []
 
@@ -204,20 +270,37 @@ def test_lists_watches_and_handlers_give_an_index_the_same_object(projection: di
         seen.append(obj)
         return "x"
 
-    body = NGINX | {"metadata": NGINX["metadata"] | {"managedFields": [{"manager": "kubectl"}], "resourceVersion": "7"}}
+    body = NGINX | {
+        "metadata": NGINX["metadata"] | {"managedFields": [{"manager": "kubectl"}], "resourceVersion": "7"}
+    }
     item = {key: value for key, value in body.items() if key not in ("kind", "apiVersion")}
     declared = indexes({"it": looked, "by": "metadata.managedFields.manager", "kind": "kind"})
     reader = replace(Reader.of(PODS, Projection.of(**projection)), indexes=declared)
-    page = reader.page(msgspec.json.encode({"kind": "PodList", "metadata": {"resourceVersion": "9"}, "items": [item]}))
+    page = reader.page(
+        msgspec.json.encode({"kind": "PodList", "metadata": {"resourceVersion": "9"}, "items": [item]})
+    )
     event = reader.line(msgspec.json.encode({"type": "ADDED", "object": body}))
     assert isinstance(page, Page)
     assert isinstance(event, Event)
-    own = own_of(body, PODS, Selector(), deleted=False, version="6", projection=reader.projection, indexes=declared)
+    own = own_of(
+        body, PODS, Selector(), deleted=False, version="6", projection=reader.projection, indexes=declared
+    )
     assert own is not None
     assert own.record is not None
-    whole = {key: value for key, value in NGINX.items() if key != "metadata"} | {"metadata": NGINX["metadata"] | {"resourceVersion": "7"}}
+    whole = {key: value for key, value in NGINX.items() if key != "metadata"} | {
+        "metadata": NGINX["metadata"] | {"resourceVersion": "7"}
+    }
     assert seen == [whole] * 3
-    assert page.records[0].indexed() == event.record.indexed() == own.record.indexed() == {"it": ["x"], "by": [], "kind": ["Pod"]}
+    assert (
+        page.records[0].indexed()
+        == event.record.indexed()
+        == own.record.indexed()
+        == {
+            "it": ["x"],
+            "by": [],
+            "kind": ["Pod"],
+        }
+    )
     assert page.records[0].fields == event.record.fields
 
 
@@ -226,11 +309,15 @@ def test_lists_watches_and_handlers_give_an_index_the_same_object(projection: di
 
 def test_explain_says_which_index_is_used_and_which_would_be_made() -> None:
     world = World()
-    feed = world.declare().hold(*(pod(f"p-{i}", app=f"a-{i % 50}", tier="ab"[i % 2]) for i in range(2 * WORTH)))
+    feed = world.declare().hold(
+        *(pod(f"p-{i}", app=f"a-{i % 50}", tier="ab"[i % 2]) for i in range(2 * WORTH))
+    )
     cache = world.cache()
     before = cache.explain("pods", label="app=a-7,tier!=a")
     assert (before.looks_at, before.by, before.indexes) == (2 * WORTH, (), "label app")
-    assert str(before).endswith("The cache looks at 400 held objects.\nSuch a read has an index of label app made, for the next ones.")
+    assert str(before).endswith(
+        "The cache looks at 400 held objects.\nSuch a read has an index of label app made, for the next ones."
+    )
     assert not feed.store.build(1), "it only explains"
     cache.count("pods", label="app=a-7,tier!=a")
     while feed.store.build(100):
@@ -239,7 +326,10 @@ def test_explain_says_which_index_is_used_and_which_would_be_made() -> None:
     assert (after.looks_at, after.by, after.indexes) == (8, ("label app",), "")
     assert str(after).endswith("The cache looks at 8 held objects that it finds by its index of label app.")
     decoded = cache.explain("pods", label="app=a-7", where={"status.phase": "Running"})
-    assert str(decoded).endswith("The cache looks at 8 held objects that it finds by its index of label app, and decodes those that fit so far.")
+    assert str(decoded).endswith(
+        "The cache looks at 8 held objects that it finds by its index of label app, and decodes those that"
+        " fit so far."
+    )
     assert cache.explain("pods", names=["p-1"], namespace="ns").by == ("names",)
     assert cache.explain("pods", field="metadata.name=p-1,metadata.namespace=ns").looks_at == 1
     assert cache.count("pods", names=["p-1", "p-2"], field="metadata.name=p-1") == 1
@@ -252,27 +342,63 @@ def test_explain_says_what_to_write_for_an_index_that_would_help() -> None:
     asked = world.cache().explain("pods", where={"spec.nodeName": "n7"})
     assert asked.missing == "await cache.add_index('pods', nodeName='spec.nodeName')"
     assert f"An index would find them: {asked.missing}." in str(asked).splitlines()
-    assert world.cache().explain("pods", where={("metadata", "annotations", "example.com/class"): "a"}).missing == (
-        "await cache.add_index('pods', **{'example.com/class': ('metadata', 'annotations', 'example.com/class')})")
-    assert world.cache().explain("pods", where={"spec.other.kind": "n7"}).missing == "await cache.add_index('pods', by_spec_other_kind='spec.other.kind')"
-    assert world.cache().explain("pods", where={"kind": "Pod"}).missing == "await cache.add_index('pods', by_kind='kind')"
-    assert world.cache().explain("pods", where={"self": "it"}).missing == "await cache.add_index('pods', by_self='self')"
+    assert (
+        world.cache().explain("pods", where={("metadata", "annotations", "example.com/class"): "a"}).missing
+        == "await cache.add_index('pods', **{'example.com/class': ('metadata', 'annotations',"
+        " 'example.com/class')})"
+    )
+    assert (
+        world.cache().explain("pods", where={"spec.other.kind": "n7"}).missing
+        == "await cache.add_index('pods', by_spec_other_kind='spec.other.kind')"
+    )
+    assert (
+        world.cache().explain("pods", where={"kind": "Pod"}).missing
+        == "await cache.add_index('pods', by_kind='kind')"
+    )
+    assert (
+        world.cache().explain("pods", where={"self": "it"}).missing
+        == "await cache.add_index('pods', by_self='self')"
+    )
     assert world.cache().explain("pods", where={"spec.containers": []}).missing == "", "lists are no values"
-    assert world.cache().explain("pods", names=["p-1"], where={"spec.nodeName": "n7"}).missing == "", "one object is decoded at once"
-    assert fake(*(of(f"p-{i}") for i in range(WORTH + 1))).explain("pods", where={"spec.nodeName": "n7"}).missing == "", "there is one"
-    taken = FakeCache([of(f"p-{i}") for i in range(WORTH + 1)], {"v1/pods": Cached(Selector(), index={"it": "spec.nodeName", "by_it": "spec.one"}, drop=["status"])})
+    assert world.cache().explain("pods", names=["p-1"], where={"spec.nodeName": "n7"}).missing == "", (
+        "one object is decoded at once"
+    )
+    assert (
+        fake(*(of(f"p-{i}") for i in range(WORTH + 1))).explain("pods", where={"spec.nodeName": "n7"}).missing
+        == ""
+    ), "there is one"
+    taken = FakeCache(
+        [of(f"p-{i}") for i in range(WORTH + 1)],
+        {"v1/pods": Cached(Selector(), index={"it": "spec.nodeName", "by_it": "spec.one"}, drop=["status"])},
+    )
     assert taken.explain("pods", where={"it": 1}).missing == "", "its names are taken"
     assert taken.explain("pods", where={"status.phase": "Running"}).missing == "", "it is not kept"
 
 
 def test_explain_says_that_no_object_has_a_value_by_an_index() -> None:
-    cache = built(fake(index={"typo": "spec.nodeNam", "object": "spec.containers", "node": "spec.nodeName", "nothing": lambda _: None}))
-    assert str(cache.explain("pods", index={"typo": "n1"})).endswith("\nNo held object has a value by the index 'typo': 'spec.nodeNam'.")
+    cache = built(
+        fake(
+            index={
+                "typo": "spec.nodeNam",
+                "object": "spec.containers",
+                "node": "spec.nodeName",
+                "nothing": lambda _: None,
+            }
+        )
+    )
+    assert str(cache.explain("pods", index={"typo": "n1"})).endswith(
+        "\nNo held object has a value by the index 'typo': 'spec.nodeNam'."
+    )
     assert cache.explain("pods", where={"spec.nodeNam": "n1"}).nowhere == ("'typo': 'spec.nodeNam'",)
     assert cache.explain("pods", index={"object": "n1"}).nowhere == ("'object': 'spec.containers'",)
     assert cache.explain("pods", index={"nothing": "n1"}).nowhere == ("'nothing': <lambda>",)
     assert cache.explain("pods", index={"node": "n7"}).nowhere == ()
-    assert FakeCache([], {"v1/pods": Cached(Selector(), index=INDEX)}).explain("pods", index={"node": "n7"}).nowhere == ()
+    assert (
+        FakeCache([], {"v1/pods": Cached(Selector(), index=INDEX)})
+        .explain("pods", index={"node": "n7"})
+        .nowhere
+        == ()
+    )
 
 
 def test_stats_say_what_the_objects_and_each_index_take() -> None:
@@ -302,19 +428,26 @@ def test_what_is_weighed_stands_for_what_is_not() -> None:
 # ---- Declarations.
 
 
-@pytest.mark.parametrize(("index", "what", "remedy"), [
-    ("node", "index= is 'node', of the type str", "index={'node': 'spec.nodeName'}"),
-    ([("a", "b")], "index= is", "a dict of paths or functions"),
-    ({5: "spec"}, "index= has the name 5, of the type int", "index={'node'"),
-    ({"": "spec"}, "index= has the name ''", "index={'node'"),
-    ({"a": 5}, "index={'a': ...} is 5, of the type int", "or give it a function"),
-    ({"a": "spec.containers[0].image"}, "points into a list", "'spec.containers.image'"),
-    ({"a": "Spec.x"}, "begins with a capital", "'spec.x'"),
-    ({"a": ()}, "index={'a': ()}: it has no key", "keys with dots"),
-    ({"a": ("spec", "")}, "one of its keys is empty", ""),
-    ({"a": lambda: ""}, "index={'a': ...} is a function of (), and is called with one object", "that returns a text, or a list of texts"),
-    ({"a": asyncio.sleep}, "index={'a': ...} is a coroutine function", "a plain function"),
-])
+@pytest.mark.parametrize(
+    ("index", "what", "remedy"),
+    [
+        ("node", "index= is 'node', of the type str", "index={'node': 'spec.nodeName'}"),
+        ([("a", "b")], "index= is", "a dict of paths or functions"),
+        ({5: "spec"}, "index= has the name 5, of the type int", "index={'node'"),
+        ({"": "spec"}, "index= has the name ''", "index={'node'"),
+        ({"a": 5}, "index={'a': ...} is 5, of the type int", "or give it a function"),
+        ({"a": "spec.containers[0].image"}, "points into a list", "'spec.containers.image'"),
+        ({"a": "Spec.x"}, "begins with a capital", "'spec.x'"),
+        ({"a": ()}, "index={'a': ()}: it has no key", "keys with dots"),
+        ({"a": ("spec", "")}, "one of its keys is empty", ""),
+        (
+            {"a": lambda: ""},
+            "index={'a': ...} is a function of (), and is called with one object",
+            "that returns a text, or a list of texts",
+        ),
+        ({"a": asyncio.sleep}, "index={'a': ...} is a coroutine function", "a plain function"),
+    ],
+)
 def test_what_can_be_no_index_is_refused_where_it_is_declared(index: Any, what: str, remedy: str) -> None:
     with pytest.raises(DeclarationError) as info:
         Cached("app=web", index=index)
@@ -325,24 +458,36 @@ def test_what_can_be_no_index_is_refused_where_it_is_declared(index: Any, what: 
 def test_indexes_are_paths_and_functions_by_name() -> None:
     made = indexes({"node": "spec.nodeName", "note": ("metadata", "annotations", "a.b/c"), "image": images})
     assert [(each.name, each.path, each.function) for each in made] == [
-        ("node", ("spec", "nodeName"), None), ("note", ("metadata", "annotations", "a.b/c"), None), ("image", None, images)]
-    assert Cached("app=web", index={"image": images}) == Cached("app=web", index={"image": images}) != Cached("app=web")
+        ("node", ("spec", "nodeName"), None),
+        ("note", ("metadata", "annotations", "a.b/c"), None),
+        ("image", None, images),
+    ]
+    assert (
+        Cached("app=web", index={"image": images})
+        == Cached("app=web", index={"image": images})
+        != Cached("app=web")
+    )
 
 
 def test_a_function_that_fails_is_told_as_a_failing_transform_is() -> None:
     def broken(obj: Obj) -> str:
         return str(obj["spec"]["canary"])
+
     with pytest.raises(Stalled) as info:
         fake(index={"it": broken})
     assert ", cannot be indexed: " in str(info.value)
     assert "the function of the index 'it' raised KeyError at test_indexes.py:" in str(info.value)
-    assert "Correct the index= of settings.selectcache.selectors['v1/pods']; it is to return a text, a list of texts, or None for an object without a value" in str(info.value)
+    assert (
+        "Correct the index= of settings.selectcache.selectors['v1/pods']; it is to return a text, a list of"
+        " texts, or None for an object without a value" in str(info.value)
+    )
     assert CANARY not in str(info.value)
 
 
 def test_so_it_is_for_a_handlers_own_object() -> None:
     def broken(obj: Obj) -> str:
         return str(obj["metadata"]["labels"]["app"])
+
     world = World()
     world.declare().hold(NGINX).indexes = {each.name: each for each in indexes({"it": broken})}
     with pytest.raises(Stalled, match=r"Correct index= of settings"):
@@ -351,6 +496,8 @@ def test_so_it_is_for_a_handlers_own_object() -> None:
 
 def test_an_object_that_cannot_be_decoded_for_an_index_is_unreadable_whatever_is_kept_of_it() -> None:
     reader = Reader("v1", "Pod", Projection.of(drop=["spec"]), indexes=indexes({"node": "spec.nodeName"}))
-    record = reader.record(b'{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","uid":"u","resourceVersion":"1"},"spec":{"n":1e999}}')
+    record = reader.record(
+        b'{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","uid":"u","resourceVersion":"1"},"spec":{"n":1e999}}'
+    )
     assert isinstance(record, Unreadable)
     assert next(iter(reader.indexes)).of(record) == ()

@@ -1,4 +1,5 @@
 """Indexes that are added to a cache that is kept: what of, by whom, and what is told of mistakes."""
+
 from __future__ import annotations
 
 import asyncio
@@ -21,13 +22,19 @@ def test_an_index_is_added_to_what_is_held_and_to_what_comes() -> None:
         cache = fake(index=None)
         await cache.add_index("pods", image=images, node="spec.nodeName")
         assert cache.explain("pods", index={"image": "nginx"}).by == ("index image",)
-        assert str(cache.explain("pods", index={"image": "nginx"})).endswith("held objects that it finds by its declared index image.")
+        assert str(cache.explain("pods", index={"image": "nginx"})).endswith(
+            "held objects that it finds by its declared index image."
+        )
         assert names(cache.held("pods", index={"image": "nginx"})) == ["nginx", "proxied"]
         cache.cluster.create(new("more", "nginx"))
         assert names(cache.held("pods", index={"image": "nginx", "node": "n1"})) == ["more", "nginx"]
-        await cache.add_index("pods", image=images)   # As it is there, it stays.
-        with pytest.raises(ReadError, match=r"have another index 'image' already: 'image': images. Give this one another name"):
+        await cache.add_index("pods", image=images)  # As it is there, it stays.
+        with pytest.raises(
+            ReadError,
+            match=r"have another index 'image' already: 'image': images. Give this one another name",
+        ):
             await cache.add_index("pods", image="spec.image")
+
     asyncio.run(main())
 
 
@@ -40,15 +47,26 @@ def test_what_is_declared_is_added_already_even_of_what_is_dropped() -> None:
 def test_indexes_of_one_name_that_are_added_at_once_are_told_apart() -> None:
     async def main() -> None:
         cache = fake(index=None)
-        told = await asyncio.gather(cache.add_index("pods", it=images), cache.add_index("pods", it="spec.nodeName"), return_exceptions=True)
+        told = await asyncio.gather(
+            cache.add_index("pods", it=images),
+            cache.add_index("pods", it="spec.nodeName"),
+            return_exceptions=True,
+        )
         assert told[0] is None
-        assert str(told[1]).startswith("await cache.add_index('pods', ...): pods.v1 have another index 'it' already: 'it': images.".replace("pods.v1", str(PODS)))
+        assert str(told[1]).startswith(
+            "await cache.add_index('pods', ...): pods.v1 have another index 'it' already: 'it': images.".replace(  # noqa: E501
+                "pods.v1", str(PODS)
+            )
+        )
         assert "define its function once" in str(told[1])
         assert cache.count("pods", index={"it": "nginx"}) == 2
+
     asyncio.run(main())
 
 
-def test_what_an_added_index_fails_for_is_held_without_a_value_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_an_added_index_fails_for_is_held_without_a_value_and_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def labelled(obj: Obj) -> str:
         return str(obj["metadata"]["labels"]["app"])
 
@@ -63,9 +81,13 @@ def test_what_an_added_index_fails_for_is_held_without_a_value_and_told_once(cap
         assert names(cache.held("pods", index={"other": CANARY})) == ["more"]
         lines = [each.getMessage() for each in caplog.records if each.name == "kopf_selectcache"]
         assert len(lines) == 1
-        assert lines[0].startswith(f"The cache of {PODS}: for ns/more, the function of the index 'a-b' raised KeyError at test_indexes_added.py:")
+        assert lines[0].startswith(
+            f"The cache of {PODS}: for ns/more, the function of the index 'a-b' raised KeyError at"
+            " test_indexes_added.py:"
+        )
         assert "'a-b' has no value of that object" in lines[0]
         assert CANARY not in lines[0]
+
     asyncio.run(main())
 
 
@@ -83,45 +105,85 @@ def test_an_index_that_is_added_is_of_what_is_kept() -> None:
 
     async def main() -> None:
         cache = fake(index=None, drop=["status"], transform=lambda obj: obj)
-        with pytest.raises(NotKept, match=r"looks at status.phase, which is dropped.*Declare the index, .*index={'phase': 'status.phase'}"):
+        with pytest.raises(
+            NotKept,
+            match=(
+                r"looks at status.phase, which is dropped.*Declare the index, .*index={'phase':"
+                r" 'status.phase'}"
+            ),
+        ):
             await cache.add_index("pods", phase="status.phase")
-        with pytest.raises(NotKept, match=r"'spec.nodeName' may have been changed by the transform of .*Declare the index"):
+        with pytest.raises(
+            NotKept, match=r"'spec.nodeName' may have been changed by the transform of .*Declare the index"
+        ):
             await cache.add_index("pods", node="spec.nodeName")
         await cache.add_index("pods", uid="metadata.uid", looked=looked)
         cache.cluster.create(new("more", "nginx"))
         assert cache.count("pods", index={"uid": NGINX["metadata"]["uid"]}) == 1
+
     asyncio.run(main())
     assert len(seen) > 3
     assert all("status" not in each for each in seen)
 
 
-@pytest.mark.parametrize(("indexed", "message"), [
-    ({}, "cache.add_index('pods', ...) was given no index. Write: await cache.add_index('pods', node='spec.nodeName')"),
-    ({"a": 5}, "cache.add_index('pods', ...): index={'a': ...} is 5"),
-    ({"a": lambda obj: obj["canary"]}, "cache.add_index('pods', ...): for ns/nginx, the function of the index 'a' raised KeyError at test_indexes_added.py:"),
-])
+@pytest.mark.parametrize(
+    ("indexed", "message"),
+    [
+        (
+            {},
+            (
+                "cache.add_index('pods', ...) was given no index. Write: await cache.add_index('pods',"
+                " node='spec.nodeName')"
+            ),
+        ),
+        ({"a": 5}, "cache.add_index('pods', ...): index={'a': ...} is 5"),
+        (
+            {"a": lambda obj: obj["canary"]},
+            (
+                "cache.add_index('pods', ...): for ns/nginx, the function of the index 'a' raised KeyError at"
+                " test_indexes_added.py:"
+            ),
+        ),
+    ],
+)
 def test_what_cannot_be_added_is_told(indexed: dict[str, Any], message: str) -> None:
     async def main() -> None:
         cache = fake(NGINX, index=None)
         with pytest.raises(ReadError) as info:
             await cache.add_index("pods", **indexed)
-        assert message in str(info.value).replace("await cache.add_index('pods', ...)", "cache.add_index('pods', ...)")
+        assert message in str(info.value).replace(
+            "await cache.add_index('pods', ...)", "cache.add_index('pods', ...)"
+        )
         assert CANARY not in str(info.value)
         cache.cluster.create(new("db", "postgres"))
         assert cache.count("pods") == 2, "nothing was added"
+
     asyncio.run(main())
 
 
-@pytest.mark.parametrize(("call", "remedy"), [
-    (lambda cache: cache.add_index("pods", "status.phase"), "Name the others: await cache.add_index(kind, name=...)"),
-    (lambda cache: cache.add_index("pods", "status.phase", node="spec.nodeName"), "Name the others: await cache.add_index(kind, name=...)"),
-    (lambda cache: cache.add_index(), "Write: await cache.add_index(kind, name=...)"),
-    (lambda cache: cache.add_index("pods", index={"node": "spec.nodeName", "a-b": "c"}), "Write: await cache.add_index('pods', node=..., **{'a-b': ...})"),
-    (lambda cache: cache.add_index("pods", index={}), "Write: await cache.add_index('pods', name=...)"),
-])
+@pytest.mark.parametrize(
+    ("call", "remedy"),
+    [
+        (
+            lambda cache: cache.add_index("pods", "status.phase"),
+            "Name the others: await cache.add_index(kind, name=...)",
+        ),
+        (
+            lambda cache: cache.add_index("pods", "status.phase", node="spec.nodeName"),
+            "Name the others: await cache.add_index(kind, name=...)",
+        ),
+        (lambda cache: cache.add_index(), "Write: await cache.add_index(kind, name=...)"),
+        (
+            lambda cache: cache.add_index("pods", index={"node": "spec.nodeName", "a-b": "c"}),
+            "Write: await cache.add_index('pods', node=..., **{'a-b': ...})",
+        ),
+        (lambda cache: cache.add_index("pods", index={}), "Write: await cache.add_index('pods', name=...)"),
+    ],
+)
 def test_indexes_that_are_added_are_named_by_arguments(call: Any, remedy: str) -> None:
     async def main() -> None:
         with pytest.raises(ReadError) as info:
             await call(FakeCache([], {"v1/pods": "app"}))
         assert info.value.remedy == remedy
+
     asyncio.run(main())

@@ -1,4 +1,5 @@
 """Indexes are built on the loop, for whichever thread wants them, while others go on."""
+
 from __future__ import annotations
 
 import asyncio
@@ -37,7 +38,7 @@ class Follows:
 
 def listed(merging: Merging, count: int, version: str = "5") -> list[Any]:
     """List as many as there are, without values of indexes; return what that changed."""
-    branch, = merging.branches
+    (branch,) = merging.branches
     branch.begin()
     for i in range(count):
         branch.put(Record("shop", f"pod-{i}", f"u-{i}", "1", {"app": f"app-{i % 2}"}, (), b'{"node":"n1"}'))
@@ -79,13 +80,16 @@ def test_what_a_thread_wants_is_built_on_the_loop_slice_by_slice() -> None:
         asked = Lookup(labels=parse_labels("app=app-1"))
         running = asyncio.create_task(indexing.run())
         await asyncio.sleep(0)
-        with ThreadPoolExecutor(1) as pool:   # The loop waits for it, and builds nothing before the turns are counted.
+        with ThreadPoolExecutor(
+            1
+        ) as pool:  # The loop waits for it, and builds nothing before the turns are counted.
             first = pool.submit(merging.store.chosen, asked).result()
         assert (len(first.records), first.by) == (20 * SLICE, ())
         assert await until_found_by(merging, asked, "label app") >= 10, "others had their turns meanwhile"
         merging.store.chosen(Lookup(owner="x"))
         await until_found_by(merging, Lookup(owner="x"), "owners")
         running.cancel()
+
     asyncio.run(main())
 
 
@@ -98,6 +102,7 @@ def test_what_is_declared_or_was_wanted_before_is_built_from_the_start() -> None
         await until_found_by(merging, Lookup(values=((NODE, "n1"),)), "index node")
         await until_found_by(merging, Lookup(owner="x"), "owners")
         running.cancel()
+
     asyncio.run(main())
 
 
@@ -109,6 +114,7 @@ def test_reads_after_the_operator_has_ended_want_nothing_of_it() -> None:
         running = asyncio.create_task(indexing.run())
         await asyncio.sleep(0)
         running.cancel()
+
     asyncio.run(main())
     assert len(merging.store.chosen(Lookup(owner="x")).records) == WORTH + 1
 
@@ -129,6 +135,7 @@ def test_what_is_added_at_once_is_all_there(running: bool) -> None:
             chosen = merging.store.chosen(Lookup(values=((each, "n1"),)))
             assert (chosen.by, len(chosen.records)) == ((f"index {each.name}",), 3 * DECODED)
         builder.cancel()
+
     asyncio.run(main())
 
 
@@ -137,11 +144,17 @@ def test_of_one_name_there_is_one_whoever_is_first() -> None:
         indexing = Indexing([])
         merging = filled(indexing, 3 * DECODED)
         same = added("it", noded)
-        told = await asyncio.gather(indexing.add([same]), indexing.add([added("it", noded)]), indexing.add([added("it", str)]), return_exceptions=True)
+        told = await asyncio.gather(
+            indexing.add([same]),
+            indexing.add([added("it", noded)]),
+            indexing.add([added("it", str)]),
+            return_exceptions=True,
+        )
         assert told[0] is told[1] is None
         assert isinstance(told[2], Taken)
         assert told[2].by is indexing.indexes["it"] is same
         assert merging.store.chosen(Lookup(values=((same, "n1"),))).size == 3 * DECODED
+
     asyncio.run(main())
 
 
@@ -149,12 +162,15 @@ def test_nothing_is_left_of_one_that_failed() -> None:
     def late(obj: dict[str, Any]) -> str:
         seen.append(obj)
         return "wrong" if len(seen) < 2 * DECODED else failing(obj)
+
     seen: list[Any] = []
 
     async def main() -> None:
         indexing, follows = Indexing([]), Follows()
         merging = filled(indexing, 3 * DECODED, follows)
-        told = await asyncio.gather(indexing.add([added("it", late)]), indexing.add([added("good", noded)]), return_exceptions=True)
+        told = await asyncio.gather(
+            indexing.add([added("it", late)]), indexing.add([added("good", noded)]), return_exceptions=True
+        )
         assert [type(each) for each in told] == [Failed, type(None)]
         assert list(indexing.indexes) == follows.reads == ["good"]
         assert listed(merging, 3 * DECODED, "6") == [], "nothing has changed"
@@ -163,6 +179,7 @@ def test_nothing_is_left_of_one_that_failed() -> None:
         assert merging.store.chosen(Lookup(values=((again, "n1"),))).size == 3 * DECODED
         assert merging.store.chosen(Lookup(values=((again, "wrong"),))).size == 0
         assert len(seen) == 2 * DECODED
+
     asyncio.run(main())
 
 
@@ -180,6 +197,7 @@ def test_a_function_may_be_anything_that_is_called() -> None:
         one = added("it", By("a"))
         await indexing.add([one])
         assert merging.store.chosen(Lookup(values=((one, "n1"),))).size == 3
+
     asyncio.run(main())
 
 
@@ -197,6 +215,7 @@ def test_of_several_that_are_added_in_one_call_none_is_left_where_one_fails() ->
             await indexing.add([added("new", noded), added("other", str)])
         assert refused.value.by.name == "other"
         assert list(indexing.indexes) == ["good", "other"]
+
     asyncio.run(main())
 
 
@@ -216,6 +235,7 @@ def test_what_begins_anew_meanwhile_has_it_too() -> None:
         assert (chosen.by, len(chosen.records)) == (("index one",), 5)
         assert merging.tally is not None
         assert merging.tally.bytes == sum(map(weight, merging.store.records()[0]))
+
     asyncio.run(main())
 
 
@@ -223,6 +243,7 @@ def test_a_function_is_called_once_for_what_is_held_and_its_values_are_counted()
     def counting(obj: dict[str, Any]) -> str:
         calls.append(1)
         return str(obj["node"])
+
     calls: list[int] = []
 
     async def main() -> None:
@@ -235,6 +256,7 @@ def test_a_function_is_called_once_for_what_is_held_and_its_values_are_counted()
         assert merging.tally is not None
         assert merging.tally.bytes == sum(map(weight, merging.store.records()[0]))
         builder.cancel()
+
     asyncio.run(main())
 
 

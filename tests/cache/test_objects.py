@@ -1,4 +1,6 @@
-"""What reads of several objects return: a sequence of which each is made when it is reached, and `as_=` a struct."""
+"""What reads of several objects return: a sequence of which each is made when it is reached, and `as_=` a
+struct."""
+
 from __future__ import annotations
 
 import copy
@@ -29,13 +31,19 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def decode(record: Record) -> Obj:
         names.append(record.name)
         return really(record)
+
     monkeypatch.setattr("kopf_selectcache.core.store.record.Record.decode", decode)
     return names
 
 
 def test_nothing_is_made_until_it_is_reached(decoded: list[str]) -> None:
     found = reading("", *PODS).list("pods")
-    assert (len(found), bool(found), sorted(found.keys()), decoded) == (3, True, [("ns", f"web-{number}") for number in range(3)], [])
+    assert (len(found), bool(found), sorted(found.keys()), decoded) == (
+        3,
+        True,
+        [("ns", f"web-{number}") for number in range(3)],
+        [],
+    )
     assert next(iter(found))["kind"] == "Pod"
     assert len(decoded) == 1
     assert found[-1]["kind"] == "Pod"
@@ -44,7 +52,9 @@ def test_nothing_is_made_until_it_is_reached(decoded: list[str]) -> None:
 
 def test_keys_and_numbers_decode_nothing(decoded: list[str]) -> None:
     cache = reading("", *PODS, pod("db", app="db"))
-    assert sorted(cache.held("pods", label="app=web", keys_only=True)) == [("ns", f"web-{number}") for number in range(3)]
+    assert sorted(cache.held("pods", label="app=web", keys_only=True)) == [
+        ("ns", f"web-{number}") for number in range(3)
+    ]
     assert cache.list("pods", names=["db"], keys_only=True) == [("ns", "db")]
     assert cache.count("pods", label="app=web") == 3
     assert decoded == []
@@ -54,14 +64,28 @@ def test_keys_and_numbers_decode_nothing(decoded: list[str]) -> None:
 
 def test_keys_of_what_is_sorted_are_in_order() -> None:
     cache = reading("", *PODS[::-1])
-    assert [name for _, name in cache.list("pods", sort_by="metadata.name", limit=2, keys_only=True)] == ["web-0", "web-1"]
+    assert [name for _, name in cache.list("pods", sort_by="metadata.name", limit=2, keys_only=True)] == [
+        "web-0",
+        "web-1",
+    ]
 
 
-@pytest.mark.parametrize(("read", "said"), [
-    (lambda cache: cache.list("pods", keys_only=1), "cache.list('pods', ...): keys_only is 1, of the type int. Give True or False"),
-    (lambda cache: cache.held("pods", keys_only=True, as_="view"),
-     "cache.held('pods', ...): keys_only=True returns no objects, and as_ says what to make of them. Leave one of them out"),
-])
+@pytest.mark.parametrize(
+    ("read", "said"),
+    [
+        (
+            lambda cache: cache.list("pods", keys_only=1),
+            "cache.list('pods', ...): keys_only is 1, of the type int. Give True or False",
+        ),
+        (
+            lambda cache: cache.held("pods", keys_only=True, as_="view"),
+            (
+                "cache.held('pods', ...): keys_only=True returns no objects, and as_ says what to make of"
+                " them. Leave one of them out"
+            ),
+        ),
+    ],
+)
 def test_keys_are_asked_for_with_true_or_false_and_no_form(read: Callable[[Any], Any], said: str) -> None:
     with pytest.raises(ReadError) as info:
         read(reading("", *PODS))
@@ -81,14 +105,19 @@ def test_each_is_made_anew_whenever_it_is_reached() -> None:
 def test_it_is_compared_and_joined_as_a_list_is() -> None:
     found = reading("", *PODS).list("pods", sort_by="metadata.name")
     assert found == PODS
-    assert PODS == found   # noqa: SIM300  # Either way round.
+    assert PODS == found  # Either way round.  # noqa: SIM300
     assert found != PODS[:2]
     assert found != [*PODS[:2], pod("other")]
     assert found != "web"
     assert found[:2] == PODS[:2]
-    assert found + [1] == [*PODS, 1]   # noqa: RUF005  # This is what is tested.
-    assert [1] + found == [1, *PODS]   # noqa: RUF005  # As above.
-    assert (PODS[1] in found, found.index(PODS[1]), found.count(PODS[2]), list(reversed(found))) == (True, 1, 1, PODS[::-1])
+    assert found + [1] == [*PODS, 1]  # This is what is tested.  # noqa: RUF005
+    assert [1] + found == [1, *PODS]  # As above.  # noqa: RUF005
+    assert (PODS[1] in found, found.index(PODS[1]), found.count(PODS[2]), list(reversed(found))) == (
+        True,
+        1,
+        1,
+        PODS[::-1],
+    )
     with pytest.raises(TypeError):
         hash(found)
 
@@ -99,17 +128,28 @@ def test_views_are_made_when_they_are_reached() -> None:
     assert sorted(view.metadata.name for view in found) == ["web-0", "web-1", "web-2"]
 
 
-@pytest.mark.parametrize("through", [copy.copy, copy.deepcopy, lambda found: pickle.loads(pickle.dumps(found))])   # noqa: S301  # Our own.
+@pytest.mark.parametrize(
+    "through",
+    [copy.copy, copy.deepcopy, lambda found: pickle.loads(pickle.dumps(found))],  # noqa: S301
+)  # Our own.
 def test_copies_are_lists(through: Callable[[Any], Any]) -> None:
     copied = through(reading("", *PODS).list("pods", sort_by="metadata.name"))
     assert (type(copied), copied) == (list, PODS)
     assert json.loads(json.dumps(copied)) == PODS
 
 
-@pytest.mark.parametrize("change", [
-    *(lambda found, name=name: getattr(found, name)() for name in ("append", "clear", "copy", "extend", "insert", "pop", "remove", "reverse", "sort")),
-    lambda found: found.__setitem__(0, {}), lambda found: found.__delitem__(0), lambda found: found.__iadd__([]),
-])
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(
+            lambda found, name=name: getattr(found, name)()
+            for name in ("append", "clear", "copy", "extend", "insert", "pop", "remove", "reverse", "sort")
+        ),
+        lambda found: found.__setitem__(0, {}),
+        lambda found: found.__delitem__(0),
+        lambda found: found.__iadd__([]),
+    ],
+)
 def test_whoever_changes_it_is_told_how_to_get_a_list(change: Callable[[Any], Any]) -> None:
     with pytest.raises(ReadOnly, match=r"is no list.*Make a list of it: list\(cache.list\(...\)\)"):
         change(reading("", *PODS).list("pods"))
@@ -183,13 +223,24 @@ def test_structs_have_what_is_asked_for() -> None:
     assert cache.get("pods", "web-1", "ns", as_=Phased) == Phased(Condition("Running"))
 
 
-@pytest.mark.parametrize("read", [lambda cache: cache.get("pods", "web-1", "ns", as_=Unlike), lambda cache: cache.list("pods", names=["web-1"], as_=Unlike)])
-def test_an_object_that_is_not_as_a_struct_says_is_named_with_the_place_and_no_value(read: Callable[[Any], Any]) -> None:
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda cache: cache.get("pods", "web-1", "ns", as_=Unlike),
+        lambda cache: cache.list("pods", names=["web-1"], as_=Unlike),
+    ],
+)
+def test_an_object_that_is_not_as_a_struct_says_is_named_with_the_place_and_no_value(
+    read: Callable[[Any], Any],
+) -> None:
     with pytest.raises(ReadError) as info:
         read(reading("", *PODS))
-    assert str(info.value) == (
-        "ns/web-1 is no Unlike: metadata[...] is of another type, or has more than Unlike allows. "
-        "Correct that field of Unlike, or let it be None as well; to allow for other fields, take forbid_unknown_fields=True out")
+    assert (
+        str(info.value)
+        == "ns/web-1 is no Unlike: metadata[...] is of another type, or has more than Unlike allows. Correct"
+        " that field of Unlike, or let it be None as well; to allow for other fields, take"
+        " forbid_unknown_fields=True out"
+    )
     assert info.value.__cause__ is None
     assert info.value.__context__ is None
 
@@ -206,11 +257,16 @@ def test_what_has_been_read_before_is_refused_alike_and_counted_once() -> None:
         with pytest.raises(NotKept):
             cache.get("pods", "web-1", "ns", as_=Phased)
     assert cache.get("pods", "web-1", "ns", as_=bytes) == cache.list("pods", names=["web-1"], as_=bytes)[0]
-    assert feed.counts.reads == {("get", "served"): 2, ("list", "served"): 1, ("get", "ReadError"): 2, ("get", "NotKept"): 2}
+    assert feed.counts.reads == {
+        ("get", "served"): 2,
+        ("list", "served"): 1,
+        ("get", "ReadError"): 2,
+        ("get", "NotKept"): 2,
+    }
 
 
 class Managed(msgspec.Struct):
-    managedFields: list[Any] | None = None   # noqa: N815  # Kubernetes names it so.
+    managedFields: list[Any] | None = None  # Kubernetes names it so.  # noqa: N815
 
 
 class Audited(msgspec.Struct):
@@ -246,10 +302,18 @@ def test_by_whichever_way_the_same_is_refused() -> None:
     assert feed.counts.reads == {("get", "NotKept"): 2, ("get", "failed"): 2, ("get", "ReadError"): 2}
 
 
-@pytest.mark.parametrize("read", [
-    lambda cache: cache.get("pods", "web-1", "ns", as_="view"), lambda cache: cache.get("pods", "web-1", namespace="ns"),
-    lambda cache: cache.get("pods", "web-1", namespace="ns", as_=bytes), lambda cache: cache.get("pods", "web-1", "ns", default=None)])
-def test_whatever_has_no_more_to_say_goes_the_shorter_way(read: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda cache: cache.get("pods", "web-1", "ns", as_="view"),
+        lambda cache: cache.get("pods", "web-1", namespace="ns"),
+        lambda cache: cache.get("pods", "web-1", namespace="ns", as_=bytes),
+        lambda cache: cache.get("pods", "web-1", "ns", default=None),
+    ],
+)
+def test_whatever_has_no_more_to_say_goes_the_shorter_way(
+    read: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = World()
     world.declare().hold(*PODS)
     cache = world.cache()
@@ -273,12 +337,27 @@ def test_structs_go_the_shorter_way_where_all_is_kept() -> None:
     assert feed.counts.reads == {("get", "served"): 2, ("get", "ReadError"): 2}
 
 
-@pytest.mark.parametrize(("wanted", "message"), [
-    (Strict, "ns/web-1 is no Strict: the object is of another type, or has more than Strict allows"),
-    (Snaky, ("ns/web-1 is no Snaky: there is no 'node_name' in spec. If 'nodeName' is meant, write it so, or class ...(msgspec.Struct, "
-     "rename='camel'); else give the field a default, such as None: objects may lack it")),
-    (Needs, "ns/web-1 is no Needs: there is no 'absent' in the object. Give the field a default, such as None: objects may lack it"),
-])
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        (Strict, "ns/web-1 is no Strict: the object is of another type, or has more than Strict allows"),
+        (
+            Snaky,
+            (
+                "ns/web-1 is no Snaky: there is no 'node_name' in spec. If 'nodeName' is meant, write it so,"
+                " or class ...(msgspec.Struct, rename='camel'); else give the field a default, such as None:"
+                " objects may lack it"
+            ),
+        ),
+        (
+            Needs,
+            (
+                "ns/web-1 is no Needs: there is no 'absent' in the object. Give the field a default, such as"
+                " None: objects may lack it"
+            ),
+        ),
+    ],
+)
 def test_what_is_missing_and_what_is_too_much_is_told(wanted: type, message: str) -> None:
     with pytest.raises(ReadError) as info:
         reading("", *PODS).get("pods", "web-1", "ns", as_=wanted)
@@ -287,7 +366,9 @@ def test_what_is_missing_and_what_is_too_much_is_told(wanted: type, message: str
 
 def test_a_type_of_several_objects_is_no_form_of_one() -> None:
     for wanted in (list[Pod], dict[str, Any]):
-        with pytest.raises(ReadError, match=r"each object is made one by itself\. Give 'view', bytes, a msgspec\.Struct"):
+        with pytest.raises(
+            ReadError, match=r"each object is made one by itself\. Give 'view', bytes, a msgspec\.Struct"
+        ):
             reading("", *PODS).get("pods", "web-1", "ns", as_=wanted)
 
 
@@ -305,19 +386,33 @@ def test_a_class_of_which_there_are_no_objects_is_no_form(wanted: Any) -> None:
 
 def test_a_struct_that_writes_a_field_as_python_does_is_told_how_to_write_it() -> None:
     with pytest.raises(NotKept) as info:
-        reading("", *PODS, projection=Projection.of(keep=["metadata", "spec.nodeName"])).get("pods", "web-1", "ns", as_=Snaky)
-    assert str(info.value) == (
-        "cache.get('pods', ...) looks at spec.node_name, which is not among what is kept of pods, but spec.nodeName is. "
-        "If 'nodeName' is meant, write it so, or class ...(msgspec.Struct, rename='camel')")
+        reading("", *PODS, projection=Projection.of(keep=["metadata", "spec.nodeName"])).get(
+            "pods", "web-1", "ns", as_=Snaky
+        )
+    assert (
+        str(info.value)
+        == "cache.get('pods', ...) looks at spec.node_name, which is not among what is kept of pods, but"
+        " spec.nodeName is. If 'nodeName' is meant, write it so, or class ...(msgspec.Struct,"
+        " rename='camel')"
+    )
     with pytest.raises(NotKept, match=r"Add 'spec.node_name' to keep="):
         reading("", *PODS, projection=Projection.of(keep=["metadata"])).get("pods", "web-1", "ns", as_=Snaky)
 
 
-@pytest.mark.parametrize(("projection", "line"), [
-    (Projection.of(drop=["spec.nodeName"]), "which is dropped before pods are stored. Take 'spec.nodeName' out of drop="),
-    (Projection.of(drop=["spec"]), "which is dropped before pods are stored. Take 'spec' out of drop="),
-    (Projection.of(keep=["metadata", "status"]), "which is not among what is kept of pods. Add 'spec.nodeName' to keep="),
-])
+@pytest.mark.parametrize(
+    ("projection", "line"),
+    [
+        (
+            Projection.of(drop=["spec.nodeName"]),
+            "which is dropped before pods are stored. Take 'spec.nodeName' out of drop=",
+        ),
+        (Projection.of(drop=["spec"]), "which is dropped before pods are stored. Take 'spec' out of drop="),
+        (
+            Projection.of(keep=["metadata", "status"]),
+            "which is not among what is kept of pods. Add 'spec.nodeName' to keep=",
+        ),
+    ],
+)
 def test_structs_of_what_was_dropped_are_refused(projection: Projection, line: str) -> None:
     """A default would pass for what the object has (contract 13)."""
     cache = reading("", *PODS, projection=projection)
@@ -331,7 +426,9 @@ def test_structs_of_what_was_dropped_are_refused(projection: Projection, line: s
 
 
 def test_structs_of_a_part_that_is_kept_are_made() -> None:
-    cache = reading("", *PODS, projection=Projection.of(drop=["spec.containers", ("metadata", "annotations", "big")]))
+    cache = reading(
+        "", *PODS, projection=Projection.of(drop=["spec.containers", ("metadata", "annotations", "big")])
+    )
     assert cache.get("pods", "web-1", "ns", as_=Pod).spec == Spec("n1")
     assert cache.get("pods", "web-1", "ns", as_=Phased) == Phased(Condition("Running"))
 
@@ -343,5 +440,11 @@ def test_structs_that_msgspec_cannot_make_are_told_with_what_to_do() -> None:
     class Local(msgspec.Struct):
         metadata: Inner
 
-    with pytest.raises(ReadError, match=r"^cache.get\('pods', ...\): as_ is Local, whose fields make no sense to msgspec: name 'Inner' is not defined. Define it, "):
+    with pytest.raises(
+        ReadError,
+        match=(
+            r"^cache.get\('pods', ...\): as_ is Local, whose fields make no sense to msgspec: name 'Inner' is"
+            r" not defined. Define it, "
+        ),
+    ):
         reading("", *PODS).get("pods", "web-1", "ns", as_=Local)

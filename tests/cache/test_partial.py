@@ -1,4 +1,6 @@
-"""Reads of objects of which only a part is kept: what was dropped cannot be asked for, and selectors answer as if nothing were."""
+"""Reads of objects of which only a part is kept: what was dropped cannot be asked for, and selectors answer
+as if nothing were."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -25,13 +27,16 @@ def listed(*objects: Obj) -> Obj:
     return {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "10"}, "items": [*objects]}
 
 
-@pytest.mark.parametrize("read", [
-    lambda cache: cache.get("pods", "web-1", "ns"),
-    lambda cache: cache.list("pods")[0],
-    lambda cache: cache.held("pods", field="status.phase=Running")[0],
-    lambda cache: cache.list("pods", where={"spec.nodeName": "n1"})[0],
-    lambda cache: cache.owned({"metadata": {"uid": "o-1"}}, "pods")[0],
-])
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda cache: cache.get("pods", "web-1", "ns"),
+        lambda cache: cache.list("pods")[0],
+        lambda cache: cache.held("pods", field="status.phase=Running")[0],
+        lambda cache: cache.list("pods", where={"spec.nodeName": "n1"})[0],
+        lambda cache: cache.owned({"metadata": {"uid": "o-1"}}, "pods")[0],
+    ],
+)
 def test_every_read_gives_what_is_kept(read: Callable[[Cache], Obj]) -> None:
     assert read(reading("", POD, projection=NO_STATUS)) == CUT
 
@@ -39,25 +44,49 @@ def test_every_read_gives_what_is_kept(read: Callable[[Cache], Obj]) -> None:
 # ---- What was dropped cannot be asked for.
 
 
-@pytest.mark.parametrize("read", [
-    lambda cache, path: cache.list("pods", where={path: None}),
-    lambda cache, path: cache.held("pods", where={path: "canary"}),
-    lambda cache, path: cache.count("pods", where={path: 1}),
-    lambda cache, path: cache.list("pods", sort_by=path),
-])
-@pytest.mark.parametrize(("projection", "path", "remedy"), [
-    (NO_STATUS, "status", "Take 'status' out of drop="),
-    (NO_STATUS, "status.phase", "Take 'status' out of drop="),
-    (NO_STATUS, ("status", "a.b/c"), "Take 'status' out of drop="),
-    (Projection.of(drop=["spec.containers.env", "status"]), "spec", r"Take 'spec\.containers\.env' out of drop="),
-    (Projection.of(keep=["spec.nodeName"]), "status.phase", r"Add 'status\.phase' to keep="),
-    (Projection.of(keep=["spec.nodeName"]), ("spec", "a.b/c"), r"Add \('spec', 'a\.b/c'\) to keep="),
-    (Projection.of(drop=["metadata.managedFields"]), "metadata.managedFields", r"Take 'metadata\.managedFields' out of drop="),
-    (Projection.of(drop=["spec"]), "metadata.managedFields", r"Look at another path; or ask the server for whole objects: await cache\.fetch_list\('pods', \.\.\., whole=True\)"),
-    (Projection.of(), "metadata", r"Look at another path$"),
-])
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda cache, path: cache.list("pods", where={path: None}),
+        lambda cache, path: cache.held("pods", where={path: "canary"}),
+        lambda cache, path: cache.count("pods", where={path: 1}),
+        lambda cache, path: cache.list("pods", sort_by=path),
+    ],
+)
+@pytest.mark.parametrize(
+    ("projection", "path", "remedy"),
+    [
+        (NO_STATUS, "status", "Take 'status' out of drop="),
+        (NO_STATUS, "status.phase", "Take 'status' out of drop="),
+        (NO_STATUS, ("status", "a.b/c"), "Take 'status' out of drop="),
+        (
+            Projection.of(drop=["spec.containers.env", "status"]),
+            "spec",
+            r"Take 'spec\.containers\.env' out of drop=",
+        ),
+        (Projection.of(keep=["spec.nodeName"]), "status.phase", r"Add 'status\.phase' to keep="),
+        (Projection.of(keep=["spec.nodeName"]), ("spec", "a.b/c"), r"Add \('spec', 'a\.b/c'\) to keep="),
+        (
+            Projection.of(drop=["metadata.managedFields"]),
+            "metadata.managedFields",
+            r"Take 'metadata\.managedFields' out of drop=",
+        ),
+        (
+            Projection.of(drop=["spec"]),
+            "metadata.managedFields",
+            (
+                r"Look at another path; or ask the server for whole objects: await cache\.fetch_list\('pods',"
+                r" \.\.\., whole=True\)"
+            ),
+        ),
+        (Projection.of(), "metadata", r"Look at another path$"),
+    ],
+)
 def test_a_path_that_is_not_kept_is_refused_with_what_to_change(
-    read: Callable[[Cache, Path], object], projection: Projection, path: Path, remedy: str,
+    read: Callable[[Cache, Path], object],
+    projection: Projection,
+    path: Path,
+    remedy: str,
 ) -> None:
     async def main(world: World) -> None:
         world.declare(projection=projection).hold(POD)
@@ -65,6 +94,7 @@ def test_a_path_that_is_not_kept_is_refused_with_what_to_change(
             read(world.cache(), path)
         assert "of pods" in info.value.what or "before pods are stored" in info.value.what
         assert "canary" not in str(info.value)
+
     run(main)
 
 
@@ -72,7 +102,10 @@ def test_who_asks_what_a_read_would_do_is_told_that_it_cannot_be_answered() -> N
     """`explain` says what is missing: nobody has read yet."""
     explained = reading("", POD, projection=NO_STATUS).explain("pods", where={"status.phase": "canary"})
     assert explained.verdict
-    assert explained.lacks.startswith("cache.explain('pods', ...) looks at status.phase, which is dropped before pods are stored. Take 'status' out of drop=")
+    assert explained.lacks.startswith(
+        "cache.explain('pods', ...) looks at status.phase, which is dropped before pods are stored. Take"
+        " 'status' out of drop="
+    )
     assert f"\nA read raises NotKept: {explained.lacks}." in str(explained)
     assert "canary" not in str(explained)
     assert not reading("", POD, projection=NO_STATUS).explain("pods", where={"spec.nodeName": "n1"}).lacks
@@ -81,7 +114,9 @@ def test_who_asks_what_a_read_would_do_is_told_that_it_cannot_be_answered() -> N
 def test_what_to_change_is_told_by_the_key_as_it_is_declared() -> None:
     """Under another name of the kind it would be declared twice, which is refused."""
     cache = reading("", POD, key="v1/pods", projection=NO_STATUS)
-    with pytest.raises(NotKept, match=r"Take 'status' out of drop= of settings\.selectcache\.selectors\['v1/pods'\]"):
+    with pytest.raises(
+        NotKept, match=r"Take 'status' out of drop= of settings\.selectcache\.selectors\['v1/pods'\]"
+    ):
         cache.list("po", where={"status.phase": "Running"})
 
 
@@ -96,7 +131,9 @@ def test_where_looks_at_what_a_transform_made() -> None:
 
 
 def test_an_explanation_marks_partial_objects_and_no_others() -> None:
-    explained = reading("", POD, projection=Projection.of(keep=["spec"], drop=["spec.nodeName"])).explain("pods")
+    explained = reading("", POD, projection=Projection.of(keep=["spec"], drop=["spec.nodeName"])).explain(
+        "pods"
+    )
     assert explained.partial == "keep=['spec'], drop=['spec.nodeName']"
     assert "must not be written back" in str(explained)
     assert not reading("", POD).explain("pods").partial
@@ -110,6 +147,7 @@ def test_an_object_that_is_fetched_has_the_same_shape() -> None:
         world.declare("app=db", projection=NO_STATUS).hold()
         world.server.answer(PATH, POD)
         assert await world.cache().fetch("pods", "web-1", "ns") == CUT
+
     run(main)
 
 
@@ -120,6 +158,7 @@ def test_objects_that_are_fetched_have_the_same_shape() -> None:
         assert await world.cache().fetch_list("pods") == [CUT]
         with pytest.raises(NotKept):
             await world.cache().fetch_list("pods", where={"status.phase": "Running"})
+
     run(main)
 
 
@@ -130,9 +169,12 @@ def test_the_server_is_asked_for_the_whole_of_what_is_held() -> None:
         world.server.answer(LIST, listed(POD))
         cache = world.cache()
         assert await cache.fetch("pods", "web-1", "ns", whole=True) == POD
-        assert await cache.fetch_list("pods", whole=True, where={"status.phase": "Running"}, sort_by="status.phase") == [POD]
+        assert await cache.fetch_list(
+            "pods", whole=True, where={"status.phase": "Running"}, sort_by="status.phase"
+        ) == [POD]
         assert await cache.fetch_list("pods", whole=True) == [POD]
         assert len(world.server.asked) == 3
+
     run(main)
 
 
@@ -143,6 +185,7 @@ def test_what_is_held_as_a_whole_is_not_asked_for() -> None:
         assert await cache.fetch("pods", "web-1", "ns", whole=True) == POD
         assert await cache.fetch_list("pods", whole=True) == [POD]
         assert world.server.asked == []
+
     run(main)
 
 
@@ -151,6 +194,7 @@ def test_what_is_proved_absent_is_not_asked_for() -> None:
         world.declare("", projection=NO_STATUS).hold()
         assert await world.cache().fetch("pods", "web-1", "ns", whole=True, default=None) is None
         assert world.server.asked == []
+
     run(main)
 
 
@@ -159,6 +203,7 @@ def test_a_kind_that_is_not_declared_is_whole() -> None:
         world.resources["pods"] = PODS
         world.server.answer(PATH, POD)
         assert await world.cache().fetch("pods", "web-1", "ns") == POD
+
     run(main)
 
 
@@ -173,16 +218,28 @@ def test_the_own_object_is_cut_as_others_are() -> None:
     assert cache.get("pods", "web-1", "ns") == {key: value for key, value in newer.items() if key != "status"}
 
 
-# ---- Each field label of each kind, with each projection of its path, in each form of selector: the answers are the same.
+# ---- Each field label of each kind, with each projection of its path, in each form of selector: the answers are the same.  # noqa: E501
 
 
 def sample(kind: Kind, value: str, path: Keys) -> Obj:
-    metadata: Obj = {"name": value, "uid": value, "resourceVersion": "5"} | ({"namespace": "ns"} if kind.namespaced else {})
-    obj: Obj = {"kind": kind.kind, "apiVersion": Resource(kind, kind.versions[0]).api_version, "metadata": metadata}
+    metadata: Obj = {"name": value, "uid": value, "resourceVersion": "5"} | (
+        {"namespace": "ns"} if kind.namespaced else {}
+    )
+    obj: Obj = {
+        "kind": kind.kind,
+        "apiVersion": Resource(kind, kind.versions[0]).api_version,
+        "metadata": metadata,
+    }
     inner = obj
     for key in path[:-1]:
         inner = inner.setdefault(key, {})
-    typed: dict[str, Any] = {"hostNetwork": value == "one", "unschedulable": value == "one", "replicas": 1, "succeeded": 1, "podIPs": [{"ip": value}]}
+    typed: dict[str, Any] = {
+        "hostNetwork": value == "one",
+        "unschedulable": value == "one",
+        "replicas": 1,
+        "succeeded": 1,
+        "podIPs": [{"ip": value}],
+    }
     if value != "none":
         inner[path[-1]] = typed.get(path[-1], value)
     return obj
@@ -195,16 +252,28 @@ PROJECTIONS: dict[str, Callable[[Keys], Projection]] = {
     "parent dropped": lambda path: Projection.of(drop=[path[:1]]),
     "child dropped": lambda path: Projection.of(drop=[(*path, "ip")]),
     "another kept": lambda _: Projection.of(keep=["another"]),
-    "wiped": lambda path: Projection.of(transform=lambda obj: {key: value for key, value in obj.items() if key != path[0]}),
+    "wiped": lambda path: Projection.of(
+        transform=lambda obj: {key: value for key, value in obj.items() if key != path[0]}
+    ),
 }
 CASES = [
-    (kind, label, path, what) for kind in BUILT_IN for label, field in kind.fields.items() for path in field.value.paths
-    if path[0] != "metadata" for what in PROJECTIONS
+    (kind, label, path, what)
+    for kind in BUILT_IN
+    for label, field in kind.fields.items()
+    for path in field.value.paths
+    if path[0] != "metadata"
+    for what in PROJECTIONS
 ]
 
 
-@pytest.mark.parametrize(("kind", "label", "path", "what"), CASES, ids=lambda each: ".".join(each) if isinstance(each, tuple) else getattr(each, "plural", each))
-def test_a_selector_by_a_field_answers_as_if_nothing_were_dropped(kind: Kind, label: str, path: Keys, what: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "label", "path", "what"),
+    CASES,
+    ids=lambda each: ".".join(each) if isinstance(each, tuple) else getattr(each, "plural", each),
+)
+def test_a_selector_by_a_field_answers_as_if_nothing_were_dropped(
+    kind: Kind, label: str, path: Keys, what: str
+) -> None:
     resource = Resource(kind, kind.versions[0])
     objects = [sample(kind, value, path) for value in ("one", "other", "none")]
     whole = reading("", *objects, resource=resource, key=kind.plural)
@@ -220,4 +289,6 @@ def test_a_selector_by_a_field_answers_as_if_nothing_were_dropped(kind: Kind, la
                 own = obj | {"metadata": obj["metadata"] | {"resourceVersion": "20"}}
                 world = World()
                 world.declare(Selector(field=selector), resource, kind.plural, PROJECTIONS[what](path)).hold()
-                assert bool(world.cache(own=own).list(kind.plural, field=selector)) is (obj["metadata"]["name"] in expected)
+                assert bool(world.cache(own=own).list(kind.plural, field=selector)) is (
+                    obj["metadata"]["name"] in expected
+                )

@@ -1,4 +1,6 @@
-"""Reads answer from inside the filter, or say why they cannot: the table of reads, its messages, and what reads return."""
+"""Reads answer from inside the filter, or say why they cannot: the table of reads, its messages, and what
+reads return."""
+
 from __future__ import annotations
 
 import gc
@@ -41,39 +43,55 @@ def outside(read: Callable[[], Any]) -> OutsideFilter:
 
 # ---- The table: which read is answered in which case.
 
-HARD = AnyOf([Selector(f"p{one}=h{hole},p{two}=h{hole}") for one in range(8) for two in range(one) for hole in range(7)])
+HARD = AnyOf(
+    [
+        Selector(f"p{one}=h{hole},p{two}=h{hole}")
+        for one in range(8)
+        for two in range(one)
+        for hole in range(7)
+    ]
+)
 """Pigeons in holes: whether they cover this request would take more boxes than are allowed."""
 PIGEONS = ",".join(f"p{pigeon} in ({','.join(f'h{hole}' for hole in range(7))})" for pigeon in range(8))
 
 
-@pytest.mark.parametrize(("label", "expected"), [
-    ("app=web,tier=gold", {"web-2"}),                 # Covered.
-    ("app=web,app=db", set()),                        # Covered: nothing can be so.
-    ("app=db", Reason.EXCLUDED),                      # Disjoint.
-    ("tier=gold", Reason.OVERLAPS),
-    ("app in (web,db)", Reason.OVERLAPS),
-    (None, Reason.OVERLAPS),
-])
+@pytest.mark.parametrize(
+    ("label", "expected"),
+    [
+        ("app=web,tier=gold", {"web-2"}),  # Covered.
+        ("app=web,app=db", set()),  # Covered: nothing can be so.
+        ("app=db", Reason.EXCLUDED),  # Disjoint.
+        ("tier=gold", Reason.OVERLAPS),
+        ("app in (web,db)", Reason.OVERLAPS),
+        (None, Reason.OVERLAPS),
+    ],
+)
 def test_list_is_complete_or_an_error(label: str | None, expected: set[str] | Reason) -> None:
     if isinstance(expected, set):
         assert set(names(web().list("pods", label=label))) == expected
         assert web().count("pods", label=label) == len(expected)
     else:
         for read in (web().list, web().count):
-            error = outside(lambda read=read: read("pods", label=label))   # type: ignore[misc]  # Mypy infers no lambda with a default.
+            # Mypy infers no lambda with a default.
+            error = outside(lambda read=read: read("pods", label=label))  # type: ignore[misc]
             assert error.reason is expected
             assert error.witness is not None
 
 
-@pytest.mark.parametrize(("label", "expected"), [
-    ("app=web,tier=gold", {"web-2"}),
-    ("app=web,app=db", set()),
-    ("app=db", Reason.EXCLUDED),
-    ("tier=gold", {"web-2"}),
-    ("app in (web,db)", HELD),
-    (None, HELD),
-])
-def test_held_is_the_held_part_unless_there_can_be_none(label: str | None, expected: set[str] | Reason) -> None:
+@pytest.mark.parametrize(
+    ("label", "expected"),
+    [
+        ("app=web,tier=gold", {"web-2"}),
+        ("app=web,app=db", set()),
+        ("app=db", Reason.EXCLUDED),
+        ("tier=gold", {"web-2"}),
+        ("app in (web,db)", HELD),
+        (None, HELD),
+    ],
+)
+def test_held_is_the_held_part_unless_there_can_be_none(
+    label: str | None, expected: set[str] | Reason
+) -> None:
     if isinstance(expected, set):
         assert set(names(web().held("pods", label=label))) == expected
     else:
@@ -90,11 +108,14 @@ def test_an_undecided_list_is_refused_and_names_the_bound() -> None:
 
 
 def test_an_undecided_get_is_refused_and_names_the_bound() -> None:
-    """With a branch for each pigeon that sits elsewhere, everything is covered; and to see that takes too many boxes."""
+    """With a branch for each pigeon that sits elsewhere, everything is covered; and to see that takes too
+    many boxes."""
     elsewhere = [Selector(f"p{pigeon} notin (h0,h1,h2,h3,h4,h5,h6)") for pigeon in range(8)]
     error = outside(lambda: reading(AnyOf([*HARD.branches, *elsewhere])).get("pods", "x", "ns"))
     assert error.reason is Reason.UNDECIDED
-    assert error.what.startswith("pods x in ns is not held, and whether the filter, (label='p0=h0,p1=h0') or ")
+    assert error.what.startswith(
+        "pods x in ns is not held, and whether the filter, (label='p0=h0,p1=h0') or "
+    )
     assert error.what.endswith("would hold it is undecided after 10,000 boxes")
     assert error.remedy == "To ask the server: await cache.fetch('pods', 'x', 'ns')"
 
@@ -110,8 +131,8 @@ def test_get_of_what_is_held() -> None:
 def test_get_cannot_tell_absent_from_hidden_and_says_so(name: str) -> None:
     error = outside(lambda: web().get("pods", name, "ns"))
     assert error.reason is Reason.HIDDEN
-    assert str(error) == (
-        f"pods {name} in ns is not held: it is absent, or present without app=web. "
+    assert (
+        str(error) == f"pods {name} in ns is not held: it is absent, or present without app=web. "
         f"To ask the server: await cache.fetch('pods', '{name}', 'ns')"
     )
     assert error.witness is not None
@@ -125,28 +146,49 @@ def test_a_default_does_not_stand_for_what_is_hidden() -> None:
 
 
 def test_what_is_advised_is_the_same_question() -> None:
-    """Without its arguments it would be another: raise where the reader has a default, or find what was not asked for."""
+    """Without its arguments it would be another: raise where the reader has a default, or find what was not
+    asked for."""
     ask = "To ask the server: await cache.fetch('pods', 'db-1', 'ns'"
-    assert outside(lambda: web().get("pods", "db-1", "ns", default=["canary"], max_age=60)).remedy == f"{ask}, default=..., max_age=60)"
-    assert outside(lambda: web().exists("pods", "db-1", "ns")).remedy == (
-        "To ask the server: (await cache.fetch('pods', 'db-1', 'ns', default=None)) is not None")
-    options: dict[str, Any] = {"where": {"spec.token": "canary", ("a.b", "c"): 1}, "sort_by": "metadata.name", "limit": 0, "max_age": 0.5 + 60}
+    assert (
+        outside(lambda: web().get("pods", "db-1", "ns", default=["canary"], max_age=60)).remedy
+        == f"{ask}, default=..., max_age=60)"
+    )
+    assert (
+        outside(lambda: web().exists("pods", "db-1", "ns")).remedy
+        == "To ask the server: (await cache.fetch('pods', 'db-1', 'ns', default=None)) is not None"
+    )
+    options: dict[str, Any] = {
+        "where": {"spec.token": "canary", ("a.b", "c"): 1},
+        "sort_by": "metadata.name",
+        "limit": 0,
+        "max_age": 0.5 + 60,
+    }
     written = "where={'spec.token': ..., ('a.b', 'c'): ...}, sort_by='metadata.name', limit=0, max_age=60.5"
-    assert outside(lambda: web().list("pods", **options)).remedy == (
-        f"For what is held: cache.held('pods', {written}); for all of the narrower request: cache.list('pods', label='app=web', {written})")
-    assert outside(lambda: web().held("pods", label="app=db", where={}, sort_by=len)).remedy == (
-        "To ask the server: await cache.fetch_list('pods', label='app=db', sort_by=...)")
-    assert outside(lambda: web().count("pods", where={"spec.token": "canary"})).remedy == (
-        "For what is held: len(cache.held('pods', where={'spec.token': ...})); "
-        "for all of the narrower request: cache.count('pods', label='app=web', where={'spec.token': ...})")
+    assert (
+        outside(lambda: web().list("pods", **options)).remedy
+        == f"For what is held: cache.held('pods', {written}); for all of the narrower request:"
+        f" cache.list('pods', label='app=web', {written})"
+    )
+    assert (
+        outside(lambda: web().held("pods", label="app=db", where={}, sort_by=len)).remedy
+        == "To ask the server: await cache.fetch_list('pods', label='app=db', sort_by=...)"
+    )
+    assert (
+        outside(lambda: web().count("pods", where={"spec.token": "canary"})).remedy
+        == "For what is held: len(cache.held('pods', where={'spec.token': ...})); "
+        "for all of the narrower request: cache.count('pods', label='app=web', where={'spec.token': ...})"
+    )
 
 
 def test_the_narrower_request_keeps_all_alternatives_or_says_that_it_does_not() -> None:
     shop = AnyOf([Selector("app=web", namespaces=["shop"]), Selector("app=db", namespaces=["shop"])])
     assert outside(lambda: reading(shop).count("pods", label="app in (web,db)")).remedy.endswith(
-        "for all of the narrower request: cache.count('pods', label='app in (db,web)', namespace='shop')")
+        "for all of the narrower request: cache.count('pods', label='app in (db,web)', namespace='shop')"
+    )
     assert outside(lambda: reading(shop).list("pods", label="app")).remedy.endswith(
-        "for all of the narrower request, which is of one of the alternatives: cache.list('pods', label='app=web', namespace='shop')")
+        "for all of the narrower request, which is of one of the alternatives: cache.list('pods',"
+        " label='app=web', namespace='shop')"
+    )
 
 
 def test_get_proves_absence_inside_a_filter_of_namespaces() -> None:
@@ -154,8 +196,9 @@ def test_get_proves_absence_inside_a_filter_of_namespaces() -> None:
     with pytest.raises(NotFound) as info:
         cache.get("pods", "x", "a")
     assert info.value.version == "10"
-    assert str(info.value) == (
-        "pods x in a is absent as of version 10 (the filter, namespaces=['a'], would hold it). "
+    assert (
+        str(info.value)
+        == "pods x in a is absent as of version 10 (the filter, namespaces=['a'], would hold it). "
         "If it may be absent: cache.get('pods', 'x', 'a', default=None)"
     )
     assert cache.get("pods", "x", "a", default=None) is None
@@ -164,17 +207,20 @@ def test_get_proves_absence_inside_a_filter_of_namespaces() -> None:
 def test_get_outside_of_the_namespaces_is_excluded_and_names_those_that_are_covered() -> None:
     error = outside(lambda: reading(Selector(namespaces=["a"])).get("pods", "x", "b"))
     assert error.reason is Reason.EXCLUDED
-    assert str(error) == (
-        "pods x in b can never be held: the filter is namespaces=['a']. To ask the server: await cache.fetch('pods', 'x', 'b')"
+    assert (
+        str(error)
+        == "pods x in b can never be held: the filter is namespaces=['a']. To ask the server: await"
+        " cache.fetch('pods', 'x', 'b')"
     )
 
 
 def test_list_of_everything_names_held_and_what_would_be_complete() -> None:
     error = outside(lambda: web().list("pods"))
-    assert str(error) == (
-        "cache.list('pods') asks for more than the filter, label='app=web', holds: "
-        "default/example (no labels) would fail app=web. "
-        "For what is held: cache.held('pods'); for all of the narrower request: cache.list('pods', label='app=web')"
+    assert (
+        str(error)
+        == "cache.list('pods') asks for more than the filter, label='app=web', holds: default/example (no"
+        " labels) would fail app=web. For what is held: cache.held('pods'); for all of the narrower"
+        " request: cache.list('pods', label='app=web')"
     )
 
 
@@ -186,8 +232,10 @@ def test_list_of_more_has_the_witness() -> None:
 
 
 def test_held_of_what_can_never_be_held() -> None:
-    assert str(outside(lambda: web().held("pods", label="app=db"))) == (
-        "cache.held('pods', label='app=db') asks for what can never be held: the filter is label='app=web'. "
+    assert (
+        str(outside(lambda: web().held("pods", label="app=db")))
+        == "cache.held('pods', label='app=db') asks for what can never be held: the filter is"
+        " label='app=web'. "
         "To ask the server: await cache.fetch_list('pods', label='app=db')"
     )
 
@@ -205,44 +253,63 @@ def test_a_pod_that_is_relabelled_leaves_and_comes_back() -> None:
 # ---- Messages in other cases.
 
 
-@pytest.mark.parametrize(("declared", "words"), [
-    (Selector("app,tier in (gold,silver)"), "present without app,tier in (gold,silver)"),
-    (Selector("!legacy"), "present not matching !legacy"),
-    (Selector(field="status.phase!=Failed"), "present not matching status.phase!=Failed"),
-    (Selector(field="metadata.namespace=ns,spec.nodeName=n1"), "present without spec.nodeName=n1"),
-    (AnyOf([Selector("app=web"), Selector("app=db")]), "present without app=web and without app=db"),
-    (AnyOf([Selector("app=web"), Selector("app=db", namespaces=["other"])]), "present without app=web"),
-])
+@pytest.mark.parametrize(
+    ("declared", "words"),
+    [
+        (Selector("app,tier in (gold,silver)"), "present without app,tier in (gold,silver)"),
+        (Selector("!legacy"), "present not matching !legacy"),
+        (Selector(field="status.phase!=Failed"), "present not matching status.phase!=Failed"),
+        (Selector(field="metadata.namespace=ns,spec.nodeName=n1"), "present without spec.nodeName=n1"),
+        (AnyOf([Selector("app=web"), Selector("app=db")]), "present without app=web and without app=db"),
+        (AnyOf([Selector("app=web"), Selector("app=db", namespaces=["other"])]), "present without app=web"),
+    ],
+)
 def test_what_a_hidden_object_would_be_without(declared: Selector | AnyOf, words: str) -> None:
-    assert outside(lambda: reading(declared).get("pods", "x", "ns")).what == f"pods x in ns is not held: it is absent, or {words}"
+    assert (
+        outside(lambda: reading(declared).get("pods", "x", "ns")).what
+        == f"pods x in ns is not held: it is absent, or {words}"
+    )
 
 
 def test_calls_are_written_ready_to_paste() -> None:
     cache = reading(Selector("app=web", field="spec.nodeName=n1", names=["b", "c"], namespaces=["x", "y"]))
-    error = outside(lambda: cache.list("pods", label={"tier": ["gold", "silver"]}, names=["a", "b"], namespace=["x"]))
+    error = outside(
+        lambda: cache.list("pods", label={"tier": ["gold", "silver"]}, names=["a", "b"], namespace=["x"])
+    )
     asked = "'pods', label='tier in (gold,silver)', names=['a', 'b'], namespace='x'"
-    narrowed = "'pods', label='app=web,tier in (gold,silver)', field='spec.nodeName=n1', names=['b'], namespace='x'"
+    narrowed = (
+        "'pods', label='app=web,tier in (gold,silver)', field='spec.nodeName=n1', names=['b'], namespace='x'"
+    )
     assert f"cache.list({asked}) asks for more than" in error.what
-    assert error.remedy == f"For what is held: cache.held({asked}); for all of the narrower request: cache.list({narrowed})"
+    assert (
+        error.remedy
+        == f"For what is held: cache.held({asked}); for all of the narrower request: cache.list({narrowed})"
+    )
     assert "namespace=['x', 'y'])" in outside(lambda: cache.list("pods")).remedy
 
 
 def test_a_count_has_no_held_of_its_own() -> None:
-    assert outside(lambda: web().count("pods")).remedy == (
-        "For what is held: len(cache.held('pods')); for all of the narrower request: cache.count('pods', label='app=web')")
+    assert (
+        outside(lambda: web().count("pods")).remedy
+        == "For what is held: len(cache.held('pods')); for all of the narrower request: cache.count('pods',"
+        " label='app=web')"
+    )
 
 
 def test_kinds_are_written_as_their_user_wrote_them() -> None:
     cache = reading("app=web", resource=JOBS, key="batch/v1/jobs")
-    assert str(outside(lambda: cache.get(("batch", "v1", "jobs"), "x", "ns"))) == (
-        "jobs.batch x in ns is not held: it is absent, or present without app=web. "
+    assert (
+        str(outside(lambda: cache.get(("batch", "v1", "jobs"), "x", "ns")))
+        == "jobs.batch x in ns is not held: it is absent, or present without app=web. "
         "To ask the server: await cache.fetch(('batch', 'v1', 'jobs'), 'x', 'ns')"
     )
 
 
 def test_cluster_scoped_objects_have_no_namespace_in_messages() -> None:
-    assert outside(lambda: reading("app=web", resource=NODES, key="nodes").get("nodes", "n1")).what == (
-        "nodes n1 is not held: it is absent, or present without app=web")
+    assert (
+        outside(lambda: reading("app=web", resource=NODES, key="nodes").get("nodes", "n1")).what
+        == "nodes n1 is not held: it is absent, or present without app=web"
+    )
 
 
 # ---- What reads return.
@@ -259,7 +326,11 @@ def test_what_a_caller_gets_is_its_own() -> None:
 
 def test_selectors_are_texts_dicts_or_objects() -> None:
     cache = reading("app=web", WEB, GOLD)
-    labels = ("app=web,tier=gold", {"app": "web", "tier": ["gold", "silver"]}, LabelSelector.parse("app=web,tier=gold"))
+    labels = (
+        "app=web,tier=gold",
+        {"app": "web", "tier": ["gold", "silver"]},
+        LabelSelector.parse("app=web,tier=gold"),
+    )
     for label in labels:
         assert names(cache.list("pods", label=label)) == ["web-2"]
     fields = ("metadata.name=web-1", {"metadata.name": "web-1"}, FieldSelector.parse("metadata.name=web-1"))
@@ -270,24 +341,27 @@ def test_selectors_are_texts_dicts_or_objects() -> None:
 SCATTERED = [pod(name, namespace, app=name) for namespace in ("a", "b", "c") for name in ("x", "y")]
 
 
-@pytest.mark.parametrize(("select", "found"), [
-    ({}, 6),
-    ({"namespace": "a"}, 2),
-    ({"namespace": ["a", "b"]}, 4),
-    ({"namespace": "none"}, 0),
-    ({"names": ["x"]}, 3),
-    ({"names": ["x"], "namespace": "a"}, 1),
-    ({"label": "app=x"}, 3),
-    ({"label": "app!=x", "namespace": ["a"]}, 1),
-    ({"field": "metadata.namespace!=a,metadata.name=x"}, 2),
-    ({"field": "status.phase=Running"}, 6),
-    ({"field": "status.phase!=Running"}, 0),
-    ({"field": {"spec.hostNetwork": False}, "label": "app=x"}, 3),
-    ({"where": {"spec.nodeName": "n1", "metadata.name": "x"}}, 3),
-    ({"where": {("metadata", "labels", "app"): "y"}, "namespace": "a"}, 1),
-    ({"where": {"spec.nodeName.deeper": None, "spec.none": None}}, 6),
-    ({"where": {"spec.none": "x"}}, 0),
-])
+@pytest.mark.parametrize(
+    ("select", "found"),
+    [
+        ({}, 6),
+        ({"namespace": "a"}, 2),
+        ({"namespace": ["a", "b"]}, 4),
+        ({"namespace": "none"}, 0),
+        ({"names": ["x"]}, 3),
+        ({"names": ["x"], "namespace": "a"}, 1),
+        ({"label": "app=x"}, 3),
+        ({"label": "app!=x", "namespace": ["a"]}, 1),
+        ({"field": "metadata.namespace!=a,metadata.name=x"}, 2),
+        ({"field": "status.phase=Running"}, 6),
+        ({"field": "status.phase!=Running"}, 0),
+        ({"field": {"spec.hostNetwork": False}, "label": "app=x"}, 3),
+        ({"where": {"spec.nodeName": "n1", "metadata.name": "x"}}, 3),
+        ({"where": {("metadata", "labels", "app"): "y"}, "namespace": "a"}, 1),
+        ({"where": {"spec.nodeName.deeper": None, "spec.none": None}}, 6),
+        ({"where": {"spec.none": "x"}}, 0),
+    ],
+)
 def test_what_is_selected(select: dict[str, Any], found: int) -> None:
     cache = reading(Selector(), *SCATTERED)
     assert len(cache.list("pods", **select)) == found
@@ -297,17 +371,27 @@ def test_what_is_selected(select: dict[str, Any], found: int) -> None:
 
 def test_a_post_filter_does_not_make_a_read_complete() -> None:
     cache = web()
-    assert outside(lambda: cache.list("pods", where={"metadata.labels": {"app": "web"}})).reason is Reason.OVERLAPS
+    assert (
+        outside(lambda: cache.list("pods", where={"metadata.labels": {"app": "web"}})).reason
+        is Reason.OVERLAPS
+    )
     assert names(cache.list("pods", label="app=web", where={"metadata.labels.tier": "gold"})) == ["web-2"]
 
 
 def test_sorting_and_cutting() -> None:
     cache = reading(Selector(), pod("a", order="2"), pod("b"), pod("c", order="1"))
     by_label = cache.list("pods", sort_by="metadata.labels.order")
-    assert [obj["metadata"]["name"] for obj in by_label] == ["c", "a", "b"], "what has nothing there comes last"
+    assert [obj["metadata"]["name"] for obj in by_label] == [
+        "c",
+        "a",
+        "b",
+    ], "what has nothing there comes last"
     by_name = cache.held("pods", sort_by=lambda obj: obj["metadata"]["name"], limit=2)
     assert [obj["metadata"]["name"] for obj in by_name] == ["a", "b"]
-    assert [obj["metadata"]["name"] for obj in cache.list("pods", sort_by=("metadata", "labels", "order"), limit=1)] == ["c"]
+    assert [
+        obj["metadata"]["name"]
+        for obj in cache.list("pods", sort_by=("metadata", "labels", "order"), limit=1)
+    ] == ["c"]
     assert len(cache.list("pods", limit=2)) == 2
     assert cache.list("pods", limit=0) == []
 
@@ -317,19 +401,26 @@ def test_counting_decodes_nothing_unless_fields_or_paths_are_asked_for() -> None
     feed = world.declare(Selector("app=web", field="spec.nodeName=n1")).hold(WEB, GOLD)
     for record in feed.store.records()[0]:
         looked_at = {"what": "the filter sees to is not looked at again, and neither is its field"}
-        feed.store.put(replace(record, version=f"{record.version}0", stored=b"cannot be decoded", labels=looked_at))
+        feed.store.put(
+            replace(record, version=f"{record.version}0", stored=b"cannot be decoded", labels=looked_at)
+        )
     cache = world.cache()
     assert cache.count("pods", label="app=web", field="spec.nodeName=n1,metadata.name=web-1") == 1
     assert cache.exists("pods", "web-1", "ns")
 
 
-def test_each_set_of_labels_is_looked_at_once_however_many_objects_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_set_of_labels_is_looked_at_once_however_many_objects_have_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     looked_at: list[Mapping[str, str]] = []
 
     def matches(requirement: LabelRequirement, labels: Mapping[str, str]) -> bool:
         looked_at.append(labels)
         return really(requirement, labels)
-    cache = reading("", *(pod(f"{tier}-{number}", tier=tier) for tier in ("gold", "tin") for number in range(5)))
+
+    cache = reading(
+        "", *(pod(f"{tier}-{number}", tier=tier) for tier in ("gold", "tin") for number in range(5))
+    )
     really = LabelRequirement.matches
     monkeypatch.setattr(LabelRequirement, "matches", matches)
     assert names(cache.list("pods", label="tier=gold")) == [f"gold-{number}" for number in range(5)]
@@ -348,7 +439,9 @@ def test_owned_are_those_of_the_held_with_the_uid_of_the_owner() -> None:
     cache = reading("", mine, other, pod("c"))
     body = {"metadata": {"uid": "u1", "namespace": "ns"}}
     assert cache.owned(body, "pods") == [mine]
-    assert cache.owned({"metadata": {"uid": "u2"}}, "pods") == [other], "a cluster-scoped owner may own in any namespace"
+    assert cache.owned({"metadata": {"uid": "u2"}}, "pods") == [other], (
+        "a cluster-scoped owner may own in any namespace"
+    )
     nodes = reading("", node("n"), resource=NODES, key="nodes")
     assert nodes.owned(body, "nodes") == []
 
@@ -356,8 +449,9 @@ def test_owned_are_those_of_the_held_with_the_uid_of_the_owner() -> None:
 def test_owned_in_a_namespace_that_is_never_held() -> None:
     cache = reading(Selector(namespaces=["a"]))
     error = outside(lambda: cache.owned({"metadata": {"uid": "u", "namespace": "b"}}, "pods"))
-    assert str(error) == (
-        "cache.owned(owner, 'pods') asks for what can never be held: the filter is namespaces=['a']. "
+    assert (
+        str(error)
+        == "cache.owned(owner, 'pods') asks for what can never be held: the filter is namespaces=['a']. "
         "To ask the server: await cache.fetch_list('pods', namespace='b')"
     )
 
@@ -380,18 +474,18 @@ def test_explain_says_what_would_be_looked_at() -> None:
     covered = web().explain("pods", label="app=web,tier=gold", where={"spec.nodeName": "n1"}, namespace="ns")
     assert covered.verdict
     assert (covered.looks_at, covered.decodes) == (2, True)
-    assert str(covered) == (
-        "label='app=web,tier=gold', namespaces=['ns'] is covered by label='app=web'.\n"
+    assert (
+        str(covered) == "label='app=web,tier=gold', namespaces=['ns'] is covered by label='app=web'.\n"
         "The cache looks at 2 held objects and decodes those that fit so far."
     )
 
 
 def test_explain_says_what_would_be_asked() -> None:
-    assert str(web().explain("pods", label="tier=gold")) == (
-        "label='tier=gold' is not covered by label='app=web': default/example (tier=gold) would fail app=web; "
-        "label='app=web,tier=gold' would be covered.\n"
-        "The cache looks at 2 held objects.\n"
-        "fetch_list asks the server: GET /api/v1/pods?labelSelector=tier=gold."
+    assert (
+        str(web().explain("pods", label="tier=gold"))
+        == "label='tier=gold' is not covered by label='app=web': default/example (tier=gold) would fail"
+        " app=web; label='app=web,tier=gold' would be covered.\nThe cache looks at 2 held"
+        " objects.\nfetch_list asks the server: GET /api/v1/pods?labelSelector=tier=gold."
     )
     assert web().explain("pods").asks == ("/api/v1/pods",)
     assert "\nThe cache looks at 1 held object." in str(reading("app=web", WEB).explain("pods"))
@@ -399,8 +493,12 @@ def test_explain_says_what_would_be_asked() -> None:
 
 def test_a_filter_goes_with_its_cache() -> None:
     """What reads came to is remembered beside the filter, and not by the process."""
+
     def read() -> None:
         reading("app=that-goes", pod("x", app="that-goes")).list("pods", label="app=that-goes")
+
     read()
     gc.collect()
-    assert not [each for each in gc.get_objects() if isinstance(each, Selector) and str(each.label) == "app=that-goes"]
+    assert not [
+        each for each in gc.get_objects() if isinstance(each, Selector) and str(each.label) == "app=that-goes"
+    ]

@@ -1,4 +1,6 @@
-"""`timeout=` of the reads that ask the server: transient failures are retried within it, and no others; and what errors say of the cause."""
+"""`timeout=` of the reads that ask the server: transient failures are retried within it, and no others; and
+what errors say of the cause."""
+
 from __future__ import annotations
 
 import asyncio
@@ -34,13 +36,25 @@ from .world import PODS, World, names, run
 Read = Callable[..., Coroutine[Any, Any, Any]]
 READS: Mapping[str, tuple[str, Any, Callable[[Cache], Read]]] = {
     "fetch": (DB_PATH, DB, lambda cache: lambda **options: cache.fetch("pods", "db-1", "ns", **options)),
-    "fetch_list": (LIST_PATH, page(DB), lambda cache: lambda **options: cache.fetch_list("pods", namespace="ns", **options)),
-    "gone": (PATH, metadata("u-1"), lambda cache: lambda **options: cache.gone("pods", "web-1", "ns", uid="u-1", **options)),
+    "fetch_list": (
+        LIST_PATH,
+        page(DB),
+        lambda cache: lambda **options: cache.fetch_list("pods", namespace="ns", **options),
+    ),
+    "gone": (
+        PATH,
+        metadata("u-1"),
+        lambda cache: lambda **options: cache.gone("pods", "web-1", "ns", uid="u-1", **options),
+    ),
 }
 EXPECTED: Mapping[str, Any] = {"fetch": DB, "fetch_list": [DB], "gone": False}
 PASSING: Mapping[str, Exception | Refusal] = {
-    "429": Refusal(429, "TooManyRequests"), "500": Refusal(500, "InternalError"), "503": Refusal(503, "ServiceUnavailable"),
-    "504": Refusal(504, "Timeout"), "no answer": Unreachable("the connection broke off"), "no sense": Garbled("what?"),
+    "429": Refusal(429, "TooManyRequests"),
+    "500": Refusal(500, "InternalError"),
+    "503": Refusal(503, "ServiceUnavailable"),
+    "504": Refusal(504, "Timeout"),
+    "no answer": Unreachable("the connection broke off"),
+    "no sense": Garbled("what?"),
 }
 each_read = pytest.mark.parametrize("read", READS)
 
@@ -62,40 +76,60 @@ async def outcome(read: Awaitable[Any]) -> Any:
 
 
 @each_read
-@pytest.mark.parametrize(("answer", "error", "cause"), [
-    (Refusal(400, "BadRequest"), Rejected, (400, "BadRequest", None, False)),
-    (Refusal(401, "Unauthorized"), Unauthorized, (401, "Unauthorized", None, False)),
-    (Refusal(403, "Forbidden"), Forbidden, (403, "Forbidden", None, False)),
-    (Refusal(404), Missing, (404, "", None, False)),
-    (Refusal(405, "MethodNotAllowed"), Rejected, (405, "MethodNotAllowed", None, False)),
-    (Refusal(408), Stalled, (408, "", None, True)),
-    (Refusal(422, "Invalid"), Rejected, (422, "Invalid", None, False)),
-    (Refusal(429, "TooManyRequests", retry_after=7.0), Stalled, (429, "TooManyRequests", 7.0, True)),
-    (Refusal(500, "InternalError"), Stalled, (500, "InternalError", None, True)),
-    (Refusal(501, "NotImplemented"), Stalled, (501, "NotImplemented", None, False)),
-    (Refusal(503, "ServiceUnavailable", retry_after=1.0), Stalled, (503, "ServiceUnavailable", 1.0, True)),
-    (Unreachable("gone"), Stalled, (None, "", None, True)),
-    (Garbled("what?"), Stalled, (None, "", None, True)),
-])
-def test_an_error_of_a_request_has_its_cause_as_data(read: str, answer: Any, error: type[StateError], cause: tuple[Any, ...]) -> None:
+@pytest.mark.parametrize(
+    ("answer", "error", "cause"),
+    [
+        (Refusal(400, "BadRequest"), Rejected, (400, "BadRequest", None, False)),
+        (Refusal(401, "Unauthorized"), Unauthorized, (401, "Unauthorized", None, False)),
+        (Refusal(403, "Forbidden"), Forbidden, (403, "Forbidden", None, False)),
+        (Refusal(404), Missing, (404, "", None, False)),
+        (Refusal(405, "MethodNotAllowed"), Rejected, (405, "MethodNotAllowed", None, False)),
+        (Refusal(408), Stalled, (408, "", None, True)),
+        (Refusal(422, "Invalid"), Rejected, (422, "Invalid", None, False)),
+        (Refusal(429, "TooManyRequests", retry_after=7.0), Stalled, (429, "TooManyRequests", 7.0, True)),
+        (Refusal(500, "InternalError"), Stalled, (500, "InternalError", None, True)),
+        (Refusal(501, "NotImplemented"), Stalled, (501, "NotImplemented", None, False)),
+        (
+            Refusal(503, "ServiceUnavailable", retry_after=1.0),
+            Stalled,
+            (503, "ServiceUnavailable", 1.0, True),
+        ),
+        (Unreachable("gone"), Stalled, (None, "", None, True)),
+        (Garbled("what?"), Stalled, (None, "", None, True)),
+    ],
+)
+def test_an_error_of_a_request_has_its_cause_as_data(
+    read: str, answer: Any, error: type[StateError], cause: tuple[Any, ...]
+) -> None:
     async def main(world: World) -> None:
         with pytest.raises(error) as info:
             await prepared(world, read, answer)()
         assert (info.value.code, info.value.reason, info.value.retry_after, info.value.transient) == cause
-        assert ("kopf.TemporaryError" in info.value.remedy) == info.value.transient, "who would only fail again is not told to try"
+        assert ("kopf.TemporaryError" in info.value.remedy) == info.value.transient, (
+            "who would only fail again is not told to try"
+        )
+
     run(main)
 
 
-@pytest.mark.parametrize(("found", "cause"), [
-    (NotServed("no"), (None, False)), (Refused(Refusal(503, "ServiceUnavailable")), (503, True)), (Refused(Refusal(401)), (401, False)),
-    (Unreachable("gone"), (None, True)),
-])
-def test_so_does_an_error_of_a_kind_that_cannot_be_looked_up(found: Exception, cause: tuple[Any, ...]) -> None:
+@pytest.mark.parametrize(
+    ("found", "cause"),
+    [
+        (NotServed("no"), (None, False)),
+        (Refused(Refusal(503, "ServiceUnavailable")), (503, True)),
+        (Refused(Refusal(401)), (401, False)),
+        (Unreachable("gone"), (None, True)),
+    ],
+)
+def test_so_does_an_error_of_a_kind_that_cannot_be_looked_up(
+    found: Exception, cause: tuple[Any, ...]
+) -> None:
     async def main(world: World) -> None:
         world.resources["things"] = found
         with pytest.raises(StateError) as info:
             await world.cache().fetch("things", "x", "ns")
         assert (info.value.code, info.value.transient) == cause
+
     run(main)
 
 
@@ -104,20 +138,30 @@ def test_so_does_an_error_of_a_kind_that_cannot_be_looked_up(found: Exception, c
 
 @each_read
 @pytest.mark.parametrize("failure", PASSING.values(), ids=PASSING)
-def test_transient_failures_are_retried_within_the_timeout_with_waits_that_double(read: str, failure: Any) -> None:
+def test_transient_failures_are_retried_within_the_timeout_with_waits_that_double(
+    read: str, failure: Any
+) -> None:
     async def main(world: World) -> None:
-        assert await outcome(prepared(world, read, *[failure] * 5, READS[read][1])(timeout=60)) == EXPECTED[read]
+        assert (
+            await outcome(prepared(world, read, *[failure] * 5, READS[read][1])(timeout=60)) == EXPECTED[read]
+        )
         assert world.slept == [0.5, 1.0, 2.0, 4.0, 4.0]
-        assert max(world.slept) == 0.5 * 2 ** MOST_DOUBLED
+        assert max(world.slept) == 0.5 * 2**MOST_DOUBLED
+
     run(main)
 
 
 @each_read
 def test_retries_wait_as_long_as_the_server_asks_and_more(read: str) -> None:
     async def main(world: World) -> None:
-        answers = Refusal(429, "TooManyRequests", retry_after=7.0), Refusal(503, retry_after=2.0), READS[read][1]
+        answers = (
+            Refusal(429, "TooManyRequests", retry_after=7.0),
+            Refusal(503, retry_after=2.0),
+            READS[read][1],
+        )
         assert await outcome(prepared(world, read, *answers)(timeout=60)) == EXPECTED[read]
         assert world.slept == [7.5, 3.0]
+
     run(main)
 
 
@@ -128,6 +172,7 @@ def test_other_failures_are_not_retried(read: str, code: int) -> None:
         with pytest.raises(StateError) as info:
             await prepared(world, read, Refusal(code))(timeout=60)
         assert (info.value.code, len(world.server.asked), world.slept) == (code, 1, [])
+
     run(main)
 
 
@@ -137,6 +182,7 @@ def test_without_a_timeout_nothing_is_retried(read: str) -> None:
         with pytest.raises(Stalled):
             await prepared(world, read, Refusal(429))()
         assert (len(world.server.asked), world.slept) == (1, [])
+
     run(main)
 
 
@@ -146,9 +192,13 @@ def test_after_the_timeout_the_last_failure_is_raised_with_its_cause(read: str) 
         last = Unreachable("the connection broke off")
         with pytest.raises(Stalled, match="the connection broke off") as info:
             await prepared(world, read, Refusal(503), last)(timeout=10)
-        assert (world.slept, world.time) == ([0.5, 1.0, 2.0, 4.0], 7.5), "the next attempt would begin after 10 s"
+        assert (world.slept, world.time) == (
+            [0.5, 1.0, 2.0, 4.0],
+            7.5,
+        ), "the next attempt would begin after 10 s"
         assert (info.value.__cause__, info.value.code) == (last, None)
         assert "timeout=10" in str(info.value)
+
     run(main)
 
 
@@ -158,6 +208,7 @@ def test_a_server_that_asks_for_more_patience_than_is_left_is_not_waited_for(rea
         with pytest.raises(Stalled) as info:
             await prepared(world, read, Refusal(429, retry_after=30.0))(timeout=20)
         assert (info.value.retry_after, world.slept) == (30.0, [])
+
     run(main)
 
 
@@ -166,11 +217,18 @@ def test_a_server_that_never_answers_ends_at_the_timeout(read: str) -> None:
     async def main(world: World) -> None:
         ask = prepared(world, read, READS[read][1])
         world.server.going.clear()
-        with pytest.raises(Stalled, match=rf"The server gave no answer to await cache\.{read}\(.*timeout=0\.01\): none came within 0\.01 s") as info:
+        with pytest.raises(
+            Stalled,
+            match=(
+                rf"The server gave no answer to await cache\.{read}\(.*timeout=0\.01\): none came within"
+                r" 0\.01 s"
+            ),
+        ) as info:
             await ask(timeout=0.01)
         assert (info.value.code, info.value.transient) == (None, True)
         await settle()
         assert len(asyncio.all_tasks()) == 1, "the request is given up"
+
     run(main)
 
 
@@ -181,10 +239,12 @@ def test_where_the_server_falls_silent_the_failure_before_is_the_last() -> None:
         async def until_shortly_before_the_end(_: float) -> None:
             world.server.going.clear()
             world.time = 59.99
+
         world.retries = replace(world.retries, sleep=until_shortly_before_the_end)
         with pytest.raises(Stalled) as info:
             await ask(timeout=60)
         assert (info.value.code, len(world.server.asked)) == (503, 2)
+
     run(main)
 
 
@@ -203,6 +263,7 @@ def test_a_request_that_others_wait_for_goes_on_when_a_timeout_ends() -> None:
         world.server.going.set()
         assert list(await asyncio.gather(patient, joined, return_exceptions=True)) == [DB, DB]
         assert len(world.server.asked) == 2
+
     run(main)
 
 
@@ -214,9 +275,11 @@ def test_what_the_cache_comes_to_hold_meanwhile_is_not_asked_for_again() -> None
 
         async def arrives(_: float) -> None:
             feed.put(WEB)
+
         world.retries = replace(world.retries, sleep=arrives)
         assert await world.cache().fetch("pods", "web-1", "ns", timeout=10) == WEB
         assert len(world.server.asked) == 1
+
     run(main)
 
 
@@ -227,8 +290,10 @@ def test_a_kind_that_cannot_be_looked_up_for_a_while_is_looked_up_again() -> Non
 
         async def back(_: float) -> None:
             world.resources["pods"] = PODS
+
         world.retries = replace(world.retries, sleep=back)
         assert await world.cache().fetch("pods", "db-1", "ns", timeout=10) == DB
+
     run(main)
 
 
@@ -240,6 +305,7 @@ def test_what_is_absent_is_an_answer_and_no_failure() -> None:
         assert await world.cache().fetch("pods", "nope", "ns", timeout=60, default=None) is None
         assert await world.cache().gone("pods", "nope", "ns", timeout=60)
         assert world.slept == []
+
     run(main)
 
 
@@ -250,6 +316,7 @@ def test_what_a_function_of_the_caller_raises_is_raised() -> None:
     async def main(world: World) -> None:
         with pytest.raises(TimeoutError, match="mine"):
             await prepared(world, "fetch", DB)(timeout=60, as_=slow)
+
     run(main)
 
 
@@ -261,9 +328,11 @@ def test_threads_have_retries_too(read: str) -> None:
         asks: Mapping[str, Callable[[], object]] = {
             "fetch": lambda: blocking.fetch("pods", "db-1", "ns", timeout=10),
             "fetch_list": lambda: blocking.fetch_list("pods", namespace="ns", timeout=10),
-            "gone": lambda: blocking.gone("pods", "web-1", "ns", uid="u-1", timeout=10)}
+            "gone": lambda: blocking.gone("pods", "web-1", "ns", uid="u-1", timeout=10),
+        }
         assert await asyncio.to_thread(asks[read]) == EXPECTED[read]
         assert len(world.server.asked) == 2
+
     run(main)
 
 
@@ -274,6 +343,7 @@ def test_a_timeout_is_a_number_of_seconds(read: str, timeout: Any) -> None:
         with pytest.raises(ReadError, match=r"timeout is .*\. Give a number of seconds") as info:
             await prepared(world, read, READS[read][1])(timeout=timeout)
         assert not isinstance(info.value, StateError)
+
     run(main)
 
 
@@ -283,4 +353,5 @@ def test_a_timeout_is_no_reason_to_ask_for_what_is_held() -> None:
         assert await world.cache().fetch("pods", "web-1", "ns", timeout=0) == WEB
         assert names(await world.cache().fetch_list("pods", label="app=web", timeout=0)) == ["web-1"]
         assert world.server.asked == []
+
     run(main)

@@ -1,4 +1,6 @@
-"""Contract 9: a handler reads its own object at least as new as the body that it was called with, whichever stream is ahead."""
+"""Contract 9: a handler reads its own object at least as new as the body that it was called with, whichever
+stream is ahead."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -21,10 +23,15 @@ OTHER = pod("other", version="6", app="web")
 
 
 def called_with(
-    own: Obj, *held: Obj, declared: str | Selector = "app=web", deleted: bool = False, version: str = "10",
+    own: Obj,
+    *held: Obj,
+    declared: str | Selector = "app=web",
+    deleted: bool = False,
+    version: str = "10",
     resource: Resource = PODS,
 ) -> Cache:
-    """Make the cache of a handler that was called with this object. The stream is at version 10 unless it is said."""
+    """Make the cache of a handler that was called with this object. The stream is at version 10 unless it is
+    said."""
     world = World()
     world.declare(declared, resource, "kind").hold(*held, version=version)
     return world.cache(own=own, deleted=deleted)
@@ -62,7 +69,9 @@ def test_an_object_that_is_not_held_yet_is_added() -> None:
 def test_the_stream_counts_where_it_is_as_new_as_the_body() -> None:
     assert shown(called_with(pod("mine", version="4", app="web"), OLD)) == "5"
     assert shown(called_with(pod("mine", version="10", app="web"), OLD)) == "5"
-    assert shown(called_with(pod("mine", version="10", app="web"))) is Reason.HIDDEN, "it has left since, or was deleted"
+    assert shown(called_with(pod("mine", version="10", app="web"))) is Reason.HIDDEN, (
+        "it has left since, or was deleted"
+    )
 
 
 def test_what_is_held_counts_where_it_is_newer_than_the_body() -> None:
@@ -85,7 +94,14 @@ def test_a_body_that_was_never_in_the_filter_changes_nothing() -> None:
 
 def test_a_body_that_has_left_by_a_field() -> None:
     running = Selector("app=web", field="status.phase=Running")
-    assert shown_name(called_with({**pod("mine", version="11", app="web"), "status": {"phase": "Failed"}}, OLD, declared=running)) == []
+    assert (
+        shown_name(
+            called_with(
+                {**pod("mine", version="11", app="web"), "status": {"phase": "Failed"}}, OLD, declared=running
+            )
+        )
+        == []
+    )
     assert shown_name(called_with(pod("mine", version="11", app="web"), OLD, declared=running)) == ["mine"]
 
 
@@ -100,24 +116,52 @@ def test_a_deletion_takes_the_object_out_though_its_body_matches() -> None:
         cache.get("kind", "mine", "ns")
     assert info.value.version == "11"
     assert names(cache.held("kind")) == ["other"]
-    assert shown(called_with(gone, OLD, deleted=True)) is Reason.HIDDEN, "under a label it may merely have left"
+    assert shown(called_with(gone, OLD, deleted=True)) is Reason.HIDDEN, (
+        "under a label it may merely have left"
+    )
 
 
 def test_a_deletion_that_the_stream_is_past_changes_nothing() -> None:
     """It has been created again since."""
-    assert shown(called_with(pod("mine", version="9", app="web"), pod("mine", version="10", uid="new", app="web"), deleted=True)) == "10"
+    assert (
+        shown(
+            called_with(
+                pod("mine", version="9", app="web"),
+                pod("mine", version="10", uid="new", app="web"),
+                deleted=True,
+            )
+        )
+        == "10"
+    )
 
 
 def test_an_object_that_was_deleted_and_created_again_is_the_newer_one() -> None:
     again = pod("mine", version="12", uid="new", app="web")
     assert shown(called_with(again, OLD)) == "12"
-    assert shown(called_with(pod("mine", version="11", app="web"), pod("mine", version="10", uid="new", app="web"), version="11")) == "10"
+    assert (
+        shown(
+            called_with(
+                pod("mine", version="11", app="web"),
+                pod("mine", version="10", uid="new", app="web"),
+                version="11",
+            )
+        )
+        == "10"
+    )
 
 
-@pytest.mark.parametrize("change", [
-    {"kind": "Node"}, {"apiVersion": "v2"}, {"apiVersion": None}, {"metadata": None}, {"metadata": {"name": "mine"}},
-    {"metadata": {"name": "mine", "resourceVersion": "11"}}, {"metadata": {"name": "mine", "resourceVersion": 11}},
-])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kind": "Node"},
+        {"apiVersion": "v2"},
+        {"apiVersion": None},
+        {"metadata": None},
+        {"metadata": {"name": "mine"}},
+        {"metadata": {"name": "mine", "resourceVersion": "11"}},
+        {"metadata": {"name": "mine", "resourceVersion": 11}},
+    ],
+)
 def test_a_body_of_another_kind_or_of_no_object_changes_nothing(change: dict[str, Any]) -> None:
     assert shown(called_with({**pod("mine", version="11", app="web"), **change}, OLD)) == "5"
 
@@ -130,7 +174,9 @@ def test_other_objects_are_as_they_were() -> None:
 
 
 def test_the_body_is_in_its_own_namespace_alone() -> None:
-    cache = called_with(pod("mine", version="11", app="web", owner="u1"), pod("far", "away", app="web", owner="u1"))
+    cache = called_with(
+        pod("mine", version="11", app="web", owner="u1"), pod("far", "away", app="web", owner="u1")
+    )
     assert names(cache.owned({"metadata": {"uid": "u1", "namespace": "away"}}, "kind")) == ["far"]
     assert names(cache.held("kind", namespace="away")) == ["far"]
 
@@ -183,16 +229,31 @@ def test_a_live_body_that_is_replaced_during_a_read_is_of_one_piece() -> None:
 
 
 def test_where_a_field_is_known_to_the_server_alone_the_stream_counts() -> None:
-    """Whether the body is still in the filter cannot be said; what is held was, as of the stream's version."""
+    """Whether the body is still in the filter cannot be said; what is held was, as of the stream's
+    version."""
     kind = Resource(Kind.unknown("", "Pod", "pods", namespaced=True), "v1", fields_known=False)
     own = pod("mine", version="11", app="web")
-    assert called_with(own, OLD, declared=Selector(field="spec.color=red"), resource=kind).get("kind", "mine", "ns") == OLD
+    assert (
+        called_with(own, OLD, declared=Selector(field="spec.color=red"), resource=kind).get(
+            "kind", "mine", "ns"
+        )
+        == OLD
+    )
 
 
-@pytest.mark.parametrize(("own", "stream", "seen"), [
-    ("11", "10", "11"), ("9", "10", "5"), ("b", "a", "5"), ("11", "a", "5"), ("a", "10", "5"),
-    pytest.param("9" * 5_000, "10", "9" * 5_000, id="longer than Python makes integers of"), ("²", "1", "5"),
-])
+@pytest.mark.parametrize(
+    ("own", "stream", "seen"),
+    [
+        ("11", "10", "11"),
+        ("9", "10", "5"),
+        ("b", "a", "5"),
+        ("11", "a", "5"),
+        ("a", "10", "5"),
+        pytest.param("9" * 1_024, "10", "9" * 1_024, id="the longest"),
+        pytest.param("9" * 5_000, "10", "5", id="longer than any server has"),
+        ("²", "1", "5"),
+    ],
+)
 def test_the_body_counts_only_if_its_version_is_known_to_be_later(own: str, stream: str, seen: str) -> None:
     assert shown(called_with(pod("mine", version=own, app="web"), OLD, version=stream)) == seen
 
@@ -210,17 +271,39 @@ TRANSFORMED = Cached("app=web", transform=failing).projection
 MINE = pod("mine", version="11", app="web")
 
 
-@pytest.mark.parametrize(("read", "instead"), [
-    (lambda cache: cache.get("pods", "mine", "ns"), "; for what the server has: await cache.fetch('pods', 'mine', 'ns', whole=True)"),
-    (lambda cache: cache.held("pods", label="app=web", as_=bytes),
-     "; for what the server has: await cache.fetch_list('pods', label='app=web', as_=bytes, whole=True)"),
-    (lambda cache: cache.count("pods", label="app=web"), "; for what the server has: len(await cache.fetch_list('pods', label='app=web', whole=True))"),
-    (lambda cache: cache.explain("pods"), ""),
-])
-def test_a_transform_that_fails_for_the_body_is_told_instead_of_an_older_object_being_read(read: Callable[[Cache], object], instead: str) -> None:
+@pytest.mark.parametrize(
+    ("read", "instead"),
+    [
+        (
+            lambda cache: cache.get("pods", "mine", "ns"),
+            "; for what the server has: await cache.fetch('pods', 'mine', 'ns', whole=True)",
+        ),
+        (
+            lambda cache: cache.held("pods", label="app=web", as_=bytes),
+            (
+                "; for what the server has: await cache.fetch_list('pods', label='app=web', as_=bytes,"
+                " whole=True)"
+            ),
+        ),
+        (
+            lambda cache: cache.count("pods", label="app=web"),
+            "; for what the server has: len(await cache.fetch_list('pods', label='app=web', whole=True))",
+        ),
+        (lambda cache: cache.explain("pods"), ""),
+    ],
+)
+def test_a_transform_that_fails_for_the_body_is_told_instead_of_an_older_object_being_read(
+    read: Callable[[Cache], object], instead: str
+) -> None:
     world = World()
     feed = world.declare("app=web", PODS, "v1/pods", TRANSFORMED).hold(OTHER)
-    with pytest.raises(Stalled, match=r"^cache\.\w+\('pods', \.\.\.\): the transform of Pod, ns/mine, raised KeyError at test_snapshot\.py") as info:
+    with pytest.raises(
+        Stalled,
+        match=(
+            r"^cache\.\w+\('pods', \.\.\.\): the transform of Pod, ns/mine, raised KeyError at"
+            r" test_snapshot\.py"
+        ),
+    ) as info:
         read(world.cache(own=MINE))
     assert "canary" not in str(info.value)
     assert info.value.remedy == f"Correct transform= of settings.selectcache.selectors['v1/pods']{instead}"
@@ -230,8 +313,12 @@ def test_a_transform_that_fails_for_the_body_is_told_instead_of_an_older_object_
 def test_who_waits_for_an_object_is_told_as_well() -> None:
     async def main(world: World) -> None:
         world.declare("app=web", PODS, "v1/pods", TRANSFORMED).hold(OTHER)
-        with pytest.raises(Stalled, match=r"^await cache\.wait_for\('pods', \.\.\.\): the transform of Pod, ns/mine, raised KeyError"):
+        with pytest.raises(
+            Stalled,
+            match=r"^await cache\.wait_for\('pods', \.\.\.\): the transform of Pod, ns/mine, raised KeyError",
+        ):
             await world.cache(own=MINE).wait_for("pods", lambda _: False)
+
     run(main)
 
 
@@ -249,5 +336,9 @@ def test_a_handler_of_another_kind_pays_nothing() -> None:
 
 
 def test_an_object_of_another_kind_is_nobody_s_own() -> None:
-    body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "web-1", "uid": "u", "resourceVersion": "20"}}
+    body = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "web-1", "uid": "u", "resourceVersion": "20"},
+    }
     assert own_of(body, PODS, Selector(), deleted=False, version="6", projection=ALL) is None

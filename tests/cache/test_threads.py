@@ -1,4 +1,6 @@
-"""Readers in real threads never see what was never so (I4, contract 3). All orders of steps are in test_thread_products.py."""
+"""Readers in real threads never see what was never so (I4, contract 3). All orders of steps are in
+test_thread_products.py."""
+
 from __future__ import annotations
 
 import threading
@@ -22,12 +24,14 @@ def reading(one: Scene, *reads: str) -> Detector:
 
 def test_i4_readers_in_real_threads_see_each_relist_as_a_whole() -> None:
     one = alone(lambda _: [])
-    branch, = one.merging.branches
+    (branch,) = one.merging.branches
     with reading(one, "get", "list", "count", "held") as detector:
         for generation in count(11):
             if generation >= 40 and detector.answers >= ENOUGH:
                 break
-            for call in listed(branch, generation, *(record(name, generation) for name in "abcdefg"[:2 + generation % 5])):
+            for call in listed(
+                branch, generation, *(record(name, generation) for name in "abcdefg"[: 2 + generation % 5])
+            ):
                 call()
             detector.stepped()
     print(f"{detector.answers:,} answers")
@@ -40,9 +44,14 @@ def test_i8b_readers_in_real_threads_always_find_what_moves_between_branches() -
         for generation in count(11):
             if generation >= 60 and detector.answers >= ENOUGH:
                 break
-            here, there = branches[::1 if generation % 2 else -1]
+            here, there = branches[:: 1 if generation % 2 else -1]
             moved = record("a", generation, GOLD if generation % 2 else WEB)
-            for call in (partial(here.leave, moved), partial(here.progress, moved.version), partial(there.put, moved), partial(there.progress, moved.version)):
+            for call in (
+                partial(here.leave, moved),
+                partial(here.progress, moved.version),
+                partial(there.put, moved),
+                partial(there.progress, moved.version),
+            ):
                 call()
                 detector.stepped()
                 assert len(cast("frozenset[object]", one.read("held"))) == 2
@@ -55,11 +64,16 @@ def test_the_detector_finds_an_object_of_two_generations() -> None:
         generation_of(torn)
 
 
-@pytest.mark.parametrize(("second", "third", "why"), [
-    (frozenset({1}), frozenset({1, 2}), r"was never so \(I4\)"),
-    (frozenset({2, 3}), frozenset({1, 2}), r"a newer one was read since \(I1\)"),
-])
-def test_the_detector_finds_an_answer_that_is_torn_or_goes_back(second: frozenset[int], third: frozenset[int], why: str) -> None:
+@pytest.mark.parametrize(
+    ("second", "third", "why"),
+    [
+        (frozenset({1}), frozenset({1, 2}), r"was never so \(I4\)"),
+        (frozenset({2, 3}), frozenset({1, 2}), r"a newer one was read since \(I1\)"),
+    ],
+)
+def test_the_detector_finds_an_answer_that_is_torn_or_goes_back(
+    second: frozenset[int], third: frozenset[int], why: str
+) -> None:
     whole = [frozenset({1, 2}), frozenset({2, 3})]
     mine = threading.current_thread()
     for_writer, for_reader = iter([whole[0], whole[1], whole[1]]), iter(enumerate([whole[0], second, third]))
@@ -69,7 +83,7 @@ def test_the_detector_finds_an_answer_that_is_torn_or_goes_back(second: frozense
         if threading.current_thread() is mine:
             return next(for_writer)
         number, answer = next(for_reader, (3, whole[1]))
-        if number == 3:   # All that is to be found has been given.
+        if number == 3:  # All that is to be found has been given.
             turn.set()
         return answer
 

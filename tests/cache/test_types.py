@@ -1,7 +1,9 @@
-"""What type checkers make of the reads: `make lint` has mypy look at this file, where each line that is wrong must be wrong to it.
+"""What type checkers make of the reads: `make lint` has mypy look at this file, where each line that is wrong
+must be wrong to it.
 
 What needs classes of other clients is in tests/clients/typed.py, which pyright looks at, too.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -44,8 +46,15 @@ def labels_of(obj: Mapping[str, Any]) -> dict[str, str]:
 
 OWNER = {"metadata": {"uid": "o-1"}}
 POD = {
-    "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "ns", "labels": {"app": "web"}, "ownerReferences": [
-        {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "o-1"}]}}
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {
+        "name": "a",
+        "namespace": "ns",
+        "labels": {"app": "web"},
+        "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "o-1"}],
+    },
+}
 
 
 @pytest.fixture
@@ -65,7 +74,8 @@ def test_get(cache: FakeCache) -> None:
     assert_type(cache.get("pods", "a", "ns", as_=name_of), str)
     assert_type(cache.get("pods", "a", "ns", as_=labels_of, default=None), dict[str, str] | None)
     assert_type(cache.get("pods", "a", "ns", as_=PodInfo), PodInfo)
-    assert_type(cache.get("pods", "a", "ns", as_=lambda obj: len(obj)), int)   # noqa: PLW0108  # A lambda is what is tested.
+    # A lambda is what is tested.
+    assert_type(cache.get("pods", "a", "ns", as_=lambda obj: len(obj)), int)  # noqa: PLW0108
 
 
 def test_reads_of_several(cache: FakeCache) -> None:
@@ -105,7 +115,9 @@ def test_reads_that_are_awaited(cache: FakeCache) -> None:
         assert_type(await cache.fetch("pods", "a", "ns", default=None), Obj | None)
         assert_type(await cache.fetch("pods", "a", "ns", as_="view"), BodyView)
         assert_type(await cache.fetch("pods", "a", "ns", as_=name_of, default=None, whole=True), str | None)
-        assert_type(await cache.fetch("pods", "a", "ns", as_="view", default=None, timeout=5), BodyView | None)
+        assert_type(
+            await cache.fetch("pods", "a", "ns", as_="view", default=None, timeout=5), BodyView | None
+        )
         assert_type(await cache.fetch_list("pods"), Objects[Obj])
         assert_type(await cache.fetch_list("pods", as_=name_of, timeout=5.0), list[str])
         assert_type(await cache.gone("pods", "a", "ns", timeout=5), bool)
@@ -114,6 +126,7 @@ def test_reads_that_are_awaited(cache: FakeCache) -> None:
         assert_type(await cache.wait_for("pods", bool, as_="view", timeout=5), BodyView)
         assert_type(await cache.wait_for("pods", bool, as_=PodInfo), PodInfo)
         assert_type(await asyncio.to_thread(cache.held, "pods", as_=name_of), list[str])
+
     asyncio.run(main())
 
 
@@ -121,13 +134,14 @@ def test_a_forgotten_await_is_a_mistake_to_mypy_but_where_it_is_compared_to_none
     async def main() -> None:
         cache.fetch("pods", "a", "ns").close()
         with pytest.raises(ReadError):
-            cache.fetch("pods", "a", "ns")["metadata"]   # type: ignore[index]
+            cache.fetch("pods", "a", "ns")["metadata"]  # type: ignore[index]
         with pytest.raises(ReadError):
-            cache.fetch("pods", "a", "ns").get("metadata")   # type: ignore[attr-defined]
+            cache.fetch("pods", "a", "ns").get("metadata")  # type: ignore[attr-defined]
         assert cache.fetch("pods", "a", "ns", default=None) is not None
-        cache.fetch("pods", "a", "ns")   # type: ignore[unused-coroutine]
+        cache.fetch("pods", "a", "ns")  # type: ignore[unused-coroutine]
+
     asyncio.run(main())
-    gc.collect()   # What was caught keeps the reads: they are told of in this test.
+    gc.collect()  # What was caught keeps the reads: they are told of in this test.
 
 
 def test_a_view_is_a_body_to_kopf(cache: FakeCache) -> None:
@@ -137,27 +151,27 @@ def test_a_view_is_a_body_to_kopf(cache: FakeCache) -> None:
 
 def test_mistakes_are_mistakes_to_type_checkers_as_well(cache: FakeCache) -> None:
     with pytest.raises(ReadError):
-        cache.get("pods", "a", "ns", as_="dict")   # type: ignore[call-overload]
+        cache.get("pods", "a", "ns", as_="dict")  # type: ignore[call-overload]
     with pytest.raises(ReadError):
-        cache.get("pods", "a", "ns", as_=5)   # type: ignore[call-overload]
+        cache.get("pods", "a", "ns", as_=5)  # type: ignore[call-overload]
     with pytest.raises(ReadError):
-        cache.held("pods", as_="yaml")   # type: ignore[call-overload]
+        cache.held("pods", as_="yaml")  # type: ignore[call-overload]
     with pytest.raises(ReadError):
-        cache.list("pods", labels="app=web")   # type: ignore[call-overload]
+        cache.list("pods", labels="app=web")  # type: ignore[call-overload]
     with pytest.raises(ReadError):
-        cache.get(5, "a")   # type: ignore[call-overload]
+        cache.get(5, "a")  # type: ignore[call-overload]
     with pytest.raises(ReadError):
-        cache.list("pods", limit="5")   # type: ignore[call-overload]
+        cache.list("pods", limit="5")  # type: ignore[call-overload]
     with pytest.raises(TypeError):
-        cache.held("pods", as_=lambda: 5)   # type: ignore[misc, arg-type]
+        cache.held("pods", as_=lambda: 5)  # type: ignore[misc, arg-type]
 
 
 def test_views_cannot_be_changed_to_type_checkers_either(cache: FakeCache) -> None:
     view = cache.get("pods", "a", "ns", as_="view")
     with pytest.raises(TypeError):
-        view["spec"] = {}   # type: ignore[index]
+        view["spec"] = {}  # type: ignore[index]
     with pytest.raises(TypeError):
-        view.update(spec={})   # type: ignore[attr-defined]
+        view.update(spec={})  # type: ignore[attr-defined]
 
 
 def test_declarations_take_what_reads_take() -> None:

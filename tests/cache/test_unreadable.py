@@ -1,4 +1,6 @@
-"""An object that cannot be decoded affects only itself: in pages, in events, and in reads. The server is an embedded one with a fault."""
+"""An object that cannot be decoded affects only itself: in pages, in events, and in reads. The server is an
+embedded one with a fault."""
+
 from __future__ import annotations
 
 import asyncio
@@ -20,15 +22,19 @@ from tests.secrets import World, caching, labelled, named, secret
 
 DEEP = ("shop", "deep")
 VALUES = {
-    "nested": (Inserted().value, "it is nested too deeply"), "number": (b"1e999", "it has a number that is out of range"),
+    "nested": (Inserted().value, "it is nested too deeply"),
+    "number": (b"1e999", "it has a number that is out of range"),
     "bytes": (b'"\xff"', "it is not UTF-8"),
-    "escape": (b'"\\q"', "it is no valid JSON: invalid escape"), "key": (b'{"\xff":1}', "it is not UTF-8"),
+    "escape": (b'"\\q"', "it is no valid JSON: invalid escape"),
+    "key": (b'{"\xff":1}', "it is not UTF-8"),
 }
 INITIAL = pytest.mark.parametrize("initial", ["pages", "stream"])
 
 
 def owned(obj: dict[str, Any], uid: str) -> dict[str, Any]:
-    obj["metadata"]["ownerReferences"] = [{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid}]
+    obj["metadata"]["ownerReferences"] = [
+        {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid}
+    ]
     return obj
 
 
@@ -36,11 +42,17 @@ def inserted(value: bytes = Inserted().value) -> Inserted:
     return Inserted(value, names=frozenset({"deep"}))
 
 
-OBJECTS = owned(secret("deep", app="web", tier="gold"), "o-1"), owned(secret("web", app="web"), "o-1"), secret("other", app="web", tier="tin")
+OBJECTS = (
+    owned(secret("deep", app="web", tier="gold"), "o-1"),
+    owned(secret("web", app="web"), "o-1"),
+    secret("other", app="web", tier="tin"),
+)
 
 
 @asynccontextmanager
-async def holding_deep(declared: Any = "app=web", *, value: bytes = Inserted().value, **options: Any) -> AsyncIterator[tuple[World, Planned]]:
+async def holding_deep(
+    declared: Any = "app=web", *, value: bytes = Inserted().value, **options: Any
+) -> AsyncIterator[tuple[World, Planned]]:
     """Keep secrets of which one cannot be decoded; removing the fault does not change what is held."""
     async with caching(declared, **options) as world:
         fault = world.cluster.faults.add(inserted(value))
@@ -58,7 +70,9 @@ def unreadable(world: World) -> set[tuple[str, str]]:
 
 @INITIAL
 @pytest.mark.parametrize("what", VALUES)
-def test_contract_8_an_object_that_cannot_be_decoded_costs_itself_alone_in_a_list(what: str, initial: str) -> None:
+def test_contract_8_an_object_that_cannot_be_decoded_costs_itself_alone_in_a_list(
+    what: str, initial: str
+) -> None:
     async def main() -> None:
         value, why = VALUES[what]
         async with caching("app=web", secret("gone"), initial=initial) as world:
@@ -67,12 +81,15 @@ def test_contract_8_an_object_that_cannot_be_decoded_costs_itself_alone_in_a_lis
             world.cluster.faults.add(inserted(value))
             world.cluster.create(*OBJECTS)
             world.feed.listwatches[0].relist("test")
-            await until(lambda: world.feed.listwatches[0].commits == 2 or world.feed.counts.failures["garbled"])
+            await until(
+                lambda: world.feed.listwatches[0].commits == 2 or world.feed.counts.failures["garbled"]
+            )
             assert not world.feed.counts.failures["garbled"]
             assert named(world.cache.held("secrets")) == ["other", "web"]
             assert unreadable(world) == {DEEP}
             with pytest.raises(Unreadable, match=why):
                 world.cache.get("secrets", "deep", "shop")
+
     run(main())
 
 
@@ -98,6 +115,7 @@ def test_contract_8_an_object_that_cannot_be_decoded_costs_itself_alone_in_a_wat
             await until(lambda: not unreadable(world))
             assert world.cache.get("secrets", "deep", "shop")["metadata"]["labels"]["tier"] == "gold"
             assert sum(world.feed.counts.relists.values()) == 0
+
     run(main())
 
 
@@ -109,12 +127,15 @@ def test_a_fetch_of_an_object_that_is_held_as_unreadable_asks_the_server() -> No
             assert (await world.cache.fetch("secrets", "deep", "shop"))["metadata"]["name"] == "deep"
             with pytest.raises(Unreadable):
                 world.cache.get("secrets", "deep", "shop")
+
     run(main())
 
 
 @pytest.mark.parametrize("declared", ["app=web", [Selector("app=web"), Selector("tier=gold")]])
 @pytest.mark.parametrize("what", ["bytes", "escape", "key"])
-def test_an_object_that_may_have_been_damaged_on_its_way_is_listed_anew_by_the_next_audit(what: str, declared: Any) -> None:
+def test_an_object_that_may_have_been_damaged_on_its_way_is_listed_anew_by_the_next_audit(
+    what: str, declared: Any
+) -> None:
     async def main() -> None:
         async with holding_deep(declared, value=VALUES[what][0]) as (world, fault):
             await until(lambda: world.feed.synced and unreadable(world))
@@ -122,7 +143,7 @@ def test_an_object_that_may_have_been_damaged_on_its_way_is_listed_anew_by_the_n
             found = await world.cache.audit("secrets")
             assert set(found.outdated) == {DEEP}
             await until(lambda: [each.commits for each in world.feed.listwatches] == commits)
-            assert unreadable(world) == {DEEP}   # It is damaged again.
+            assert unreadable(world) == {DEEP}  # It is damaged again.
             await until(lambda: world.feed.synced)
             assert world.feed.counts.relists == {"audit": len(commits)}
             fault.release()
@@ -131,6 +152,7 @@ def test_an_object_that_may_have_been_damaged_on_its_way_is_listed_anew_by_the_n
             assert named(world.cache.list("secrets", label="app=web")) == ["deep", "other", "web"]
             await until(lambda: world.feed.synced)
             assert await world.cache.audit("secrets")
+
     run(main())
 
 
@@ -141,6 +163,7 @@ def test_an_object_that_the_server_has_as_it_is_unreadable_is_not_listed_anew_by
             await until(lambda: world.feed.synced and unreadable(world))
             assert await world.cache.audit("secrets")
             assert not world.feed.counts.relists
+
     run(main())
 
 
@@ -161,18 +184,27 @@ def has_all(obj: Any) -> str:
 RECURSING: dict[str, tuple[dict[str, Any], str]] = {
     "transform": ({"transform": copied}, "its transform= recurses too deeply"),
     "index": ({"index": {"all": has_all}}, "its index function 'all' recurses too deeply"),
-    "index of a part": ({"index": {"all": has_all}, "drop": ["data"]}, "its index function 'all' recurses too deeply"),
+    "index of a part": (
+        {"index": {"all": has_all}, "drop": ["data"]},
+        "its index function 'all' recurses too deeply",
+    ),
 }
 
 
 @INITIAL
 @pytest.mark.parametrize("which", RECURSING)
-def test_contract_8_an_object_into_which_a_function_of_the_operator_recurses_too_deeply_costs_itself_alone(which: str, initial: str) -> None:
-    """The decoder reads it: it has fewer levels than there are frames, of which the function takes two for each level."""
+def test_contract_8_an_object_into_which_a_function_of_the_operator_recurses_too_deeply_costs_itself_alone(
+    which: str, initial: str
+) -> None:
+    """The decoder reads it: it has fewer levels than there are frames, of which the function takes two for
+    each level."""
+
     async def main() -> None:
         options, why = RECURSING[which]
         levels = sys.getrecursionlimit() * 9 // 10
-        async with holding_deep(Cached("app=web", **options), value=b'{"a":' * levels + b"1" + b"}" * levels, initial=initial) as (world, _):
+        async with holding_deep(
+            Cached("app=web", **options), value=b'{"a":' * levels + b"1" + b"}" * levels, initial=initial
+        ) as (world, _):
             assert named(world.cache.held("secrets")) == ["other", "web"]
             assert unreadable(world) == {DEEP}
             assert not world.feed.counts.failures["garbled"]
@@ -181,6 +213,7 @@ def test_contract_8_an_object_into_which_a_function_of_the_operator_recurses_too
             world.cluster.create(secret("later", app="web"))
             await until(lambda: world.feed.held() == 4)
             assert str(world.feed.health) == "synced"
+
     run(main())
 
 
@@ -195,6 +228,7 @@ def test_an_unreadable_object_leaves_and_is_deleted_as_any(initial: str) -> None
             world.cluster.delete(secret("deep"))
             await until(lambda: not unreadable(world))
             assert world.cache.count("secrets", label="app=web") == 2
+
     run(main())
 
 
@@ -210,8 +244,14 @@ def test_unreadable_objects_of_several_watches_are_unreadable_in_the_answer_of_a
             fault.release()
             world.cluster.cut("watch", "secrets")
             world.cluster.patch(secret("deep"), labelled(tier=None))
-            await until(lambda: not unreadable(world) or world.cluster.patch(secret("deep"), labelled(again=str(world.time.now))) is None)
+            await until(
+                lambda: (
+                    not unreadable(world)
+                    or world.cluster.patch(secret("deep"), labelled(again=str(world.time.now))) is None
+                )
+            )
             assert len(world.cache.list("secrets", label="app=web")) == 3
+
     run(main())
 
 
@@ -227,6 +267,7 @@ def test_labels_and_names_of_unreadable_objects_are_compared_with_the_selector_t
                 await until(lambda: isinstance(world.feed.part().error, Rejected) or unreadable(world))
                 assert not unreadable(world)
                 assert "shop/deep' came" in world.feed.trouble
+
     run(main())
 
 
@@ -238,6 +279,7 @@ def test_what_is_dropped_need_not_be_decoded() -> None:
             with pytest.raises(Unreadable, match="nested too deeply"):
                 await world.cache.fetch("secrets", "deep", "shop", whole=True)
             assert (await world.cache.fetch("secrets", "deep", "shop"))["metadata"]["name"] == "deep"
+
     run(main())
 
 
@@ -245,7 +287,12 @@ def test_what_is_dropped_need_not_be_decoded() -> None:
 def test_a_page_with_an_object_of_no_name_or_uid_is_refused_and_its_position_is_told(name: str) -> None:
     async def main() -> None:
         metadata = {"labels": {"app": "web"}, "resourceVersion": "9", "name": "x", "uid": "u"}
-        data = b'{"a":1},"kind":"Secret","apiVersion":"v1","metadata":' + repr({k: v for k, v in metadata.items() if k != name} if name else {}).replace("'", '"').encode()
+        data = (
+            b'{"a":1},"kind":"Secret","apiVersion":"v1","metadata":'
+            + repr({k: v for k, v in metadata.items() if k != name} if name else {})
+            .replace("'", '"')
+            .encode()
+        )
         async with caching("app=web", *OBJECTS) as world:
             await world.cache.wait_synced()
             world.cluster.faults.add(Inserted(data, names=frozenset({"other"})), verb="list")
@@ -253,6 +300,7 @@ def test_a_page_with_an_object_of_no_name_or_uid_is_refused_and_its_position_is_
             await until(lambda: "(item 1 of the page)" in world.feed.trouble)
             assert "came without a name, uid or resourceVersion" in world.feed.trouble
             assert named(world.cache.held("secrets")) == ["deep", "other", "web"]
+
     run(main())
 
 
@@ -264,21 +312,32 @@ def test_contract_1_each_read_that_means_an_unreadable_object_raises_and_all_oth
         async with holding_deep() as (world, _):
             cache = world.cache
             means_it: list[Callable[[], object]] = [
-                lambda: cache.get("secrets", "deep", "shop"), lambda: cache.get("secrets", "deep", "shop", default=None),
-                lambda: cache.get("secrets", "deep", "shop", as_="view"), lambda: cache.get("secrets", "deep", "shop", as_=bytes),
+                lambda: cache.get("secrets", "deep", "shop"),
+                lambda: cache.get("secrets", "deep", "shop", default=None),
+                lambda: cache.get("secrets", "deep", "shop", as_="view"),
+                lambda: cache.get("secrets", "deep", "shop", as_=bytes),
                 lambda: cache.get("secrets", "deep", namespace="shop", max_age=100),
-                lambda: cache.list("secrets", label="app=web"), lambda: cache.list("secrets", label="app=web", keys_only=True),
-                lambda: cache.list("secrets", label="app=web,tier"), lambda: cache.list("secrets", label="app=web", namespace="shop", names=["deep", "x"]),
-                lambda: cache.list("secrets", label="app=web", where={"type": "x"}), lambda: cache.list("secrets", label="app=web", field="type=x"),
-                lambda: cache.list("secrets", label="app=web", field="metadata.name=deep"), lambda: cache.list("secrets", label="app=web", limit=1),
-                lambda: cache.count("secrets", label="app=web"), lambda: cache.count("secrets", label="app=web,tier=gold"),
+                lambda: cache.list("secrets", label="app=web"),
+                lambda: cache.list("secrets", label="app=web", keys_only=True),
+                lambda: cache.list("secrets", label="app=web,tier"),
+                lambda: cache.list("secrets", label="app=web", namespace="shop", names=["deep", "x"]),
+                lambda: cache.list("secrets", label="app=web", where={"type": "x"}),
+                lambda: cache.list("secrets", label="app=web", field="type=x"),
+                lambda: cache.list("secrets", label="app=web", field="metadata.name=deep"),
+                lambda: cache.list("secrets", label="app=web", limit=1),
+                lambda: cache.count("secrets", label="app=web"),
+                lambda: cache.count("secrets", label="app=web,tier=gold"),
             ]
             for read in means_it:
                 with pytest.raises(Unreadable) as info:
                     read()
                 assert info.value.keys == (DEEP,)
                 assert isinstance(info.value, ReadError)
-            for fetch in (cache.fetch("secrets", "deep", "shop"), cache.fetch("secrets", "deep", "shop", default=None), cache.fetch_list("secrets", label="app=web")):
+            for fetch in (
+                cache.fetch("secrets", "deep", "shop"),
+                cache.fetch("secrets", "deep", "shop", default=None),
+                cache.fetch_list("secrets", label="app=web"),
+            ):
                 with pytest.raises(Unreadable):
                     await fetch
 
@@ -298,7 +357,10 @@ def test_contract_1_each_read_that_means_an_unreadable_object_raises_and_all_oth
             assert cache.exists("secrets", "deep", "shop")
             assert not await cache.gone("secrets", "deep", "shop")
 
-            held, mine = cache.held("secrets"), cache.owned({"metadata": {"uid": "o-1", "namespace": "shop"}}, "secrets")
+            held, mine = (
+                cache.held("secrets"),
+                cache.owned({"metadata": {"uid": "o-1", "namespace": "shop"}}, "secrets"),
+            )
             assert (named(held), held.unreadable) == (["other", "web"], [DEEP])
             assert (named(mine), mine.unreadable) == (["web"], [DEEP])
             assert held[:1].unreadable == [DEEP]
@@ -310,6 +372,7 @@ def test_contract_1_each_read_that_means_an_unreadable_object_raises_and_all_oth
             assert cache.explain("secrets", label="app=web").verdict
             assert cache.stats("secrets").unreadable == 1
             assert "1 of them cannot be read" in str(cache.stats("secrets"))
+
     run(main())
 
 
@@ -317,13 +380,31 @@ def test_a_kind_that_is_not_declared_is_fetched_likewise() -> None:
     async def main() -> None:
         async with caching("app=web") as world:
             world.cluster.faults.add(inserted())
-            config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "deep", "namespace": "shop", "labels": {"a": "b"}}}
-            world.cluster.create(config, config | {"metadata": config["metadata"] | {"name": "flat", "labels": {"a": "c"}}})   # type: ignore[operator]  # A dict.
-            with pytest.raises(Unreadable, match=r"configmaps deep in shop cannot be read: it is nested too deeply \(version \d+\). Correct the object$"):
+            config = {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": "deep", "namespace": "shop", "labels": {"a": "b"}},
+            }
+            world.cluster.create(
+                config,
+                config | {"metadata": config["metadata"] | {"name": "flat", "labels": {"a": "c"}}},  # type: ignore[operator]
+            )  # A dict.
+            with pytest.raises(
+                Unreadable,
+                match=(
+                    r"configmaps deep in shop cannot be read: it is nested too deeply \(version \d+\)."
+                    r" Correct the object$"
+                ),
+            ):
                 await world.cache.fetch("configmaps", "deep", "shop")
-            with pytest.raises(Unreadable, match=r"means shop/deep as well, which cannot be read.* Correct the object$"):
+            with pytest.raises(
+                Unreadable, match=r"means shop/deep as well, which cannot be read.* Correct the object$"
+            ):
                 await world.cache.fetch_list("configmaps", namespace="shop")
-            assert named(await world.cache.fetch_list("configmaps", namespace="shop", label="a=c")) == ["flat"]
+            assert named(await world.cache.fetch_list("configmaps", namespace="shop", label="a=c")) == [
+                "flat"
+            ]
+
     run(main())
 
 
@@ -333,15 +414,26 @@ def test_the_errors_name_the_object_the_reason_and_what_to_change() -> None:
             world.cluster.create(secret("deep", "infra", app="web"))
             await until(lambda: len(unreadable(world)) == 2)
             version = world.feed.store.unreadable[DEEP].version
-            drop = "or drop the part that cannot be decoded: Cached(..., drop=[...]) in settings.selectcache.selectors['secrets']"
+            drop = (
+                "or drop the part that cannot be decoded: Cached(..., drop=[...]) in"
+                " settings.selectcache.selectors['secrets']"
+            )
             with pytest.raises(Unreadable) as info:
                 world.cache.get("secrets", "deep", "shop")
-            assert str(info.value) == f"secrets deep in shop cannot be read: it is nested too deeply (version {version}). Correct the object, {drop}"
+            assert (
+                str(info.value)
+                == f"secrets deep in shop cannot be read: it is nested too deeply (version {version})."
+                f" Correct the object, {drop}"
+            )
             with pytest.raises(Unreadable) as info:
                 world.cache.count("secrets", label="app=web")
-            assert str(info.value) == (
-                f"cache.count('secrets', label='app=web') means shop/deep as well, which cannot be read: it is nested too deeply (version {version}); "
-                f"so cannot 1 other. Correct the objects, {drop}; for the others: len(cache.held('secrets', label='app=web'))")
+            assert (
+                str(info.value)
+                == "cache.count('secrets', label='app=web') means shop/deep as well, which cannot be read:"
+                f" it is nested too deeply (version {version}); so cannot 1 other. Correct the objects,"
+                f" {drop}; for the others: len(cache.held('secrets', label='app=web'))"
+            )
+
     run(main())
 
 
@@ -354,18 +446,24 @@ def test_indexes_leave_unreadable_objects_out_and_lists_by_them_raise() -> None:
                 with pytest.raises(Unreadable):
                     world.cache.list("secrets", label="app=web", index=index)
             assert named(world.cache.held("secrets", index={"name": "web"})) == ["web"]
-            assert named(world.cache.list("secrets", label="app=web,tier=tin", index={"type": "Opaque"})) == ["other"]
+            assert named(world.cache.list("secrets", label="app=web,tier=tin", index={"type": "Opaque"})) == [
+                "other"
+            ]
+
     run(main())
 
 
 def test_who_waits_for_an_object_is_not_shown_those_that_cannot_be_read() -> None:
     async def main() -> None:
         async with holding_deep() as (world, _):
-            waiting = asyncio.create_task(world.cache.wait_for("secrets", lambda obj: obj["metadata"]["name"] in ("deep", "late")))
+            waiting = asyncio.create_task(
+                world.cache.wait_for("secrets", lambda obj: obj["metadata"]["name"] in ("deep", "late"))
+            )
             await asyncio.sleep(0)
             world.cluster.patch(secret("deep"), labelled(tier="tin"))
             world.cluster.create(secret("late", app="web"))
             assert (await waiting)["metadata"]["name"] == "late"
+
     run(main())
 
 
@@ -378,13 +476,16 @@ def test_many_objects_are_packed_beside_an_unreadable_one() -> None:
             world.feed.listwatches[0].relist("test")
             await until(lambda: world.feed.packing is not None and world.feed.packing.learned)
             assert len(world.cache.held("secrets")) == 152
+
     run(main())
 
 
 # ---- What is told.
 
 
-def test_unreadable_objects_are_named_in_the_log_once_a_version_and_in_the_probe(caplog: pytest.LogCaptureFixture) -> None:
+def test_unreadable_objects_are_named_in_the_log_once_a_version_and_in_the_probe(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def lines() -> list[str]:
         return [record.getMessage() for record in caplog.records if "cannot be read" in record.getMessage()]
 
@@ -394,10 +495,15 @@ def test_unreadable_objects_are_named_in_the_log_once_a_version_and_in_the_probe
             await until(lines)
             version = world.feed.store.unreadable[DEEP].version
             line = (
-                f"The cache of secrets has objects that cannot be read: shop/deep (it is nested too deeply, version {version}). "
-                "Reads that mean one of them raise Unreadable; held and owned leave it out.")
+                "The cache of secrets has objects that cannot be read: shop/deep (it is nested too deeply,"
+                f" version {version}). Reads that mean one of them raise Unreadable; held and owned leave it"
+                " out."
+            )
             assert lines() == [line]
-            assert _feed_report(world.feed)["unreadable"] == f"shop/deep (it is nested too deeply, version {version})"
+            assert (
+                _feed_report(world.feed)["unreadable"]
+                == f"shop/deep (it is nested too deeply, version {version})"
+            )
             world.feed.listwatches[0].relist("test")
             await until(lambda: world.feed.listwatches[0].commits == 2)
             assert len(lines()) == 1
@@ -410,6 +516,7 @@ def test_unreadable_objects_are_named_in_the_log_once_a_version_and_in_the_probe
             await until(lambda: len(lines()) == 2)
             assert "; and 2 more. Reads" in lines()[1]
             assert "shop/deep" not in lines()[1]
+
     run(main())
 
 
@@ -418,4 +525,5 @@ def test_where_nothing_is_unreadable_the_probe_says_nothing_of_it() -> None:
         async with caching("app=web", OBJECTS[1]) as world:
             await world.cache.wait_synced()
             assert "unreadable" not in _feed_report(world.feed)
+
     run(main())

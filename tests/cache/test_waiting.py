@@ -1,4 +1,6 @@
-"""`wait_synced` names who is not; `wait_for` is woken by changes; sync handlers wait in their thread, never on the loop's."""
+"""`wait_synced` names who is not; `wait_for` is woken by changes; sync handlers wait in their thread, never
+on the loop's."""
+
 from __future__ import annotations
 
 import asyncio
@@ -32,6 +34,7 @@ def test_all_kinds_are_waited_for() -> None:
         assert not waiting.done()
         nodes.hold()
         await waiting
+
     run(main)
 
 
@@ -42,9 +45,12 @@ def test_who_waited_in_vain_is_told_for_whom_and_why() -> None:
         feed.trouble, feed.remedy = "nodes: the server has fallen silent", "It is asked again"
         with pytest.raises(NotSynced) as info:
             await world.cache().wait_synced(0)
-        assert str(info.value) == (
-            "await cache.wait_synced(): the cache of nodes is not synced after 0 s: nodes: the server has fallen silent; "
-            "the filter is everything. It is asked again")
+        assert (
+            str(info.value)
+            == "await cache.wait_synced(): the cache of nodes is not synced after 0 s: nodes: the server has"
+            " fallen silent; the filter is everything. It is asked again"
+        )
+
     run(main)
 
 
@@ -54,6 +60,7 @@ def test_the_settings_say_how_long() -> None:
         world.settings.sync_timeout = 0.01
         with pytest.raises(NotSynced, match=r"not synced after 0\.01 s"):
             await world.cache().wait_synced()
+
     run(main)
 
 
@@ -64,6 +71,7 @@ def test_a_kind_that_cannot_be_kept_raises_why() -> None:
         feed.settling.set()
         with pytest.raises(Forbidden, match="pods: no"):
             await world.cache().wait_synced()
+
     run(main)
 
 
@@ -76,6 +84,7 @@ def test_what_is_held_is_looked_at_first() -> None:
         found = await world.cache().wait_for("pods", ready, namespace="ns")
         assert found["metadata"]["name"] == "web-2"
         assert feed.listeners == []
+
     run(main)
 
 
@@ -84,14 +93,18 @@ def test_the_own_object_is_looked_at_as_new_as_it_is() -> None:
         world.declare("app=web").hold(WEB)
         own = pod("web-1", version="11", app="web", ready="yes")
         assert await world.cache(own=own).wait_for("pods", ready) == own
+
     run(main)
 
 
 def test_the_own_object_is_never_older_than_the_body() -> None:
     """The stream may yet bring what the handler's own body has left behind."""
+
     async def main(world: World) -> None:
         feed = world.declare("app=web").hold(WEB)
-        waiting = asyncio.create_task(world.cache(own=pod("web-1", version="20", app="web")).wait_for("pods", ready))
+        waiting = asyncio.create_task(
+            world.cache(own=pod("web-1", version="20", app="web")).wait_for("pods", ready)
+        )
         await feed.subscribed.wait()
         feed.put(pod("web-1", version="15", app="web", ready="yes"))
         feed.put(pod("web-2", version="16", app="web"))
@@ -99,37 +112,47 @@ def test_the_own_object_is_never_older_than_the_body() -> None:
         assert not waiting.done()
         feed.put(pod("web-1", version="21", app="web", ready="yes"))
         assert (await waiting)["metadata"]["resourceVersion"] == "21"
+
     run(main)
 
 
 def test_an_own_object_that_has_left_the_filter_is_not_waited_for_in_what_it_was() -> None:
     async def main(world: World) -> None:
         feed = world.declare("app=web").hold(WEB)
-        waiting = asyncio.create_task(world.cache(own=pod("web-1", version="20", app="db")).wait_for("pods", ready))
+        waiting = asyncio.create_task(
+            world.cache(own=pod("web-1", version="20", app="db")).wait_for("pods", ready)
+        )
         await feed.subscribed.wait()
         feed.put(pod("web-1", version="15", app="web", ready="yes"))
         await asyncio.sleep(0)
         feed.put(pod("web-2", version="21", app="web", ready="yes"))
         assert (await waiting)["metadata"]["name"] == "web-2"
+
     run(main)
 
 
 def test_then_each_change_is() -> None:
     async def main(world: World) -> None:
         feed = world.declare("app=web").hold(WEB)
-        waiting = asyncio.create_task(world.cache().wait_for(
-            "pods", ready, namespace="ns", label="tier=gold", field="status.phase=Running"))
+        waiting = asyncio.create_task(
+            world.cache().wait_for(
+                "pods", ready, namespace="ns", label="tier=gold", field="status.phase=Running"
+            )
+        )
         await asyncio.sleep(0)
         feed.leave(WEB)
         feed.put(pod("web-2", version="11", app="web", tier="gold"))
         feed.put(pod("web-3", version="12", app="web", ready="yes"))
         feed.put(pod("web-4", "elsewhere", version="13", app="web", tier="gold", ready="yes"))
-        feed.put({**pod("web-5", version="14", app="web", tier="gold", ready="yes"), "status": {"phase": "Failed"}})
+        feed.put(
+            {**pod("web-5", version="14", app="web", tier="gold", ready="yes"), "status": {"phase": "Failed"}}
+        )
         await asyncio.sleep(0)
         assert not waiting.done()
         feed.put(pod("web-2", version="15", app="web", tier="gold", ready="yes"))
         assert (await waiting)["metadata"]["resourceVersion"] == "15"
         assert feed.listeners == []
+
     run(main)
 
 
@@ -141,6 +164,7 @@ def test_what_lasted_but_a_moment_is_seen() -> None:
         feed.put(pod("web-1", version="11", app="web", ready="yes"))
         feed.put(pod("web-1", version="12", app="web", ready="no"))
         assert (await waiting)["metadata"]["resourceVersion"] == "11"
+
     run(main)
 
 
@@ -151,6 +175,7 @@ def test_waiting_begins_before_the_cache_is_synced() -> None:
         await asyncio.sleep(0)
         feed.hold(pod("web-1", app="web", ready="yes"))
         assert (await waiting)["metadata"]["name"] == "web-1"
+
     run(main)
 
 
@@ -162,25 +187,37 @@ def test_what_can_never_be_held_is_not_waited_for() -> None:
         with pytest.raises(NotDeclared):
             await world.cache().wait_for("nodes", ready)
         assert feed.listeners == []
+
     run(main)
 
 
-@pytest.mark.parametrize(("held", "told"), [
-    ([], "none was there to be looked at"), ([WEB], "1 was looked at"), ([WEB, pod("web-2", app="web")], "2 were looked at"),
-])
-def test_who_waits_for_too_long_is_told_for_what_and_what_there_was(held: list[dict[str, Any]], told: str) -> None:
+@pytest.mark.parametrize(
+    ("held", "told"),
+    [
+        ([], "none was there to be looked at"),
+        ([WEB], "1 was looked at"),
+        ([WEB, pod("web-2", app="web")], "2 were looked at"),
+    ],
+)
+def test_who_waits_for_too_long_is_told_for_what_and_what_there_was(
+    held: list[dict[str, Any]], told: str
+) -> None:
     async def main(world: World) -> None:
         feed = world.declare("app=web").hold(*held)
         with pytest.raises(TimeoutError) as info:
             await world.cache().wait_for(
-                "pods", ready, namespace="ns", label="app=web", field={"status.phase": "Running"}, timeout=0)
-        assert str(info.value) == (
-            "await cache.wait_for('pods', predicate, label='app=web', field='status.phase=Running', namespace='ns'): "
-            f"of the objects that match, {told}, and none satisfied ready within 0 s. The filter is label='app=web', and "
-            "what it does not hold is never looked at. Wait longer, or raise kopf.TemporaryError to look again later"
+                "pods", ready, namespace="ns", label="app=web", field={"status.phase": "Running"}, timeout=0
+            )
+        assert (
+            str(info.value)
+            == "await cache.wait_for('pods', predicate, label='app=web', field='status.phase=Running',"
+            f" namespace='ns'): of the objects that match, {told}, and none satisfied ready within 0 s."
+            " The filter is label='app=web', and what it does not hold is never looked at. Wait longer,"
+            " or raise kopf.TemporaryError to look again later"
         )
         assert feed.counts.reads == {("wait_for", "TimeoutError"): 1}
         assert feed.listeners == []
+
     run(main)
 
 
@@ -190,10 +227,14 @@ def test_who_waits_in_vain_for_a_cache_is_told_that_it_is_not_synced() -> None:
         feed.trouble, feed.remedy = "pods: the server answers 500", "It is asked again"
         with pytest.raises(NotSynced) as info:
             await world.cache().wait_for("pods", ready, namespace="ns", timeout=0)
-        assert str(info.value) == (
-            "await cache.wait_for('pods', predicate, namespace='ns', timeout=0): the cache of pods is not synced after 0 s: "
-            "pods: the server answers 500; the filter is label='app=web'. It is asked again")
+        assert (
+            str(info.value)
+            == "await cache.wait_for('pods', predicate, namespace='ns', timeout=0): the cache of pods is not"
+            " synced after 0 s: pods: the server answers 500; the filter is label='app=web'. It is asked"
+            " again"
+        )
         assert feed.counts.reads == {("wait_for", "NotSynced"): 1}
+
     run(main)
 
 
@@ -208,9 +249,13 @@ def test_who_waits_for_a_kind_that_cannot_be_kept_any_more_is_told_at_once() -> 
         assert waiting.done()
         with pytest.raises(Forbidden) as info:
             await waiting
-        assert str(info.value) == "await cache.wait_for('pods', predicate): pods: no; the filter is label='app=web'. Grant it"
+        assert (
+            str(info.value)
+            == "await cache.wait_for('pods', predicate): pods: no; the filter is label='app=web'. Grant it"
+        )
         assert feed.listeners == []
         assert feed.counts.reads == {("wait_for", "Forbidden"): 1}
+
     run(main)
 
 
@@ -222,17 +267,23 @@ def test_a_trouble_that_leaves_the_cache_readable_ends_no_wait() -> None:
         feed.fail(None)
         feed.put(pod("web-1", version="11", app="web", ready="yes"))
         assert (await waiting)["metadata"]["resourceVersion"] == "11"
+
     run(main)
 
 
 def test_what_cannot_be_waited_with_is_refused_at_once() -> None:
     wrong: Any = "ready"
+
     async def main(world: World) -> None:
         world.declare("app=web").hold()
-        with pytest.raises(ReadError, match=r"the predicate is 'ready', of the type str\. Give a function of an object"):
+        with pytest.raises(
+            ReadError, match=r"the predicate is 'ready', of the type str\. Give a function of an object"
+        ):
             await world.cache().wait_for("pods", wrong)
         with pytest.raises(ReadError, match=r"timeout is '60', of the type str\. Give a number of seconds"):
-            await world.cache().wait_for("pods", ready, timeout="60")   # type: ignore[call-overload]  # A mistake.
+            # A mistake.
+            await world.cache().wait_for("pods", ready, timeout="60")  # type: ignore[call-overload]
+
     run(main)
 
 
@@ -246,29 +297,44 @@ class Awaited:
 
 
 @pytest.mark.parametrize("held", [[], [WEB]], ids=["nothing there", "something there"])
-def test_a_predicate_that_is_to_be_awaited_is_refused_and_satisfied_by_nothing(held: list[dict[str, Any]]) -> None:
+def test_a_predicate_that_is_to_be_awaited_is_refused_and_satisfied_by_nothing(
+    held: list[dict[str, Any]],
+) -> None:
     async def main(world: World) -> None:
         world.declare("app=web").hold(*held)
         with pytest.raises(ReadError) as info:
             await world.cache().wait_for("pods", awaited)
-        assert str(info.value) == (
-            "cache.wait_for(): the answer of the predicate awaited is to be awaited, and nobody awaits it. "
-            "Give a plain function of an object, and await the rest once the object is there")
+        assert (
+            str(info.value)
+            == "cache.wait_for(): the answer of the predicate awaited is to be awaited, and nobody awaits"
+            " it. "
+            "Give a plain function of an object, and await the rest once the object is there"
+        )
         with pytest.raises(ReadError, match="nobody awaits it"):
             await asyncio.to_thread(world.cache().blocking.wait_for, "pods", awaited)
+
     run(main)
 
 
-@pytest.mark.parametrize("predicate", [
-    Awaited(), lambda obj: awaited({**obj}), lambda _: asyncio.get_running_loop().create_future(),
-], ids=["an object", "a lambda", "a future"])
+@pytest.mark.parametrize(
+    "predicate",
+    [
+        Awaited(),
+        lambda obj: awaited({**obj}),
+        lambda _: asyncio.get_running_loop().create_future(),
+    ],
+    ids=["an object", "a lambda", "a future"],
+)
 def test_a_predicate_that_turns_out_to_be_awaited_is_refused(predicate: Any) -> None:
     async def main(world: World) -> None:
         feed = world.declare("app=web").hold(WEB)
-        with pytest.raises(ReadError, match=r"the answer of the predicate .* is to be awaited, and nobody awaits it"):
+        with pytest.raises(
+            ReadError, match=r"the answer of the predicate .* is to be awaited, and nobody awaits it"
+        ):
             await world.cache().wait_for("pods", predicate)
         assert feed.listeners == []
         assert feed.counts.reads == {("wait_for", "ReadError"): 1}
+
     run(main)
 
 
@@ -276,6 +342,7 @@ def test_errors_of_the_predicate_are_its_callers_and_disturb_nobody_else() -> No
     async def main(world: World) -> None:
         def broken(_: object) -> bool:
             raise TimeoutError("of its own")
+
         feed = world.declare("app=web").hold()
         waiting = asyncio.create_task(world.cache().wait_for("pods", broken, timeout=60))
         await asyncio.sleep(0)
@@ -283,6 +350,7 @@ def test_errors_of_the_predicate_are_its_callers_and_disturb_nobody_else() -> No
         with pytest.raises(TimeoutError, match="of its own"):
             await waiting
         assert feed.listeners == []
+
     run(main)
 
 
@@ -295,6 +363,7 @@ def test_who_is_cancelled_leaves_no_listener() -> None:
         waiting.cancel()
         await asyncio.wait([waiting])
         assert feed.listeners == []
+
     run(main)
 
 
@@ -306,7 +375,9 @@ def test_threads_wait_for_the_loop_to_do_the_work() -> None:
         db = pod("db-1", app="db")
         world.declare("app=web").hold(pod("web-1", app="web", ready="yes"))
         world.server.answer("/api/v1/namespaces/ns/pods/db-1", db)
-        world.server.answer("/api/v1/pods", {"kind": "PodList", "metadata": {"resourceVersion": "9"}, "items": [db]})
+        world.server.answer(
+            "/api/v1/pods", {"kind": "PodList", "metadata": {"resourceVersion": "9"}, "items": [db]}
+        )
         blocking = world.cache().blocking
 
         def handler() -> None:
@@ -314,16 +385,24 @@ def test_threads_wait_for_the_loop_to_do_the_work() -> None:
             assert blocking.fetch("pods", "nope", "ns", default=None) is None
             assert blocking.gone("pods", "nope", "ns")
             assert not blocking.gone("pods", "db-1", "ns", uid=db["metadata"]["uid"])
-            assert blocking.fetch_list("pods", label="app in (web,db)", sort_by="metadata.name", limit=1) == [db]
+            assert blocking.fetch_list("pods", label="app in (web,db)", sort_by="metadata.name", limit=1) == [
+                db
+            ]
             blocking.wait_synced()
             assert blocking.wait_for("pods", ready, namespace="ns", timeout=60)["metadata"]["name"] == "web-1"
             with pytest.raises(OutsideFilter):
                 blocking.wait_for("pods", ready, label="app=db")
+
         await asyncio.to_thread(handler)
+
     run(main)
 
 
-WAITING = [name for name, method in inspect.getmembers(Cache, inspect.isfunction) if not name.startswith("_") and inspect.iscoroutinefunction(inspect.unwrap(method))]
+WAITING = [
+    name
+    for name, method in inspect.getmembers(Cache, inspect.isfunction)
+    if not name.startswith("_") and inspect.iscoroutinefunction(inspect.unwrap(method))
+]
 
 
 def test_what_is_awaited_is_there_for_threads_and_nothing_else() -> None:
@@ -333,8 +412,11 @@ def test_what_is_awaited_is_there_for_threads_and_nothing_else() -> None:
 @pytest.mark.parametrize("name", WAITING)
 def test_threads_write_the_same_arguments(name: str) -> None:
     awaited, blocking = (inspect.signature(getattr(each, name)).parameters for each in (Cache, Blocking))
-    assert {each: (parameter.kind, parameter.default) for each, parameter in awaited.items() if each != "default"} == {
-        each: (parameter.kind, parameter.default) for each, parameter in blocking.items() if each != "default"}
+    assert {
+        each: (parameter.kind, parameter.default) for each, parameter in awaited.items() if each != "default"
+    } == {
+        each: (parameter.kind, parameter.default) for each, parameter in blocking.items() if each != "default"
+    }
     assert ("default" in awaited) == ("default" in blocking)
 
 
@@ -343,6 +425,7 @@ def test_reads_of_the_cache_need_no_loop() -> None:
         world.declare("app=web").hold(WEB)
         assert await asyncio.to_thread(world.cache().get, "pods", "web-1", "ns") == WEB
         assert await asyncio.to_thread(world.cache().list, "pods", label="app=web") == [WEB]
+
     run(main)
 
 
@@ -356,6 +439,7 @@ def test_a_thread_whose_wait_is_ended_by_the_loop_is_let_go() -> None:
         with pytest.raises(ReadError, match="its task was cancelled, as all are when the operator ends"):
             await thread
         assert feed.listeners == []
+
     run(main)
 
 
@@ -364,12 +448,18 @@ def test_what_threads_wait_for_can_be_ended_and_stops_being_done() -> None:
         pods, nodes = world.declare("app=web").hold(), world.declare("app=web", NODES, "nodes").hold()
         operators = Waits()
         waits = Waits(operators)
-        one = asyncio.create_task(asyncio.to_thread(world.cache(waits=waits).blocking.wait_for, "pods", ready))
-        other = asyncio.create_task(asyncio.to_thread(world.cache(waits=Waits(operators)).blocking.wait_for, "nodes", ready))
+        one = asyncio.create_task(
+            asyncio.to_thread(world.cache(waits=waits).blocking.wait_for, "pods", ready)
+        )
+        other = asyncio.create_task(
+            asyncio.to_thread(world.cache(waits=Waits(operators)).blocking.wait_for, "nodes", ready)
+        )
         await pods.subscribed.wait()
         await nodes.subscribed.wait()
         waits.end("enough")
-        with pytest.raises(ReadError, match=r"the wait for the cache was ended: enough\. Let the handler end"):
+        with pytest.raises(
+            ReadError, match=r"the wait for the cache was ended: enough\. Let the handler end"
+        ):
             await one
         await pods.unsubscribed.wait()
         assert not other.done(), "each handler for itself"
@@ -377,6 +467,7 @@ def test_what_threads_wait_for_can_be_ended_and_stops_being_done() -> None:
         with pytest.raises(ReadError, match="all of it"):
             await other
         await nodes.unsubscribed.wait()
+
     run(main)
 
 
@@ -390,6 +481,7 @@ def test_once_it_is_ended_nothing_is_waited_for() -> None:
             with pytest.raises(ReadError, match="enough"):
                 await asyncio.to_thread(cache.blocking.wait_for, "pods", ready)
         assert not feed.subscribed.is_set()
+
     run(main)
 
 
@@ -398,18 +490,24 @@ def test_on_the_loops_own_thread_it_is_refused() -> None:
         world.declare("app=web", PODS).hold(WEB)
         with pytest.raises(ReadError) as info:
             world.cache().blocking.fetch("pods", "db-1", "ns")
-        assert str(info.value) == (
-            "cache.blocking.fetch() was called on the thread of the operator's event loop, and would stop it for good. "
-            "Write: await cache.fetch(...)"
+        assert (
+            str(info.value)
+            == "cache.blocking.fetch() was called on the thread of the operator's event loop, and would stop"
+            " it for good. Write: await cache.fetch(...)"
         )
+
     run(main)
 
 
 def test_after_the_operator_has_ended_it_is_refused() -> None:
     async def main(world: World) -> World:
         return world
+
     blocking = run(main).cache().blocking
-    with pytest.raises(ReadError, match=r"cache.blocking.wait_synced\(\) was called while the operator's event loop does not run"):
+    with pytest.raises(
+        ReadError,
+        match=r"cache.blocking.wait_synced\(\) was called while the operator's event loop does not run",
+    ):
         blocking.wait_synced()
 
 
@@ -420,14 +518,20 @@ def test_another_loop_of_another_thread_may_block_itself() -> None:
 
         async def elsewhere() -> Any:
             return cache.blocking.fetch("pods", "web-1", "ns")
+
         assert await asyncio.to_thread(lambda: asyncio.run(elsewhere())) == WEB
+
     run(main)
 
 
-@pytest.mark.parametrize("read", ["get", "exists", "list", "held", "owned", "count", "age", "scope", "explain"])
+@pytest.mark.parametrize(
+    "read", ["get", "exists", "list", "held", "owned", "count", "age", "scope", "explain"]
+)
 def test_reads_that_do_not_wait_are_not_among_those_that_do_and_say_where_they_are(read: str) -> None:
     blocking = World().cache().blocking
-    with pytest.raises(ReadError, match=rf"cache\.blocking has no '{read}': .* Write: cache\.{read}\(\.\.\.\)"):
+    with pytest.raises(
+        ReadError, match=rf"cache\.blocking has no '{read}': .* Write: cache\.{read}\(\.\.\.\)"
+    ):
         getattr(blocking, read)
     assert not hasattr(blocking, read)
 
@@ -435,9 +539,17 @@ def test_reads_that_do_not_wait_are_not_among_those_that_do_and_say_where_they_a
 def test_what_is_no_read_at_all_is_a_mistake_in_a_read_and_no_attribute() -> None:
     blocking = World().cache().blocking
     for caught in (ReadError, AttributeError):
-        with pytest.raises(caught, match=r"cache\.blocking has no 'fetchlist'\. Did you mean cache\.blocking\.fetch_list\? There are add_index, audit, fetch, fetch_list"):
-            getattr(blocking, "fetchlist")   # noqa: B009  # Mypy knows that there is none.
-    with pytest.raises(ReadError, match=r"cache\.blocking has no 'xyz'\. There are add_index, audit, fetch, fetch_list"):
-        getattr(blocking, "xyz")   # noqa: B009  # As above.
+        with pytest.raises(
+            caught,
+            match=(
+                r"cache\.blocking has no 'fetchlist'\. Did you mean cache\.blocking\.fetch_list\? There are"
+                r" add_index, audit, fetch, fetch_list"
+            ),
+        ):
+            getattr(blocking, "fetchlist")  # Mypy knows that there is none.  # noqa: B009
+    with pytest.raises(
+        ReadError, match=r"cache\.blocking has no 'xyz'\. There are add_index, audit, fetch, fetch_list"
+    ):
+        getattr(blocking, "xyz")  # As above.  # noqa: B009
     assert not hasattr(blocking, "fetchlist")
     assert not hasattr(blocking, "_private")

@@ -1,4 +1,6 @@
-"""`when=` and the other callbacks of handlers: asked before the caches are synced, and again behind the gate."""
+"""`when=` and the other callbacks of handlers: asked before the caches are synced, and again behind the
+gate."""
+
 from __future__ import annotations
 
 import asyncio
@@ -33,17 +35,22 @@ def registry() -> kopf.OperatorRegistry:
     return kopf.OperatorRegistry()
 
 
-def handler_with_when(registry: kopf.OperatorRegistry, when: Any, *, decorator: Any = kopf.on.create) -> list[str]:
+def handler_with_when(
+    registry: kopf.OperatorRegistry, when: Any, *, decorator: Any = kopf.on.create
+) -> list[str]:
     ran: list[str] = []
 
     async def handle(**_: Any) -> None:
         ran.append("ran")
+
     decorator("pods", when=when, registry=registry)(with_cache(handle))
     return ran
 
 
 @pytest.mark.parametrize("expected", [True, False])
-def test_when_answers_true_before_there_is_an_answer_and_is_asked_again(expected: bool, registry: kopf.OperatorRegistry) -> None:
+def test_when_answers_true_before_there_is_an_answer_and_is_asked_again(
+    expected: bool, registry: kopf.OperatorRegistry
+) -> None:
     @with_cache
     def when(cache: Any, name: str, **_: Any) -> bool:
         return (name in names_of(cache)) is expected
@@ -56,13 +63,16 @@ def test_when_answers_true_before_there_is_an_answer_and_is_asked_again(expected
         async with launched(declaring(pods=""), cluster):
             await cycles()
             cause = changing()
-            assert list(registry._changing.get_handlers(cause)) == [only(registry._changing)], "Kopf asks, and calls the handler"
+            assert list(registry._changing.get_handlers(cause)) == [only(registry._changing)], (
+                "Kopf asks, and calls the handler"
+            )
             task = asyncio.create_task(called(only(registry._changing), cause))
             await cycles()
             released.set()
             assert await task is None
             assert ran == (["ran"] if expected else [])
             assert len(registry._changing.get_handlers(cause)) == expected, "now Kopf hears the truth"
+
     run(main())
 
 
@@ -76,10 +86,13 @@ def test_a_when_that_fails_to_read_fails_in_the_handler(registry: kopf.OperatorR
             assert registry._changing.get_handlers(changing())
             with pytest.raises(OutsideFilter):
                 await called(only(registry._changing), changing())
+
     run(main())
 
 
-def test_a_daemon_whose_when_turns_out_false_sleeps_until_it_is_stopped(registry: kopf.OperatorRegistry) -> None:
+def test_a_daemon_whose_when_turns_out_false_sleeps_until_it_is_stopped(
+    registry: kopf.OperatorRegistry,
+) -> None:
     """A daemon that returns is never started again for its object, even if `when=` comes true."""
     ran = handler_with_when(registry, with_cache(lambda **_: False), decorator=kopf.daemon)
 
@@ -92,49 +105,78 @@ def test_a_daemon_whose_when_turns_out_false_sleeps_until_it_is_stopped(registry
             cause.stopper.set()
             assert await task is None
             assert not ran
+
     run(main())
 
 
 def test_when_of_a_handler_that_does_not_wait_is_refused_at_startup(registry: kopf.OperatorRegistry) -> None:
     kopf.on.create("pods", id="bare", when=with_cache(lambda **_: True), registry=registry)(lambda **_: None)
-    with pytest.raises(DeclarationError, match=r"'bare': its when= reads a cache.* Decorate it with @with_cache"):
+    with pytest.raises(
+        DeclarationError, match=r"'bare': its when= reads a cache.* Decorate it with @with_cache"
+    ):
         started(registry, declaring(pods=""))
 
 
-@pytest.mark.parametrize("combined", [lambda when: when, lambda when: kopf.not_(kopf.all_([when]))], ids=["alone", "combined"])
+@pytest.mark.parametrize(
+    "combined", [lambda when: when, lambda when: kopf.not_(kopf.all_([when]))], ids=["alone", "combined"]
+)
 @pytest.mark.parametrize("decorator", [kopf.on.create, kopf.on.validate, kopf.daemon])
-def test_a_when_that_takes_a_cache_which_nobody_passes_is_refused_at_startup(decorator: Any, combined: Any, registry: kopf.OperatorRegistry) -> None:
+def test_a_when_that_takes_a_cache_which_nobody_passes_is_refused_at_startup(
+    decorator: Any, combined: Any, registry: kopf.OperatorRegistry
+) -> None:
     def when(cache: Any, **_: Any) -> bool:
         return bool(cache.held("pods"))
+
     decorator("pods", id="h", when=combined(when), registry=registry)(with_cache(lambda **_: None))
-    with pytest.raises(DeclarationError, match=(
-        r"'h': its when= takes a cache, and Kopf has none to pass\. Write when=selectcache\.with_cache\(\.\.\.\), and decorate the handler as well")):
+    with pytest.raises(
+        DeclarationError,
+        match=(
+            r"'h': its when= takes a cache, and Kopf has none to pass\. Write"
+            r" when=selectcache\.with_cache\(\.\.\.\), and decorate the handler as well"
+        ),
+    ):
         started(registry, declaring(pods=""))
 
 
 @pytest.mark.parametrize("combine", [kopf.all_, kopf.any_, kopf.none_, lambda fns: kopf.not_(fns[0])])
-def test_a_when_that_is_combined_by_kopf_is_refused_at_startup(combine: Any, registry: kopf.OperatorRegistry) -> None:
+def test_a_when_that_is_combined_by_kopf_is_refused_at_startup(
+    combine: Any, registry: kopf.OperatorRegistry
+) -> None:
     """`kopf.not_` of a True that means "not known yet" would drop the event."""
     handler_with_when(registry, combine([with_cache(lambda **_: True)]))
     with pytest.raises(DeclarationError, match=r"Decorate one function that calls the others"):
         started(registry, declaring(pods=""))
 
 
-@pytest.mark.parametrize(("argument", "options"), [
-    ("labels", lambda fn: {"labels": {"app": fn}}), ("annotations", lambda fn: {"annotations": {"app": fn}}),
-    ("value", lambda fn: {"field": "spec.x", "value": fn}), ("old", lambda fn: {"field": "spec.x", "old": fn}),
-])
-def test_a_callback_on_a_value_that_reads_a_cache_is_refused_at_startup(argument: str, options: Any, registry: kopf.OperatorRegistry) -> None:
+@pytest.mark.parametrize(
+    ("argument", "options"),
+    [
+        ("labels", lambda fn: {"labels": {"app": fn}}),
+        ("annotations", lambda fn: {"annotations": {"app": fn}}),
+        ("value", lambda fn: {"field": "spec.x", "value": fn}),
+        ("old", lambda fn: {"field": "spec.x", "old": fn}),
+    ],
+)
+def test_a_callback_on_a_value_that_reads_a_cache_is_refused_at_startup(
+    argument: str, options: Any, registry: kopf.OperatorRegistry
+) -> None:
     """It would answer True before the caches are synced, and unlike `when=` nobody could ask it again."""
     decorator = kopf.on.update if argument == "old" else kopf.on.create
-    decorator("pods", registry=registry, id="h", **options(with_cache(lambda **_: False)))(with_cache(lambda **_: None))
-    with pytest.raises(DeclarationError, match=f"a function in its {argument}= reads a cache.* Read in when="):
+    decorator("pods", registry=registry, id="h", **options(with_cache(lambda **_: False)))(
+        with_cache(lambda **_: None)
+    )
+    with pytest.raises(
+        DeclarationError, match=f"a function in its {argument}= reads a cache.* Read in when="
+    ):
         started(registry, declaring(pods=""))
 
 
 @pytest.mark.parametrize("negated", [False, True])
-def test_a_when_that_returns_a_read_costs_no_other_handler_the_event_and_fails_its_own(negated: bool, registry: kopf.OperatorRegistry) -> None:
+def test_a_when_that_returns_a_read_costs_no_other_handler_the_event_and_fails_its_own(
+    negated: bool, registry: kopf.OperatorRegistry
+) -> None:
     """It cannot await one. The coroutine would count as true, also of what is not there."""
+
     @with_cache
     def when(cache: Any, name: str, **_: Any) -> Any:
         read = cache.fetch("pods", name, "shop", default=None)
@@ -149,6 +191,7 @@ def test_a_when_that_returns_a_read_costs_no_other_handler_the_event_and_fails_i
             assert list(registry._changing.get_handlers(cause)) == [only(registry._changing)]
             with pytest.raises(ReadError, match="was never awaited"):
                 await called(only(registry._changing), cause)
+
     run(main())
-    gc.collect()   # The error keeps the read, which would be told of in another test's log.
+    gc.collect()  # The error keeps the read, which would be told of in another test's log.
     assert ran == []

@@ -1,4 +1,6 @@
-"""A runtime to read from, without its network: real stores and selectors, filled by hand; a server that answers as told."""
+"""A runtime to read from, without its network: real stores and selectors, filled by hand; a server that
+answers as told."""
+
 from __future__ import annotations
 
 import asyncio
@@ -45,22 +47,41 @@ NODES = Resource(builtin("nodes"), "v1")
 JOBS = Resource(builtin("jobs"), "v1")
 
 
-def pod(name: str, namespace: str = "ns", *, version: str = "5", uid: str = "", owner: str = "", **labels: str) -> Obj:
+def pod(
+    name: str, namespace: str = "ns", *, version: str = "5", uid: str = "", owner: str = "", **labels: str
+) -> Obj:
     metadata: Obj = {
-        "name": name, "namespace": namespace, "uid": uid or f"uid-{name}", "resourceVersion": version, "labels": labels}
+        "name": name,
+        "namespace": namespace,
+        "uid": uid or f"uid-{name}",
+        "resourceVersion": version,
+        "labels": labels,
+    }
     if owner:
         metadata["ownerReferences"] = [{"uid": owner}]
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"nodeName": "n1"}, "status": {"phase": "Running"}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {"nodeName": "n1"},
+        "status": {"phase": "Running"},
+    }
 
 
 def node(name: str, **labels: str) -> Obj:
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": name, "resourceVersion": "5", "labels": labels}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "uid": name, "resourceVersion": "5", "labels": labels},
+    }
 
 
 class FakeFeed:
     """The cache of one kind, synced as of version 10 once it is told to hold something."""
 
-    def __init__(self, declared: Branches, resource: Resource | None, key: str, projection: Projection = ALL) -> None:
+    def __init__(
+        self, declared: Branches, resource: Resource | None, key: str, projection: Projection = ALL
+    ) -> None:
         self.key = key
         self.projection = projection
         self.indexes: dict[str, Indexed] = {}
@@ -131,6 +152,7 @@ class FakeFeed:
         def unsubscribe() -> None:
             self.listeners.remove(listener)
             self.unsubscribed.set()
+
         return unsubscribe
 
 
@@ -146,9 +168,18 @@ class Server:
 
     def answer(self, path: str, *answers: Obj | Refusal | Exception) -> None:
         """Give these answers, one after the other, the last again and again."""
-        self.answers[path] = [Refused(answer) if isinstance(answer, Refusal) else answer for answer in answers]
+        self.answers[path] = [
+            Refused(answer) if isinstance(answer, Refusal) else answer for answer in answers
+        ]
 
-    async def get(self, path: str, query: Mapping[str, str], *, accept: str = "application/json", most: int | None = None) -> bytes:   # noqa: ARG002  # As transports are called.
+    async def get(
+        self,
+        path: str,
+        query: Mapping[str, str],
+        *,
+        accept: str = "application/json",
+        most: int | None = None,  # noqa: ARG002
+    ) -> bytes:  # As transports are called.
         self.accepted.append(accept)
         self.asked.append((path, dict(query)))
         await self.going.wait()
@@ -172,7 +203,8 @@ class World:
         self.time = 0.0
         self.slept: list[float] = []
         self.fetches = Fetches(
-            self.server, per_second=self.settings.fetch_per_second, clock=lambda: self.time, sleep=self.sleep)
+            self.server, per_second=self.settings.fetch_per_second, clock=lambda: self.time, sleep=self.sleep
+        )
         self.retries = Retries(clock=lambda: self.time, sleep=self.sleep, chance=lambda: 1.0)
         self.feeds: dict[Key, FakeFeed] = {}
         self.ending = Ending()
@@ -185,7 +217,11 @@ class World:
         self.time += seconds
 
     def declare(
-        self, declared: Branches | str = "", resource: Resource | None = PODS, key: str = "pods", projection: Projection = ALL,
+        self,
+        declared: Branches | str = "",
+        resource: Resource | None = PODS,
+        key: str = "pods",
+        projection: Projection = ALL,
     ) -> FakeFeed:
         declared = Selector(declared or None) if isinstance(declared, str) else declared
         self.feeds[key] = FakeFeed(declared, resource, key, projection)
@@ -208,13 +244,22 @@ class World:
         return found
 
     def cache(
-        self, *, own: Mapping[str, Any] | None = None, deleted: bool = False, departed: str | None = None, waits: Waits | None = None,
+        self,
+        *,
+        own: Mapping[str, Any] | None = None,
+        deleted: bool = False,
+        departed: str | None = None,
+        waits: Waits | None = None,
     ) -> Cache:
         return Cache(cast("Runtime", self), own=own, deleted=deleted, departed=departed, waits=waits)
 
 
 def reading(
-    declared: Branches | str, *objects: Obj, resource: Resource = PODS, key: str = "pods", projection: Projection = ALL,
+    declared: Branches | str,
+    *objects: Obj,
+    resource: Resource = PODS,
+    key: str = "pods",
+    projection: Projection = ALL,
 ) -> Cache:
     """Make the cache of one kind that holds these objects."""
     world = World()
@@ -224,8 +269,10 @@ def reading(
 
 def run(main: Callable[[World], Coroutine[Any, Any, T]]) -> T:
     """Run a test on an event loop that is the operator's."""
+
     async def run() -> T:
         return await main(World(asyncio.get_running_loop()))
+
     return asyncio.run(run())
 
 

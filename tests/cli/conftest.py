@@ -1,4 +1,6 @@
-"""What tests of commands need: an operator in a file, a cluster that it finds, and the command, run in this process."""
+"""What tests of commands need: an operator in a file, a cluster that it finds, and the command, run in this
+process."""
+
 from __future__ import annotations
 
 import sys
@@ -34,7 +36,9 @@ Command = Callable[..., Said]
 
 
 @pytest.fixture
-def command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
+def command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Command]:
     """Run a command on an operator that declares this, and perhaps has handlers."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     before = {*sys.modules}
@@ -48,6 +52,7 @@ def command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyt
         said = Said(code, *capsys.readouterr())
         assert not traced(said.output + said.errors)
         return said
+
     yield run
     for each in {*sys.modules} - before:
         if (getattr(sys.modules[each], "__file__", None) or "").startswith(str(tmp_path)):

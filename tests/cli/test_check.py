@@ -1,4 +1,5 @@
 """The command `check`: what would be held, against all there is; what is wrong, with the line to change."""
+
 from __future__ import annotations
 
 import argparse
@@ -33,8 +34,15 @@ from tests.cli.conftest import HEAD, Command, Said
 
 def pod(name: str, app: str, *, namespace: str = "default", size: int = 10) -> dict[str, Any]:
     return {
-        "kind": "Pod", "metadata": {"name": name, "namespace": namespace, "labels": {"app": app}, "annotations": {"note": "x" * size}},
-        "spec": {"containers": [{"name": "main", "image": "web"}]}}
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": {"app": app},
+            "annotations": {"note": "x" * size},
+        },
+        "spec": {"containers": [{"name": "main", "image": "web"}]},
+    }
 
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -44,10 +52,18 @@ SCRIPT = Path(sys.executable).with_name("selectcache")
 WEB, AS_WEB = "system:serviceaccount:operators:web", ("--account", "operators/web")
 
 DEFINITION = {
-    "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "widgets.example.com"},
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "widgets.example.com"},
     "spec": {
-        "group": "example.com", "scope": "Namespaced", "names": {"kind": "Widget", "plural": "widgets", "singular": "widget"},
-        "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}]}}
+        "group": "example.com",
+        "scope": "Namespaced",
+        "names": {"kind": "Widget", "plural": "widgets", "singular": "widget"},
+        "versions": [
+            {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
+        ],
+    },
+}
 
 
 def parsed_arguments(*given: str) -> argparse.Namespace:
@@ -64,7 +80,10 @@ def parsed(said: Said) -> dict[str, Any]:
 @pytest.fixture
 def busy(cluster: EmbeddedCluster) -> EmbeddedCluster:
     """Three pods of the web, and two others."""
-    cluster.create(*(pod(f"web-{number}", "web") for number in range(3)), *(pod(f"db-{number}", "db") for number in range(2)))
+    cluster.create(
+        *(pod(f"web-{number}", "web") for number in range(3)),
+        *(pod(f"db-{number}", "db") for number in range(2)),
+    )
     return cluster
 
 
@@ -76,14 +95,26 @@ class TestWhatWouldBeHeld:
         assert said.output.splitlines()[1].split()[:5] == ["pods", "label='app=web'", "3", "of", "5"]
         found = parsed(command("check", "select['v1/pods'] = 'app=web'", "-o", "json"))["caches"][0]
         assert found["aboutMemory"] == found["held"]["aboutBytes"] + 3 * OVERHEAD
-        assert f"1 cache would hold 3 objects, about {sized(found['held']['aboutBytes'])} of JSON, in {sized(found['aboutMemory'])} of memory." in said.output
-        assert f"    in memory: {sized(found['aboutMemory'])}\n" in command("check", "select['v1/pods'] = 'app=web'", "-o", "wide").output
+        assert (
+            f"1 cache would hold 3 objects, about {sized(found['held']['aboutBytes'])} of JSON, in"
+            f" {sized(found['aboutMemory'])} of memory." in said.output
+        )
+        assert (
+            f"    in memory: {sized(found['aboutMemory'])}\n"
+            in command("check", "select['v1/pods'] = 'app=web'", "-o", "wide").output
+        )
         assert "Nothing is wrong." in said.output
 
-    def test_bytes_are_those_that_the_cache_would_keep(self, cluster: EmbeddedCluster, command: Command) -> None:
+    def test_bytes_are_those_that_the_cache_would_keep(
+        self, cluster: EmbeddedCluster, command: Command
+    ) -> None:
         cluster.create(pod("big", "web", size=50_000))
         whole = parsed(command("check", "select['v1/pods'] = 'app=web'", "-o", "json"))["caches"][0]
-        cut = parsed(command("check", "select['v1/pods'] = Cached('app=web', drop=['metadata.annotations'])", "-o", "json"))["caches"][0]
+        cut = parsed(
+            command(
+                "check", "select['v1/pods'] = Cached('app=web', drop=['metadata.annotations'])", "-o", "json"
+            )
+        )["caches"][0]
         assert 50_000 < whole["held"]["aboutBytes"] < 60_000
         assert cut["held"]["aboutBytes"] < 5_000
         assert cut["all"]["aboutBytes"] > 50_000
@@ -91,59 +122,115 @@ class TestWhatWouldBeHeld:
 
     @pytest.mark.usefixtures("busy")
     def test_what_two_watches_hold_counts_once(self, command: Command) -> None:
-        said = parsed(command("check", "select['v1/pods'] = ['app=web', Selector(names=['web-1', 'db-0'], namespaces=['default'])]", "-o", "json"))
+        said = parsed(
+            command(
+                "check",
+                "select['v1/pods'] = ['app=web', Selector(names=['web-1', 'db-0'], namespaces=['default'])]",
+                "-o",
+                "json",
+            )
+        )
         assert said["caches"][0]["held"]["objects"] == 4
 
-    def test_objects_are_counted_by_their_metadata_in_pages(self, cluster: EmbeddedCluster, command: Command) -> None:
+    def test_objects_are_counted_by_their_metadata_in_pages(
+        self, cluster: EmbeddedCluster, command: Command
+    ) -> None:
         cluster.create(*(pod(f"web-{number}", "web") for number in range(1001)))
         said = parsed(command("check", "select['v1/pods'] = 'app=web'", "-o", "json"))
         assert said["caches"][0]["held"]["objects"] == said["caches"][0]["all"]["objects"] == 1001
-        limits = [int(each.query["limit"]) for each in cluster.requests if (each.verb, each.resource) == ("list", "pods")]
-        assert sorted(limits, reverse=True)[:4] == [500, 500, 500, 100]   # Whole objects come in the small ones alone.
+        limits = [
+            int(each.query["limit"])
+            for each in cluster.requests
+            if (each.verb, each.resource) == ("list", "pods")
+        ]
+        assert sorted(limits, reverse=True)[:4] == [
+            500,
+            500,
+            500,
+            100,
+        ]  # Whole objects come in the small ones alone.
 
     def test_where_counting_takes_long_it_is_shown_how_far_it_is(
-        self, cluster: EmbeddedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+        self,
+        cluster: EmbeddedCluster,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         cluster.create(*(pod(f"web-{number}", "web") for number in range(501)))
         monkeypatch.setattr(sys, "path", [*sys.path])
         (tmp_path / "web.py").write_text(f"{HEAD}    select['v1/pods'] = 'app=web'\n")
         shown, seconds = io.StringIO(), itertools.count(step=10)
-        asyncio.run(checked(parsed_arguments(str(tmp_path / "web.py")), errors=shown, clock=lambda: next(seconds)))
+        asyncio.run(
+            checked(parsed_arguments(str(tmp_path / "web.py")), errors=shown, clock=lambda: next(seconds))
+        )
         assert shown.getvalue().splitlines() == ["counting v1/pods: 500", "counting v1/pods: 501"]
 
-    def test_all_there_is_of_a_kind_is_counted_and_weighed_in_one_request(self, busy: EmbeddedCluster, command: Command) -> None:
+    def test_all_there_is_of_a_kind_is_counted_and_weighed_in_one_request(
+        self, busy: EmbeddedCluster, command: Command
+    ) -> None:
         command("check", "select['v1/pods'] = 'app=web'")
-        asked = [each for each in busy.requests if (each.verb, each.resource) == ("list", "pods") and "labelSelector" not in each.query]
+        asked = [
+            each
+            for each in busy.requests
+            if (each.verb, each.resource) == ("list", "pods") and "labelSelector" not in each.query
+        ]
         assert len(asked) == 1
 
     @pytest.mark.usefixtures("busy")
     def test_names_that_share_a_watch_are_counted_alone(self, command: Command) -> None:
-        declared = "select['v1/pods'] = Cached(Selector(names=['web-1', 'db-0'], namespaces=['default']), share_watches=True)"
+        declared = (
+            "select['v1/pods'] = Cached(Selector(names=['web-1', 'db-0'], namespaces=['default']),"
+            " share_watches=True)"
+        )
         said = parsed(command("check", declared, "-o", "json"))["caches"][0]
         assert said["held"]["objects"] == said["held"]["weighedObjects"] == 2
 
-    def test_a_filter_without_namespaces_is_of_those_that_the_operator_watches(self, busy: EmbeddedCluster, command: Command) -> None:
-        busy.create({"kind": "Namespace", "metadata": {"name": "shop"}}, pod("web-9", "web", namespace="shop"))
+    def test_a_filter_without_namespaces_is_of_those_that_the_operator_watches(
+        self, busy: EmbeddedCluster, command: Command
+    ) -> None:
+        busy.create(
+            {"kind": "Namespace", "metadata": {"name": "shop"}}, pod("web-9", "web", namespace="shop")
+        )
         counted = [
             parsed(command("check", "select['v1/pods'] = 'app=web'", "-o", "json", *where))["caches"][0]
-            for where in ((), ("-A",), ("-n", "shop"), ("-n", "shop", "-n", "default"))]
-        assert [(each["held"]["objects"], each["all"]["objects"]) for each in counted] == [(4, 6), (4, 6), (1, 1), (4, 6)]
+            for where in ((), ("-A",), ("-n", "shop"), ("-n", "shop", "-n", "default"))
+        ]
+        assert [(each["held"]["objects"], each["all"]["objects"]) for each in counted] == [
+            (4, 6),
+            (4, 6),
+            (1, 1),
+            (4, 6),
+        ]
 
-    def test_what_there_is_is_counted_where_a_filter_names_other_namespaces_than_are_watched(self, cluster: EmbeddedCluster, command: Command) -> None:
+    def test_what_there_is_is_counted_where_a_filter_names_other_namespaces_than_are_watched(
+        self, cluster: EmbeddedCluster, command: Command
+    ) -> None:
         for namespace in ("shop", "infra"):
             cluster.namespace(namespace)
         cluster.create(pod("web-1", "web", namespace="infra"))
-        said = parsed(command("check", "select['v1/pods'] = Selector(namespaces=['infra'])", "-n", "shop", "-o", "json"))["caches"][0]
+        said = parsed(
+            command("check", "select['v1/pods'] = Selector(namespaces=['infra'])", "-n", "shop", "-o", "json")
+        )["caches"][0]
         assert (said["held"]["objects"], said["all"]["objects"]) == (1, 1)
 
     def test_who_may_not_look_at_all_there_is_is_told_of_the_namespaces_that_are_named(
-        self, cluster: EmbeddedCluster, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+        self,
+        cluster: EmbeddedCluster,
+        command: Command,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         cluster.namespace("infra")
         cluster.create(pod("web-1", "web", namespace="infra"), pod("web-2", "db", namespace="infra"))
-        token = cluster.user("reader", [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}], namespace="infra")
+        token = cluster.user(
+            "reader",
+            [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}],
+            namespace="infra",
+        )
         monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig(tmp_path / "reader", token=token)))
-        said = parsed(command("check", "select['v1/pods'] = Selector('app=web', namespaces=['infra'])", "-o", "json"))["caches"][0]
+        said = parsed(
+            command("check", "select['v1/pods'] = Selector('app=web', namespaces=['infra'])", "-o", "json")
+        )["caches"][0]
         assert (said["held"]["objects"], said["all"]["objects"]) == (1, 2)
 
     def test_more_than_may_be_held_is_to_be_changed(self, cluster: EmbeddedCluster, command: Command) -> None:
@@ -151,121 +238,253 @@ class TestWhatWouldBeHeld:
         said = command("check", "select['v1/pods'] = Cached('app=web', max_bytes='300Ki')")
         assert said.code == 1
         assert "! pods: 10 objects would take about 49" in said.output
-        assert "of memory, and max_bytes='300Ki' is allowed. Keep less of each object in settings.selectcache.selectors['v1/pods']: Cached(..., keep=[...]); or narrow" in said.output
+        assert (
+            "of memory, and max_bytes='300Ki' is allowed. Keep less of each object in"
+            " settings.selectcache.selectors['v1/pods']: Cached(..., keep=[...]); or narrow" in said.output
+        )
         said = command("check", "settings.selectcache.max_bytes = '300Ki'\nselect['v1/pods'] = 'app=web'")
         assert said.code == 1
         assert "! all caches together would take about 49" in said.output
-        assert "of memory, and settings.selectcache.max_bytes = '300Ki' is allowed. Narrow their filters; or allow more: settings.selectcache.max_bytes = '" in said.output
-        assert command("check", "settings.selectcache.max_bytes = '1Mi'\nselect['v1/pods'] = Cached('app=web', max_bytes='1Mi')").code == 0
+        assert (
+            "of memory, and settings.selectcache.max_bytes = '300Ki' is allowed. Narrow their filters; or"
+            " allow more: settings.selectcache.max_bytes = '" in said.output
+        )
+        assert (
+            command(
+                "check",
+                "settings.selectcache.max_bytes = '1Mi'\nselect['v1/pods'] = Cached('app=web',"
+                " max_bytes='1Mi')",
+            ).code
+            == 0
+        )
 
     def test_later_pages_are_weighed_as_well(self, cluster: EmbeddedCluster, command: Command) -> None:
-        cluster.create(*(pod(f"a-{number}", "web") for number in range(500)), *(pod(f"b-{number}", "web", size=50_000) for number in range(500)))
+        cluster.create(
+            *(pod(f"a-{number}", "web") for number in range(500)),
+            *(pod(f"b-{number}", "web", size=50_000) for number in range(500)),
+        )
         said = parsed(command("check", "select['v1/pods'] = 'app=web'", "-o", "json"))["caches"][0]
         assert said["held"]["weighedObjects"] == 200
         assert 20_000_000 < said["held"]["aboutBytes"] < 30_000_000
 
-    @pytest.mark.parametrize(("many", "storage", "packs"), [
-        (300, "auto", True), (300, "packed", True), (300, "raw", False), (50, "auto", False), (50, "packed", True)])
+    @pytest.mark.parametrize(
+        ("many", "storage", "packs"),
+        [
+            (300, "auto", True),
+            (300, "packed", True),
+            (300, "raw", False),
+            (50, "auto", False),
+            (50, "packed", True),
+        ],
+    )
     def test_memory_is_reckoned_as_objects_would_be_stored(
-        self, cluster: EmbeddedCluster, command: Command, many: int, storage: str, packs: bool,
+        self,
+        cluster: EmbeddedCluster,
+        command: Command,
+        many: int,
+        storage: str,
+        packs: bool,
     ) -> None:
         cluster.create(*Population(seed=7).pods(many))
-        for declared in (f"select['v1/pods'] = Cached(Selector(), storage='{storage}')", f"settings.selectcache.storage = '{storage}'\nselect['v1/pods'] = Selector()"):
+        for declared in (
+            f"select['v1/pods'] = Cached(Selector(), storage='{storage}')",
+            f"settings.selectcache.storage = '{storage}'\nselect['v1/pods'] = Selector()",
+        ):
             said = parsed(command("check", declared, "-A", "-o", "json"))["caches"][0]
             json, memory = said["held"]["aboutBytes"], said["aboutMemory"] - many * OVERHEAD
             assert 0.1 * json < memory < 0.6 * json if packs else memory == json
 
     def test_what_is_to_be_less_is_what_can_be_less(self, cluster: EmbeddedCluster, command: Command) -> None:
         cluster.create(*(pod(f"web-{number}", "web", size=3000) for number in range(130)))
-        assert "Select less in settings.selectcache.selectors['v1/pods']: 130 objects take 67.3Ki with nothing kept of them; or allow" in command(
-            "check", "select['v1/pods'] = Cached('app=web', storage='raw', max_bytes='64Ki')").output
-        assert "or store it packed: Cached(..., storage='packed'); or narrow its filter" in command(
-            "check", "select['v1/pods'] = Cached('app=web', storage='raw', max_bytes='128Ki')").output
+        assert (
+            "Select less in settings.selectcache.selectors['v1/pods']: 130 objects take 67.3Ki with nothing"
+            " kept of them; or allow"
+            in command(
+                "check", "select['v1/pods'] = Cached('app=web', storage='raw', max_bytes='64Ki')"
+            ).output
+        )
+        assert (
+            "or store it packed: Cached(..., storage='packed'); or narrow its filter"
+            in command(
+                "check", "select['v1/pods'] = Cached('app=web', storage='raw', max_bytes='128Ki')"
+            ).output
+        )
 
-    def test_what_packing_makes_no_smaller_is_not_reckoned_to_be(self, cluster: EmbeddedCluster, command: Command) -> None:
+    def test_what_packing_makes_no_smaller_is_not_reckoned_to_be(
+        self, cluster: EmbeddedCluster, command: Command
+    ) -> None:
         chance = Random(1)
-        cluster.create(*(
-            {"kind": "Secret", "metadata": {"name": f"s{number}"}, "data": {"key": b64encode(chance.randbytes(1500)).decode()}} for number in range(150)))
-        said = parsed(command("check", "select['v1/secrets'] = Cached(Selector())", "-o", "json"))["caches"][0]
+        cluster.create(
+            *(
+                {
+                    "kind": "Secret",
+                    "metadata": {"name": f"s{number}"},
+                    "data": {"key": b64encode(chance.randbytes(1500)).decode()},
+                }
+                for number in range(150)
+            )
+        )
+        said = parsed(command("check", "select['v1/secrets'] = Cached(Selector())", "-o", "json"))["caches"][
+            0
+        ]
         assert said["aboutMemory"] == said["held"]["aboutBytes"] + 150 * OVERHEAD
 
-    def test_values_that_are_indexed_are_memory_and_no_json(self, cluster: EmbeddedCluster, command: Command) -> None:
+    def test_values_that_are_indexed_are_memory_and_no_json(
+        self, cluster: EmbeddedCluster, command: Command
+    ) -> None:
         cluster.create(*(pod(f"web-{number}", "web", size=5000) for number in range(10)))
-        declared = "select['v1/pods'] = Cached('app=web', drop=['metadata.annotations'], index={'notes': lambda obj: obj['metadata']['annotations']['note']})"
+        declared = (
+            "select['v1/pods'] = Cached('app=web', drop=['metadata.annotations'], index={'notes': lambda obj:"
+            " obj['metadata']['annotations']['note']})"
+        )
         said = parsed(command("check", declared, "-o", "json"))["caches"][0]
         assert said["held"]["aboutBytes"] < 10 * 1000 < 10 * 5000 < said["aboutMemory"]
 
-    def test_what_is_declared_and_found_nowhere_is_told(self, cluster: EmbeddedCluster, command: Command) -> None:
+    def test_what_is_declared_and_found_nowhere_is_told(
+        self, cluster: EmbeddedCluster, command: Command
+    ) -> None:
         cluster.create(*(pod(f"web-{number}", "web") for number in range(20)))
-        declared = "select['v1/pods'] = Cached('app=web', keep=['specs.nodeName', 'spec.containers.image'], index={'n': 'spec.nodeNam', 'image': 'spec.containers.image'})"
+        declared = (
+            "select['v1/pods'] = Cached('app=web', keep=['specs.nodeName', 'spec.containers.image'],"
+            " index={'n': 'spec.nodeNam', 'image': 'spec.containers.image'})"
+        )
         said = command("check", declared)
         assert said.code == 0
         assert [line for line in said.output.splitlines() if "weighed" in line] == [
-            "  * keep=['specs.nodeName'] keeps nothing of the 20 that were weighed: none has anything there. Look at how it is spelt.",
-            "  * index={'n': 'spec.nodeNam'} finds none of the 20 that were weighed: none has a value by it. Look at how it is spelt."]
+            (
+                "  * keep=['specs.nodeName'] keeps nothing of the 20 that were weighed: none has anything"
+                " there. Look at how it is spelt."
+            ),
+            (
+                "  * index={'n': 'spec.nodeNam'} finds none of the 20 that were weighed: none has a value by"
+                " it. Look at how it is spelt."
+            ),
+        ]
 
-    def test_where_a_function_makes_what_is_kept_nothing_is_said_of_keep(self, cluster: EmbeddedCluster, command: Command) -> None:
+    def test_where_a_function_makes_what_is_kept_nothing_is_said_of_keep(
+        self, cluster: EmbeddedCluster, command: Command
+    ) -> None:
         cluster.create(*(pod(f"web-{number}", "web") for number in range(20)))
         declared = "select['v1/pods'] = Cached('app=web', keep=['specs.nodeName'], transform=lambda obj: obj)"
         assert "weighed" not in command("check", declared).output
 
-    def test_what_several_lists_have_is_looked_at_once(self, cluster: EmbeddedCluster, command: Command) -> None:
+    def test_what_several_lists_have_is_looked_at_once(
+        self, cluster: EmbeddedCluster, command: Command
+    ) -> None:
         cluster.create(*(pod(f"web-{number}", "web") for number in range(10)))
-        assert "weighed" not in command("check", "select['v1/pods'] = Cached(['app=web', 'app'], keep=['specs.nodeName'])").output
+        assert (
+            "weighed"
+            not in command(
+                "check", "select['v1/pods'] = Cached(['app=web', 'app'], keep=['specs.nodeName'])"
+            ).output
+        )
 
-    def test_of_a_few_objects_nothing_is_said_that_they_have_not(self, cluster: EmbeddedCluster, command: Command) -> None:
+    def test_of_a_few_objects_nothing_is_said_that_they_have_not(
+        self, cluster: EmbeddedCluster, command: Command
+    ) -> None:
         cluster.create(*(pod(f"web-{number}", "web") for number in range(19)))
-        assert "weighed" not in command("check", "select['v1/pods'] = Cached('app=web', keep=['specs.nodeName'])").output
+        assert (
+            "weighed"
+            not in command("check", "select['v1/pods'] = Cached('app=web', keep=['specs.nodeName'])").output
+        )
 
-    def test_what_could_not_be_counted_is_not_taken_for_nothing(self, cluster: EmbeddedCluster, command: Command) -> None:
+    def test_what_could_not_be_counted_is_not_taken_for_nothing(
+        self, cluster: EmbeddedCluster, command: Command
+    ) -> None:
         cluster.create(pod("web-1", "web"), pod("db-1", "db"))
         declared = """
 def broken(obj): return obj if obj['metadata']['name'] == 'web-1' else None
 select['v1/pods'] = Cached([Selector('app=web'), Selector(names=['db-1'], namespaces=['default'])], transform=broken)
-"""
+"""  # noqa: E501
         said = command("check", declared)
         assert said.code == 1
         assert " ? of 2 " in said.output.splitlines()[1]
 
-    def test_indexes_that_would_keep_the_cache_from_its_objects_are_told(self, cluster: EmbeddedCluster, command: Command) -> None:
+    def test_indexes_that_would_keep_the_cache_from_its_objects_are_told(
+        self, cluster: EmbeddedCluster, command: Command
+    ) -> None:
         cluster.create(pod("web-1", "web"))
-        said = command("check", "select['v1/pods'] = Cached('app=web', index={'node': lambda pod: pod['spec']['canary']})")
+        said = command(
+            "check",
+            "select['v1/pods'] = Cached('app=web', index={'node': lambda pod: pod['spec']['canary']})",
+        )
         assert said.code == 1
-        assert "Pod, default/web-1, cannot be indexed: the function of the index 'node' raised KeyError at " in said.output
-        assert "Correct index= of settings.selectcache.selectors['v1/pods']; it is to return a text, a list of texts, or None for an object without a value" in said.output
+        assert (
+            "Pod, default/web-1, cannot be indexed: the function of the index 'node' raised KeyError at "
+            in said.output
+        )
+        assert (
+            "Correct index= of settings.selectcache.selectors['v1/pods']; it is to return a text, a list of"
+            " texts, or None for an object without a value" in said.output
+        )
 
     def test_wide_shows_each_list_and_watch(self, command: Command) -> None:
-        said = command("check", "select['v1/secrets'] = Selector(names=['ca', 'tls'], namespaces=['infra'])", "-o", "wide")
-        assert "    0 in /api/v1/namespaces/infra/secrets?fieldSelector=metadata.name=tls" in said.output.splitlines()
+        said = command(
+            "check",
+            "select['v1/secrets'] = Selector(names=['ca', 'tls'], namespaces=['infra'])",
+            "-o",
+            "wide",
+        )
+        assert (
+            "    0 in /api/v1/namespaces/infra/secrets?fieldSelector=metadata.name=tls"
+            in said.output.splitlines()
+        )
 
     @pytest.mark.usefixtures("busy")
     def test_yaml_says_what_json_says(self, command: Command) -> None:
         declared = "select['v1/pods'] = 'app=web'"
-        assert yaml.safe_load(command("check", declared, "-o", "yaml").output) == parsed(command("check", declared, "-o", "json"))
+        assert yaml.safe_load(command("check", declared, "-o", "yaml").output) == parsed(
+            command("check", declared, "-o", "json")
+        )
 
 
 class TestWhatIsWrong:
-    def test_a_missing_right_is_named_with_the_rule_to_add(self, cluster: EmbeddedCluster, command: Command) -> None:
+    def test_a_missing_right_is_named_with_the_rule_to_add(
+        self, cluster: EmbeddedCluster, command: Command
+    ) -> None:
         cluster.namespace("infra")
-        cluster.user(WEB, [{"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["ca"], "verbs": ["list", "watch"]}], namespace="infra")
-        said = command("check", "select['v1/secrets'] = Selector(names=['ca', 'tls'], namespaces=['infra'])", *AS_WEB)
+        cluster.user(
+            WEB,
+            [
+                {
+                    "apiGroups": [""],
+                    "resources": ["secrets"],
+                    "resourceNames": ["ca"],
+                    "verbs": ["list", "watch"],
+                }
+            ],
+            namespace="infra",
+        )
+        said = command(
+            "check", "select['v1/secrets'] = Selector(names=['ca', 'tls'], namespaces=['infra'])", *AS_WEB
+        )
         assert said.code == 1
         assert "lacks list, watch secrets tls in infra" in said.output
-        assert "- {apiGroups: [''], resources: [secrets], resourceNames: [tls], verbs: [list, watch]}" in said.output
+        assert (
+            "- {apiGroups: [''], resources: [secrets], resourceNames: [tls], verbs: [list, watch]}"
+            in said.output
+        )
 
     def test_rights_that_are_there_are_no_problem(self, cluster: EmbeddedCluster, command: Command) -> None:
         cluster.user(WEB, [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}])
         said = parsed(command("check", "select['v1/pods'] = 'app=web'", *AS_WEB, "-o", "json"))
         assert said["problems"] == 0
         assert said["caches"][0]["rights"] == {
-            "needed": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}], "missing": []}
+            "needed": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}],
+            "missing": [],
+        }
 
     def test_a_kind_that_is_not_served(self, command: Command) -> None:
         said = command("check", "select['example.com/v1/widgets'] = ''")
         assert said.code == 1
-        assert "! the cluster serves no example.com/v1/widgets. Install its definition, or correct the key of settings.selectcache.selectors['example.com/v1/widgets']." in said.output
+        assert (
+            "! the cluster serves no example.com/v1/widgets. Install its definition, or correct the key of"
+            " settings.selectcache.selectors['example.com/v1/widgets']." in said.output
+        )
 
-    def test_a_field_that_only_the_cluster_knows_not_to_be_selectable(self, cluster: EmbeddedCluster, command: Command) -> None:
+    def test_a_field_that_only_the_cluster_knows_not_to_be_selectable(
+        self, cluster: EmbeddedCluster, command: Command
+    ) -> None:
         cluster.create(DEFINITION)
         said = command("check", "select['example.com/v1/widgets'] = Selector(field='spec.color=red')")
         assert said.code == 1
@@ -277,19 +496,27 @@ class TestWhatIsWrong:
         assert "the filter of v1/pods: label selector 'app in web', column 8" in said.errors
 
     @pytest.mark.parametrize(("output", "parse"), [("json", json.loads), ("yaml", yaml.safe_load)])
-    def test_programs_are_told_what_they_can_parse(self, command: Command, output: str, parse: Callable[[str], Any]) -> None:
+    def test_programs_are_told_what_they_can_parse(
+        self, command: Command, output: str, parse: Callable[[str], Any]
+    ) -> None:
         said = command("check", "select['v1/pods'] = 'app in web'", "-o", output)
         assert parse(said.output)["error"] in said.errors
 
     @pytest.mark.parametrize("code", [400, 422])
-    def test_a_refusal_of_the_filter_has_the_servers_words(self, cluster: EmbeddedCluster, command: Command, code: int) -> None:
-        cluster.faults.add(Refuse(code, message="no such thing can be selected by"), verb="list", resource="pods", times=1)
+    def test_a_refusal_of_the_filter_has_the_servers_words(
+        self, cluster: EmbeddedCluster, command: Command, code: int
+    ) -> None:
+        cluster.faults.add(
+            Refuse(code, message="no such thing can be selected by"), verb="list", resource="pods", times=1
+        )
         said = command("check", "select['v1/pods'] = 'app=web'")
         assert said.code == 1
         assert "no such thing can be selected by" in said.output
 
     def test_all_problems_are_told_at_once(self, command: Command) -> None:
-        said = command("check", "select['example.com/v1/widgets'] = ''\nselect['example.com/v1/gadgets'] = ''")
+        said = command(
+            "check", "select['example.com/v1/widgets'] = ''\nselect['example.com/v1/gadgets'] = ''"
+        )
         assert "2 to be changed" in said.output
 
 
@@ -303,7 +530,11 @@ class TestKopfsOwnWatches:
         assert "settings.watching.label_selectors['', 'v1', 'pods'] = 'app=web'" in said.output
 
     def test_what_is_narrowed_is_not_told(self, command: Command) -> None:
-        said = command("check", "select['v1/pods'] = 'app=web'\nsettings.selectcache.narrow_handlers = True", handlers=self.HANDLERS)
+        said = command(
+            "check",
+            "select['v1/pods'] = 'app=web'\nsettings.selectcache.narrow_handlers = True",
+            handlers=self.HANDLERS,
+        )
         assert "Kopf itself watches" not in said.output
 
 
@@ -314,22 +545,34 @@ class TestWhatMayNotBeMeant:
         assert said.code == 0
         assert "* Of the 5 pods that there are it selects none." in said.output
 
-    @pytest.mark.parametrize("declared", ["select['v1/pods'] = 'app=web'", "select['v1/services'] = 'app=web'"])
+    @pytest.mark.parametrize(
+        "declared", ["select['v1/pods'] = 'app=web'", "select['v1/services'] = 'app=web'"]
+    )
     def test_one_that_selects_some_or_of_which_there_are_none(self, command: Command, declared: str) -> None:
         assert "*" not in command("check", declared).output
 
 
 class TestFetches:
-    FETCHING = "\n@kopf.on.create('v1', 'services')\n@selectcache.with_cache\nasync def react(cache, **_): return await cache.fetch('configmaps', 'a', 'b')\n"
+    FETCHING = (
+        "\n@kopf.on.create('v1', 'services')\n@selectcache.with_cache\nasync def react(cache, **_): return"
+        " await cache.fetch('configmaps', 'a', 'b')\n"
+    )
 
-    def test_a_right_that_is_missing_to_fetch_is_told(self, cluster: EmbeddedCluster, command: Command) -> None:
+    def test_a_right_that_is_missing_to_fetch_is_told(
+        self, cluster: EmbeddedCluster, command: Command
+    ) -> None:
         cluster.user(WEB, [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}])
         said = command("check", "select['v1/pods'] = 'app=web'", *AS_WEB, handlers=self.FETCHING)
         assert said.code == 1
-        assert "! the right is missing to get configmaps, for what handlers fetch. Add to a ClusterRole: - {apiGroups: ['']" in said.output
+        assert (
+            "! the right is missing to get configmaps, for what handlers fetch. Add to a ClusterRole: -"
+            " {apiGroups: ['']" in said.output
+        )
 
     def test_one_that_is_there_is_not(self, cluster: EmbeddedCluster, command: Command) -> None:
-        cluster.user(WEB, [{"apiGroups": [""], "resources": ["pods", "configmaps"], "verbs": ["get", "list", "watch"]}])
+        cluster.user(
+            WEB, [{"apiGroups": [""], "resources": ["pods", "configmaps"], "verbs": ["get", "list", "watch"]}]
+        )
         assert command("check", "select['v1/pods'] = 'app=web'", *AS_WEB, handlers=self.FETCHING).code == 0
 
 
@@ -342,11 +585,17 @@ class TestOperatorsThatCannotBeChecked:
         assert main(["check", "nowhere.py"]) == 2
         assert "there is no file nowhere.py" in capsys.readouterr().err
 
-    @pytest.mark.parametrize(("declared", "line"), [
-        ("select['v1/pods'] = 'app=web'\nselect['v1/secrets'] = Cached('app=web', max_bytes='500MB')", 10),
-        ("select['v1/pods'] = 'app=web,'", 9),
-        ("select |= {'v1/pods': 'app=web', 'secret': 'app=web,'}", 9),
-    ])
+    @pytest.mark.parametrize(
+        ("declared", "line"),
+        [
+            (
+                "select['v1/pods'] = 'app=web'\nselect['v1/secrets'] = Cached('app=web', max_bytes='500MB')",
+                10,
+            ),
+            ("select['v1/pods'] = 'app=web,'", 9),
+            ("select |= {'v1/pods': 'app=web', 'secret': 'app=web,'}", 9),
+        ],
+    )
     def test_one_that_declares_what_makes_no_sense(self, command: Command, declared: str, line: int) -> None:
         said = command("check", declared)
         assert said.code == 1
@@ -375,12 +624,20 @@ class TestOperatorsThatCannotBeChecked:
         assert "the operator cannot be loaded" in said.errors
 
     def test_a_cleanup_handler_that_fails_takes_nothing_from_the_answer(self, command: Command) -> None:
-        said = command("check", "select['v1/pods'] = 'app=web'", handlers="\n@kopf.on.cleanup()\ndef clean(**_): raise ValueError('no')\n")
+        said = command(
+            "check",
+            "select['v1/pods'] = 'app=web'",
+            handlers="\n@kopf.on.cleanup()\ndef clean(**_): raise ValueError('no')\n",
+        )
         assert said.code == 0
         assert "1 cache would hold" in said.output
 
     def test_of_one_that_has_not_started_nothing_is_cleaned_up(self, command: Command) -> None:
-        said = command("check", "select['v1/pods'] = 'app in web'", handlers="\n@kopf.on.cleanup()\ndef clean(**_): print('cleaned')\n")
+        said = command(
+            "check",
+            "select['v1/pods'] = 'app in web'",
+            handlers="\n@kopf.on.cleanup()\ndef clean(**_): print('cleaned')\n",
+        )
         assert "cleaned" not in said.errors
 
     def test_a_login_that_does_not_end(self, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -393,6 +650,7 @@ class TestOperatorsThatCannotBeChecked:
     def test_ctrl_c_ends_it_without_a_word(self, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
         def interrupted(*_: object) -> NoReturn:
             raise KeyboardInterrupt
+
         monkeypatch.setattr(Counter, "held", interrupted)
         assert command("check", "select['v1/pods'] = 'app=web'") == (130, "", "")
 
@@ -403,22 +661,46 @@ class TestOperatorsThatCannotBeChecked:
         assert said.code == 2
         assert "cannot log in" in said.errors
 
-    @pytest.mark.parametrize(("value", "told"), [
-        ("{folder}/gone", "$KUBECONFIG is {folder}/gone, which does not exist"),
-        ("{folder}/web.py:{folder}/gone", "$KUBECONFIG is {folder}/web.py:{folder}/gone, of which {folder}/gone does not exist"),
-    ])
+    @pytest.mark.parametrize(
+        ("value", "told"),
+        [
+            ("{folder}/gone", "$KUBECONFIG is {folder}/gone, which does not exist"),
+            (
+                "{folder}/web.py:{folder}/gone",
+                "$KUBECONFIG is {folder}/web.py:{folder}/gone, of which {folder}/gone does not exist",
+            ),
+        ],
+    )
     def test_a_kubeconfig_that_does_not_exist_is_named_without_a_traceback(
-            self, command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture, value: str, told: str) -> None:
+        self,
+        command: Command,
+        monkeypatch: pytest.MonkeyPatch,
+        tmp_path: Path,
+        caplog: pytest.LogCaptureFixture,
+        value: str,
+        told: str,
+    ) -> None:
         monkeypatch.setenv("KUBECONFIG", value.format(folder=tmp_path))
         monkeypatch.setenv("HOME", "/nowhere")
         said = command("check", "select['v1/pods'] = 'app=web'")
-        assert (said.code, said.errors) == (2, f"the operator cannot log in: {told.format(folder=tmp_path)}\n")
+        assert (said.code, said.errors) == (
+            2,
+            f"the operator cannot log in: {told.format(folder=tmp_path)}\n",
+        )
         assert "Traceback" not in caplog.text
 
     def test_an_error_of_the_operators_own_login_keeps_its_traceback(
-            self, command: Command, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+        self, command: Command, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
         monkeypatch.setenv("KUBECONFIG", "/nowhere")
-        said = command("check", "select['v1/pods'] = 'app=web'", handlers="@kopf.on.login(errors=kopf.ErrorsMode.PERMANENT)\ndef log_in(**_):\n    raise OSError('no token')\n")
+        said = command(
+            "check",
+            "select['v1/pods'] = 'app=web'",
+            handlers=(
+                "@kopf.on.login(errors=kopf.ErrorsMode.PERMANENT)\ndef log_in(**_):\n    raise OSError('no"
+                " token')\n"
+            ),
+        )
         assert said.code == 2
         assert "Traceback" in caplog.text
         assert "no token" in caplog.text
@@ -429,15 +711,18 @@ class TestOperatorsThatCannotBeChecked:
         assert said.code == 2
         assert "the server gives no answer" in said.errors
 
-
     @pytest.mark.parametrize("verb", ["list", "get", "create"])
-    def test_a_server_that_is_too_busy_is_no_problem_of_the_operator(self, cluster: EmbeddedCluster, command: Command, verb: str) -> None:
+    def test_a_server_that_is_too_busy_is_no_problem_of_the_operator(
+        self, cluster: EmbeddedCluster, command: Command, verb: str
+    ) -> None:
         cluster.faults.add(Refuse(503, message="apiserver is shutting down"), verb=verb, times=1)
         said = command("check", "select['v1/pods'] = 'app=web'")
         assert (said.code, said.output) == (2, "")
         assert "503 ServiceUnavailable: apiserver is shutting down. Try again later" in said.errors
 
-    def test_somebody_who_may_not_be_impersonated(self, cluster: EmbeddedCluster, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_somebody_who_may_not_be_impersonated(
+        self, cluster: EmbeddedCluster, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         token = cluster.user("nobody")
         monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig(tmp_path / "nobody", token=token)))
         said = command("check", "select['v1/pods'] = 'app=web'", *AS_WEB)
@@ -448,11 +733,16 @@ class TestOperatorsThatCannotBeChecked:
 
 class TestWhatItDoesToTheOperator:
     def test_startup_and_cleanup_handlers_run_and_what_they_print_is_no_part_of_the_answer(
-        self, command: Command,
+        self,
+        command: Command,
     ) -> None:
         said = command(
-            "check", "print('started')\nselect['v1/pods'] = 'app=web'", "-o", "json",
-            handlers="\n@kopf.on.cleanup()\nasync def clean(**_): print('cleaned')\n")
+            "check",
+            "print('started')\nselect['v1/pods'] = 'app=web'",
+            "-o",
+            "json",
+            handlers="\n@kopf.on.cleanup()\nasync def clean(**_): print('cleaned')\n",
+        )
         assert parsed(said)["problems"] == 0
         assert said.errors.splitlines() == ["started", "cleaned"]
 
@@ -465,7 +755,9 @@ class TestWhatItDoesToTheOperator:
         """As all pages show it. Python has a module of this name, which it must not take from there."""
         command("check", "select['v1/pods'] = 'app=web'")
         (tmp_path / "web.py").rename(tmp_path / "operator.py")
-        process = subprocess.run([SCRIPT, "check", "operator.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+        process = subprocess.run(
+            [SCRIPT, "check", "operator.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
         assert (process.returncode, process.stderr) == (0, "")
         assert "1 cache would hold" in process.stdout
 
@@ -476,6 +768,10 @@ class TestWhatItDoesToTheOperator:
     def test_it_runs_as_a_process(self, command: Command, tmp_path: object) -> None:
         command("check", "select['v1/pods'] = 'app=web'")
         process = subprocess.run(
-            [sys.executable, "-W", "error", "-m", "kopf_selectcache", "check", f"{tmp_path}/web.py"], capture_output=True, text=True, check=False)
+            [sys.executable, "-W", "error", "-m", "kopf_selectcache", "check", f"{tmp_path}/web.py"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert (process.returncode, process.stderr) == (0, "")
         assert "1 cache would hold" in process.stdout

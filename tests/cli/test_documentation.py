@@ -1,4 +1,5 @@
 """What docs/commands.md shows of the commands is what they say."""
+
 from __future__ import annotations
 
 import re
@@ -18,7 +19,7 @@ DEPLOYING = (DOCS / "deploying.md").read_text()
 
 def shown(language: str, after: str = "") -> str:
     """Return what the first fence of this language has, behind that text."""
-    found = re.search(rf"```{language}\n(.*?)```", PAGE[PAGE.index(after):], re.DOTALL)
+    found = re.search(rf"```{language}\n(.*?)```", PAGE[PAGE.index(after) :], re.DOTALL)
     assert found is not None
     return found[1]
 
@@ -28,8 +29,10 @@ def shop(cluster: EmbeddedCluster) -> EmbeddedCluster:
     """The cluster that the page was written in front of."""
     cluster.namespace("infra")
     cluster.create(
-        *(pod(f"web-{number}", "web") for number in range(2)), *(pod(f"sql-{number}", "sql") for number in range(10)),
-        {"kind": "Secret", "metadata": {"name": "ca", "namespace": "infra"}, "data": {"ca.crt": "Y2E="}})
+        *(pod(f"web-{number}", "web") for number in range(2)),
+        *(pod(f"sql-{number}", "sql") for number in range(10)),
+        {"kind": "Secret", "metadata": {"name": "ca", "namespace": "infra"}, "data": {"ca.crt": "Y2E="}},
+    )
     return cluster
 
 
@@ -57,16 +60,37 @@ def test_rbac_compared_with_manifests(command: Command, tmp_path: Path) -> None:
     objects[1]["rules"][0]["verbs"].append("delete")
     objects[3]["rules"][0]["resourceNames"].remove("tls")
     (tmp_path / "rbac.yaml").write_text(yaml.safe_dump_all(objects))
-    said = command("rbac", "", "-A", "--standalone", "--check", str(tmp_path / "rbac.yaml"), source=shown("python"))
+    said = command(
+        "rbac", "", "-A", "--standalone", "--check", str(tmp_path / "rbac.yaml"), source=shown("python")
+    )
     assert (said.code, said.output) == (1, shown("text", "--check rbac.yaml"))
 
 
 @pytest.mark.usefixtures("cluster")
-@pytest.mark.parametrize(("file", "where"), [("rbac.yaml", ["-A"]), ("rbac-of-one-namespace.yaml", ["-n", "shop"])])
-def test_the_manifests_of_deploying_are_just_right(command: Command, cluster: EmbeddedCluster, tmp_path: Path, file: str, where: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("file", "where"), [("rbac.yaml", ["-A"]), ("rbac-of-one-namespace.yaml", ["-n", "shop"])]
+)
+def test_the_manifests_of_deploying_are_just_right(
+    command: Command,
+    cluster: EmbeddedCluster,
+    tmp_path: Path,
+    file: str,
+    where: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     cluster.apply((DOCS / "getting-started.md").read_text().partition("# crd.yaml\n")[2].partition("```")[0])
     (tmp_path / file).write_text(DEPLOYING.partition(f"# {file}\n")[2].partition("```")[0])
     operator = DEPLOYING.partition("# my_operator.py\n")[2].partition("```")[0]
     monkeypatch.setenv("METRICS_PORT", "0")
-    said = command("rbac", "", *where, "--standalone", "--account", "my-operator/my-operator", "--check", str(tmp_path / file), source=operator)
+    said = command(
+        "rbac",
+        "",
+        *where,
+        "--standalone",
+        "--account",
+        "my-operator/my-operator",
+        "--check",
+        str(tmp_path / file),
+        source=operator,
+    )
     assert (said.code, said.output, said.errors) == (0, "The rights are those that are needed.\n", "")

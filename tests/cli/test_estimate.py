@@ -1,4 +1,5 @@
 """The count of objects follows the paging rule."""
+
 from __future__ import annotations
 
 import asyncio
@@ -27,18 +28,33 @@ class Endless:
     def __init__(self) -> None:
         self.asked = 0
 
-    async def get(self, _: str, query: Mapping[str, str], *, accept: str = "", most: int | None = None) -> bytes:   # noqa: ARG002  # As transports are called.
+    async def get(
+        self,
+        _: str,
+        query: Mapping[str, str],
+        *,
+        accept: str = "",
+        most: int | None = None,  # noqa: ARG002
+    ) -> bytes:  # As transports are called.
         self.asked += "Partial" in accept
         number = int(query.get("continue", 0)) + 1
         made: dict[str, Any] = {
-            "kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "9", "continue": str(number)}, "items": [pod(f"pod-{number:06}")]}
+            "kind": "PodList",
+            "apiVersion": "v1",
+            "metadata": {"resourceVersion": "9", "continue": str(number)},
+            "items": [pod(f"pod-{number:06}")],
+        }
         return json.dumps(made).encode()
 
 
 def test_the_count_of_a_list_without_an_end_is_paced_and_fails() -> None:
     server, time = Endless(), Time()
     counter = Counter(
-        cast("Transport", server), PODS, progress=Progress("objects", None, file=io.StringIO(), clock=time.clock), sleep=time.sleep)
+        cast("Transport", server),
+        PODS,
+        progress=Progress("objects", None, file=io.StringIO(), clock=time.clock),
+        sleep=time.sleep,
+    )
     with pytest.raises(Garbled, match=FEW):
         asyncio.run(counter.held(Stream(Selector("app=web")), ALL, set()))
     assert sum(time.slept) == PATIENCE

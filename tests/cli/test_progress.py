@@ -1,4 +1,5 @@
 """The bar of long work, in terminals of every width."""
+
 import fcntl
 import os
 import pty

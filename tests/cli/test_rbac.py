@@ -1,4 +1,6 @@
-"""The command `rbac`: the rights that an operator needs and no more, as manifests, and compared with what there is."""
+"""The command `rbac`: the rights that an operator needs and no more, as manifests, and compared with what
+there is."""
+
 from __future__ import annotations
 
 import json
@@ -14,16 +16,27 @@ from tests.cli.conftest import Command, Said
 from tests.cli.test_check import DEFINITION
 
 CREATING = "\n@kopf.on.create('example.com', 'v1', 'webapps')\nasync def create(**_): ...\n"
-UNSEEING = "settings.scanning.disabled = True\n"   # Kopf then takes no rights to look for kinds and namespaces.
-SCANNING = {"apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"], "verbs": ["list", "watch"]}
+UNSEEING = (  # Kopf then takes no rights to look for kinds and namespaces.
+    "settings.scanning.disabled = True\n"
+)
+SCANNING = {
+    "apiGroups": ["apiextensions.k8s.io"],
+    "resources": ["customresourcedefinitions"],
+    "verbs": ["list", "watch"],
+}
 SPACES = {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["list", "watch"]}
 PEERS = [
-    {"apiGroups": ["kopf.dev"], "resources": [resource], "verbs": ["get", "list", "watch", "patch"]} for resource in ("kopfpeerings", "clusterkopfpeerings")]
+    {"apiGroups": ["kopf.dev"], "resources": [resource], "verbs": ["get", "list", "watch", "patch"]}
+    for resource in ("kopfpeerings", "clusterkopfpeerings")
+]
 
 
 def of_caches(output: str) -> dict[str, list[dict[str, Any]]]:
     """Return the rules of each role, but for those that any operator takes."""
-    found = {namespace: [rule for rule in given if rule not in (SCANNING, SPACES, *PEERS)] for namespace, given in rules(output).items()}
+    found = {
+        namespace: [rule for rule in given if rule not in (SCANNING, SPACES, *PEERS)]
+        for namespace, given in rules(output).items()
+    }
     return {namespace: given for namespace, given in found.items() if given}
 
 
@@ -52,14 +65,23 @@ class TestManifestsOfACache:
 
     def test_an_operator_of_some_namespaces_takes_a_role_in_each(self, command: Command) -> None:
         said = command("rbac", "select['v1/pods'] = 'app=web'", "-n", "shop", "-n", "office")
-        assert of_caches(said.output) == {"office": [READ | {"resources": ["pods"]}], "shop": [READ | {"resources": ["pods"]}]}
+        assert of_caches(said.output) == {
+            "office": [READ | {"resources": ["pods"]}],
+            "shop": [READ | {"resources": ["pods"]}],
+        }
 
     def test_names_need_no_more_than_those_objects(self, command: Command) -> None:
         said = command("rbac", "select['v1/secrets'] = Selector(names=['ca', 'tls'], namespaces=['infra'])")
-        assert of_caches(said.output) == {"infra": [READ | {"resources": ["secrets"], "resourceNames": ["ca", "tls"]}]}
+        assert of_caches(said.output) == {
+            "infra": [READ | {"resources": ["secrets"], "resourceNames": ["ca", "tls"]}]
+        }
 
     def test_names_that_share_a_watch_need_all_of_the_namespace(self, command: Command) -> None:
-        said = command("rbac", "select['v1/secrets'] = Cached(Selector(names=['ca', 'tls'], namespaces=['infra']), share_watches=True)")
+        said = command(
+            "rbac",
+            "select['v1/secrets'] = Cached(Selector(names=['ca', 'tls'], namespaces=['infra']),"
+            " share_watches=True)",
+        )
         assert of_caches(said.output) == {"infra": [READ | {"resources": ["secrets"]}]}
 
     def test_a_kind_without_namespaces_takes_a_cluster_role_in_any_operator(self, command: Command) -> None:
@@ -72,32 +94,58 @@ class TestManifestsOfACache:
 
     def test_fetches_beyond_the_cache_are_added_when_they_are_named(self, command: Command) -> None:
         said = command("rbac", "select['v1/pods'] = 'app=web'", "-n", "shop", "--fetch", "configmaps")
-        assert {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list"]} in rules(said.output)["shop"]
+        assert {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list"]} in rules(
+            said.output
+        )["shop"]
 
-    @pytest.mark.parametrize(("read", "verb"), [
-        ("await cache.fetch('configmaps', 'a', 'b')", "get"), ("await cache.fetch_list(kind=('', 'v1', 'configmaps'))", "list"),
-        ("cache.blocking.gone('configmaps', 'a', 'b')", "get")])
+    @pytest.mark.parametrize(
+        ("read", "verb"),
+        [
+            ("await cache.fetch('configmaps', 'a', 'b')", "get"),
+            ("await cache.fetch_list(kind=('', 'v1', 'configmaps'))", "list"),
+            ("cache.blocking.gone('configmaps', 'a', 'b')", "get"),
+        ],
+    )
     def test_fetches_that_are_written_out_are_found(self, command: Command, read: str, verb: str) -> None:
-        said = command("rbac", "select['v1/pods'] = 'app=web'", "-n", "shop", handlers=f"\nasync def helper(cache): return {read}\n")
+        said = command(
+            "rbac",
+            "select['v1/pods'] = 'app=web'",
+            "-n",
+            "shop",
+            handlers=f"\nasync def helper(cache): return {read}\n",
+        )
         assert {"apiGroups": [""], "resources": ["configmaps"], "verbs": [verb]} in rules(said.output)["shop"]
 
     def test_fetches_that_are_not_written_out_are_told_of(self, command: Command) -> None:
-        handlers = "\nasync def helper(cache, kind): return await cache.fetch(kind, 'a', 'b')\nasync def other(git): await git.fetch('origin')\n"
+        handlers = (
+            "\nasync def helper(cache, kind): return await cache.fetch(kind, 'a', 'b')\nasync def other(git):"
+            " await git.fetch('origin')\n"
+        )
         said = command("rbac", "select['v1/pods'] = 'app=web'", handlers=handlers)
         assert said.output.count("is not written out there: name it with --fetch") == 1
         assert "# What is fetched in web.py, line 11, " in said.output
 
     def test_a_file_may_be_of_any_encoding(self, command: Command, tmp_path: Path) -> None:
-        (tmp_path / "latin.py").write_bytes(b"# -*- coding: latin-1 -*-\nasync def helper(cache): return await cache.fetch('configmaps', '\xe9', 'b')\n")
+        (tmp_path / "latin.py").write_bytes(
+            b"# -*- coding: latin-1 -*-\nasync def helper(cache): return await cache.fetch('configmaps',"
+            b" '\xe9', 'b')\n"
+        )
         said = command("rbac", "select['v1/pods'] = 'app=web'", handlers="\nimport latin\n")
         assert {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]} in rules(said.output)[""]
 
-    def test_what_a_library_fetches_is_not_the_operators(self, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_what_a_library_fetches_is_not_the_operators(
+        self, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         (tmp_path / "lib").mkdir()
-        (tmp_path / "lib" / "library.py").write_text("async def helper(cache): return await cache.fetch('configmaps', 'a', 'b')\n")
+        (tmp_path / "lib" / "library.py").write_text(
+            "async def helper(cache): return await cache.fetch('configmaps', 'a', 'b')\n"
+        )
         monkeypatch.syspath_prepend(tmp_path / "lib")
         monkeypatch.setattr(sysconfig, "get_path", lambda _: str(tmp_path / "lib"))
-        assert "configmaps" not in command("rbac", "select['v1/pods'] = 'app=web'", handlers="\nimport library\n").output
+        assert (
+            "configmaps"
+            not in command("rbac", "select['v1/pods'] = 'app=web'", handlers="\nimport library\n").output
+        )
 
     def test_a_kind_to_fetch_that_makes_no_sense_is_refused(self, command: Command) -> None:
         said = command("rbac", "select['v1/pods'] = 'app=web'", "--fetch", "configmap s")
@@ -107,27 +155,44 @@ class TestManifestsOfACache:
     def test_they_are_bound_to_the_account_that_is_named(self, command: Command) -> None:
         said = command("rbac", "select['v1/pods'] = 'app=web'", "-n", "shop", "--account", "operators/web")
         account, *_, role, binding = yaml.safe_load_all(said.output)
-        assert (account["kind"], account["metadata"]) == ("ServiceAccount", {"name": "web", "namespace": "operators"})
+        assert (account["kind"], account["metadata"]) == (
+            "ServiceAccount",
+            {"name": "web", "namespace": "operators"},
+        )
         assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "web", "namespace": "operators"}]
         assert binding["roleRef"]["name"] == role["metadata"]["name"]
 
     @pytest.mark.parametrize("account", ["web", "/web", "operators/", "a/b/c"])
-    def test_an_account_is_a_namespace_and_a_name(self, command: Command, capsys: pytest.CaptureFixture[str], account: str) -> None:
+    def test_an_account_is_a_namespace_and_a_name(
+        self, command: Command, capsys: pytest.CaptureFixture[str], account: str
+    ) -> None:
         with pytest.raises(SystemExit, match="2"):
             command("rbac", "select['v1/pods'] = 'app=web'", "--account", account)
         assert "NAMESPACE/NAME" in capsys.readouterr().err
 
     def test_json_has_what_yaml_has(self, command: Command) -> None:
         declared = "select['v1/pods'] = 'app=web'"
-        assert json.loads(command("rbac", declared, "-o", "json").output)["items"] == list(yaml.safe_load_all(command("rbac", declared).output))
+        assert json.loads(command("rbac", declared, "-o", "json").output)["items"] == list(
+            yaml.safe_load_all(command("rbac", declared).output)
+        )
 
     def test_beside_json_it_is_told_what_is_not_known(self, command: Command) -> None:
-        said = command("rbac", "select['v1/pods'] = 'app=web'", "-o", "json", handlers="\n@kopf.on.event(kopf.EVERYTHING)\ndef react(**_): ...\n")
+        said = command(
+            "rbac",
+            "select['v1/pods'] = 'app=web'",
+            "-o",
+            "json",
+            handlers="\n@kopf.on.event(kopf.EVERYTHING)\ndef react(**_): ...\n",
+        )
         assert json.loads(said.output)
         assert "'react' is of kinds that only the cluster knows" in said.errors
 
     def test_a_filter_that_takes_too_many_watches_is_told(self, command: Command) -> None:
-        said = command("rbac", "select['v1/pods'] = 'app=web'", *(part for number in range(101) for part in ("-n", f"ns{number}")))
+        said = command(
+            "rbac",
+            "select['v1/pods'] = 'app=web'",
+            *(part for number in range(101) for part in ("-n", f"ns{number}")),
+        )
         assert said.code == 1
         assert "101 lists and watches" in said.errors
 
@@ -135,75 +200,162 @@ class TestManifestsOfACache:
 @pytest.mark.usefixtures("registry", "nowhere")
 class TestManifestsOfHandlers:
     def test_kopf_takes_to_watch_and_patch_what_its_handlers_are_of(self, command: Command) -> None:
-        said = command("rbac", "select['v1/pods'] = 'app=web'", "-n", "shop", "--standalone", handlers=CREATING)
+        said = command(
+            "rbac", "select['v1/pods'] = 'app=web'", "-n", "shop", "--standalone", handlers=CREATING
+        )
         assert rules(said.output)["shop"] == [
             READ | {"resources": ["pods"]},
             {"apiGroups": ["example.com"], "resources": ["webapps"], "verbs": ["list", "watch", "patch"]},
             {"apiGroups": ["example.com"], "resources": ["webapps/status"], "verbs": ["patch"]},
         ]
 
-    @pytest.mark.parametrize("decorated", ["@kopf.timer('services', interval=5)", "@kopf.daemon('services')", "@kopf.on.delete('services')"])
+    @pytest.mark.parametrize(
+        "decorated",
+        ["@kopf.timer('services', interval=5)", "@kopf.daemon('services')", "@kopf.on.delete('services')"],
+    )
     def test_and_so_it_does_for_timers_and_daemons(self, command: Command, decorated: str) -> None:
-        said = command("rbac", "select['v1/pods'] = 'app=web'", handlers=f"\n{decorated}\ndef react(**_): ...\n")
-        assert {"apiGroups": [""], "resources": ["services"], "verbs": ["list", "watch", "patch"]} in rules(said.output)[""]
+        said = command(
+            "rbac", "select['v1/pods'] = 'app=web'", handlers=f"\n{decorated}\ndef react(**_): ...\n"
+        )
+        assert {"apiGroups": [""], "resources": ["services"], "verbs": ["list", "watch", "patch"]} in rules(
+            said.output
+        )[""]
 
-    @pytest.mark.parametrize(("arguments", "verbs"), [("**_", ["list", "watch"]), ("patch, **_", ["list", "watch", "patch"])])
-    def test_handlers_of_events_patch_only_what_they_ask_to(self, command: Command, arguments: str, verbs: list[str]) -> None:
-        handlers = f"\n@kopf.on.event('v1', 'services')\n@selectcache.with_cache\ndef react({arguments}): ...\n"
+    @pytest.mark.parametrize(
+        ("arguments", "verbs"), [("**_", ["list", "watch"]), ("patch, **_", ["list", "watch", "patch"])]
+    )
+    def test_handlers_of_events_patch_only_what_they_ask_to(
+        self, command: Command, arguments: str, verbs: list[str]
+    ) -> None:
+        handlers = (
+            f"\n@kopf.on.event('v1', 'services')\n@selectcache.with_cache\ndef react({arguments}): ...\n"
+        )
         said = command("rbac", "select['v1/pods'] = 'app=web'", handlers=handlers)
         assert {"apiGroups": [""], "resources": ["services"], "verbs": verbs} in rules(said.output)[""]
 
-    @pytest.mark.parametrize("key", ["'services'", "'v1', 'services'", "'', 'v1', 'services'", "'svc'", "kind='Service'", "'services.v1'", "version='v1', plural='services'"])
+    @pytest.mark.parametrize(
+        "key",
+        [
+            "'services'",
+            "'v1', 'services'",
+            "'', 'v1', 'services'",
+            "'svc'",
+            "kind='Service'",
+            "'services.v1'",
+            "version='v1', plural='services'",
+        ],
+    )
     def test_however_the_kind_is_written(self, command: Command, key: str) -> None:
-        said = command("rbac", "select['v1/pods'] = 'app=web'", handlers=f"\n@kopf.index({key})\ndef index(**_): ...\n")
+        said = command(
+            "rbac", "select['v1/pods'] = 'app=web'", handlers=f"\n@kopf.index({key})\ndef index(**_): ...\n"
+        )
         assert READ | {"resources": ["services"]} in rules(said.output)[""]
 
-    @pytest.mark.parametrize(("declared", "body", "posts"), [
-        ("", "kopf.info(body, reason='a', message='b')", True), ("", "...", False), ("settings.posting.loggers = True", "...", True),
-        ("settings.posting.enabled = False", "kopf.info(body, reason='a', message='b')", False)])
-    def test_events_take_a_right_where_they_are_posted(self, command: Command, declared: str, body: str, posts: bool) -> None:
+    @pytest.mark.parametrize(
+        ("declared", "body", "posts"),
+        [
+            ("", "kopf.info(body, reason='a', message='b')", True),
+            ("", "...", False),
+            ("settings.posting.loggers = True", "...", True),
+            ("settings.posting.enabled = False", "kopf.info(body, reason='a', message='b')", False),
+        ],
+    )
+    def test_events_take_a_right_where_they_are_posted(
+        self, command: Command, declared: str, body: str, posts: bool
+    ) -> None:
         handlers = f"\n@kopf.on.event('v1', 'services')\ndef react(body, **_): {body}\n"
         said = command("rbac", f"select['v1/pods'] = 'app=web'\n{declared}", handlers=handlers)
-        assert ({"apiGroups": [""], "resources": ["events"], "verbs": ["create"]} in rules(said.output)[""]) is posts
+        assert (
+            {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]} in rules(said.output)[""]
+        ) is posts
 
-    @pytest.mark.parametrize(("where", "expected"), [((), [SCANNING]), (("-A",), [SCANNING]), (("-n", "shop"), [SPACES, SCANNING])])
-    def test_kopf_takes_to_notice_new_kinds_and_namespaces(self, command: Command, where: tuple[str, ...], expected: list[object]) -> None:
+    @pytest.mark.parametrize(
+        ("where", "expected"), [((), [SCANNING]), (("-A",), [SCANNING]), (("-n", "shop"), [SPACES, SCANNING])]
+    )
+    def test_kopf_takes_to_notice_new_kinds_and_namespaces(
+        self, command: Command, where: tuple[str, ...], expected: list[object]
+    ) -> None:
         declared = "select['v1/secrets'] = Selector(names=['ca'], namespaces=['infra'])"
         assert rules(command("rbac", declared, *where, "--standalone").output)[""] == expected
-        assert set(rules(command("rbac", f"{declared}\nsettings.scanning.disabled = True", *where, "--standalone").output)) == {"infra"}
+        assert set(
+            rules(
+                command(
+                    "rbac", f"{declared}\nsettings.scanning.disabled = True", *where, "--standalone"
+                ).output
+            )
+        ) == {"infra"}
 
     def test_an_operator_of_a_pattern_may_handle_objects_of_any_namespace(self, command: Command) -> None:
-        said = command("rbac", "select['v1/secrets'] = Selector(names=['ca'], namespaces=['infra'])", "-n", "shop-*", handlers=CREATING)
-        assert {"apiGroups": ["example.com"], "resources": ["webapps"], "verbs": ["list", "watch", "patch"]} in rules(said.output)[""]
-        assert SPACES in rules(said.output)[""]   # Without it Kopf would find none.
+        said = command(
+            "rbac",
+            "select['v1/secrets'] = Selector(names=['ca'], namespaces=['infra'])",
+            "-n",
+            "shop-*",
+            handlers=CREATING,
+        )
+        assert {
+            "apiGroups": ["example.com"],
+            "resources": ["webapps"],
+            "verbs": ["list", "watch", "patch"],
+        } in rules(said.output)[""]
+        assert SPACES in rules(said.output)[""]  # Without it Kopf would find none.
 
-    def test_managed_webhooks_take_both_configurations_whichever_handlers_there_are(self, command: Command) -> None:
-        handlers = "\n@kopf.on.validate('example.com', 'v1', 'webapps')\ndef check(**_): ...\n"
-        said = command("rbac", "select['v1/pods'] = 'app=web'\nsettings.admission.managed = 'web.example.com'", handlers=handlers)
-        for reason in ("validating", "mutating"):
-            resource = {"apiGroups": ["admissionregistration.k8s.io"], "resources": [f"{reason}webhookconfigurations"]}
-            assert resource | {"verbs": ["create"]} in rules(said.output)[""]
-            assert resource | {"resourceNames": ["web.example.com"], "verbs": ["patch"]} in rules(said.output)[""]
-
-    @pytest.mark.parametrize(("where", "namespace", "resource"), [(("-n", "shop"), "shop", "kopfpeerings"), (("-A",), "", "clusterkopfpeerings")])
-    def test_kopf_takes_to_look_at_peers_unless_it_stands_alone(
-        self, command: Command, where: tuple[str, ...], namespace: str, resource: str,
+    def test_managed_webhooks_take_both_configurations_whichever_handlers_there_are(
+        self, command: Command
     ) -> None:
-        right = {"apiGroups": ["kopf.dev"], "resources": [resource], "verbs": ["get", "list", "watch", "patch"]}
+        handlers = "\n@kopf.on.validate('example.com', 'v1', 'webapps')\ndef check(**_): ...\n"
+        said = command(
+            "rbac",
+            "select['v1/pods'] = 'app=web'\nsettings.admission.managed = 'web.example.com'",
+            handlers=handlers,
+        )
+        for reason in ("validating", "mutating"):
+            resource = {
+                "apiGroups": ["admissionregistration.k8s.io"],
+                "resources": [f"{reason}webhookconfigurations"],
+            }
+            assert resource | {"verbs": ["create"]} in rules(said.output)[""]
+            assert (
+                resource | {"resourceNames": ["web.example.com"], "verbs": ["patch"]}
+                in rules(said.output)[""]
+            )
+
+    @pytest.mark.parametrize(
+        ("where", "namespace", "resource"),
+        [(("-n", "shop"), "shop", "kopfpeerings"), (("-A",), "", "clusterkopfpeerings")],
+    )
+    def test_kopf_takes_to_look_at_peers_unless_it_stands_alone(
+        self,
+        command: Command,
+        where: tuple[str, ...],
+        namespace: str,
+        resource: str,
+    ) -> None:
+        right = {
+            "apiGroups": ["kopf.dev"],
+            "resources": [resource],
+            "verbs": ["get", "list", "watch", "patch"],
+        }
         declared = "select['v1/pods'] = 'app=web'"
         assert right in rules(command("rbac", declared, *where).output)[namespace]
         assert right in rules(command("rbac", declared, *where, "--peering", "web").output)[namespace]
         assert right not in rules(command("rbac", declared, *where, "--standalone").output)[namespace]
 
     def test_what_only_the_cluster_knows_is_left_out_with_a_word(self, command: Command) -> None:
-        said = command("rbac", "select['v1/pods'] = 'app=web'", handlers="\n@kopf.on.event(kopf.EVERYTHING)\ndef react(**_): ...\n")
+        said = command(
+            "rbac",
+            "select['v1/pods'] = 'app=web'",
+            handlers="\n@kopf.on.event(kopf.EVERYTHING)\ndef react(**_): ...\n",
+        )
         assert said.code == 0
         assert "# " in said.output
         assert "'react' is of kinds that only the cluster knows" in said.output
 
     def test_without_a_cluster_a_custom_kind_is_taken_at_its_word(self, command: Command) -> None:
         said = command("rbac", "select['example.com/v1/widgets'] = ''", "-n", "shop")
-        assert {"apiGroups": ["example.com"], "resources": ["widgets"], "verbs": ["list", "watch"]} in rules(said.output)["shop"]
+        assert {"apiGroups": ["example.com"], "resources": ["widgets"], "verbs": ["list", "watch"]} in rules(
+            said.output
+        )["shop"]
         assert "It is taken for the plural of a kind with namespaces" in said.output
 
     def test_without_a_cluster_a_kind_of_no_group_is_an_error(self, command: Command) -> None:
@@ -216,9 +368,17 @@ class TestCustomKinds:
     def test_the_cluster_knows_what_they_are(self, cluster: EmbeddedCluster, command: Command) -> None:
         cluster.create(DEFINITION)
         said = command("rbac", "select['Widget'] = ''", "-n", "shop")
-        assert {"apiGroups": ["example.com"], "resources": ["widgets"], "verbs": ["list", "watch"]} in rules(said.output)["shop"]
-        assert of_caches(said.output)[""] == [{
-            "apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"], "resourceNames": ["widgets.example.com"], "verbs": ["get"]}]
+        assert {"apiGroups": ["example.com"], "resources": ["widgets"], "verbs": ["list", "watch"]} in rules(
+            said.output
+        )["shop"]
+        assert of_caches(said.output)[""] == [
+            {
+                "apiGroups": ["apiextensions.k8s.io"],
+                "resources": ["customresourcedefinitions"],
+                "resourceNames": ["widgets.example.com"],
+                "verbs": ["get"],
+            }
+        ]
 
 
 @pytest.mark.usefixtures("cluster")
@@ -230,19 +390,32 @@ class TestComparedWithTheCluster:
         assert said.code == 1
         assert said.output.splitlines() == [
             "missing: list, watch secrets ca, tls in infra, for caches",
-            "  add to a Role in infra: - {apiGroups: [''], resources: [secrets], resourceNames: [ca, tls], verbs: [list, watch]}",
+            (
+                "  add to a Role in infra: - {apiGroups: [''], resources: [secrets], resourceNames: [ca,"
+                " tls], verbs: [list, watch]}"
+            ),
         ]
 
     def test_the_printed_manifests_are_just_right(self, cluster: EmbeddedCluster, command: Command) -> None:
         cluster.namespace("infra")
         cluster.namespace("operators")
-        cluster.apply(command("rbac", self.DECLARED, "--standalone", "--account", "operators/web", handlers=CREATING).output)
-        said = command("rbac", self.DECLARED, "--standalone", "--check", "--account", "operators/web", handlers=CREATING)
+        cluster.apply(
+            command(
+                "rbac", self.DECLARED, "--standalone", "--account", "operators/web", handlers=CREATING
+            ).output
+        )
+        said = command(
+            "rbac", self.DECLARED, "--standalone", "--check", "--account", "operators/web", handlers=CREATING
+        )
         assert (said.code, said.output) == (0, "The rights are those that are needed.\n")
 
-    def test_what_is_too_much_is_told_and_is_no_error(self, cluster: EmbeddedCluster, command: Command) -> None:
+    def test_what_is_too_much_is_told_and_is_no_error(
+        self, cluster: EmbeddedCluster, command: Command
+    ) -> None:
         account = "system:serviceaccount:operators:web"
-        cluster.user(account, [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch", "delete"]}])
+        cluster.user(
+            account, [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch", "delete"]}]
+        )
         said = command("rbac", self.DECLARED, "--standalone", "--check", "--account", "operators/web")
         assert said.code == 0
         assert set(said.output.splitlines()) == {
@@ -251,29 +424,58 @@ class TestComparedWithTheCluster:
             "too much: watch secrets, of which is needed: for ca, tls",
         }
 
-    def test_a_right_in_all_namespaces_that_is_needed_in_one_is_too_much(self, cluster: EmbeddedCluster, command: Command) -> None:
-        cluster.user("system:serviceaccount:operators:web", [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}])
-        said = command("rbac", f"{UNSEEING}select['v1/pods'] = ''", "-n", "shop", "--standalone", "--check", "--account", "operators/web")
+    def test_a_right_in_all_namespaces_that_is_needed_in_one_is_too_much(
+        self, cluster: EmbeddedCluster, command: Command
+    ) -> None:
+        cluster.user(
+            "system:serviceaccount:operators:web",
+            [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}],
+        )
+        said = command(
+            "rbac",
+            f"{UNSEEING}select['v1/pods'] = ''",
+            "-n",
+            "shop",
+            "--standalone",
+            "--check",
+            "--account",
+            "operators/web",
+        )
         assert said.output.splitlines() == [
-            "too much: list pods, of which is needed: in shop", "too much: watch pods, of which is needed: in shop"]
+            "too much: list pods, of which is needed: in shop",
+            "too much: watch pods, of which is needed: in shop",
+        ]
 
-    def test_of_what_is_granted_in_part_the_other_part_is_missing(self, cluster: EmbeddedCluster, command: Command) -> None:
+    def test_of_what_is_granted_in_part_the_other_part_is_missing(
+        self, cluster: EmbeddedCluster, command: Command
+    ) -> None:
         cluster.namespace("infra")
-        rules = [{"apiGroups": [""], "resources": ["secrets"], "resourceNames": [name], "verbs": [verb]} for name, verb in (("ca", "list"), ("tls", "watch"))]
+        rules = [
+            {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [name], "verbs": [verb]}
+            for name, verb in (("ca", "list"), ("tls", "watch"))
+        ]
         cluster.user("system:serviceaccount:operators:web", rules, namespace="infra")
         said = command("rbac", self.DECLARED, "--standalone", "--check", "--account", "operators/web")
         assert [line for line in said.output.splitlines() if line.startswith("missing")] == [
-            "missing: watch secrets ca in infra, for caches", "missing: list secrets tls in infra, for caches"]
+            "missing: watch secrets ca in infra, for caches",
+            "missing: list secrets tls in infra, for caches",
+        ]
 
     def test_without_an_account_it_is_about_the_operators_own_login(self, command: Command) -> None:
         said = command("rbac", self.DECLARED, "--standalone", "--check")
-        assert said.code == 0   # It is the admin's.
+        assert said.code == 0  # It is the admin's.
         assert said.output == "too much: * *.*, of which is needed: list, watch secrets ca, tls in infra\n"
 
     def test_each_right_that_is_needed_of_a_wider_one_has_a_line(self, command: Command) -> None:
         said = command("rbac", f"{self.DECLARED}\nselect['v1/pods'] = ''", "--standalone", "--check")
         assert (said.code, said.output.splitlines()) == (
-            0, ["too much: * *.*, of which is needed:", "  list, watch pods", "  list, watch secrets ca, tls in infra"])
+            0,
+            [
+                "too much: * *.*, of which is needed:",
+                "  list, watch pods",
+                "  list, watch secrets ca, tls in infra",
+            ],
+        )
 
     def test_a_server_that_does_not_answer(self, cluster: EmbeddedCluster, command: Command) -> None:
         cluster.stop_listening()
@@ -285,55 +487,110 @@ class TestComparedWithTheCluster:
 @pytest.mark.usefixtures("registry", "nowhere")
 class TestComparedWithManifests:
     def test_the_printed_ones_are_just_right(self, command: Command, tmp_path: Path) -> None:
-        declared = "select['v1/secrets'] = [Selector(names=['ca', 'tls'], namespaces=['infra']), Selector('a=b', namespaces=['apps'])]"
-        (tmp_path / "rbac.yaml").write_text(command("rbac", declared, "--standalone", handlers=CREATING).output)
-        said = command("rbac", declared, "--standalone", "--check", str(tmp_path / "rbac.yaml"), handlers=CREATING)
+        declared = (
+            "select['v1/secrets'] = [Selector(names=['ca', 'tls'], namespaces=['infra']), Selector('a=b',"
+            " namespaces=['apps'])]"
+        )
+        (tmp_path / "rbac.yaml").write_text(
+            command("rbac", declared, "--standalone", handlers=CREATING).output
+        )
+        said = command(
+            "rbac", declared, "--standalone", "--check", str(tmp_path / "rbac.yaml"), handlers=CREATING
+        )
         assert (said.code, said.output) == (0, "The rights are those that are needed.\n")
 
     def test_each_right_that_is_taken_out_is_missed(self, command: Command, tmp_path: Path) -> None:
-        declared = "select['v1/secrets'] = [Selector(names=['ca', 'tls'], namespaces=['infra']), Selector('a=b', namespaces=['apps'])]"
-        objects = list(yaml.safe_load_all(command("rbac", declared, "--standalone", handlers=CREATING).output))
-        found = [(number, at) for number, obj in enumerate(objects) for at in range(len(obj.get("rules", ())))]
+        declared = (
+            "select['v1/secrets'] = [Selector(names=['ca', 'tls'], namespaces=['infra']), Selector('a=b',"
+            " namespaces=['apps'])]"
+        )
+        objects = list(
+            yaml.safe_load_all(command("rbac", declared, "--standalone", handlers=CREATING).output)
+        )
+        found = [
+            (number, at) for number, obj in enumerate(objects) for at in range(len(obj.get("rules", ())))
+        ]
         assert len(found) == 5
         for number, at in found:
             fewer = [dict(each) for each in objects]
-            fewer[number]["rules"] = [rule for position, rule in enumerate(fewer[number]["rules"]) if position != at]
+            fewer[number]["rules"] = [
+                rule for position, rule in enumerate(fewer[number]["rules"]) if position != at
+            ]
             (tmp_path / "rbac.yaml").write_text(yaml.safe_dump_all(fewer))
-            said = command("rbac", declared, "--standalone", "--check", str(tmp_path / "rbac.yaml"), handlers=CREATING)
+            said = command(
+                "rbac", declared, "--standalone", "--check", str(tmp_path / "rbac.yaml"), handlers=CREATING
+            )
             assert said.code == 1
             assert said.output.count("missing: ") == 1
 
     ANY_POD = "select['v1/pods'] = ''"
 
-    def compared(self, command: Command, folder: Path, *objects: dict[str, Any], declared: str = ANY_POD) -> Said:
+    def compared(
+        self, command: Command, folder: Path, *objects: dict[str, Any], declared: str = ANY_POD
+    ) -> Said:
         (folder / "rbac.yaml").write_text(yaml.safe_dump_all(objects))
-        return command("rbac", f"{UNSEEING}{declared}", "-A", "--standalone", "--account", "operators/web", "--check", str(folder / "rbac.yaml"))
+        return command(
+            "rbac",
+            f"{UNSEEING}{declared}",
+            "-A",
+            "--standalone",
+            "--account",
+            "operators/web",
+            "--check",
+            str(folder / "rbac.yaml"),
+        )
 
     @pytest.mark.parametrize("wide", [{"apiGroups": ["*"]}, {"resources": ["*"]}, {"verbs": ["*"]}])
-    def test_rights_to_anything_are_enough_and_too_much(self, command: Command, tmp_path: Path, wide: dict[str, Any]) -> None:
-        said = self.compared(command, tmp_path, {"kind": "ClusterRole", "metadata": {"name": "a"}, "rules": [{
-            "apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"], **wide}]})
+    def test_rights_to_anything_are_enough_and_too_much(
+        self, command: Command, tmp_path: Path, wide: dict[str, Any]
+    ) -> None:
+        said = self.compared(
+            command,
+            tmp_path,
+            {
+                "kind": "ClusterRole",
+                "metadata": {"name": "a"},
+                "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"], **wide}],
+            },
+        )
         assert said.code == 0
         assert "of which is needed: " in said.output
         assert all(line.startswith("too much: ") for line in said.output.splitlines())
 
     def role(self, kind: str, name: str, namespace: str = "") -> dict[str, Any]:
         rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}
-        return {"kind": kind, "metadata": {"name": name, **({"namespace": namespace} if namespace else {})}, "rules": [rule]}
+        return {
+            "kind": kind,
+            "metadata": {"name": name, **({"namespace": namespace} if namespace else {})},
+            "rules": [rule],
+        }
 
     def binding(self, kind: str, role: str, *, namespace: str = "", account: str = "web") -> dict[str, Any]:
         subject = {"kind": "ServiceAccount", "name": account, "namespace": "operators"}
         metadata = {"name": "b", **({"namespace": namespace} if namespace else {})}
-        return {"kind": kind, "metadata": metadata, "roleRef": {"kind": "ClusterRole", "name": role}, "subjects": [subject]}
+        return {
+            "kind": kind,
+            "metadata": metadata,
+            "roleRef": {"kind": "ClusterRole", "name": role},
+            "subjects": [subject],
+        }
 
     def test_roles_count_where_they_are_bound_and_for_whom(self, command: Command, tmp_path: Path) -> None:
         role = self.role("ClusterRole", "reader")
-        said = [self.compared(command, tmp_path, role, binding).code for binding in (
-            self.binding("ClusterRoleBinding", "reader"), self.binding("RoleBinding", "reader", namespace="shop"),
-            self.binding("ClusterRoleBinding", "reader", account="other"), self.binding("ClusterRoleBinding", "writer"))]
+        said = [
+            self.compared(command, tmp_path, role, binding).code
+            for binding in (
+                self.binding("ClusterRoleBinding", "reader"),
+                self.binding("RoleBinding", "reader", namespace="shop"),
+                self.binding("ClusterRoleBinding", "reader", account="other"),
+                self.binding("ClusterRoleBinding", "writer"),
+            )
+        ]
         assert said == [0, 1, 1, 1]
 
-    def test_without_bindings_it_is_said_that_they_are_assumed(self, command: Command, tmp_path: Path) -> None:
+    def test_without_bindings_it_is_said_that_they_are_assumed(
+        self, command: Command, tmp_path: Path
+    ) -> None:
         said = self.compared(command, tmp_path, self.role("ClusterRole", "reader"))
         assert said.code == 0
         assert "There are no bindings among the manifests" in said.errors
@@ -341,10 +598,17 @@ class TestComparedWithManifests:
     def test_what_is_bound_and_not_there_is_told(self, command: Command, tmp_path: Path) -> None:
         said = self.compared(command, tmp_path, self.binding("ClusterRoleBinding", "cluster-admin"))
         assert said.code == 1
-        assert "ClusterRoleBinding b binds ClusterRole cluster-admin, which is not among the manifests." in said.errors
+        assert (
+            "ClusterRoleBinding b binds ClusterRole cluster-admin, which is not among the manifests."
+            in said.errors
+        )
 
     def test_what_is_aggregated_is_told(self, command: Command, tmp_path: Path) -> None:
-        said = self.compared(command, tmp_path, {**self.role("ClusterRole", "reader"), "aggregationRule": {"clusterRoleSelectors": []}})
+        said = self.compared(
+            command,
+            tmp_path,
+            {**self.role("ClusterRole", "reader"), "aggregationRule": {"clusterRoleSelectors": []}},
+        )
         assert "What other roles add to the ClusterRole reader was not looked at." in said.errors
 
     @pytest.mark.parametrize("kind", ["Role", "RoleBinding"])
@@ -353,15 +617,22 @@ class TestComparedWithManifests:
         assert (said.code, said.output) == (2, "")
         assert f"the {kind} a names no namespace: give the manifests as they are applied" in said.errors
 
-    @pytest.mark.parametrize("listed", [
-        {"kind": "List", "items": [{"kind": "ClusterRole", "metadata": {"name": "a"}}]}, {"kind": "ClusterRoleList", "items": [{"metadata": {"name": "a"}}]}])
+    @pytest.mark.parametrize(
+        "listed",
+        [
+            {"kind": "List", "items": [{"kind": "ClusterRole", "metadata": {"name": "a"}}]},
+            {"kind": "ClusterRoleList", "items": [{"metadata": {"name": "a"}}]},
+        ],
+    )
     def test_lists_are_looked_into(self, command: Command, tmp_path: Path, listed: dict[str, Any]) -> None:
         listed["items"][0]["rules"] = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}]
         said = self.compared(command, tmp_path, listed)
         assert (said.code, said.output) == (0, "The rights are those that are needed.\n")
 
     @pytest.mark.parametrize("content", [None, b"\xff", b"a: [", b"kind: Role\nrules: 5"])
-    def test_what_is_no_manifest_is_told(self, command: Command, tmp_path: Path, content: bytes | None) -> None:
+    def test_what_is_no_manifest_is_told(
+        self, command: Command, tmp_path: Path, content: bytes | None
+    ) -> None:
         file = tmp_path / "rbac.yaml"
         if content is not None:
             file.write_bytes(content)

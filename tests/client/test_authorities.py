@@ -1,4 +1,6 @@
-"""A server that gets a certificate of a new authority: the cache has Kopf log in again, and follows with the new one."""
+"""A server that gets a certificate of a new authority: the cache has Kopf log in again, and follows with the
+new one."""
+
 from __future__ import annotations
 
 import asyncio
@@ -65,20 +67,29 @@ async def logging_in(server: Server, tls: Rotating) -> AsyncIterator[tuple[Vault
 def test_the_next_login_knows_the_new_authority_although_its_credentials_are_equal(tmp_path: Path) -> None:
     async def main() -> None:
         tls = Rotating(tmp_path)
-        async with Server(lists=[closing(answer(b"{}"))] * 2, tls=tls.context) as server, logging_in(server, tls) as (vault, info):
+        async with (
+            Server(lists=[closing(answer(b"{}"))] * 2, tls=tls.context) as server,
+            logging_in(server, tls) as (vault, info),
+        ):
             transport = KopfTransport(vault, sleep=Time().pause)
             assert await transport.get(PODS, {}) == b"{}"
             tls.rotate()
             tls.publish()
             assert [*await asyncio.gather(transport.get(PODS, {}), return_exceptions=True)] == [b"{}"]
             assert vault.select()[1].info == info
+
     run(main())
 
 
-def test_a_connection_that_stays_unsafe_costs_few_tries_and_logins_until_the_authority_is_known(tmp_path: Path) -> None:
+def test_a_connection_that_stays_unsafe_costs_few_tries_and_logins_until_the_authority_is_known(
+    tmp_path: Path,
+) -> None:
     async def main() -> None:
         tls, time = Rotating(tmp_path), Time()
-        async with Server(lists=[closing(answer(b"{}"))] * 2, tls=tls.context) as server, logging_in(server, tls) as (vault, _):
+        async with (
+            Server(lists=[closing(answer(b"{}"))] * 2, tls=tls.context) as server,
+            logging_in(server, tls) as (vault, _),
+        ):
             transport = KopfTransport(vault, clock=time.clock, sleep=time.pause)
             assert await transport.get(PODS, {}) == b"{}"
             tls.rotate()
@@ -91,14 +102,23 @@ def test_a_connection_that_stays_unsafe_costs_few_tries_and_logins_until_the_aut
             tls.publish()
             time.now += SOONEST
             assert await transport.get(PODS, {}) == b"{}"
+
     run(main())
 
 
 def test_22_a_cache_follows_a_server_with_a_new_authority_and_needs_no_list(tmp_path: Path) -> None:
     async def main() -> None:
         tls, over = Rotating(tmp_path), asyncio.Event()
-        watches = [streamed(over, error(500), then=Then.CLOSE), *[streamed(event("ADDED", pod("b", "105")))] * 2]
-        async with Server(lists=[closing(listed("100", pod("a", "90")))], watches=watches, tls=tls.context) as server, logging_in(server, tls) as (vault, _):
+        watches = [
+            streamed(over, error(500), then=Then.CLOSE),
+            *[streamed(event("ADDED", pod("b", "105")))] * 2,
+        ]
+        async with (
+            Server(
+                lists=[closing(listed("100", pod("a", "90")))], watches=watches, tls=tls.context
+            ) as server,
+            logging_in(server, tls) as (vault, _),
+        ):
             server.scripts["/api/v1"].lists[:] = [closing(each) for each in server.scripts["/api/v1"].lists]
             async with operating(server, vault=vault) as world:
                 await world.synced()
@@ -109,4 +129,5 @@ def test_22_a_cache_follows_a_server_with_a_new_authority_and_needs_no_list(tmp_
                 tls.publish()
                 await world.holds("a@90", "b@105")
                 assert len(server.pods.listed) == 1
+
     run(main())

@@ -1,4 +1,6 @@
-"""Credentials that a server refuses are tried again, then dropped; Kopf logs in at a bounded rate, and takes equal ones."""
+"""Credentials that a server refuses are tried again, then dropped; Kopf logs in at a bounded rate, and takes
+equal ones."""
+
 from __future__ import annotations
 
 import asyncio
@@ -33,9 +35,14 @@ KEY = VaultKey("login")
 
 @asynccontextmanager
 async def operator_with(
-    server: Server, renew: Callable[[kopf.ConnectionInfo], kopf.ConnectionInfo | None] = replace, *, time: Time | None = None, **options: Any,
+    server: Server,
+    renew: Callable[[kopf.ConnectionInfo], kopf.ConnectionInfo | None] = replace,
+    *,
+    time: Time | None = None,
+    **options: Any,
 ) -> AsyncIterator[tuple[KopfTransport, Time, list[object]]]:
-    """Make a transport, and log in whenever the vault is empty: with equal credentials, or with what `renew` returns."""
+    """Make a transport, and log in whenever the vault is empty: with equal credentials, or with what `renew`
+    returns."""
     info = kopf.ConnectionInfo(server=server.url, token="static", **options)
     vault, time, logins = Vault({KEY: info}), time or Time(), list[object]()
 
@@ -62,18 +69,26 @@ async def fails(transport: KopfTransport) -> None:
 
 def test_a_single_401_costs_a_try_and_no_login() -> None:
     async def main() -> None:
-        async with Server(lists=[NO, answer(b"{}")]) as server, operator_with(server) as (transport, time, logins):
+        async with (
+            Server(lists=[NO, answer(b"{}")]) as server,
+            operator_with(server) as (transport, time, logins),
+        ):
             assert await transport.get(PODS, {}) == b"{}"
             assert (logins, time.now) == ([], 1000.5), "it waits before it tries again"
             assert len(server.headers) == 2
+
     run(main())
 
 
 def test_a_login_that_gives_equal_credentials_is_good_enough() -> None:
     async def main() -> None:
-        async with Server(lists=[*[NO] * TRIES, answer(b"{}")]) as server, operator_with(server) as (transport, _, logins):
+        async with (
+            Server(lists=[*[NO] * TRIES, answer(b"{}")]) as server,
+            operator_with(server) as (transport, _, logins),
+        ):
             assert [*await asyncio.gather(transport.get(PODS, {}), return_exceptions=True)] == [b"{}"]
             assert len(logins) == 1
+
     run(main())
 
 
@@ -95,20 +110,28 @@ def test_a_server_that_refuses_for_ever_costs_few_requests_and_ever_fewer_logins
             assert sorted(pauses) == pauses or max(pauses) >= LATEST
             assert max(pauses) <= LATEST + 10
             assert len(times) <= 9
+
     run(main())
 
 
 def test_different_credentials_that_are_refused_as_well_are_dropped_again_after_a_few_seconds() -> None:
     async def main() -> None:
         numbers = iter(range(9))
-        async with Server(lists=[NO] * 99) as server, operator_with(
-                server, lambda info: replace(info, token=f"new-{next(numbers)}")) as (transport, time, logins):
+        async with (
+            Server(lists=[NO] * 99) as server,
+            operator_with(server, lambda info: replace(info, token=f"new-{next(numbers)}")) as (
+                transport,
+                time,
+                logins,
+            ),
+        ):
             await fails(transport)
             await fails(transport)
             assert len(logins) == 1
             time.now += 10
             await fails(transport)
             assert len(logins) == 2
+
     run(main())
 
 
@@ -128,6 +151,7 @@ def test_a_request_ends_although_each_login_takes_longer_than_the_pause_and_give
                 await until(lambda: request.done() or len(given) > 3)
                 assert len(given) == 1
                 await request
+
     run(main())
 
 
@@ -135,27 +159,42 @@ def test_of_several_credentials_the_others_are_tried_before_a_login() -> None:
     async def main() -> None:
         async with Server(lists=[answer(b"{}")]) as server:
             server.token = "good"
-            bad, good = (kopf.ConnectionInfo(server=server.url, token=token, priority=priority) for token, priority in (("bad", 1), ("good", 0)))
+            bad, good = (
+                kopf.ConnectionInfo(server=server.url, token=token, priority=priority)
+                for token, priority in (("bad", 1), ("good", 0))
+            )
             vault = Vault({"bad": bad, "good": good})
             assert await KopfTransport(vault, sleep=Time().pause).get(PODS, {}) == b"{}"
-            assert [headers["authorization"] for headers in server.headers] == ["Bearer bad"] * TRIES + ["Bearer good"]
+            assert [headers["authorization"] for headers in server.headers] == ["Bearer bad"] * TRIES + [
+                "Bearer good"
+            ]
             await vault.close()
+
     run(main())
 
 
 def test_requests_that_are_refused_at_the_same_time_cost_one_login() -> None:
     async def main() -> None:
-        async with Server(lists=[NO] * 3 * 10 + [answer(b"{}")] * 10) as server, operator_with(server) as (transport, _, logins):
-            answers = await asyncio.gather(*(transport.get(PODS, {}) for _ in range(10)), return_exceptions=True)
+        async with (
+            Server(lists=[NO] * 3 * 10 + [answer(b"{}")] * 10) as server,
+            operator_with(server) as (transport, _, logins),
+        ):
+            answers = await asyncio.gather(
+                *(transport.get(PODS, {}) for _ in range(10)), return_exceptions=True
+            )
             assert len(logins) == 1
             assert {type(each) for each in answers} <= {bytes, Refused}
             assert b"{}" in answers
+
     run(main())
 
 
 def test_a_request_whose_credentials_another_one_drops_between_its_tries_goes_on_with_the_next() -> None:
     async def main() -> None:
-        async with Server(lists=[NO, answer(b"{}")]) as server, operator_with(server) as (transport, time, logins):
+        async with (
+            Server(lists=[NO, answer(b"{}")]) as server,
+            operator_with(server) as (transport, time, logins),
+        ):
             vault = transport._vault
 
             async def drop(seconds: float) -> None:
@@ -163,9 +202,11 @@ def test_a_request_whose_credentials_another_one_drops_between_its_tries_goes_on
                     await Logins(vault, clock=time.clock).drop(KEY, vault.select()[1].info)
                 await time.pause(seconds)
 
-            transport._sleep = drop   # type: ignore[method-assign, unused-ignore]  # Something happens meanwhile.
+            # Something happens meanwhile.
+            transport._sleep = drop  # type: ignore[method-assign, unused-ignore]
             assert [*await asyncio.gather(transport.get(PODS, {}), return_exceptions=True)] == [b"{}"]
             assert len(logins) == 1
+
     run(main())
 
 
@@ -177,11 +218,14 @@ def test_where_no_login_gives_credentials_another_one_is_tried_now_and_then() ->
             with pytest.raises(NoCredentials, match="every login failed"):
                 await transport.get(PODS, {})
 
-        async with Server(lists=[answer(b"{}")] * 9) as server, operator_with(server, lambda _: given.pop() if given else None) as (transport, time, logins):
+        async with (
+            Server(lists=[answer(b"{}")] * 9) as server,
+            operator_with(server, lambda _: given.pop() if given else None) as (transport, time, logins),
+        ):
             vault = transport._vault
             for outage in (0, 1000):
                 time.now += outage
-                await vault.invalidate(KEY, vault.select()[1].info)   # As Kopf does it.
+                await vault.invalidate(KEY, vault.select()[1].info)  # As Kopf does it.
                 logins.clear()
                 began = time.now
                 times = list[float]()
@@ -194,11 +238,14 @@ def test_where_no_login_gives_credentials_another_one_is_tried_now_and_then() ->
                 time.now += SLOW
                 given.append(kopf.ConnectionInfo(server=server.url, token=f"another-{outage}"))
                 assert await transport.get(PODS, {}) == b"{}"
+
     run(main())
 
 
 @pytest.mark.parametrize("last", [None, "static"])
-def test_credentials_are_kept_although_the_request_that_was_refused_is_cancelled_while_kopf_logs_in(last: str | None) -> None:
+def test_credentials_are_kept_although_the_request_that_was_refused_is_cancelled_while_kopf_logs_in(
+    last: str | None,
+) -> None:
     async def main() -> None:
         slow = asyncio.Event()
         async with Server(lists=[*[NO] * TRIES, answer(b"{}")]) as server:
@@ -221,6 +268,7 @@ def test_credentials_are_kept_although_the_request_that_was_refused_is_cancelled
             assert await transport.get(PODS, {}) == b"{}"
             await login
             await vault.close()
+
     run(main())
 
 
@@ -245,12 +293,15 @@ def test_refused_credentials_that_equal_dropped_ones_do_not_hide_others() -> Non
             transport = KopfTransport(vault, clock=time.clock, sleep=time.pause)
             for _ in range(3):
                 assert [*await asyncio.gather(transport.get(PODS, {}), return_exceptions=True)] == [b"{}"]
-                server.token = "another"   # What is good expires, and the next login gives the bad ones as well.
+                server.token = (
+                    "another"  # What is good expires, and the next login gives the bad ones as well.
+                )
                 time.now += 20
             assert [headers["authorization"] for headers in server.headers].count("Bearer bad") == TRIES + 2
             login.cancel()
             await asyncio.wait({login})
             await vault.close()
+
     run(main())
 
 
@@ -268,12 +319,16 @@ def test_credentials_of_another_login_handler_replace_refused_ones() -> None:
             assert [key async for key, _ in vault] == ["other"]
             await login
             await vault.close()
+
     run(main())
 
 
 def test_an_outage_after_a_long_time_leads_to_logins_as_soon_as_the_first_one() -> None:
     async def main() -> None:
-        async with Server(lists=[answer(b"{}")] * 999) as server, operator_with(server) as (transport, time, logins):
+        async with (
+            Server(lists=[answer(b"{}")] * 999) as server,
+            operator_with(server) as (transport, time, logins),
+        ):
             for _ in range(3):
                 server.token = "another"
                 await fails(transport)
@@ -285,37 +340,56 @@ def test_an_outage_after_a_long_time_leads_to_logins_as_soon_as_the_first_one() 
                 for _ in range(24):
                     time.now += 3600
                     assert await transport.get(PODS, {}) == b"{}"
+
     run(main())
 
 
 def test_credentials_that_cannot_be_used_lead_to_a_login_at_once() -> None:
     async def main() -> None:
-        async with Server(lists=[answer(b"{}")]) as server, operator_with(
-                server, lambda info: replace(info, ca_data=None), ca_data="no certificate") as (transport, time, logins):
+        async with (
+            Server(lists=[answer(b"{}")]) as server,
+            operator_with(server, lambda info: replace(info, ca_data=None), ca_data="no certificate") as (
+                transport,
+                time,
+                logins,
+            ),
+        ):
             assert [*await asyncio.gather(transport.get(PODS, {}), return_exceptions=True)] == [b"{}"]
             assert (len(logins), time.now) == (1, 1000.0), "another try with the same credentials is needless"
+
     run(main())
 
 
 def test_credentials_that_cannot_be_used_do_not_hide_others() -> None:
     async def main() -> None:
         async with Server(lists=[answer(b"{}")]) as server:
-            vault = Vault({
-                "bad": kopf.ConnectionInfo(server=server.url, ca_path="/nowhere", priority=1), "good": kopf.ConnectionInfo(server=server.url)})
-            assert [*await asyncio.gather(KopfTransport(vault).get(PODS, {}), return_exceptions=True)] == [b"{}"]
+            vault = Vault(
+                {
+                    "bad": kopf.ConnectionInfo(server=server.url, ca_path="/nowhere", priority=1),
+                    "good": kopf.ConnectionInfo(server=server.url),
+                }
+            )
+            assert [*await asyncio.gather(KopfTransport(vault).get(PODS, {}), return_exceptions=True)] == [
+                b"{}"
+            ]
             await vault.close()
+
     run(main())
 
 
 def test_a_file_that_credentials_name_may_be_written_later(tmp_path: Path) -> None:
     async def main() -> None:
         file = tmp_path / "ca.crt"
-        async with Server(lists=[answer(b"{}")]) as server, operator_with(server, ca_path=file) as (transport, _, logins):
+        async with (
+            Server(lists=[answer(b"{}")]) as server,
+            operator_with(server, ca_path=file) as (transport, _, logins),
+        ):
             with pytest.raises(Unreachable, match="cannot be used: FileNotFoundError"):
                 await transport.get(PODS, {})
             authority(file)
             assert await transport.get(PODS, {}) == b"{}"
             assert len(logins) == 1
+
     run(main())
 
 
@@ -325,6 +399,7 @@ def test_credentials_that_were_replaced_meanwhile_are_not_dropped() -> None:
         vault = Vault({KEY: new})
         await Logins(vault, clock=Time().clock).drop(KEY, old)
         assert vault.select()[1].info is new
+
     run(main())
 
 
@@ -339,9 +414,15 @@ def test_a_cache_without_valid_credentials_is_unauthorized_and_follows_again_onc
         valid = asyncio.Event()
         async with Server(lists=[*[NO] * 40, held(valid, LISTED)], watches=[streamed()]) as server:
             vault = Vault({KEY: kopf.ConnectionInfo(server=server.url, token="static")})
-            async with logging_in(vault, *[kopf.ConnectionInfo(server=server.url, token="static")] * 40), operating(server, vault=vault) as world:
+            async with (
+                logging_in(vault, *[kopf.ConnectionInfo(server=server.url, token="static")] * 40),
+                operating(server, vault=vault) as world,
+            ):
                 await until(lambda: world.feed.health is Health.UNAUTHORIZED)
-                with pytest.raises(Unauthorized, match=r"the server accepts no credentials of the operator.*Correct the operator's login") as caught:
+                with pytest.raises(
+                    Unauthorized,
+                    match=r"the server accepts no credentials of the operator.*Correct the operator's login",
+                ) as caught:
                     world.names()
                 assert (caught.value.code, caught.value.transient) == (401, False)
                 waits = len(world.time.slept)
@@ -349,6 +430,7 @@ def test_a_cache_without_valid_credentials_is_unauthorized_and_follows_again_onc
                 assert min(world.time.slept[waits:]) >= 5, "there is no hurry"
                 valid.set()
                 await world.synced()
+
     run(main())
 
 
@@ -357,7 +439,10 @@ def test_a_synced_cache_is_unauthorized_only_after_a_while() -> None:
         over = asyncio.Event()
         async with Server(lists=[LISTED], watches=[streamed(over, error(500)), *[NO] * 99]) as server:
             vault = Vault({KEY: kopf.ConnectionInfo(server=server.url, token="static")})
-            async with logging_in(vault, *[kopf.ConnectionInfo(server=server.url, token="static")] * 40), operating(server, vault=vault) as world:
+            async with (
+                logging_in(vault, *[kopf.ConnectionInfo(server=server.url, token="static")] * 40),
+                operating(server, vault=vault) as world,
+            ):
                 await world.synced()
                 began = world.time.now
                 over.set()
@@ -366,6 +451,7 @@ def test_a_synced_cache_is_unauthorized_only_after_a_while() -> None:
                 assert len(world.names()) == 1
                 await until(lambda: world.feed.health is Health.UNAUTHORIZED)
                 assert world.time.now - began >= TOLERATED
+
     run(main())
 
 
@@ -377,12 +463,15 @@ def test_a_cache_without_any_credentials_is_unauthorized() -> None:
                 await vault.invalidate(KEY, vault.select()[1].info)
                 async with operating(server, vault=vault) as world:
                     await until(lambda: world.feed.health is Health.UNAUTHORIZED)
-                    with pytest.raises(Unauthorized, match="there are no valid credentials: every login failed") as caught:
+                    with pytest.raises(
+                        Unauthorized, match="there are no valid credentials: every login failed"
+                    ) as caught:
                         world.names()
                     assert (caught.value.code, caught.value.transient) == (None, True)
                     with pytest.raises(Unauthorized, match="every login failed"):
                         await world.cache.fetch("pods", "a", "shop")
                     await world.synced()
+
     run(main())
 
 
@@ -390,7 +479,11 @@ def test_a_cache_without_any_credentials_is_unauthorized() -> None:
 def test_an_operator_with_a_static_token_lives_on_after_401s_that_only_its_cache_receives(times: int) -> None:
     async def main() -> None:
         with EmbeddedCluster(tls=False).in_thread() as cluster:
-            registry, settings, stop = kopf.OperatorRegistry(), declaring(**{"v1/secrets": "app=web"}), asyncio.Event()
+            registry, settings, stop = (
+                kopf.OperatorRegistry(),
+                declaring(**{"v1/secrets": "app=web"}),
+                asyncio.Event(),
+            )
             logins: list[kopf.ConnectionInfo] = []
 
             @kopf.on.login(registry=registry)
@@ -400,8 +493,11 @@ def test_an_operator_with_a_static_token_lives_on_after_401s_that_only_its_cache
 
             kopf.on.event("configmaps", registry=registry)(lambda **_: None)
             cluster.faults.add(Refuse(401), verb="list", resource="secrets", times=times)
-            operator = asyncio.create_task(kopf.operator(
-                registry=registry, settings=settings, clusterwide=True, standalone=True, stop_flag=stop))
+            operator = asyncio.create_task(
+                kopf.operator(
+                    registry=registry, settings=settings, clusterwide=True, standalone=True, stop_flag=stop
+                )
+            )
             cache = cache_of(settings)
             await cache.wait_synced()
             assert len(logins) == (1 if times < TRIES else 2)
@@ -411,6 +507,7 @@ def test_an_operator_with_a_static_token_lives_on_after_401s_that_only_its_cache
             assert not operator.done()
             stop.set()
             await operator
+
     run(main())
 
 
@@ -419,10 +516,18 @@ def test_a_login_that_never_returns_is_a_failure_of_the_request(monkeypatch: pyt
     monkeypatch.setattr(client_transport, "TIMEOUTS", 0.005)
 
     async def main() -> None:
-        async with Server(lists=[NO] * 99) as server, operating(
-                server, vault=Vault({KEY: kopf.ConnectionInfo(server=server.url)}), request_timeout=60, sync_timeout=1) as world:
+        async with (
+            Server(lists=[NO] * 99) as server,
+            operating(
+                server,
+                vault=Vault({KEY: kopf.ConnectionInfo(server=server.url)}),
+                request_timeout=60,
+                sync_timeout=1,
+            ) as world,
+        ):
             deadline = asyncio.get_running_loop().time() + 20
             await until(lambda: world.feed.trouble or asyncio.get_running_loop().time() > deadline)
             assert "the login of the operator takes too long" in world.feed.trouble
             await until(lambda: world.feed.health is Health.STALLED)
+
     run(main())

@@ -1,4 +1,5 @@
 """What a key means in a cluster: whichever form it has, and whatever the cluster answers."""
+
 from __future__ import annotations
 
 import asyncio
@@ -23,7 +24,13 @@ CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/webapps.example.c
 
 
 def resource(plural: str, kind: str, *shorts: str, namespaced: bool = True) -> dict[str, Any]:
-    return {"name": plural, "singularName": kind.lower(), "kind": kind, "namespaced": namespaced, "shortNames": list(shorts)}
+    return {
+        "name": plural,
+        "singularName": kind.lower(),
+        "kind": kind,
+        "namespaced": namespaced,
+        "shortNames": list(shorts),
+    }
 
 
 def resources(*listed: dict[str, Any]) -> Answer:
@@ -32,7 +39,11 @@ def resources(*listed: dict[str, Any]) -> Answer:
 
 def group(name: str, *versions: str) -> dict[str, Any]:
     """Return what says that the cluster serves a group; the first version is the preferred one."""
-    return {"name": name, "versions": [{"version": version} for version in sorted(versions)], "preferredVersion": {"version": versions[0]}}
+    return {
+        "name": name,
+        "versions": [{"version": version} for version in sorted(versions)],
+        "preferredVersion": {"version": versions[0]},
+    }
 
 
 def groups(*listed: dict[str, Any]) -> Answer:
@@ -47,7 +58,11 @@ def crd(plural: str = "webapps", kind: str = "WebApp", *, group: str = "example.
 
 WEBAPPS = resource("webapps", "WebApp", "wa")
 CLUSTER: dict[str, Answer] = {
-    "/api/v1": resources(resource("pods", "Pod", "po"), resource("pods/status", "Pod"), resource("nodes", "Node", "no", namespaced=False)),
+    "/api/v1": resources(
+        resource("pods", "Pod", "po"),
+        resource("pods/status", "Pod"),
+        resource("nodes", "Node", "no", namespaced=False),
+    ),
     "/apis": groups(group("batch", "v1"), group("example.com", "v1", "v1beta1")),
     "/apis/batch": answer(group("batch", "v1")),
     "/apis/batch/v1": resources(resource("jobs", "Job")),
@@ -63,7 +78,8 @@ def resolved(key: Key, **changes: Answer | None) -> Resource:
 
 
 def asked(key: Key, **changes: Answer | None) -> tuple[Resource, list[str]]:
-    """Resolve a key in the cluster with these changes; return what it means, and the paths that were asked for."""
+    """Resolve a key in the cluster with these changes; return what it means, and the paths that were asked
+    for."""
     answers = {path: given for path, given in (CLUSTER | changes).items() if given is not None}
     found: list[Resource] = []
     paths: list[str] = []
@@ -73,6 +89,7 @@ def asked(key: Key, **changes: Answer | None) -> tuple[Resource, list[str]]:
             server.scripts = {path: Script([given] * 2) for path, given in answers.items()}
             found.append(await resolve(transport, key))
             paths.extend(path for path, script in server.scripts.items() if script.listed)
+
     run(main())
     return found[0], paths
 
@@ -80,30 +97,69 @@ def asked(key: Key, **changes: Answer | None) -> tuple[Resource, list[str]]:
 # ---- Keys.
 
 
-@pytest.mark.parametrize("key", [
-    "pods", "po", "pod", "Pod", "v1/pods", "v1/Pod", "pods.v1", ("pods",), ("v1", "pods"), ("", "v1", "pods"), ("", "pods"),
-])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "pods",
+        "po",
+        "pod",
+        "Pod",
+        "v1/pods",
+        "v1/Pod",
+        "pods.v1",
+        ("pods",),
+        ("v1", "pods"),
+        ("", "v1", "pods"),
+        ("", "pods"),
+    ],
+)
 def test_a_core_kind_is_found_by_each_form_of_its_key(key: Key) -> None:
     found, paths = asked(key)
     assert (str(found), found.version, found.kind.namespaced) == ("pods", "v1", True)
     assert paths == ["/api/v1"], "and nothing else is asked for"
 
 
-@pytest.mark.parametrize("key", [
-    "jobs", "Job", "jobs.batch", "jobs.v1.batch", "batch/v1/jobs", "batch/jobs", ("batch", "jobs"), ("batch", "v1", "jobs"), ("batch/v1", "jobs"),
-])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "jobs",
+        "Job",
+        "jobs.batch",
+        "jobs.v1.batch",
+        "batch/v1/jobs",
+        "batch/jobs",
+        ("batch", "jobs"),
+        ("batch", "v1", "jobs"),
+        ("batch/v1", "jobs"),
+    ],
+)
 def test_a_kind_of_a_group_is_found_by_each_form_of_its_key(key: Key) -> None:
     found, paths = asked(key)
     assert (str(found), found.version, found.fields_known) == ("jobs.batch", "v1", True)
     assert sorted(paths) == ["/apis/batch", "/apis/batch/v1"], "one group is asked, not all"
 
 
-@pytest.mark.parametrize("key", [
-    "webapps", "webapp", "wa", "WebApp", "webapps.example.com", "webapps.v1.example.com", "example.com/v1/webapps", ("example.com", "webapps"),
-])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "webapps",
+        "webapp",
+        "wa",
+        "WebApp",
+        "webapps.example.com",
+        "webapps.v1.example.com",
+        "example.com/v1/webapps",
+        ("example.com", "webapps"),
+    ],
+)
 def test_a_custom_kind_is_found_by_each_form_of_its_key_with_the_fields_of_its_definition(key: Key) -> None:
     found = resolved(key)
-    assert (str(found), found.version, found.kind.kind, found.kind.namespaced) == ("webapps.example.com", "v1", "WebApp", True)
+    assert (str(found), found.version, found.kind.kind, found.kind.namespaced) == (
+        "webapps.example.com",
+        "v1",
+        "WebApp",
+        True,
+    )
     assert found.domains is not None
     assert "spec.tier" in found.domains.fields
 
@@ -138,14 +194,31 @@ def test_the_version_of_the_key_counts() -> None:
 # ---- What is not there.
 
 
-@pytest.mark.parametrize("key", [
-    "things", "things.example.com", "webapps.v2.example.com", "example.com/v2/webapps", "old.v1.example.com", "things.nowhere.org",
-    "nowhere.org/v1/things", "v1/things", "pods.v2", "pods/status", ("example.com", "v1", "webapps/scale"), ("v1", "pods/status"), "scale",
-])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "things",
+        "things.example.com",
+        "webapps.v2.example.com",
+        "example.com/v2/webapps",
+        "old.v1.example.com",
+        "things.nowhere.org",
+        "nowhere.org/v1/things",
+        "v1/things",
+        "pods.v2",
+        "pods/status",
+        ("example.com", "v1", "webapps/scale"),
+        ("v1", "pods/status"),
+        "scale",
+    ],
+)
 def test_what_the_cluster_does_not_serve_is_said_so(key: Key) -> None:
     with pytest.raises(NotServed) as caught:
         resolved(key)
-    assert str(caught.value).partition(",")[0] == f"the cluster serves no {key if isinstance(key, str) else '/'.join(key)}"
+    assert (
+        str(caught.value).partition(",")[0]
+        == f"the cluster serves no {key if isinstance(key, str) else '/'.join(key)}"
+    )
 
 
 @pytest.mark.parametrize("key", ["example.com/v2/webapps", "webapps.v2.example.com"])
@@ -161,9 +234,12 @@ def test_a_refusal_of_a_group_that_is_asked_for_is_passed_on() -> None:
 
 
 def test_a_group_whose_own_server_is_down_hides_no_other() -> None:
-    down = {"/apis": groups(group("metrics.k8s.io", "v1"), group("example.com", "v1")), "/apis/metrics.k8s.io/v1": refused(503)}
+    down = {
+        "/apis": groups(group("metrics.k8s.io", "v1"), group("example.com", "v1")),
+        "/apis/metrics.k8s.io/v1": refused(503),
+    }
     assert resolved("wa", **down).version == "v1"
-    with pytest.raises(Refused) as caught:   # It may be the one that has it.
+    with pytest.raises(Refused) as caught:  # It may be the one that has it.
         resolved("things", **down)
     assert caught.value.refusal.code == 503
 
@@ -174,8 +250,15 @@ def test_a_group_whose_own_server_is_down_hides_no_other() -> None:
 @pytest.mark.parametrize("code", [403, 404])
 def test_where_the_definition_may_not_be_read_the_fields_are_not_known(code: int) -> None:
     found = resolved("wa", **{CRD: refused(code)})
-    assert (str(found), found.kind.namespaced, found.fields_known, found.domains) == ("webapps.example.com", True, False, None)
-    assert found.kind.names == {"webapps", "webapp", "WebApp", "wa"}, "the server itself has said what it may be called"
+    assert (str(found), found.kind.namespaced, found.fields_known, found.domains) == (
+        "webapps.example.com",
+        True,
+        False,
+        None,
+    )
+    assert found.kind.names == {"webapps", "webapp", "WebApp", "wa"}, (
+        "the server itself has said what it may be called"
+    )
 
 
 def test_credentials_that_are_not_accepted_say_nothing_of_the_definition() -> None:
@@ -196,8 +279,18 @@ def test_credentials_that_are_not_accepted_say_nothing_of_the_definition() -> No
 
 
 GARBAGE: list[dict[str, Any]] = [
-    {"resources": None}, {"resources": {"name": "webapps"}}, {"resources": ["webapps", 5, None]},
-    {"resources": [{"name": 5, "kind": "WebApp"}, {"name": "webapps"}, {"kind": "WebApp"}, {"name": "webapps", "kind": None}]}, {},
+    {"resources": None},
+    {"resources": {"name": "webapps"}},
+    {"resources": ["webapps", 5, None]},
+    {
+        "resources": [
+            {"name": 5, "kind": "WebApp"},
+            {"name": "webapps"},
+            {"kind": "WebApp"},
+            {"name": "webapps", "kind": None},
+        ]
+    },
+    {},
 ]
 
 
@@ -209,13 +302,25 @@ def test_what_is_no_resource_is_passed_over(garbage: dict[str, Any]) -> None:
 
 def test_short_names_that_are_none_are_passed_over() -> None:
     for shorts in (None, "wa", [5, None]):
-        assert resolved("webapps", **{f"{GROUP}/v1": resources(WEBAPPS | {"shortNames": shorts})}).version == "v1"
+        assert (
+            resolved("webapps", **{f"{GROUP}/v1": resources(WEBAPPS | {"shortNames": shorts})}).version
+            == "v1"
+        )
 
 
-@pytest.mark.parametrize("garbage", [
-    {}, {"groups": None}, {"groups": [5, {}, {"name": 5}, {"name": "example.com"}]},
-    {"groups": [{"name": "example.com", "preferredVersion": "v1", "versions": ["v1", {"version": 1}, {}]}]},
-])
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        {},
+        {"groups": None},
+        {"groups": [5, {}, {"name": 5}, {"name": "example.com"}]},
+        {
+            "groups": [
+                {"name": "example.com", "preferredVersion": "v1", "versions": ["v1", {"version": 1}, {}]}
+            ]
+        },
+    ],
+)
 def test_what_is_no_group_is_passed_over(garbage: dict[str, Any]) -> None:
     with pytest.raises(NotServed):
         resolved("webapps", **{"/apis": answer(garbage)})
@@ -232,7 +337,10 @@ def test_an_answer_that_is_no_json_object_is_refused_without_quoting_it(garbage:
         assert "html" not in str(caught.value)
 
 
-@pytest.mark.parametrize("other", [answer({}), answer({"spec": {"names": 5}}), crd("things"), crd(kind="Thing"), crd(group="nowhere.org")])
+@pytest.mark.parametrize(
+    "other",
+    [answer({}), answer({"spec": {"names": 5}}), crd("things"), crd(kind="Thing"), crd(group="nowhere.org")],
+)
 def test_the_definition_of_another_kind_is_refused(other: Answer) -> None:
     with pytest.raises(Garbled, match=r"the definition of webapps.example.com"):
         resolved("wa", **{CRD: other})
@@ -245,4 +353,5 @@ def test_who_stops_waiting_for_an_answer_leaves_nothing_behind() -> None:
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.02):
                     await resolve(transport, "pods")
+
     run(main())

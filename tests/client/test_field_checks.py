@@ -1,4 +1,5 @@
 """Whether an object that seems to be outside of a field selector is: what each pair of answers shows."""
+
 from __future__ import annotations
 
 import asyncio
@@ -28,7 +29,14 @@ class Answers:
 
     async def get(self, path: str, query: Mapping[str, str]) -> bytes:
         self.asked.append((path, query))
-        return json.dumps({"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "9"}, "items": self._lists.pop(0)}).encode()
+        return json.dumps(
+            {
+                "kind": "PodList",
+                "apiVersion": "v1",
+                "metadata": {"resourceVersion": "9"},
+                "items": self._lists.pop(0),
+            }
+        ).encode()
 
 
 def on(node_name: str, **metadata: Any) -> dict[str, Any]:
@@ -47,15 +55,32 @@ QUERIES = [
 ]
 
 
-@pytest.mark.parametrize("came", [[on("n2")], [on("n1")], [on("n2", name="other")], [on("n2", resourceVersion="6"), on("n1", name="other")]], ids=str)
-def test_the_same_version_or_another_object_under_the_opposite_term_confirms_the_mismatch_with_one_request(came: list[dict[str, Any]]) -> None:
+@pytest.mark.parametrize(
+    "came",
+    [
+        [on("n2")],
+        [on("n1")],
+        [on("n2", name="other")],
+        [on("n2", resourceVersion="6"), on("n1", name="other")],
+    ],
+    ids=str,
+)
+def test_the_same_version_or_another_object_under_the_opposite_term_confirms_the_mismatch_with_one_request(
+    came: list[dict[str, Any]],
+) -> None:
     answers = Answers(came)
     assert judged(answers, SEEN) is Judgement.OUTSIDE
     assert answers.asked == QUERIES[:1]
 
 
-@pytest.mark.parametrize("since", [{"resourceVersion": "6"}, {"uid": "another"}, {"uid": "another", "resourceVersion": "6"}], ids=str)
-def test_contract_1_an_object_that_has_changed_since_confirms_nothing_under_the_opposite_term(since: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "since",
+    [{"resourceVersion": "6"}, {"uid": "another"}, {"uid": "another", "resourceVersion": "6"}],
+    ids=str,
+)
+def test_contract_1_an_object_that_has_changed_since_confirms_nothing_under_the_opposite_term(
+    since: dict[str, str],
+) -> None:
     """It may have left the selector between its event and this request."""
     answers = Answers([on("n2", **since)])
     assert judged(answers, SEEN) is Judgement.UNCERTAIN
@@ -68,14 +93,19 @@ def test_an_object_that_comes_under_the_term_alone_is_misread() -> None:
     assert answers.asked == QUERIES
 
 
-@pytest.mark.parametrize("came", [[], [on("n1")], [on("n2", uid="another")]], ids=["gone", "changed", "created anew"])
+@pytest.mark.parametrize(
+    "came", [[], [on("n1")], [on("n2", uid="another")]], ids=["gone", "changed", "created anew"]
+)
 def test_where_the_object_is_not_as_it_was_nothing_is_certain(came: list[dict[str, Any]]) -> None:
     assert judged(Answers([], came), SEEN) is Judgement.UNCERTAIN
 
 
 def test_labels_need_no_request() -> None:
     answers = Answers()
-    assert judged(answers, Unselected("ns", "web-1", "u", "5", LabelRequirement("app", "=", ("web",)), {})) is Judgement.OUTSIDE
+    assert (
+        judged(answers, Unselected("ns", "web-1", "u", "5", LabelRequirement("app", "=", ("web",)), {}))
+        is Judgement.OUTSIDE
+    )
     assert answers.asked == []
 
 
@@ -84,17 +114,21 @@ def test_a_status_instead_of_the_list_is_a_refusal() -> None:
         async def get(self, path: str, query: Mapping[str, str]) -> bytes:
             await super().get(path, query)
             return b'{"kind":"Status","apiVersion":"v1","code":403}'
+
     with pytest.raises(Refused):
         judged(Refusing([]), SEEN)
 
 
 def test_of_a_kind_without_namespaces_the_whole_kind_is_asked() -> None:
     answers = Answers([node("n")])
-    with pytest.raises(Exception, match="came instead of"):   # The list is one of pods.
+    with pytest.raises(Exception, match="came instead of"):  # The list is one of pods.
         judged(answers, Unselected("", "n", "u", "5", FieldTerm("spec.unschedulable", "true"), {}), NODES)
     assert answers.asked[0][0] == "/api/v1/nodes"
 
 
 def test_a_mismatch_names_the_object_and_the_requirement_and_no_value_but_a_labels() -> None:
     assert str(SEEN) == "the object 'ns/web-1' came, which spec.nodeName=n1 does not select"
-    assert str(Unselected("", "n", "u", "5", LabelRequirement("app", "exists"), {})) == "the object 'n' came, which app does not select: it has no label app"
+    assert (
+        str(Unselected("", "n", "u", "5", LabelRequirement("app", "exists"), {}))
+        == "the object 'n' came, which app does not select: it has no label app"
+    )

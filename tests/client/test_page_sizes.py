@@ -1,4 +1,6 @@
-"""Pages of large objects: how many objects are asked for, how many bytes are read, and how much memory it takes (I8)."""
+"""Pages of large objects: how many objects are asked for, how many bytes are read, and how much memory it
+takes (I8)."""
+
 from __future__ import annotations
 
 import asyncio
@@ -27,7 +29,9 @@ LARGE = 880_000
 
 
 def large(number: int, **labels: str) -> dict[str, Any]:
-    return secret(f"s-{number:03}", app="web", **labels) | {"stringData": {"value": "x" * (LARGE * 3 // 4)}}   # As base64, a third more.
+    return secret(f"s-{number:03}", app="web", **labels) | {
+        "stringData": {"value": "x" * (LARGE * 3 // 4)}
+    }  # As base64, a third more.
 
 
 def lists(world: World) -> list[Asked]:
@@ -41,18 +45,27 @@ def limits(asked: list[Asked]) -> list[str | None]:
 # ---- Which pages are asked for.
 
 
-def test_35_the_limit_of_a_list_follows_the_size_of_its_objects_also_between_its_pages_and_in_the_next_list() -> None:
+def test_35_the_limit_of_a_list_follows_the_size_of_its_objects_also_between_its_pages_and_in_the_next_list() -> (  # noqa: E501
+    None
+):
     async def main() -> None:
         async with caching("app=web", *map(large, range(40)), storage="raw") as world:
             await world.cache.wait_synced()
             first = lists(world)
-            assert limits(first) == ["500", "31", "1", "2", *["4"] * 10], "two answers are not read to their end"
+            assert limits(first) == [
+                "500",
+                "31",
+                "1",
+                "2",
+                *["4"] * 10,
+            ], "two answers are not read to their end"
             assert ["continue" in each.query for each in first] == [False, False, False, *[True] * 11]
             assert world.feed.held() == 40
             world.feed._listwatches[0].relist("audit")
             await until(lambda: world.feed.counts.relists["audit"])
-            assert limits(lists(world)[len(first):]) == ["4"] * 10
+            assert limits(lists(world)[len(first) :]) == ["4"] * 10
             assert not world.feed.trouble
+
     run(main())
 
 
@@ -63,6 +76,7 @@ def test_35_the_lists_of_fetches_follow_it_as_well() -> None:
             before = len(lists(world))
             assert len([*await world.cache.fetch_list("secrets", namespace="shop")]) == 40
             assert limits(lists(world)[before:]) == ["500", "31", "1", "2", *["4"] * 10]
+
     run(main())
 
 
@@ -76,18 +90,24 @@ def test_35_so_do_lists_of_metadata() -> None:
             before = len(lists(world))
             assert (await world.cache.audit("secrets")).objects == 100
             assert limits(lists(world)[before:]) == ["500", "31", "15", "15", "15", "15", "15"]
+
     run(main())
 
 
 def test_small_objects_are_asked_for_by_the_configured_limit_alone() -> None:
     async def main() -> None:
-        async with caching("app=web", *(secret(f"s-{number}", app="web") for number in range(90)), page_limit=30) as world:
+        async with caching(
+            "app=web", *(secret(f"s-{number}", app="web") for number in range(90)), page_limit=30
+        ) as world:
             await world.cache.wait_synced()
             assert limits(lists(world)) == ["30", "30", "30"]
+
     run(main())
 
 
-def test_35_pages_with_few_objects_since_they_are_large_are_not_paced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_35_pages_with_few_objects_since_they_are_large_are_not_paced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """1,000 objects of 880 KB, where a byte stands for forty."""
     for name in ("PAGE_BYTES", "BYTES_PER_PAGE", "MOST_PAGE_BYTES"):
         monkeypatch.setattr(pager, name, getattr(pager, name) // 40)
@@ -104,6 +124,7 @@ def test_35_pages_with_few_objects_since_they_are_large_are_not_paced(monkeypatc
             assert listed >= 250
             assert await feed.audit()
             assert server.pages == 2 * listed
+
     run(main())
 
 
@@ -113,15 +134,29 @@ def test_35_pages_with_few_objects_since_they_are_large_are_not_paced(monkeypatc
 def endless() -> Answer:
     """Return a list with one object that has no end: its server would send for ever."""
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: application/json\r\n\r\n"
-    return Answer((head, chunk(b'{"kind":"PodList","apiVersion":"v1","items":[{"spec":"'), *[chunk(b"x" * 100_000)] * 1000))
+    return Answer(
+        (
+            head,
+            chunk(b'{"kind":"PodList","apiVersion":"v1","items":[{"spec":"'),
+            *[chunk(b"x" * 100_000)] * 1000,
+        )
+    )
 
 
 def test_35_a_page_without_an_end_stalls_the_cache_with_the_kind_and_the_setting_and_few_requests() -> None:
     async def main() -> None:
-        async with Server(lists=[endless()] * 100) as server, operating(server, page_bytes=1_000_000, sync_timeout=120.0) as world:
+        async with (
+            Server(lists=[endless()] * 100) as server,
+            operating(server, page_bytes=1_000_000, sync_timeout=120.0) as world,
+        ):
             await until(lambda: str(world.feed.health) == "stalled")
-            with pytest.raises(Stalled, match=(
-                    r"pods.*item 0 of a list has more than 1,000,000 bytes \(settings[.]selectcache[.]max_page_bytes\).*or more bytes to settings[.]selectcache")) as raised:
+            with pytest.raises(
+                Stalled,
+                match=(
+                    r"pods.*item 0 of a list has more than 1,000,000 bytes"
+                    r" \(settings[.]selectcache[.]max_page_bytes\).*or more bytes to settings[.]selectcache"
+                ),
+            ) as raised:
                 world.cache.held("pods")
             assert not raised.value.transient
             assert "fetch" not in str(raised.value), "a fetch of the same objects fails as well"
@@ -129,36 +164,62 @@ def test_35_a_page_without_an_end_stalls_the_cache_with_the_kind_and_the_setting
             await until(lambda: world.time.now > began + 600)
             assert len(server.pods.listed) - asked <= 600 / 15 + 1
             assert {query["limit"] for query in server.pods.listed[3:]} == {"1"}
-            with pytest.raises(Stalled, match=r"^The server's answer to .*fetch_list.* is too large: an answer has more than 1,000,000 bytes.*Ask for less, or assign more bytes"):
+            with pytest.raises(
+                Stalled,
+                match=(
+                    r"^The server's answer to .*fetch_list.* is too large: an answer has more than 1,000,000"
+                    r" bytes.*Ask for less, or assign more bytes"
+                ),
+            ):
                 await world.cache.fetch_list("pods")
+
     run(main())
 
 
 def test_35_one_object_without_an_end_is_told_by_the_object_before_it() -> None:
     async def main() -> None:
         first = listed("100", pod("a", "90"), then="more")
-        async with Server(
-            lists=[endless(), endless(), *[first, *[endless()] * 3] * 50]) as server, operating(server, page_bytes=1_000_000, sync_timeout=120.0) as world:
+        async with (
+            Server(lists=[endless(), endless(), *[first, *[endless()] * 3] * 50]) as server,
+            operating(server, page_bytes=1_000_000, sync_timeout=120.0) as world,
+        ):
             await until(lambda: str(world.feed.health) == "stalled")
             with pytest.raises(Stalled, match=r"max_page_bytes\): the object after shop/a[.;] "):
                 world.cache.held("pods")
             assert [query["limit"] for query in server.pods.listed[:6]] == ["500", "31", "1", "2", "1", "1"]
+
     run(main())
 
 
 def test_35_a_relist_whose_server_ignores_the_limit_is_followed_by_a_consistent_list() -> None:
-    """Old API servers ignore the limit of lists that they answer from their watch cache; consistent ones come from etcd, in pages."""
+    """Old API servers ignore the limit of lists that they answer from their watch cache; consistent ones come
+    from etcd, in pages."""
+
     async def main() -> None:
-        gone, pages = asyncio.Event(), [listed("200", pod("a", "150"), then="more"), listed("200", pod("b", "150"))]
-        async with Server(
-            lists=[listed("100", pod("a", "90")), *[endless()] * 4, *pages], watches=[streamed(gone, error(410, "Expired"))],
-        ) as server, operating(server, page_bytes=1_000_000) as world:
+        gone, pages = (
+            asyncio.Event(),
+            [listed("200", pod("a", "150"), then="more"), listed("200", pod("b", "150"))],
+        )
+        async with (
+            Server(
+                lists=[listed("100", pod("a", "90")), *[endless()] * 4, *pages],
+                watches=[streamed(gone, error(410, "Expired"))],
+            ) as server,
+            operating(server, page_bytes=1_000_000) as world,
+        ):
             await world.holds("a@90")
             gone.set()
             await world.holds("a@150", "b@150")
             await world.synced()
             assert [(query.get("resourceVersion"), query["limit"]) for query in server.pods.listed[1:]] == [
-                ("100", "500"), ("100", "31"), ("100", "1"), ("100", "1"), (None, "1"), (None, "2")]
+                ("100", "500"),
+                ("100", "31"),
+                ("100", "1"),
+                ("100", "1"),
+                (None, "1"),
+                (None, "2"),
+            ]
+
     run(main())
 
 
@@ -166,12 +227,16 @@ def test_a_server_that_ignores_the_limit_is_read_as_far_as_the_setting_allows() 
     async def main() -> None:
         whole = listed("100", *(pod(f"p{number}", "90", text="x" * 1_000_000) for number in range(20)))
         gone = asyncio.Event()
-        async with Server(lists=[whole] * 5, watches=[streamed(gone, error(410, "Expired"))]) as server, operating(server) as world:
+        async with (
+            Server(lists=[whole] * 5, watches=[streamed(gone, error(410, "Expired"))]) as server,
+            operating(server) as world,
+        ):
             await world.synced()
             assert [query["limit"] for query in server.pods.listed] == ["500", "31", "1"]
             gone.set()
             await until(lambda: world.feed.counts.relists["410"])
             assert len(server.pods.listed) == 4, "that it ignores the limit is known now"
+
     run(main())
 
 
@@ -181,9 +246,13 @@ def test_one_object_that_is_too_large_is_an_error_of_its_fetch() -> None:
         async with Server(lists=[listed("100")]) as server, operating(server, page_bytes=1_000_000) as world:
             server.scripts["/api/v1/namespaces/shop/pods/a"] = type(server.pods)([scripted])
             await world.synced()
-            with pytest.raises(Stalled, match=r"is too large: .*[.] Assign more bytes to settings[.]selectcache[.]max_page_bytes") as raised:
+            with pytest.raises(
+                Stalled,
+                match=r"is too large: .*[.] Assign more bytes to settings[.]selectcache[.]max_page_bytes",
+            ) as raised:
                 await world.cache.fetch("pods", "a", "shop")
             assert not raised.value.transient
+
     run(main())
 
 
@@ -191,7 +260,8 @@ def test_one_object_that_is_too_large_is_an_error_of_its_fetch() -> None:
 
 
 class LargeObjects:
-    """A server with large objects, in memory only while they are sent. It sends a page piece by piece, as sockets do."""
+    """A server with large objects, in memory only while they are sent. It sends a page piece by piece, as
+    sockets do."""
 
     def __init__(self, count: int, each: int = LARGE) -> None:
         self.count = count
@@ -199,17 +269,43 @@ class LargeObjects:
         self.pages = 0
         self.expired = asyncio.Event()
 
-    async def get(self, path: str, query: Mapping[str, str], *, accept: str = "", most: int | None = None) -> bytes:   # noqa: ARG002  # As transports are called.
+    async def get(
+        self,
+        path: str,
+        query: Mapping[str, str],
+        *,
+        accept: str = "",  # noqa: ARG002
+        most: int | None = None,
+    ) -> bytes:  # As transports are called.
         if path == "/api/v1":
-            return json.dumps({"kind": "APIResourceList", "resources": [
-                {"name": "pods", "singularName": "pod", "namespaced": True, "kind": "Pod", "verbs": ["list", "watch"]}]}).encode()
+            return json.dumps(
+                {
+                    "kind": "APIResourceList",
+                    "resources": [
+                        {
+                            "name": "pods",
+                            "singularName": "pod",
+                            "namespaced": True,
+                            "kind": "Pod",
+                            "verbs": ["list", "watch"],
+                        }
+                    ],
+                }
+            ).encode()
         start = int(query.get("continue", 0))
         end = min(start + int(query["limit"]), self.count)
-        pieces, size = [b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"100","continue":"%b"},"items":[' % (
-            str(end).encode() if end < self.count else b"")], 0
+        pieces, size = (
+            [
+                b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"100","continue":"%b"},"items":['
+                % (str(end).encode() if end < self.count else b"")
+            ],
+            0,
+        )
         for number in range(start, end):
-            pieces.append(b'%b{"metadata":{"name":"p-%06d","namespace":"shop","uid":"u-%d","resourceVersion":"90"},"spec":"%b"}' % (
-                b"," if number > start else b"", number, number, b"x" * self.each))
+            pieces.append(
+                b'%b{"metadata":{"name":"p-%06d","namespace":"shop","uid":"u-%d","resourceVersion":"90"},"spec":"%b"}'
+                % (b"," if number > start else b"", number, number, b"x" * self.each)
+            )
             size += len(pieces[-1])
             if most is not None and size > most:
                 raise TooLarge("an answer has more bytes than that")
@@ -217,11 +313,12 @@ class LargeObjects:
         return b"".join(pieces) + b"]}"
 
     @asynccontextmanager
-    async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[AsyncIterator[bytes]]:   # noqa: ARG002
+    async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[AsyncIterator[bytes]]:  # noqa: ARG002
         async def chunks() -> AsyncIterator[bytes]:
             await self.expired.wait()
             self.expired.clear()
             yield error(410, "Expired")
+
         yield chunks()
 
 
@@ -240,7 +337,14 @@ async def keeping(server: LargeObjects, **options: Any) -> AsyncIterator[Runtime
     settings, time = SelectCacheSettings(audit_interval=0, storage="raw"), Time()
     settings.selectors["v1/pods"] = Cached("", **options)
     runtime = Runtime(
-        settings, server, namespaces=None, chance=lambda: 1.0, logger=logging.getLogger("kopf_selectcache"), clock=time.clock, sleep=time.sleep)
+        settings,
+        server,
+        namespaces=None,
+        chance=lambda: 1.0,
+        logger=logging.getLogger("kopf_selectcache"),
+        clock=time.clock,
+        sleep=time.sleep,
+    )
     task = asyncio.create_task(runtime.run())
     try:
         yield runtime
@@ -262,11 +366,15 @@ def test_i8_memory_stays_within_one_and_a_half_times_during_a_relist_of_large_ob
             server.expired.set()
             await until(lambda: feed.counts.relists["410"])
             _, peak = tracemalloc.get_traced_memory()
-            print(f"{steady:,} bytes held; {first:,} at most during the first list, {peak:,} during the relist: {peak / steady:.2f} times")
+            print(
+                f"{steady:,} bytes held; {first:,} at most during the first list, {peak:,} during the relist:"
+                f" {peak / steady:.2f} times"
+            )
             assert feed.held() == 100
             assert steady > 100 * LARGE
             assert first <= 1.5 * steady
             assert peak <= 1.5 * steady
+
     run(main())
 
 
@@ -283,4 +391,5 @@ def test_i8_a_budget_is_exceeded_by_one_page_at_most_also_where_objects_are_larg
             # A page is held twice while it is read: as it came, and as its objects.
             assert peak <= 20 * 1024**2 + 3 * PAGE_BYTES + 1_000_000
             assert peak > MOST_PAGE_BYTES
+
     run(main())

@@ -1,4 +1,5 @@
 """How long the next piece of a stream may take: one timer, as if there were one for each."""
+
 from __future__ import annotations
 
 import asyncio
@@ -20,6 +21,7 @@ def hurried(main: Callable[[asyncio.AbstractEventLoop], Coroutine[Any, Any, None
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, what: failed.append(what))
         await main(loop)
+
     with asyncio.Runner(loop_factory=HurriedLoop) as runner:
         runner.run(run())
     assert failed == []
@@ -33,7 +35,8 @@ async def after(*delays: float) -> AsyncIterator[float]:
 
 
 def timers(loop: asyncio.AbstractEventLoop) -> int:
-    return sum(not timer.cancelled() for timer in loop._scheduled)   # type: ignore[attr-defined]  # There is no other way to see them.
+    # There is no other way to see them.
+    return sum(not timer.cancelled() for timer in loop._scheduled)  # type: ignore[attr-defined]
 
 
 def test_each_piece_may_take_as_long_however_long_all_of_them_take() -> None:
@@ -45,6 +48,7 @@ def test_each_piece_may_take_as_long_however_long_all_of_them_take() -> None:
         with pytest.raises(TimeoutError):
             await patience.next(pieces, within=10)
         assert loop.time() - began == pytest.approx(10)
+
     hurried(main)
 
 
@@ -57,6 +61,7 @@ def test_a_piece_that_is_no_sign_of_life_does_not_put_the_end_off() -> None:
         with pytest.raises(TimeoutError):
             await patience.next(pieces, within=10, alive=False)
         assert loop.time() - began == pytest.approx(10)
+
     hurried(main)
 
 
@@ -64,9 +69,10 @@ def test_pieces_that_are_ready_at_once_and_no_sign_of_life_end_as_well() -> None
     async def main(_: asyncio.AbstractEventLoop) -> None:
         patience, pieces = Patience(), after(*[0.0] * 10)
         await patience.next(pieces, within=10)
-        await asyncio.sleep(10)   # It is due, and nobody waits.
+        await asyncio.sleep(10)  # It is due, and nobody waits.
         with pytest.raises(TimeoutError):
             await patience.next(pieces, within=10, alive=False)
+
     hurried(main)
 
 
@@ -79,6 +85,7 @@ def test_the_end_is_no_timeout_and_leaves_no_timer() -> None:
         patience.end()
         assert timers(loop) == 0
         patience.end()
+
     hurried(main)
 
 
@@ -88,6 +95,7 @@ def test_one_timer_does_for_all_pieces() -> None:
         for _ in range(1000):
             await patience.next(pieces, within=10)
         assert timers(loop) == 1
+
     hurried(main)
 
 
@@ -100,6 +108,7 @@ def test_how_long_it_may_take_may_change(first: float, then: float, expected: fl
         with pytest.raises(TimeoutError):
             await patience.next(pieces, within=then)
         assert loop.time() - began == pytest.approx(expected)
+
     hurried(main)
 
 
@@ -107,12 +116,13 @@ def test_nobody_is_ended_who_does_something_else_meanwhile() -> None:
     async def main(loop: asyncio.AbstractEventLoop) -> None:
         patience, pieces = Patience(), after(1.0, 1.0, NEVER)
         await patience.next(pieces, within=10)
-        await asyncio.sleep(100)   # It is due, and nobody waits.
+        await asyncio.sleep(100)  # It is due, and nobody waits.
         began = loop.time()
         assert await patience.next(pieces, within=10) == 1
         with pytest.raises(TimeoutError):
             await patience.next(pieces, within=10)
         assert loop.time() - began == pytest.approx(11)
+
     hurried(main)
 
 
@@ -123,15 +133,17 @@ def test_who_is_cancelled_by_others_is_cancelled() -> None:
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
+
     hurried(main)
 
 
 def test_who_is_cancelled_by_others_as_well_is_cancelled() -> None:
     async def main(loop: asyncio.AbstractEventLoop) -> None:
         waiting = asyncio.ensure_future(Patience().next(after(NEVER), within=10))
-        loop.call_at(10, waiting.cancel)   # Before it is made, and so before what is due at the same time.
+        loop.call_at(10, waiting.cancel)  # Before it is made, and so before what is due at the same time.
         with pytest.raises(asyncio.CancelledError):
             await waiting
+
     hurried(main)
 
 
@@ -150,6 +162,7 @@ def test_what_the_stream_raises_is_raised_and_no_cancellation_is_left() -> None:
             await Patience().next(stubborn(), within=10)
         assert not task.cancelling()
         await asyncio.sleep(1)
+
     hurried(main)
 
 
@@ -159,4 +172,5 @@ def test_after_a_timeout_it_may_be_waited_again() -> None:
         with pytest.raises(TimeoutError):
             await patience.next(after(NEVER), within=10)
         assert await patience.next(after(5.0), within=10) == 5
+
     hurried(main)

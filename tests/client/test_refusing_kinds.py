@@ -1,4 +1,6 @@
-"""A kind that refuses credentials which other kinds accept: it costs few logins, which close connections of the whole operator."""
+"""A kind that refuses credentials which other kinds accept: it costs few logins, which close connections of
+the whole operator."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -21,7 +23,10 @@ async def refuses(transport: KopfTransport, path: str = METRICS) -> None:
 
 def test_a_kind_that_alone_refuses_credentials_costs_one_login_while_other_kinds_accept_them() -> None:
     async def main() -> None:
-        async with Server(lists=[answer(b"{}")] * 999) as server, operator_with(server) as (transport, time, logins):
+        async with (
+            Server(lists=[answer(b"{}")] * 999) as server,
+            operator_with(server) as (transport, time, logins),
+        ):
             server.scripts[METRICS] = Script([NO] * 999)
             server.scripts[METRICS + "/web-1"] = Script([NO] * 999)
             for _ in range(180):
@@ -30,15 +35,24 @@ def test_a_kind_that_alone_refuses_credentials_costs_one_login_while_other_kinds
                 await refuses(transport, METRICS + "/web-1")
                 await transport.get(PODS, {})
             assert len(logins) == 1
-            assert len(server.scripts[METRICS].listed) == 180 + TRIES, "one try each time, except for the first"
+            assert len(server.scripts[METRICS].listed) == 180 + TRIES, (
+                "one try each time, except for the first"
+            )
+
     run(main())
 
 
-def test_credentials_that_expire_for_all_kinds_are_replaced_although_one_kind_has_always_refused_them() -> None:
+def test_credentials_that_expire_for_all_kinds_are_replaced_although_one_kind_has_always_refused_them() -> (
+    None
+):
     async def main() -> None:
         given = ["static", "newer"]
-        async with Server(lists=[answer(b"{}")] * 999) as server, operator_with(
-                server, lambda info: replace(info, token=given.pop(0) if len(given) > 1 else given[0])) as (transport, time, logins):
+        async with (
+            Server(lists=[answer(b"{}")] * 999) as server,
+            operator_with(
+                server, lambda info: replace(info, token=given.pop(0) if len(given) > 1 else given[0])
+            ) as (transport, time, logins),
+        ):
             server.scripts[METRICS] = Script([NO] * 999)
             await refuses(transport)
             assert await transport.get(PODS, {}) == b"{}"
@@ -48,24 +62,34 @@ def test_credentials_that_expire_for_all_kinds_are_replaced_although_one_kind_ha
             assert len(logins) == 1
             assert await transport.get(PODS, {}) == b"{}"
             assert len(logins) == 2
+
     run(main())
 
 
 def test_a_kind_that_has_accepted_credentials_and_now_refuses_them_leads_to_a_login() -> None:
     async def main() -> None:
-        async with Server(lists=[answer(b"{}")] * 999) as server, operator_with(server) as (transport, time, logins):
+        async with (
+            Server(lists=[answer(b"{}")] * 999) as server,
+            operator_with(server) as (transport, time, logins),
+        ):
             server.scripts[METRICS] = Script([*[NO] * TRIES, answer(b"{}"), *[NO] * 999])
             assert await transport.get(METRICS, {}) == b"{}"
             assert await transport.get(PODS, {}) == b"{}"
             time.now += LATEST
             await refuses(transport)
             assert len(logins) == 2
+
     run(main())
 
 
-def test_a_kind_that_refuses_credentials_that_no_other_kind_was_asked_with_for_an_hour_leads_to_a_login() -> None:
+def test_a_kind_that_refuses_credentials_that_no_other_kind_was_asked_with_for_an_hour_leads_to_a_login() -> (
+    None
+):
     async def main() -> None:
-        async with Server(lists=[answer(b"{}")]) as server, operator_with(server) as (transport, time, logins):
+        async with (
+            Server(lists=[answer(b"{}")]) as server,
+            operator_with(server) as (transport, time, logins),
+        ):
             server.scripts[METRICS] = Script([NO] * 999)
             await refuses(transport)
             assert await transport.get(PODS, {}) == b"{}"
@@ -73,4 +97,5 @@ def test_a_kind_that_refuses_credentials_that_no_other_kind_was_asked_with_for_a
                 time.now += after
                 await refuses(transport)
                 assert len(logins) == expected
+
     run(main())

@@ -1,4 +1,6 @@
-"""Requests over real sockets, with the credentials of a real vault: what comes back, what is refused, what breaks off."""
+"""Requests over real sockets, with the credentials of a real vault: what comes back, what is refused, what
+breaks off."""
+
 from __future__ import annotations
 
 import asyncio
@@ -50,13 +52,20 @@ def login(server: Server, **options: Any) -> kopf.ConnectionInfo:
 
 def test_an_answer_is_returned_whole_as_bytes_and_asked_for_with_the_operators_credentials() -> None:
     async def main() -> None:
-        async with Server(lists=[answer(b'{"a":1}')]) as server, connected(login(server, token="secret")) as transport:
-            assert await transport.get(PODS, {"limit": "5", "labelSelector": "app in (web,db),x=1&2"}) == b'{"a":1}'
+        async with (
+            Server(lists=[answer(b'{"a":1}')]) as server,
+            connected(login(server, token="secret")) as transport,
+        ):
+            assert (
+                await transport.get(PODS, {"limit": "5", "labelSelector": "app in (web,db),x=1&2"})
+                == b'{"a":1}'
+            )
             assert server.pods.listed == [{"limit": "5", "labelSelector": "app in (web,db),x=1&2"}]
-            headers, = server.headers
+            (headers,) = server.headers
             assert headers["authorization"] == "Bearer secret"
             assert headers["accept"] == "application/json"
             assert headers["user-agent"] == "kopf-selectcache"
+
     run(main())
 
 
@@ -65,6 +74,7 @@ def test_another_form_of_the_answer_may_be_asked_for() -> None:
         async with Server(lists=[answer(b"{}")]) as server, connected(login(server)) as transport:
             await transport.get(PODS, {}, accept="application/json;as=PartialObjectMetadataList")
             assert server.headers[0]["accept"] == "application/json;as=PartialObjectMetadataList"
+
     run(main())
 
 
@@ -76,6 +86,7 @@ def test_lists_may_be_compressed_and_watches_never() -> None:
             async with transport.watch(PODS, {"watch": "true"}):
                 assert "gzip" in server.headers[0]["accept-encoding"]
                 assert server.headers[1]["accept-encoding"] == "identity"
+
     run(main())
 
 
@@ -98,25 +109,35 @@ async def turns_while(task: asyncio.Task[Any]) -> int:
 
 @pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
-def test_35_a_compressed_answer_is_decompressed_piece_by_piece_and_the_loop_runs_in_between(encoding: str, *, own: bool) -> None:
+def test_35_a_compressed_answer_is_decompressed_piece_by_piece_and_the_loop_runs_in_between(
+    encoding: str, *, own: bool
+) -> None:
     """Also in a session that a login handler gives, with defaults of its own."""
+
     async def main() -> None:
         size = 50_000_000
         body = zeros(size) if encoding == "gzip" else zlib.compress(bytes(size))
         async with (
             Server(lists=[answer(body, headers={"Content-Encoding": encoding})]) as server,
             aiohttp.ClientSession(auto_decompress=False, read_bufsize=2**30) as session,
-            connected(AiohttpSession(aiohttp_session=session, server=server.url) if own else login(server)) as transport,
+            connected(
+                AiohttpSession(aiohttp_session=session, server=server.url) if own else login(server)
+            ) as transport,
         ):
             task = asyncio.create_task(transport.get(PODS, {}))
             turns = await turns_while(task)
             assert len(task.result()) == size
             assert turns >= size // 1_000_000
+
     run(main())
 
 
-@pytest.mark.parametrize(("most", "read"), [(None, 10_000_000), (1_000_000, 1_000_000), (20_000_000, 10_000_000)])
-def test_35_a_compressed_answer_is_read_as_far_as_its_limit(most: int | None, read: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("most", "read"), [(None, 10_000_000), (1_000_000, 1_000_000), (20_000_000, 10_000_000)]
+)
+def test_35_a_compressed_answer_is_read_as_far_as_its_limit(
+    most: int | None, read: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     decompressed = 0
     inflate = ZLibDecompressor.decompress_sync
 
@@ -130,28 +151,45 @@ def test_35_a_compressed_answer_is_read_as_far_as_its_limit(most: int | None, re
 
     async def main() -> None:
         bomb = answer(zeros(200_000_000), headers={"Content-Encoding": "gzip"})
-        async with Server(lists=[bomb]) as server, connected(login(server), max_bytes=10_000_000) as transport:
-            with pytest.raises(TooLarge, match=rf"^an answer has more than {read:,} bytes \(settings[.]selectcache[.]max_page_bytes\)$"):
+        async with (
+            Server(lists=[bomb]) as server,
+            connected(login(server), max_bytes=10_000_000) as transport,
+        ):
+            with pytest.raises(
+                TooLarge,
+                match=(
+                    rf"^an answer has more than {read:,} bytes \(settings[.]selectcache[.]max_page_bytes\)$"
+                ),
+            ):
                 await transport.get(PODS, {}, most=most)
             assert read < decompressed <= read + 2_000_000
             await until(lambda: not server.open)
+
     run(main())
 
 
 def test_35_an_answer_that_goes_on_and_on_is_read_as_far_as_its_limit() -> None:
     async def main() -> None:
         piece, head = chunk(b"x" * 100_000), b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-        async with Server(lists=[Answer((head, *[piece] * 500, b"0\r\n\r\n"))]) as server, connected(login(server), max_bytes=10_000_000) as transport:
+        async with (
+            Server(lists=[Answer((head, *[piece] * 500, b"0\r\n\r\n"))]) as server,
+            connected(login(server), max_bytes=10_000_000) as transport,
+        ):
             with pytest.raises(TooLarge):
                 await transport.get(PODS, {})
             await until(lambda: not server.open)
+
     run(main())
 
 
 def test_an_answer_may_have_as_many_bytes_as_its_limit() -> None:
     async def main() -> None:
-        async with Server(lists=[answer(b"x" * 1000)]) as server, connected(login(server), max_bytes=1000) as transport:
+        async with (
+            Server(lists=[answer(b"x" * 1000)]) as server,
+            connected(login(server), max_bytes=1000) as transport,
+        ):
             assert await transport.get(PODS, {}, most=1000) == b"x" * 1000
+
     run(main())
 
 
@@ -161,12 +199,14 @@ def test_a_watch_gives_chunks_as_they_come_until_it_ends() -> None:
         stream = streamed(b"one", gate, b"two")
         over = Answer((*stream.parts, b"0\r\n\r\n"))
         async with (
-            Server(watches=[over]) as server, connected(login(server)) as transport,
+            Server(watches=[over]) as server,
+            connected(login(server)) as transport,
             transport.watch(PODS, {"watch": "true"}) as chunks,
         ):
             assert await anext(chunks) == b"one"
             gate.set()
             assert [chunk async for chunk in chunks] == [b"two"]
+
     run(main())
 
 
@@ -178,24 +218,45 @@ def test_a_refusal_has_what_the_server_says(verb: str) -> None:
             with pytest.raises(Refused) as caught:
                 await ask(transport, verb)
             assert caught.value.refusal == Refusal(429, "TooManyRequests", "come back later", 7.0)
+
     run(main())
 
 
 TEN, FORTY = "Wed, 21 Oct 2026 07:28:10 GMT", "Wed, 21 Oct 2026 07:28:40 GMT"
 
 
-@pytest.mark.parametrize(("header", "date", "seconds"), [
-    ("7", "", 7.0), ("1.5", "", 1.5), ("0", "", 0.0), (FORTY, TEN, 30.0), (TEN, FORTY, 0.0), (FORTY, "", None), (FORTY, "today", None),
-    (FORTY, "Wed, 21 Oct 2026 07:28:10 -0000", None), ("soon", TEN, None), ("-1", TEN, None), ("1.2.3", TEN, None), ("\u00b2", TEN, None),
-    ("inf", TEN, None), ("9" * 999, TEN, None), ("", TEN, None),
-])
+@pytest.mark.parametrize(
+    ("header", "date", "seconds"),
+    [
+        ("7", "", 7.0),
+        ("1.5", "", 1.5),
+        ("0", "", 0.0),
+        (FORTY, TEN, 30.0),
+        (TEN, FORTY, 0.0),
+        (FORTY, "", None),
+        (FORTY, "today", None),
+        (FORTY, "Wed, 21 Oct 2026 07:28:10 -0000", None),
+        ("soon", TEN, None),
+        ("-1", TEN, None),
+        ("1.2.3", TEN, None),
+        ("\u00b2", TEN, None),
+        ("inf", TEN, None),
+        ("9" * 999, TEN, None),
+        ("", TEN, None),
+    ],
+)
 def test_retry_after_may_be_a_fraction_or_a_date(header: str, date: str, seconds: float | None) -> None:
     async def main() -> None:
-        no = answer(b"", code=503, headers={"Retry-After": header.encode().decode("latin-1")} | ({"Date": date} if date else {}))
+        no = answer(
+            b"",
+            code=503,
+            headers={"Retry-After": header.encode().decode("latin-1")} | ({"Date": date} if date else {}),
+        )
         async with Server(lists=[no]) as server, connected(login(server)) as transport:
             with pytest.raises(Refused) as caught:
                 await transport.get(PODS, {})
             assert caught.value.refusal == Refusal(503, retry_after=seconds)
+
     run(main())
 
 
@@ -210,73 +271,97 @@ async def ask(transport: KopfTransport, verb: str) -> list[bytes]:
 @pytest.mark.parametrize("code", [202, 203, 206, 226])
 def test_a_status_that_no_list_or_watch_has_is_refused_although_it_is_below_300(code: int, verb: str) -> None:
     """A proxy may answer with a part, or with what it has transformed; the body looks like a list."""
+
     async def main() -> None:
-        odd = answer(b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"10"},"items":[]}', code=code)
+        odd = answer(
+            b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"10"},"items":[]}', code=code
+        )
         async with Server(lists=[odd], watches=[odd]) as server, connected(login(server)) as transport:
             with pytest.raises(Refused) as caught:
                 await ask(transport, verb)
             assert caught.value.refusal.code == code
+
     run(main())
 
 
 def test_a_cookie_of_the_server_is_not_sent_back() -> None:
     async def main() -> None:
         async with Server(lists=[answer(b"{}", headers={"Set-Cookie": "evil=1"})] * 2) as server:
-            by_name = kopf.ConnectionInfo(server=server.url.replace("127.0.0.1", "localhost"))   # No client takes cookies of addresses.
+            by_name = kopf.ConnectionInfo(
+                server=server.url.replace("127.0.0.1", "localhost")
+            )  # No client takes cookies of addresses.
             async with connected(by_name) as transport:
                 for _ in range(2):
                     assert await transport.get(PODS, {}) == b"{}"
             assert [headers.get("cookie") for headers in server.headers] == [None, None]
+
     run(main())
 
 
 def test_a_refusal_may_come_in_pieces() -> None:
     async def main() -> None:
-        whole, = answer(status(410, "Expired"), code=410).parts
+        (whole,) = answer(status(410, "Expired"), code=410).parts
         assert isinstance(whole, bytes)
         gate = asyncio.Event()
-        async with Server(lists=[Answer((whole[:-20], gate, whole[-20:]))]) as server, connected(login(server)) as transport:
+        async with (
+            Server(lists=[Answer((whole[:-20], gate, whole[-20:]))]) as server,
+            connected(login(server)) as transport,
+        ):
             asked = asyncio.create_task(transport.get(PODS, {}))
             await until(lambda: server.pods.listed)
-            for _ in range(20):   # It reads what there is.
+            for _ in range(20):  # It reads what there is.
                 await asyncio.sleep(0)
             gate.set()
             with pytest.raises(Refused) as caught:
                 await asked
             assert caught.value.refusal == Refusal(410, "Expired", "Expired")
+
     run(main())
 
 
 def test_of_a_refusal_without_end_enough_is_read() -> None:
     async def main() -> None:
         head = b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 999999999\r\n\r\n"
-        async with Server(lists=[Answer((head, b"x" * 2_000_000), Then.SILENCE)]) as server, connected(login(server)) as transport:
+        async with (
+            Server(lists=[Answer((head, b"x" * 2_000_000), Then.SILENCE)]) as server,
+            connected(login(server)) as transport,
+        ):
             with pytest.raises(Refused) as caught:
                 await transport.get(PODS, {})
             assert caught.value.refusal == Refusal(502)
+
     run(main())
 
 
 def test_a_refusal_whose_body_breaks_off_is_one_still() -> None:
     async def main() -> None:
-        whole, = answer(status(503), code=503).parts
+        (whole,) = answer(status(503), code=503).parts
         assert isinstance(whole, bytes)
-        async with Server(lists=[Answer((whole[:-20],), Then.CLOSE)]) as server, connected(login(server)) as transport:
+        async with (
+            Server(lists=[Answer((whole[:-20],), Then.CLOSE)]) as server,
+            connected(login(server)) as transport,
+        ):
             with pytest.raises(Refused) as caught:
                 await transport.get(PODS, {})
             assert caught.value.refusal == Refusal(503)
+
     run(main())
 
 
 @pytest.mark.parametrize("code", [301, 302, 307, 308])
 def test_redirects_are_not_followed_since_the_token_would_be_taken_along(code: int) -> None:
     async def main() -> None:
-        async with Server() as elsewhere, Server() as server, connected(login(server, token="secret")) as transport:
+        async with (
+            Server() as elsewhere,
+            Server() as server,
+            connected(login(server, token="secret")) as transport,
+        ):
             server.pods.lists += [answer(b"", code=code, headers={"Location": f"{elsewhere.url}{PODS}"})]
             with pytest.raises(Refused) as caught:
                 await transport.get(PODS, {})
             assert caught.value.refusal.code == code
             assert elsewhere.headers == []
+
     run(main())
 
 
@@ -286,9 +371,12 @@ def test_redirects_are_not_followed_since_the_token_would_be_taken_along(code: i
 LENGTH = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 BROKEN: dict[str, Answer] = {
-    "no answer": Answer((), Then.CLOSE), "half a head": Answer((LENGTH[:20],), Then.CLOSE),
-    "half a body": Answer((LENGTH, CANARY), Then.CLOSE), "half a chunk": Answer((CHUNKED, b"ff\r\n", CANARY), Then.CLOSE),
-    "a reset": Answer((LENGTH, CANARY), Then.RESET), "a bad chunk": Answer((CHUNKED, CANARY + b"\r\n\r\n"), Then.CLOSE),
+    "no answer": Answer((), Then.CLOSE),
+    "half a head": Answer((LENGTH[:20],), Then.CLOSE),
+    "half a body": Answer((LENGTH, CANARY), Then.CLOSE),
+    "half a chunk": Answer((CHUNKED, b"ff\r\n", CANARY), Then.CLOSE),
+    "a reset": Answer((LENGTH, CANARY), Then.RESET),
+    "a bad chunk": Answer((CHUNKED, CANARY + b"\r\n\r\n"), Then.CLOSE),
     "no HTTP": Answer((CANARY + b"\r\n\r\n",), Then.CLOSE),
     "no gzip": Answer((LENGTH.replace(b"100", b"11\r\nContent-Encoding: gzip"), CANARY), Then.CLOSE),
 }
@@ -301,11 +389,17 @@ UNREADABLE = ("no HTTP", "a bad chunk")
 @pytest.mark.parametrize("broken", BROKEN)
 def test_an_answer_that_breaks_off_is_unreachable_and_nothing_of_it_is_told(broken: str, verb: str) -> None:
     async def main() -> None:
-        async with Server(lists=[BROKEN[broken]] * 2, watches=[BROKEN[broken]] * 2) as server, connected(login(server)) as transport:
+        async with (
+            Server(lists=[BROKEN[broken]] * 2, watches=[BROKEN[broken]] * 2) as server,
+            connected(login(server)) as transport,
+        ):
             with pytest.raises(Unreachable) as caught:
                 await ask(transport, verb)
             what = "the answer cannot be read" if broken in UNREADABLE else "the connection broke off"
-            assert re.fullmatch(what + r" \([A-Z][A-Za-z]+\)", str(caught.value)), "in words, and nothing of what came"
+            assert re.fullmatch(what + r" \([A-Z][A-Za-z]+\)", str(caught.value)), (
+                "in words, and nothing of what came"
+            )
+
     run(main())
 
 
@@ -314,8 +408,12 @@ def test_where_nobody_listens_the_address_is_told() -> None:
         async with Server() as server:
             pass
         async with connected(login(server)) as transport:
-            with pytest.raises(Unreachable, match=r"^the server cannot be connected to .*Cannot connect to host 127[.]0[.]0[.]1"):
+            with pytest.raises(
+                Unreachable,
+                match=r"^the server cannot be connected to .*Cannot connect to host 127[.]0[.]0[.]1",
+            ):
                 await transport.get(PODS, {})
+
     run(main())
 
 
@@ -323,7 +421,9 @@ def test_an_answer_that_takes_too_long_is_given_up_and_a_watch_may_take_as_long_
     async def main() -> None:
         gate = asyncio.Event()
         async with (
-            Server(lists=[SILENCE, Answer((LENGTH,), Then.SILENCE)], watches=[streamed(gate, b"late")]) as server,
+            Server(
+                lists=[SILENCE, Answer((LENGTH,), Then.SILENCE)], watches=[streamed(gate, b"late")]
+            ) as server,
             connected(login(server), request_timeout=0.02) as transport,
             transport.watch(PODS, {"watch": "true"}) as chunks,
         ):
@@ -332,6 +432,7 @@ def test_an_answer_that_takes_too_long_is_given_up_and_a_watch_may_take_as_long_
                     await transport.get(PODS, {})
             gate.set()
             assert await anext(chunks) == b"late"
+
     run(main())
 
 
@@ -349,6 +450,7 @@ def test_a_server_that_does_not_even_accept_a_connection_is_given_up() -> None:
                     await transport.get(PODS, {})
                 with pytest.raises(Unreachable, match=r"^no answer came in time \([A-Z][A-Za-z]+\)$"):
                     await ask(transport, "watch")
+
     run(main())
 
 
@@ -361,6 +463,7 @@ def test_to_leave_a_watch_in_the_middle_ends_its_connection() -> None:
                 assert server.open == 1
             await until(lambda: server.open == 0)
             await nothing_left(before, server)
+
     run(main())
 
 
@@ -370,6 +473,7 @@ def test_what_goes_wrong_with_whoever_reads_a_watch_is_not_taken_for_trouble_of_
             with pytest.raises(TimeoutError, match="my own"):
                 async with transport.watch(PODS, {"watch": "true"}):
                     raise TimeoutError("my own")
+
     run(main())
 
 
@@ -384,9 +488,13 @@ def test_credentials_that_are_not_accepted_are_dropped_and_the_request_goes_on_w
             vault = Vault({"login": old})
             async with logging_in(vault, new):
                 assert await KopfTransport(vault, sleep=Time().pause).get(PODS, {}) == b"{}"
-            assert [headers["authorization"] for headers in server.headers] == [*["Bearer old"] * TRIES, "Bearer new"]
+            assert [headers["authorization"] for headers in server.headers] == [
+                *["Bearer old"] * TRIES,
+                "Bearer new",
+            ]
             assert vault.select()[1].info is new
             await vault.close()
+
     run(main())
 
 
@@ -401,8 +509,11 @@ def test_where_no_login_gives_other_credentials_the_refused_ones_are_tried_again
                     with pytest.raises(Refused) as caught:
                         await transport.get(PODS, {})
                     assert (caught.value.refusal.code, len(server.headers)) == (401, tries)
-                assert [info.server async for _, info in vault] == [server.url], "Kopf does not end for want of credentials"
+                assert [info.server async for _, info in vault] == [server.url], (
+                    "Kopf does not end for want of credentials"
+                )
             await vault.close()
+
     run(main())
 
 
@@ -416,16 +527,23 @@ def test_credentials_of_an_unknown_type_are_named() -> None:
         async with logging_in(vault, None):
             with pytest.raises(Unreachable, match="unknown type, Exotic"):
                 await KopfTransport(vault).get(PODS, {})
+
     run(main())
 
 
 def test_a_session_of_the_user_is_used_and_not_closed() -> None:
     async def main() -> None:
-        async with Server(lists=[answer(b"{}")]) as server, aiohttp.ClientSession(headers={"X-Mine": "yes"}) as session:
-            async with connected(AiohttpSession(aiohttp_session=session, server=server.url + "/")) as transport:
+        async with (
+            Server(lists=[answer(b"{}")]) as server,
+            aiohttp.ClientSession(headers={"X-Mine": "yes"}) as session,
+        ):
+            async with connected(
+                AiohttpSession(aiohttp_session=session, server=server.url + "/")
+            ) as transport:
                 assert await transport.get(PODS, {}) == b"{}"
                 assert server.headers[0]["x-mine"] == "yes"
             assert not session.closed
+
     run(main())
 
 
@@ -439,6 +557,7 @@ def test_a_session_that_the_user_has_closed_costs_a_login() -> None:
                 assert await KopfTransport(vault, sleep=time.pause).get(PODS, {}) == b"{}"
                 assert time.now == Time().now, "another try in the closed session is needless"
             await vault.close()
+
     run(main())
 
 
@@ -451,11 +570,13 @@ def test_a_session_that_is_closed_and_no_login_replaces_is_unreachable() -> None
                 for verb in ("get", "watch"):
                     with pytest.raises(Unreachable, match="the session of the login was closed"):
                         await ask(KopfTransport(vault, sleep=Time().pause), verb)
+
     run(main())
 
 
 UNUSABLE: dict[str, dict[str, Any]] = {
-    "no base64": {"ca_data": "canary"}, "no certificate": {"ca_data": base64.b64encode(CANARY).decode()},
+    "no base64": {"ca_data": "canary"},
+    "no certificate": {"ca_data": base64.b64encode(CANARY).decode()},
     "no such file": {"ca_path": "/nowhere/canary"},
 }
 
@@ -469,10 +590,13 @@ def test_credentials_that_cannot_be_used_are_told_without_being_quoted(unusable:
             transport = KopfTransport(vault)
             async with logging_in(vault, None):
                 for _ in range(2):
-                    with pytest.raises(Unreachable, match=r"the credentials of the login cannot be used: [A-Z][A-Za-z]+$") as caught:
+                    with pytest.raises(
+                        Unreachable, match=r"the credentials of the login cannot be used: [A-Z][A-Za-z]+$"
+                    ) as caught:
                         await ask(transport, verb)
                     assert caught.value.__cause__ is None
                     assert caught.value.__context__ is None, "nor in a traceback"
+
     run(main())
 
 
@@ -482,17 +606,21 @@ def test_a_token_that_no_header_can_have_is_unreachable_and_not_quoted() -> None
             with pytest.raises(Unreachable, match=r"^the request cannot be sent \(ValueError\)$"):
                 await transport.get(PODS, {})
             assert server.headers == []
+
     run(main())
 
 
 def test_a_proxy_that_refuses_is_told_without_its_password() -> None:
     async def main() -> None:
         async with Server(lists=[]) as proxy:
-            given = kopf.ConnectionInfo(server="https://kubernetes.invalid", proxy_url=proxy.url.replace("//", "//user:canary@"))
+            given = kopf.ConnectionInfo(
+                server="https://kubernetes.invalid", proxy_url=proxy.url.replace("//", "//user:canary@")
+            )
             async with connected(given) as transport:
                 with pytest.raises(Unreachable) as caught:
                     await transport.get(PODS, {})
                 assert str(caught.value) == "the proxy refuses (ClientHttpProxyError)"
+
     run(main())
 
 
@@ -504,6 +632,7 @@ def test_one_session_serves_all_requests_and_is_closed_with_the_vault() -> None:
                     await transport.get(PODS, {})
                 assert server.open == 1
             await until(lambda: server.open == 0)
+
     run(main())
 
 
@@ -517,6 +646,7 @@ def test_a_session_is_not_closed_under_a_request_but_after_it() -> None:
                 gate.set()
                 assert await anext(chunks) == b"late"
             await until(lambda: server.open == 0)
+
     run(main())
 
 
@@ -533,8 +663,12 @@ def test_the_server_is_known_by_the_authority_of_the_credentials() -> None:
     async def main() -> None:
         ca, context = authority()
         trusted = base64.b64encode(ca.cert_pem.bytes()).decode()
-        async with Server(lists=[answer(b"{}")], tls=context) as server, connected(login(server, ca_data=trusted)) as transport:
+        async with (
+            Server(lists=[answer(b"{}")], tls=context) as server,
+            connected(login(server, ca_data=trusted)) as transport,
+        ):
             assert await transport.get(PODS, {}) == b"{}"
+
     run(main())
 
 
@@ -549,6 +683,7 @@ def test_a_server_that_no_known_authority_speaks_for_gets_no_request() -> None:
                     await KopfTransport(vault, sleep=Time().pause).get(PODS, {})
             await vault.close()
             assert server.headers == []
+
     run(main())
 
 
@@ -559,4 +694,5 @@ def test_requests_take_the_proxy_of_the_credentials() -> None:
             async with connected(given) as transport:
                 assert await transport.get(PODS, {}) == b"{}"
             assert proxy.headers[0]["host"] == "kubernetes.invalid"
+
     run(main())

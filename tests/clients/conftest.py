@@ -1,7 +1,8 @@
 """Gives tests of clients the API servers of tests/conformance/, a custom resource, and kubeconfigs.
 
-Tests of clients that are no part of the environment are not collected: `make test-clients` has an environment with all.
-"""
+Tests of clients that are no part of the environment are not collected: `make test-clients` has an environment
+with all."""
+
 import gc
 import importlib.util
 from collections.abc import Iterator
@@ -16,11 +17,20 @@ from .world import SCHEMA, World
 
 FOLDER = Path(__file__).parent
 PACKAGES = ("kubernetes", "kubernetes_asyncio", "pykube", "kr8s", "lightkube")
-FILES = {**{f"test_{package}.py": (package,) for package in PACKAGES}, "test_forms.py": PACKAGES, "test_types.py": (*PACKAGES, "basedpyright"), "typed.py": PACKAGES}
-collect_ignore = [file for file, packages in FILES.items() if any(importlib.util.find_spec(package) is None for package in packages)]
+FILES = {
+    **{f"test_{package}.py": (package,) for package in PACKAGES},
+    "test_forms.py": PACKAGES,
+    "test_types.py": (*PACKAGES, "basedpyright"),
+    "typed.py": PACKAGES,
+}
+collect_ignore = [
+    file
+    for file, packages in FILES.items()
+    if any(importlib.util.find_spec(package) is None for package in packages)
+]
 
 
-@pytest.hookimpl(tryfirst=True)   # Before pytest deselects by markers.
+@pytest.hookimpl(tryfirst=True)  # Before pytest deselects by markers.
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path in {FOLDER / file for file in FILES}:
@@ -41,13 +51,23 @@ def _collected() -> Iterator[None]:
 def group(api: Cluster) -> str:
     """The API group of the widgets, which have selectable colours and a status."""
     name = fresh_group("clients")
-    api.create_crd(name, "v1", "Widget", "widgets", schema=SCHEMA, selectable_fields=[".spec.color"], status=True, short_names=["wd"])
+    api.create_crd(
+        name,
+        "v1",
+        "Widget",
+        "widgets",
+        schema=SCHEMA,
+        selectable_fields=[".spec.color"],
+        status=True,
+        short_names=["wd"],
+    )
     return name
 
 
 @pytest.fixture
 def world(api: Cluster, group: str, tmp_path: Path) -> Iterator[World]:
-    """A fresh namespace, what a client needs to get there, and a client of our own for what others do there meanwhile."""
+    """A fresh namespace, what a client needs to get there, and a client of our own for what others do there
+    meanwhile."""
     world = World(api, api.namespace(prefix="clients"), group, tmp_path)
     yield world
     world.clean_up()

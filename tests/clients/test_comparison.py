@@ -1,4 +1,5 @@
 """The tables of docs/comparison.md stay true: some of their rows are played again."""
+
 from __future__ import annotations
 
 import importlib.util
@@ -18,7 +19,9 @@ from kopf_selectcache.testing import EmbeddedCluster
 
 pytestmark = [
     pytest.mark.clients,
-    pytest.mark.skipif(importlib.util.find_spec("kubernetes") is None, reason="the informer is in an environment of its own"),
+    pytest.mark.skipif(
+        importlib.util.find_spec("kubernetes") is None, reason="the informer is in an environment of its own"
+    ),
 ]
 EXPIRED = "410 for the second page of a list"
 WORDS = (EXPIRED, "a read of a pod that is there, outside of the filter")
@@ -28,7 +31,9 @@ CONTENDERS_BY_NAME = pytest.mark.parametrize("contender", CONTENDERS, ids=lambda
 
 
 class Staged(Protocol):
-    def __call__(self, contender: Contender, *, patience: float = 60) -> AbstractContextManager[Operation]: ...
+    def __call__(
+        self, contender: Contender, *, patience: float = 60
+    ) -> AbstractContextManager[Operation]: ...
 
 
 @pytest.fixture
@@ -40,6 +45,7 @@ def staged(tmp_path: Path) -> Staged:
             Operation(cluster, contender, tmp_path, patience=patience) as staging,
         ):
             yield staging
+
     return stage
 
 
@@ -51,12 +57,17 @@ def test_a_contender_holds_what_the_page_says(row: Row, contender: Contender) ->
 
 @CONTENDERS_BY_NAME
 def test_a_handler_writes_what_the_page_says(contender: Contender) -> None:
-    assert play_outcome(BY_NAME[EXPIRED], contender) == shown(DOCUMENT.read_text(), OUTCOMES)[EXPIRED, contender.name]
+    assert (
+        play_outcome(BY_NAME[EXPIRED], contender)
+        == shown(DOCUMENT.read_text(), OUTCOMES)[EXPIRED, contender.name]
+    )
 
 
 @pytest.mark.parametrize("row", REPEATED, ids=lambda row: row.words)
 @pytest.mark.parametrize("contender", [CACHE, INDEX], ids=lambda each: each.name)
-def test_two_rounds_are_as_wrong_as_the_page_says(row: Repeated, contender: Contender, staged: Staged) -> None:
+def test_two_rounds_are_as_wrong_as_the_page_says(
+    row: Repeated, contender: Contender, staged: Staged
+) -> None:
     with staged(contender) as stage:
         seen = play_repeated(stage, row, rounds=2)
     ever_wrong = not shown(DOCUMENT.read_text(), OUTCOMES)[row.words, contender.name].startswith("0 of ")
@@ -70,7 +81,10 @@ def test_an_operator_that_ends_is_started_again_and_its_new_result_is_compared(s
 
 def test_an_operator_that_ends_after_its_restart_is_not_started_a_third_time(staged: Staged) -> None:
     with staged(INDEX) as stage:
-        assert play_fault(stage, BY_NAME["the server knows no initial streams (422)"]) == f"{ENDED}, and again after its restart"
+        assert (
+            play_fault(stage, BY_NAME["the server knows no initial streams (422)"])
+            == f"{ENDED}, and again after its restart"
+        )
 
 
 def test_a_handler_that_kopf_never_calls_is_told_apart_from_a_wrong_one(staged: Staged) -> None:

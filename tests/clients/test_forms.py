@@ -1,4 +1,6 @@
-"""Objects of a cache as those of other clients: the models of `kubernetes`, the objects of `pykube`, and recipes for `kr8s` and `lightkube`."""
+"""Objects of a cache as those of other clients: the models of `kubernetes`, the objects of `pykube`, and
+recipes for `kr8s` and `lightkube`."""
+
 from __future__ import annotations
 
 import asyncio
@@ -31,7 +33,10 @@ LACKING = list(Population(seed=7, namespaces=["shop"]).pods(60))
 
 
 def complete(pod: dict[str, Any]) -> dict[str, Any]:
-    statuses = [{**each, "image": "example.com/web", "imageID": "example.com/web@sha256:1"} for each in pod["status"]["containerStatuses"]]
+    statuses = [
+        {**each, "image": "example.com/web", "imageID": "example.com/web@sha256:1"}
+        for each in pod["status"]["containerStatuses"]
+    ]
     return {**pod, "status": {**pod["status"], "containerStatuses": statuses}}
 
 
@@ -49,7 +54,7 @@ def cache() -> FakeCache:
 
 def deserialized(obj: dict[str, Any], model: str) -> Any:
     """Return what the client makes of an answer of the server."""
-    return kubernetes.client.ApiClient().deserialize(json.dumps(obj), model, "application/json")   # type: ignore[no-untyped-call, unused-ignore]
+    return kubernetes.client.ApiClient().deserialize(json.dumps(obj), model, "application/json")  # type: ignore[no-untyped-call, unused-ignore]
 
 
 # ---- kubernetes.
@@ -57,7 +62,11 @@ def deserialized(obj: dict[str, Any], model: str) -> Any:
 
 @pytest.mark.parametrize("client", MODELS)
 def test_every_kind_that_the_client_has_a_model_of_is_named_by_it(client: ModuleType) -> None:
-    models = {name: model for name in dir(client) if inspect.isclass(model := getattr(client, name)) and "client.models." in model.__module__}
+    models = {
+        name: model
+        for name in dir(client)
+        if inspect.isclass(model := getattr(client, name)) and "client.models." in model.__module__
+    }
     named: dict[Any, str] = {}
     for name, model in models.items():
         try:
@@ -75,17 +84,26 @@ def test_every_kind_that_the_client_has_a_model_of_is_named_by_it(client: Module
                 assert named["/".join(filter(None, (kind.group, version, kind.plural)))] in names
 
 
-@pytest.mark.parametrize(("model", "said"), [
-    ("V1ObjectMeta", "stands for a part of objects"), ("V1PodList", "Write V1Pod$"), ("V1Status", "stands for a part of objects"),
-    ("VersionInfo", "stands for a part of objects"), ("V1PodSpec", "stands for a part of objects"),
-])
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("V1ObjectMeta", "stands for a part of objects"),
+        ("V1PodList", "Write V1Pod$"),
+        ("V1Status", "stands for a part of objects"),
+        ("VersionInfo", "stands for a part of objects"),
+        ("V1PodSpec", "stands for a part of objects"),
+    ],
+)
 def test_models_of_other_things_are_refused(model: str, said: str) -> None:
     with pytest.raises(UnknownKind, match=said):
         key_of(getattr(kubernetes.client, model))
 
 
 def test_events_of_both_groups_are_told_apart() -> None:
-    assert (key_of(kubernetes.client.CoreV1Event), key_of(kubernetes.client.EventsV1Event)) == ("v1/events", "events.k8s.io/v1/events")
+    assert (key_of(kubernetes.client.CoreV1Event), key_of(kubernetes.client.EventsV1Event)) == (
+        "v1/events",
+        "events.k8s.io/v1/events",
+    )
 
 
 def test_a_model_is_what_the_client_makes_of_the_servers_answer(cache: FakeCache) -> None:
@@ -100,26 +118,35 @@ def test_a_model_is_what_the_client_makes_of_the_servers_answer(cache: FakeCache
 
 def test_a_model_is_written_as_it_was_read(cache: FakeCache) -> None:
     pod = cache.get(V1Pod, NAME, "shop")
-    written = json.dumps(kubernetes.client.ApiClient().sanitize_for_serialization(pod), sort_keys=True).replace("+00:00", "Z")   # type: ignore[no-untyped-call, unused-ignore]
+    written = json.dumps(
+        kubernetes.client.ApiClient().sanitize_for_serialization(pod), sort_keys=True
+    ).replace("+00:00", "Z")  # type: ignore[no-untyped-call, unused-ignore]
     assert json.loads(written) == cache.get("pods", NAME, "shop")
 
 
 @pytest.mark.parametrize("client", [kubernetes_asyncio.client, kubernetes.aio.client])
-def test_a_model_of_an_asynchronous_client_is_what_that_makes_of_the_servers_answer(cache: FakeCache, client: Any) -> None:
+def test_a_model_of_an_asynchronous_client_is_what_that_makes_of_the_servers_answer(
+    cache: FakeCache, client: Any
+) -> None:
     async def main() -> None:
         async with client.ApiClient() as api:
             for pod in cache.list("pods"):
                 text = json.dumps(pod)
-                earlier = client is kubernetes_asyncio.client   # Than version 37.
-                expected = api.deserialize(type("Answer", (), {"data": text}), "V1Pod") if earlier else api.deserialize(text, "V1Pod", "application/json")
+                earlier = client is kubernetes_asyncio.client  # Than version 37.
+                expected = (
+                    api.deserialize(type("Answer", (), {"data": text}), "V1Pod")
+                    if earlier
+                    else api.deserialize(text, "V1Pod", "application/json")
+                )
                 found = cache.get(client.V1Pod, pod["metadata"]["name"], "shop")
                 assert (type(found), type(found.spec.containers[0])) == (client.V1Pod, client.V1Container)
                 assert found == expected
+
     asyncio.run(main())
 
 
 def test_a_model_that_is_extended_is_made_as_well(cache: FakeCache) -> None:
-    class MyPod(V1Pod):   # type: ignore[misc, unused-ignore]  # Where the client is not installed, it is Any.
+    class MyPod(V1Pod):  # type: ignore[misc, unused-ignore]  # Where the client is not installed, it is Any.
         @property
         def node(self) -> Any:
             return self.spec.node_name
@@ -129,14 +156,23 @@ def test_a_model_that_is_extended_is_made_as_well(cache: FakeCache) -> None:
 
 def test_what_the_client_cannot_read_is_told_without_a_value() -> None:
     cache = FakeCache(LACKING, {"pods": ""})
-    with pytest.raises(ReadError, match=f"^shop/{NAME} cannot be made a V1Pod: the client raised ValidationError for V1ContainerStatus: image ") as info:
+    with pytest.raises(
+        ReadError,
+        match=(
+            f"^shop/{NAME} cannot be made a V1Pod: the client raised ValidationError for V1ContainerStatus:"
+            " image "
+        ),
+    ) as info:
         cache.get(V1Pod, NAME, "shop")
     values = [each["value"] for container in POD["spec"]["containers"] for each in container["env"]]
     assert not [value for value in values if value in str(info.value)]
 
 
 def test_kopf_takes_the_models_of_a_cache(cache: FakeCache) -> None:
-    child, owner = cache.get(V1Pod, NAME, "shop"), cache.get("pods", PODS[1]["metadata"]["name"], "shop", as_="view")
+    child, owner = (
+        cache.get(V1Pod, NAME, "shop"),
+        cache.get("pods", PODS[1]["metadata"]["name"], "shop", as_="view"),
+    )
     kopf.append_owner_reference(child, owner=owner)
     assert child.metadata.owner_references[-1].uid == owner.metadata.uid
 
@@ -146,19 +182,37 @@ def test_kopf_takes_the_models_of_a_cache(cache: FakeCache) -> None:
 
 def test_an_object_of_pykube_is_read_from_a_cache(cache: FakeCache) -> None:
     pod = cache.get(pykube.Pod, NAME, "shop")
-    assert (type(pod), pod.name, pod.namespace, pod.obj) == (pykube.Pod, NAME, "shop", cache.get("pods", NAME, "shop"))
+    assert (type(pod), pod.name, pod.namespace, pod.obj) == (
+        pykube.Pod,
+        NAME,
+        "shop",
+        cache.get("pods", NAME, "shop"),
+    )
     assert {each.name for each in cache.owned(OWNED, pykube.Pod)} >= {NAME}
 
 
-@pytest.mark.parametrize("call", [lambda pod: pod.reload(), lambda pod: pod.delete(), lambda pod: pod.exists(), lambda pod: pod.update(), lambda pod: pod.logs()])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda pod: pod.reload(),
+        lambda pod: pod.delete(),
+        lambda pod: pod.exists(),
+        lambda pod: pod.update(),
+        lambda pod: pod.logs(),
+    ],
+)
 def test_an_object_of_pykube_needs_a_client_to_write_or_read_with(cache: FakeCache, call: Any) -> None:
-    with pytest.raises(ReadError, match=r"this object was read from a cache, .* Give it one: pod\.api = pykube\.HTTPClient\("):
+    with pytest.raises(
+        ReadError, match=r"this object was read from a cache, .* Give it one: pod\.api = pykube\.HTTPClient\("
+    ):
         call(cache.get(pykube.Pod, NAME, "shop"))
 
 
 def test_an_object_of_pykube_is_written_once_it_has_a_client(world: World) -> None:
     world.create(world.config_map("a", app="web"))
-    held = FakeCache([world.get("ConfigMap", "a")], {"configmaps": ""}).get(pykube.ConfigMap, "a", world.namespace)
+    held = FakeCache([world.get("ConfigMap", "a")], {"configmaps": ""}).get(
+        pykube.ConfigMap, "a", world.namespace
+    )
     held.api = client = pykube.HTTPClient(pykube.KubeConfig.from_file(str(world.kubeconfig())))
     held.patch({"metadata": {"annotations": {"seen": "yes"}}})
     client.session.close()
@@ -166,7 +220,11 @@ def test_an_object_of_pykube_is_written_once_it_has_a_client(world: World) -> No
 
 
 def test_kinds_of_pykube_are_those_of_its_classes(world: World) -> None:
-    classes: list[Any] = [each for each in vars(pykube.objects).values() if inspect.isclass(each) and issubclass(each, pykube.objects.APIObject) and hasattr(each, "endpoint")]
+    classes: list[Any] = [
+        each
+        for each in vars(pykube.objects).values()
+        if inspect.isclass(each) and issubclass(each, pykube.objects.APIObject) and hasattr(each, "endpoint")
+    ]
     assert len(classes) > 20
     for each in classes:
         assert key_of(each) == f"{each.version}/{each.endpoint}"
@@ -198,16 +256,31 @@ def test_a_part_is_never_made_an_object_that_is_written_back(kind: Any) -> None:
 
 def test_a_part_is_never_made_an_object_of_lightkube() -> None:
     cache = FakeCache(PODS, {"pods": Cached("", drop=["status"])})
-    with pytest.raises(NotKept, match=r"is to return Pod objects, .* drop=\['status'\]: written back, they would wipe the rest"):
+    with pytest.raises(
+        NotKept,
+        match=r"is to return Pod objects, .* drop=\['status'\]: written back, they would wipe the rest",
+    ):
         cache.get("pods", NAME, "shop", as_=lightkube.resources.core_v1.Pod.from_dict)
-    assert cache.blocking.fetch("pods", NAME, "shop", as_=lightkube.resources.core_v1.Pod.from_dict, whole=True).status is not None
+    assert (
+        cache.blocking.fetch(
+            "pods", NAME, "shop", as_=lightkube.resources.core_v1.Pod.from_dict, whole=True
+        ).status
+        is not None
+    )
 
 
-@pytest.mark.parametrize(("as_", "right"), [
-    *((getattr(module, name), "V1Pod") for module in (kubernetes.client, kubernetes_asyncio.client)
-      for name in ("V1PodList", "V1ObjectMeta", "V1ConfigMap", "CoreV1Api", "ApiClient")),
-    (pykube.ConfigMap, "Pod"), (pykube.HTTPClient, "Pod"),
-])
+@pytest.mark.parametrize(
+    ("as_", "right"),
+    [
+        *(
+            (getattr(module, name), "V1Pod")
+            for module in (kubernetes.client, kubernetes_asyncio.client)
+            for name in ("V1PodList", "V1ObjectMeta", "V1ConfigMap", "CoreV1Api", "ApiClient")
+        ),
+        (pykube.ConfigMap, "Pod"),
+        (pykube.HTTPClient, "Pod"),
+    ],
+)
 def test_a_wrong_class_is_told_with_the_right_one(cache: FakeCache, as_: Any, right: str) -> None:
     with pytest.raises(ReadError, match=rf"none of them is a {as_.__name__}\. Write as_={right}$"):
         cache.get("pods", NAME, "shop", as_=as_)
@@ -216,7 +289,9 @@ def test_a_wrong_class_is_told_with_the_right_one(cache: FakeCache, as_: Any, ri
 # ---- The recipes of docs/reading.md.
 
 
-@pytest.mark.filterwarnings("ignore:Kubernetes version:UserWarning")   # It knows none that is newer than itself.
+@pytest.mark.filterwarnings(
+    "ignore:Kubernetes version:UserWarning"
+)  # It knows none that is newer than itself.
 def test_an_object_of_kr8s_is_made_by_a_function_with_a_client(world: World) -> None:
     world.create(world.config_map("a", app="web"))
     held = FakeCache([world.get("ConfigMap", "a")], {"configmaps": ""})
@@ -227,10 +302,11 @@ def test_an_object_of_kr8s_is_made_by_a_function_with_a_client(world: World) -> 
         def to_config_map(obj: dict[str, Any]) -> kr8s.asyncio.objects.ConfigMap:
             return kr8s.asyncio.objects.ConfigMap(obj, api=api)
 
-        found, = held.list("configmaps", as_=to_config_map)
+        (found,) = held.list("configmaps", as_=to_config_map)
         assert (found.name, found.namespace, found.raw["data"]) == ("a", world.namespace, {"name": "a"})
         await found.label({"seen": "yes"})
         await api._session.aclose()
+
     asyncio.run(main())
     assert world.get("ConfigMap", "a")["metadata"]["labels"] == {"app": "web", "seen": "yes"}
 
@@ -240,12 +316,21 @@ def test_an_object_of_lightkube_is_made_by_its_own_function(cache: FakeCache) ->
     found = cache.get("pods", NAME, "shop", as_=lightkube_pod.from_dict)
     assert type(found) is lightkube_pod
     assert found.spec.nodeName == POD["spec"]["nodeName"]
-    with pytest.raises(ReadError, match=r"as_ is Pod, which makes no objects of dicts. Write as_=Pod\.from_dict"):
+    with pytest.raises(
+        ReadError, match=r"as_ is Pod, which makes no objects of dicts. Write as_=Pod\.from_dict"
+    ):
         cache.get("pods", NAME, "shop", as_=lightkube_pod)
 
 
 def test_a_custom_resource_of_lightkube_is_made_by_its_own_function() -> None:
     widget = lightkube.generic_resource.create_namespaced_resource("example.com", "v1", "Widget", "widgets")
-    obj = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w", "namespace": "shop"}, "spec": {"size": 1}}
-    found = FakeCache([obj], {"example.com/v1/widgets": ""}).get("example.com/v1/widgets", "w", "shop", as_=widget.from_dict)
+    obj = {
+        "apiVersion": "example.com/v1",
+        "kind": "Widget",
+        "metadata": {"name": "w", "namespace": "shop"},
+        "spec": {"size": 1},
+    }
+    found = FakeCache([obj], {"example.com/v1/widgets": ""}).get(
+        "example.com/v1/widgets", "w", "shop", as_=widget.from_dict
+    )
     assert (type(found), found.metadata.name, found["spec"]) == (widget, "w", {"size": 1})

@@ -1,8 +1,8 @@
 """Kopf itself: operators on the embedded API server do what they do on the real one.
 
-Each runs in a thread of its own, as `kopf run`; its handlers tell the test what they were called for. What comes of it is
-read from the server.
-"""
+Each runs in a thread of its own, as `kopf run`; its handlers tell the test what they were called for. What
+comes of it is read from the server."""
+
 import queue
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -26,16 +26,21 @@ HANDLED = "kopf.zalando.org/last-handled-configuration"
 PEERINGS = (("KopfPeering", "kopfpeerings", True), ("ClusterKopfPeering", "clusterkopfpeerings", False))
 
 # A runner leaves the sockets of its loop to the garbage collector. (See conftest.py.)
-pytestmark = [pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"), pytest.mark.filterwarnings("ignore::ResourceWarning")]
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
 
 
 @pytest.fixture
 def world(api: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """A world with widgets of its own: operators with -A must not see those of other tests. Kopf finds it."""
     group = fresh_group("kopf")
-    api.create_crd(group, "v1", "Widget", "widgets", schema=SCHEMA, selectable_fields=[".spec.color"], status=True)
+    api.create_crd(
+        group, "v1", "Widget", "widgets", schema=SCHEMA, selectable_fields=[".spec.color"], status=True
+    )
     world = World(api, api.namespace(prefix="kopf"), group, tmp_path)
-    monkeypatch.setenv("KUBECONFIG", str(world.kubeconfig()))   # A registry looks for it when it is made.
+    monkeypatch.setenv("KUBECONFIG", str(world.kubeconfig()))  # A registry looks for it when it is made.
     yield world
     world.clean_up()
 
@@ -73,13 +78,23 @@ Run = Callable[..., KopfRunner]
 
 @pytest.fixture
 def run(world: World, registry: kopf.OperatorRegistry) -> Run:
-    """Run an operator for the `with` block: of the registry's handlers, in the world's namespace, unless told otherwise."""
+    """Run an operator for the `with` block: of the registry's handlers, in the world's namespace, unless told
+    otherwise."""
     empty = world.folder / "operator.py"
     empty.write_text("")
 
-    def runner(*options: str, registry: kopf.OperatorRegistry = registry, settings: kopf.OperatorSettings | None = None) -> KopfRunner:
+    def runner(
+        *options: str,
+        registry: kopf.OperatorRegistry = registry,
+        settings: kopf.OperatorSettings | None = None,
+    ) -> KopfRunner:
         where = [] if {"-A", "-n"} & {*options} else ["-n", world.namespace]
-        return KopfRunner(["run", *where, *(options or ["--standalone"]), str(empty)], registry=registry, settings=settings, timeout=60)
+        return KopfRunner(
+            ["run", *where, *(options or ["--standalone"]), str(empty)],
+            registry=registry,
+            settings=settings,
+            timeout=60,
+        )
 
     return runner
 
@@ -98,12 +113,18 @@ def settled(world: World, name: str = "w") -> bool:
 
 
 def event_messages(world: World, name: str = "w") -> list[str]:
-    listed = world.api.request("GET", f"/api/v1/namespaces/{world.namespace}/events", query={"fieldSelector": f"involvedObject.name={name}"})
+    listed = world.api.request(
+        "GET",
+        f"/api/v1/namespaces/{world.namespace}/events",
+        query={"fieldSelector": f"involvedObject.name={name}"},
+    )
     return [item["message"] for item in listed["items"]]
 
 
 @pytest.mark.parametrize("everywhere", [False, True], ids=["one namespace", "all namespaces"])
-def test_an_object_is_followed_from_creation_to_deletion(world: World, widgets: str, run: Run, told: Told, *, everywhere: bool) -> None:
+def test_an_object_is_followed_from_creation_to_deletion(
+    world: World, widgets: str, run: Run, told: Told, *, everywhere: bool
+) -> None:
     @kopf.on.create(widgets, id="created")
     def created(spec: Any, body: Any, **_: Any) -> Any:
         kopf.info(body, reason="Painted", message=f"It is {spec['color']}.")
@@ -152,14 +173,22 @@ def test_changes_that_handlers_make_are_written(world: World, widgets: str, run:
 
     with run():
         world.create(world.widget("w"))
-        wait_until(lambda: settled(world) and "phase" in world.get("Widget", "w").get("status", {}), "it is handled, in two writes")
+        wait_until(
+            lambda: settled(world) and "phase" in world.get("Widget", "w").get("status", {}),
+            "it is handled, in two writes",
+        )
         widget = world.get("Widget", "w")
     assert (widget["spec"], widget["status"]["phase"]) == ({"color": "red", "size": 2}, "Made")
-    assert (widget["metadata"]["labels"], widget["metadata"]["annotations"]["example.com/note"]) == ({"made-by": "kopf"}, "x")
-    assert widget["metadata"].get("finalizers") is None   # Nothing of it must be done before the object goes.
+    assert (widget["metadata"]["labels"], widget["metadata"]["annotations"]["example.com/note"]) == (
+        {"made-by": "kopf"},
+        "x",
+    )
+    assert widget["metadata"].get("finalizers") is None  # Nothing of it must be done before the object goes.
 
 
-def test_a_handler_is_tried_again_and_its_progress_kept_meanwhile(world: World, widgets: str, run: Run, told: Told) -> None:
+def test_a_handler_is_tried_again_and_its_progress_kept_meanwhile(
+    world: World, widgets: str, run: Run, told: Told
+) -> None:
     settings = kopf.OperatorSettings()
     settings.posting.loggers = True
 
@@ -173,7 +202,10 @@ def test_a_handler_is_tried_again_and_its_progress_kept_meanwhile(world: World, 
         world.create(world.widget("w"))
         assert [told.next() for _ in range(3)] == [0, 1, 2]
         wait_until(lambda: settled(world), "it is handled")
-        wait_until(lambda: any("not yet" in message for message in event_messages(world)), "the log line is posted as an event")
+        wait_until(
+            lambda: any("not yet" in message for message in event_messages(world)),
+            "the log line is posted as an event",
+        )
     assert [key for key in meta(world)["annotations"] if "created" in key] == []
 
 
@@ -181,7 +213,7 @@ def test_events_of_built_in_kinds_come_as_they_happen(world: World, run: Run, to
     world.create(world.config_map("a"))
 
     @kopf.on.event("v1", "configmaps")
-    def seen(type: str | None, name: str, **_: Any) -> None:  # noqa: A002 - Kopf's word.
+    def seen(type: str | None, name: str, **_: Any) -> None:  # noqa: A002
         told(type, name)
 
     with run():
@@ -202,13 +234,17 @@ def test_a_timer_runs_until_its_object_goes(world: World, widgets: str, run: Run
 
     with run():
         world.create(world.widget("w"))
-        wait_until(lambda: world.get("Widget", "w").get("status", {}).get("ticks", 0) >= 3, "the clock has ticked")
+        wait_until(
+            lambda: world.get("Widget", "w").get("status", {}).get("ticks", 0) >= 3, "the clock has ticked"
+        )
         assert meta(world)["finalizers"] == [FINALIZER]
         world.delete("Widget", "w")
         wait_until(lambda: gone(world), "the object has gone with its timer")
 
 
-def test_a_daemon_runs_until_its_object_goes_and_holds_it_so_long(world: World, widgets: str, run: Run, told: Told) -> None:
+def test_a_daemon_runs_until_its_object_goes_and_holds_it_so_long(
+    world: World, widgets: str, run: Run, told: Told
+) -> None:
     @kopf.daemon(widgets)
     async def serve(stopped: Any, name: str, **_: Any) -> None:
         told("began", name)
@@ -226,7 +262,9 @@ def test_a_daemon_runs_until_its_object_goes_and_holds_it_so_long(world: World, 
         wait_until(lambda: gone(world), "the object has gone with its daemon")
 
 
-def test_an_index_holds_what_there_is_and_what_comes(world: World, widgets: str, run: Run, told: Told) -> None:
+def test_an_index_holds_what_there_is_and_what_comes(
+    world: World, widgets: str, run: Run, told: Told
+) -> None:
     world.create(world.config_map("a", app="web"), world.config_map("b", app="db"))
 
     @kopf.index("configmaps", id="by_app")
@@ -251,7 +289,9 @@ def test_an_index_holds_what_there_is_and_what_comes(world: World, widgets: str,
         assert told.next() == ["a", "b"]
 
 
-def test_an_operator_goes_on_after_a_restart_where_it_was(world: World, widgets: str, run: Run, told: Told) -> None:
+def test_an_operator_goes_on_after_a_restart_where_it_was(
+    world: World, widgets: str, run: Run, told: Told
+) -> None:
     @kopf.on.create(widgets)
     @kopf.on.resume(widgets)
     @kopf.on.update(widgets)
@@ -268,7 +308,9 @@ def test_an_operator_goes_on_after_a_restart_where_it_was(world: World, widgets:
         assert {told.next() for _ in range(3)} == {("resume", "w"), ("update", "x"), ("create", "y")}
 
 
-def test_namespaces_that_match_a_pattern_are_served_as_they_come(world: World, widgets: str, run: Run, told: Told) -> None:
+def test_namespaces_that_match_a_pattern_are_served_as_they_come(
+    world: World, widgets: str, run: Run, told: Told
+) -> None:
     @kopf.on.create(widgets)
     def created(namespace: str | None, **_: Any) -> None:
         told(namespace)
@@ -277,8 +319,11 @@ def test_namespaces_that_match_a_pattern_are_served_as_they_come(world: World, w
         world.create(world.widget("w"))
         assert told.next() == world.namespace
         other = World(world.api, world.api.namespace(prefix=world.namespace), world.group, world.folder)
-        world.api.request("POST", f"/apis/{world.group}/v1/namespaces/{world.api.namespace(prefix='other')}/widgets", body={
-            **world.widget("w"), "metadata": {"name": "w"}})
+        world.api.request(
+            "POST",
+            f"/apis/{world.group}/v1/namespaces/{world.api.namespace(prefix='other')}/widgets",
+            body={**world.widget("w"), "metadata": {"name": "w"}},
+        )
         other.create(other.widget("w"))
         assert told.next() == other.namespace
 
@@ -292,24 +337,45 @@ def test_a_kind_that_is_defined_later_is_served_as_it_comes(world: World, run: R
 
     with run("--standalone", "-A"):
         world.api.create_crd(group, "v1", "Gadget", "gadgets")
-        world.api.request("POST", f"/apis/{group}/v1/namespaces/{world.namespace}/gadgets", body={
-            "apiVersion": f"{group}/v1", "kind": "Gadget", "metadata": {"name": "g"}})
-        # Kopf looks for kinds before it watches definitions: of one that comes in between, it hears with its next change.
+        world.api.request(
+            "POST",
+            f"/apis/{group}/v1/namespaces/{world.namespace}/gadgets",
+            body={"apiVersion": f"{group}/v1", "kind": "Gadget", "metadata": {"name": "g"}},
+        )
+        # Kopf looks for kinds before it watches definitions: of one that comes in between, it hears with its
+        # next change.
         heard = None
         while heard is None:
-            world.api.request("PATCH", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gadgets.{group}", body={
-                "metadata": {"labels": {"heard": fresh_group("no")}}})
+            world.api.request(
+                "PATCH",
+                f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gadgets.{group}",
+                body={"metadata": {"labels": {"heard": fresh_group("no")}}},
+            )
             with suppress(queue.Empty):
                 heard = told.next(within=2.0)
         assert heard == "g"
 
 
-@pytest.mark.parametrize("streaming", [
-    pytest.param(False, id="pages"),
-    pytest.param(True, id="initial events", marks=pytest.mark.since("1.34", "1.33 has the feature WatchList off by default, and Kopf does not do without it")),
-])
+@pytest.mark.parametrize(
+    "streaming",
+    [
+        pytest.param(False, id="pages"),
+        pytest.param(
+            True,
+            id="initial events",
+            marks=pytest.mark.since(
+                "1.34", "1.33 has the feature WatchList off by default, and Kopf does not do without it"
+            ),
+        ),
+    ],
+)
 def test_an_operator_gets_all_that_there_is_and_no_more_than_it_selects(
-    world: World, widgets: str, run: Run, told: Told, *, streaming: bool,
+    world: World,
+    widgets: str,
+    run: Run,
+    told: Told,
+    *,
+    streaming: bool,
 ) -> None:
     world.create(*(world.widget(f"w{number}", app="web") for number in range(5)), world.widget("x", app="db"))
     settings = kopf.OperatorSettings()
@@ -318,7 +384,7 @@ def test_an_operator_gets_all_that_there_is_and_no_more_than_it_selects(
     settings.watching.label_selectors[(world.group, "v1", "widgets")] = "app=web"
 
     @kopf.on.event(widgets)
-    def seen(type: str | None, name: str, **_: Any) -> None:  # noqa: A002 - Kopf's word.
+    def seen(type: str | None, name: str, **_: Any) -> None:  # noqa: A002
         told(type, name)
 
     with run(settings=settings):
@@ -332,18 +398,34 @@ def test_an_operator_gets_all_that_there_is_and_no_more_than_it_selects(
 
 @pytest.mark.parametrize("everywhere", [False, True], ids=["KopfPeering", "ClusterKopfPeering"])
 def test_of_two_operators_the_one_of_less_priority_pauses(
-    world: World, widgets: str, run: Run, told: Told, caplog: pytest.LogCaptureFixture, *, everywhere: bool,
+    world: World,
+    widgets: str,
+    run: Run,
+    told: Told,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    everywhere: bool,
 ) -> None:
     for kind, plural, namespaced in PEERINGS:
-        with suppress(ApiError):   # It may have been defined before.
+        with suppress(ApiError):  # It may have been defined before.
             world.api.create_crd("kopf.dev", "v1", kind, plural, namespaced=namespaced)
     name = world.namespace
-    path = "/apis/kopf.dev/v1/clusterkopfpeerings" if everywhere else f"/apis/kopf.dev/v1/namespaces/{name}/kopfpeerings"
+    path = (
+        "/apis/kopf.dev/v1/clusterkopfpeerings"
+        if everywhere
+        else f"/apis/kopf.dev/v1/namespaces/{name}/kopfpeerings"
+    )
     kind = "ClusterKopfPeering" if everywhere else "KopfPeering"
-    world.api.request("POST", path, body={"apiVersion": "kopf.dev/v1", "kind": kind, "metadata": {"name": name}})
+    world.api.request(
+        "POST", path, body={"apiVersion": "kopf.dev/v1", "kind": kind, "metadata": {"name": name}}
+    )
 
     def peers() -> set[int]:
-        return {peer["priority"] for peer in world.api.request("GET", f"{path}/{name}").get("status", {}).values() if peer}
+        return {
+            peer["priority"]
+            for peer in world.api.request("GET", f"{path}/{name}").get("status", {}).values()
+            if peer
+        }
 
     def operator(priority: int) -> KopfRunner:
         registry = type(kopf.get_default_registry())()
@@ -352,7 +434,9 @@ def test_of_two_operators_the_one_of_less_priority_pauses(
         def created(name: str, **_: Any) -> None:
             told(priority, name)
 
-        return run("--priority", f"{priority}", "--peering", name, *(["-A"] if everywhere else []), registry=registry)
+        return run(
+            "--priority", f"{priority}", "--peering", name, *(["-A"] if everywhere else []), registry=registry
+        )
 
     with operator(1):
         world.create(world.widget("a"))
@@ -376,20 +460,37 @@ def test_of_two_operators_the_one_of_less_priority_pauses(
 @pytest.fixture
 def defined(cluster: EmbeddedCluster) -> EmbeddedCluster:
     """A cluster of the test's own, which has widgets."""
-    cluster.create({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "widgets.example.com"},
-        "spec": {
-            "group": "example.com", "scope": "Namespaced", "names": {"kind": "Widget", "plural": "widgets"},
-            "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": SCHEMA}}]}})
+    cluster.create(
+        {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": "widgets.example.com"},
+            "spec": {
+                "group": "example.com",
+                "scope": "Namespaced",
+                "names": {"kind": "Widget", "plural": "widgets"},
+                "versions": [
+                    {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": SCHEMA}}
+                ],
+            },
+        }
+    )
     return cluster
 
 
 def widget(name: str) -> dict[str, Any]:
-    return {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name}, "spec": {"color": "red"}}
+    return {
+        "apiVersion": "example.com/v1",
+        "kind": "Widget",
+        "metadata": {"name": name},
+        "spec": {"color": "red"},
+    }
 
 
 @pytest.mark.parametrize("options", [["-A"], ["-n", "default"]], ids=" ".join)
-def test_nothing_that_kopf_asks_for_is_missing(defined: EmbeddedCluster, tmp_path: Path, told: Told, options: list[str]) -> None:
+def test_nothing_that_kopf_asks_for_is_missing(
+    defined: EmbeddedCluster, tmp_path: Path, told: Told, options: list[str]
+) -> None:
     @kopf.on.create("widgets")
     def created(name: str, body: Any, **_: Any) -> None:
         kopf.info(body, reason="Made")
@@ -411,8 +512,12 @@ def test_nothing_that_kopf_asks_for_is_missing(defined: EmbeddedCluster, tmp_pat
     assert {asked.code for asked in defined.requests} <= {200, 201}
 
 
-@pytest.mark.parametrize("forgotten", [False, True], ids=["cut off", "cut off, and what it has missed forgotten"])
-def test_an_operator_that_is_cut_off_goes_on(defined: EmbeddedCluster, tmp_path: Path, told: Told, *, forgotten: bool) -> None:
+@pytest.mark.parametrize(
+    "forgotten", [False, True], ids=["cut off", "cut off, and what it has missed forgotten"]
+)
+def test_an_operator_that_is_cut_off_goes_on(
+    defined: EmbeddedCluster, tmp_path: Path, told: Told, *, forgotten: bool
+) -> None:
     @kopf.on.create("widgets")
     def created(name: str, **_: Any) -> None:
         told(name)

@@ -1,4 +1,6 @@
-"""`kr8s`, on an event loop: kinds that it looks up, lists in pages of a hundred, and watches. It has no deletion of many."""
+"""`kr8s`, on an event loop: kinds that it looks up, lists in pages of a hundred, and watches. It has no
+deletion of many."""
+
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -9,11 +11,14 @@ import pytest
 
 from .world import World
 
-pytestmark = pytest.mark.filterwarnings("ignore:Kubernetes version:UserWarning")   # It knows none that is newer than itself.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Kubernetes version:UserWarning"
+)  # It knows none that is newer than itself.
 
 
 def run(world: World, test: Callable[[Any], Awaitable[None]]) -> None:
     """Run a test with a client of the admin, on a loop of its own."""
+
     async def main() -> None:
         client = await kr8s.asyncio.api(kubeconfig=str(world.kubeconfig()))
         try:
@@ -21,6 +26,7 @@ def run(world: World, test: Callable[[Any], Awaitable[None]]) -> None:
                 await test(client)
         finally:
             await client._session.aclose()
+
     asyncio.run(main())
 
 
@@ -33,7 +39,7 @@ async def names(client: Any, kind: str, **selectors: Any) -> list[str]:
 
 
 async def read(client: Any, kind: str, name: str) -> Any:
-    found, = [one async for one in client.get(kind, name)]
+    (found,) = [one async for one in client.get(kind, name)]
     return found
 
 
@@ -41,11 +47,19 @@ def test_objects_are_created_read_and_listed_by_selectors(world: World) -> None:
     async def test(client: Any) -> None:
         for name, app in (("a", "web"), ("b", "db"), ("c", "web")):
             await (await config_map(client, world, name, app=app)).create()
-        assert (await kr8s.asyncio.objects.ConfigMap.get("a", namespace=world.namespace, api=client)).data == {"name": "a"}
+        assert (
+            await kr8s.asyncio.objects.ConfigMap.get("a", namespace=world.namespace, api=client)
+        ).data == {"name": "a"}
         assert await names(client, "configmaps", label_selector={"app": "web"}) == ["a", "c"]
         assert await names(client, "cm", label_selector="app", field_selector={"metadata.name": "b"}) == ["b"]
-        assert await names(client, "ConfigMap", namespace=kr8s.ALL, label_selector=f"app=db,is notin ({world.namespace})",
-                           field_selector=f"metadata.namespace={world.namespace}") == ["b"]
+        assert await names(
+            client,
+            "ConfigMap",
+            namespace=kr8s.ALL,
+            label_selector=f"app=db,is notin ({world.namespace})",
+            field_selector=f"metadata.namespace={world.namespace}",
+        ) == ["b"]
+
     run(world, test)
 
 
@@ -53,11 +67,13 @@ def test_custom_objects_are_looked_up_created_and_listed_by_selectors(world: Wor
     async def test(client: Any) -> None:
         for name, color in (("a", "red"), ("b", "blue"), ("c", "red")):
             widget = await kr8s.asyncio.objects.object_from_spec(
-                world.widget(name, color=color), api=client, allow_unknown_type=True, _asyncio=True)
+                world.widget(name, color=color), api=client, allow_unknown_type=True, _asyncio=True
+            )
             await widget.create()
         kind = f"widgets.{world.group}/v1"
         assert (await read(client, kind, "b")).spec == {"color": "blue", "size": 1}
         assert await names(client, kind, field_selector="spec.color=red") == ["a", "c"]
+
     run(world, test)
 
 
@@ -66,6 +82,7 @@ def test_a_list_comes_in_pages(world: World) -> None:
 
     async def test(client: Any) -> None:
         assert await names(client, "configmaps") == [f"c{number:03}" for number in range(205)]
+
     run(world, test)
 
 
@@ -75,10 +92,12 @@ def test_a_watch_sees_what_happens_and_resumes_where_it_was(world: World) -> Non
     async def test(client: Any) -> None:
         version = await asyncio.to_thread(world.version, "ConfigMap")
         events = client.watch("configmaps", label_selector="app=web", since=version)
-        await asyncio.to_thread(world.create, world.config_map("b", app="web"), world.config_map("c", app="db"))
+        await asyncio.to_thread(
+            world.create, world.config_map("b", app="web"), world.config_map("c", app="db")
+        )
         kind, obj = await anext(events)
         assert (kind, obj.name) == ("ADDED", "b")
-        await asyncio.to_thread(world.relabel, "ConfigMap", "b", app="db")   # While it is open.
+        await asyncio.to_thread(world.relabel, "ConfigMap", "b", app="db")  # While it is open.
         kind, obj = await anext(events)
         assert (kind, obj.labels) == ("DELETED", {"app": "web"})
         await events.aclose()
@@ -87,6 +106,7 @@ def test_a_watch_sees_what_happens_and_resumes_where_it_was(world: World) -> Non
         kind, obj = await anext(again)
         assert (kind, obj.name) == ("MODIFIED", "a")
         await again.aclose()
+
     run(world, test)
 
 
@@ -100,6 +120,7 @@ def test_a_watch_without_a_version_begins_with_what_there_is(world: World) -> No
         kind, obj = await anext(events)
         assert (kind, obj.name) == ("ADDED", "b")
         await events.aclose()
+
     run(world, test)
 
 
@@ -109,10 +130,15 @@ def test_an_object_is_waited_for(world: World) -> None:
     async def test(client: Any) -> None:
         widget = await read(client, f"widgets.{world.group}/v1", "w")
         # It takes a status for granted.
-        await widget.patch({"status": {"conditions": [{"type": "Ready", "status": "False"}]}}, subresource="status")
+        await widget.patch(
+            {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}, subresource="status"
+        )
         waiting = asyncio.create_task(widget.wait("condition=Ready"))
-        await widget.patch({"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, subresource="status")
+        await widget.patch(
+            {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, subresource="status"
+        )
         await waiting
+
     run(world, test)
 
 
@@ -121,13 +147,14 @@ def test_objects_are_patched_and_labelled(world: World) -> None:
 
     async def test(client: Any) -> None:
         found = await read(client, "configmaps", "a")
-        await found.patch({"data": {"name": None, "more": "x"}})   # It is a merge patch.
+        await found.patch({"data": {"name": None, "more": "x"}})  # It is a merge patch.
         await found.patch([{"op": "add", "path": "/data/most", "value": "y"}], type="json")
         assert found.data == {"more": "x", "most": "y"}
         await found.label(app="db")
         await found.remove_label("tier")
         await found.annotate(note="long")
         assert (found.labels, found.annotations) == ({"app": "db"}, {"note": "long"})
+
     run(world, test)
 
 
@@ -138,8 +165,11 @@ def test_a_patch_of_what_has_changed_is_a_conflict(world: World) -> None:
         found = await read(client, "configmaps", "a")
         await asyncio.to_thread(world.relabel, "ConfigMap", "a", more="yes")
         with pytest.raises(kr8s.ServerError) as caught:
-            await found.patch({"metadata": {"resourceVersion": found.metadata.resourceVersion}, "data": {"more": "x"}})
+            await found.patch(
+                {"metadata": {"resourceVersion": found.metadata.resourceVersion}, "data": {"more": "x"}}
+            )
         assert caught.value.response.status_code == 409
+
     run(world, test)
 
 
@@ -152,6 +182,7 @@ def test_the_status_is_written_apart(world: World) -> None:
         assert (widget.status, widget.spec.color, widget.metadata.generation) == ({"ready": True}, "red", 1)
         await widget.patch({"status": {"ready": False}, "spec": {"color": "blue"}})
         assert (widget.status, widget.spec.color, widget.metadata.generation) == ({"ready": True}, "blue", 2)
+
     run(world, test)
 
 
@@ -168,6 +199,7 @@ def test_what_has_finalizers_goes_when_they_have_gone(world: World) -> None:
         assert not await widget.exists()
         with pytest.raises(kr8s.NotFoundError):
             await widget.refresh()
+
     run(world, test)
 
 
@@ -186,14 +218,20 @@ def test_refusals_are_the_clients_own_errors(world: World) -> None:
             await names(nobody, "configmaps")
         assert caught.value.response.status_code == 403
         await nobody._session.aclose()
+
     run(world, test)
 
 
 def test_what_a_definition_serves_is_discovered(world: World) -> None:
     async def test(client: Any) -> None:
-        assert await client.lookup_kind(f"Widget.{world.group}/v1") == (f"widget.{world.group}/v1", "widgets", True)
+        assert await client.lookup_kind(f"Widget.{world.group}/v1") == (
+            f"widget.{world.group}/v1",
+            "widgets",
+            True,
+        )
         found = [one for one in await client.api_resources() if one.get("version") == f"{world.group}/v1"]
         assert [one["name"] for one in found] == ["widgets"]
         assert (await client.version())["minor"] == "36"
         assert await client.whoami()
+
     run(world, test)

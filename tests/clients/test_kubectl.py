@@ -1,7 +1,9 @@
-"""kubectl works as it does with a real server: it watches, waits, patches in every way, and describes what it has never seen.
+"""kubectl works as it does with a real server: it watches, waits, patches in every way, and describes what it
+has never seen.
 
 (tests/real/test_embedded_kubectl.py has its other commands.)
 """
+
 import json
 import os
 import subprocess
@@ -16,7 +18,7 @@ from .world import World
 
 Kubectl = Callable[..., str]
 
-pytestmark = pytest.mark.real   # It is built as the real server is.
+pytestmark = pytest.mark.real  # It is built as the real server is.
 
 
 @pytest.fixture
@@ -26,26 +28,40 @@ def environ(world: World) -> dict[str, str]:
 
 @pytest.fixture
 def kubectl(assets: Path, environ: dict[str, str]) -> Kubectl:
-    """Run kubectl as the admin, in the world's namespace, with a home of its own; give what it prints, errors included."""
+    """Run kubectl as the admin, in the world's namespace, with a home of its own; give what it prints, errors
+    included."""
+
     def run(*words: str, given: Any = None) -> str:
         done = subprocess.run(
-            [assets / "kubectl", *words], env=environ, check=False, text=True, timeout=60,
-            input=json.dumps(given), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            [assets / "kubectl", *words],
+            env=environ,
+            check=False,
+            text=True,
+            timeout=60,
+            input=json.dumps(given),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
         return done.stdout.strip()
+
     return run
 
 
 @pytest.fixture
 def following(assets: Path, environ: dict[str, str]) -> Callable[..., Any]:
     """Run a kubectl that goes on; give the words of its lines, one after the other."""
+
     @contextmanager
     def run(*words: str) -> Iterator[Iterator[list[str]]]:
-        with subprocess.Popen([assets / "kubectl", *words], env=environ, text=True, stdout=subprocess.PIPE) as process:
+        with subprocess.Popen(
+            [assets / "kubectl", *words], env=environ, text=True, stdout=subprocess.PIPE
+        ) as process:
             assert process.stdout is not None
             try:
                 yield (line.split() for line in process.stdout)
             finally:
                 process.terminate()
+
     return run
 
 
@@ -64,19 +80,34 @@ def test_it_watches(world: World, following: Callable[..., Any]) -> None:
 
 def test_it_watches_custom_resources_from_now_on(world: World, following: Callable[..., Any]) -> None:
     world.create(world.widget("w"))
-    # Of one object by its name, kubectl leaves out the first event, even if that is a change of what it has shown.
-    with following("get", "widgets", "-w", "-o", "custom-columns=NAME:.metadata.name,SIZE:.spec.size") as lines:
+    # Of one object by its name, kubectl leaves out the first event, even if that is a change of what it has
+    # shown.
+    with following(
+        "get", "widgets", "-w", "-o", "custom-columns=NAME:.metadata.name,SIZE:.spec.size"
+    ) as lines:
         assert [next(lines), next(lines)] == [["NAME", "SIZE"], ["w", "1"]]
         world.patch("Widget", "w", {"spec": {"size": 2}})
         assert next(lines) == ["w", "2"]
 
 
-def test_it_waits_for_conditions_values_and_deletion(world: World, kubectl: Kubectl, following: Callable[..., Any]) -> None:
+def test_it_waits_for_conditions_values_and_deletion(
+    world: World, kubectl: Kubectl, following: Callable[..., Any]
+) -> None:
     world.create(world.widget("w"))
-    assert kubectl("patch", "widget", "w", "--subresource=status", "--type=merge", "-p", '{"status":{"conditions":[{"type":"Ready","status":"True"}]}}') == (
-        f"widget.{world.group}/w patched")
+    assert kubectl(
+        "patch",
+        "widget",
+        "w",
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        '{"status":{"conditions":[{"type":"Ready","status":"True"}]}}',
+    ) == (f"widget.{world.group}/w patched")
     assert kubectl("wait", "widget/w", "--for=condition=Ready") == f"widget.{world.group}/w condition met"
-    assert kubectl("wait", "widget/w", "--for=jsonpath={.spec.color}=red") == f"widget.{world.group}/w condition met"
+    assert (
+        kubectl("wait", "widget/w", "--for=jsonpath={.spec.color}=red")
+        == f"widget.{world.group}/w condition met"
+    )
     with following("wait", "widget/w", "--for=delete", "--timeout=60s") as lines:
         world.delete("Widget", "w")
         assert next(lines, None) in ([f"widget.{world.group}/w", "condition", "met"], None)
@@ -85,36 +116,65 @@ def test_it_waits_for_conditions_values_and_deletion(world: World, kubectl: Kube
 def test_it_patches_in_every_way(world: World, kubectl: Kubectl) -> None:
     world.create(world.config_map("a"), world.widget("w"))
     assert kubectl("patch", "cm", "a", "-p", '{"data":{"more":"x"}}') == "configmap/a patched"
-    assert kubectl("patch", "cm", "a", "--type=json", "-p", '[{"op":"remove","path":"/data/name"}]') == "configmap/a patched"
+    assert (
+        kubectl("patch", "cm", "a", "--type=json", "-p", '[{"op":"remove","path":"/data/name"}]')
+        == "configmap/a patched"
+    )
     assert kubectl("patch", "cm", "a", "-p", '{"data":{"more":"x"}}') == "configmap/a patched (no change)"
     assert world.get("ConfigMap", "a")["data"] == {"more": "x"}
-    assert kubectl("patch", "wd", "w", "--type=merge", "-p", '{"spec":{"color":"blue"}}') == f"widget.{world.group}/w patched"
+    assert (
+        kubectl("patch", "wd", "w", "--type=merge", "-p", '{"spec":{"color":"blue"}}')
+        == f"widget.{world.group}/w patched"
+    )
     assert "invalid" not in kubectl("get", "wd", "w", "-o", "jsonpath={.spec.color}")
 
 
 def test_it_labels_and_annotates_and_selects(world: World, kubectl: Kubectl) -> None:
     world.create(world.widget("w"), world.widget("x", color="blue"))
-    assert kubectl("label", "widgets", "--all", "app=web") == f"widget.{world.group}/w labeled\nwidget.{world.group}/x labeled"
+    assert (
+        kubectl("label", "widgets", "--all", "app=web")
+        == f"widget.{world.group}/w labeled\nwidget.{world.group}/x labeled"
+    )
     assert "already has a value" in kubectl("label", "widget", "w", "app=db")
     assert kubectl("label", "widget", "w", "app=db", "--overwrite") == f"widget.{world.group}/w labeled"
     assert kubectl("annotate", "widget", "x", "note=long") == f"widget.{world.group}/x annotated"
     assert kubectl("get", "widgets", "-l", "app=web", "-o", "name") == f"widget.{world.group}/x"
-    assert kubectl("get", "widgets", "--field-selector", "spec.color=red", "-o", "name") == f"widget.{world.group}/w"
-    assert kubectl("get", "widgets", "--chunk-size=1", "--sort-by=.spec.color", "-o", "name").splitlines() == [
-        f"widget.{world.group}/x", f"widget.{world.group}/w"]
-    assert [line.split()[0] for line in kubectl("get", "widgets", "-A", "--no-headers", "-l", "app").splitlines()] == [world.namespace] * 2
+    assert (
+        kubectl("get", "widgets", "--field-selector", "spec.color=red", "-o", "name")
+        == f"widget.{world.group}/w"
+    )
+    assert kubectl(
+        "get", "widgets", "--chunk-size=1", "--sort-by=.spec.color", "-o", "name"
+    ).splitlines() == [f"widget.{world.group}/x", f"widget.{world.group}/w"]
+    assert [
+        line.split()[0] for line in kubectl("get", "widgets", "-A", "--no-headers", "-l", "app").splitlines()
+    ] == [world.namespace] * 2
 
 
 def test_it_describes_what_it_has_never_seen_with_its_events(world: World, kubectl: Kubectl) -> None:
     world.create(world.widget("w"))
     widget = world.get("Widget", "w")
-    world.create({
-        "apiVersion": "v1", "kind": "Event", "metadata": {"generateName": "w-", "namespace": world.namespace},
-        "involvedObject": {"apiVersion": f"{world.group}/v1", "kind": "Widget", "name": "w", "namespace": world.namespace,
-                           "uid": widget["metadata"]["uid"]},
-        "type": "Normal", "reason": "Polished", "message": "It shines.", "source": {"component": "test"},
-        "firstTimestamp": "2026-01-01T00:00:00Z", "lastTimestamp": "2026-01-01T00:00:00Z", "count": 1,
-    })
+    world.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"generateName": "w-", "namespace": world.namespace},
+            "involvedObject": {
+                "apiVersion": f"{world.group}/v1",
+                "kind": "Widget",
+                "name": "w",
+                "namespace": world.namespace,
+                "uid": widget["metadata"]["uid"],
+            },
+            "type": "Normal",
+            "reason": "Polished",
+            "message": "It shines.",
+            "source": {"component": "test"},
+            "firstTimestamp": "2026-01-01T00:00:00Z",
+            "lastTimestamp": "2026-01-01T00:00:00Z",
+            "count": 1,
+        }
+    )
     described = kubectl("describe", "widget", "w")
     assert "Color:  red" in described
     assert "Polished" in described
@@ -132,14 +192,26 @@ def test_it_applies_shows_the_difference_and_deletes_by_file(world: World, kubec
     assert kubectl("apply", "-f", "-", given=changed) == f"widget.{world.group}/w configured"
     assert world.get("Widget", "w")["spec"] == {"color": "blue"}
     assert "spec.color" in kubectl("apply", "-f", "-", given={**widget, "spec": {"color": 5}})
-    assert kubectl("delete", "-f", "-", given=widget) == f'widget.{world.group} "w" deleted from {world.namespace} namespace'
+    assert (
+        kubectl("delete", "-f", "-", given=widget)
+        == f'widget.{world.group} "w" deleted from {world.namespace} namespace'
+    )
 
 
 @pytest.mark.since("1.36", "kubectl 1.33 does not name the namespace of what it deletes")
 def test_it_deletes_many_and_waits_for_finalizers(world: World, kubectl: Kubectl) -> None:
-    world.create(world.widget("w", app="web", finalizers=["example.com/hold"]), world.widget("x", app="web"), world.widget("y"))
+    world.create(
+        world.widget("w", app="web", finalizers=["example.com/hold"]),
+        world.widget("x", app="web"),
+        world.widget("y"),
+    )
     assert len(kubectl("delete", "widgets", "-l", "app=web", "--wait=false").splitlines()) == 2
     assert world.names("Widget") == ["w", "y"]
     world.patch("Widget", "w", {"metadata": {"finalizers": []}})
-    assert kubectl("delete", "widgets", "--all") == f'widget.{world.group} "y" deleted from {world.namespace} namespace'
-    assert kubectl("get", "widget", "y") == f'Error from server (NotFound): widgets.{world.group} "y" not found'
+    assert (
+        kubectl("delete", "widgets", "--all")
+        == f'widget.{world.group} "y" deleted from {world.namespace} namespace'
+    )
+    assert (
+        kubectl("get", "widget", "y") == f'Error from server (NotFound): widgets.{world.group} "y" not found'
+    )

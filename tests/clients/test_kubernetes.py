@@ -1,4 +1,6 @@
-"""The official client, `kubernetes`: typed objects, custom objects, its dynamic client, its watch and its informer."""
+"""The official client, `kubernetes`: typed objects, custom objects, its dynamic client, its watch and its
+informer."""
+
 import os
 import queue
 import subprocess
@@ -41,39 +43,62 @@ def custom(client: Any) -> Any:
 @pytest.fixture
 def widgets(client: Any, world: World) -> Any:
     """The widgets, as the dynamic client has discovered them."""
-    return kubernetes.dynamic.DynamicClient(client).resources.get(api_version=f"{world.group}/v1", kind="Widget")
+    return kubernetes.dynamic.DynamicClient(client).resources.get(
+        api_version=f"{world.group}/v1", kind="Widget"
+    )
 
 
 def names(listed: Any) -> list[str]:
-    return [item["metadata"]["name"] if isinstance(item, dict) else item.metadata.name for item in
-            (listed["items"] if isinstance(listed, dict) else listed.items)]
+    return [
+        item["metadata"]["name"] if isinstance(item, dict) else item.metadata.name
+        for item in (listed["items"] if isinstance(listed, dict) else listed.items)
+    ]
 
 
 def test_objects_are_created_read_and_listed_by_selectors_and_pages(core: Any, world: World) -> None:
     for name, app in (("a", "web"), ("b", "db"), ("c", "web")):
         metadata = kubernetes.client.V1ObjectMeta(name=name, labels={"app": app})
-        made = core.create_namespaced_config_map(world.namespace, kubernetes.client.V1ConfigMap(metadata=metadata, data={"is": name}))
+        made = core.create_namespaced_config_map(
+            world.namespace, kubernetes.client.V1ConfigMap(metadata=metadata, data={"is": name})
+        )
         assert made.metadata.uid
     assert core.read_namespaced_config_map("a", world.namespace).data == {"is": "a"}
     assert names(core.list_namespaced_config_map(world.namespace, label_selector="app=web")) == ["a", "c"]
-    assert names(core.list_namespaced_config_map(world.namespace, field_selector="metadata.name!=a", label_selector="app")) == ["b", "c"]
+    assert names(
+        core.list_namespaced_config_map(
+            world.namespace, field_selector="metadata.name!=a", label_selector="app"
+        )
+    ) == ["b", "c"]
     first = core.list_namespaced_config_map(world.namespace, limit=2)
     rest = core.list_namespaced_config_map(world.namespace, limit=2, _continue=first.metadata._continue)
     assert (names(first), first.metadata.remaining_item_count, names(rest)) == (["a", "b"], 1, ["c"])
 
 
 def test_built_in_kinds_are_what_the_models_want_them_to_be(client: Any, core: Any, world: World) -> None:
-    job = {"metadata": {"name": "job"}, "spec": {"template": {"spec": {
-        "restartPolicy": "Never", "containers": [{"name": "main", "image": "none"}]}}}}
+    job = {
+        "metadata": {"name": "job"},
+        "spec": {
+            "template": {
+                "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "none"}]}
+            }
+        },
+    }
     kubernetes.client.BatchV1Api(client).create_namespaced_job(world.namespace, job)
     pod = {"metadata": {"generateName": "pod-"}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
     made = core.create_namespaced_pod(world.namespace, pod)
     assert core.read_namespaced_pod(made.metadata.name, world.namespace).status.phase == "Pending"
-    assert names(core.list_pod_for_all_namespaces(field_selector=f"metadata.name={made.metadata.name}")) == [made.metadata.name]
-    assert kubernetes.client.BatchV1Api(client).read_namespaced_job("job", world.namespace).metadata.generation == 1
+    assert names(core.list_pod_for_all_namespaces(field_selector=f"metadata.name={made.metadata.name}")) == [
+        made.metadata.name
+    ]
+    assert (
+        kubernetes.client.BatchV1Api(client).read_namespaced_job("job", world.namespace).metadata.generation
+        == 1
+    )
     assert world.namespace in names(core.list_namespace())
     assert kubernetes.client.VersionApi(client).get_code().minor == "36"
-    definition = kubernetes.client.ApiextensionsV1Api(client).read_custom_resource_definition(f"widgets.{world.group}")
+    definition = kubernetes.client.ApiextensionsV1Api(client).read_custom_resource_definition(
+        f"widgets.{world.group}"
+    )
     assert "Established" in {condition.type for condition in definition.status.conditions}
 
 
@@ -93,17 +118,23 @@ def test_a_watch_sees_what_happens_and_resumes_where_it_was(core: Any, world: Wo
     world.create(world.config_map("a", app="web"))
     version = core.list_namespaced_config_map(world.namespace).metadata.resource_version
     watch = kubernetes.watch.Watch()
-    events = watch.stream(core.list_namespaced_config_map, world.namespace, label_selector="app=web", resource_version=version)
+    events = watch.stream(
+        core.list_namespaced_config_map, world.namespace, label_selector="app=web", resource_version=version
+    )
     world.create(world.config_map("b", app="web"), world.config_map("c", app="db"))
     event = next(events)
     assert (event["type"], event["object"].metadata.name) == ("ADDED", "b")
-    world.relabel("ConfigMap", "b", app="db")   # While it is open.
+    world.relabel("ConfigMap", "b", app="db")  # While it is open.
     event = next(events)
     assert (event["type"], event["object"].metadata.labels) == ("DELETED", {"app": "web"})
     world.relabel("ConfigMap", "a", more="yes")
     events.close()
     again = kubernetes.watch.Watch().stream(
-        core.list_namespaced_config_map, world.namespace, label_selector="app=web", resource_version=event["object"].metadata.resource_version)
+        core.list_namespaced_config_map,
+        world.namespace,
+        label_selector="app=web",
+        resource_version=event["object"].metadata.resource_version,
+    )
     event = next(again)
     assert (event["type"], event["object"].metadata.name) == ("MODIFIED", "a")
     again.close()
@@ -122,7 +153,12 @@ def test_a_watch_without_a_version_begins_with_what_there_is(widgets: Any, world
 def test_a_watch_can_ask_for_initial_events_and_their_end(widgets: Any, world: World) -> None:
     world.create(world.widget("a"))
     events = widgets.watch(
-        namespace=world.namespace, send_initial_events=True, resource_version_match="NotOlderThan", allow_watch_bookmarks=True, timeout=600)
+        namespace=world.namespace,
+        send_initial_events=True,
+        resource_version_match="NotOlderThan",
+        allow_watch_bookmarks=True,
+        timeout=600,
+    )
     assert [next(events)["type"] for _ in range(2)] == ["ADDED", "BOOKMARK"]
     events.close()
 
@@ -149,27 +185,48 @@ def test_an_informer_keeps_up(core: Any, world: World) -> None:
 
 def test_objects_are_patched(core: Any, widgets: Any, world: World) -> None:
     world.create(world.config_map("a", app="web", tier="gold"), world.widget("w"))
-    core.patch_namespaced_config_map("a", world.namespace, {"metadata": {"labels": {"tier": None}}})   # A strategic merge patch.
-    core.patch_namespaced_config_map("a", world.namespace, [{"op": "add", "path": "/data/more", "value": "x"}])   # A JSON patch.
+    core.patch_namespaced_config_map(
+        "a", world.namespace, {"metadata": {"labels": {"tier": None}}}
+    )  # A strategic merge patch.
+    core.patch_namespaced_config_map(
+        "a", world.namespace, [{"op": "add", "path": "/data/more", "value": "x"}]
+    )  # A JSON patch.
     assert world.get("ConfigMap", "a")["metadata"]["labels"] == {"app": "web"}
     assert world.get("ConfigMap", "a")["data"] == {"name": "a", "more": "x"}
-    patched = widgets.patch({"spec": {"size": 2}}, name="w", namespace=world.namespace, content_type="application/merge-patch+json")
+    patched = widgets.patch(
+        {"spec": {"size": 2}},
+        name="w",
+        namespace=world.namespace,
+        content_type="application/merge-patch+json",
+    )
     assert patched.spec.to_dict() == {"color": "red", "size": 2}
-    with pytest.raises(kubernetes.dynamic.exceptions.DynamicApiError) as caught:   # Its default; custom resources have no strategy.
+    with pytest.raises(
+        kubernetes.dynamic.exceptions.DynamicApiError
+    ) as caught:  # Its default; custom resources have no strategy.
         widgets.patch({"spec": {"size": 3}}, name="w", namespace=world.namespace)
     assert caught.value.status == 415
 
 
 def test_a_strategic_patch_merges_containers_by_name(core: Any, world: World) -> None:
-    core.create_namespaced_pod(world.namespace, {"metadata": {"name": "p"}, "spec": {"containers": [
-        {"name": "main", "image": "a"}, {"name": "side", "image": "b"}]}})
-    patched = core.patch_namespaced_pod("p", world.namespace, {"spec": {"containers": [{"name": "side", "image": "c"}]}})
+    core.create_namespaced_pod(
+        world.namespace,
+        {
+            "metadata": {"name": "p"},
+            "spec": {"containers": [{"name": "main", "image": "a"}, {"name": "side", "image": "b"}]},
+        },
+    )
+    patched = core.patch_namespaced_pod(
+        "p", world.namespace, {"spec": {"containers": [{"name": "side", "image": "c"}]}}
+    )
     assert [(one.name, one.image) for one in patched.spec.containers] == [("main", "a"), ("side", "c")]
 
 
 def test_an_update_of_what_has_changed_is_a_conflict(core: Any, widgets: Any, world: World) -> None:
     world.create(world.config_map("a"), world.widget("w"))
-    read, widget = core.read_namespaced_config_map("a", world.namespace), widgets.get(name="w", namespace=world.namespace)
+    read, widget = (
+        core.read_namespaced_config_map("a", world.namespace),
+        widgets.get(name="w", namespace=world.namespace),
+    )
     world.relabel("ConfigMap", "a", more="yes")
     world.relabel("Widget", "w", more="yes")
     read.data = {"name": "b"}
@@ -185,10 +242,22 @@ def test_an_update_of_what_has_changed_is_a_conflict(core: Any, widgets: Any, wo
 def test_the_status_is_written_apart(custom: Any, world: World) -> None:
     where = (world.group, "v1", world.namespace, "widgets", "w")
     world.create(world.widget("w"))
-    patched = custom.patch_namespaced_custom_object_status(*where, {"status": {"ready": True}, "spec": {"color": "blue"}})
-    assert (patched["status"], patched["spec"]["color"], patched["metadata"]["generation"]) == ({"ready": True}, "red", 1)
-    patched = custom.patch_namespaced_custom_object(*where, {"status": {"ready": False}, "spec": {"color": "blue"}})
-    assert (patched["status"], patched["spec"]["color"], patched["metadata"]["generation"]) == ({"ready": True}, "blue", 2)
+    patched = custom.patch_namespaced_custom_object_status(
+        *where, {"status": {"ready": True}, "spec": {"color": "blue"}}
+    )
+    assert (patched["status"], patched["spec"]["color"], patched["metadata"]["generation"]) == (
+        {"ready": True},
+        "red",
+        1,
+    )
+    patched = custom.patch_namespaced_custom_object(
+        *where, {"status": {"ready": False}, "spec": {"color": "blue"}}
+    )
+    assert (patched["status"], patched["spec"]["color"], patched["metadata"]["generation"]) == (
+        {"ready": True},
+        "blue",
+        2,
+    )
     assert custom.get_namespaced_custom_object_status(*where)["status"] == {"ready": True}
 
 
@@ -223,8 +292,15 @@ def test_refusals_are_the_clients_own_errors(core: Any, widgets: Any, world: Wor
     with pytest.raises(kubernetes.dynamic.exceptions.NotFoundError):
         widgets.get(name="nope", namespace=world.namespace)
     with pytest.raises(kubernetes.dynamic.exceptions.UnprocessibleEntityError):
-        widgets.create({"metadata": {"name": "w"}, "spec": {"color": 5}, "kind": "Widget", "apiVersion": f"{world.group}/v1"},
-                       namespace=world.namespace)
+        widgets.create(
+            {
+                "metadata": {"name": "w"},
+                "spec": {"color": 5},
+                "kind": "Widget",
+                "apiVersion": f"{world.group}/v1",
+            },
+            namespace=world.namespace,
+        )
 
 
 def test_who_may_not_is_told_so(world: World) -> None:
@@ -234,9 +310,19 @@ def test_who_may_not_is_told_so(world: World) -> None:
         with pytest.raises(ApiException) as caught:
             kubernetes.client.CoreV1Api(client).list_namespaced_config_map(world.namespace)
         assert (caught.value.status, caught.value.reason) == (403, "Forbidden")
-        review = kubernetes.client.V1SelfSubjectAccessReview(spec=kubernetes.client.V1SelfSubjectAccessReviewSpec(
-            resource_attributes=kubernetes.client.V1ResourceAttributes(verb="list", resource="configmaps", namespace=world.namespace)))
-        assert kubernetes.client.AuthorizationV1Api(client).create_self_subject_access_review(review).status.allowed is False
+        review = kubernetes.client.V1SelfSubjectAccessReview(
+            spec=kubernetes.client.V1SelfSubjectAccessReviewSpec(
+                resource_attributes=kubernetes.client.V1ResourceAttributes(
+                    verb="list", resource="configmaps", namespace=world.namespace
+                )
+            )
+        )
+        assert (
+            kubernetes.client.AuthorizationV1Api(client)
+            .create_self_subject_access_review(review)
+            .status.allowed
+            is False
+        )
 
 
 def test_what_a_definition_serves_is_discovered(client: Any, world: World) -> None:
@@ -247,7 +333,9 @@ def test_what_a_definition_serves_is_discovered(client: Any, world: World) -> No
         resources.get(group=world.group, kind="Gadget")
 
 
-def test_a_list_of_ones_own_and_the_cache_that_docs_migrating_puts_in_its_place_write_the_same(tmp_path: Path) -> None:
+def test_a_list_of_ones_own_and_the_cache_that_docs_migrating_puts_in_its_place_write_the_same(
+    tmp_path: Path,
+) -> None:
     before, after = [fence.text for fence in fences(PAGE, "python") if "listed(" in fence.text]
     both = "\n".join(fence.text for fence in sides()["both"])
     for side in (before, after):
@@ -257,7 +345,9 @@ def test_a_list_of_ones_own_and_the_cache_that_docs_migrating_puts_in_its_place_
             populate(cluster)
             # A process of its own: the client looks for its kubeconfig when it is imported.
             environment = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig(tmp_path / "kubeconfig"))}
-            running = subprocess.Popen([sys.executable, "-m", "kopf", "run", "-A", "--standalone", str(operator)], env=environment)
+            running = subprocess.Popen(
+                [sys.executable, "-m", "kopf", "run", "-A", "--standalone", str(operator)], env=environment
+            )
             try:
                 cluster.wait_for(SHOP, lambda now: now.get("status") == {"listed": WRITTEN["listed"]})
             finally:

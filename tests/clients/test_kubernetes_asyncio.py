@@ -1,4 +1,5 @@
 """`kubernetes_asyncio`: typed objects, custom objects, its dynamic client and its watch, on an event loop."""
+
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -23,9 +24,11 @@ async def connected(kubeconfig: Path) -> AsyncIterator[Any]:
 
 def run(world: World, test: Callable[[Any], Awaitable[None]]) -> None:
     """Run a test with a client of the admin, on a loop of its own."""
+
     async def main() -> None:
         async with connected(world.kubeconfig()) as client, asyncio.timeout(120):
             await test(client)
+
     asyncio.run(main())
 
 
@@ -43,8 +46,10 @@ async def discovered(client: Any, world: World) -> Any:
 
 
 def names(listed: Any) -> list[str]:
-    return [item["metadata"]["name"] if isinstance(item, dict) else item.metadata.name for item in
-            (listed["items"] if isinstance(listed, dict) else listed.items)]
+    return [
+        item["metadata"]["name"] if isinstance(item, dict) else item.metadata.name
+        for item in (listed["items"] if isinstance(listed, dict) else listed.items)
+    ]
 
 
 def test_objects_are_created_read_and_listed_by_selectors_and_pages(world: World) -> None:
@@ -53,13 +58,22 @@ def test_objects_are_created_read_and_listed_by_selectors_and_pages(world: World
         for name, app in (("a", "web"), ("b", "db"), ("c", "web")):
             metadata = kubernetes_asyncio.client.V1ObjectMeta(name=name, labels={"app": app})
             await core.create_namespaced_config_map(
-                world.namespace, kubernetes_asyncio.client.V1ConfigMap(metadata=metadata, data={"is": name}))
+                world.namespace, kubernetes_asyncio.client.V1ConfigMap(metadata=metadata, data={"is": name})
+            )
         assert (await core.read_namespaced_config_map("a", world.namespace)).data == {"is": "a"}
-        assert names(await core.list_namespaced_config_map(world.namespace, label_selector="app=web")) == ["a", "c"]
-        assert names(await core.list_namespaced_config_map(world.namespace, field_selector="metadata.name=b")) == ["b"]
+        assert names(await core.list_namespaced_config_map(world.namespace, label_selector="app=web")) == [
+            "a",
+            "c",
+        ]
+        assert names(
+            await core.list_namespaced_config_map(world.namespace, field_selector="metadata.name=b")
+        ) == ["b"]
         first = await core.list_namespaced_config_map(world.namespace, limit=2)
-        rest = await core.list_namespaced_config_map(world.namespace, limit=2, _continue=first.metadata._continue)
+        rest = await core.list_namespaced_config_map(
+            world.namespace, limit=2, _continue=first.metadata._continue
+        )
         assert (names(first), first.metadata.remaining_item_count, names(rest)) == (["a", "b"], 1, ["c"])
+
     run(world, test)
 
 
@@ -68,13 +82,26 @@ def test_custom_objects_are_created_read_and_listed_by_selectors_and_pages(world
         custom = custom_of(client)
         where = (world.group, "v1", world.namespace, "widgets")
         for name, color in (("a", "red"), ("b", "blue"), ("c", "red")):
-            await custom.create_namespaced_custom_object(*where, world.widget(name, color=color, tier=color[0]))
-        assert (await custom.get_namespaced_custom_object(*where, "b"))["spec"] == {"color": "blue", "size": 1}
-        assert names(await custom.list_namespaced_custom_object(*where, field_selector="spec.color=red")) == ["a", "c"]
-        assert names(await custom.list_namespaced_custom_object(*where, label_selector="tier in (b)")) == ["b"]
+            await custom.create_namespaced_custom_object(
+                *where, world.widget(name, color=color, tier=color[0])
+            )
+        assert (await custom.get_namespaced_custom_object(*where, "b"))["spec"] == {
+            "color": "blue",
+            "size": 1,
+        }
+        assert names(await custom.list_namespaced_custom_object(*where, field_selector="spec.color=red")) == [
+            "a",
+            "c",
+        ]
+        assert names(await custom.list_namespaced_custom_object(*where, label_selector="tier in (b)")) == [
+            "b"
+        ]
         first = await custom.list_namespaced_custom_object(*where, limit=2)
-        rest = await custom.list_namespaced_custom_object(*where, limit=2, _continue=first["metadata"]["continue"])
+        rest = await custom.list_namespaced_custom_object(
+            *where, limit=2, _continue=first["metadata"]["continue"]
+        )
         assert (names(first), names(rest)) == (["a", "b"], ["c"])
+
     run(world, test)
 
 
@@ -86,18 +113,29 @@ def test_a_watch_sees_what_happens_and_resumes_where_it_was(world: World) -> Non
         version = (await core.list_namespaced_config_map(world.namespace)).metadata.resource_version
         options = {"label_selector": "app=web", "timeout_seconds": 600}
         async with kubernetes_asyncio.watch.Watch() as watch:
-            events = watch.stream(core.list_namespaced_config_map, world.namespace, resource_version=version, **options)
-            await asyncio.to_thread(world.create, world.config_map("b", app="web"), world.config_map("c", app="db"))
+            events = watch.stream(
+                core.list_namespaced_config_map, world.namespace, resource_version=version, **options
+            )
+            await asyncio.to_thread(
+                world.create, world.config_map("b", app="web"), world.config_map("c", app="db")
+            )
             event = await anext(events)
             assert (event["type"], event["object"].metadata.name) == ("ADDED", "b")
-            await asyncio.to_thread(world.relabel, "ConfigMap", "b", app="db")   # While it is open.
+            await asyncio.to_thread(world.relabel, "ConfigMap", "b", app="db")  # While it is open.
             event = await anext(events)
             assert (event["type"], event["object"].metadata.labels) == ("DELETED", {"app": "web"})
         await asyncio.to_thread(world.relabel, "ConfigMap", "a", more="yes")
         async with kubernetes_asyncio.watch.Watch() as watch:
-            event = await anext(watch.stream(
-                core.list_namespaced_config_map, world.namespace, resource_version=event["object"].metadata.resource_version, **options))
+            event = await anext(
+                watch.stream(
+                    core.list_namespaced_config_map,
+                    world.namespace,
+                    resource_version=event["object"].metadata.resource_version,
+                    **options,
+                )
+            )
             assert (event["type"], event["object"].metadata.name) == ("MODIFIED", "a")
+
     run(world, test)
 
 
@@ -112,6 +150,7 @@ def test_a_watch_without_a_version_begins_with_what_there_is(world: World) -> No
         event = await anext(events)
         assert (event["type"], event["object"].metadata.name) == ("ADDED", "b")
         await events.aclose()
+
     run(world, test)
 
 
@@ -122,14 +161,21 @@ def test_objects_are_patched(world: World) -> None:
         core = core_of(client)
         # A strategic merge patch by default; a JSON patch where the body is a list.
         await core.patch_namespaced_config_map("a", world.namespace, {"metadata": {"labels": {"tier": None}}})
-        await core.patch_namespaced_config_map("a", world.namespace, [{"op": "add", "path": "/data/more", "value": "x"}])
+        await core.patch_namespaced_config_map(
+            "a", world.namespace, [{"op": "add", "path": "/data/more", "value": "x"}]
+        )
         patched = await core.read_namespaced_config_map("a", world.namespace)
         assert (patched.metadata.labels, patched.data) == ({"app": "web"}, {"name": "a", "more": "x"})
         where = (world.group, "v1", world.namespace, "widgets", "w")
-        widget = await custom_of(client).patch_namespaced_custom_object(*where, {"spec": {"size": 2}}, _content_type="application/merge-patch+json")
+        widget = await custom_of(client).patch_namespaced_custom_object(
+            *where, {"spec": {"size": 2}}, _content_type="application/merge-patch+json"
+        )
         assert widget["spec"] == {"color": "red", "size": 2}
-        widget = await custom_of(client).patch_namespaced_custom_object(*where, [{"op": "replace", "path": "/spec/size", "value": 3}])
+        widget = await custom_of(client).patch_namespaced_custom_object(
+            *where, [{"op": "replace", "path": "/spec/size", "value": 3}]
+        )
         assert widget["spec"] == {"color": "red", "size": 3}
+
     run(world, test)
 
 
@@ -137,7 +183,11 @@ def test_an_update_of_what_has_changed_is_a_conflict(world: World) -> None:
     world.create(world.config_map("a"), world.widget("w"))
 
     async def test(client: Any) -> None:
-        core, custom, where = core_of(client), custom_of(client), (world.group, "v1", world.namespace, "widgets", "w")
+        core, custom, where = (
+            core_of(client),
+            custom_of(client),
+            (world.group, "v1", world.namespace, "widgets", "w"),
+        )
         read = await core.read_namespaced_config_map("a", world.namespace)
         widget = await custom.get_namespaced_custom_object(*where)
         await asyncio.to_thread(world.relabel, "ConfigMap", "a", more="yes")
@@ -150,6 +200,7 @@ def test_an_update_of_what_has_changed_is_a_conflict(world: World) -> None:
         assert caught.value.status == 409
         read.metadata.resource_version, read.data = None, {"is": "b"}
         assert (await core.replace_namespaced_config_map("a", world.namespace, read)).data == {"is": "b"}
+
     run(world, test)
 
 
@@ -159,10 +210,19 @@ def test_the_status_is_written_apart(world: World) -> None:
     async def test(client: Any) -> None:
         where = (world.group, "v1", world.namespace, "widgets", "w")
         custom, options = custom_of(client), {"_content_type": "application/merge-patch+json"}
-        patched = await custom.patch_namespaced_custom_object_status(*where, {"status": {"ready": True}, "spec": {"color": "blue"}}, **options)
+        patched = await custom.patch_namespaced_custom_object_status(
+            *where, {"status": {"ready": True}, "spec": {"color": "blue"}}, **options
+        )
         assert (patched["status"], patched["spec"]["color"]) == ({"ready": True}, "red")
-        patched = await custom.patch_namespaced_custom_object(*where, {"status": {"ready": False}, "spec": {"color": "blue"}}, **options)
-        assert (patched["status"], patched["spec"]["color"], patched["metadata"]["generation"]) == ({"ready": True}, "blue", 2)
+        patched = await custom.patch_namespaced_custom_object(
+            *where, {"status": {"ready": False}, "spec": {"color": "blue"}}, **options
+        )
+        assert (patched["status"], patched["spec"]["color"], patched["metadata"]["generation"]) == (
+            {"ready": True},
+            "blue",
+            2,
+        )
+
     run(world, test)
 
 
@@ -174,10 +234,16 @@ def test_what_has_finalizers_goes_when_they_have_gone(world: World) -> None:
         await widgets.delete(name="w", namespace=world.namespace)
         held = await widgets.get(name="w", namespace=world.namespace)
         assert held.metadata.deletionTimestamp
-        await widgets.patch({"metadata": {"finalizers": None}}, name="w", namespace=world.namespace, content_type="application/merge-patch+json")
+        await widgets.patch(
+            {"metadata": {"finalizers": None}},
+            name="w",
+            namespace=world.namespace,
+            content_type="application/merge-patch+json",
+        )
         # Its dynamic client raises nothing, but shows the Status.
         gone = await widgets.get(name="w", namespace=world.namespace)
         assert (gone.kind, gone.code, gone.reason) == ("Status", 404, "NotFound")
+
     run(world, test)
 
 
@@ -185,8 +251,13 @@ def test_a_selection_is_deleted_at_once(world: World) -> None:
     world.create(world.config_map("a", app="web"), world.config_map("b", app="db"), world.widget("w"))
 
     async def test(client: Any) -> None:
-        await core_of(client).delete_collection_namespaced_config_map(world.namespace, label_selector="app=web")
-        await custom_of(client).delete_collection_namespaced_custom_object(world.group, "v1", world.namespace, "widgets")
+        await core_of(client).delete_collection_namespaced_config_map(
+            world.namespace, label_selector="app=web"
+        )
+        await custom_of(client).delete_collection_namespaced_custom_object(
+            world.group, "v1", world.namespace, "widgets"
+        )
+
     run(world, test)
     assert world.names("ConfigMap") == ["b"]
     assert world.names("Widget") == []
@@ -207,6 +278,7 @@ def test_refusals_are_the_clients_own_errors(world: World) -> None:
             with pytest.raises(ApiException) as caught:
                 await core_of(nobody).list_namespaced_config_map(world.namespace)
             assert (caught.value.status, caught.value.reason) == (403, "Forbidden")
+
     run(world, test)
 
 
@@ -214,4 +286,5 @@ def test_what_a_definition_serves_is_discovered(world: World) -> None:
     async def test(client: Any) -> None:
         widgets = await discovered(client, world)
         assert (widgets.name, widgets.namespaced, "patch" in widgets.verbs) == ("widgets", True, True)
+
     run(world, test)

@@ -1,4 +1,5 @@
 """`lightkube`: its models of built-in kinds, and generic resources made from definitions."""
+
 import copy
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +31,9 @@ def client(world: World) -> Iterator[Any]:
 @pytest.fixture
 def widget_class(client: Any, world: World) -> Any:
     """The class of widgets, as the client makes it from their definition."""
-    lightkube.generic_resource.create_resources_from_crd(client.get(CustomResourceDefinition, f"widgets.{world.group}"))
+    lightkube.generic_resource.create_resources_from_crd(
+        client.get(CustomResourceDefinition, f"widgets.{world.group}")
+    )
     return lightkube.generic_resource.get_generic_resource(f"{world.group}/v1", "Widget")
 
 
@@ -43,14 +46,22 @@ def test_objects_are_created_read_and_listed_by_selectors_and_pages(client: Any,
         client.create(ConfigMap(metadata=ObjectMeta(name=name, labels={"app": app}), data={"is": name}))
     assert client.get(ConfigMap, "a").data == {"is": "a"}
     assert names(client.list(ConfigMap, labels={"app": "web"})) == ["a", "c"]
-    assert names(client.list(ConfigMap, labels={"app": ("web", "db")}, fields={"metadata.name": "b"})) == ["b"]
-    assert names(client.list(ConfigMap, namespace="*", fields={"metadata.namespace": world.namespace})) == ["a", "b", "c"]
+    assert names(client.list(ConfigMap, labels={"app": ("web", "db")}, fields={"metadata.name": "b"})) == [
+        "b"
+    ]
+    assert names(client.list(ConfigMap, namespace="*", fields={"metadata.namespace": world.namespace})) == [
+        "a",
+        "b",
+        "c",
+    ]
     listed = client.list(ConfigMap, chunk_size=2)
     assert names(listed) == ["a", "b", "c"]
     assert int(listed.resourceVersion) > 0
 
 
-def test_custom_objects_are_created_read_and_listed_by_selectors(client: Any, widget_class: Any, world: World) -> None:
+def test_custom_objects_are_created_read_and_listed_by_selectors(
+    client: Any, widget_class: Any, world: World
+) -> None:
     for name, color in (("a", "red"), ("b", "blue"), ("c", "red")):
         client.create(widget_class.from_dict(world.widget(name, color=color)))
     assert client.get(widget_class, "b").spec == {"color": "blue", "size": 1}
@@ -64,7 +75,7 @@ def test_a_watch_sees_what_happens_and_resumes_where_it_was(client: Any, world: 
     world.create(world.config_map("b", app="web"), world.config_map("c", app="db"))
     kind, obj = next(events)
     assert (kind, obj.metadata.name) == ("ADDED", "b")
-    world.relabel("ConfigMap", "b", app="db")   # While it is open.
+    world.relabel("ConfigMap", "b", app="db")  # While it is open.
     kind, obj = next(events)
     assert (kind, obj.metadata.labels) == ("DELETED", {"app": "web"})
     events.close()
@@ -75,7 +86,9 @@ def test_a_watch_sees_what_happens_and_resumes_where_it_was(client: Any, world: 
     again.close()
 
 
-def test_a_watch_that_the_server_ends_goes_on_where_it_was(client: Any, widget_class: Any, world: World) -> None:
+def test_a_watch_that_the_server_ends_goes_on_where_it_was(
+    client: Any, widget_class: Any, world: World
+) -> None:
     world.create(world.widget("a"))
     events = client.watch(widget_class, server_timeout=1)
     assert next(events)[1].metadata.name == "a"
@@ -89,21 +102,39 @@ def test_a_watch_that_the_server_ends_goes_on_where_it_was(client: Any, widget_c
 
 def test_an_object_is_waited_for(client: Any, widget_class: Any, world: World) -> None:
     world.create(world.widget("w"))
-    client.patch(widget_class.Status, "w", {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, patch_type=PatchType.MERGE)
+    client.patch(
+        widget_class.Status,
+        "w",
+        {"status": {"conditions": [{"type": "Ready", "status": "True"}]}},
+        patch_type=PatchType.MERGE,
+    )
     assert client.wait(widget_class, "w", for_conditions=["Ready"]).metadata.name == "w"
 
 
 def test_objects_are_patched(client: Any, widget_class: Any, world: World) -> None:
     world.create(world.config_map("a", app="web", tier="gold"), world.widget("w"))
-    client.create(Pod(metadata=ObjectMeta(name="p"), spec=PodSpec(containers=[
-        Container(name="main", image="a"), Container(name="side", image="b")])))
-    pod = client.patch(Pod, "p", {"spec": {"containers": [{"name": "side", "image": "c"}]}})   # A strategic merge patch.
+    client.create(
+        Pod(
+            metadata=ObjectMeta(name="p"),
+            spec=PodSpec(containers=[Container(name="main", image="a"), Container(name="side", image="b")]),
+        )
+    )
+    pod = client.patch(
+        Pod, "p", {"spec": {"containers": [{"name": "side", "image": "c"}]}}
+    )  # A strategic merge patch.
     assert [(one.name, one.image) for one in pod.spec.containers] == [("main", "a"), ("side", "c")]
     assert client.set(ConfigMap, "a", labels={"tier": None}).metadata.labels == {"app": "web"}
-    changed = client.patch(ConfigMap, "a", [{"op": "test", "path": "/data/name", "value": "a"}, {"op": "remove", "path": "/data/name"}],
-                           patch_type=PatchType.JSON)
+    changed = client.patch(
+        ConfigMap,
+        "a",
+        [{"op": "test", "path": "/data/name", "value": "a"}, {"op": "remove", "path": "/data/name"}],
+        patch_type=PatchType.JSON,
+    )
     assert not changed.data
-    assert client.patch(widget_class, "w", {"spec": {"size": 2}}, patch_type=PatchType.MERGE).spec == {"color": "red", "size": 2}
+    assert client.patch(widget_class, "w", {"spec": {"size": 2}}, patch_type=PatchType.MERGE).spec == {
+        "color": "red",
+        "size": 2,
+    }
 
 
 def test_an_update_of_what_has_changed_is_a_conflict(client: Any, widget_class: Any, world: World) -> None:
@@ -122,11 +153,17 @@ def test_an_update_of_what_has_changed_is_a_conflict(client: Any, widget_class: 
 def test_the_status_is_written_apart(client: Any, widget_class: Any, world: World) -> None:
     world.create(world.widget("w"))
     widget = client.get(widget_class, "w").to_dict()
-    changed = client.replace(widget_class.Status.from_dict({**widget, "status": {"ready": True}, "spec": {"color": "blue"}}), "w")
+    changed = client.replace(
+        widget_class.Status.from_dict({**widget, "status": {"ready": True}, "spec": {"color": "blue"}}), "w"
+    )
     assert (changed.status, changed.spec["color"], changed.metadata.generation) == ({"ready": True}, "red", 1)
     new = copy.deepcopy(changed.to_dict()) | {"status": {"ready": False}, "spec": {"color": "blue"}}
     changed = client.replace(widget_class.from_dict(new))
-    assert (changed.status, changed.spec["color"], changed.metadata.generation) == ({"ready": True}, "blue", 2)
+    assert (changed.status, changed.spec["color"], changed.metadata.generation) == (
+        {"ready": True},
+        "blue",
+        2,
+    )
     assert client.get(widget_class.Status, "w").status == {"ready": True}
 
 
@@ -156,7 +193,11 @@ def test_refusals_are_the_clients_own_errors(client: Any, world: World) -> None:
     world.create(world.config_map("a"))
     with pytest.raises(ApiError, match='configmaps "nope" not found') as caught:
         client.get(ConfigMap, "nope")
-    assert (caught.value.status.code, caught.value.status.reason, caught.value.status.details.name) == (404, "NotFound", "nope")
+    assert (caught.value.status.code, caught.value.status.reason, caught.value.status.details.name) == (
+        404,
+        "NotFound",
+        "nope",
+    )
     with pytest.raises(ApiError) as caught:
         client.create(ConfigMap(metadata=ObjectMeta(name="a")))
     assert (caught.value.status.code, caught.value.status.reason) == (409, "AlreadyExists")

@@ -1,4 +1,5 @@
 """`pykube-ng`: its objects, queries and watches. It knows no pages and no deletion of many."""
+
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,11 +28,21 @@ def test_objects_are_created_read_and_listed_by_selectors(api_client: Any, world
     query = pykube.ConfigMap.objects(api_client)
     assert query.get(name="a").obj["data"] == {"name": "a"}
     assert [one.name for one in query.filter(selector={"app": "web"})] == ["a", "c"]
-    assert [one.name for one in query.filter(selector={"app__in": {"web", "db"}}, field_selector={"metadata.name": "b"})] == ["b"]
-    assert [one.name for one in query.filter(namespace=pykube.all, selector="app=db", field_selector={"metadata.namespace": world.namespace})] == ["b"]
+    assert [
+        one.name
+        for one in query.filter(selector={"app__in": {"web", "db"}}, field_selector={"metadata.name": "b"})
+    ] == ["b"]
+    assert [
+        one.name
+        for one in query.filter(
+            namespace=pykube.all, selector="app=db", field_selector={"metadata.namespace": world.namespace}
+        )
+    ] == ["b"]
 
 
-def test_custom_objects_are_created_read_and_listed_by_selectors(api_client: Any, widget_class: Any, world: World) -> None:
+def test_custom_objects_are_created_read_and_listed_by_selectors(
+    api_client: Any, widget_class: Any, world: World
+) -> None:
     for name, color in (("a", "red"), ("b", "blue"), ("c", "red")):
         widget_class(api_client, world.widget(name, color=color, tier=color[0])).create()
     query = widget_class.objects(api_client)
@@ -43,7 +54,10 @@ def test_custom_objects_are_created_read_and_listed_by_selectors(api_client: Any
 def test_a_list_can_be_a_table(api_client: Any, widget_class: Any, world: World) -> None:
     world.create(world.widget("a"))
     table = widget_class.objects(api_client).as_table()
-    assert ([column["name"] for column in table.columns], [row["cells"][0] for row in table.rows]) == (["Name", "Age"], ["a"])
+    assert ([column["name"] for column in table.columns], [row["cells"][0] for row in table.rows]) == (
+        ["Name", "Age"],
+        ["a"],
+    )
 
 
 def test_a_watch_sees_what_happens_and_resumes_where_it_was(api_client: Any, world: World) -> None:
@@ -54,7 +68,7 @@ def test_a_watch_sees_what_happens_and_resumes_where_it_was(api_client: Any, wor
     world.create(world.config_map("b", app="web"), world.config_map("c", app="db"))
     event = next(stream)
     assert (event.type, event.object.name) == ("ADDED", "b")
-    world.relabel("ConfigMap", "b", app="db")   # While it is open.
+    world.relabel("ConfigMap", "b", app="db")  # While it is open.
     event = next(stream)
     assert (event.type, event.object.labels) == ("DELETED", {"app": "web"})
     events.response.close()
@@ -65,7 +79,9 @@ def test_a_watch_sees_what_happens_and_resumes_where_it_was(api_client: Any, wor
     again.response.close()
 
 
-def test_a_watch_without_a_version_begins_with_what_there_is(api_client: Any, widget_class: Any, world: World) -> None:
+def test_a_watch_without_a_version_begins_with_what_there_is(
+    api_client: Any, widget_class: Any, world: World
+) -> None:
     world.create(world.widget("a"))
     events = widget_class.objects(api_client).watch()
     stream = iter(events)
@@ -79,7 +95,7 @@ def test_a_watch_without_a_version_begins_with_what_there_is(api_client: Any, wi
 def test_objects_are_patched_and_updated(api_client: Any, widget_class: Any, world: World) -> None:
     world.create(world.config_map("a", app="web"), world.widget("w"))
     config = pykube.ConfigMap.objects(api_client).get(name="a")
-    config.patch({"data": {"name": None, "more": "x"}})   # It is a merge patch.
+    config.patch({"data": {"name": None, "more": "x"}})  # It is a merge patch.
     assert world.get("ConfigMap", "a")["data"] == {"more": "x"}
     widget = widget_class.objects(api_client).get(name="w")
     widget.obj["spec"]["size"] = 2
@@ -88,7 +104,9 @@ def test_objects_are_patched_and_updated(api_client: Any, widget_class: Any, wor
     assert (widget.obj["spec"]["size"], world.get("Widget", "w")["metadata"]["labels"]) == (2, {"app": "web"})
 
 
-def test_an_update_of_what_has_changed_is_a_conflict(api_client: Any, widget_class: Any, world: World) -> None:
+def test_an_update_of_what_has_changed_is_a_conflict(
+    api_client: Any, widget_class: Any, world: World
+) -> None:
     world.create(world.widget("w"))
     widget = widget_class.objects(api_client).get(name="w")
     world.relabel("Widget", "w", more="yes")
@@ -106,12 +124,22 @@ def test_the_status_is_written_apart(api_client: Any, widget_class: Any, world: 
     world.create(world.widget("w"))
     widget = widget_class.objects(api_client).get(name="w")
     widget.patch({"status": {"ready": True}, "spec": {"color": "blue"}}, subresource="status")
-    assert (widget.obj["status"], widget.obj["spec"]["color"], widget.metadata["generation"]) == ({"ready": True}, "red", 1)
+    assert (widget.obj["status"], widget.obj["spec"]["color"], widget.metadata["generation"]) == (
+        {"ready": True},
+        "red",
+        1,
+    )
     widget.patch({"status": {"ready": False}, "spec": {"color": "blue"}})
-    assert (widget.obj["status"], widget.obj["spec"]["color"], widget.metadata["generation"]) == ({"ready": True}, "blue", 2)
+    assert (widget.obj["status"], widget.obj["spec"]["color"], widget.metadata["generation"]) == (
+        {"ready": True},
+        "blue",
+        2,
+    )
 
 
-def test_what_has_finalizers_goes_when_they_have_gone(api_client: Any, widget_class: Any, world: World) -> None:
+def test_what_has_finalizers_goes_when_they_have_gone(
+    api_client: Any, widget_class: Any, world: World
+) -> None:
     world.create(world.widget("w", finalizers=["example.com/hold"]))
     widget = widget_class.objects(api_client).get(name="w")
     widget.delete(propagation_policy="Background")
@@ -119,7 +147,7 @@ def test_what_has_finalizers_goes_when_they_have_gone(api_client: Any, widget_cl
     assert widget.metadata["deletionTimestamp"]
     widget.patch({"metadata": {"finalizers": []}})
     assert not widget.exists()
-    widget.delete()   # A second time is as good as the first.
+    widget.delete()  # A second time is as good as the first.
 
 
 def test_refusals_are_the_clients_own_errors(api_client: Any, world: World) -> None:

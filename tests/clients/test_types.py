@@ -1,4 +1,6 @@
-"""mypy and pyright say of typed.py what it says of itself: each type, and each mistake. Seconds each; nothing is downloaded."""
+"""mypy and pyright say of typed.py what it says of itself: each type, and each mistake. Seconds each; nothing
+is downloaded."""
+
 import json
 import subprocess
 import sys
@@ -9,7 +11,9 @@ ROOT = FOLDER.parent.parent
 
 
 def checked(*command: str, cwd: Path) -> str:
-    done = subprocess.run([sys.executable, "-m", *command], cwd=cwd, capture_output=True, text=True, check=False, timeout=240)
+    done = subprocess.run(
+        [sys.executable, "-m", *command], cwd=cwd, capture_output=True, text=True, check=False, timeout=240
+    )
     return f"{done.stdout}{done.stderr}" if done.returncode else ""
 
 
@@ -17,18 +21,39 @@ def test_mypy_infers_what_each_read_returns(tmp_path: Path) -> None:
     config = tmp_path / "mypy.ini"
     # Of pykube and kubernetes_asyncio mypy takes no note without being told.
     config.write_text("[mypy]\nstrict = True\nfollow_untyped_imports = True\nimplicit_reexport = True\n")
-    said = checked("mypy", f"--config-file={config}", f"--cache-dir={tmp_path / 'cache'}", str(FOLDER / "typed.py"), cwd=ROOT)
+    said = checked(
+        "mypy",
+        f"--config-file={config}",
+        f"--cache-dir={tmp_path / 'cache'}",
+        str(FOLDER / "typed.py"),
+        cwd=ROOT,
+    )
     assert not said, said
 
 
 def test_pyright_infers_what_each_read_returns(tmp_path: Path) -> None:
-    (tmp_path / "pyrightconfig.json").write_text(json.dumps({
-        "include": [str(FOLDER / "typed.py")], "extraPaths": [str(ROOT)], "typeCheckingMode": "strict",
-        "enableTypeIgnoreComments": False, "reportUnnecessaryTypeIgnoreComment": "error",
-        # What clients do not say of their own types is no fault of ours.
-        **dict.fromkeys((
-            "reportMissingTypeStubs", "reportUnknownMemberType", "reportUnknownVariableType", "reportUnknownArgumentType",
-            "reportUnknownParameterType", "reportMissingTypeArgument"), "none"),
-    }))
+    (tmp_path / "pyrightconfig.json").write_text(
+        json.dumps(
+            {
+                "include": [str(FOLDER / "typed.py")],
+                "extraPaths": [str(ROOT)],
+                "typeCheckingMode": "strict",
+                "enableTypeIgnoreComments": False,
+                "reportUnnecessaryTypeIgnoreComment": "error",
+                # What clients do not say of their own types is no fault of ours.
+                **dict.fromkeys(
+                    (
+                        "reportMissingTypeStubs",
+                        "reportUnknownMemberType",
+                        "reportUnknownVariableType",
+                        "reportUnknownArgumentType",
+                        "reportUnknownParameterType",
+                        "reportMissingTypeArgument",
+                    ),
+                    "none",
+                ),
+            }
+        )
+    )
     said = checked("basedpyright", "--pythonpath", sys.executable, "--project", str(tmp_path), cwd=tmp_path)
     assert not said, said

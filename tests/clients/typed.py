@@ -1,7 +1,9 @@
-"""What type checkers make of reads with the classes of other clients: mypy and pyright are run over this file, by test_types.py.
+"""What type checkers make of reads with the classes of other clients: mypy and pyright are run over this
+file, by test_types.py.
 
-What is wrong must be wrong to both: each ignores what is expected, and complains where there is nothing to ignore.
-"""
+What is wrong must be wrong to both: each ignores what is expected, and complains where there is nothing to
+ignore."""
+
 from __future__ import annotations
 
 from typing import Any, assert_type
@@ -68,14 +70,21 @@ async def wait(cache: Cache) -> None:
     assert_type(await cache.fetch_list(V1Pod, label="app=web"), list[V1Pod])
     assert_type(await cache.wait_for(Widget, bool, namespace="ns"), Widget)
     assert_type(await cache.wait_for("pods", bool, as_=V1Pod), V1Pod)
-    assert_type(await cache.fetch(kubernetes_asyncio.client.V1Pod, "a", "ns"), kubernetes_asyncio.client.V1Pod)
+    assert_type(
+        await cache.fetch(kubernetes_asyncio.client.V1Pod, "a", "ns"), kubernetes_asyncio.client.V1Pod
+    )
 
 
 def slip(cache: Cache) -> None:
-    cache.get(V1Pod, "a", "ns", as_="dict")   # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
-    cache.get("pods", "a", "ns", as_=5)   # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
-    cache.get(V1Pod(), "a", "ns")   # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
-    cache.list(V1Pod, labels="app=web")   # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
-    print(cache.get(V1Pod, "a", "ns")["spec"])   # type: ignore[index]  # pyright: ignore[reportIndexIssue]
-    print(cache.get(V1Pod, "a", "ns").nodename)   # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
-    cache.get("pods", "a", "ns", as_="view")["spec"] = {}   # type: ignore[index]  # pyright: ignore[reportIndexIssue]
+    # pyright: ignore[reportArgumentType, reportCallIssue]
+    cache.get(V1Pod, "a", "ns", as_="dict")  # type: ignore[call-overload]
+    # pyright: ignore[reportArgumentType, reportCallIssue]
+    cache.get("pods", "a", "ns", as_=5)  # type: ignore[call-overload]
+    # pyright: ignore[reportArgumentType, reportCallIssue]
+    cache.get(V1Pod(), "a", "ns")  # type: ignore[call-overload]
+    cache.list(V1Pod, labels="app=web")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+    print(cache.get(V1Pod, "a", "ns")["spec"])  # type: ignore[index]  # pyright: ignore[reportIndexIssue]
+    # pyright: ignore[reportAttributeAccessIssue]
+    print(cache.get(V1Pod, "a", "ns").nodename)  # type: ignore[attr-defined]
+    # pyright: ignore[reportIndexIssue]
+    cache.get("pods", "a", "ns", as_="view")["spec"] = {}  # type: ignore[index]

@@ -1,4 +1,6 @@
-"""A namespace for one client to work in: what it finds there, what others do there meanwhile, and kubeconfigs to get there."""
+"""A namespace for one client to work in: what it finds there, what others do there meanwhile, and kubeconfigs
+to get there."""
+
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -30,7 +32,9 @@ class World:
 
     def kubeconfig_of_nobody(self) -> Path:
         """Return that of a user who may do nothing."""
-        return self.api.kubeconfig(self.folder / "nobody", token=self.api.user("nobody").token, namespace=self.namespace)
+        return self.api.kubeconfig(
+            self.folder / "nobody", token=self.api.user("nobody").token, namespace=self.namespace
+        )
 
     # ---- What is there.
 
@@ -38,9 +42,21 @@ class World:
         metadata = {"name": name, "namespace": self.namespace, "labels": labels}
         return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"name": name}}
 
-    def widget(self, name: str, *, color: str = "red", finalizers: Sequence[str] = (), **labels: str) -> dict[str, Any]:
-        metadata = {"name": name, "namespace": self.namespace, "labels": labels, "finalizers": list(finalizers)}
-        return {"apiVersion": f"{self.group}/v1", "kind": "Widget", "metadata": metadata, "spec": {"color": color, "size": 1}}
+    def widget(
+        self, name: str, *, color: str = "red", finalizers: Sequence[str] = (), **labels: str
+    ) -> dict[str, Any]:
+        metadata = {
+            "name": name,
+            "namespace": self.namespace,
+            "labels": labels,
+            "finalizers": list(finalizers),
+        }
+        return {
+            "apiVersion": f"{self.group}/v1",
+            "kind": "Widget",
+            "metadata": metadata,
+            "spec": {"color": color, "size": 1},
+        }
 
     # ---- What others do meanwhile.
 

@@ -1,4 +1,6 @@
-"""Gives each test here a namespace on the API server that it is to hold on, and keeps it from what is not its own."""
+"""Gives each test here a namespace on the API server that it is to hold on, and keeps it from what is not its
+own."""
+
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -10,10 +12,13 @@ from .places import Place, fresh_place
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "needs(what): more of a cluster than a namespace that the test makes: not with --api=kubeconfig.")
+    config.addinivalue_line(
+        "markers",
+        "needs(what): more of a cluster than a namespace that the test makes: not with --api=kubeconfig.",
+    )
 
 
-@pytest.hookimpl(tryfirst=True)   # Before any fixture does what the test may not do.
+@pytest.hookimpl(tryfirst=True)  # Before any fixture does what the test may not do.
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.config.getoption("--api") == "kubeconfig" and (mark := item.get_closest_marker("needs")):
         pytest.skip(f"it needs {mark.args[0]}, and is to stay within namespaces of its own")

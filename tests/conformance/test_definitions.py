@@ -1,4 +1,6 @@
-"""Custom resources: served with their definition, checked and pruned by its schema, gone with it, and there again."""
+"""Custom resources: served with their definition, checked and pruned by its schema, gone with it, and there
+again."""
+
 from collections.abc import Callable
 from typing import Any
 
@@ -16,14 +18,23 @@ pytestmark = pytest.mark.needs("definitions of custom resources")
 
 
 def schema_of(status: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": {
-        "spec": {"type": "object", "properties": spec}, "status": {"type": "object", "properties": status or {}}}}
+    return {
+        "type": "object",
+        "properties": {
+            "spec": {"type": "object", "properties": spec},
+            "status": {"type": "object", "properties": status or {}},
+        },
+    }
 
 
 STRICT = schema_of(
-    text=TEXT, given={**TEXT, "default": "usual"}, number={"type": "integer", "minimum": 1, "maximum": 5}, word={**TEXT, "enum": ["red", "blue"]},
+    text=TEXT,
+    given={**TEXT, "default": "usual"},
+    number={"type": "integer", "minimum": 1, "maximum": 5},
+    word={**TEXT, "enum": ["red", "blue"]},
     list={"type": "array", "items": {"type": "object", "properties": {"name": TEXT}, "required": ["name"]}},
-    free={"type": "object", "x-kubernetes-preserve-unknown-fields": True})
+    free={"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+)
 WALL = schema_of({"phase": TEXT}, color=TEXT, size={"type": "integer"}, wet={"type": "boolean"}, other=TEXT)
 
 
@@ -42,7 +53,8 @@ def group_of(things: Place) -> str:
     return things.prefix.split("/")[2]
 
 
-# A real server needs seconds for a new kind. So these are shared, and those that are changed are defined anew.
+# A real server needs seconds for a new kind. So these are shared, and those that are changed are defined
+# anew.
 
 Sharing = Callable[[Place, str], Place]
 
@@ -52,9 +64,15 @@ def shared(api: Cluster) -> Sharing:
     """Give objects of a kind that tests share, in the test's own namespace."""
     base = Place(api, "none")
     options: dict[str, dict[str, Any]] = {
-        "loose": {}, "status": {"status": True, "short_names": ["th"]},
+        "loose": {},
+        "status": {"status": True, "short_names": ["th"]},
         "strict": {"schema": STRICT},
-        "wall": {"word": "Wall", "status": True, "selectable_fields": [".spec.color", ".spec.size", ".spec.wet", ".status.phase"], "schema": WALL},
+        "wall": {
+            "word": "Wall",
+            "status": True,
+            "selectable_fields": [".spec.color", ".spec.size", ".spec.wet", ".status.phase"],
+            "schema": WALL,
+        },
     }
     defined: dict[str, Place] = {}
 
@@ -85,22 +103,45 @@ def own(place: Place) -> Place:
 def test_a_definition_is_completed_and_says_that_it_is_served(things: Place) -> None:
     crd = things.api.request("GET", definition(things))
     assert crd["spec"]["names"] | {"shortNames": []} == {
-        "plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList", "shortNames": []}
+        "plural": "things",
+        "singular": "thing",
+        "kind": "Thing",
+        "listKind": "ThingList",
+        "shortNames": [],
+    }
     assert crd["spec"]["conversion"] == {"strategy": "None"}
-    assert {c["type"]: c["status"] for c in crd["status"]["conditions"]}.items() >= {"NamesAccepted": "True", "Established": "True"}.items()
+    assert {c["type"]: c["status"] for c in crd["status"]["conditions"]}.items() >= {
+        "NamesAccepted": "True",
+        "Established": "True",
+    }.items()
     assert crd["status"]["storedVersions"] == ["v1"]
     assert crd["status"]["acceptedNames"]["plural"] == "things"
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    ({"metadata": {"name": "other.example.com"}}, "metadata.name"), ({"scope": "Nowhere"}, "spec.scope"), ({"versions": []}, "spec.versions"),
-    ({"group": ""}, "spec.group"),
-], ids=str)
-def test_a_definition_that_makes_no_sense_is_invalid(api: Cluster, change: dict[str, Any], message: str) -> None:
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"metadata": {"name": "other.example.com"}}, "metadata.name"),
+        ({"scope": "Nowhere"}, "spec.scope"),
+        ({"versions": []}, "spec.versions"),
+        ({"group": ""}, "spec.group"),
+    ],
+    ids=str,
+)
+def test_a_definition_that_makes_no_sense_is_invalid(
+    api: Cluster, change: dict[str, Any], message: str
+) -> None:
     group = fresh_group()
     metadata = change.pop("metadata", {"name": f"things.{group}"})
-    spec = {"group": group, "scope": "Namespaced", "names": {"kind": "Thing", "plural": "things"},
-            "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": ANYTHING}}], **change}
+    spec = {
+        "group": group,
+        "scope": "Namespaced",
+        "names": {"kind": "Thing", "plural": "things"},
+        "versions": [
+            {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": ANYTHING}}
+        ],
+        **change,
+    }
     status = refusal(api, "POST", DEFINITIONS, body={"metadata": metadata, "spec": spec})
     assert (status["code"], status["reason"]) == (422, "Invalid")
     assert message in [cause["field"] for cause in status["details"]["causes"]]
@@ -108,13 +149,32 @@ def test_a_definition_that_makes_no_sense_is_invalid(api: Cluster, change: dict[
 
 def test_a_custom_resource_can_be_discovered(place: Place, shared: Sharing) -> None:
     things = shared(place, "status")
-    resources = {resource["name"]: resource for resource in place.api.request("GET", things.prefix)["resources"]}
+    resources = {
+        resource["name"]: resource for resource in place.api.request("GET", things.prefix)["resources"]
+    }
     thing = resources["things"]
-    assert (thing["kind"], thing["singularName"], thing["namespaced"], thing["shortNames"]) == ("Thing", "thing", True, ["th"])
-    assert set(thing["verbs"]) == {"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
+    assert (thing["kind"], thing["singularName"], thing["namespaced"], thing["shortNames"]) == (
+        "Thing",
+        "thing",
+        True,
+        ["th"],
+    )
+    assert set(thing["verbs"]) == {
+        "create",
+        "delete",
+        "deletecollection",
+        "get",
+        "list",
+        "patch",
+        "update",
+        "watch",
+    }
     assert set(resources["things/status"]["verbs"]) == {"get", "patch", "update"}
     groups = {group["name"]: group for group in place.api.request("GET", "/apis")["groups"]}
-    assert groups[group_of(things)]["preferredVersion"] == {"groupVersion": things.prefix.removeprefix("/apis/"), "version": "v1"}
+    assert groups[group_of(things)]["preferredVersion"] == {
+        "groupVersion": things.prefix.removeprefix("/apis/"),
+        "version": "v1",
+    }
 
 
 def test_without_a_status_there_is_no_such_subresource(things: Place) -> None:
@@ -125,7 +185,11 @@ def test_without_a_status_there_is_no_such_subresource(things: Place) -> None:
 def test_a_resource_of_the_cluster_is_in_no_namespace(place: Place) -> None:
     group = fresh_group()
     place.api.create_crd(group, "v1", "Star", "stars", namespaced=False)
-    made = place.api.request("POST", f"/apis/{group}/v1/stars", body={"apiVersion": f"{group}/v1", "kind": "Star", "metadata": {"name": "sun"}})
+    made = place.api.request(
+        "POST",
+        f"/apis/{group}/v1/stars",
+        body={"apiVersion": f"{group}/v1", "kind": "Star", "metadata": {"name": "sun"}},
+    )
     assert "namespace" not in made["metadata"]
     assert names_of(place.api.request("GET", f"/apis/{group}/v1/stars")) == ["sun"]
     assert refusal(place.api, "GET", f"/apis/{group}/v1/namespaces/{place.namespace}/stars")["code"] == 404
@@ -134,9 +198,23 @@ def test_a_resource_of_the_cluster_is_in_no_namespace(place: Place) -> None:
 # ---- Objects.
 
 
-@pytest.mark.parametrize("value", [
-    {"a": 1, "b": [1, "2", None, True, 1.5]}, "text", 5, 1.5, True, [], {}, {"deep": {"deeper": {"deepest": [[]]}}}, -1, 2**53, "ünïcode",
-], ids=str)
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"a": 1, "b": [1, "2", None, True, 1.5]},
+        "text",
+        5,
+        1.5,
+        True,
+        [],
+        {},
+        {"deep": {"deeper": {"deepest": [[]]}}},
+        -1,
+        2**53,
+        "ünïcode",
+    ],
+    ids=str,
+)
 def test_what_an_object_holds_survives(things: Place, value: Any) -> None:
     things.create("a", content=value)
     for shown in (things.get("a"), things.listed()["items"][0]):
@@ -144,14 +222,37 @@ def test_what_an_object_holds_survives(things: Place, value: Any) -> None:
         assert type(shown["content"]) is type(value)
 
 
-@pytest.mark.parametrize(("body", "code", "message"), [
-    ({"apiVersion": None}, 400, "the API version in the data () does not match the expected API version (GROUP/v1)"),
-    ({"apiVersion": "example.org/v1"}, 400, "the API version in the data (example.org/v1) does not match the expected API version (GROUP/v1)"),
-    ({"kind": None}, 400, "the object provided is unrecognized (must be of type Thing): couldn't get version/kind; json parse error"),
-    ({"kind": "Other"}, 422, 'Other.GROUP "a" is invalid: kind: Invalid value: "Other": must be Thing'),
-], ids=str)
+@pytest.mark.parametrize(
+    ("body", "code", "message"),
+    [
+        (
+            {"apiVersion": None},
+            400,
+            "the API version in the data () does not match the expected API version (GROUP/v1)",
+        ),
+        (
+            {"apiVersion": "example.org/v1"},
+            400,
+            "the API version in the data (example.org/v1) does not match the expected API version (GROUP/v1)",
+        ),
+        (
+            {"kind": None},
+            400,
+            (
+                "the object provided is unrecognized (must be of type Thing): couldn't get version/kind; json"
+                " parse error"
+            ),
+        ),
+        ({"kind": "Other"}, 422, 'Other.GROUP "a" is invalid: kind: Invalid value: "Other": must be Thing'),
+    ],
+    ids=str,
+)
 def test_an_object_must_say_what_it_is(things: Place, body: dict[str, Any], code: int, message: str) -> None:
-    sent = {key: value for key, value in {**things.typed(), "metadata": {"name": "a"}, **body}.items() if value is not None}
+    sent = {
+        key: value
+        for key, value in {**things.typed(), "metadata": {"name": "a"}, **body}.items()
+        if value is not None
+    }
     status = refusal(things.api, "POST", things.path(), body=sent)
     assert status["code"] == code
     if "Kind" not in status["message"]:
@@ -163,7 +264,10 @@ def test_errors_name_the_resource_with_its_group(things: Place) -> None:
     assert refusal(things.api, "GET", things.path("none"))["message"] == f'things.{group} "none" not found'
     things.create("a")
     status = refusal(things.api, "POST", things.path(), body={**things.typed(), "metadata": {"name": "a"}})
-    assert (status["message"], status["details"]) == (f'things.{group} "a" already exists', {"name": "a", "group": group, "kind": "things"})
+    assert (status["message"], status["details"]) == (
+        f'things.{group} "a" already exists',
+        {"name": "a", "group": group, "kind": "things"},
+    )
 
 
 @pytest.mark.parametrize("content_type", ["application/strategic-merge-patch+json"])
@@ -173,17 +277,46 @@ def test_custom_resources_know_no_strategic_patch(things: Place, content_type: s
     assert (status["code"], status["reason"]) == (415, "UnsupportedMediaType")
 
 
-@pytest.mark.parametrize(("patch", "content_type", "spec"), [
-    ({"spec": {"b": 2}}, None, {"a": {"x": 1}, "b": 2, "list": [1, 2]}), ({"spec": {"a": None}}, None, {"list": [1, 2]}),
-    ({"spec": {"list": [3]}}, None, {"a": {"x": 1}, "list": [3]}), ({"spec": {"a": {"y": 2}}}, None, {"a": {"x": 1, "y": 2}, "list": [1, 2]}),
-    ({"spec": None}, None, None), ({"spec": {"a": 5}}, None, {"a": 5, "list": [1, 2]}),
-    ([{"op": "add", "path": "/spec/list/-", "value": 3}], "application/json-patch+json", {"a": {"x": 1}, "list": [1, 2, 3]}),
-    ([{"op": "add", "path": "/spec/list/0", "value": 0}], "application/json-patch+json", {"a": {"x": 1}, "list": [0, 1, 2]}),
-    ([{"op": "remove", "path": "/spec/list/1"}], "application/json-patch+json", {"a": {"x": 1}, "list": [1]}),
-    ([{"op": "replace", "path": "/spec/a/x", "value": {"y": None}}], "application/json-patch+json", {"a": {"x": {"y": None}}, "list": [1, 2]}),
-    ([{"op": "test", "path": "/spec/list", "value": [1, 2]}, {"op": "remove", "path": "/spec"}], "application/json-patch+json", None),
-], ids=str)
-def test_patches_of_nested_objects_and_lists(things: Place, patch: Any, content_type: str | None, spec: Any) -> None:
+@pytest.mark.parametrize(
+    ("patch", "content_type", "spec"),
+    [
+        ({"spec": {"b": 2}}, None, {"a": {"x": 1}, "b": 2, "list": [1, 2]}),
+        ({"spec": {"a": None}}, None, {"list": [1, 2]}),
+        ({"spec": {"list": [3]}}, None, {"a": {"x": 1}, "list": [3]}),
+        ({"spec": {"a": {"y": 2}}}, None, {"a": {"x": 1, "y": 2}, "list": [1, 2]}),
+        ({"spec": None}, None, None),
+        ({"spec": {"a": 5}}, None, {"a": 5, "list": [1, 2]}),
+        (
+            [{"op": "add", "path": "/spec/list/-", "value": 3}],
+            "application/json-patch+json",
+            {"a": {"x": 1}, "list": [1, 2, 3]},
+        ),
+        (
+            [{"op": "add", "path": "/spec/list/0", "value": 0}],
+            "application/json-patch+json",
+            {"a": {"x": 1}, "list": [0, 1, 2]},
+        ),
+        (
+            [{"op": "remove", "path": "/spec/list/1"}],
+            "application/json-patch+json",
+            {"a": {"x": 1}, "list": [1]},
+        ),
+        (
+            [{"op": "replace", "path": "/spec/a/x", "value": {"y": None}}],
+            "application/json-patch+json",
+            {"a": {"x": {"y": None}}, "list": [1, 2]},
+        ),
+        (
+            [{"op": "test", "path": "/spec/list", "value": [1, 2]}, {"op": "remove", "path": "/spec"}],
+            "application/json-patch+json",
+            None,
+        ),
+    ],
+    ids=str,
+)
+def test_patches_of_nested_objects_and_lists(
+    things: Place, patch: Any, content_type: str | None, spec: Any
+) -> None:
     things.create("a", spec={"a": {"x": 1}, "list": [1, 2]})
     assert things.patch("a", patch, content_type=content_type).get("spec") == spec
     assert things.get("a").get("spec") == spec
@@ -209,8 +342,16 @@ def test_with_a_status_subresource_the_status_is_written_through_it_alone(with_s
     assert "status" not in things.create("a", spec={"x": 1}, status={"y": 1})
     assert "status" not in things.patch("a", {"status": {"y": 1}})
     before = things.get("a")["metadata"]
-    changed = things.api.request("PATCH", things.path("a/status"), body={"status": {"y": 1}, "spec": {"x": 2}, "metadata": {"labels": {"l": "1"}}})
-    assert (changed["status"], changed["spec"], "labels" in changed["metadata"]) == ({"y": 1}, {"x": 1}, False)
+    changed = things.api.request(
+        "PATCH",
+        things.path("a/status"),
+        body={"status": {"y": 1}, "spec": {"x": 2}, "metadata": {"labels": {"l": "1"}}},
+    )
+    assert (changed["status"], changed["spec"], "labels" in changed["metadata"]) == (
+        {"y": 1},
+        {"x": 1},
+        False,
+    )
     assert changed["metadata"]["generation"] == before["generation"] == 1
     assert int(changed["metadata"]["resourceVersion"]) > int(before["resourceVersion"])
     assert things.patch("a", {"spec": {"x": 2}})["status"] == {"y": 1}
@@ -221,7 +362,9 @@ def test_with_a_status_subresource_the_status_is_written_through_it_alone(with_s
 def test_a_replaced_status_leaves_the_spec(with_status: Place) -> None:
     things = with_status
     made = things.create("a", spec={"x": 1})
-    changed = things.api.request("PUT", things.path("a/status"), body={**made, "spec": {"x": 9}, "status": {"y": 1}})
+    changed = things.api.request(
+        "PUT", things.path("a/status"), body={**made, "spec": {"x": 9}, "status": {"y": 1}}
+    )
     assert (changed["spec"], changed["status"]) == ({"x": 1}, {"y": 1})
 
 
@@ -234,12 +377,22 @@ def strict(place: Place, shared: Sharing) -> Place:
     return shared(place, "strict")
 
 
-@pytest.mark.parametrize(("spec", "kept"), [
-    ({}, {"given": "usual"}), ({"given": "own"}, {"given": "own"}), ({"unknown": 1}, {"given": "usual"}), ({"text": "a", "x": {"y": 1}}, {"given": "usual", "text": "a"}),
-    ({"list": [{"name": "a", "x": 1}]}, {"given": "usual", "list": [{"name": "a"}]}), ({"free": {"x": {"y": 1}}}, {"given": "usual", "free": {"x": {"y": 1}}}),
-    ({"number": 3}, {"given": "usual", "number": 3}),
-], ids=str)
-def test_what_the_schema_does_not_know_is_dropped_and_defaults_are_filled_in(strict: Place, spec: Any, kept: Any) -> None:
+@pytest.mark.parametrize(
+    ("spec", "kept"),
+    [
+        ({}, {"given": "usual"}),
+        ({"given": "own"}, {"given": "own"}),
+        ({"unknown": 1}, {"given": "usual"}),
+        ({"text": "a", "x": {"y": 1}}, {"given": "usual", "text": "a"}),
+        ({"list": [{"name": "a", "x": 1}]}, {"given": "usual", "list": [{"name": "a"}]}),
+        ({"free": {"x": {"y": 1}}}, {"given": "usual", "free": {"x": {"y": 1}}}),
+        ({"number": 3}, {"given": "usual", "number": 3}),
+    ],
+    ids=str,
+)
+def test_what_the_schema_does_not_know_is_dropped_and_defaults_are_filled_in(
+    strict: Place, spec: Any, kept: Any
+) -> None:
     assert strict.create("a", spec=spec)["spec"] == kept
     assert strict.get("a")["spec"] == kept
 
@@ -248,11 +401,28 @@ def test_no_default_comes_where_the_parent_is_absent(strict: Place) -> None:
     assert "spec" not in strict.create("a")
 
 
-@pytest.mark.parametrize("spec", [
-    {"text": 5}, {"text": ["a"]}, {"number": "3"}, {"number": 1.5}, {"number": 0}, {"number": 6}, {"word": "green"}, {"list": {}}, {"list": [{}]}, {"list": ["a"]}, [], "text",
-], ids=str)
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"text": 5},
+        {"text": ["a"]},
+        {"number": "3"},
+        {"number": 1.5},
+        {"number": 0},
+        {"number": 6},
+        {"word": "green"},
+        {"list": {}},
+        {"list": [{}]},
+        {"list": ["a"]},
+        [],
+        "text",
+    ],
+    ids=str,
+)
 def test_what_the_schema_forbids_is_invalid(strict: Place, spec: Any) -> None:
-    status = refusal(strict.api, "POST", strict.path(), body={**strict.typed(), "metadata": {"name": "a"}, "spec": spec})
+    status = refusal(
+        strict.api, "POST", strict.path(), body={**strict.typed(), "metadata": {"name": "a"}, "spec": spec}
+    )
     assert (status["code"], status["reason"]) == (422, "Invalid")
     assert status["details"]["causes"][0]["field"].startswith("spec")
     strict.create("b", spec={})
@@ -266,26 +436,53 @@ def test_what_the_schema_forbids_is_invalid(strict: Place, spec: Any) -> None:
 def walls(place: Place, shared: Sharing) -> Place:
     """Objects with a text, a number and a flag that can be selected by; five of them."""
     walls = shared(place, "wall")
-    for name, spec in {"red": {"color": "red", "size": 1}, "blue": {"color": "blue", "size": 0, "wet": False}, "wet": {"color": "red", "wet": True},
-                       "bare": {}, "big": {"size": 1000000, "color": ""}}.items():
+    for name, spec in {
+        "red": {"color": "red", "size": 1},
+        "blue": {"color": "blue", "size": 0, "wet": False},
+        "wet": {"color": "red", "wet": True},
+        "bare": {},
+        "big": {"size": 1000000, "color": ""},
+    }.items():
         walls.create(name, spec=spec)
     return walls
 
 
-@pytest.mark.parametrize(("selector", "names"), [
-    ("spec.color=red", "red wet"), ("spec.color!=red", "bare big blue"), ("spec.color=", "bare big"), ("spec.size=1", "red"), ("spec.size=0", "blue"),
-    ("spec.size=", "bare wet"), ("spec.size=1000000", "big"), ("spec.size=1e6", ""), ("spec.wet=true", "wet"), ("spec.wet=false", "blue"), ("spec.wet=", "bare big red"),
-    ("spec.color=red,spec.wet=true", "wet"), ("metadata.name=red,spec.color=blue", ""), ("status.phase=", "bare big blue red wet"),
-])
-def test_custom_resources_are_selected_by_the_fields_of_their_definition(walls: Place, selector: str, names: str) -> None:
+@pytest.mark.parametrize(
+    ("selector", "names"),
+    [
+        ("spec.color=red", "red wet"),
+        ("spec.color!=red", "bare big blue"),
+        ("spec.color=", "bare big"),
+        ("spec.size=1", "red"),
+        ("spec.size=0", "blue"),
+        ("spec.size=", "bare wet"),
+        ("spec.size=1000000", "big"),
+        ("spec.size=1e6", ""),
+        ("spec.wet=true", "wet"),
+        ("spec.wet=false", "blue"),
+        ("spec.wet=", "bare big red"),
+        ("spec.color=red,spec.wet=true", "wet"),
+        ("metadata.name=red,spec.color=blue", ""),
+        ("status.phase=", "bare big blue red wet"),
+    ],
+)
+def test_custom_resources_are_selected_by_the_fields_of_their_definition(
+    walls: Place, selector: str, names: str
+) -> None:
     assert walls.names(fieldSelector=selector) == names.split()
 
 
-@pytest.mark.parametrize("label", ["spec.other", ".spec.color", "spec", "status", "metadata.uid", "spec.none", "color"])
+@pytest.mark.parametrize(
+    "label", ["spec.other", ".spec.color", "spec", "status", "metadata.uid", "spec.none", "color"]
+)
 def test_by_other_fields_they_are_not_selected(walls: Place, label: str) -> None:
     for query in ({"fieldSelector": f"{label}=x"}, {"fieldSelector": f"{label}=x", "watch": True}):
         status = refusal(walls.api, "GET", walls.path(), query=query)
-        assert (status["code"], status["reason"], status["message"]) == (400, "BadRequest", f"field label not supported: {label}")
+        assert (status["code"], status["reason"], status["message"]) == (
+            400,
+            "BadRequest",
+            f"field label not supported: {label}",
+        )
 
 
 def test_fields_of_custom_resources_have_edges(walls: Place) -> None:
@@ -301,7 +498,9 @@ def test_fields_of_custom_resources_have_edges(walls: Place) -> None:
 def test_a_status_can_be_selected_by(walls: Place) -> None:
     with walls.watch(fieldSelector="status.phase=Ready", resourceVersion=walls.version) as watch:
         walls.api.request("PATCH", walls.path("red/status"), body={"status": {"phase": "Ready"}})
-        assert [(event["type"], event["object"]["metadata"]["name"]) for event in take(watch, 1)] == [("ADDED", "red")]
+        assert [(event["type"], event["object"]["metadata"]["name"]) for event in take(watch, 1)] == [
+            ("ADDED", "red")
+        ]
     assert walls.names(fieldSelector="status.phase=Ready") == ["red"]
 
 
@@ -310,10 +509,26 @@ def test_a_status_can_be_selected_by(walls: Place) -> None:
 
 def test_one_object_is_served_in_several_versions(place: Place) -> None:
     group = fresh_group()
-    versions = [{"name": name, "served": True, "storage": name == "v1", "schema": {"openAPIV3Schema": ANYTHING}} for name in ("v1beta1", "v1")]
-    place.api.request("POST", DEFINITIONS, body={"metadata": {"name": f"things.{group}"}, "spec": {
-        "group": group, "scope": "Namespaced", "names": {"kind": "Thing", "plural": "things"}, "versions": versions}})
-    old, new = (place.of("things", prefix=f"/apis/{group}/{version}", kind="Thing") for version in ("v1beta1", "v1"))
+    versions = [
+        {"name": name, "served": True, "storage": name == "v1", "schema": {"openAPIV3Schema": ANYTHING}}
+        for name in ("v1beta1", "v1")
+    ]
+    place.api.request(
+        "POST",
+        DEFINITIONS,
+        body={
+            "metadata": {"name": f"things.{group}"},
+            "spec": {
+                "group": group,
+                "scope": "Namespaced",
+                "names": {"kind": "Thing", "plural": "things"},
+                "versions": versions,
+            },
+        },
+    )
+    old, new = (
+        place.of("things", prefix=f"/apis/{group}/{version}", kind="Thing") for version in ("v1beta1", "v1")
+    )
     once_ready(old.listed)
     once_ready(new.listed)
     made = old.create("a", spec={"x": 1})
@@ -322,7 +537,10 @@ def test_one_object_is_served_in_several_versions(place: Place) -> None:
     assert (shown["metadata"]["uid"], shown["spec"]) == (made["metadata"]["uid"], {"x": 1})
     with new.watch(resourceVersion="0") as watch:
         assert next(watch)["object"]["apiVersion"] == f"{group}/v1"
-    wait_until(lambda: group in [item["name"] for item in place.api.request("GET", "/apis")["groups"]], "the group to be discovered")
+    wait_until(
+        lambda: group in [item["name"] for item in place.api.request("GET", "/apis")["groups"]],
+        "the group to be discovered",
+    )
     found = {item["name"]: item for item in place.api.request("GET", "/apis")["groups"]}[group]
     assert [version["version"] for version in found["versions"]] == ["v1", "v1beta1"]
 
@@ -331,7 +549,10 @@ def test_a_version_that_is_not_served_any_more_is_not_found(own: Place) -> None:
     things = own
     path = definition(things)
     crd = things.api.request("GET", path)
-    crd["spec"]["versions"] = [{**crd["spec"]["versions"][0], "served": False}, {**crd["spec"]["versions"][0], "name": "v2", "storage": False}]
+    crd["spec"]["versions"] = [
+        {**crd["spec"]["versions"][0], "served": False},
+        {**crd["spec"]["versions"][0], "name": "v2", "storage": False},
+    ]
     things.api.request("PUT", path, body=crd)
     wait_until(lambda: _status(things) == 404, "the version to be gone")
     v2 = things.of("things", prefix=things.prefix.replace("/v1", "/v2"), kind="Thing")
@@ -378,7 +599,9 @@ def test_a_watch_sees_the_objects_go_and_ends_with_the_definition(own: Place) ->
     assert [(event["type"], event["object"]["metadata"]["name"]) for event in events] == [("DELETED", "a")]
 
 
-@pytest.mark.since("1.36", "1.33 refuses to create objects of a terminating definition with 405 instead of 403")
+@pytest.mark.since(
+    "1.36", "1.33 refuses to create objects of a terminating definition with 405 instead of 403"
+)
 def test_a_definition_waits_for_objects_with_finalizers(own: Place) -> None:
     things = own
     things.create("a", metadata={"finalizers": ["example.com/f"]})
@@ -389,7 +612,13 @@ def test_a_definition_waits_for_objects_with_finalizers(own: Place) -> None:
     assert "customresourcecleanup.apiextensions.k8s.io" in crd["metadata"]["finalizers"]
     status = refusal(things.api, "POST", things.path(), body={**things.typed(), "metadata": {"name": "b"}})
     assert (status["code"], status["reason"], status["message"]) == (
-        403, "Forbidden", f'things.{group_of(things)} "b" is forbidden: create not allowed while custom resource definition is terminating')
+        403,
+        "Forbidden",
+        (
+            f'things.{group_of(things)} "b" is forbidden: create not allowed while custom resource definition'
+            " is terminating"
+        ),
+    )
     things.patch("a", {"metadata": {"finalizers": None}})
     wait_until(lambda: _is_gone(things), "the definition to be gone")
 

@@ -1,4 +1,5 @@
 """Deletion: what is answered, preconditions, finalizers, many at once, and namespaces."""
+
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +18,12 @@ FINALIZER = "example.com/f"
 def test_what_is_deleted_is_gone_and_told_by_a_status(place: Place) -> None:
     uid = place.create("a")["metadata"]["uid"]
     assert place.delete("a") == {
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": {"name": "a", "kind": "secrets", "uid": uid}}
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": {"name": "a", "kind": "secrets", "uid": uid},
+    }
     assert refusal(place.api, "GET", place.path("a"))["code"] == 404
 
 
@@ -28,22 +34,42 @@ def test_of_a_group_the_status_tells_the_group(place: Place) -> None:
     assert (details["group"], details["kind"]) == ("coordination.k8s.io", "leases")
 
 
-@pytest.mark.parametrize("plural", ["services", "serviceaccounts", "podtemplates", "secrets", "configmaps", "leases", "roles"])
+@pytest.mark.parametrize(
+    "plural", ["services", "serviceaccounts", "podtemplates", "secrets", "configmaps", "leases", "roles"]
+)
 def test_some_kinds_are_shown_a_last_time(place: Place, plural: str) -> None:
     kind = place.of(plural)
     template = {"metadata": {"labels": {"a": "b"}}, **POD}
-    body: Any = {"template": template} if plural == "podtemplates" else {"rules": []} if plural == "roles" else {"spec": SPECS[plural][0]} if plural in SPECS else {}
+    body: Any = (
+        {"template": template}
+        if plural == "podtemplates"
+        else {"rules": []}
+        if plural == "roles"
+        else {"spec": SPECS[plural][0]}
+        if plural in SPECS
+        else {}
+    )
     kind.create("a", **body)
     answer = kind.delete("a")
     assert (answer["kind"] == "Status") == (plural in ("secrets", "configmaps", "leases", "roles"))
 
 
 @pytest.mark.needs("pods that nobody schedules")
-@pytest.mark.parametrize(("spec", "query", "gone"), [
-    ({}, {}, True), ({}, {"gracePeriodSeconds": 0}, True), ({}, {"gracePeriodSeconds": 5}, True),
-    ({"nodeName": "n"}, {}, False), ({"nodeName": "n"}, {"gracePeriodSeconds": 5}, False), ({"nodeName": "n"}, {"gracePeriodSeconds": 0}, True),
-], ids=str)
-def test_a_pod_on_a_node_waits_for_it(place: Place, spec: dict[str, str], query: dict[str, int], gone: bool) -> None:
+@pytest.mark.parametrize(
+    ("spec", "query", "gone"),
+    [
+        ({}, {}, True),
+        ({}, {"gracePeriodSeconds": 0}, True),
+        ({}, {"gracePeriodSeconds": 5}, True),
+        ({"nodeName": "n"}, {}, False),
+        ({"nodeName": "n"}, {"gracePeriodSeconds": 5}, False),
+        ({"nodeName": "n"}, {"gracePeriodSeconds": 0}, True),
+    ],
+    ids=str,
+)
+def test_a_pod_on_a_node_waits_for_it(
+    place: Place, spec: dict[str, str], query: dict[str, int], gone: bool
+) -> None:
     pods = place.of("pods")
     pods.create("a", spec={**POD["spec"], **spec})
     answer = pods.delete("a", query=query)
@@ -68,10 +94,14 @@ def test_preconditions_must_hold(place: Place, key: str, fits: bool) -> None:
     else:
         status = refusal(place.api, "DELETE", place.path("a"), body=body)
         assert (status["code"], status["reason"]) == (409, "Conflict")
-        word, became = ("UID", "deleted and then recreated") if key == "uid" else ("ResourceVersion", "modified")
-        assert status["message"] == (
-            f'Operation cannot be fulfilled on Secret "a": the {word} in the precondition (1) does not match the {word} in record '
-            f"({metadata[key]}). The object might have been {became}")
+        word, became = (
+            ("UID", "deleted and then recreated") if key == "uid" else ("ResourceVersion", "modified")
+        )
+        assert (
+            status["message"]
+            == f'Operation cannot be fulfilled on Secret "a": the {word} in the precondition (1) does not'
+            f" match the {word} in record ({metadata[key]}). The object might have been {became}"
+        )
         assert place.names() == ["a"]
 
 
@@ -83,21 +113,37 @@ def test_what_are_no_options_are_refused(place: Place, body: bytes) -> None:
     assert (answer.status, place.names()) == (400, ["a"])
 
 
-@pytest.mark.parametrize("options", [
-    {}, {"kind": "DeleteOptions", "apiVersion": "v1"}, {"propagationPolicy": "Background"}, {"gracePeriodSeconds": 0}, {"gracePeriodSeconds": 30},
-    {"orphanDependents": False},
-], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"kind": "DeleteOptions", "apiVersion": "v1"},
+        {"propagationPolicy": "Background"},
+        {"gracePeriodSeconds": 0},
+        {"gracePeriodSeconds": 30},
+        {"orphanDependents": False},
+    ],
+    ids=str,
+)
 def test_options_that_ask_for_nothing_special_delete(place: Place, options: dict[str, Any]) -> None:
     place.create("a")
     place.delete("a", body=options)
     assert place.names() == []
 
 
-@pytest.mark.parametrize(("options", "finalizers"), [
-    ({"propagationPolicy": "Foreground"}, ["foregroundDeletion"]), ({"propagationPolicy": "Orphan"}, ["orphan"]), ({"orphanDependents": True}, ["orphan"]),
-], ids=str)
+@pytest.mark.parametrize(
+    ("options", "finalizers"),
+    [
+        ({"propagationPolicy": "Foreground"}, ["foregroundDeletion"]),
+        ({"propagationPolicy": "Orphan"}, ["orphan"]),
+        ({"orphanDependents": True}, ["orphan"]),
+    ],
+    ids=str,
+)
 @pytest.mark.needs("no controllers")
-def test_a_policy_for_dependents_is_left_to_the_collector_of_garbage(place: Place, options: dict[str, Any], finalizers: list[str]) -> None:
+def test_a_policy_for_dependents_is_left_to_the_collector_of_garbage(
+    place: Place, options: dict[str, Any], finalizers: list[str]
+) -> None:
     place.create("a")
     place.delete("a", body=options)
     metadata = place.get("a")["metadata"]
@@ -107,7 +153,11 @@ def test_a_policy_for_dependents_is_left_to_the_collector_of_garbage(place: Plac
     assert place.names() == []
 
 
-@pytest.mark.parametrize("options", [{"propagationPolicy": "Nonsense"}, {"propagationPolicy": "Orphan", "orphanDependents": True}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [{"propagationPolicy": "Nonsense"}, {"propagationPolicy": "Orphan", "orphanDependents": True}],
+    ids=str,
+)
 def test_policies_without_sense_are_invalid(place: Place, options: dict[str, Any]) -> None:
     place.create("a")
     status = refusal(place.api, "DELETE", place.path("a"), body=options)
@@ -147,12 +197,20 @@ def test_without_finalizers_it_goes(held: Place, how: str) -> None:
     if how == "merge":
         answer = held.patch("a", {"metadata": {"finalizers": []}})
     elif how == "json":
-        answer = held.patch("a", [{"op": "remove", "path": "/metadata/finalizers/0"}], content_type="application/json-patch+json")
+        answer = held.patch(
+            "a",
+            [{"op": "remove", "path": "/metadata/finalizers/0"}],
+            content_type="application/json-patch+json",
+        )
     else:
         now = held.get("a")
         del now["metadata"]["finalizers"]
         answer = held.replace("a", now)
-    assert (answer["kind"], answer["metadata"]["name"], "finalizers" in answer["metadata"]) == ("Secret", "a", False)
+    assert (answer["kind"], answer["metadata"]["name"], "finalizers" in answer["metadata"]) == (
+        "Secret",
+        "a",
+        False,
+    )
     assert held.names() == []
 
 
@@ -176,11 +234,14 @@ def test_one_of_two_finalizers_still_holds(place: Place) -> None:
 
 
 def test_what_is_deleted_takes_no_more_finalizers(held: Place) -> None:
-    status = refusal(held.api, "PATCH", held.path("a"), body={"metadata": {"finalizers": [FINALIZER, "example.com/g"]}})
+    status = refusal(
+        held.api, "PATCH", held.path("a"), body={"metadata": {"finalizers": [FINALIZER, "example.com/g"]}}
+    )
     assert (status["code"], status["reason"]) == (422, "Invalid")
     assert (
-        "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers "
-        '[]string{"example.com/g"}') in status["message"]
+        "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found"
+        ' new finalizers []string{"example.com/g"}' in status["message"]
+    )
 
 
 @pytest.mark.parametrize("change", [{"deletionTimestamp": None}, {"deletionGracePeriodSeconds": None}])
@@ -204,7 +265,10 @@ def test_nobody_else_marks_a_deletion(place: Place, value: str) -> None:
 def test_the_name_is_taken_until_it_is_gone(held: Place) -> None:
     status = refusal(held.api, "POST", held.path(), body={"metadata": {"name": "a"}})
     assert (status["code"], status["reason"]) == (409, "AlreadyExists")
-    assert status["message"] in ('object is being deleted: secrets "a" already exists', 'secrets "a" already exists')
+    assert status["message"] in (
+        'object is being deleted: secrets "a" already exists',
+        'secrets "a" already exists',
+    )
 
 
 @pytest.mark.needs("no controllers")
@@ -227,11 +291,21 @@ def test_a_collection_is_deleted_and_answered(place: Place) -> None:
     assert place.names() == []
 
 
-@pytest.mark.parametrize(("query", "left"), [
-    ({"labelSelector": "i=1"}, ["b", "c"]), ({"fieldSelector": "metadata.name!=a"}, ["a"]), ({"labelSelector": "none"}, ["a", "b", "c"]),
-    ({"labelSelector": "i", "fieldSelector": "metadata.name=b"}, ["a", "c"]), ({"limit": 2}, ["c"]), ({"dryRun": "All"}, ["a", "b", "c"]),
-], ids=str)
-def test_what_is_selected_of_a_collection_is_deleted(place: Place, query: dict[str, Any], left: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("query", "left"),
+    [
+        ({"labelSelector": "i=1"}, ["b", "c"]),
+        ({"fieldSelector": "metadata.name!=a"}, ["a"]),
+        ({"labelSelector": "none"}, ["a", "b", "c"]),
+        ({"labelSelector": "i", "fieldSelector": "metadata.name=b"}, ["a", "c"]),
+        ({"limit": 2}, ["c"]),
+        ({"dryRun": "All"}, ["a", "b", "c"]),
+    ],
+    ids=str,
+)
+def test_what_is_selected_of_a_collection_is_deleted(
+    place: Place, query: dict[str, Any], left: list[str]
+) -> None:
     place.create("a", labels={"i": "1"})
     place.create("b", labels={"i": "2"})
     place.create("c")
@@ -276,7 +350,11 @@ def test_a_namespace_is_active_and_labelled_with_its_name(place: Place) -> None:
 def test_a_namespace_that_is_deleted_is_terminating_while_something_is_in_it(place: Place) -> None:
     place.create("a", metadata={"finalizers": [FINALIZER]})
     answer = place.api.request("DELETE", f"/api/v1/namespaces/{place.namespace}")
-    assert (answer["kind"], answer["status"]["phase"], "deletionTimestamp" in answer["metadata"]) == ("Namespace", "Terminating", True)
+    assert (answer["kind"], answer["status"]["phase"], "deletionTimestamp" in answer["metadata"]) == (
+        "Namespace",
+        "Terminating",
+        True,
+    )
     now = place.api.request("GET", f"/api/v1/namespaces/{place.namespace}")
     assert (now["status"]["phase"], now["spec"]["finalizers"]) == ("Terminating", ["kubernetes"])
     place.patch("a", {"metadata": {"finalizers": None}})

@@ -1,4 +1,5 @@
 """Discovery: which groups, versions and resources there are, asked in all ways in which clients ask."""
+
 from typing import Any
 
 import pytest
@@ -45,7 +46,11 @@ def test_a_group_tells_its_versions(api: Cluster, group: str, version: str) -> N
 @pytest.mark.parametrize("served", SERVED, ids=ids)
 def test_a_resource_is_told_with_its_names_scope_and_verbs(api: Cluster, served: Any) -> None:
     resource = listed(api, served.group, served.version)[served.plural]
-    assert (resource["kind"], resource["singularName"], resource["namespaced"]) == (served.kind, served.singular, served.namespaced)
+    assert (resource["kind"], resource["singularName"], resource["namespaced"]) == (
+        served.kind,
+        served.singular,
+        served.namespaced,
+    )
     assert set(resource.get("shortNames", ())) == set(served.short_names)
     assert set(resource.get("categories", ())) == set(served.categories)
     expected = VERBS - {"deletecollection"} if served.plural == "namespaces" else VERBS
@@ -57,17 +62,28 @@ def test_a_status_is_told_where_there_is_one(api: Cluster, served: Any) -> None:
     status = listed(api, served.group, served.version).get(f"{served.plural}/status")
     assert (status is not None) == served.has_status
     if status is not None:
-        assert (status["kind"], status["namespaced"], set(status["verbs"])) == (served.kind, served.namespaced, {"get", "patch", "update"})
+        assert (status["kind"], status["namespaced"], set(status["verbs"])) == (
+            served.kind,
+            served.namespaced,
+            {"get", "patch", "update"},
+        )
 
 
 @pytest.mark.parametrize(("group", "version"), [("", "v1"), *GROUPS])
 def test_resources_say_what_they_are(api: Cluster, group: str, version: str) -> None:
     answer = api.request("GET", f"/apis/{group}/{version}" if group else "/api/v1")
-    assert (answer["kind"], answer["groupVersion"]) == ("APIResourceList", f"{group}/{version}" if group else "v1")
-    assert [resource["name"] for resource in answer["resources"]] == sorted(resource["name"] for resource in answer["resources"])
+    assert (answer["kind"], answer["groupVersion"]) == (
+        "APIResourceList",
+        f"{group}/{version}" if group else "v1",
+    )
+    assert [resource["name"] for resource in answer["resources"]] == sorted(
+        resource["name"] for resource in answer["resources"]
+    )
 
 
-@pytest.mark.parametrize(("path", "groups"), [("/api", [""]), ("/apis", sorted({group for group, _ in GROUPS}))])
+@pytest.mark.parametrize(
+    ("path", "groups"), [("/api", [""]), ("/apis", sorted({group for group, _ in GROUPS}))]
+)
 def test_one_question_tells_it_all(api: Cluster, path: str, groups: list[str]) -> None:
     answer = api.request("GET", path, accept=f"{AGGREGATED},application/json")
     assert (answer["kind"], answer["apiVersion"]) == ("APIGroupDiscoveryList", "apidiscovery.k8s.io/v2")
@@ -75,17 +91,28 @@ def test_one_question_tells_it_all(api: Cluster, path: str, groups: list[str]) -
     assert found.keys() >= set(groups)
     for served in SERVED:
         if served.group in groups:
-            [version] = [version for version in found[served.group]["versions"] if version["version"] == served.version]
-            [resource] = [resource for resource in version["resources"] if resource["resource"] == served.plural]
+            [version] = [
+                version for version in found[served.group]["versions"] if version["version"] == served.version
+            ]
+            [resource] = [
+                resource for resource in version["resources"] if resource["resource"] == served.plural
+            ]
             assert resource["responseKind"] == {"group": "", "version": "", "kind": served.kind}
             assert resource["scope"] == ("Namespaced" if served.namespaced else "Cluster")
             assert resource["singularResource"] == served.singular
             assert set(resource.get("shortNames", ())) == set(served.short_names)
-            assert ("status" in [sub["subresource"] for sub in resource.get("subresources", ())]) == served.has_status
-            assert set(resource["verbs"]) == (VERBS - {"deletecollection"} if served.plural == "namespaces" else VERBS)
+            assert (
+                "status" in [sub["subresource"] for sub in resource.get("subresources", ())]
+            ) == served.has_status
+            assert set(resource["verbs"]) == (
+                VERBS - {"deletecollection"} if served.plural == "namespaces" else VERBS
+            )
 
 
-@pytest.mark.parametrize("path", ["/apis/nonsense.example.com", "/apis/nonsense.example.com/v1", "/apis/apps/v9", "/api/v9", "/nonsense"])
+@pytest.mark.parametrize(
+    "path",
+    ["/apis/nonsense.example.com", "/apis/nonsense.example.com/v1", "/apis/apps/v9", "/api/v9", "/nonsense"],
+)
 def test_what_is_not_there_is_not_found(api: Cluster, path: str) -> None:
     assert refusal(api, "GET", path)["code"] == 404
 
@@ -106,7 +133,9 @@ def test_that_is_told_to_everybody(api: Cluster, path: str) -> None:
     assert raw(api, path, headers={"Authorization": ""}).status == 200
 
 
-@pytest.mark.parametrize("path", ["/api", "/apis", "/api/v1", "/api/v1/namespaces", "/apis/apps/v1", "/openapi/v3"])
+@pytest.mark.parametrize(
+    "path", ["/api", "/apis", "/api/v1", "/api/v1/namespaces", "/apis/apps/v1", "/openapi/v3"]
+)
 def test_all_else_is_told_to_nobody_without_a_token(api: Cluster, path: str) -> None:
     assert raw(api, path, headers={"Authorization": ""}).status in (401, 403)
 

@@ -1,4 +1,6 @@
-"""The forms of an answer: JSON, metadata alone, tables, compressed; and what is said where none of them will do."""
+"""The forms of an answer: JSON, metadata alone, tables, compressed; and what is said where none of them will
+do."""
+
 import gzip
 import json
 from collections.abc import Iterator
@@ -9,7 +11,18 @@ import pytest
 from tests.apiserver.cluster import Cluster
 from tests.apiserver.waiting import wait_until
 
-from .places import METADATA, METADATA_LIST, POD, TABLE, Place, fresh_group, fresh_place, names_of, once_ready, raw
+from .places import (
+    METADATA,
+    METADATA_LIST,
+    POD,
+    TABLE,
+    Place,
+    fresh_group,
+    fresh_place,
+    names_of,
+    once_ready,
+    raw,
+)
 
 
 @pytest.fixture
@@ -25,7 +38,10 @@ def two(place: Place) -> Place:
 def test_metadata_of_an_object(two: Place) -> None:
     whole = two.get("a")
     assert two.get("a", accept=METADATA) == {
-        "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": whole["metadata"]}
+        "kind": "PartialObjectMetadata",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": whole["metadata"],
+    }
 
 
 def test_metadata_of_a_list(two: Place) -> None:
@@ -35,7 +51,9 @@ def test_metadata_of_a_list(two: Place) -> None:
     assert all(item.keys() <= {"metadata", "kind", "apiVersion"} for item in listed["items"])
 
 
-@pytest.mark.parametrize("query", [{"labelSelector": "i=1"}, {"fieldSelector": "metadata.name=a"}, {"limit": 1}], ids=str)
+@pytest.mark.parametrize(
+    "query", [{"labelSelector": "i=1"}, {"fieldSelector": "metadata.name=a"}, {"limit": 1}], ids=str
+)
 def test_metadata_are_selected_and_paged_as_objects_are(two: Place, query: dict[str, Any]) -> None:
     listed = two.listed(accept=METADATA_LIST, **query)
     assert names_of(listed) == ["a"]
@@ -61,7 +79,11 @@ def test_metadata_of_custom_resources(place: Place) -> None:
     place.api.create_crd(group, "v1", "Thing", "things")
     things = place.of("things", prefix=f"/apis/{group}/v1", kind="Thing")
     made = things.create("a", spec={"x": 1})
-    assert things.get("a", accept=METADATA) == {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": made["metadata"]}
+    assert things.get("a", accept=METADATA) == {
+        "kind": "PartialObjectMetadata",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": made["metadata"],
+    }
     [item] = things.listed(accept=METADATA_LIST)["items"]
     assert item["metadata"] == made["metadata"]
 
@@ -73,12 +95,24 @@ def test_a_table_of_a_list(two: Place) -> None:
     table = two.listed(accept=TABLE)
     assert (table["kind"], table["apiVersion"]) == ("Table", "meta.k8s.io/v1")
     assert [(column["name"], column["type"]) for column in table["columnDefinitions"]] == [
-        ("Name", "string"), ("Type", "string"), ("Data", "string"), ("Age", "string")]
+        ("Name", "string"),
+        ("Type", "string"),
+        ("Data", "string"),
+        ("Age", "string"),
+    ]
     assert [row["cells"][:3] for row in table["rows"]] == [["a", "Opaque", 1], ["b", "Opaque", 0]]
     assert int(table["metadata"]["resourceVersion"]) > 0
 
 
-@pytest.mark.parametrize(("included", "kind"), [("", "PartialObjectMetadata"), ("Metadata", "PartialObjectMetadata"), ("Object", "Secret"), ("None", None)])
+@pytest.mark.parametrize(
+    ("included", "kind"),
+    [
+        ("", "PartialObjectMetadata"),
+        ("Metadata", "PartialObjectMetadata"),
+        ("Object", "Secret"),
+        ("None", None),
+    ],
+)
 def test_rows_of_a_table_include_what_is_asked_for(two: Place, included: str, kind: str | None) -> None:
     row = two.listed(accept=TABLE, **({"includeObject": included} if included else {}))["rows"][0]
     assert ((row.get("object") or {}).get("kind")) == kind
@@ -92,15 +126,25 @@ def test_a_table_of_one_object(two: Place) -> None:
 COLUMNS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "configmaps": ({"data": {"a": "b"}}, ["Name", "Data", "Age"]),
     "serviceaccounts": ({}, ["Name", "Age"]),
-    "pods": (POD, ["Name", "Ready", "Status", "Restarts", "Age", "IP", "Node", "Nominated Node", "Readiness Gates"]),
+    "pods": (
+        POD,
+        ["Name", "Ready", "Status", "Restarts", "Age", "IP", "Node", "Nominated Node", "Readiness Gates"],
+    ),
     "leases": ({"spec": {"holderIdentity": "h"}}, ["Name", "Holder", "Age"]),
     "roles": ({"rules": []}, ["Name", "Created At"]),
 }
 
 
 @pytest.mark.needs("pods that nobody schedules")
-@pytest.mark.parametrize("plural", [
-    pytest.param(plural, marks=pytest.mark.since("1.36", "1.33 has a column Secrets")) if plural == "serviceaccounts" else plural for plural in COLUMNS])
+@pytest.mark.parametrize(
+    "plural",
+    [
+        pytest.param(plural, marks=pytest.mark.since("1.36", "1.33 has a column Secrets"))
+        if plural == "serviceaccounts"
+        else plural
+        for plural in COLUMNS
+    ],
+)
 def test_the_columns_of_a_kind(place: Place, plural: str) -> None:
     kind = place.of(plural)
     body, columns = COLUMNS[plural]
@@ -125,35 +169,68 @@ def test_custom_resources_have_the_columns_of_their_definition(place: Place) -> 
     things = place.of("things", prefix=f"/apis/{group}/v1", kind="Thing")
     things.create("a", spec={"size": 5})
     assert [column["name"] for column in things.listed(accept=TABLE)["columnDefinitions"]] == ["Name", "Age"]
-    columns = [{"name": "Size", "type": "integer", "jsonPath": ".spec.size"}, {"name": "None", "type": "string", "jsonPath": ".spec.none"}]
-    place.api.request("PATCH", path, body=[{"op": "add", "path": "/spec/versions/0/additionalPrinterColumns", "value": columns}],
-                      content_type="application/json-patch+json")
-    wait_until(lambda: len(once_ready(lambda: things.listed(accept=TABLE))["columnDefinitions"]) == 3, "the columns to be known")
+    columns = [
+        {"name": "Size", "type": "integer", "jsonPath": ".spec.size"},
+        {"name": "None", "type": "string", "jsonPath": ".spec.none"},
+    ]
+    place.api.request(
+        "PATCH",
+        path,
+        body=[{"op": "add", "path": "/spec/versions/0/additionalPrinterColumns", "value": columns}],
+        content_type="application/json-patch+json",
+    )
+    wait_until(
+        lambda: len(once_ready(lambda: things.listed(accept=TABLE))["columnDefinitions"]) == 3,
+        "the columns to be known",
+    )
     assert things.listed(accept=TABLE)["rows"][0]["cells"] == ["a", 5, None]
 
 
 # ---- What the client accepts.
 
 
-@pytest.mark.parametrize("accept", [
-    "application/json", "*/*", "", "application/json;q=0.9", "application/vnd.kubernetes.protobuf;q=0.1,application/json",
-    "text/plain,application/json", "application/json; charset=utf-8",
-])
+@pytest.mark.parametrize(
+    "accept",
+    [
+        "application/json",
+        "*/*",
+        "",
+        "application/json;q=0.9",
+        "application/vnd.kubernetes.protobuf;q=0.1,application/json",
+        "text/plain,application/json",
+        "application/json; charset=utf-8",
+    ],
+)
 def test_json_is_given_to_whoever_takes_it(two: Place, accept: str) -> None:
     answer = raw(two.api, two.path("b"), headers={"Accept": accept})
     assert (answer.status, answer.headers["Content-Type"]) == (200, "application/json")
     assert answer.json()["metadata"]["name"] == "b"
 
 
-@pytest.mark.parametrize(("accept", "kind"), [
-    (f"{TABLE},application/json", "Table"), (f"application/json,{TABLE}", "SecretList"), (f"{METADATA_LIST},application/json", "PartialObjectMetadataList"),
-    ("application/json;as=Nonsense;g=meta.k8s.io;v=v1,application/json", "SecretList"), ("application/json;as=Table;g=meta.k8s.io;v=v9,application/json", "SecretList"),
-])
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [
+        (f"{TABLE},application/json", "Table"),
+        (f"application/json,{TABLE}", "SecretList"),
+        (f"{METADATA_LIST},application/json", "PartialObjectMetadataList"),
+        ("application/json;as=Nonsense;g=meta.k8s.io;v=v1,application/json", "SecretList"),
+        ("application/json;as=Table;g=meta.k8s.io;v=v9,application/json", "SecretList"),
+    ],
+)
 def test_the_first_form_that_there_is_is_given(two: Place, accept: str, kind: str) -> None:
     assert two.listed(accept=accept)["kind"] == kind
 
 
-@pytest.mark.parametrize("accept", ["text/plain", "image/png", "application/*", "application/json;as=Nonsense;g=meta.k8s.io;v=v1", "application/xml"])
+@pytest.mark.parametrize(
+    "accept",
+    [
+        "text/plain",
+        "image/png",
+        "application/*",
+        "application/json;as=Nonsense;g=meta.k8s.io;v=v1",
+        "application/xml",
+    ],
+)
 def test_what_cannot_be_given_is_not_acceptable(two: Place, accept: str) -> None:
     for path in (two.path(), two.path("a")):
         answer = raw(two.api, path, headers={"Accept": accept})
@@ -203,6 +280,11 @@ def test_a_small_answer_is_not_compressed(place: Place) -> None:
 
 
 def test_a_watch_is_not_compressed(large: Place) -> None:
-    answer = raw(large.api, large.path(), headers={"Accept-Encoding": "gzip"}, query={"watch": 1, "resourceVersion": 0, "timeoutSeconds": 1})
+    answer = raw(
+        large.api,
+        large.path(),
+        headers={"Accept-Encoding": "gzip"},
+        query={"watch": 1, "resourceVersion": 0, "timeoutSeconds": 1},
+    )
     assert "Content-Encoding" not in answer.headers
     assert [json.loads(line)["type"] for line in answer.data.splitlines()] == ["ADDED"] * 3

@@ -1,4 +1,6 @@
-"""Lists: order, selectors and their mistakes, pages over one snapshot, and which versions can be asked for."""
+"""Lists: order, selectors and their mistakes, pages over one snapshot, and which versions can be asked
+for."""
+
 import base64
 import json
 from collections.abc import Iterator
@@ -15,7 +17,17 @@ from .places import POD, Place, fresh_group, fresh_place, names_of, pages, refus
 
 SERVED = [served.fields for served in builtin.BUILT_IN]
 EVERY_LABEL = sorted({label for kind in BUILT_IN for label in kind.fields})
-NONSENSE = ["name", "kind", "metadata", "metadata.uid", "metadata.labels.app", ".metadata.name", "spec", "spec.Host", "status"]
+NONSENSE = [
+    "name",
+    "kind",
+    "metadata",
+    "metadata.uid",
+    "metadata.labels.app",
+    ".metadata.name",
+    "spec",
+    "spec.Host",
+    "status",
+]
 
 
 def path_of(kind: Kind) -> str:
@@ -68,7 +80,10 @@ def test_namespaces_are_listed_as_etcd_keeps_them(place: Place) -> None:
     Place(place.api, other).create("a", labels=label)
     listed = place.listed(everywhere=True, labelSelector=f"of={place.namespace}")["items"]
     assert [(item["metadata"]["namespace"], item["metadata"]["name"]) for item in listed] == [
-        (other, "a"), (place.namespace, "a"), (place.namespace, "b")]
+        (other, "a"),
+        (place.namespace, "a"),
+        (place.namespace, "b"),
+    ]
     assert place.names() == ["a", "b"]
 
 
@@ -79,7 +94,12 @@ def test_a_list_of_a_namespace_that_is_not_there_is_empty(api: Cluster) -> None:
 # ---- Label selectors.
 
 LABELLED: dict[str, dict[str, str]] = {
-    "none": {}, "one": {"i": "1"}, "two": {"i": "2", "tier": "gold"}, "three": {"i": "3", "tier": ""}, "six": {"i": "06"}, "word": {"i": "x", "a.b/c": "1"},
+    "none": {},
+    "one": {"i": "1"},
+    "two": {"i": "2", "tier": "gold"},
+    "three": {"i": "3", "tier": ""},
+    "six": {"i": "06"},
+    "word": {"i": "x", "a.b/c": "1"},
 }
 
 
@@ -91,14 +111,41 @@ def labelled(api: Cluster) -> Iterator[Place]:
         yield place
 
 
-@pytest.mark.parametrize(("selector", "names"), [
-    ("", "none one six three two word"), ("i", "one six three two word"), ("!i", "none"), ("i=1", "one"), ("i==1", "one"),
-    ("i!=1", "none six three two word"), ("i in (1,2)", "one two"), ("i notin (1,2)", "none six three word"), ("i in (1)", "one"),
-    ("i in ()", ""), ("i in (,1)", "one"), ("i=", ""), ("tier=", "three"), ("tier!=", "none one six two word"), ("tier", "three two"),
-    ("i>1", "six three two"), ("i<3", "one two"), ("i>1,i<6", "three two"), ("i>5", "six"), ("i=1,i=2", ""), ("i,!tier", "one six word"),
-    ("i in (1,2),tier", "two"), ("a.b/c=1", "word"), ("none", ""), ("!none", "none one six three two word"), (" i = 1 ", "one"),
-    ("i  in  ( 1 , 2 )", "one two"), ("i notin ()", "none one six three two word"), ("tier in (gold,)", "three two"), ("i=06", "six"),
-])
+@pytest.mark.parametrize(
+    ("selector", "names"),
+    [
+        ("", "none one six three two word"),
+        ("i", "one six three two word"),
+        ("!i", "none"),
+        ("i=1", "one"),
+        ("i==1", "one"),
+        ("i!=1", "none six three two word"),
+        ("i in (1,2)", "one two"),
+        ("i notin (1,2)", "none six three word"),
+        ("i in (1)", "one"),
+        ("i in ()", ""),
+        ("i in (,1)", "one"),
+        ("i=", ""),
+        ("tier=", "three"),
+        ("tier!=", "none one six two word"),
+        ("tier", "three two"),
+        ("i>1", "six three two"),
+        ("i<3", "one two"),
+        ("i>1,i<6", "three two"),
+        ("i>5", "six"),
+        ("i=1,i=2", ""),
+        ("i,!tier", "one six word"),
+        ("i in (1,2),tier", "two"),
+        ("a.b/c=1", "word"),
+        ("none", ""),
+        ("!none", "none one six three two word"),
+        (" i = 1 ", "one"),
+        ("i  in  ( 1 , 2 )", "one two"),
+        ("i notin ()", "none one six three two word"),
+        ("tier in (gold,)", "three two"),
+        ("i=06", "six"),
+    ],
+)
 def test_a_label_selector_selects(labelled: Place, selector: str, names: str) -> None:
     assert sorted(labelled.names(labelSelector=selector)) == names.split()
     with labelled.watch(labelSelector=selector, resourceVersion="0", timeoutSeconds=1) as watch:
@@ -106,10 +153,33 @@ def test_a_label_selector_selects(labelled: Place, selector: str, names: str) ->
     assert sorted(seen) == names.split()
 
 
-@pytest.mark.parametrize("selector", [
-    "i=1,", ",i=1", "a b", "i in 1", "i in (1", "i>x", "i<", "i>", "=1", "!", "!i=1", "i=-x", "-i=1", "i=a b", "i===1", "i in (a b)", "i notin",
-    "a/b/c=1", "/a=1", "i=" + "x" * 64, "x" * 64, "i in (-x)",
-])
+@pytest.mark.parametrize(
+    "selector",
+    [
+        "i=1,",
+        ",i=1",
+        "a b",
+        "i in 1",
+        "i in (1",
+        "i>x",
+        "i<",
+        "i>",
+        "=1",
+        "!",
+        "!i=1",
+        "i=-x",
+        "-i=1",
+        "i=a b",
+        "i===1",
+        "i in (a b)",
+        "i notin",
+        "a/b/c=1",
+        "/a=1",
+        "i=" + "x" * 64,
+        "x" * 64,
+        "i in (-x)",
+    ],
+)
 def test_what_is_no_label_selector_is_refused(labelled: Place, selector: str) -> None:
     for query in ({"labelSelector": selector}, {"labelSelector": selector, "watch": True}):
         status = refusal(labelled.api, "GET", labelled.path(), query=query)
@@ -121,12 +191,25 @@ def test_what_is_no_label_selector_is_refused(labelled: Place, selector: str) ->
 # ---- Field selectors.
 
 
-@pytest.mark.parametrize(("selector", "names"), [
-    ("metadata.name=one", "one"), ("metadata.name==one", "one"), ("metadata.name!=one", "none six three two word"),
-    ("metadata.name=one,metadata.name=two", ""), ("metadata.name!=one,metadata.name!=two", "none six three word"), ("type=Opaque", "none one six three two word"),
-    ("type!=Opaque", ""), ("metadata.namespace=other", ""), ("metadata.namespace!=other", "none one six three two word"), ("", "none one six three two word"),
-    ("metadata.name=", ""), ("metadata.name=o\\,e", ""), ("metadata.name=one,", "one"), ("metadata.name=one,,type=Opaque", "one"),
-])
+@pytest.mark.parametrize(
+    ("selector", "names"),
+    [
+        ("metadata.name=one", "one"),
+        ("metadata.name==one", "one"),
+        ("metadata.name!=one", "none six three two word"),
+        ("metadata.name=one,metadata.name=two", ""),
+        ("metadata.name!=one,metadata.name!=two", "none six three word"),
+        ("type=Opaque", "none one six three two word"),
+        ("type!=Opaque", ""),
+        ("metadata.namespace=other", ""),
+        ("metadata.namespace!=other", "none one six three two word"),
+        ("", "none one six three two word"),
+        ("metadata.name=", ""),
+        ("metadata.name=o\\,e", ""),
+        ("metadata.name=one,", "one"),
+        ("metadata.name=one,,type=Opaque", "one"),
+    ],
+)
 def test_a_field_selector_selects(labelled: Place, selector: str, names: str) -> None:
     assert sorted(labelled.names(fieldSelector=selector)) == names.split()
 
@@ -145,23 +228,41 @@ def test_the_server_accepts_the_field_labels_of_the_table_and_no_others(api: Clu
                 raise
             return False
         return True
+
     assert {label for label in [*EVERY_LABEL, *NONSENSE] if accepts(label)} == set(kind.fields)
 
 
-@pytest.mark.parametrize(("path", "selector", "message"), [
-    ("/api/v1/pods", "spec.x=1", "field label not supported: spec.x"),
-    ("/api/v1/nodes", "metadata.namespace=x", "field label not supported: metadata.namespace"),
-    ("/api/v1/secrets", "data=x", "field label not supported: data"),
-    ("/api/v1/events", "spec.x=1", "field label not supported: spec.x"),
-    ("/apis/events.k8s.io/v1/events", "involvedObject.name=x", "field label not supported: involvedObject.name"),
-    ("/apis/batch/v1/jobs", "spec.x=1", 'field label "spec.x" not supported for Job'),
-    ("/apis/apps/v1/deployments", "spec.x=1", '"spec.x" is not a known field selector: only "metadata.name", "metadata.namespace"'),
-    ("/api/v1/configmaps", "spec.x=1", '"spec.x" is not a known field selector: only "metadata.name", "metadata.namespace"'),
-    ("/api/v1/pods", "spec.x", "invalid selector: 'spec.x'; can't understand 'spec.x'"),
-    ("/api/v1/pods", "metadata.name=a,b", "invalid selector: 'metadata.name=a,b'; can't understand 'b'"),
-    ("/api/v1/pods", "metadata.name=1,spec.y=1,spec.x=1", "field label not supported: spec.x"),
-])
-def test_a_field_label_that_a_kind_has_not_got_is_refused(api: Cluster, path: str, selector: str, message: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "selector", "message"),
+    [
+        ("/api/v1/pods", "spec.x=1", "field label not supported: spec.x"),
+        ("/api/v1/nodes", "metadata.namespace=x", "field label not supported: metadata.namespace"),
+        ("/api/v1/secrets", "data=x", "field label not supported: data"),
+        ("/api/v1/events", "spec.x=1", "field label not supported: spec.x"),
+        (
+            "/apis/events.k8s.io/v1/events",
+            "involvedObject.name=x",
+            "field label not supported: involvedObject.name",
+        ),
+        ("/apis/batch/v1/jobs", "spec.x=1", 'field label "spec.x" not supported for Job'),
+        (
+            "/apis/apps/v1/deployments",
+            "spec.x=1",
+            '"spec.x" is not a known field selector: only "metadata.name", "metadata.namespace"',
+        ),
+        (
+            "/api/v1/configmaps",
+            "spec.x=1",
+            '"spec.x" is not a known field selector: only "metadata.name", "metadata.namespace"',
+        ),
+        ("/api/v1/pods", "spec.x", "invalid selector: 'spec.x'; can't understand 'spec.x'"),
+        ("/api/v1/pods", "metadata.name=a,b", "invalid selector: 'metadata.name=a,b'; can't understand 'b'"),
+        ("/api/v1/pods", "metadata.name=1,spec.y=1,spec.x=1", "field label not supported: spec.x"),
+    ],
+)
+def test_a_field_label_that_a_kind_has_not_got_is_refused(
+    api: Cluster, path: str, selector: str, message: str
+) -> None:
     for query in ({"fieldSelector": selector}, {"fieldSelector": selector, "watch": True}):
         status = refusal(api, "GET", path, query=query)
         assert (status["code"], status["reason"], status["message"]) == (400, "BadRequest", message)
@@ -173,8 +274,22 @@ def pods(api: Cluster) -> Place:
     pods = Place(api, api.namespace(prefix="conformance"), "pods")
     base = POD["spec"]
     for name, spec, status in (
-        ("plain", {}, {}), ("on-node", {"nodeName": "n1"}, {"phase": "Running", "podIP": "10.9.9.1", "podIPs": [{"ip": "10.9.9.1"}]}),
-        ("host", {"hostNetwork": True, "restartPolicy": "Never", "schedulerName": "own", "serviceAccountName": "robot"}, {"phase": "Succeeded"}),
+        ("plain", {}, {}),
+        (
+            "on-node",
+            {"nodeName": "n1"},
+            {"phase": "Running", "podIP": "10.9.9.1", "podIPs": [{"ip": "10.9.9.1"}]},
+        ),
+        (
+            "host",
+            {
+                "hostNetwork": True,
+                "restartPolicy": "Never",
+                "schedulerName": "own",
+                "serviceAccountName": "robot",
+            },
+            {"phase": "Succeeded"},
+        ),
         ("nominated", {"hostNetwork": False}, {"phase": "Pending", "nominatedNodeName": "n2"}),
     ):
         pods.create(name, spec={**base, **spec})
@@ -184,16 +299,33 @@ def pods(api: Cluster) -> Place:
 
 
 @pytest.mark.needs("pods that nobody schedules")
-@pytest.mark.parametrize(("selector", "names"), [
-    ("spec.nodeName=n1", "on-node"), ("spec.nodeName=", "host nominated plain"), ("spec.nodeName!=", "on-node"),
-    ("status.phase=Running", "on-node"), ("status.phase=Pending", "nominated plain"), ("status.phase!=Pending", "host on-node"),
-    ("spec.restartPolicy=Always", "nominated on-node plain"), ("spec.restartPolicy=Never", "host"), ("spec.schedulerName=own", "host"),
-    ("spec.schedulerName=default-scheduler", "nominated on-node plain"), ("spec.serviceAccountName=robot", "host"),
-    ("spec.serviceAccountName=", "nominated on-node plain"), ("spec.hostNetwork=true", "host"), ("spec.hostNetwork=false", "nominated on-node plain"),
-    ("status.podIP=10.9.9.1", "on-node"), ("status.podIP=", "host nominated plain"), ("status.podIP=10.9.9.9", ""),
-    ("status.nominatedNodeName=n2", "nominated"), ("status.nominatedNodeName!=n2", "host on-node plain"), ("spec.hostNetwork=", ""),
-    ("metadata.name=host,status.phase=Succeeded", "host"), ("metadata.name=host,status.phase=Running", ""),
-])
+@pytest.mark.parametrize(
+    ("selector", "names"),
+    [
+        ("spec.nodeName=n1", "on-node"),
+        ("spec.nodeName=", "host nominated plain"),
+        ("spec.nodeName!=", "on-node"),
+        ("status.phase=Running", "on-node"),
+        ("status.phase=Pending", "nominated plain"),
+        ("status.phase!=Pending", "host on-node"),
+        ("spec.restartPolicy=Always", "nominated on-node plain"),
+        ("spec.restartPolicy=Never", "host"),
+        ("spec.schedulerName=own", "host"),
+        ("spec.schedulerName=default-scheduler", "nominated on-node plain"),
+        ("spec.serviceAccountName=robot", "host"),
+        ("spec.serviceAccountName=", "nominated on-node plain"),
+        ("spec.hostNetwork=true", "host"),
+        ("spec.hostNetwork=false", "nominated on-node plain"),
+        ("status.podIP=10.9.9.1", "on-node"),
+        ("status.podIP=", "host nominated plain"),
+        ("status.podIP=10.9.9.9", ""),
+        ("status.nominatedNodeName=n2", "nominated"),
+        ("status.nominatedNodeName!=n2", "host on-node plain"),
+        ("spec.hostNetwork=", ""),
+        ("metadata.name=host,status.phase=Succeeded", "host"),
+        ("metadata.name=host,status.phase=Running", ""),
+    ],
+)
 def test_pods_are_selected_by_their_fields(pods: Place, selector: str, names: str) -> None:
     assert pods.names(fieldSelector=selector) == names.split()
 
@@ -205,17 +337,45 @@ def events(api: Cluster) -> Iterator[Place]:
 
 
 def with_events(events: Place) -> Place:
-    about = {"kind": "Pod", "name": "p", "namespace": events.namespace, "uid": "u1", "apiVersion": "v1", "resourceVersion": "7", "fieldPath": "spec"}
-    events.create("full", involvedObject=about, reason="Started", type="Warning", source={"component": "me"}, reportingComponent="rc")
+    about = {
+        "kind": "Pod",
+        "name": "p",
+        "namespace": events.namespace,
+        "uid": "u1",
+        "apiVersion": "v1",
+        "resourceVersion": "7",
+        "fieldPath": "spec",
+    }
+    events.create(
+        "full",
+        involvedObject=about,
+        reason="Started",
+        type="Warning",
+        source={"component": "me"},
+        reportingComponent="rc",
+    )
     events.create("bare", involvedObject={"namespace": events.namespace})
     return events
 
 
-@pytest.mark.parametrize(("selector", "names"), [
-    ("involvedObject.kind=Pod", "full"), ("involvedObject.name=p", "full"), ("involvedObject.uid=u1", "full"), ("involvedObject.uid=", "bare"),
-    ("involvedObject.apiVersion=v1", "full"), ("involvedObject.resourceVersion=7", "full"), ("involvedObject.fieldPath=spec", "full"),
-    ("reason=Started", "full"), ("reason=", "bare"), ("type=Warning", "full"), ("type!=Warning", "bare"), ("reportingComponent=rc", "full"), ("source=me", "full"),
-])
+@pytest.mark.parametrize(
+    ("selector", "names"),
+    [
+        ("involvedObject.kind=Pod", "full"),
+        ("involvedObject.name=p", "full"),
+        ("involvedObject.uid=u1", "full"),
+        ("involvedObject.uid=", "bare"),
+        ("involvedObject.apiVersion=v1", "full"),
+        ("involvedObject.resourceVersion=7", "full"),
+        ("involvedObject.fieldPath=spec", "full"),
+        ("reason=Started", "full"),
+        ("reason=", "bare"),
+        ("type=Warning", "full"),
+        ("type!=Warning", "bare"),
+        ("reportingComponent=rc", "full"),
+        ("source=me", "full"),
+    ],
+)
 def test_events_are_selected_by_their_fields(events: Place, selector: str, names: str) -> None:
     assert events.names(fieldSelector=selector) == names.split()
 
@@ -237,7 +397,9 @@ def test_pages_are_of_one_snapshot_whatever_happens_meanwhile(place: Place) -> N
     assert second["metadata"]["remainingItemCount"] == 1
     third = place.listed(limit=2, **{"continue": second["metadata"]["continue"]})
     assert names_of(third) == ["e"]
-    assert {page["metadata"]["resourceVersion"] for page in (first, second, third)} == {first["metadata"]["resourceVersion"]}
+    assert {page["metadata"]["resourceVersion"] for page in (first, second, third)} == {
+        first["metadata"]["resourceVersion"]
+    }
     assert third["metadata"].keys() == {"resourceVersion"}
 
 
@@ -250,11 +412,19 @@ def test_pages_together_are_the_list(labelled: Place, limit: int) -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 100])
-@pytest.mark.parametrize(("query", "names"), [
-    ({"labelSelector": "i in (1,2,3)"}, ["one", "three", "two"]), ({"fieldSelector": "metadata.name!=one"}, ["none", "six", "three", "two", "word"]),
-    ({"labelSelector": "none"}, []), ({"labelSelector": "i", "fieldSelector": "metadata.name=two"}, ["two"]),
-], ids=str)
-def test_pages_of_a_selection_together_are_the_selection(labelled: Place, limit: int, query: dict[str, str], names: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ({"labelSelector": "i in (1,2,3)"}, ["one", "three", "two"]),
+        ({"fieldSelector": "metadata.name!=one"}, ["none", "six", "three", "two", "word"]),
+        ({"labelSelector": "none"}, []),
+        ({"labelSelector": "i", "fieldSelector": "metadata.name=two"}, ["two"]),
+    ],
+    ids=str,
+)
+def test_pages_of_a_selection_together_are_the_selection(
+    labelled: Place, limit: int, query: dict[str, str], names: list[str]
+) -> None:
     seen = list(pages(labelled, limit=limit, **query))
     assert [name for page in seen for name in names_of(page)] == names
     assert all("remainingItemCount" not in page["metadata"] for page in seen)
@@ -278,13 +448,23 @@ def test_a_token_goes_on_with_whatever_selector_is_given_with_it(labelled: Place
 
 
 def token(version: int, start: str, word: str = "meta.k8s.io/v1") -> str:
-    return base64.urlsafe_b64encode(json.dumps({"v": word, "rv": version, "start": start}).encode()).decode().rstrip("=")
+    return (
+        base64.urlsafe_b64encode(json.dumps({"v": word, "rv": version, "start": start}).encode())
+        .decode()
+        .rstrip("=")
+    )
 
 
-@pytest.mark.parametrize(("given", "message"), [
-    ("abc", None), ("=", None), (token(0, "a\0"), "incorrect encoded start resourceVersion (version meta.k8s.io/v1)"),
-    (token(1, ""), "encoded start key empty (version meta.k8s.io/v1)"), (token(1, "a\0", "v2"), "server does not recognize this encoded version v2"),
-])
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("abc", None),
+        ("=", None),
+        (token(0, "a\0"), "incorrect encoded start resourceVersion (version meta.k8s.io/v1)"),
+        (token(1, ""), "encoded start key empty (version meta.k8s.io/v1)"),
+        (token(1, "a\0", "v2"), "server does not recognize this encoded version v2"),
+    ],
+)
 def test_what_is_no_token_is_refused(place: Place, given: str, message: str | None) -> None:
     status = refusal(place.api, "GET", place.path(), query={"continue": given})
     assert (status["code"], status["reason"]) == (400, "BadRequest")
@@ -296,7 +476,15 @@ def test_what_is_no_token_is_refused(place: Place, given: str, message: str | No
 def test_a_token_comes_with_no_version(place: Place) -> None:
     place.create("a", "b")
     first = place.listed(limit=1)
-    status = refusal(place.api, "GET", place.path(), query={"continue": first["metadata"]["continue"], "resourceVersion": first["metadata"]["resourceVersion"]})
+    status = refusal(
+        place.api,
+        "GET",
+        place.path(),
+        query={
+            "continue": first["metadata"]["continue"],
+            "resourceVersion": first["metadata"]["resourceVersion"],
+        },
+    )
     assert (status["code"], status["reason"]) == (400, "BadRequest")
     assert status["message"] == "specifying resource version is not allowed when using continue"
 
@@ -304,22 +492,32 @@ def test_a_token_comes_with_no_version(place: Place) -> None:
 # ---- Versions: what is listed of `old` (there at the version asked for) and `new` (made since).
 
 
-@pytest.mark.parametrize(("query", "names"), [
-    ({}, ["new"]), ({"resourceVersion": ""}, ["new"]), ({"limit": 5}, ["new"]), ({"resourceVersion": "THEN"}, ["new"]),
-    ({"resourceVersion": "THEN", "resourceVersionMatch": "NotOlderThan"}, ["new"]),
-    ({"resourceVersion": "THEN", "resourceVersionMatch": "NotOlderThan", "limit": 5}, ["new"]),
-    ({"resourceVersion": "THEN", "resourceVersionMatch": "Exact"}, ["old"]),
-    ({"resourceVersion": "THEN", "resourceVersionMatch": "Exact", "limit": 5}, ["old"]),
-    ({"resourceVersion": "THEN", "limit": 5}, ["old"]),
-    ({"resourceVersion": "NOW"}, ["new"]), ({"resourceVersion": "NOW", "resourceVersionMatch": "Exact"}, ["new"]),
-    ({"resourceVersion": "NOW", "limit": 1}, ["new"]),
-], ids=str)
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ({}, ["new"]),
+        ({"resourceVersion": ""}, ["new"]),
+        ({"limit": 5}, ["new"]),
+        ({"resourceVersion": "THEN"}, ["new"]),
+        ({"resourceVersion": "THEN", "resourceVersionMatch": "NotOlderThan"}, ["new"]),
+        ({"resourceVersion": "THEN", "resourceVersionMatch": "NotOlderThan", "limit": 5}, ["new"]),
+        ({"resourceVersion": "THEN", "resourceVersionMatch": "Exact"}, ["old"]),
+        ({"resourceVersion": "THEN", "resourceVersionMatch": "Exact", "limit": 5}, ["old"]),
+        ({"resourceVersion": "THEN", "limit": 5}, ["old"]),
+        ({"resourceVersion": "NOW"}, ["new"]),
+        ({"resourceVersion": "NOW", "resourceVersionMatch": "Exact"}, ["new"]),
+        ({"resourceVersion": "NOW", "limit": 1}, ["new"]),
+    ],
+    ids=str,
+)
 def test_which_state_is_listed(place: Place, query: dict[str, Any], names: list[str]) -> None:
     then = place.create("old")["metadata"]["resourceVersion"]
     place.create("new")
     place.delete("old")
     words = {"THEN": then, "NOW": place.version}
-    listed = place.listed(**{key: words.get(value, value) if isinstance(value, str) else value for key, value in query.items()})
+    listed = place.listed(
+        **{key: words.get(value, value) if isinstance(value, str) else value for key, value in query.items()}
+    )
     assert names_of(listed) == names
     if names == ["old"]:
         assert listed["metadata"]["resourceVersion"] == then
@@ -330,7 +528,9 @@ def test_which_state_is_listed(place: Place, query: dict[str, Any], names: list[
 @pytest.mark.parametrize("match", [{}, {"resourceVersionMatch": "NotOlderThan"}])
 def test_from_version_zero_anything_goes_and_in_one_page(place: Place, match: dict[str, str]) -> None:
     place.create("a", "b")
-    with place.watch(resourceVersion="0") as watch:   # Once both are in the watch cache, which the list is taken from.
+    with place.watch(
+        resourceVersion="0"
+    ) as watch:  # Once both are in the watch cache, which the list is taken from.
         next(watch), next(watch)
     listed = place.listed(resourceVersion="0", limit=1, **match)
     assert names_of(listed) == ["a", "b"]
@@ -353,24 +553,50 @@ def test_pages_of_an_exact_version_are_of_that_version(place: Place, limit: dict
     assert seen == ["a", "b"]
 
 
-@pytest.mark.parametrize("more", [
-    {}, {"resourceVersionMatch": "NotOlderThan"}, {"resourceVersionMatch": "NotOlderThan", "limit": 2},
-    pytest.param({"resourceVersionMatch": "Exact"}, marks=pytest.mark.since("1.34", "such a list comes from etcd before, and is a 500")),
-])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"resourceVersionMatch": "NotOlderThan"},
+        {"resourceVersionMatch": "NotOlderThan", "limit": 2},
+        pytest.param(
+            {"resourceVersionMatch": "Exact"},
+            marks=pytest.mark.since("1.34", "such a list comes from etcd before, and is a 500"),
+        ),
+    ],
+)
 def test_a_version_that_has_not_come_is_a_timeout(place: Place, more: dict[str, str]) -> None:
     future = int(place.create("a")["metadata"]["resourceVersion"]) + 1_000_000_000
     status = refusal(place.api, "GET", place.path(), query={"resourceVersion": future, **more})
     assert (status["code"], status["reason"]) == (504, "Timeout")
     assert f"Too large resource version: {future}, current: " in status["message"]
-    assert status["details"] == {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}], "retryAfterSeconds": 1}
+    assert status["details"] == {
+        "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
+        "retryAfterSeconds": 1,
+    }
 
 
-@pytest.mark.parametrize(("query", "told"), [
-    ({"resourceVersionMatch": "Exact"}, "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"),
-    ({"resourceVersionMatch": "Exact", "resourceVersion": "0"}, 'Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"'),
-    ({"resourceVersionMatch": "Exact", "resourceVersion": "5", "continue": "abc"}, "Forbidden: resourceVersionMatch is forbidden when continue is provided"),
-    ({"resourceVersionMatch": "Foo", "resourceVersion": "5"}, 'Unsupported value: "Foo": supported values: "Exact", "NotOlderThan", ""'),
-])
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        (
+            {"resourceVersionMatch": "Exact"},
+            "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided",
+        ),
+        (
+            {"resourceVersionMatch": "Exact", "resourceVersion": "0"},
+            'Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"',
+        ),
+        (
+            {"resourceVersionMatch": "Exact", "resourceVersion": "5", "continue": "abc"},
+            "Forbidden: resourceVersionMatch is forbidden when continue is provided",
+        ),
+        (
+            {"resourceVersionMatch": "Foo", "resourceVersion": "5"},
+            'Unsupported value: "Foo": supported values: "Exact", "NotOlderThan", ""',
+        ),
+    ],
+)
 def test_matches_without_sense_are_invalid(place: Place, query: dict[str, str], told: str) -> None:
     status = refusal(place.api, "GET", place.path(), query=query)
     assert (status["code"], status["reason"]) == (422, "Invalid")
@@ -380,14 +606,35 @@ def test_matches_without_sense_are_invalid(place: Place, query: dict[str, str], 
 def test_initial_events_are_for_watches(place: Place) -> None:
     status = refusal(place.api, "GET", place.path(), query={"sendInitialEvents": True})
     assert (status["code"], status["message"]) == (
-        422, 'ListOptions.meta.k8s.io "" is invalid: sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list')
+        422,
+        (
+            'ListOptions.meta.k8s.io "" is invalid: sendInitialEvents: Forbidden: sendInitialEvents is'
+            " forbidden for list"
+        ),
+    )
 
 
-@pytest.mark.parametrize(("query", "message"), [
-    ({"limit": "x"}, 'strconv.ParseInt: parsing "x": invalid syntax'), ({"timeoutSeconds": "x"}, 'strconv.ParseInt: parsing "x": invalid syntax'),
-    ({"resourceVersion": "x"}, 'invalid resource version: resourceVersion: Invalid value: "x": strconv.ParseUint: parsing "x": invalid syntax'),
-    ({"resourceVersion": "-1"}, 'invalid resource version: resourceVersion: Invalid value: "-1": strconv.ParseUint: parsing "-1": invalid syntax'),
-])
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ({"limit": "x"}, 'strconv.ParseInt: parsing "x": invalid syntax'),
+        ({"timeoutSeconds": "x"}, 'strconv.ParseInt: parsing "x": invalid syntax'),
+        (
+            {"resourceVersion": "x"},
+            (
+                'invalid resource version: resourceVersion: Invalid value: "x": strconv.ParseUint: parsing'
+                ' "x": invalid syntax'
+            ),
+        ),
+        (
+            {"resourceVersion": "-1"},
+            (
+                'invalid resource version: resourceVersion: Invalid value: "-1": strconv.ParseUint: parsing'
+                ' "-1": invalid syntax'
+            ),
+        ),
+    ],
+)
 def test_what_is_no_number_is_refused(place: Place, query: dict[str, str], message: str) -> None:
     status = refusal(place.api, "GET", place.path(), query=query)
     assert (status["code"], status["reason"], status["message"]) == (400, "BadRequest", message)

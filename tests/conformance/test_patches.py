@@ -1,4 +1,5 @@
 """Patches: what each kind of patch makes of an object, and how those that cannot be applied are refused."""
+
 from typing import Any
 
 import pytest
@@ -22,18 +23,22 @@ def maps(place: Place) -> Place:
 # ---- Merge patches.
 
 
-@pytest.mark.parametrize(("patch", "data"), [
-    ({"data": {"c": "3"}}, {"a": "1", "b": "2", "c": "3"}),
-    ({"data": {"a": "9"}}, {"a": "9", "b": "2"}),
-    ({"data": {"a": None}}, {"b": "2"}),
-    ({"data": {"a": None, "b": None}}, None),
-    ({"data": {"none": None}}, {"a": "1", "b": "2"}),
-    ({"data": None}, None),
-    ({"data": {}}, {"a": "1", "b": "2"}),
-    ({}, {"a": "1", "b": "2"}),
-    ({"metadata": {}}, {"a": "1", "b": "2"}),
-    ({"data": {"a": ""}}, {"a": "", "b": "2"}),
-], ids=str)
+@pytest.mark.parametrize(
+    ("patch", "data"),
+    [
+        ({"data": {"c": "3"}}, {"a": "1", "b": "2", "c": "3"}),
+        ({"data": {"a": "9"}}, {"a": "9", "b": "2"}),
+        ({"data": {"a": None}}, {"b": "2"}),
+        ({"data": {"a": None, "b": None}}, None),
+        ({"data": {"none": None}}, {"a": "1", "b": "2"}),
+        ({"data": None}, None),
+        ({"data": {}}, {"a": "1", "b": "2"}),
+        ({}, {"a": "1", "b": "2"}),
+        ({"metadata": {}}, {"a": "1", "b": "2"}),
+        ({"data": {"a": ""}}, {"a": "", "b": "2"}),
+    ],
+    ids=str,
+)
 def test_a_merge_patch_sets_and_removes(maps: Place, patch: Any, data: Any) -> None:
     for content_type in (MERGE, STRATEGIC):
         assert maps.patch("it", patch, content_type=content_type).get("data") == data
@@ -42,15 +47,30 @@ def test_a_merge_patch_sets_and_removes(maps: Place, patch: Any, data: Any) -> N
 
 @pytest.mark.parametrize("content_type", [MERGE, STRATEGIC])
 @pytest.mark.parametrize("part", ["labels", "annotations"])
-@pytest.mark.parametrize(("patch", "now"), [
-    ({"a": None}, {"b": "2"}), ({"c": "3"}, {"a": "1", "b": "2", "c": "3"}), ({"a": None, "b": None}, None), (None, None),
-], ids=str)
-def test_labels_and_annotations_are_patched_one_by_one(maps: Place, content_type: str, part: str, patch: Any, now: Any) -> None:
-    assert maps.patch("it", {"metadata": {part: patch}}, content_type=content_type)["metadata"].get(part) == now
+@pytest.mark.parametrize(
+    ("patch", "now"),
+    [
+        ({"a": None}, {"b": "2"}),
+        ({"c": "3"}, {"a": "1", "b": "2", "c": "3"}),
+        ({"a": None, "b": None}, None),
+        (None, None),
+    ],
+    ids=str,
+)
+def test_labels_and_annotations_are_patched_one_by_one(
+    maps: Place, content_type: str, part: str, patch: Any, now: Any
+) -> None:
+    assert (
+        maps.patch("it", {"metadata": {part: patch}}, content_type=content_type)["metadata"].get(part) == now
+    )
 
 
-@pytest.mark.parametrize(("content_type", "now"), [(MERGE, ["example.com/b"]), (STRATEGIC, ["example.com/a", "example.com/b"])])
-def test_finalizers_are_replaced_by_a_merge_patch_and_added_by_a_strategic_one(maps: Place, content_type: str, now: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("content_type", "now"), [(MERGE, ["example.com/b"]), (STRATEGIC, ["example.com/a", "example.com/b"])]
+)
+def test_finalizers_are_replaced_by_a_merge_patch_and_added_by_a_strategic_one(
+    maps: Place, content_type: str, now: list[str]
+) -> None:
     maps.patch("it", {"metadata": {"finalizers": ["example.com/a"]}})
     patched = maps.patch("it", {"metadata": {"finalizers": ["example.com/b"]}}, content_type=content_type)
     assert sorted(patched["metadata"]["finalizers"]) == now
@@ -60,10 +80,15 @@ def test_finalizers_are_replaced_by_a_merge_patch_and_added_by_a_strategic_one(m
 def test_a_patch_on_an_older_version_is_a_conflict(maps: Place) -> None:
     old = maps.version_of("it")
     maps.label("it", x="1")
-    status = refusal(maps.api, "PATCH", maps.path("it"), body={"metadata": {"resourceVersion": old}, "data": {"a": "9"}})
+    status = refusal(
+        maps.api, "PATCH", maps.path("it"), body={"metadata": {"resourceVersion": old}, "data": {"a": "9"}}
+    )
     assert (status["code"], status["reason"]) == (409, "Conflict")
-    assert status["message"] == (
-        'Operation cannot be fulfilled on configmaps "it": the object has been modified; please apply your changes to the latest version and try again')
+    assert (
+        status["message"]
+        == 'Operation cannot be fulfilled on configmaps "it": the object has been modified; please apply your'
+        " changes to the latest version and try again"
+    )
 
 
 def test_a_patch_on_the_newest_version_is_applied(maps: Place) -> None:
@@ -79,19 +104,39 @@ def test_a_patch_is_one_event_with_its_version(maps: Place) -> None:
         assert short(take(watch, 2)) == [("MODIFIED", "it", version), ("MODIFIED", "it", later)]
 
 
-@pytest.mark.parametrize(("patch", "message"), [
-    ({"metadata": {"name": "other"}}, "the name of the object (other) does not match the name on the URL (it)"),
-    ({"metadata": {"namespace": "other"}}, "the namespace of the provided object does not match the namespace sent on the request"),
-], ids=str)
+@pytest.mark.parametrize(
+    ("patch", "message"),
+    [
+        (
+            {"metadata": {"name": "other"}},
+            "the name of the object (other) does not match the name on the URL (it)",
+        ),
+        (
+            {"metadata": {"namespace": "other"}},
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ),
+    ],
+    ids=str,
+)
 def test_a_patch_that_moves_the_object_is_refused(maps: Place, patch: Any, message: str) -> None:
     status = refusal(maps.api, "PATCH", maps.path("it"), body=patch)
     assert (status["code"], status["reason"], status["message"]) == (400, "BadRequest", message)
 
 
-@pytest.mark.parametrize("patch", [
-    {"data": {"a": 5}}, {"data": {"a": {"b": "c"}}}, {"data": ["a"]}, {"metadata": {"labels": {"a": 5}}}, {"metadata": {"labels": ["a"]}},
-    {"metadata": "text"}, {"metadata": {"finalizers": "text"}}, {"metadata": {"annotations": {"a": True}}},
-], ids=str)
+@pytest.mark.parametrize(
+    "patch",
+    [
+        {"data": {"a": 5}},
+        {"data": {"a": {"b": "c"}}},
+        {"data": ["a"]},
+        {"metadata": {"labels": {"a": 5}}},
+        {"metadata": {"labels": ["a"]}},
+        {"metadata": "text"},
+        {"metadata": {"finalizers": "text"}},
+        {"metadata": {"annotations": {"a": True}}},
+    ],
+    ids=str,
+)
 def test_a_patch_that_makes_no_object_is_invalid(maps: Place, patch: Any) -> None:
     status = refusal(maps.api, "PATCH", maps.path("it"), body=patch)
     assert (status["code"], status["reason"]) == (422, "Invalid")
@@ -99,7 +144,15 @@ def test_a_patch_that_makes_no_object_is_invalid(maps: Place, patch: Any) -> Non
     assert maps.get("it")["data"] == LABELS
 
 
-@pytest.mark.parametrize("patch", [{"metadata": {"labels": {"a": "-x"}}}, {"data": {"a b": "c"}}, {"metadata": {"annotations": {"a b": ""}}}], ids=str)
+@pytest.mark.parametrize(
+    "patch",
+    [
+        {"metadata": {"labels": {"a": "-x"}}},
+        {"data": {"a b": "c"}},
+        {"metadata": {"annotations": {"a b": ""}}},
+    ],
+    ids=str,
+)
 def test_a_patch_that_makes_an_invalid_object_is_invalid(maps: Place, patch: Any) -> None:
     status = refusal(maps.api, "PATCH", maps.path("it"), body=patch)
     assert (status["code"], status["reason"], status["details"]["kind"]) == (422, "Invalid", "ConfigMap")
@@ -114,7 +167,9 @@ def test_what_is_no_patch_is_refused(maps: Place, content_type: str, body: bytes
 
 @pytest.mark.parametrize("content_type", ["application/json", "text/plain", "application/json-patch"])
 def test_another_type_of_patch_is_not_known(maps: Place, content_type: str) -> None:
-    answer = raw(maps.api, maps.path("it"), method="PATCH", headers={"Content-Type": content_type}, body=b"{}")
+    answer = raw(
+        maps.api, maps.path("it"), method="PATCH", headers={"Content-Type": content_type}, body=b"{}"
+    )
     status = answer.json()
     assert (answer.status, status["reason"]) == (415, "UnsupportedMediaType")
     assert status["message"] == "415: Unsupported Media Type"
@@ -123,36 +178,53 @@ def test_another_type_of_patch_is_not_known(maps: Place, content_type: str) -> N
 # ---- JSON patches.
 
 
-@pytest.mark.parametrize(("patch", "data"), [
-    ([], {"a": "1", "b": "2"}),
-    ([{"op": "add", "path": "/data/c", "value": "3"}], {"a": "1", "b": "2", "c": "3"}),
-    ([{"op": "add", "path": "/data/a", "value": "9"}], {"a": "9", "b": "2"}),
-    ([{"op": "replace", "path": "/data/a", "value": "9"}], {"a": "9", "b": "2"}),
-    ([{"op": "replace", "path": "/data", "value": {"z": "0"}}], {"z": "0"}),
-    ([{"op": "remove", "path": "/data/a"}], {"b": "2"}),
-    ([{"op": "remove", "path": "/data"}], None),
-    ([{"op": "move", "from": "/data/a", "path": "/data/c"}], {"b": "2", "c": "1"}),
-    ([{"op": "copy", "from": "/data/a", "path": "/data/c"}], {"a": "1", "b": "2", "c": "1"}),
-    ([{"op": "test", "path": "/data/a", "value": "1"}, {"op": "remove", "path": "/data/a"}], {"b": "2"}),
-    ([{"op": "add", "path": "/data/x~1y", "value": "3"}, {"op": "move", "from": "/data/x~1y", "path": "/data/c"}], {"a": "1", "b": "2", "c": "3"}),
-    ([{"op": "add", "path": "/metadata/labels/example.com~1x", "value": "3"}], {"a": "1", "b": "2"}),
-    ([{"op": "replace", "path": "/data/none", "value": "9"}], {"a": "1", "b": "2", "none": "9"}),
-    ([{"op": "copy", "from": "/data/none", "path": "/data/c"}], {"a": "1", "b": "2", "c": ""}),
-    ([{"op": "remove", "path": "/data/a"}, {"op": "add", "path": "/data/a", "value": "9"}], {"a": "9", "b": "2"}),
-], ids=str)
+@pytest.mark.parametrize(
+    ("patch", "data"),
+    [
+        ([], {"a": "1", "b": "2"}),
+        ([{"op": "add", "path": "/data/c", "value": "3"}], {"a": "1", "b": "2", "c": "3"}),
+        ([{"op": "add", "path": "/data/a", "value": "9"}], {"a": "9", "b": "2"}),
+        ([{"op": "replace", "path": "/data/a", "value": "9"}], {"a": "9", "b": "2"}),
+        ([{"op": "replace", "path": "/data", "value": {"z": "0"}}], {"z": "0"}),
+        ([{"op": "remove", "path": "/data/a"}], {"b": "2"}),
+        ([{"op": "remove", "path": "/data"}], None),
+        ([{"op": "move", "from": "/data/a", "path": "/data/c"}], {"b": "2", "c": "1"}),
+        ([{"op": "copy", "from": "/data/a", "path": "/data/c"}], {"a": "1", "b": "2", "c": "1"}),
+        ([{"op": "test", "path": "/data/a", "value": "1"}, {"op": "remove", "path": "/data/a"}], {"b": "2"}),
+        (
+            [
+                {"op": "add", "path": "/data/x~1y", "value": "3"},
+                {"op": "move", "from": "/data/x~1y", "path": "/data/c"},
+            ],
+            {"a": "1", "b": "2", "c": "3"},
+        ),
+        ([{"op": "add", "path": "/metadata/labels/example.com~1x", "value": "3"}], {"a": "1", "b": "2"}),
+        ([{"op": "replace", "path": "/data/none", "value": "9"}], {"a": "1", "b": "2", "none": "9"}),
+        ([{"op": "copy", "from": "/data/none", "path": "/data/c"}], {"a": "1", "b": "2", "c": ""}),
+        (
+            [{"op": "remove", "path": "/data/a"}, {"op": "add", "path": "/data/a", "value": "9"}],
+            {"a": "9", "b": "2"},
+        ),
+    ],
+    ids=str,
+)
 def test_a_json_patch_does_step_by_step_what_it_says(maps: Place, patch: Any, data: Any) -> None:
     assert maps.patch("it", patch, content_type=JSON).get("data") == data
     assert maps.get("it").get("data") == data
 
 
-@pytest.mark.parametrize("patch", [
-    [{"op": "test", "path": "/data/a", "value": "9"}],
-    [{"op": "test", "path": "/data/none", "value": "9"}],
-    [{"op": "remove", "path": "/data/none"}],
-    [{"op": "add", "path": "/none/deep", "value": "9"}],
-    [{"op": "move", "from": "/data/none", "path": "/data/c"}],
-    [{"op": "remove", "path": "/data/a"}, {"op": "test", "path": "/data/b", "value": "9"}],
-], ids=str)
+@pytest.mark.parametrize(
+    "patch",
+    [
+        [{"op": "test", "path": "/data/a", "value": "9"}],
+        [{"op": "test", "path": "/data/none", "value": "9"}],
+        [{"op": "remove", "path": "/data/none"}],
+        [{"op": "add", "path": "/none/deep", "value": "9"}],
+        [{"op": "move", "from": "/data/none", "path": "/data/c"}],
+        [{"op": "remove", "path": "/data/a"}, {"op": "test", "path": "/data/b", "value": "9"}],
+    ],
+    ids=str,
+)
 def test_a_json_patch_that_does_not_apply_changes_nothing(maps: Place, patch: Any) -> None:
     before = maps.get("it")
     status = refusal(maps.api, "PATCH", maps.path("it"), body=patch, content_type=JSON)
@@ -161,7 +233,13 @@ def test_a_json_patch_that_does_not_apply_changes_nothing(maps: Place, patch: An
 
 
 def test_a_failed_test_does_not_say_which(maps: Place) -> None:
-    status = refusal(maps.api, "PATCH", maps.path("it"), content_type=JSON, body=[{"op": "test", "path": "/data/a", "value": "9"}])
+    status = refusal(
+        maps.api,
+        "PATCH",
+        maps.path("it"),
+        content_type=JSON,
+        body=[{"op": "test", "path": "/data/a", "value": "9"}],
+    )
     assert status["message"] == "the server rejected our request due to an error in our request"
 
 
@@ -171,7 +249,10 @@ def test_a_test_of_the_version_guards_a_change(maps: Place, given: str) -> None:
     version = maps.version_of("it")
     if given == "older":
         maps.label("it", x="1")
-    patch = [{"op": "test", "path": "/metadata/resourceVersion", "value": version}, {"op": "add", "path": "/metadata/finalizers", "value": ["example.com/f"]}]
+    patch = [
+        {"op": "test", "path": "/metadata/resourceVersion", "value": version},
+        {"op": "add", "path": "/metadata/finalizers", "value": ["example.com/f"]},
+    ]
     if given == "same":
         assert maps.patch("it", patch, content_type=JSON)["metadata"]["finalizers"] == ["example.com/f"]
         maps.patch("it", {"metadata": {"finalizers": None}})
@@ -211,25 +292,44 @@ def test_a_merge_patch_replaces_lists(pods: Place) -> None:
 @pytest.mark.needs("pods that nobody schedules")
 @pytest.mark.parametrize("path", ["/spec/containers/1/image"])
 def test_a_json_patch_finds_items_by_number(pods: Place, path: str) -> None:
-    assert images(pods.patch("it", [{"op": "replace", "path": path, "value": "c"}], content_type=JSON)) == {"one": "a", "two": "c"}
+    assert images(pods.patch("it", [{"op": "replace", "path": path, "value": "c"}], content_type=JSON)) == {
+        "one": "a",
+        "two": "c",
+    }
 
 
 @pytest.mark.needs("pods that nobody schedules")
 def test_conditions_of_a_status_are_patched_by_their_type(pods: Place) -> None:
     status = pods.path("it/status")
-    for condition in ({"type": "Ready", "status": "True"}, {"type": "Other", "status": "True"}, {"type": "Ready", "status": "False"}):
-        pods.api.request("PATCH", status, body={"status": {"conditions": [condition]}}, content_type=STRATEGIC)
+    for condition in (
+        {"type": "Ready", "status": "True"},
+        {"type": "Other", "status": "True"},
+        {"type": "Ready", "status": "False"},
+    ):
+        pods.api.request(
+            "PATCH", status, body={"status": {"conditions": [condition]}}, content_type=STRATEGIC
+        )
     conditions = pods.get("it")["status"]["conditions"]
-    assert {condition["type"]: condition["status"] for condition in conditions} == {"Ready": "False", "Other": "True"}
+    assert {condition["type"]: condition["status"] for condition in conditions} == {
+        "Ready": "False",
+        "Other": "True",
+    }
 
 
 @pytest.mark.needs("pods that nobody schedules")
-@pytest.mark.parametrize(("patch", "labels"), [
-    ({"$patch": "replace", "c": "3"}, {"c": "3"}),
-    ({"$retainKeys": ["a", "c"], "c": "3"}, {"a": "1", "c": "3"}),
-], ids=str)
+@pytest.mark.parametrize(
+    ("patch", "labels"),
+    [
+        ({"$patch": "replace", "c": "3"}, {"c": "3"}),
+        ({"$retainKeys": ["a", "c"], "c": "3"}, {"a": "1", "c": "3"}),
+    ],
+    ids=str,
+)
 def test_a_strategic_patch_can_replace_a_part(maps: Place, patch: Any, labels: dict[str, str]) -> None:
-    assert maps.patch("it", {"metadata": {"labels": patch}}, content_type=STRATEGIC)["metadata"]["labels"] == labels
+    assert (
+        maps.patch("it", {"metadata": {"labels": patch}}, content_type=STRATEGIC)["metadata"]["labels"]
+        == labels
+    )
 
 
 @pytest.mark.needs("pods that nobody schedules")
@@ -241,7 +341,11 @@ def test_an_item_can_be_taken_out_by_a_strategic_patch(maps: Place) -> None:
 
 
 @pytest.mark.needs("pods that nobody schedules")
-@pytest.mark.parametrize("patch", [{"spec": {"nodeName": "n"}}, {"spec": {"restartPolicy": "Never"}}, {"spec": {"containers": []}}], ids=str)
+@pytest.mark.parametrize(
+    "patch",
+    [{"spec": {"nodeName": "n"}}, {"spec": {"restartPolicy": "Never"}}, {"spec": {"containers": []}}],
+    ids=str,
+)
 def test_what_of_a_pod_is_fixed_cannot_be_patched(pods: Place, patch: Any) -> None:
     status = refusal(pods.api, "PATCH", pods.path("it"), body=patch)
     assert (status["code"], status["reason"]) == (422, "Invalid")
@@ -249,7 +353,14 @@ def test_what_of_a_pod_is_fixed_cannot_be_patched(pods: Place, patch: Any) -> No
 
 def test_a_status_is_patched_through_its_subresource(place: Place) -> None:
     kind = place.of("persistentvolumeclaims")
-    kind.create("it", spec={"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "none-such"})
+    kind.create(
+        "it",
+        spec={
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+            "storageClassName": "none-such",
+        },
+    )
     kind.api.request("PATCH", kind.path("it/status"), body={"status": {"phase": "Lost"}})
     assert kind.get("it")["status"]["phase"] == "Lost"
 
@@ -258,11 +369,16 @@ def test_an_object_is_patched_as_kopf_does_it(place: Place) -> None:
     """Annotations, labels and finalizers in one merge patch, with what is gone as null."""
     maps = place.of("configmaps")
     maps.create("it", metadata={"annotations": {"kopf.zalando.org/progress": "{}"}}, data={})
-    patch = {"metadata": {"annotations": {"kopf.zalando.org/last-handled-configuration": '{"x":1}\n', "kopf.zalando.org/progress": None},
-                          "finalizers": ["kopf.zalando.org/KopfFinalizerMarker"]}}
+    patch = {
+        "metadata": {
+            "annotations": {
+                "kopf.zalando.org/last-handled-configuration": '{"x":1}\n',
+                "kopf.zalando.org/progress": None,
+            },
+            "finalizers": ["kopf.zalando.org/KopfFinalizerMarker"],
+        }
+    }
     patched = maps.patch("it", patch)
     assert patched["metadata"]["annotations"] == {"kopf.zalando.org/last-handled-configuration": '{"x":1}\n'}
     assert patched["metadata"]["finalizers"] == ["kopf.zalando.org/KopfFinalizerMarker"]
     maps.patch("it", {"metadata": {"finalizers": []}})
-
-

@@ -1,4 +1,5 @@
 """Watches: where they begin, what they show at the edges of a selector, bookmarks, and how they end."""
+
 from collections.abc import Callable
 from typing import Any
 
@@ -39,7 +40,11 @@ def test_a_watch_shows_every_change_after_its_version(place: Place) -> None:
         place.delete("a")
         third = place.create("last")["metadata"]["resourceVersion"]
         added, modified, deleted, last = short(take(watch, 4))
-    assert (added, modified, last) == (("ADDED", "a", first), ("MODIFIED", "a", second), ("ADDED", "last", third))
+    assert (added, modified, last) == (
+        ("ADDED", "a", first),
+        ("MODIFIED", "a", second),
+        ("ADDED", "last", third),
+    )
     assert deleted[:2] == ("DELETED", "a")
     assert int(second) < int(deleted[2]) < int(third)
 
@@ -58,7 +63,9 @@ def test_each_version_is_an_event_of_its_own(place: Place) -> None:
         assert short(take(watch, 20)) == [("MODIFIED", "a", version) for version in versions]
 
 
-def test_a_watch_of_a_namespace_shows_nothing_of_others_nor_of_other_kinds(place: Place, api: Cluster) -> None:
+def test_a_watch_of_a_namespace_shows_nothing_of_others_nor_of_other_kinds(
+    place: Place, api: Cluster
+) -> None:
     with fresh_place(api) as other, place.watch(resourceVersion=place.version) as watch:
         other.create("a")
         place.of("configmaps").create("b")
@@ -70,11 +77,15 @@ def test_a_watch_of_a_namespace_shows_nothing_of_others_nor_of_other_kinds(place
 def test_a_watch_of_all_namespaces_shows_them_in_order(place: Place, api: Cluster) -> None:
     other = Place(api, api.namespace(prefix="conformance"))
     mine = {"mine": place.namespace}
-    with place.watch(everywhere=True, labelSelector=f"mine={place.namespace}", resourceVersion=place.version) as watch:
+    with place.watch(
+        everywhere=True, labelSelector=f"mine={place.namespace}", resourceVersion=place.version
+    ) as watch:
         for number in range(5):
             place.create(f"a{number}", labels=mine)
             other.create(f"b{number}", labels=mine)
-        assert [name for _, name in types(take(watch, 10))] == [f"{letter}{number}" for number in range(5) for letter in "ab"]
+        assert [name for _, name in types(take(watch, 10))] == [
+            f"{letter}{number}" for number in range(5) for letter in "ab"
+        ]
 
 
 def test_one_name_can_be_watched(place: Place) -> None:
@@ -95,14 +106,24 @@ def test_a_watch_is_asked_for_in_many_ways(place: Place, style: str) -> None:
 # ---- The edges of a selector.
 
 STEPS: dict[str, tuple[list[dict[str, str | None]], list[tuple[str, str | None]]]] = {
-    # Labels that are set one after the other, and the events under app=web, with the label `app` as they show it.
+    # Labels that are set one after the other, and the events under app=web, with the label `app` as they show
+    # it.
     "enters": ([{"app": "web"}], [("ADDED", "web")]),
     "enters and leaves": ([{"app": "web"}, {"app": "db"}], [("ADDED", "web"), ("DELETED", "web")]),
     "leaves without the label": ([{"app": "web"}, {"app": None}], [("ADDED", "web"), ("DELETED", "web")]),
-    "enters twice": ([{"app": "web"}, {"app": "db"}, {"app": "web"}], [("ADDED", "web"), ("DELETED", "web"), ("ADDED", "web")]),
-    "changes inside": ([{"app": "web"}, {"x": "1"}, {"x": "2"}], [("ADDED", "web"), ("MODIFIED", "web"), ("MODIFIED", "web")]),
+    "enters twice": (
+        [{"app": "web"}, {"app": "db"}, {"app": "web"}],
+        [("ADDED", "web"), ("DELETED", "web"), ("ADDED", "web")],
+    ),
+    "changes inside": (
+        [{"app": "web"}, {"x": "1"}, {"x": "2"}],
+        [("ADDED", "web"), ("MODIFIED", "web"), ("MODIFIED", "web")],
+    ),
     "changes outside": ([{"app": "db"}, {"x": "1"}, {"app": None}], []),
-    "passes by": ([{"app": "db"}, {"app": "web", "x": "1"}, {"app": "db", "x": "2"}, {"x": "3"}], [("ADDED", "web"), ("DELETED", "web")]),
+    "passes by": (
+        [{"app": "db"}, {"app": "web", "x": "1"}, {"app": "db", "x": "2"}, {"x": "3"}],
+        [("ADDED", "web"), ("DELETED", "web")],
+    ),
 }
 
 
@@ -116,14 +137,18 @@ def test_what_enters_is_added_and_what_leaves_is_deleted(place: Place, steps: st
         *events, last = watch.until(lambda event: event["object"]["metadata"]["name"] == "last")
     assert [(event["type"], event["object"]["metadata"]["labels"]["app"]) for event in events] == expected
     seen = [event["object"]["metadata"]["resourceVersion"] for event in events]
-    assert seen == [version for version in versions if version in seen]   # Each has the version of the change, leaving as well.
+    assert seen == [
+        version for version in versions if version in seen
+    ]  # Each has the version of the change, leaving as well.
     assert last["type"] == "ADDED"
 
 
 def test_what_leaves_is_shown_as_it_was_with_the_version_of_the_change(place: Place) -> None:
     before = place.create("a", labels={"app": "web", "x": "1"}, stringData={"k": "old"})
     with place.watch(labelSelector="app=web", resourceVersion=before["metadata"]["resourceVersion"]) as watch:
-        after = place.patch("a", {"metadata": {"labels": {"app": "db", "x": "2"}}, "stringData": {"k": "new"}})
+        after = place.patch(
+            "a", {"metadata": {"labels": {"app": "db", "x": "2"}}, "stringData": {"k": "new"}}
+        )
         event = next(watch)
     assert event["type"] == "DELETED"
     shown = event["object"]
@@ -131,13 +156,21 @@ def test_what_leaves_is_shown_as_it_was_with_the_version_of_the_change(place: Pl
     assert (shown["metadata"]["labels"], shown["data"]) == (before["metadata"]["labels"], before["data"])
 
 
-@pytest.mark.parametrize("selector", [{}, {"labelSelector": "app=web"}, {"fieldSelector": "metadata.name=a"}], ids=str)
-def test_what_is_deleted_is_shown_as_it_was_last_with_a_version_of_its_own(place: Place, selector: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "selector", [{}, {"labelSelector": "app=web"}, {"fieldSelector": "metadata.name=a"}], ids=str
+)
+def test_what_is_deleted_is_shown_as_it_was_last_with_a_version_of_its_own(
+    place: Place, selector: dict[str, str]
+) -> None:
     before = place.create("a", labels={"app": "web"}, stringData={"k": "v"})
     with place.watch(resourceVersion=before["metadata"]["resourceVersion"], **selector) as watch:
         place.delete("a")
         event = next(watch)
-    assert (event["type"], event["object"]["data"], event["object"]["metadata"]["uid"]) == ("DELETED", before["data"], before["metadata"]["uid"])
+    assert (event["type"], event["object"]["data"], event["object"]["metadata"]["uid"]) == (
+        "DELETED",
+        before["data"],
+        before["metadata"]["uid"],
+    )
     assert int(event["object"]["metadata"]["resourceVersion"]) > int(before["metadata"]["resourceVersion"])
 
 
@@ -168,16 +201,38 @@ def test_finalizers_make_a_deletion_two_events(place: Place) -> None:
     assert (marked["type"], marked["object"]["metadata"]["finalizers"]) == ("MODIFIED", ["example.com/f"])
     assert "deletionTimestamp" in marked["object"]["metadata"]
     assert gone["type"] == "DELETED"
-    assert int(gone["object"]["metadata"]["resourceVersion"]) > int(marked["object"]["metadata"]["resourceVersion"])
+    assert int(gone["object"]["metadata"]["resourceVersion"]) > int(
+        marked["object"]["metadata"]["resourceVersion"]
+    )
 
 
 @pytest.mark.needs("pods that nobody schedules")
-@pytest.mark.parametrize(("selector", "path", "change", "back"), [
-    ("status.phase=Running", "it/status", {"status": {"phase": "Running"}}, {"status": {"phase": "Failed"}}),
-    ("status.podIP!=", "it/status", {"status": {"podIP": "10.9.9.2", "podIPs": [{"ip": "10.9.9.2"}]}}, {"status": {"podIP": None, "podIPs": None}}),
-    ("status.nominatedNodeName=n", "it/status", {"status": {"nominatedNodeName": "n"}}, {"status": {"nominatedNodeName": None}}),
-])
-def test_fields_have_edges_as_labels_have(place: Place, selector: str, path: str, change: Any, back: Any) -> None:
+@pytest.mark.parametrize(
+    ("selector", "path", "change", "back"),
+    [
+        (
+            "status.phase=Running",
+            "it/status",
+            {"status": {"phase": "Running"}},
+            {"status": {"phase": "Failed"}},
+        ),
+        (
+            "status.podIP!=",
+            "it/status",
+            {"status": {"podIP": "10.9.9.2", "podIPs": [{"ip": "10.9.9.2"}]}},
+            {"status": {"podIP": None, "podIPs": None}},
+        ),
+        (
+            "status.nominatedNodeName=n",
+            "it/status",
+            {"status": {"nominatedNodeName": "n"}},
+            {"status": {"nominatedNodeName": None}},
+        ),
+    ],
+)
+def test_fields_have_edges_as_labels_have(
+    place: Place, selector: str, path: str, change: Any, back: Any
+) -> None:
     pods = place.of("pods")
     start = pods.create("it", **POD)["metadata"]["resourceVersion"]
     with pods.watch(fieldSelector=selector, resourceVersion=start) as watch:
@@ -193,20 +248,29 @@ def test_both_selectors_make_one_edge(place: Place) -> None:
     place.create("a", "b", labels={"app": "web"})
     place.label("a", app="db")
     place.label("b", app="db")
-    with place.watch(labelSelector="app=web", fieldSelector="metadata.name!=a", resourceVersion=start) as watch:
+    with place.watch(
+        labelSelector="app=web", fieldSelector="metadata.name!=a", resourceVersion=start
+    ) as watch:
         assert types(take(watch, 2)) == [("ADDED", "b"), ("DELETED", "b")]
 
 
 # ---- Where a watch begins.
 
 
-@pytest.mark.parametrize("query", [
-    {}, {"resourceVersion": "0"},
-    pytest.param({"sendInitialEvents": True, "resourceVersionMatch": "NotOlderThan"}, marks=since_watch_list),
-], ids=str)
+@pytest.mark.parametrize(
+    "query",
+    [
+        {},
+        {"resourceVersion": "0"},
+        pytest.param(
+            {"sendInitialEvents": True, "resourceVersionMatch": "NotOlderThan"}, marks=since_watch_list
+        ),
+    ],
+    ids=str,
+)
 def test_a_watch_from_no_version_begins_with_what_is_there(place: Place, query: dict[str, Any]) -> None:
     first, second = (place.create(name)["metadata"]["resourceVersion"] for name in "ab")
-    place.listed(resourceVersion=second)   # The server's memory may be a moment behind.
+    place.listed(resourceVersion=second)  # The server's memory may be a moment behind.
     with place.watch(**query) as watch:
         third = place.label("a", i="1")
         *initial, later = short(take(watch, 3))
@@ -215,18 +279,32 @@ def test_a_watch_from_no_version_begins_with_what_is_there(place: Place, query: 
 
 
 @since_watch_list
-@pytest.mark.parametrize("query", [
-    INITIAL, INITIAL | {"resourceVersion": "0"}, INITIAL | {"resourceVersion": "1"}, INITIAL | {"resourceVersion": "NOW"},
-    {"allowWatchBookmarks": True}, {"allowWatchBookmarks": True, "resourceVersion": "0"},
-], ids=str)
+@pytest.mark.parametrize(
+    "query",
+    [
+        INITIAL,
+        INITIAL | {"resourceVersion": "0"},
+        INITIAL | {"resourceVersion": "1"},
+        INITIAL | {"resourceVersion": "NOW"},
+        {"allowWatchBookmarks": True},
+        {"allowWatchBookmarks": True, "resourceVersion": "0"},
+    ],
+    ids=str,
+)
 def test_the_end_of_the_initial_events_is_marked(place: Place, query: dict[str, Any]) -> None:
     first = place.create("a", labels={"i": "1"})["metadata"]["resourceVersion"]
     second = place.create("b")["metadata"]["resourceVersion"]
     place.listed(resourceVersion=second)
-    with place.watch(labelSelector="i", **{key: second if value == "NOW" else value for key, value in query.items()}) as watch:
+    with place.watch(
+        labelSelector="i", **{key: second if value == "NOW" else value for key, value in query.items()}
+    ) as watch:
         added, bookmark = take(watch, 2)
     assert short([added]) == [("ADDED", "a", first)]
-    assert (bookmark["type"], bookmark["object"]["kind"], bookmark["object"]["apiVersion"]) == ("BOOKMARK", "Secret", "v1")
+    assert (bookmark["type"], bookmark["object"]["kind"], bookmark["object"]["apiVersion"]) == (
+        "BOOKMARK",
+        "Secret",
+        "v1",
+    )
     metadata = {key: value for key, value in bookmark["object"]["metadata"].items() if value is not None}
     assert metadata.pop("annotations") == END
     assert int(metadata.pop("resourceVersion")) >= int(second)
@@ -269,7 +347,10 @@ def test_a_watch_resumes_at_the_version_of_any_of_its_events(place: Place) -> No
     for number, (_, _, version) in enumerate(events, 1):
         place.create(f"more-{number}")
         with place.watch(resourceVersion=version) as watch:
-            assert [name for _, name in types(take(watch, 6))] == [*"abcdef"[number:], *(f"more-{one}" for one in range(1, number + 1))]
+            assert [name for _, name in types(take(watch, 6))] == [
+                *"abcdef"[number:],
+                *(f"more-{one}" for one in range(1, number + 1)),
+            ]
 
 
 def test_a_watch_begins_at_the_version_of_a_list_without_a_gap(place: Place) -> None:
@@ -304,16 +385,33 @@ def test_a_version_that_has_not_come_is_waited_for_in_silence(place: Place) -> N
         assert list(watch) == []
 
 
-@pytest.mark.parametrize(("query", "messages"), [
-    ({"resourceVersion": "5", "resourceVersionMatch": "NotOlderThan"},
-     ["Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"]),
-    ({"resourceVersion": "5", "resourceVersionMatch": "Exact"},
-     ["Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-      'Unsupported value: "Exact": supported values: "NotOlderThan"']),
-    pytest.param({"sendInitialEvents": "true"}, ["Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"],
-                 marks=since_watch_list),
-    pytest.param({"continue": "x"}, ["Forbidden: resourceVersionMatch is forbidden when continue is provided"], marks=since_watch_list),
-], ids=str)
+@pytest.mark.parametrize(
+    ("query", "messages"),
+    [
+        (
+            {"resourceVersion": "5", "resourceVersionMatch": "NotOlderThan"},
+            ["Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"],
+        ),
+        (
+            {"resourceVersion": "5", "resourceVersionMatch": "Exact"},
+            [
+                "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+                'Unsupported value: "Exact": supported values: "NotOlderThan"',
+            ],
+        ),
+        pytest.param(
+            {"sendInitialEvents": "true"},
+            ["Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"],
+            marks=since_watch_list,
+        ),
+        pytest.param(
+            {"continue": "x"},
+            ["Forbidden: resourceVersionMatch is forbidden when continue is provided"],
+            marks=since_watch_list,
+        ),
+    ],
+    ids=str,
+)
 def test_options_without_sense_are_invalid(place: Place, query: dict[str, str], messages: list[str]) -> None:
     status = refusal(place.api, "GET", place.path(), query={"watch": True, **query})
     assert (status["code"], status["reason"]) == (422, "Invalid")
@@ -323,7 +421,10 @@ def test_options_without_sense_are_invalid(place: Place, query: dict[str, str], 
 def test_a_version_that_is_no_number_is_the_servers_own_fault(place: Place) -> None:
     status = refusal(place.api, "GET", place.path(), query={"watch": True, "resourceVersion": "x"})
     assert (status["code"], "reason" in status) == (500, False)
-    assert status["message"] == 'resourceVersion: Invalid value: "x": strconv.ParseUint: parsing "x": invalid syntax'
+    assert (
+        status["message"]
+        == 'resourceVersion: Invalid value: "x": strconv.ParseUint: parsing "x": invalid syntax'
+    )
 
 
 def test_a_single_object_is_not_watched_by_its_own_path(place: Place) -> None:
@@ -339,14 +440,25 @@ def test_a_bookmark_comes_in_time_to_those_who_want_some(place: Place, bookmark:
     version = place.of("configmaps").create("other")["metadata"]["resourceVersion"]
     with (
         place.watch(resourceVersion=start, allowWatchBookmarks=True, deadline=180) as wants,
-        place.watch(accept=METADATA, resourceVersion=start, allowWatchBookmarks=True, deadline=180) as wants_metadata,
+        place.watch(
+            accept=METADATA, resourceVersion=start, allowWatchBookmarks=True, deadline=180
+        ) as wants_metadata,
         place.watch(resourceVersion=start, deadline=180) as wants_none,
     ):
         bookmark()
-        for watch, kind, api_version in ((wants, "Secret", "v1"), (wants_metadata, "PartialObjectMetadata", "meta.k8s.io/v1")):
+        for watch, kind, api_version in (
+            (wants, "Secret", "v1"),
+            (wants_metadata, "PartialObjectMetadata", "meta.k8s.io/v1"),
+        ):
             event = next(watch)
-            assert (event["type"], event["object"]["kind"], event["object"]["apiVersion"]) == ("BOOKMARK", kind, api_version)
-            assert {key for key, value in event["object"]["metadata"].items() if value is not None} == {"resourceVersion"}
+            assert (event["type"], event["object"]["kind"], event["object"]["apiVersion"]) == (
+                "BOOKMARK",
+                kind,
+                api_version,
+            )
+            assert {key for key, value in event["object"]["metadata"].items() if value is not None} == {
+                "resourceVersion"
+            }
             assert int(event["object"]["metadata"]["resourceVersion"]) >= int(version)
         place.create("last")
         assert types(take(wants_none, 1)) == [("ADDED", "last")]
@@ -376,7 +488,11 @@ def test_events_of_custom_resources_say_what_they_are(place: Place) -> None:
         assert next(watch) == {"type": "ADDED", "object": made}
     with things.watch(**INITIAL) as watch:
         bookmark = watch.until(lambda event: event["type"] == "BOOKMARK")[-1]["object"]
-    assert (bookmark["kind"], bookmark["apiVersion"], bookmark["metadata"]["annotations"]) == ("Thing", f"{group}/v1", END)
+    assert (bookmark["kind"], bookmark["apiVersion"], bookmark["metadata"]["annotations"]) == (
+        "Thing",
+        f"{group}/v1",
+        END,
+    )
 
 
 def test_a_watch_of_metadata_shows_metadata_alone(place: Place) -> None:
@@ -387,7 +503,11 @@ def test_a_watch_of_metadata_shows_metadata_alone(place: Place) -> None:
     shown = event["object"]
     assert event["type"] == "DELETED"
     assert shown.keys() == {"kind", "apiVersion", "metadata"}
-    assert (shown["kind"], shown["apiVersion"], shown["metadata"]["labels"]) == ("PartialObjectMetadata", "meta.k8s.io/v1", {"i": "1"})
+    assert (shown["kind"], shown["apiVersion"], shown["metadata"]["labels"]) == (
+        "PartialObjectMetadata",
+        "meta.k8s.io/v1",
+        {"i": "1"},
+    )
     assert shown["metadata"]["resourceVersion"] == version
 
 
@@ -395,7 +515,11 @@ def test_a_watch_of_metadata_shows_metadata_alone(place: Place) -> None:
 def test_bookmarks_of_a_watch_of_metadata_are_metadata(place: Place) -> None:
     with place.watch(accept=METADATA, **INITIAL) as watch:
         event = next(watch)
-    assert (event["type"], event["object"]["kind"], event["object"]["metadata"]["annotations"]) == ("BOOKMARK", "PartialObjectMetadata", END)
+    assert (event["type"], event["object"]["kind"], event["object"]["metadata"]["annotations"]) == (
+        "BOOKMARK",
+        "PartialObjectMetadata",
+        END,
+    )
 
 
 @since_watch_list
@@ -418,7 +542,13 @@ def test_a_watch_of_what_no_event_can_be_ends_without_a_word(place: Place) -> No
 
 def test_many_watches_of_different_forms_and_selectors_see_one_change_each_in_its_way(place: Place) -> None:
     start = place.create("a", labels={"i": "1"})["metadata"]["resourceVersion"]
-    queries: list[dict[str, Any]] = [{}, {"labelSelector": "i=1"}, {"labelSelector": "i=2"}, {"accept": METADATA}, {"fieldSelector": "metadata.name=a"}]
+    queries: list[dict[str, Any]] = [
+        {},
+        {"labelSelector": "i=1"},
+        {"labelSelector": "i=2"},
+        {"accept": METADATA},
+        {"fieldSelector": "metadata.name=a"},
+    ]
     place.label("a", i="2")
     seen = []
     for query in queries:
@@ -431,8 +561,14 @@ def test_events_of_both_groups_are_the_same_objects(place: Place) -> None:
     core = place.of("events")
     new = place.of("events", prefix="/apis/events.k8s.io/v1")
     start = core.version
-    made = core.create("e", involvedObject={"namespace": place.namespace, "name": "p"}, reason="R", source={"component": "c"})
+    made = core.create(
+        "e", involvedObject={"namespace": place.namespace, "name": "p"}, reason="R", source={"component": "c"}
+    )
     with new.watch(resourceVersion=start, fieldSelector="reason=R") as watch:
         event = next(watch)["object"]
-    assert (event["apiVersion"], event["regarding"]["name"], event["deprecatedSource"]["component"]) == ("events.k8s.io/v1", "p", "c")
+    assert (event["apiVersion"], event["regarding"]["name"], event["deprecatedSource"]["component"]) == (
+        "events.k8s.io/v1",
+        "p",
+        "c",
+    )
     assert event["metadata"]["uid"] == made["metadata"]["uid"]

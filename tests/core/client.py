@@ -1,4 +1,6 @@
-"""A client of the protocol that is fed by hand, and the few inputs that tests of it speak of. Does what it is told, no more."""
+"""A client of the protocol that is fed by hand, and the few inputs that tests of it speak of. Does what it is
+told, no more."""
+
 from __future__ import annotations
 
 from kopf_selectcache.core.protocol.decoder import Bookmark, Event, Page, Refusal
@@ -27,7 +29,10 @@ from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.core.store.substore import Branch
 
-A, B, C = (Record("shop", name, f"uid-{name}", version, {}, (), b"{}") for name, version in (("a", "90"), ("b", "95"), ("c", "96")))
+A, B, C = (
+    Record("shop", name, f"uid-{name}", version, {}, (), b"{}")
+    for name, version in (("a", "90"), ("b", "95"), ("c", "96"))
+)
 GONE = Refusal(410, "Expired")
 CUT, GARBLED, LIVED = Lost("cut"), Lost("no JSON", garbled=True), Lost("end", lived=True)
 ENDED, LASTED = Lost("end", clean=True), Lost("cut", lasted=True)
@@ -36,7 +41,7 @@ ENDED, LASTED = Lost("end", clean=True), Lost("cut", lasted=True)
 def seen(type_: str, version: str, name: str = "a") -> Event:
     record = Record("shop", name, f"uid-{name}", version, {}, (), b"{}")
     assert type_ in ("ADDED", "MODIFIED", "DELETED")
-    return Event(type_, record)   # type: ignore[arg-type]  # See the line above.
+    return Event(type_, record)  # type: ignore[arg-type]  # See the line above.
 
 
 def named(name: str) -> Record:

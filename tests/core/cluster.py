@@ -1,4 +1,6 @@
-"""A cluster in a model: its objects at each version, what filters show of them, and its restorations. It fails nowhere."""
+"""A cluster in a model: its objects at each version, what filters show of them, and its restorations. It
+fails nowhere."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -73,7 +75,8 @@ ORIGIN = Entry(0, -1, None)
 
 
 class Cluster:
-    """Objects, one version for all, and everything that happened to them. An epoch ends when a backup is restored."""
+    """Objects, one version for all, and everything that happened to them. An epoch ends when a backup is
+    restored."""
 
     def __init__(self, filters: Sequence[Filter], version: int = 1) -> None:
         self.filters = tuple(filters)
@@ -99,7 +102,9 @@ class Cluster:
     def selects(self, thing: Thing | None) -> bool:
         return any(each.selects(thing) for each in self.filters)
 
-    def selected(self, filter_: Filter | None = None, *, version: int | None = None, epoch: int | None = None) -> World:
+    def selected(
+        self, filter_: Filter | None = None, *, version: int | None = None, epoch: int | None = None
+    ) -> World:
         """Return what one filter showed, or all of them together, at a version; now, if none is said."""
         worlds = self.worlds if epoch in (None, self.epoch) else self.past[epoch]
         selects = filter_.selects if filter_ is not None else self.selects
@@ -107,7 +112,8 @@ class Cluster:
         return {key: thing for key, thing in world.items() if selects(thing)}
 
     def write(self, key: Key, thing: Thing | None, *, after: int = 1) -> None:
-        """Write an object or delete it, so many versions later: objects of other kinds use up versions, too."""
+        """Write an object or delete it, so many versions later: objects of other kinds use up versions,
+        too."""
         before, world = self.world.get(key), self.world
         for _ in range(after):
             self.pass_()
@@ -126,7 +132,8 @@ class Cluster:
         self.worlds[self.version] = world
 
     def restore(self, backup: int, *, bump: bool) -> None:
-        """Go back to what was at a version: to the version, too, or to a higher one than was ever given out."""
+        """Go back to what was at a version: to the version, too, or to a higher one than was ever given
+        out."""
         world, highest = self.worlds[backup], self.version
         self.past.append(self.worlds)
         self.epoch += 1
@@ -135,9 +142,14 @@ class Cluster:
         self.version = self.compacted = highest + 100 if bump else backup
         self.worlds[self.version] = world
         for entries in self.history.values():
-            before = [entry for entry in entries if entry.epoch == self.epoch - 1 and 0 <= entry.version <= backup]
+            before = [
+                entry for entry in entries if entry.epoch == self.epoch - 1 and 0 <= entry.version <= backup
+            ]
             # What was written before the backup has happened in the new epoch, too.
-            entries += [ORIGIN._replace(epoch=self.epoch), *(entry._replace(epoch=self.epoch) for entry in before)]
+            entries += [
+                ORIGIN._replace(epoch=self.epoch),
+                *(entry._replace(epoch=self.epoch) for entry in before),
+            ]
 
     def states(self, key: Key, epoch: int, first: int, last: int) -> Iterator[Thing | None]:
         """Yield what the filters showed of a key from one version through another."""

@@ -2,6 +2,7 @@
 
 It looks inside, so it says at once when there is something in there that it does not know.
 """
+
 from __future__ import annotations
 
 from typing import Any, TypeAlias
@@ -13,7 +14,25 @@ from kopf_selectcache.core.store.union import Merging
 
 Part: TypeAlias = tuple[object, ...]
 
-_OF_MERGING = {"tally", "branches", "_alone", "_shown", "_epoch", "_listed", "_left", "_reads", "_doubts", "_unclear", "_outdated", "_most_reads", "_near", "_by_name", "_groups", "_group_of", "_union"}
+_OF_MERGING = {
+    "tally",
+    "branches",
+    "_alone",
+    "_shown",
+    "_epoch",
+    "_listed",
+    "_left",
+    "_reads",
+    "_doubts",
+    "_unclear",
+    "_outdated",
+    "_most_reads",
+    "_near",
+    "_by_name",
+    "_groups",
+    "_group_of",
+    "_union",
+}
 _OF_BRANCHES = {"keys", "view", "epoch", "listed", "vague", "_merger", "_waits", "_versions", "_waiting"}
 _OF_STORES = {"_lock", "_held", "_staged", "_gone", "_version", "_tally", "_wanted", "_indexes", "unreadable"}
 _OF_UNIONS = _OF_STORES | {"versions"}
@@ -63,17 +82,24 @@ def as_a_whole(merging: Merging) -> Part:
     """Return what of it concerns no key."""
     branches = merging.branches
     return (
-        merging._epoch, merging._union.versions, sorted(branches.index(branch) for branch in merging._listed).__repr__(),
-        *((branch.version, branch.epoch, branch.listed, branch.view._staged is None) for branch in branches))
+        merging._epoch,
+        merging._union.versions,
+        sorted(branches.index(branch) for branch in merging._listed).__repr__(),
+        *((branch.version, branch.epoch, branch.listed, branch.view._staged is None) for branch in branches),
+    )
 
 
 def of_key(merging: Merging, key: Key) -> Part:
     """Return what of it concerns a key, without telling the key."""
     doubt, shown = merging._doubts.get(key), merging.store.get(*key)[0]
     return (
-        said(shown), merging._left.get(key), merging._reads.get(key), key in merging._unclear,
+        said(shown),
+        merging._left.get(key),
+        merging._reads.get(key),
+        key in merging._unclear,
         (doubt.uid, doubt.version, doubt.epoch) if doubt is not None else None,
-        *(_of_branch(branch, key, shown) for branch in merging.branches))
+        *(_of_branch(branch, key, shown) for branch in merging.branches),
+    )
 
 
 def _of_branch(branch: Branch, key: Key, shown: Record | None) -> Part:
@@ -82,7 +108,14 @@ def _of_branch(branch: Branch, key: Key, shown: Record | None) -> Part:
     staged = view._staged.get(space, {}).get(name) if view._staged is not None else None
     wait = branch._waiting.get(key)
     return (
-        said(held), held is shown, said(staged), staged is held, said(view._gone.get(key)), key in branch.vague, wait and wait.version)
+        said(held),
+        held is shown,
+        said(staged),
+        staged is held,
+        said(view._gone.get(key)),
+        key in branch.vague,
+        wait and wait.version,
+    )
 
 
 def said(record: Record | None) -> Part | None:

@@ -1,4 +1,6 @@
-"""Draws the protocol's states for docs/protocol.md, from its table of transitions: `python -m tests.core.diagram` writes it anew."""
+"""Draws the protocol's states for docs/protocol.md, from its table of transitions: `python -m
+tests.core.diagram` writes it anew."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

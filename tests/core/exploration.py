@@ -1,4 +1,6 @@
-"""Visits every state that a small world can be in, breadth first, and holds each to the invariants. Nothing is drawn by lot."""
+"""Visits every state that a small world can be in, breadth first, and holds each to the invariants. Nothing
+is drawn by lot."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -24,9 +26,16 @@ class Explored:
 
     def __str__(self) -> str:
         rules = self.rules
-        start = "both branches watching" if rules.synced else "nothing listed" + (", initial streams" if rules.streaming else "")
-        return (f"{rules.objects} objects, 2 branches, {rules.faults} faults, {start}: {self.states:,} states, "
-                f"{self.steps:,} steps, all to a depth of {self.depth} ({', '.join(f'{width:,}' for width in self.widths)})")
+        start = (
+            "both branches watching"
+            if rules.synced
+            else "nothing listed" + (", initial streams" if rules.streaming else "")
+        )
+        return (
+            f"{rules.objects} objects, 2 branches, {rules.faults} faults, {start}: {self.states:,} states,"
+            f" {self.steps:,} steps, all to a depth of {self.depth}"
+            f" ({', '.join(f'{width:,}' for width in self.widths)})"
+        )
 
 
 def explore(rules: Rules, *, states: int) -> Explored:
@@ -73,5 +82,8 @@ def _do(world: World, action: Action | None, path: tuple[Action, ...]) -> None:
         else:
             world.settle()
     except Violation as violation:
-        story = "\n".join(f"  {each.what} {each.who} {each.how}" for each in (*path, *([action] if action is not None else [])))
+        story = "\n".join(
+            f"  {each.what} {each.who} {each.how}"
+            for each in (*path, *([action] if action is not None else []))
+        )
         raise Violation(violation.invariant, f"{violation}, after\n{story}") from violation

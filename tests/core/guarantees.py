@@ -1,4 +1,6 @@
-"""What readers were promised, as invariants of the recorded history: what they saw, held against what the server had."""
+"""What readers were promised, as invariants of the recorded history: what they saw, held against what the
+server had."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -75,7 +77,16 @@ class Observer:
         self.before.setdefault(epoch, self._version)
         self.hears(epoch, version)
 
-    def sees(self, store: Store, changes: Sequence[Change], cluster: Cluster, *, epoch: int, version: int, beyond: bool) -> Seen:
+    def sees(
+        self,
+        store: Store,
+        changes: Sequence[Change],
+        cluster: Cluster,
+        *,
+        epoch: int,
+        version: int,
+        beyond: bool,
+    ) -> Seen:
         self._version = version
         if version >= self.begun[epoch] and version != self.before.get(epoch):
             self.epoch = epoch
@@ -90,7 +101,8 @@ class Judge:
     def __init__(self, cluster: Cluster, *, complete: bool = True) -> None:
         self._cluster = cluster
         self._complete = complete
-        """Whether the server has told its watches everything; if not, what is held may be wrong until an audit."""
+        """Whether the server has told its watches everything; if not, what is held may be wrong until an
+        audit."""
         self.shown: dict[Key, Record] = {}
         """What the changes told so far amount to."""
         self.places: dict[Key, int] = {}
@@ -103,7 +115,12 @@ class Judge:
     def copy(self, cluster: Cluster) -> Judge:
         """Return a judge with this memory, of a copy of the cluster."""
         made = Judge(cluster, complete=self._complete)
-        made.shown, made.places, made.newest, made.version = dict(self.shown), dict(self.places), dict(self.newest), self.version
+        made.shown, made.places, made.newest, made.version = (
+            dict(self.shown),
+            dict(self.places),
+            dict(self.newest),
+            self.version,
+        )
         return made
 
     def judge(self, what: Seen | Taken) -> None:
@@ -134,9 +151,18 @@ class Judge:
         """Find what is seen in what is left of the server's history."""
         history, place, wanted = self._cluster.history[key], self.places.get(key, 0), told(after)
         epoch, newest = self.newest.get(key, (0, 0))
-        there = next((at for at in range(place, len(history)) if history[at].epoch <= seen.now and facts(history[at].thing) == wanted), None)
+        there = next(
+            (
+                at
+                for at in range(place, len(history))
+                if history[at].epoch <= seen.now and facts(history[at].thing) == wanted
+            ),
+            None,
+        )
         if there is None:
-            back = after is not None and any(entry.epoch == epoch and facts(entry.thing) == wanted for entry in history[:place])
+            back = after is not None and any(
+                entry.epoch == epoch and facts(entry.thing) == wanted for entry in history[:place]
+            )
             raise Violation("I1" if back else "I2", f"{key} was never {wanted} since {history[place]}")
         self.places[key] = there
         thing = history[there].thing
@@ -149,7 +175,7 @@ class Judge:
     # ---- What is read.
 
     def _read(self, seen: Seen) -> None:
-        if dict(seen.held) != self.shown:   # Records are equal if they are the same.
+        if dict(seen.held) != self.shown:  # Records are equal if they are the same.
             raise Violation("I9", f"{seen.held} is held, and what was told amounts to {self.shown}")
         if not seen.version or not self._complete:
             return
@@ -164,7 +190,9 @@ class Judge:
         record = seen.held.get(key)
         states = self._states(key, seen)
         if record is None and None not in map(facts, states):
-            raise Violation("I8b", f"{key} is absent at {seen.version}, and was there all the time until {seen.known}")
+            raise Violation(
+                "I8b", f"{key} is absent at {seen.version}, and was there all the time until {seen.known}"
+            )
         # With another object of that name between, the first is gone for good.
         if record is not None and record.uid not in {thing.uid for thing in states if thing is not None}:
             raise Violation("I5", f"{record} is held at {seen.version}, and gone since, at {seen.known}")
@@ -186,10 +214,17 @@ class Judge:
             # Deletions that did not say when they happened may be ahead of the version.
             then = {key: value for key, value in then.items() if key in held or not self._goes(key, taken)}
         if held != then:
-            raise Violation("I4", f"{taken.filter} holds {held}, and at {taken.version} of epoch {taken.epoch} there was {then}")
+            raise Violation(
+                "I4",
+                f"{taken.filter} holds {held}, and at {taken.version} of epoch {taken.epoch} there was"
+                f" {then}",
+            )
 
     def _goes(self, key: Key, taken: Taken) -> bool:
-        return any(entry.epoch == taken.epoch and entry.version > taken.version for entry in self._cluster.history.get(key, (ORIGIN,)))
+        return any(
+            entry.epoch == taken.epoch and entry.version > taken.version
+            for entry in self._cluster.history.get(key, (ORIGIN,))
+        )
 
 
 def facts(thing: Thing | None) -> Facts | None:

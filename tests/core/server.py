@@ -1,8 +1,9 @@
-"""A model of an API server that fails in every known way. It is data and chance: nothing in it waits, or is really sent.
+"""A model of an API server that fails in every known way. It is data and chance: nothing in it waits, or is
+really sent.
 
-What is true is the `Cluster`'s; here are the replicas that lag behind it, each at a version of its own, and all that can
-go wrong between it and a client.
-"""
+What is true is the `Cluster`'s; here are the replicas that lag behind it, each at a version of its own, and
+all that can go wrong between it and a client."""
+
 from __future__ import annotations
 
 import random
@@ -60,18 +61,19 @@ class Server:
     def __init__(self, rng: random.Random, hits: Hits, filters: Sequence[Filter], *, opaque: bool) -> None:
         self.rng = rng
         self.hits = hits
-        self.habits = {rng.choice(list(FAULTS))}   # One fault strikes again and again.
+        self.habits = {rng.choice(list(FAULTS))}  # One fault strikes again and again.
         self.rate = rng.choice((0.02, 0.05, 0.1, 0.2))
         if rng.random() < 0.4:
             self.habits, self.rate = {rng.choice(_RARE), "410 in stream"}, 0.02
-        self.where = "Idle"   # The state of the client that asks.
+        self.where = "Idle"  # The state of the client that asks.
         self.now = 0.0
-        self.cluster = Cluster(filters, rng.choice((1, 5, 95)))   # So that versions soon get one digit longer.
+        self.cluster = Cluster(filters, rng.choice((1, 5, 95)))  # So that versions soon get one digit longer.
         self.replicas = [self.cluster.version] * rng.randint(1, 3)
         self.limit = rng.randint(1, 4)
         self.streams = rng.random() < 0.9
         self.opaque = opaque
-        # Without bookmarks, no read of metadata ends the doubt whether an object has moved to a branch that selects by field.
+        # Without bookmarks, no read of metadata ends the doubt whether an object has moved to a branch that
+        # selects by field.
         by_field = len(filters) > 1 and any(each.running is not None for each in filters)
         self.bookmarks = not opaque and (rng.random() < 0.8 or by_field)
         self.forgetful = rng.random() < 0.05
@@ -81,7 +83,7 @@ class Server:
     def fault(self, name: str) -> bool:
         rate = 0.4 if name in self.habits and self.rate else self.rate
         if self.rng.random() >= rate or (self.opaque and name in _COMPARING):
-            return False   # Where versions cannot be compared, nobody can tell what is stale.
+            return False  # Where versions cannot be compared, nobody can tell what is stale.
         return self.struck(name)
 
     def struck(self, name: str) -> bool:
@@ -115,7 +117,12 @@ class Server:
 
     def _drawn(self, thing: Thing) -> Thing:
         rng = self.rng
-        return replace(thing, app=rng.choice(("web", "web", "db", "none")), gold=rng.random() < 0.3, running=rng.random() < 0.8)
+        return replace(
+            thing,
+            app=rng.choice(("web", "web", "db", "none")),
+            gold=rng.random() < 0.3,
+            running=rng.random() < 0.8,
+        )
 
     def _write(self, key: Key, thing: Thing | None) -> None:
         self.cluster.write(key, thing, after=self.rng.randint(1, 3))
@@ -125,8 +132,11 @@ class Server:
         for replica, version in enumerate(self.replicas):
             if not self.rate or self.rng.random() < 0.6:
                 whole = not self.rate or self.rng.random() < 0.7
-                self.replicas[replica] = self.cluster.version if whole else self.rng.choice(
-                    [known for known in self.cluster.worlds if known >= version])
+                self.replicas[replica] = (
+                    self.cluster.version
+                    if whole
+                    else self.rng.choice([known for known in self.cluster.worlds if known >= version])
+                )
 
     def compact(self) -> None:
         self.struck("compacted")
@@ -143,22 +153,38 @@ class Server:
         return f"{version * 7919 % 100_003:x}x" if self.opaque else str(version)
 
     def number(self, version: str) -> int:
-        return int(version[:-1], 16) * pow(7919, -1, 100_003) % 100_003 if self.opaque and version else int(version or 0)
+        return (
+            int(version[:-1], 16) * pow(7919, -1, 100_003) % 100_003
+            if self.opaque and version
+            else int(version or 0)
+        )
 
     def _item(self, thing: Thing, version: int | None = None) -> str:
         gold = ',"tier":"gold"' if thing.gold else ""
-        return (f'"metadata":{{"name":"{thing.name}","namespace":"{thing.namespace}","uid":"{thing.uid}",'
-                f'"resourceVersion":"{self.text(thing.version if version is None else version)}",'
-                f'"labels":{{"app":"{thing.app}","serial":"{thing.serial}"{gold}}}}},'
-                f'"spec":{{"serial":{thing.serial},"running":{"true" if thing.running else "false"}}}}}')
+        return (
+            f'"metadata":{{"name":"{thing.name}","namespace":"{thing.namespace}","uid":"{thing.uid}",'
+            f'"resourceVersion":"{self.text(thing.version if version is None else version)}",'
+            f'"labels":{{"app":"{thing.app}","serial":"{thing.serial}"{gold}}}}},'
+            f'"spec":{{"serial":{thing.serial},"running":{"true" if thing.running else "false"}}}}}'
+        )
 
     def _refusal(self) -> Refusal | None:
         if self.fault("request dropped"):
             raise Broken
-        for code, reason in ((410, "Expired"), (429, "TooManyRequests"), (500, "InternalError"), (503, "ServiceUnavailable"), (504, "Timeout")):
+        for code, reason in (
+            (410, "Expired"),
+            (429, "TooManyRequests"),
+            (500, "InternalError"),
+            (503, "ServiceUnavailable"),
+            (504, "Timeout"),
+        ):
             if self.fault(f"{code} at start"):
-                return Refusal(code, reason, retry_after=self.rng.choice((None, 1.0, 30.0)) if code == 429 else None)
-        return next((Refusal(code, reason) for code, reason in _REFUSED.items() if self.fault(str(code))), None)
+                return Refusal(
+                    code, reason, retry_after=self.rng.choice((None, 1.0, 30.0)) if code == 429 else None
+                )
+        return next(
+            (Refusal(code, reason) for code, reason in _REFUSED.items() if self.fault(str(code))), None
+        )
 
     def _replica(self, floor: int) -> int | None:
         """Return a replica that is at a version, or gets there while the request waits; None if none does."""
@@ -185,7 +211,10 @@ class Server:
             return b'{"kind":"Status","metadata":{},"status":"Failure","reason":"Expired","code":410}'
         cluster = self.cluster
         if self.fault("table"):
-            return b'{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"%d"},"rows":[]}' % cluster.version
+            return (
+                b'{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"%d"},"rows":[]}'
+                % cluster.version
+            )
         version, offset = cluster.version, 0
         if command.token:
             epoch, version, offset = map(int, command.token.split(":"))
@@ -205,7 +234,7 @@ class Server:
             version = self.rng.choice(list(cluster.worlds))
         selected = [thing for _, thing in sorted(cluster.selected(filter_, version=version).items())]
         whole = command.whole or (len(selected) > offset + self.limit and self.fault("limit ignored"))
-        items = selected[offset:] if whole else selected[offset:offset + self.limit]
+        items = selected[offset:] if whole else selected[offset : offset + self.limit]
         if self.fault("empty page"):
             items = []
         rest = offset + len(items) < len(selected)
@@ -215,14 +244,16 @@ class Server:
         elif command.token and self.fault("pages in a circle"):
             token = f"{cluster.epoch}:{version}:0"
         elif command.token and items and self.fault("a page again"):
-            token = f"{cluster.epoch}:{version}:{offset:0{len(command.token) + 1}}"   # The same place, as a token that was not there before.
+            # The same place, as a token that was not there before.
+            token = f"{cluster.epoch}:{version}:{offset:0{len(command.token) + 1}}"
         listed = ",".join("{" + self._item(thing) for thing in items)
         metadata = f'{{"resourceVersion":"{self.text(version)}","continue":"{token}"}}'
         data = f'{{"kind":"PodList","apiVersion":"v1","metadata":{metadata},"items":[{listed}]}}'.encode()
-        return data[:self.rng.randrange(len(data))] if self.fault("garbled page") else data
+        return data[: self.rng.randrange(len(data))] if self.fault("garbled page") else data
 
     def look_up(self, doubt: Doubt) -> tuple[int, Thing | None] | None:
-        """Answer a list of one name, and say as of which version that is; None if the answer does not come."""
+        """Answer a list of one name, and say as of which version that is; None if the answer does not
+        come."""
         if self.rng.random() < self.rate:
             return None
         version = self.cluster.version
@@ -238,14 +269,18 @@ class Server:
         return version, self.cluster.worlds[version].get((doubt.namespace, doubt.name))
 
     def look_up_all(self, lists: JoinedLists, filters: Sequence[Filter]) -> dict[Key, str] | None:
-        """Answer joined lists; None if an answer does not come, or the server has no list as of that version."""
+        """Answer joined lists; None if an answer does not come, or the server has no list as of that
+        version."""
         version = self.number(lists.version)
         if self.rng.random() < self.rate or not self.cluster.compacted <= version <= self.cluster.version:
             return None
         keys = {doubt.key for doubt in lists.doubts}
         return {
-            key: thing.uid for number in lists.branches
-            for key, thing in self.cluster.selected(filters[number], version=version).items() if key in keys}
+            key: thing.uid
+            for number in lists.branches
+            for key, thing in self.cluster.selected(filters[number], version=version).items()
+            if key in keys
+        }
 
     def watch(self, command: machine.Watch, filter_: Filter) -> Stream | Refusal:
         if self.rng.random() < 0.5 and (refusal := self._refusal()):
@@ -272,7 +307,16 @@ class Server:
             return Refusal(504, "Timeout", "Too large resource version")
         else:
             # What has happened between is sent as events, before the marker.
-            version, replica = self.rng.choice([known for known in cluster.worlds if (start or cluster.version) <= known <= self.replicas[found]]), found
+            version, replica = (
+                self.rng.choice(
+                    [
+                        known
+                        for known in cluster.worlds
+                        if (start or cluster.version) <= known <= self.replicas[found]
+                    ]
+                ),
+                found,
+            )
         stream = Stream(filter_, replica, version, self.now)
         things = list(cluster.selected(filter_, version=version).values())
         if self.fault("shuffled"):
@@ -288,12 +332,14 @@ class Server:
         return stream
 
     def _line(self, type_: str, thing: Thing, version: int | None = None) -> bytes:
-        return f'{{"type":"{type_}","object":{{"kind":"Pod","apiVersion":"v1",{self._item(thing, version)}}}\n'.encode()
+        return f'{{"type":"{type_}","object":{{"kind":"Pod","apiVersion":"v1",{self._item(thing, version)}}}\n'.encode()  # noqa: E501
 
     def _bookmark(self, version: int, *, end: bool = False) -> bytes:
         note = ',"annotations":{"k8s.io/initial-events-end":"true"}' if end else ""
-        return (f'{{"type":"BOOKMARK","object":{{"kind":"Pod","apiVersion":"v1",'
-                f'"metadata":{{"resourceVersion":"{self.text(version)}"{note}}}}}}}\n').encode()
+        return (
+            '{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1",'
+            f'"metadata":{{"resourceVersion":"{self.text(version)}"{note}}}}}}}\n'
+        ).encode()
 
     def _advance(self, stream: Stream) -> None:
         """Put the next of what was written since, and its filter shows, into the stream."""
@@ -303,7 +349,11 @@ class Server:
         while at < len(log) and log[at].version <= reached and len(stream.lines) == before:
             entry = log[at]
             after = log[at + 1] if at + 1 < len(log) and log[at + 1].version <= reached else None
-            if after is not None and self._is_recreation(entry, after, stream.filter) and self.rng.random() < 0.5:
+            if (
+                after is not None
+                and self._is_recreation(entry, after, stream.filter)
+                and self.rng.random() < 0.5
+            ):
                 self.struck("recreation told as a change")
                 entry, at = Logged(after.version, entry.before, after.after), at + 1
             at += 1
@@ -337,7 +387,11 @@ class Server:
             return b""
         if self.fault("cut"):
             raise Broken
-        if self.fault("end") or self.now - stream.opened > 300 or (stream.last and not stream.lines and not stream.buffer):
+        if (
+            self.fault("end")
+            or self.now - stream.opened > 300
+            or (stream.last and not stream.lines and not stream.buffer)
+        ):
             return None
         if self.fault("suspended"):
             self.now += 3600
@@ -346,13 +400,23 @@ class Server:
             return line
         if stream.sent and self.fault("duplicate"):
             # Before the end of an initial stream, only what it has sent itself can be told from what is new.
-            said = [entry for entry in self.cluster.log if entry.version <= stream.cursor] if self.where == "Watching" else []
+            said = (
+                [entry for entry in self.cluster.log if entry.version <= stream.cursor]
+                if self.where == "Watching"
+                else []
+            )
             old = [line for entry in said for line in self._lines(entry, stream.filter)]
             stream.buffer += self.rng.choice(old or stream.sent) if not stream.buffer else b""
         if not stream.lines and not stream.buffer:
             self._advance(stream)
             reached = self.replicas[stream.replica]
-            if not stream.lines and stream.quiet >= 10 and self.bookmarks and self.rng.random() < 0.5 and reached >= stream.cursor:
+            if (
+                not stream.lines
+                and stream.quiet >= 10
+                and self.bookmarks
+                and self.rng.random() < 0.5
+                and reached >= stream.cursor
+            ):
                 if not any(stream.cursor < entry.version <= reached for entry in self.cluster.log):
                     stream.cursor = reached
                 stream.lines.append(self._bookmark(stream.cursor))
@@ -361,7 +425,9 @@ class Server:
             if b'"ADDED"' in line or b'"MODIFIED"' in line or b'"DELETED"' in line:
                 stream.sent.append(line)
             # The end of an empty initial stream cannot be compared with anything.
-            if (self.where == "Watching" or b'"BOOKMARK"' not in line) and self.fault("version of another sort"):
+            if (self.where == "Watching" or b'"BOOKMARK"' not in line) and self.fault(
+                "version of another sort"
+            ):
                 line = line.replace(b'"resourceVersion":"', b'"resourceVersion":"x', 1)
             cut = self.rng.randrange(len(line))
             stream.buffer = line[:cut] + b"\n" + line[cut:] if cut and self.fault("garbled line") else line
@@ -374,17 +440,24 @@ class Server:
         for code in (410, 429, 500):
             if self.fault(f"{code} in stream"):
                 details = ',"details":{"retryAfterSeconds":3}' if code == 429 else ""
-                return f'{{"type":"ERROR","object":{{"kind":"Status","code":{code},"reason":"Oops"{details}}}}}\n'.encode()
+                return f'{{"type":"ERROR","object":{{"kind":"Status","code":{code},"reason":"Oops"{details}}}}}\n'.encode()  # noqa: E501
         return b""
 
     def _nonsense(self) -> bytes:
         pod = '"kind":"Pod","apiVersion":"v1"'
         for fault, line in (
-                ("unknown type", '{"type":"SYNCED","object":{}}\n'),
-                ("no metadata", f'{{"type":"ADDED","object":{{{pod}}}}}\n'),
-                ("another kind", '{"type":"ADDED","object":{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{}}}\n'),
-                ("empty version", f'{{"type":"BOOKMARK","object":{{{pod},"metadata":{{"resourceVersion":""}}}}}}\n'),
-                ("endless line", "x" * (LIMIT + 1))):
+            ("unknown type", '{"type":"SYNCED","object":{}}\n'),
+            ("no metadata", f'{{"type":"ADDED","object":{{{pod}}}}}\n'),
+            (
+                "another kind",
+                '{"type":"ADDED","object":{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{}}}\n',
+            ),
+            (
+                "empty version",
+                f'{{"type":"BOOKMARK","object":{{{pod},"metadata":{{"resourceVersion":""}}}}}}\n',
+            ),
+            ("endless line", "x" * (LIMIT + 1)),
+        ):
             if self.fault(fault):
                 return line.encode()
         return b""

@@ -1,9 +1,10 @@
-"""The core against the model server, in virtual time: each stream's `step`, what it does to one `Merging`, and the reads that end doubts.
+"""The core against the model server, in virtual time: each stream's `step`, what it does to one `Merging`,
+and the reads that end doubts.
 
-Nothing here waits: the clock is a number, and every chance comes from a seed. Each operation has a seed of its own, so
-that a failing run still fails when operations that do not matter are left out. What readers could see is recorded, and
-judged when the run is over.
-"""
+Nothing here waits: the clock is a number, and every chance comes from a seed. Each operation has a seed of
+its own, so that a failing run still fails when operations that do not matter are left out. What readers could
+see is recorded, and judged when the run is over."""
+
 from __future__ import annotations
 
 import random
@@ -31,7 +32,8 @@ from .server import LIMIT, Broken, Server, Stream
 WINDOW = 60.0
 LASTED = 5.0
 MOST_STARTS = int(WINDOW / (SHORTEST / 2)) + 2
-"""No two requests are closer than half the first delay, except pages, the watch after a list, and once the watch after one that ended.
+"""No two requests are closer than half the first delay, except pages, the watch after a list, and once the
+watch after one that ended.
 
 A watch that was open for `LASTED` and is followed by the next at once has taken as long as many waits.
 """
@@ -46,7 +48,8 @@ def _most_vain_starts() -> int:
 
 
 MOST_VAIN_STARTS = _most_vain_starts()
-"""If the version does not move all the while, each delay is twice the last, up to the longest; and each watch that lasts is followed at once."""
+"""If the version does not move all the while, each delay is twice the last, up to the longest; and each watch
+that lasts is followed at once."""
 
 FILTERS: tuple[tuple[Filter, ...], ...] = (
     (Filter(app="web"),),
@@ -61,7 +64,8 @@ FILTERS: tuple[tuple[Filter, ...], ...] = (
     (Filter(app="web"), Filter(app="db"), Filter(gold=True)),
     (Filter(namespace="shop", name="a"), Filter(app="web", namespace="shop"), Filter(gold=True)),
 )
-"""Filters of one to three branches: they exclude each other, or overlap; by label, field, namespace and name."""
+"""Filters of one to three branches: they exclude each other, or overlap; by label, field, namespace and
+name."""
 
 _READER = Reader("v1", "Pod")
 
@@ -118,7 +122,11 @@ class Follower:
             self.turned += any(isinstance(effect, machine.List) for effect in asked)
             # A key that comes again counts as new once, unless it is of the first page: see `Pager`.
             if self.turned > 2 * len(self.listed):
-                raise Violation("I7", f"{self.turned} pages of a list were followed without a wait, and brought {len(self.listed)} keys")
+                raise Violation(
+                    "I7",
+                    f"{self.turned} pages of a list were followed without a wait, and brought"
+                    f" {len(self.listed)} keys",
+                )
         if isinstance(input_, Page) or not asked:
             return
         # A page is asked for again at its own pace: the others were not in vain.
@@ -134,7 +142,9 @@ class Follower:
 class Run:
     """A client of the model, with one stream for each branch of its filter."""
 
-    def __init__(self, seed: int, hits: Hits, seen: Counter[tuple[str, str, str]], *, filters: Sequence[Filter] = ()) -> None:
+    def __init__(
+        self, seed: int, hits: Hits, seen: Counter[tuple[str, str, str]], *, filters: Sequence[Filter] = ()
+    ) -> None:
         rng = self.rng = random.Random(seed)
         filters = filters or rng.choice(FILTERS)
         self.server = Server(rng, hits, filters, opaque=len(filters) == 1 and rng.random() < 0.1)
@@ -164,7 +174,8 @@ class Run:
     # ---- What happens.
 
     def run(self, operations: Sequence[int], *, settle: int = 300) -> int:
-        """Do these operations, let all faults end, and judge; return after how many steps the cache equalled the cluster."""
+        """Do these operations, let all faults end, and judge; return after how many steps the cache equalled
+        the cluster."""
         try:
             for seed in operations:
                 self.rng.seed(seed)
@@ -172,7 +183,7 @@ class Run:
             self.rng.seed(0)
             return self.settle(settle)
         finally:
-            self.judge()   # What readers saw tells more than what came of it.
+            self.judge()  # What readers saw tells more than what came of it.
 
     def operate(self) -> None:
         """Let one thing happen: in the cluster, or between client and server."""
@@ -182,8 +193,11 @@ class Run:
         noticed = self._noticed()
         rare = 0.2 if "restored" in server.habits and server.where in ("Listing", "Filling") else 0.0
         if chance < 0.25:
-            # A server that outgrows what was seen before its restoration is noticed wants an audit, not a watch.
-            if noticed or self.cluster.version + 6 < min(self._floor(each) for each in self.followers if each.epoch < self.cluster.epoch):
+            # A server that outgrows what was seen before its restoration is noticed wants an audit, not a
+            # watch.
+            if noticed or self.cluster.version + 6 < min(
+                self._floor(each) for each in self.followers if each.epoch < self.cluster.epoch
+            ):
                 server.churn()
         elif chance < 0.26:
             server.compact()
@@ -210,14 +224,19 @@ class Run:
     def _restore(self, *, bump: bool) -> None:
         server = self.server
         behind = [each for each in self.followers if self._floor(each) <= server.backup]
-        # Silence cannot tell anything of a server which has not sent bookmarks before. Nor is there anything to notice for
-        # a branch that is behind; but what it was told to be deleted may be there again. Only an audit finds that.
-        if not bump and not all(not each.beyond if each in behind else each.state.known.marked for each in self.followers):
+        # Silence cannot tell anything of a server which has not sent bookmarks before. Nor is there anything
+        # to notice for a branch that is behind; but what it was told to be deleted may be there again. Only
+        # an audit finds that.
+        if not bump and not all(
+            not each.beyond if each in behind else each.state.known.marked for each in self.followers
+        ):
             return
         server.restore(bump=bump)
         self.story.append(f"restored to {self.cluster.version} of epoch {self.cluster.epoch}")
         for follower in behind if not bump else ():
-            follower.epoch = self.cluster.epoch   # What it holds, the restored server has as well, at the same versions.
+            follower.epoch = (
+                self.cluster.epoch
+            )  # What it holds, the restored server has as well, at the same versions.
             self.observer.hears(follower.epoch, self._floor(follower))
         for follower in self.followers:
             if not isinstance(follower.command, machine.Wait):
@@ -226,11 +245,14 @@ class Run:
     def _start_again(self, follower: Follower, *, audit: bool) -> None:
         """Forget where a stream was: its kind was not served for a while, or an audit has found something."""
         version = self.merging.branches[follower.number].version
-        known = replace(follower.state.known, beyond=True) if audit else machine.Known(
-            streaming=self.streaming, floor=version, beyond=version != "")
+        known = (
+            replace(follower.state.known, beyond=True)
+            if audit
+            else machine.Known(streaming=self.streaming, floor=version, beyond=version != "")
+        )
         self.server.struck("started again")
         follower.state, follower.stream, follower.missing = machine.Idle(known), None, False
-        follower.vain.clear()   # Audits are rare, and a kind that is not served is looked for slowly.
+        follower.vain.clear()  # Audits are rare, and a kind that is not served is looked for slowly.
         self.feed(follower, machine.Start())
 
     def settle(self, most: int) -> int:
@@ -249,14 +271,21 @@ class Run:
                 self.read()
             self.poll(follower)
         held = {record.key: told(record) for record in self.merging.store.records()[0]}
-        raise Violation("I3", f"after {most} quiet steps: {held} instead of {of_world(self.cluster.selected())}")
+        raise Violation(
+            "I3", f"after {most} quiet steps: {held} instead of {of_world(self.cluster.selected())}"
+        )
 
     def settled(self) -> bool:
         synced = self._noticed() and all(isinstance(each.state, machine.Watching) for each in self.followers)
-        return synced and not self.merging.doubts and equal(self.merging.store.records()[0], self.cluster.selected())
+        return (
+            synced
+            and not self.merging.doubts
+            and equal(self.merging.store.records()[0], self.cluster.selected())
+        )
 
     def read(self) -> None:
-        """Ask the server about unconfirmed leaves, one by one or by joined lists, or take its answer in: much may happen between."""
+        """Ask the server about unconfirmed leaves, one by one or by joined lists, or take its answer in: much
+        may happen between."""
         if self.joined is not None:
             self._take_joined_lists(*self.joined)
             return
@@ -276,8 +305,14 @@ class Run:
         self.story.append(f"{doubt} is answered: {answer}")
         if not is_older(self.server.text(version), doubt.version):
             self.observer.hears(self.cluster.epoch, version)
-        self._seen(self.merging.confirmed(
-            doubt, version=self.server.text(version), uid=thing.uid if thing is not None else "", outside=outside))
+        self._seen(
+            self.merging.confirmed(
+                doubt,
+                version=self.server.text(version),
+                uid=thing.uid if thing is not None else "",
+                outside=outside,
+            )
+        )
 
     def _take_joined_lists(self, lists: JoinedLists, uids: dict[Key, str] | None) -> None:
         self.joined = None
@@ -355,7 +390,9 @@ class Run:
         self.transitions[names] += 1
         if isinstance(input_, (Event, Bookmark)):
             text = input_.record.version if isinstance(input_, Event) else input_.version
-            version = 0 if text.startswith("x") else self.server.number(text)   # See the fault "version of another sort".
+            version = (
+                0 if text.startswith("x") else self.server.number(text)
+            )  # See the fault "version of another sort".
             if version and isinstance(before, machine.Watching):
                 self.observer.hears(follower.epoch, version)
         else:
@@ -377,7 +414,9 @@ class Run:
         branch = self.merging.branches[follower.number]
         match effect:
             case machine.Wait(failures, at_least, slow):
-                follower.due = self.server.now + delay(failures, self.rng.random(), at_least=at_least, slow=slow)
+                follower.due = self.server.now + delay(
+                    failures, self.rng.random(), at_least=at_least, slow=slow
+                )
                 follower.command = effect
             case machine.List() | machine.Watch():
                 follower.command, follower.stream = effect, None
@@ -397,7 +436,7 @@ class Run:
         for old, why in self.merging.take_outdated().items():
             self.outdated.append(self.followers[self.merging.branches.index(old)])
             if why == "restored":
-                self.outdated[-1].epoch = self.cluster.epoch - 1   # As far as readers are concerned.
+                self.outdated[-1].epoch = self.cluster.epoch - 1  # As far as readers are concerned.
         if isinstance(effect, (machine.Commit, machine.Progress)):
             self._taken(follower, effect.version)
         self._seen(changes)
@@ -407,13 +446,22 @@ class Run:
     def _taken(self, follower: Follower, version: str) -> None:
         view = self.merging.branches[follower.number].view
         held = {record.key: record for record in view.records()[0]}
-        self.history.append(Taken(follower.filter, follower.epoch, self.server.number(version), held, follower.beyond))
+        self.history.append(
+            Taken(follower.filter, follower.epoch, self.server.number(version), held, follower.beyond)
+        )
 
     def _seen(self, changes: list[Change]) -> None:
         store = self.merging.store
-        self.history.append(self.observer.sees(
-            store, changes, self.cluster, epoch=min(each.epoch for each in self.followers), version=self.server.number(store.version),
-            beyond=any(each.beyond for each in self.followers)))
+        self.history.append(
+            self.observer.sees(
+                store,
+                changes,
+                self.cluster,
+                epoch=min(each.epoch for each in self.followers),
+                version=self.server.number(store.version),
+                beyond=any(each.beyond for each in self.followers),
+            )
+        )
 
     def judge(self) -> None:
         judge = Judge(self.cluster, complete=self.complete)
@@ -421,4 +469,6 @@ class Run:
             try:
                 judge.judge(what)
             except Violation as violation:
-                raise Violation(violation.invariant, f"{violation}, after {at} of {len(self.history)} observations") from violation
+                raise Violation(
+                    violation.invariant, f"{violation}, after {at} of {len(self.history)} observations"
+                ) from violation

@@ -1,8 +1,9 @@
-"""A world small enough to be explored: up to three objects, two branches and two faults; all that can happen next, as data.
+"""A world small enough to be explored: up to three objects, two branches and two faults; all that can happen
+next, as data.
 
-It does what the shell does with `step` and `Merging`, message by message. Two worlds that differ only in which object is
-which are one: see `World.frozen`.
-"""
+It does what the shell does with `step` and `Merging`, message by message. Two worlds that differ only in
+which object is which are one: see `World.frozen`."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
@@ -26,7 +27,13 @@ NAMES = ("a", "b", "c")
 FIRST = 8
 """The version of the first state, of which there is a backup: the second after it has a digit more."""
 
-_WRITES: dict[str, tuple[str, bool] | None] = {"A": ("web", False), "B": ("db", True), "AB": ("web", True), "-": ("db", False), "x": None}
+_WRITES: dict[str, tuple[str, bool] | None] = {
+    "A": ("web", False),
+    "B": ("db", True),
+    "AB": ("web", True),
+    "-": ("db", False),
+    "x": None,
+}
 
 
 class Action(NamedTuple):
@@ -72,7 +79,7 @@ class World:
         self.rules = rules
         self.writes, self.faults = rules.writes, rules.faults
         self.cluster = Cluster(FILTERS, FIRST - 2)
-        for name, how in zip(NAMES[:rules.objects], ("A", "x", "x"), strict=False):
+        for name, how in zip(NAMES[: rules.objects], ("A", "x", "x"), strict=False):
             self._write(name, how)
         while self.cluster.version < FIRST:
             self.cluster.pass_()
@@ -101,68 +108,136 @@ class World:
         return made
 
     def frozen(self) -> Part:
-        """Return what makes two worlds one. Of objects, only what happened to them counts, not which is which."""
+        """Return what makes two worlds one. Of objects, only what happened to them counts, not which is
+        which."""
         cluster = self.cluster
         return (
-            self.writes, self.faults, cluster.version, cluster.epoch, cluster.compacted, as_a_whole(self.merging), self.judge.version,
-            self.observer.epoch, *sorted(self.observer.known.items()), *sorted(self.observer.begun.items()), *sorted(self.observer.before.items()),
-            *((leg.state, leg.command, leg.cursor, len(leg.lines), leg.last is None, leg.epoch, leg.beyond, leg.offset) for leg in self.legs),
-            *sorted(repr(self._of_key(("", name))) for name in NAMES[:self.rules.objects]))
+            self.writes,
+            self.faults,
+            cluster.version,
+            cluster.epoch,
+            cluster.compacted,
+            as_a_whole(self.merging),
+            self.judge.version,
+            self.observer.epoch,
+            *sorted(self.observer.known.items()),
+            *sorted(self.observer.begun.items()),
+            *sorted(self.observer.before.items()),
+            *(
+                (
+                    leg.state,
+                    leg.command,
+                    leg.cursor,
+                    len(leg.lines),
+                    leg.last is None,
+                    leg.epoch,
+                    leg.beyond,
+                    leg.offset,
+                )
+                for leg in self.legs
+            ),
+            *sorted(repr(self._of_key(("", name))) for name in NAMES[: self.rules.objects]),
+        )
 
     def _of_key(self, key: Key) -> Part:
         cluster, judge = self.cluster, self.judge
         writes = tuple(
             (entry.version, entry.after and (entry.after.uid, entry.after.app, entry.after.gold))
-            for entry in cluster.log if key in (entry.before and entry.before.key, entry.after and entry.after.key))
-        entries = tuple((entry.epoch, entry.version, entry.thing and entry.thing.serial) for entry in cluster.history.get(key, ()))
+            for entry in cluster.log
+            if key in (entry.before and entry.before.key, entry.after and entry.after.key)
+        )
+        entries = tuple(
+            (entry.epoch, entry.version, entry.thing and entry.thing.serial)
+            for entry in cluster.history.get(key, ())
+        )
         coming = tuple(
-            (leg.number, at, line.type, said(line.record)) for leg in self.legs for at, line in enumerate((leg.last, *leg.lines))
-            if isinstance(line, Event) and line.record.key == key)
+            (leg.number, at, line.type, said(line.record))
+            for leg in self.legs
+            for at, line in enumerate((leg.last, *leg.lines))
+            if isinstance(line, Event) and line.record.key == key
+        )
         return (
-            writes, entries, coming, of_key(self.merging, key), judge.places.get(key), judge.newest.get(key), said(judge.shown.get(key)),
-            cluster.world.get(key) is None, self._joined_of(key))
+            writes,
+            entries,
+            coming,
+            of_key(self.merging, key),
+            judge.places.get(key),
+            judge.newest.get(key),
+            said(judge.shown.get(key)),
+            cluster.world.get(key) is None,
+            self._joined_of(key),
+        )
 
     def _joined_of(self, key: Key) -> Part | None:
         """Return what the joined lists under way say of a key."""
         if self.joined is None:
             return None
         lists, uids = self.joined
-        return lists.version, lists.branches, uids.get(key), *((each.uid, each.version, each.epoch) for each in lists.doubts if each.key == key)
+        return (
+            lists.version,
+            lists.branches,
+            uids.get(key),
+            *((each.uid, each.version, each.epoch) for each in lists.doubts if each.key == key),
+        )
 
     # ---- What can happen next.
 
     def actions(self) -> list[Action]:
         found = [
-            Action("write", name, how) for name in NAMES[:self.rules.objects if self._writable() else 0] for how in _WRITES if how != self._shown_as(name)]
+            Action("write", name, how)
+            for name in NAMES[: self.rules.objects if self._writable() else 0]
+            for how in _WRITES
+            if how != self._shown_as(name)
+        ]
         for number, leg in enumerate(self.legs):
             found += self._good(number, leg)
             if self.faults:
                 found += self._bad(number, leg)
         for index, doubt in enumerate(self.merging.doubts):
             versions = {self.cluster.version, *([int(doubt.version)] if doubt.version else [])}
-            found += [Action("read", index, version) for version in sorted(versions) if version in self.cluster.worlds]
+            found += [
+                Action("read", index, version)
+                for version in sorted(versions)
+                if version in self.cluster.worlds
+            ]
         if self.joined is not None:
             found.append(Action("joined answer"))
         else:
-            found += [Action("joined lists", number) for number, lists in enumerate(self.merging.joined_lists()) if self._can_list(lists)]
+            found += [
+                Action("joined lists", number)
+                for number, lists in enumerate(self.merging.joined_lists())
+                if self._can_list(lists)
+            ]
         if self.faults and not self.cluster.epoch and self.cluster.version > FIRST:
-            found += [Action("restore", how=how, fault=True) for how in ("as it was", "with a bump") if how != "as it was" or self._noticeable()]
+            found += [
+                Action("restore", how=how, fault=True)
+                for how in ("as it was", "with a bump")
+                if how != "as it was" or self._noticeable()
+            ]
         return found
 
     def _writable(self) -> bool:
         # A server that outgrows what was seen before its restoration is noticed wants an audit, not a watch.
         unaware = [leg for leg in self.legs if leg.epoch < self.cluster.epoch]
-        return self.writes > 0 and all(self.cluster.version + 1 < int(leg.state.known.floor or 0) for leg in unaware)
+        return self.writes > 0 and all(
+            self.cluster.version + 1 < int(leg.state.known.floor or 0) for leg in unaware
+        )
 
     def _noticeable(self) -> bool:
-        """Whether each branch can find out: silence tells nothing of a server that has not sent bookmarks before."""
+        """Whether each branch can find out: silence tells nothing of a server that has not sent bookmarks
+        before."""
         behind = [leg for leg in self.legs if int(leg.state.known.floor or 0) <= FIRST]
-        # Nor is there anything to notice for one that is behind; but what it was told to be deleted may be there again.
+        # Nor is there anything to notice for one that is behind; but what it was told to be deleted may be
+        # there again.
         return all(not leg.beyond if leg in behind else leg.state.known.marked for leg in self.legs)
 
     def _shown_as(self, name: str) -> str:
         thing = self.cluster.world.get(("", name))
-        return "x" if thing is None else next(how for how, wrote in _WRITES.items() if wrote == (thing.app, thing.gold))
+        return (
+            "x"
+            if thing is None
+            else next(how for how, wrote in _WRITES.items() if wrote == (thing.app, thing.gold))
+        )
 
     def _good(self, number: int, leg: Leg) -> list[Action]:
         match leg.command:
@@ -171,12 +246,24 @@ class World:
             case machine.List(floor, token):
                 if token:
                     return [Action("answer", number, self.cluster.version)]
-                if not floor:   # The first list that each of several asks for may be as of the version of another.
+                if (
+                    not floor
+                ):  # The first list that each of several asks for may be as of the version of another.
                     begins = not (self.merging.branches[number].version or leg.state.known.failures)
-                    listed = {int(branch.listed) for branch in self.merging.branches if branch.listed and begins}
-                    return [Action("answer", number, version) for version in {self.cluster.version, *listed} if version in self.cluster.worlds]
+                    listed = {
+                        int(branch.listed) for branch in self.merging.branches if branch.listed and begins
+                    }
+                    return [
+                        Action("answer", number, version)
+                        for version in {self.cluster.version, *listed}
+                        if version in self.cluster.worlds
+                    ]
                 # A replica may lag, but not behind what it was asked for.
-                return [Action("answer", number, version) for version in {int(floor), self.cluster.version} if version in self.cluster.worlds]
+                return [
+                    Action("answer", number, version)
+                    for version in {int(floor), self.cluster.version}
+                    if version in self.cluster.worlds
+                ]
             case _:
                 return [Action("next", number)] if self._next(leg) is not None else []
 
@@ -201,7 +288,7 @@ class World:
         if leg.lines:
             return leg.lines[0]
         if leg.cursor > self.cluster.version:
-            return None   # It was restored, and says nothing until it gets there.
+            return None  # It was restored, and says nothing until it gets there.
         for entry in self.cluster.log:
             if entry.version <= leg.cursor:
                 continue
@@ -210,7 +297,9 @@ class World:
                 return Event("MODIFIED" if was else "ADDED", _record(entry.after))
             if was and entry.before is not None:
                 return Event("DELETED", _record(entry.before, entry.version))
-        told = isinstance(leg.state, machine.Watching) and leg.state.heard and leg.cursor == self.cluster.version
+        told = (
+            isinstance(leg.state, machine.Watching) and leg.state.heard and leg.cursor == self.cluster.version
+        )
         return None if told else Bookmark(str(self.cluster.version))
 
     # ---- What happens.
@@ -274,7 +363,11 @@ class World:
         outside = thing is not None and not any(each.may_hold(thing) for each in FILTERS)
         if not is_older(str(version), doubt.version):
             self.observer.hears(self.cluster.epoch, version)
-        self._see(self.merging.confirmed(doubt, version=str(version), uid=thing.uid if thing is not None else "", outside=outside))
+        self._see(
+            self.merging.confirmed(
+                doubt, version=str(version), uid=thing.uid if thing is not None else "", outside=outside
+            )
+        )
 
     def _can_list(self, lists: JoinedLists) -> bool:
         return self.cluster.compacted <= int(lists.version) <= self.cluster.version
@@ -282,9 +375,15 @@ class World:
     def _ask_joined_lists(self, number: int) -> None:
         lists = self.merging.joined_lists()[number]
         keys = {doubt.key for doubt in lists.doubts}
-        self.joined = lists, {
-            key: thing.uid for branch in lists.branches
-            for key, thing in self.cluster.selected(FILTERS[branch], version=int(lists.version)).items() if key in keys}
+        self.joined = (
+            lists,
+            {
+                key: thing.uid
+                for branch in lists.branches
+                for key, thing in self.cluster.selected(FILTERS[branch], version=int(lists.version)).items()
+                if key in keys
+            },
+        )
 
     def _take_joined_lists(self) -> None:
         assert self.joined is not None
@@ -304,10 +403,12 @@ class World:
         if command.not_older_than and int(command.not_older_than) > self.cluster.version:
             self._feed(leg, Refusal(504, "Timeout"))
             return
-        things = [thing for _, thing in sorted(self.cluster.selected(leg.filter, version=version).items())][leg.offset:]
+        things = [thing for _, thing in sorted(self.cluster.selected(leg.filter, version=version).items())][
+            leg.offset :
+        ]
         leg.offset += self.rules.page
         more = f"{self.cluster.epoch}:{version}" if len(things) > self.rules.page else ""
-        self._feed(leg, Page(str(version), more, tuple(map(_record, things[:self.rules.page]))))
+        self._feed(leg, Page(str(version), more, tuple(map(_record, things[: self.rules.page]))))
 
     def _hear(self, leg: Leg, message: Event | Bookmark | None) -> None:
         assert message is not None
@@ -330,13 +431,19 @@ class World:
         elif how == "old deletion":
             coming = self._next(leg)
             assert isinstance(coming, Event)
-            thing = next(entry.before for entry in self.cluster.log if str(entry.version) == coming.record.version)
+            thing = next(
+                entry.before for entry in self.cluster.log if str(entry.version) == coming.record.version
+            )
             assert thing is not None
             leg.lines, leg.cursor = leg.lines[1:], max(leg.cursor, int(coming.record.version))
             self._feed(leg, Event("DELETED", _record(thing)))
         else:
             troubles: dict[str, machine.Input] = {
-                "lost": machine.Lost("cut"), "ended": machine.Lost("end", clean=True), "410": Refusal(410, "Expired"), "silent": machine.Silent()}
+                "lost": machine.Lost("cut"),
+                "ended": machine.Lost("end", clean=True),
+                "410": Refusal(410, "Expired"),
+                "silent": machine.Silent(),
+            }
             self._feed(leg, troubles[how])
 
     # ---- What the shell does.
@@ -352,7 +459,9 @@ class World:
                     leg.command, leg.last = effect, None
                 case machine.Commit(version, restored):
                     if restored and leg.epoch == self.cluster.epoch:
-                        raise Violation("I4", f"the server was not restored: {version} after {branch.version}")
+                        raise Violation(
+                            "I4", f"the server was not restored: {version} after {branch.version}"
+                        )
                     if leg.epoch < self.cluster.epoch:
                         leg.epoch = self.cluster.epoch
                         self.observer.notices(leg.epoch, int(version))
@@ -362,19 +471,23 @@ class World:
             for old, why in self.merging.take_outdated().items():
                 self.outdated.append(self.legs[self.merging.branches.index(old)])
                 if why == "restored":
-                    self.outdated[-1].epoch = self.cluster.epoch - 1   # As far as readers are concerned.
+                    self.outdated[-1].epoch = self.cluster.epoch - 1  # As far as readers are concerned.
             if isinstance(effect, (machine.Commit, machine.Progress)):
                 held = {record.key: record for record in branch.view.records()[0]}
                 self.judge.judge(Taken(leg.filter, leg.epoch, int(effect.version), held, leg.beyond))
             self._see(changes)
-        if isinstance(leg.command, machine.Watch) and isinstance(stepped.effects[-1] if stepped.effects else None, machine.Watch):
+        if isinstance(leg.command, machine.Watch) and isinstance(
+            stepped.effects[-1] if stepped.effects else None, machine.Watch
+        ):
             self._open(leg, leg.command)
         outdated, self.outdated = self.outdated, []
         for other in outdated:
             if isinstance(other.state, machine.Watching):
                 other.state = machine.Idle(replace(other.state.known, beyond=True))
                 self._feed(other, machine.Start())
-            elif isinstance(other.state, machine.Waiting):   # Which is not cut short. A list that is under way will do.
+            elif isinstance(
+                other.state, machine.Waiting
+            ):  # Which is not cut short. A list that is under way will do.
                 other.state = machine.Waiting(replace(other.state.known, beyond=True))
 
     def _open(self, leg: Leg, command: machine.Watch) -> None:
@@ -384,7 +497,10 @@ class World:
         if command.initial and version <= self.cluster.version:
             things = self.cluster.selected(leg.filter).values()
             events = (Event("ADDED", _record(thing)) for thing in things)
-            leg.lines, leg.cursor = (*events, Bookmark(str(self.cluster.version), complete=True)), self.cluster.version
+            leg.lines, leg.cursor = (
+                (*events, Bookmark(str(self.cluster.version), complete=True)),
+                self.cluster.version,
+            )
         elif command.initial:
             self._feed(leg, Refusal(504, "Timeout"))
             return
@@ -395,9 +511,16 @@ class World:
 
     def _see(self, changes: list[Change]) -> None:
         store = self.merging.store
-        self.judge.judge(self.observer.sees(
-            store, changes, self.cluster, epoch=min(leg.epoch for leg in self.legs), version=int(store.version or 0),
-            beyond=any(leg.beyond for leg in self.legs)))
+        self.judge.judge(
+            self.observer.sees(
+                store,
+                changes,
+                self.cluster,
+                epoch=min(leg.epoch for leg in self.legs),
+                version=int(store.version or 0),
+                beyond=any(leg.beyond for leg in self.legs),
+            )
+        )
 
     # ---- In the end.
 
@@ -417,15 +540,22 @@ class World:
         for _ in range(most):
             if self.settled():
                 return
-            if self._follows() and any(int(read.version) > self.cluster.version for read in self.merging._reads.values()):
-                # What a world that was lost has answered is believed until the server has passed it. It will, with whatever is written.
+            if self._follows() and any(
+                int(read.version) > self.cluster.version for read in self.merging._reads.values()
+            ):
+                # What a world that was lost has answered is believed until the server has passed it. It will,
+                # with whatever is written.
                 self.cluster.pass_()
             self.settle_a_little()
         held = {record.key: (record.uid, record.version) for record in self.merging.store.records()[0]}
-        raise Violation("I3", f"{held} in the end instead of {self.cluster.selected()}; {self.merging.doubts}")
+        raise Violation(
+            "I3", f"{held} in the end instead of {self.cluster.selected()}; {self.merging.doubts}"
+        )
 
     def _follows(self) -> bool:
-        return not self.merging.doubts and all(isinstance(leg.state, machine.Watching) and leg.epoch == self.cluster.epoch for leg in self.legs)
+        return not self.merging.doubts and all(
+            isinstance(leg.state, machine.Watching) and leg.epoch == self.cluster.epoch for leg in self.legs
+        )
 
     def settled(self) -> bool:
         return self._follows() and equal(self.merging.store.records()[0], self.cluster.selected())
@@ -434,4 +564,12 @@ class World:
 def _record(thing: Thing, version: int | None = None) -> Record:
     labels = {"app": thing.app, "serial": str(thing.serial)}
     data = b'{"spec":{"serial":%d}}' % thing.serial
-    return Record(thing.namespace, thing.name, thing.uid, str(thing.version if version is None else version), labels, (), data)
+    return Record(
+        thing.namespace,
+        thing.name,
+        thing.uid,
+        str(thing.version if version is None else version),
+        labels,
+        (),
+        data,
+    )

@@ -1,4 +1,6 @@
-"""All states that small worlds can be in, to a depth: the invariants hold in each, and each comes to equal what there is."""
+"""All states that small worlds can be in, to a depth: the invariants hold in each, and each comes to equal
+what there is."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -9,8 +11,11 @@ from .exploration import explore
 from .small import Action, Rules, World
 
 WORLDS = [
-    Rules(objects=1, writes=3, faults=2), Rules(objects=1, writes=2, faults=2, synced=False, streaming=True),
-    Rules(objects=2, writes=2, faults=1), Rules(objects=3, writes=2, faults=2), Rules(objects=3, writes=1, faults=2, synced=False),
+    Rules(objects=1, writes=3, faults=2),
+    Rules(objects=1, writes=2, faults=2, synced=False, streaming=True),
+    Rules(objects=2, writes=2, faults=1),
+    Rules(objects=3, writes=2, faults=2),
+    Rules(objects=3, writes=1, faults=2, synced=False),
 ]
 STATES, MORE = 8_000, 100_000
 """So many states of each world are visited in the default run, and in the soak."""
@@ -19,7 +24,9 @@ STATES, MORE = 8_000, 100_000
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("states", [STATES, pytest.param(MORE, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("rules", WORLDS, ids=str)
-def test_the_invariants_hold_in_every_state_that_a_few_steps_lead_to(rules: Rules, states: int, counted: Callable[[str], None]) -> None:
+def test_the_invariants_hold_in_every_state_that_a_few_steps_lead_to(
+    rules: Rules, states: int, counted: Callable[[str], None]
+) -> None:
     explored = explore(rules, states=states)
     counted(f"exploration: {explored}")
     # Two of them have no more states than these; without faults, none has as many as the default run visits.

@@ -1,4 +1,6 @@
-"""What the scanner finds is what the decoder finds, where both read; and where the decoder gives up, the rest is still found."""
+"""What the scanner finds is what the decoder finds, where both read; and where the decoder gives up, the rest
+is still found."""
+
 from __future__ import annotations
 
 import json
@@ -24,7 +26,9 @@ DEEP = b"[" * 50_000 + b"]" * 50_000
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20)
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
 
 
 def read(how: Callable[[bytes], Any], data: bytes) -> Any:
@@ -39,7 +43,9 @@ def plain(found: dict[str, msgspec.Raw]) -> dict[str, bytes]:
 
 
 @given(st.dictionaries(st.text(), values), st.sampled_from([None, 1]), st.booleans())
-def test_members_are_those_that_the_decoder_finds(obj: dict[str, Any], indent: int | None, escaped: bool) -> None:
+def test_members_are_those_that_the_decoder_finds(
+    obj: dict[str, Any], indent: int | None, escaped: bool
+) -> None:
     data = json.dumps(obj, indent=indent, ensure_ascii=escaped).encode("utf-8", "replace")
     found = members(data)
     assert {key: json.loads(value) for key, value in found.items()} == json.loads(data)
@@ -64,7 +70,9 @@ def test_of_damaged_objects_what_the_decoder_reads_is_found_to_be_the_same(seed:
                 for name in one.__struct_fields__:
                     mine, its = getattr(one, name), getattr(other, name)
                     if name != "metadata":
-                        assert bytes(mine) == bytes(its) if isinstance(mine, msgspec.Raw) else mine == its, data
+                        assert bytes(mine) == bytes(its) if isinstance(mine, msgspec.Raw) else mine == its, (
+                            data
+                        )
         if (decoded := read(MEMBERS, data)) is not None:
             assert members(data) == plain(decoded), data
     assert both > 20
@@ -87,16 +95,24 @@ class _ListOf(msgspec.Struct):
     items: list[msgspec.Raw] | None = None
 
 
-@pytest.mark.parametrize("bad", [DEEP, b"1e999", b"9" * 5000, b'"\xff"', b'"\\q"', b'"\\ud800"', b'"\x01"', b"NaN", b'{"\xff":1}'])
+@pytest.mark.parametrize(
+    "bad", [DEEP, b"1e999", b"9" * 5000, b'"\xff"', b'"\\q"', b'"\\ud800"', b'"\x01"', b"NaN", b'{"\xff":1}']
+)
 def test_whatever_is_in_an_object_its_identity_is_found(bad: bytes) -> None:
     metadata = b'{"annotations":%s,"name":"a","labels":{"b":"c"},"managedFields":%s,"uid":"u"}' % (bad, bad)
     data = b'{"spec":%s,"metadata":%s,"kind":"Pod","status":%s}' % (bad, metadata, bad)
-    assert json.loads(identity(outline(data, "metadata"))) == {"kind": "Pod", "metadata": {"name": "a", "uid": "u", "labels": {"b": "c"}}}
+    assert json.loads(identity(outline(data, "metadata"))) == {
+        "kind": "Pod",
+        "metadata": {"name": "a", "uid": "u", "labels": {"b": "c"}},
+    }
 
 
 def test_the_last_of_several_values_counts_and_keys_may_be_escaped() -> None:
-    data = b'{"kind":"A","metadata":{"name":"a"},"k\\u0069nd":"B","metadata":{"n\\u0061me":"b","uid":"u","uid":"v"}}'
-    assert json.loads(identity(outline(data, "metadata"))) == {"kind": "B", "metadata": {"name": "b", "uid": "v"}}
+    data = b'{"kind":"A","metadata":{"name":"a"},"k\\u0069nd":"B","metadata":{"n\\u0061me":"b","uid":"u","uid":"v"}}'  # noqa: E501
+    assert json.loads(identity(outline(data, "metadata"))) == {
+        "kind": "B",
+        "metadata": {"name": "b", "uid": "v"},
+    }
 
 
 def test_of_a_key_that_comes_escaped_in_between_the_last_value_counts() -> None:
@@ -111,17 +127,60 @@ def test_a_page_that_has_its_items_twice_once_with_an_escaped_key_is_refused() -
     both = b'"\\u0069tems":[%s]' % item("a"), b'"items":[%s]' % item("b").replace(b"true", DEEP)
     for one, other in (both, both[::-1]):
         with pytest.raises(Garbled):
-            Reader("v1", "Pod").page(PAGE[:PAGE.index(b'"items"')] + one + b"," + other + b"}")
+            Reader("v1", "Pod").page(PAGE[: PAGE.index(b'"items"')] + one + b"," + other + b"}")
 
 
-@pytest.mark.parametrize("data", [
-    b"", b" ", b"[]", b"1", b'"a"', b"{", b"}", b'{"a"}', b'{"a":}', b'{"a":1', b'{"a":1,}', b'{"a":1}}', b'{"a":1} x', b'{"a":[}]', b'{"a":[1}',
-    b'{"a":"b}', b'{"a":["b]}', b'{"a":1 "b":2}', b"{a:1}", b'{"a":[[[[', b'{"a":{{}}', b'{"a":[{"b":1]}}',
-    b'{"a":tru}', b'{"a":-}', b'{"a":[+1]}', b'{"a":[1e]}', b'{"a":["b"c]}', b'{"a":["b""c"]}', b'{"a":[1 2]}', b'{"a":[1,]}', b'{"a":[,1]}', b'{"a":[[],,1]}',
-    b'{"a":[{"b":}]}', b'{"a":[{:1}]}', b'{"a":[{1:1}]}', b'{"a":[{}{}]}', b'{"a":[[[1]]"b"]}', b'{"a":[{[[1]]:1}]}', b'{"a":[x]}', b'{"a":[[[,1]]]}',
-])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b" ",
+        b"[]",
+        b"1",
+        b'"a"',
+        b"{",
+        b"}",
+        b'{"a"}',
+        b'{"a":}',
+        b'{"a":1',
+        b'{"a":1,}',
+        b'{"a":1}}',
+        b'{"a":1} x',
+        b'{"a":[}]',
+        b'{"a":[1}',
+        b'{"a":"b}',
+        b'{"a":["b]}',
+        b'{"a":1 "b":2}',
+        b"{a:1}",
+        b'{"a":[[[[',
+        b'{"a":{{}}',
+        b'{"a":[{"b":1]}}',
+        b'{"a":tru}',
+        b'{"a":-}',
+        b'{"a":[+1]}',
+        b'{"a":[1e]}',
+        b'{"a":["b"c]}',
+        b'{"a":["b""c"]}',
+        b'{"a":[1 2]}',
+        b'{"a":[1,]}',
+        b'{"a":[,1]}',
+        b'{"a":[[],,1]}',
+        b'{"a":[{"b":}]}',
+        b'{"a":[{:1}]}',
+        b'{"a":[{1:1}]}',
+        b'{"a":[{}{}]}',
+        b'{"a":[[[1]]"b"]}',
+        b'{"a":[{[[1]]:1}]}',
+        b'{"a":[x]}',
+        b'{"a":[[[,1]]]}',
+    ],
+)
 def test_what_is_no_object_is_refused(data: bytes) -> None:
-    for scan in (members, lambda data: identity(outline(data, "metadata")), lambda data: list(Listed(data).scan())):
+    for scan in (
+        members,
+        lambda data: identity(outline(data, "metadata")),
+        lambda data: list(Listed(data).scan()),
+    ):
         with pytest.raises(Unscannable):
             scan(data)
 
@@ -157,11 +216,19 @@ NAMES = "abcdef"
 
 
 def item(name: str) -> bytes:
-    metadata = b'{"name":"%s","uid":"u%s","resourceVersion":"1","labels":{"app":"web"}}' % (name.encode(), name.encode())
-    return b'{"metadata":%s,"spec":{"token":"of-%s","l":[{"a":"b"},{"a":[1,true]}]}}' % (metadata, name.encode())
+    metadata = b'{"name":"%s","uid":"u%s","resourceVersion":"1","labels":{"app":"web"}}' % (
+        name.encode(),
+        name.encode(),
+    )
+    return b'{"metadata":%s,"spec":{"token":"of-%s","l":[{"a":"b"},{"a":[1,true]}]}}' % (
+        metadata,
+        name.encode(),
+    )
 
 
-PAGE = b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"5"},"items":[%s]}' % b",".join(map(item, NAMES))
+PAGE = b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"5"},"items":[%s]}' % b",".join(
+    map(item, NAMES)
+)
 
 
 def edited(data: bytes, edits: int, rng: random.Random) -> bytes:
@@ -169,7 +236,9 @@ def edited(data: bytes, edits: int, rng: random.Random) -> bytes:
     edited = bytearray(data)
     for _ in range(edits):
         at = rng.randrange(data.index(b"items") + 8, len(edited) - 3)
-        edited[at:at + rng.choice((0, 1, 1))] = bytes(rng.choices(b'"\\{}[],:x.', k=rng.choice((0, 1, 1, 1))))
+        edited[at : at + rng.choice((0, 1, 1))] = bytes(
+            rng.choices(b'"\\{}[],:x.', k=rng.choice((0, 1, 1, 1)))
+        )
     return bytes(edited)
 
 
@@ -191,7 +260,9 @@ def test_of_a_damaged_page_no_object_is_hidden_and_none_has_the_content_of_anoth
             assert len(page.records) == len(NAMES), data
             for record in page.records:
                 content = json.dumps(record.decode()) if record.stored else ""
-                assert record.name not in NAMES or not any(f"of-{name}" in content for name in NAMES if name != record.name), data
+                assert record.name not in NAMES or not any(
+                    f"of-{name}" in content for name in NAMES if name != record.name
+                ), data
                 unreadable += not content
             read += 1
     assert read > 20

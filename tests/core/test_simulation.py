@@ -1,4 +1,6 @@
-"""The core against a model of servers that fail in every known way: what readers were promised holds in what they saw."""
+"""The core against a model of servers that fail in every known way: what readers were promised holds in what
+they saw."""
+
 from __future__ import annotations
 
 import random
@@ -39,13 +41,14 @@ def failure(seed: int, chosen: Sequence[int]) -> tuple[str, str, list[str]] | No
         run.run(chosen)
     except Violation as violation:
         return violation.invariant, str(violation), list(run.story)
-    except Exception as error:   # noqa: BLE001  # Whatever it is, the run has failed with it.
+    except Exception as error:  # Whatever it is, the run has failed with it.  # noqa: BLE001
         return type(error).__name__, f"{type(error).__name__}: {error}", list(run.story)
     return None
 
 
 def reported(seed: int, invariant: str) -> str:
     """Return a report of a seed that fails, with no more operations than it takes."""
+
     def fails(chosen: Sequence[int]) -> bool:
         found = failure(seed, chosen)
         return found is not None and found[0] == invariant
@@ -54,11 +57,18 @@ def reported(seed: int, invariant: str) -> str:
     found = failure(seed, kept)
     assert found is not None
     story = "\n".join(found[2])
-    return f"{found[1]}\nseed {seed}, with {len(kept)} of {LENGTH} operations: {kept}\nwhat led to it:\n{story}"
+    return (
+        f"{found[1]}\nseed {seed}, with {len(kept)} of {LENGTH} operations: {kept}\nwhat led to it:\n{story}"
+    )
 
 
 def simulated(seeds: range) -> Outcome:
-    hits, transitions, slowest, settled_by_lists = Counter[tuple[str, str]](), Counter[tuple[str, str, str]](), 0, 0
+    hits, transitions, slowest, settled_by_lists = (
+        Counter[tuple[str, str]](),
+        Counter[tuple[str, str, str]](),
+        0,
+        0,
+    )
     for seed in seeds:
         try:
             run = Run(seed, hits, transitions)
@@ -76,18 +86,28 @@ def summed(outcomes: Sequence[Outcome]) -> Outcome:
     for outcome in outcomes:
         hits += outcome.hits
         transitions += outcome.transitions
-    return Outcome(hits, transitions, max(outcome.slowest for outcome in outcomes), sum(outcome.settled_by_lists for outcome in outcomes))
+    return Outcome(
+        hits,
+        transitions,
+        max(outcome.slowest for outcome in outcomes),
+        sum(outcome.settled_by_lists for outcome in outcomes),
+    )
 
 
 def judged(seeds: int, outcome: Outcome, counted: Callable[[str], None]) -> None:
     faults = struck(outcome.hits)
-    counted(f"simulation: {seeds * LENGTH:,} operations of {seeds:,} seeds, {faults:,} faults, "
-            f"{sum(outcome.transitions.values()):,} steps of the protocol; settled within {outcome.slowest}; {outcome.settled_by_lists:,} leaves settled by joined lists")
+    counted(
+        f"simulation: {seeds * LENGTH:,} operations of {seeds:,} seeds, {faults:,} faults,"
+        f" {sum(outcome.transitions.values()):,} steps of the protocol; settled within {outcome.slowest};"
+        f" {outcome.settled_by_lists:,} leaves settled by joined lists"
+    )
     for line in table(outcome.hits):
         counted(line)
     assert outcome.settled_by_lists > seeds / 20
     assert empty(outcome.hits) == [], "these can be reached, and were not"
-    reached = {(before, input_, after) for (before, input_), afters in TRANSITIONS.items() for after in afters}
+    reached = {
+        (before, input_, after) for (before, input_), afters in TRANSITIONS.items() for after in afters
+    }
     assert reached == set(outcome.transitions)
 
 
@@ -101,7 +121,9 @@ def test_whatever_fails_what_was_promised_holds_in_what_readers_saw(counted: Cal
 def test_a_million_operations_with_a_hundred_thousand_faults(counted: Callable[[str], None]) -> None:
     seeds = 6_000
     with get_context("spawn").Pool() as pool:
-        outcome = summed(pool.map(simulated, [range(first, first + 100) for first in range(0, seeds, 100)], chunksize=1))
+        outcome = summed(
+            pool.map(simulated, [range(first, first + 100) for first in range(0, seeds, 100)], chunksize=1)
+        )
     judged(seeds, outcome, counted)
     assert struck(outcome.hits) >= 100_000
 

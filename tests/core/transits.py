@@ -1,9 +1,10 @@
-"""One object on its way between the branches of a filter, as each branch's stream tells of it; and what must hold meanwhile.
+"""One object on its way between the branches of a filter, as each branch's stream tells of it; and what must
+hold meanwhile.
 
-A history says in which branches the object is at each version of the server. Each branch tells of it in order, at a
-speed of its own, with bookmarks and relists between; reads of the server answer as of any version that they may. All
-orders in which that can come are walked through, none is drawn by lot.
-"""
+A history says in which branches the object is at each version of the server. Each branch tells of it in
+order, at a speed of its own, with bookmarks and relists between; reads of the server answer as of any version
+that they may. All orders in which that can come are walked through, none is drawn by lot."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -21,7 +22,8 @@ FIRST = 8
 """The version of a history's first state: its third has a digit more."""
 
 State: TypeAlias = str
-"""The branches that hold the object, such as `AB`; `-` if it exists outside of all, `x` if it does not exist."""
+"""The branches that hold the object, such as `AB`; `-` if it exists outside of all, `x` if it does not
+exist."""
 History: TypeAlias = tuple[State, ...]
 Action: TypeAlias = tuple[str, int, int]
 
@@ -55,15 +57,21 @@ class Rules:
 class World:
     """A server with one object, and the branches as they hear of it."""
 
-    def __init__(self, history: History, branches: int, rules: Rules, merging: type[Merging] = Merging) -> None:
+    def __init__(
+        self, history: History, branches: int, rules: Rules, merging: type[Merging] = Merging
+    ) -> None:
         self.history, self.rules = history, rules
         self.letters = "ABC"[:branches]
         self.last = FIRST + len(history) - 1
         self.uids: list[str] = []
         for before, after in pairwise(("x", *history)):
             number = len(set(self.uids))
-            self.uids.append(f"uid-{number + 1}" if before == "x" else self.uids[-1] if after != "x" else f"uid-{number}")
-        self.records = [Record("", "it", uid, str(FIRST + at), {}, (), b"") for at, uid in enumerate(self.uids)]
+            self.uids.append(
+                f"uid-{number + 1}" if before == "x" else self.uids[-1] if after != "x" else f"uid-{number}"
+            )
+        self.records = [
+            Record("", "it", uid, str(FIRST + at), {}, (), b"") for at, uid in enumerate(self.uids)
+        ]
         self.merging = merging([Keys()] * branches)
         self.at = [FIRST] * branches
         self.staging: list[tuple[int, bool] | None] = [None] * branches
@@ -119,11 +127,17 @@ class World:
                 yield "abandon", branch, version
             return
         if at == 0 or self.relists:
-            # The first list is of the newest version that there is, and each other one as new as what is known.
-            yield from (("begin", branch, version) for version in range(max(at, FIRST) if at else self.known, self.last + 1))
+            # The first list is of the newest version that there is, and each other one as new as what is
+            # known.
+            yield from (
+                ("begin", branch, version)
+                for version in range(max(at, FIRST) if at else self.known, self.last + 1)
+            )
         if at == 0:
             return
-        told = next((version for version in range(at + 1, self.last + 1) if self._tells(branch, version)), None)
+        told = next(
+            (version for version in range(at + 1, self.last + 1) if self._tells(branch, version)), None
+        )
         if told is not None:
             yield "event", branch, told
         until = self.last if told is None else told - 1
@@ -180,7 +194,9 @@ class World:
             self.known = max(self.known, version)
             was = self.records[version - 1 - FIRST]
             self.at[branch] = version
-            self.told(self.merging.branches[branch].leave(Record("", "it", was.uid, str(version), {}, (), b"")))
+            self.told(
+                self.merging.branches[branch].leave(Record("", "it", was.uid, str(version), {}, (), b""))
+            )
         self.check()
         self._reach(branch, version)
 
@@ -214,8 +230,14 @@ class World:
         state, uid = self.history[version - FIRST], self.uids[version - FIRST]
         if doubt.version == "" or version >= int(doubt.version):
             self.known = max(self.known, version)
-        self.told(self.merging.confirmed(
-            doubt, version=str(version), uid="" if state == "x" else uid, outside=state == "-" and self.rules.decidable))
+        self.told(
+            self.merging.confirmed(
+                doubt,
+                version=str(version),
+                uid="" if state == "x" else uid,
+                outside=state == "-" and self.rules.decidable,
+            )
+        )
 
     def _listed(self, lists: JoinedLists) -> dict[tuple[str, str], str]:
         version = min(int(lists.version), self.last)
@@ -258,14 +280,26 @@ class World:
             version = int(seen.version)
             if version < self.newest:
                 raise Violation("I1", f"version {version} after {self.newest}")
-            if version < FIRST + self.embedded or not self.present(version) or self.uids[version - FIRST] != seen.uid:
-                raise Violation("I2", f"{seen} cannot be seen after the state {self.embedded} of {self.history}")
+            if (
+                version < FIRST + self.embedded
+                or not self.present(version)
+                or self.uids[version - FIRST] != seen.uid
+            ):
+                raise Violation(
+                    "I2", f"{seen} cannot be seen after the state {self.embedded} of {self.history}"
+                )
             self.newest, self.embedded = version, version - FIRST
             return
-        absent = (at for at in range(self.embedded, len(self.history)) if not self.present(FIRST + at) or self._is_another(at))
+        absent = (
+            at
+            for at in range(self.embedded, len(self.history))
+            if not self.present(FIRST + at) or self._is_another(at)
+        )
         found = next(absent, None)
         if found is None or FIRST + found > self.known:
-            raise Violation("I8b", f"it is absent after the state {self.embedded} of {self.history}, at {self.known}")
+            raise Violation(
+                "I8b", f"it is absent after the state {self.embedded} of {self.history}, at {self.known}"
+            )
         self.embedded = found
 
     def _is_another(self, at: int) -> bool:
@@ -279,17 +313,27 @@ class World:
             return
         least = min(self.at)
         if int(version or 0) > least or int(version or 0) < self.version:
-            raise Violation("I4", f"the version is {version}, after {self.version}, and {least} is the least of the branches'")
+            raise Violation(
+                "I4",
+                f"the version is {version}, after {self.version}, and {least} is the least of the branches'",
+            )
         self.version = int(version or 0)
         span = range(min(int(version or FIRST), self.last), min(self.known, self.last) + 1)
-        if held is not None and not any(self.present(at) and self.uids[at - FIRST] == held.uid for at in span):
+        if held is not None and not any(
+            self.present(at) and self.uids[at - FIRST] == held.uid for at in span
+        ):
             raise Violation("I5", f"{held} is held at {version}, and gone since")
         if held is None and all(self.present(at) for at in span):
             raise Violation("I8b", f"it is absent at {version}, and was there all the time")
 
 
 def walks(
-    history: History, branches: int, rules: Rules, *, merging: type[Merging] = Merging, story: Callable[[str], None] = lambda _: None,
+    history: History,
+    branches: int,
+    rules: Rules,
+    *,
+    merging: type[Merging] = Merging,
+    story: Callable[[str], None] = lambda _: None,
     of: Callable[[History, int, Rules, type[Merging]], World] = World,
 ) -> Iterator[World]:
     """Walk through all orders of what can happen, and yield the world at the end of each."""
@@ -312,7 +356,8 @@ def walks(
 
 
 def histories(alphabet: str | tuple[str, ...], length: int) -> Iterator[History]:
-    """Return all histories of this many states; of those that differ in the names of the branches alone, one."""
+    """Return all histories of this many states; of those that differ in the names of the branches alone,
+    one."""
     seen = set()
     for states in product(alphabet, repeat=length):
         if ("x", "x") in pairwise(states) or not any(state not in ("-", "x") for state in states):

@@ -1,7 +1,9 @@
-"""The embedded server against the real one: the same requests in the same order, and the same answers and events.
+"""The embedded server against the real one: the same requests in the same order, and the same answers and
+events.
 
 A failure names its seed, and shows the shortest beginning of the sequence after which the servers differ.
 """
+
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -16,7 +18,10 @@ from .operations import CRD, Operation, Run, sequence
 
 LENGTH = 200
 SEEDS = range(10)
-pytestmark = [pytest.mark.real, pytest.mark.since("1.36", "the embedded server answers as Kubernetes 1.36 does")]
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.since("1.36", "the embedded server answers as Kubernetes 1.36 does"),
+]
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,15 @@ class Pair:
 def pair(real_api: ApiServer, embedded: EmbeddedCluster) -> Iterator[Pair]:
     other = client_of(embedded)
     for api in (real_api, other):
-        api.create_crd("different.example.com", "v1", "Thing", "things", schema=CRD, status=True, selectable_fields=[".spec.color", ".spec.size"])
+        api.create_crd(
+            "different.example.com",
+            "v1",
+            "Thing",
+            "things",
+            schema=CRD,
+            status=True,
+            selectable_fields=[".spec.color", ".spec.size"],
+        )
     yield Pair(real_api, other)
     other.close()
 
@@ -62,4 +75,8 @@ def test_both_servers_answer_alike(pair: Pair, seed: int) -> None:
             low = middle
     said = pair.compare(operations[:high])
     told = "\n".join(str(operation) for operation in operations[:high])
-    pytest.fail(f"seed {seed}: the servers differ after {high} operations.\n{told}\n{said or f'not again, but at first: {first}'}", pytrace=False)
+    pytest.fail(
+        f"seed {seed}: the servers differ after {high}"
+        f" operations.\n{told}\n{said or f'not again, but at first: {first}'}",
+        pytrace=False,
+    )

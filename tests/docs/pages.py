@@ -1,4 +1,5 @@
 """The pages that users read, and what is fenced in them. Reads them; judges nothing."""
+
 from __future__ import annotations
 
 import re
@@ -8,7 +9,12 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md")), *sorted(ROOT.glob("examples/*/README.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CHANGELOG.md",
+    *sorted(DOCS.rglob("*.md")),
+    *sorted(ROOT.glob("examples/*/README.md")),
+]
 
 _FENCE = re.compile(r"^```(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _NAME = re.compile(r"# (\S+\.\w+)\n")
@@ -35,7 +41,7 @@ def fences(page: Path, language: str = "") -> Iterator[Fence]:
     text = page.read_text()
     for found in _FENCE.finditer(text):
         if language in ("", found[1]):
-            yield Fence(page, text[:found.start()].count("\n") + 1, found[1], found[2])
+            yield Fence(page, text[: found.start()].count("\n") + 1, found[1], found[2])
 
 
 def saved(page: Path, folder: Path) -> list[Path]:
@@ -50,6 +56,8 @@ def saved(page: Path, folder: Path) -> list[Path]:
 def section(page: Path, heading: str) -> str:
     """Return what stands below a heading, up to the next one of its rank or a higher one."""
     rank = len(heading) - len(heading.lstrip("#"))
-    found = re.search(rf"^{re.escape(heading)}\n(.*?)(?=^#{{1,{rank}}} |\Z)", page.read_text(), re.MULTILINE | re.DOTALL)
+    found = re.search(
+        rf"^{re.escape(heading)}\n(.*?)(?=^#{{1,{rank}}} |\Z)", page.read_text(), re.MULTILINE | re.DOTALL
+    )
     assert found is not None, f"{page} has no {heading}"
     return found[1]

@@ -1,4 +1,6 @@
-"""The tables of docs/comparison.md: how results are compared, and that each table has every fault and every contender."""
+"""The tables of docs/comparison.md: how results are compared, and that each table has every fault and every
+contender."""
+
 from __future__ import annotations
 
 import json
@@ -17,16 +19,22 @@ RIGHT: Held = {"web-1": ["u1", "5"], "web-2": ["u2", "6"]}
 THERE: Held = {**RIGHT, "db-1": ["u3", "3"]}
 
 
-@pytest.mark.parametrize(("held", "words"), [
-    (RIGHT, "equal"),
-    ({}, "holds nothing"),
-    ({**RIGHT, "web-3": ["u4", "4"]}, "stale: keeps 1 deleted"),
-    ({**RIGHT, "db-1": ["u3", "3"]}, "stale: keeps 1 that left the filter"),
-    ({"web-1": ["u1", "5"]}, "stale: lacks 1"),
-    ({**RIGHT, "web-2": ["u2", "4"]}, "stale: has an old version of 1"),
-    ({**RIGHT, "web-2": ["u0", "6"]}, "stale: has an old version of 1"),
-    ({"web-1": ["u1", "2"], "web-3": ["u4", "4"]}, "stale: keeps 1 deleted, lacks 1, has an old version of 1"),
-])
+@pytest.mark.parametrize(
+    ("held", "words"),
+    [
+        (RIGHT, "equal"),
+        ({}, "holds nothing"),
+        ({**RIGHT, "web-3": ["u4", "4"]}, "stale: keeps 1 deleted"),
+        ({**RIGHT, "db-1": ["u3", "3"]}, "stale: keeps 1 that left the filter"),
+        ({"web-1": ["u1", "5"]}, "stale: lacks 1"),
+        ({**RIGHT, "web-2": ["u2", "4"]}, "stale: has an old version of 1"),
+        ({**RIGHT, "web-2": ["u0", "6"]}, "stale: has an old version of 1"),
+        (
+            {"web-1": ["u1", "2"], "web-3": ["u4", "4"]},
+            "stale: keeps 1 deleted, lacks 1, has an old version of 1",
+        ),
+    ],
+)
 def test_what_is_held_is_compared_with_the_list_of_the_server(held: Held, words: str) -> None:
     assert compared(held, right=RIGHT, there=THERE) == words
 
@@ -35,14 +43,21 @@ def test_where_nothing_is_right_to_hold_it_is_held_rightly() -> None:
     assert compared({}, right={}, there=THERE) == EQUAL
 
 
-@pytest.mark.parametrize(("begin", "other"), [(CONTENTS, OUTCOMES), (OUTCOMES, CONTENTS)], ids=["contents", "outcomes"])
+@pytest.mark.parametrize(
+    ("begin", "other"), [(CONTENTS, OUTCOMES), (OUTCOMES, CONTENTS)], ids=["contents", "outcomes"]
+)
 def test_a_new_table_takes_the_place_of_the_old_and_is_read_back(begin: str, other: str) -> None:
     row = Row("6", "a fault", lambda _: None)
     old = f"before\n{CONTENTS}\nold\n{END}\nbetween\n{OUTCOMES}\nold\n{END}\nafter\n"
     seen = {("a fault", contender.name): f"of {contender.name}" for contender in CONTENDERS}
     new = written(old, begin, table([row], seen))
     assert (shown(new, begin), shown(new, other)) == (seen, {})
-    assert (new.startswith("before\n"), "\nbetween\n" in new, new.endswith("\nafter\n"), new.count("old")) == (True, True, True, 1)
+    assert (
+        new.startswith("before\n"),
+        "\nbetween\n" in new,
+        new.endswith("\nafter\n"),
+        new.count("old"),
+    ) == (True, True, True, 1)
 
 
 @pytest.mark.parametrize("begin", [CONTENTS, OUTCOMES], ids=["contents", "outcomes"])
@@ -57,17 +72,22 @@ def test_each_fault_has_an_outcome_and_so_has_each_repeated_change() -> None:
         return cell.begin == OUTCOMES and cell.contender is CONTENDERS[0]
 
     faults = [row.words for row in ROWS if row.numbers[:1].isdecimal()]
-    assert [cell.row.words for cell in cells() if is_outcome(cell)] == faults + [row.words for row in REPEATED]
+    assert [cell.row.words for cell in cells() if is_outcome(cell)] == faults + [
+        row.words for row in REPEATED
+    ]
 
 
 def test_no_outcome_of_the_cache_is_wrong() -> None:
     seen = shown(DOCUMENT.read_text(), OUTCOMES)
     ours = {words: cell for (words, name), cell in seen.items() if name == "cache"}
-    assert {words: cell for words, cell in ours.items() if WRONG in cell and not cell.startswith("0 of ")} == {}
+    assert {
+        words: cell for words, cell in ours.items() if WRONG in cell and not cell.startswith("0 of ")
+    } == {}
 
 
 def test_results_are_read_back_in_their_order_without_a_line_that_is_not_complete(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "results"
     assert read_results(file) == []
     monkeypatch.setenv(OPTIONS, json.dumps({"results": str(file)}))
@@ -75,4 +95,7 @@ def test_results_are_read_back_in_their_order_without_a_line_that_is_not_complet
     write_result("web-2", {})
     with file.open("a") as half:
         half.write('{"called_for": "web-3"')
-    assert read_results(file) == [{"called_for": "web-1", "merged": RIGHT}, {"called_for": "web-2", "merged": {}}]
+    assert read_results(file) == [
+        {"called_for": "web-1", "merged": RIGHT},
+        {"called_for": "web-2", "merged": {}},
+    ]

@@ -1,4 +1,6 @@
-"""docs/deploying.md: its manifests are all that its operator needs, and its metrics, alerts and board are of what is exported."""
+"""docs/deploying.md: its manifests are all that its operator needs, and its metrics, alerts and board are of
+what is exported."""
+
 import datetime as dt
 import json
 import os
@@ -36,41 +38,58 @@ def free_port() -> int:
 
 
 def webapp(namespace: str) -> dict[str, Any]:
-    return {"apiVersion": "example.com/v1", "kind": "WebApp", "metadata": {"name": "shop", "namespace": namespace}}
+    return {
+        "apiVersion": "example.com/v1",
+        "kind": "WebApp",
+        "metadata": {"name": "shop", "namespace": namespace},
+    }
 
 
 def container(folder: Path) -> dict[str, Any]:
     """The container of the page's Deployment."""
     deployment = yaml.safe_load((folder / "deployment.yaml").read_text())
-    only, = deployment["spec"]["template"]["spec"]["containers"]
+    (only,) = deployment["spec"]["template"]["spec"]["containers"]
     assert isinstance(only, dict)
     return only
 
 
 @pytest.fixture
 def folder(tmp_path: Path, cluster: EmbeddedCluster) -> Path:
-    """Where the files of the page are, as its reader has saved them; with the definition of its custom resource applied."""
+    """Where the files of the page are, as its reader has saved them; with the definition of its custom
+    resource applied."""
     saved(PAGE, tmp_path)
-    definition, = (fence.text for fence in fences(DOCS / "getting-started.md") if fence.name == "crd.yaml")
+    (definition,) = (fence.text for fence in fences(DOCS / "getting-started.md") if fence.name == "crd.yaml")
     cluster.apply(definition)
     return tmp_path
 
 
 @contextmanager
 def deployed(
-    cluster: EmbeddedCluster, folder: Path, changed: Mapping[str, str] = MappingProxyType({}),
-    *, end: Callable[[subprocess.Popen[bytes]], None] = subprocess.Popen.terminate,
+    cluster: EmbeddedCluster,
+    folder: Path,
+    changed: Mapping[str, str] = MappingProxyType({}),
+    *,
+    end: Callable[[subprocess.Popen[bytes]], None] = subprocess.Popen.terminate,
 ) -> Iterator[Mapping[str, str]]:
     """Run the container of the page's Deployment as a process, under its account; give the URLs of its ports.
 
     What is listened on is changed to free ports, and arguments as a test wants them.
     """
     ports = {port["name"]: free_port() for port in container(folder)["ports"]}
-    arguments = [changed.get(each, each).replace("0.0.0.0:8080", f"127.0.0.1:{ports['healthz']}") for each in container(folder)["args"]]
+    arguments = [
+        changed.get(each, each).replace("0.0.0.0:8080", f"127.0.0.1:{ports['healthz']}")
+        for each in container(folder)["args"]
+    ]
     kubeconfig = cluster.kubeconfig(folder / "its.kubeconfig", token=cluster.user(ACCOUNT))
     environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "METRICS_PORT": str(ports["metrics"])}
     with (folder / "log").open("w") as log:
-        running = subprocess.Popen([sys.executable, "-m", *" ".join(arguments).split()], cwd=folder, env=environment, stdout=log, stderr=log)
+        running = subprocess.Popen(
+            [sys.executable, "-m", *" ".join(arguments).split()],
+            cwd=folder,
+            env=environment,
+            stdout=log,
+            stderr=log,
+        )
     try:
         yield {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
     finally:
@@ -79,7 +98,7 @@ def deployed(
 
 
 def read(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=60) as answer:   # noqa: S310  # It is ours.
+    with urllib.request.urlopen(url, timeout=60) as answer:  # It is ours.  # noqa: S310
         text: str = answer.read().decode()
         return text
 
@@ -94,7 +113,11 @@ def counted(cluster: EmbeddedCluster, folder: Path, namespace: str) -> None:
 
 
 def refused(cluster: EmbeddedCluster) -> list[str]:
-    return [f"{asked.verb} {asked.resource}" for asked in cluster.requests.where(user=ACCOUNT) if asked.code == 403]
+    return [
+        f"{asked.verb} {asked.resource}"
+        for asked in cluster.requests.where(user=ACCOUNT)
+        if asked.code == 403
+    ]
 
 
 @pytest.fixture
@@ -106,7 +129,9 @@ def metrics(cluster: EmbeddedCluster, folder: Path) -> str:
         return read(urls["metrics"])
 
 
-def test_with_the_manifests_alone_the_operator_works_and_its_probe_answers(cluster: EmbeddedCluster, folder: Path) -> None:
+def test_with_the_manifests_alone_the_operator_works_and_its_probe_answers(
+    cluster: EmbeddedCluster, folder: Path
+) -> None:
     cluster.apply(folder / "rbac.yaml")
     cluster.apply(folder / "deployment.yaml")
     with deployed(cluster, folder) as urls:
@@ -116,7 +141,9 @@ def test_with_the_manifests_alone_the_operator_works_and_its_probe_answers(clust
     assert refused(cluster) == []
 
 
-def test_for_one_namespace_the_rights_of_that_namespace_will_do(cluster: EmbeddedCluster, folder: Path) -> None:
+def test_for_one_namespace_the_rights_of_that_namespace_will_do(
+    cluster: EmbeddedCluster, folder: Path
+) -> None:
     cluster.apply(folder / "rbac-of-one-namespace.yaml")
     with deployed(cluster, folder, {"-A": "-n shop"}):
         counted(cluster, folder, "shop")
@@ -124,7 +151,11 @@ def test_for_one_namespace_the_rights_of_that_namespace_will_do(cluster: Embedde
 
 
 def rules(folder: Path) -> list[dict[str, Any]]:
-    role, = (each for each in yaml.safe_load_all((folder / "rbac.yaml").read_text()) if each["kind"] == "ClusterRole")
+    (role,) = (
+        each
+        for each in yaml.safe_load_all((folder / "rbac.yaml").read_text())
+        if each["kind"] == "ClusterRole"
+    )
     found: list[dict[str, Any]] = role["rules"]
     return found
 
@@ -134,8 +165,17 @@ def test_no_rule_can_be_left_out(left_out: str, cluster: EmbeddedCluster, folder
     cluster.apply(folder / "rbac.yaml")
     kept = [rule for rule in rules(folder) if rule["resources"] != [left_out]]
     assert len(kept) == len(rules(folder)) - 1
-    cluster.patch({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "my-operator"}}, {"rules": kept})
-    with deployed(cluster, folder, end=subprocess.Popen.kill):   # Otherwise Kopf tries again for seconds before it ends.
+    cluster.patch(
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": "my-operator"},
+        },
+        {"rules": kept},
+    )
+    with deployed(
+        cluster, folder, end=subprocess.Popen.kill
+    ):  # Otherwise Kopf tries again for seconds before it ends.
         cluster.create(webapp("default"))
         cluster.requests.wait(user=ACCOUNT, where=lambda asked: asked.code == 403)
     assert {re.split(r"[ ./]", each)[1] for each in refused(cluster)} == {left_out.partition("/")[0]}
@@ -160,16 +200,37 @@ spec:
 def test_the_caches_of_a_paused_operator_go_on(cluster: EmbeddedCluster, folder: Path) -> None:
     cluster.apply(folder / "rbac.yaml")
     cluster.apply(PEERINGS)
-    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "my-operator"}}
-    peers = {"apiGroups": ["kopf.dev"], "resources": ["clusterkopfpeerings"], "verbs": ["list", "watch", "patch", "get"]}
+    role = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "my-operator"},
+    }
+    peers = {
+        "apiGroups": ["kopf.dev"],
+        "resources": ["clusterkopfpeerings"],
+        "verbs": ["list", "watch", "patch", "get"],
+    }
     cluster.patch(role, {"rules": [*rules(folder), peers]})
     superior = {"priority": 100, "lifetime": 86_400, "lastseen": dt.datetime.now(dt.UTC).isoformat()}
-    peering, = cluster.create({"apiVersion": "kopf.dev/v1", "kind": "ClusterKopfPeering", "metadata": {"name": "default"}, "status": {"superior": superior}})
+    (peering,) = cluster.create(
+        {
+            "apiVersion": "kopf.dev/v1",
+            "kind": "ClusterKopfPeering",
+            "metadata": {"name": "default"},
+            "status": {"superior": superior},
+        }
+    )
     with deployed(cluster, folder, {"--standalone": "--peering=default --priority=1"}) as urls:
         cluster.requests.wait("watch", "clusterkopfpeerings", user=ACCOUNT)
-        cluster.create(webapp("default"), {
-            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-1", "labels": {"app": "web"}},
-            "spec": {"containers": [{"name": "main", "image": "none"}]}})
+        cluster.create(
+            webapp("default"),
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": "web-1", "labels": {"app": "web"}},
+                "spec": {"containers": [{"name": "main", "image": "none"}]},
+            },
+        )
         held = 'kopf_selectcache_objects{group="",resource="pods",version="v1"} 1.0'
         until(lambda: held in read(urls["metrics"]))
         assert "status" not in cluster.get(webapp("default")), "it is paused"
@@ -195,13 +256,18 @@ def exported(metrics: str) -> dict[str, set[str]]:
 def documented() -> dict[str, set[str]]:
     """The metrics of the page's table, with their labels."""
     rows = re.findall(rf"^\| `({PREFIX}\w+)` \| (.+?) \|(.*)\|$", PAGE.read_text(), re.MULTILINE)
-    return {name: set(re.findall(r"`(\w+)`", labels)) | (set() if "without those three" in text else OF_EACH) for name, text, labels in rows}
+    return {
+        name: set(re.findall(r"`(\w+)`", labels)) | (set() if "without those three" in text else OF_EACH)
+        for name, text, labels in rows
+    }
 
 
 def test_the_table_has_each_metric_and_its_labels(metrics: str) -> None:
     seen = exported(metrics)
     assert seen.keys() == documented().keys()
-    assert {name: labels - documented()[name] for name, labels in seen.items() if labels - documented()[name]} == {}
+    assert {
+        name: labels - documented()[name] for name, labels in seen.items() if labels - documented()[name]
+    } == {}
     assert seen[f"{PREFIX}reads_total"] == documented()[f"{PREFIX}reads_total"]
 
 
@@ -209,23 +275,33 @@ def queries() -> list[str]:
     """All that is asked of Prometheus: by the alerts, and by the board."""
     alerts = yaml.safe_load(next(fence.text for fence in fences(PAGE, "yaml") if fence.name == "alerts.yaml"))
     asked = [rule["expr"] for group in alerts["groups"] for rule in group["rules"]]
-    return asked + [target["expr"] for panel in json.loads(BOARD.read_text())["panels"] for target in panel["targets"]]
+    return asked + [
+        target["expr"] for panel in json.loads(BOARD.read_text())["panels"] for target in panel["targets"]
+    ]
 
 
 @pytest.mark.parametrize("query", queries())
 def test_alerts_and_board_ask_for_what_there_is(query: str) -> None:
     names = re.findall(rf"{PREFIX}\w+", query)
-    labels = re.findall(r"(\w+)\s*(?:=~|!=|=)\s*\"", query) + [each.strip() for inner in re.findall(r"by \((.*?)\)", query) for each in inner.split(",")]
+    labels = re.findall(r"(\w+)\s*(?:=~|!=|=)\s*\"", query) + [
+        each.strip() for inner in re.findall(r"by \((.*?)\)", query) for each in inner.split(",")
+    ]
     assert names
     assert set(names) <= documented().keys()
     assert all(set(labels) <= documented()[name] for name in names)
 
 
 def test_legends_and_words_of_the_board_and_alerts_name_labels_that_there_are() -> None:
-    named = set(re.findall(r"\{\{(\w+)\}\}", BOARD.read_text())) | set(re.findall(r"\$labels\.(\w+)", PAGE.read_text()))
+    named = set(re.findall(r"\{\{(\w+)\}\}", BOARD.read_text())) | set(
+        re.findall(r"\$labels\.(\w+)", PAGE.read_text())
+    )
     assert named <= set().union(*documented().values())
 
 
 def test_each_panel_of_the_board_has_its_own_id_and_place() -> None:
     panels = json.loads(BOARD.read_text())["panels"]
-    assert len({panel["id"] for panel in panels}) == len({(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels}) == len(panels)
+    assert (
+        len({panel["id"] for panel in panels})
+        == len({(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels})
+        == len(panels)
+    )

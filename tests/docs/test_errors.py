@@ -1,4 +1,5 @@
 """docs/errors.md has an entry for each public error, and for nothing else; doctest raises what it shows."""
+
 import re
 
 import pytest
@@ -11,7 +12,8 @@ from .pages import DOCS, fences, section
 
 PAGE = DOCS / "errors.md"
 PUBLIC = {
-    name: value for name in kopf_selectcache.__all__
+    name: value
+    for name in kopf_selectcache.__all__
     if isinstance(value := getattr(kopf_selectcache, name), type) and issubclass(value, Exception)
 }
 NEVER_RAISED = {"SelectCacheError", "StateError"}
@@ -24,18 +26,25 @@ def headings() -> dict[str, str]:
 
 def test_each_public_error_has_an_entry_and_each_entry_an_error() -> None:
     assert headings().keys() == PUBLIC.keys() | {"TimeoutError"}
-    assert {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)} == PUBLIC.keys()
+    assert {
+        name
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, Exception)
+    } == PUBLIC.keys()
 
 
 def test_the_tree_of_the_page_is_that_of_the_code() -> None:
-    tree, = (fence.text for fence in fences(PAGE, "text"))
+    (tree,) = (fence.text for fence in fences(PAGE, "text"))
     assert drawn(tree) == drawn(str(errors.__doc__))
 
 
 @pytest.mark.parametrize("name", sorted({*PUBLIC, "TimeoutError"} - NEVER_RAISED))
 def test_each_entry_says_how_it_comes_about_and_shows_it_raised(name: str) -> None:
     text = re.split(r"^#", section(PAGE, headings()[name]), flags=re.MULTILINE)[0]
-    raised = {each.rpartition(".")[2] for each in re.findall(r"^Traceback .*\n\.\.\.\n([\w.]+):", text, re.MULTILINE)}
+    raised = {
+        each.rpartition(".")[2]
+        for each in re.findall(r"^Traceback .*\n\.\.\.\n([\w.]+):", text, re.MULTILINE)
+    }
     assert raised == {name}
     assert "**Cure:**" in text
 

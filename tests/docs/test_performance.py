@@ -1,4 +1,6 @@
-"""docs/performance.md: its sizes are counted here, and what a read decodes is what it says. It claims no times of its own."""
+"""docs/performance.md: its sizes are counted here, and what a read decodes is what it says. It claims no
+times of its own."""
+
 from __future__ import annotations
 
 import json
@@ -44,7 +46,7 @@ def sizes() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("declared", "shown"), sizes())
 def test_objects_are_as_big_as_is_said(declared: str, shown: str) -> None:
-    value = eval(declared, {"Cached": Cached})   # noqa: S307  # It stands in our own page.
+    value = eval(declared, {"Cached": Cached})  # It stands in our own page.  # noqa: S307
     held = records(value if isinstance(value, Cached) else Cached(value))
     assert f"{sum(len(each.data) + len(each.fields) for each in held) / COUNT:,.0f}" == shown
 
@@ -81,38 +83,59 @@ def test_what_has_not_changed_is_held_once_when_all_is_listed_anew() -> None:
 
 def pod(name: str, namespace: str, **labels: str) -> dict[str, Any]:
     owners = [{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "owner"}] if name == "a" else []
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace, "labels": labels, "ownerReferences": owners}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels, "ownerReferences": owners},
+    }
 
 
-@pytest.mark.parametrize(("read", "decoded"), [
-    (lambda cache: cache.get("pods", "a", "shop"), 1),
-    (lambda cache: cache.exists("pods", "a", "shop"), 0),
-    (lambda cache: cache.held("pods"), 0),
-    (lambda cache: cache.held("pods").keys(), 0),
-    (lambda cache: len(cache.held("pods")), 0),
-    (lambda cache: cache.held("pods", keys_only=True), 0),
-    (lambda cache: list(cache.held("pods")), 4),
-    (lambda cache: cache.held("pods")[0], 1),
-    (lambda cache: list(cache.held("pods", namespace="shop")), 3),
-    (lambda cache: list(cache.list("pods", label="app=web,tier=gold")), 1),
-    (lambda cache: cache.held("pods", sort_by="metadata.name"), 4),
-    (lambda cache: cache.count("pods", label="app=web,tier=gold"), 0),
-    (lambda cache: cache.count("pods", namespace="shop", label="app=web", where={"status.phase": "Running"}), 3),
-    (lambda cache: cache.held("pods", field="spec.nodeName=n", label="tier=gold"), 1),
-    (lambda cache: list(cache.owned({"metadata": {"uid": "owner"}}, "pods")), 1),
-    (lambda cache: list(cache.held("pods", limit=2)), 2),
-    (lambda cache: cache.held("pods", as_="view")[0]["kind"], 0),
-    (lambda cache: cache.blocking.fetch("pods", "a", "shop"), 1),
-])
-def test_a_read_decodes_no_more_than_is_said(read: Callable[[FakeCache], object], decoded: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    cache = FakeCache([pod("a", "shop", app="web", tier="gold"), *(pod(name, "shop", app="web") for name in "bc"), pod("d", "office", app="web")],
-                      {"v1/pods": "app=web"})
+@pytest.mark.parametrize(
+    ("read", "decoded"),
+    [
+        (lambda cache: cache.get("pods", "a", "shop"), 1),
+        (lambda cache: cache.exists("pods", "a", "shop"), 0),
+        (lambda cache: cache.held("pods"), 0),
+        (lambda cache: cache.held("pods").keys(), 0),
+        (lambda cache: len(cache.held("pods")), 0),
+        (lambda cache: cache.held("pods", keys_only=True), 0),
+        (lambda cache: list(cache.held("pods")), 4),
+        (lambda cache: cache.held("pods")[0], 1),
+        (lambda cache: list(cache.held("pods", namespace="shop")), 3),
+        (lambda cache: list(cache.list("pods", label="app=web,tier=gold")), 1),
+        (lambda cache: cache.held("pods", sort_by="metadata.name"), 4),
+        (lambda cache: cache.count("pods", label="app=web,tier=gold"), 0),
+        (
+            lambda cache: cache.count(
+                "pods", namespace="shop", label="app=web", where={"status.phase": "Running"}
+            ),
+            3,
+        ),
+        (lambda cache: cache.held("pods", field="spec.nodeName=n", label="tier=gold"), 1),
+        (lambda cache: list(cache.owned({"metadata": {"uid": "owner"}}, "pods")), 1),
+        (lambda cache: list(cache.held("pods", limit=2)), 2),
+        (lambda cache: cache.held("pods", as_="view")[0]["kind"], 0),
+        (lambda cache: cache.blocking.fetch("pods", "a", "shop"), 1),
+    ],
+)
+def test_a_read_decodes_no_more_than_is_said(
+    read: Callable[[FakeCache], object], decoded: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = FakeCache(
+        [
+            pod("a", "shop", app="web", tier="gold"),
+            *(pod(name, "shop", app="web") for name in "bc"),
+            pod("d", "office", app="web"),
+        ],
+        {"v1/pods": "app=web"},
+    )
     seen: list[str] = []
     decode = Record.decode
 
     def counted(self: Record) -> dict[str, Any]:
         seen.append(self.name)
         return decode(self)
+
     monkeypatch.setattr(Record, "decode", counted)
     read(cache)
     assert len(seen) == decoded

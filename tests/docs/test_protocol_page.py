@@ -1,4 +1,6 @@
-"""What docs/protocol.md says of the protocol is what the code has, and where it says that a fault is tested, it is."""
+"""What docs/protocol.md says of the protocol is what the code has, and where it says that a fault is tested,
+it is."""
+
 from __future__ import annotations
 
 import re
@@ -10,9 +12,15 @@ from kopf_selectcache.core.protocol.machine import Input, State
 from tests.core.diagram import DOCUMENT, drawn, shown
 
 PAGE = DOCUMENT.read_text()
-ROWS = [[cell.strip() for cell in line.strip("|").split("|")] for line in PAGE.splitlines() if line.startswith("| ")]
+ROWS = [
+    [cell.strip() for cell in line.strip("|").split("|")]
+    for line in PAGE.splitlines()
+    if line.startswith("| ")
+]
 FAULTS = [row for row in ROWS if row[0].isdigit()]
-FILES = {name: DOCUMENT.parent / path for name, path in re.findall(r"^\[(\w+)\]: (\S+)$", PAGE, flags=re.MULTILINE)}
+FILES = {
+    name: DOCUMENT.parent / path for name, path in re.findall(r"^\[(\w+)\]: (\S+)$", PAGE, flags=re.MULTILINE)
+}
 NUMBERED = {"core", "pages", "lists", "streams", "initial", "rights", "endless"}
 
 
@@ -21,8 +29,17 @@ def test_the_diagram_is_drawn_from_the_table_of_transitions() -> None:
 
 
 def test_another_table_makes_another_diagram() -> None:
-    assert drawn({("Off", "Press"): frozenset({"On"}), ("On", "Press"): frozenset({"Off"}), ("On", "Wait"): frozenset({"Off", "On"})}) == (
-        "stateDiagram-v2\n    [*] --> Off\n    Off --> On: Press\n    On --> Off: Press, Wait\n    On --> On: Wait\n")
+    assert (
+        drawn(
+            {
+                ("Off", "Press"): frozenset({"On"}),
+                ("On", "Press"): frozenset({"Off"}),
+                ("On", "Wait"): frozenset({"Off", "On"}),
+            }
+        )
+        == "stateDiagram-v2\n    [*] --> Off\n    Off --> On: Press\n    On --> Off: Press, Wait\n    On -->"
+        " On: Wait\n"
+    )
 
 
 def test_each_state_and_each_input_is_explained() -> None:
@@ -44,12 +61,17 @@ def test_a_fault_strikes_in_states_that_there_are_and_is_tested_where_the_page_s
     for place in places:
         assert FILES[place].exists()
         if place in NUMBERED:
-            assert re.search(rf"def test_(?:\d+_)*{number}_", FILES[place].read_text()), f"no test of fault {number} in {FILES[place]}"
+            assert re.search(rf"def test_(?:\d+_)*{number}_", FILES[place].read_text()), (
+                f"no test of fault {number} in {FILES[place]}"
+            )
 
 
 def test_each_numbered_test_of_these_files_is_of_a_fault_that_names_the_file() -> None:
     named = {(number, place) for number, *_, tests in FAULTS for place in re.findall(r"\[(\w+)\]", tests)}
     there = {
-        (number, place) for place in NUMBERED for numbers in re.findall(r"def test_((?:\d+_)+)", FILES[place].read_text())
-        for number in numbers.strip("_").split("_")}
+        (number, place)
+        for place in NUMBERED
+        for numbers in re.findall(r"def test_((?:\d+_)+)", FILES[place].read_text())
+        for number in numbers.strip("_").split("_")
+    }
     assert there - named == set()

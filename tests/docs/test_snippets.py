@@ -1,4 +1,6 @@
-"""Whatever stands fenced in a page is true: code runs, commands and files exist; and links lead to where they say."""
+"""Whatever stands fenced in a page is true: code runs, commands and files exist; and links lead to where they
+say."""
+
 from __future__ import annotations
 
 import argparse
@@ -27,7 +29,8 @@ from .pages import PAGES, ROOT, Fence, fences
 RUN_BY = {
     "docs/testing.md": "tests/docs/test_pages.py",
     "docs/getting-started.md": "tests/docs/test_started.py",
-    "docs/migrating.md": "tests/docs/test_migrating.py",   # And, where it takes a client, tests/clients/test_kubernetes.py.
+    # And, where it takes a client, tests/clients/test_kubernetes.py.
+    "docs/migrating.md": "tests/docs/test_migrating.py",
     "docs/deploying.md": "tests/docs/test_deploying.py",
 }
 """Pages of which the parts belong together: these tests run all of them."""
@@ -42,8 +45,18 @@ READERS_OWN = {"operator.py", "my_operator.py", "rbac.yaml", "manifests/"}
 """Files that a page speaks of, and its reader has."""
 
 OBJECTS = [{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "ca", "namespace": "infra"}}] + [
-    {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"web-{number}", "namespace": "shop", "labels": {"app": "web", "tier": "gold"}}} for number in (1, 2)]
-BODY = {"apiVersion": "example.com/v1", "kind": "WebApp", "metadata": {"name": "web", "namespace": "shop", "uid": "1"}}
+    {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": f"web-{number}", "namespace": "shop", "labels": {"app": "web", "tier": "gold"}},
+    }
+    for number in (1, 2)
+]
+BODY = {
+    "apiVersion": "example.com/v1",
+    "kind": "WebApp",
+    "metadata": {"name": "web", "namespace": "shop", "uid": "1"},
+}
 
 
 # ---- Python.
@@ -63,7 +76,7 @@ def test_python_runs_and_so_do_the_handlers_in_it(fence: Fence, registry: kopf.O
         pytest.skip(reason)
     settings = kopf.OperatorSettings()
     made: dict[str, Any] = {"kopf": kopf, "selectcache": selectcache, "settings": settings}
-    exec(code, made)   # noqa: S102  # It is what a reader would do.
+    exec(code, made)  # It is what a reader would do.  # noqa: S102
     assert registry is kopf.get_default_registry()
     if "configure" in made:
         made["configure"](settings=settings)
@@ -74,7 +87,16 @@ def test_python_runs_and_so_do_the_handlers_in_it(fence: Fence, registry: kopf.O
 
 def called(function: Any, settings: kopf.OperatorSettings) -> None:
     """Call a handler as Kopf would, with a cache."""
-    answer = function(cache=FakeCache(OBJECTS, settings), name="web", namespace="shop", uid="1", body=BODY, spec={}, patch=kopf.Patch(), logger=None)
+    answer = function(
+        cache=FakeCache(OBJECTS, settings),
+        name="web",
+        namespace="shop",
+        uid="1",
+        body=BODY,
+        spec={},
+        patch=kopf.Patch(),
+        logger=None,
+    )
     if inspect.isawaitable(answer):
         asyncio.run(waited(answer))
 
@@ -85,7 +107,12 @@ async def waited(answer: Any) -> None:
 
 def test_prompts_are_not_mixed_with_code_that_has_none() -> None:
     """Doctest would run the first part alone."""
-    mixed = [str(fence) for page in PAGES for fence in fences(page, "python") if ">>>" in fence.text and not fence.text.lstrip().startswith((">>>", "#"))]
+    mixed = [
+        str(fence)
+        for page in PAGES
+        for fence in fences(page, "python")
+        if ">>>" in fence.text and not fence.text.lstrip().startswith((">>>", "#"))
+    ]
     assert mixed == []
 
 
@@ -100,11 +127,19 @@ def test_pages_that_are_run_as_a_whole_are_run_by_tests_that_there_are() -> None
 def test_manifests_can_be_applied(fence: Fence, cluster: EmbeddedCluster) -> None:
     documents = [each for each in yaml.safe_load_all(fence.text) if each is not None]
     assert documents
-    manifests = [each for each in documents if "apiVersion" in each]   # Others are a part of one, or not of Kubernetes.
-    homes = {each["metadata"].get("namespace") for each in manifests} - {None, "default"} - {each["metadata"]["name"] for each in manifests if each["kind"] == "Namespace"}
+    manifests = [
+        each for each in documents if "apiVersion" in each
+    ]  # Others are a part of one, or not of Kubernetes.
+    homes = (
+        {each["metadata"].get("namespace") for each in manifests}
+        - {None, "default"}
+        - {each["metadata"]["name"] for each in manifests if each["kind"] == "Namespace"}
+    )
     for home in homes:
         cluster.namespace(home)
-    definition, = (each.text for each in fences(ROOT / "docs/getting-started.md", "yaml") if each.name == "crd.yaml")
+    (definition,) = (
+        each.text for each in fences(ROOT / "docs/getting-started.md", "yaml") if each.name == "crd.yaml"
+    )
     cluster.apply(definition)
     if manifests:
         assert len(cluster.apply(fence.text)) == len(manifests)
@@ -118,7 +153,7 @@ def commands() -> Iterator[tuple[Fence, list[str]]]:
     for page in PAGES:
         for fence in fences(page, "shell"):
             if "$(" in fence.text:
-                continue   # A script, of kubectl alone.
+                continue  # A script, of kubectl alone.
             for line in fence.text.replace("\\\n", " ").splitlines():
                 words = shlex.split(line, comments=True)
                 while words and re.match(r"\w+=", words[0]):
@@ -133,7 +168,9 @@ def targets() -> set[str]:
 
 def test_whatever_is_to_be_made_can_be_made() -> None:
     named = {(str(fence), words[1]) for fence, words in commands() if words[0] == "make"}
-    named |= {(page.name, target) for page in PAGES for target in re.findall(r"`make ([a-z-]+)", page.read_text())}
+    named |= {
+        (page.name, target) for page in PAGES for target in re.findall(r"`make ([a-z-]+)", page.read_text())
+    }
     assert len(named) > 5
     assert {each for each in named if each[1] not in targets()} == set()
 
@@ -155,15 +192,27 @@ def parsed_only(parser: argparse.ArgumentParser, arguments: list[str]) -> argpar
 
 
 def test_modules_that_are_to_be_run_are_there() -> None:
-    named = {module for page in PAGES for module in re.findall(r"python (?:-P )?-m ([\w.]+)", page.read_text())}
+    named = {
+        module for page in PAGES for module in re.findall(r"python (?:-P )?-m ([\w.]+)", page.read_text())
+    }
     assert "kopf_selectcache" in named
     files = {module: ROOT / module.replace(".", "/") for module in named}
-    assert [module for module, file in files.items() if not (file.with_suffix(".py").exists() or (file / "__main__.py").exists())] == []
+    assert [
+        module
+        for module, file in files.items()
+        if not (file.with_suffix(".py").exists() or (file / "__main__.py").exists())
+    ] == []
 
 
 def test_kopf_takes_what_it_is_given() -> None:
     options = {option for each in kopf.cli.main.commands["run"].params for option in each.opts}
-    given = {word.partition("=")[0] for _, words in commands() if words[:2] == ["kopf", "run"] for word in words if word.startswith("-")}
+    given = {
+        word.partition("=")[0]
+        for _, words in commands()
+        if words[:2] == ["kopf", "run"]
+        for word in words
+        if word.startswith("-")
+    }
     assert given
     assert given <= options
 
@@ -172,7 +221,12 @@ def test_what_is_installed_is_an_extra_of_ours_or_known() -> None:
     setup = ConfigParser()
     setup.read(ROOT / "setup.cfg")
     extras = set(setup["options.extras_require"])
-    named = {extra for page in PAGES for inner in re.findall(r"pip install '[./]*\[([\w,]+)\]'", page.read_text()) for extra in inner.split(",")}
+    named = {
+        extra
+        for page in PAGES
+        for inner in re.findall(r"pip install '[./]*\[([\w,]+)\]'", page.read_text())
+        for extra in inner.split(",")
+    }
     assert named
     assert named <= extras
 
@@ -180,8 +234,14 @@ def test_what_is_installed_is_an_extra_of_ours_or_known() -> None:
 def test_files_of_commands_are_there() -> None:
     for fence, words in commands():
         own = {each.name for each in fences(fence.page) if each.name} | READERS_OWN | {"demo.kubeconfig"}
-        files = {word for word in words if re.fullmatch(r"[\w./-]+\.(yaml|py|json|md|kubeconfig)|[\w-]+/", word)}
-        missing = {file for file in files - own if not (fence.page.parent / file).exists() and not (ROOT / file).exists()}
+        files = {
+            word for word in words if re.fullmatch(r"[\w./-]+\.(yaml|py|json|md|kubeconfig)|[\w-]+/", word)
+        }
+        missing = {
+            file
+            for file in files - own
+            if not (fence.page.parent / file).exists() and not (ROOT / file).exists()
+        }
         assert missing == set(), fence
 
 
@@ -195,7 +255,9 @@ def slugs(page: Path) -> set[str]:
     found: set[str] = set()
     text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     for heading in re.findall(r"^#{1,6} (.+)$", text, re.MULTILINE):
-        slug = re.sub(r"[^\w\- ]", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()).replace(" ", "-")
+        slug = re.sub(r"[^\w\- ]", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()).replace(
+            " ", "-"
+        )
         found.add(slug if slug not in found else f"{slug}-1")
     return found
 
@@ -213,8 +275,16 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_all_pages_are_on_the_site() -> None:
     index = (ROOT / "docs/index.md").read_text()
-    listed = {line for toctree in re.findall(r"^```\{toctree\}\n(.*?)^```", index, re.MULTILINE | re.DOTALL) for line in toctree.splitlines()}
-    pages = {str(page.relative_to(ROOT / "docs").with_suffix("")) for page in PAGES if page.is_relative_to(ROOT / "docs")}
+    listed = {
+        line
+        for toctree in re.findall(r"^```\{toctree\}\n(.*?)^```", index, re.MULTILINE | re.DOTALL)
+        for line in toctree.splitlines()
+    }
+    pages = {
+        str(page.relative_to(ROOT / "docs").with_suffix(""))
+        for page in PAGES
+        if page.is_relative_to(ROOT / "docs")
+    }
     assert {page for page in pages - listed - {"index"} if not page.startswith("decisions/0")} == set()
 
 
@@ -225,7 +295,9 @@ def test_the_site_s_configuration_can_be_read_without_sphinx() -> None:
 
 def test_the_reference_has_each_public_name_but_errors() -> None:
     listed = re.findall(r"^\.\. auto\w+:: (\w+)$", (ROOT / "docs/api.md").read_text(), re.MULTILINE)
-    public = {name for name in selectcache.__all__ if not issubclass(type_of(getattr(selectcache, name)), Exception)}
+    public = {
+        name for name in selectcache.__all__ if not issubclass(type_of(getattr(selectcache, name)), Exception)
+    }
     assert sorted(listed) == sorted(public)
 
 

@@ -1,4 +1,5 @@
 """docs/getting-started.md: whoever does what it says gets what it says."""
+
 import asyncio
 import os
 import re
@@ -20,7 +21,11 @@ from kopf_selectcache.testing import EmbeddedCluster, FakeCache
 from .pages import DOCS, fences, saved
 
 PAGE = DOCS / "getting-started.md"
-SHOP = {"apiVersion": "example.com/v1", "kind": "WebApp", "metadata": {"name": "shop", "namespace": "default"}}
+SHOP = {
+    "apiVersion": "example.com/v1",
+    "kind": "WebApp",
+    "metadata": {"name": "shop", "namespace": "default"},
+}
 DB = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "db-1", "namespace": "default"}}
 
 
@@ -45,11 +50,14 @@ def texts() -> list[str]:
 
 
 def measureless(text: str) -> str:
-    """A text without what differs from run to run: bytes, of which versions and times are a part, and seconds."""
+    """A text without what differs from run to run: bytes, of which versions and times are a part, and
+    seconds."""
     return re.sub(r"[\d.]+ (B|KB|s)\b", r"some \1", text)
 
 
-def test_the_operator_says_what_is_shown_and_follows_a_label(cluster: EmbeddedCluster, folder: Path, texts: list[str]) -> None:
+def test_the_operator_says_what_is_shown_and_follows_a_label(
+    cluster: EmbeddedCluster, folder: Path, texts: list[str]
+) -> None:
     operator = count_at_once(folder)
     cluster.apply(folder / "crd.yaml")
     cluster.apply(folder / "objects.yaml")
@@ -58,14 +66,21 @@ def test_the_operator_says_what_is_shown_and_follows_a_label(cluster: EmbeddedCl
         cluster.patch(DB, {"metadata": {"labels": {"app": "web"}}})
         cluster.wait_for(SHOP, lambda now: now["status"] == {"pods": 3})
     assert runner.exit_code == 0
-    shown, = (text for text in texts if "The cache of" in text)
+    (shown,) = (text for text in texts if "The cache of" in text)
     assert [line for line in shown.splitlines() if measureless(line) not in measureless(runner.output)] == []
 
 
 def test_its_commands_run_it_without_a_cluster(folder: Path) -> None:
     count_at_once(folder)
-    serve, run = (next(shlex.split(line) for fence in fences(PAGE, "shell") for line in fence.text.splitlines() if begin in line)
-                  for begin in ("serve", "kopf run -A"))
+    serve, run = (
+        next(
+            shlex.split(line)
+            for fence in fences(PAGE, "shell")
+            for line in fence.text.splitlines()
+            if begin in line
+        )
+        for begin in ("serve", "kopf run -A")
+    )
     with started([str(Path(sys.executable).with_name(serve[0])), *serve[1:]], folder) as server:
         said(server, "listens on")
         with started([sys.executable, "-m", *run], folder, KUBECONFIG="demo.kubeconfig") as operator:
@@ -75,7 +90,9 @@ def test_its_commands_run_it_without_a_cluster(folder: Path) -> None:
 @contextmanager
 def started(command: list[str], folder: Path, **variables: str) -> Iterator[subprocess.Popen[str]]:
     environment = {**os.environ, **variables}
-    with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    with subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
         try:
             yield process
         finally:
@@ -93,20 +110,39 @@ def said(process: subprocess.Popen[str], words: str) -> None:
     raise AssertionError("".join(lines))
 
 
-def test_the_wider_read_fails_with_the_words_that_are_shown(folder: Path, texts: list[str], registry: kopf.OperatorRegistry) -> None:
-    operator, wider = (folder / "my_operator.py"), next(fence.text for fence in fences(PAGE, "python") if "the read" in fence.text)
+def test_the_wider_read_fails_with_the_words_that_are_shown(
+    folder: Path, texts: list[str], registry: kopf.OperatorRegistry
+) -> None:
+    operator, wider = (
+        (folder / "my_operator.py"),
+        next(fence.text for fence in fences(PAGE, "python") if "the read" in fence.text),
+    )
     narrow = next(line for line in operator.read_text().splitlines() if "cache.list" in line)
     operator.write_text(operator.read_text().replace(narrow, wider.splitlines()[-1]))
     made, settings = runpy.run_path(str(operator)), kopf.OperatorSettings()
     made["configure"](settings=settings)
     with pytest.raises(OutsideFilter) as info:
-        asyncio.run(made["count"](cache=FakeCache([], settings), name="shop", namespace="default", patch=kopf.Patch(), logger=None))
+        asyncio.run(
+            made["count"](
+                cache=FakeCache([], settings),
+                name="shop",
+                namespace="default",
+                patch=kopf.Patch(),
+                logger=None,
+            )
+        )
     assert registry is kopf.get_default_registry()
-    shown, = (text for text in texts if "asks for more" in text)
+    (shown,) = (text for text in texts if "asks for more" in text)
     assert str(info.value).split() == shown.split()
 
 
 def test_its_test_passes(folder: Path) -> None:
     (folder / "pytest.ini").write_text("[pytest]\n")
-    ran = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"], cwd=folder, capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (ran.returncode, "1 passed" in ran.stdout) == (0, True), ran.stdout

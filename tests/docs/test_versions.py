@@ -1,4 +1,5 @@
 """The versions that the package needs and is tested with."""
+
 from __future__ import annotations
 
 import ast
@@ -24,14 +25,25 @@ def required() -> dict[str, str]:
 
 def test_the_tests_run_with_the_newest_kopf_that_is_known() -> None:
     assert version("kopf") == _kopf.TESTED, (
-        "If this Kopf is newer: read its changelog, run all tests, and raise TESTED in kopf_selectcache/_kopf.py. "
-        "If it is older: make the environment anew, rm -r .venv && make env.")
+        "If this Kopf is newer: read its changelog, run all tests, and raise TESTED in"
+        " kopf_selectcache/_kopf.py. If it is older: make the environment anew, rm -r .venv && make env."
+    )
 
 
 def test_each_package_that_the_code_imports_is_required() -> None:
-    trees = [ast.parse(file.read_text(encoding="utf-8")) for file in (ROOT / "kopf_selectcache").rglob("*.py")]
+    trees = [
+        ast.parse(file.read_text(encoding="utf-8")) for file in (ROOT / "kopf_selectcache").rglob("*.py")
+    ]
     imported = {
-        name.partition(".")[0] for tree in trees for node in tree.body
-        for name in ([alias.name for alias in node.names] if isinstance(node, ast.Import)
-                     else [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else [])}
+        name.partition(".")[0]
+        for tree in trees
+        for node in tree.body
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+            if isinstance(node, ast.ImportFrom) and not node.level
+            else []
+        )
+    }
     assert imported - sys.stdlib_module_names - {"kopf_selectcache"} - BY_KOPF == {*required()}

@@ -1,7 +1,9 @@
-"""An event loop whose time passes only when nothing else is left to do, and then at once: timeouts keep their true lengths.
+"""An event loop whose time passes only when nothing else is left to do, and then at once: timeouts keep their
+true lengths.
 
-The sockets are real. It is for clients and servers that share the loop: what others send would come hours late.
-"""
+The sockets are real. It is for clients and servers that share the loop: what others send would come hours
+late."""
+
 from __future__ import annotations
 
 import asyncio
@@ -30,7 +32,7 @@ class _Skipping(selectors.DefaultSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, Any]]:
         if timeout is None or timeout <= 0:
             return super().select(timeout)
-        ready = super().select(0)   # Between two sockets of one process nothing is ever on its way.
+        ready = super().select(0)  # Between two sockets of one process nothing is ever on its way.
         if not ready:
             self._loop.now += timeout
         return ready

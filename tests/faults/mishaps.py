@@ -1,4 +1,6 @@
-"""Every fault of the test kit, drawn by chance, with the requests that it can sensibly happen to. Plans nothing itself."""
+"""Every fault of the test kit, drawn by chance, with the requests that it can sensibly happen to. Plans
+nothing itself."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -49,7 +51,12 @@ MISHAPS = (
     Mishap(lambda _: faults.Unauthorized()),
     Mishap(lambda _: faults.NotServed()),
     Mishap(lambda chance: faults.NoWatchList(before_1_27=chance.random() < 0.5), "initial"),
-    Mishap(lambda chance: faults.ErrorEvent(Refuse(chance.choice((403, 410, 429, 500))), after_events=few(chance)), "watch"),
+    Mishap(
+        lambda chance: faults.ErrorEvent(
+            Refuse(chance.choice((403, 410, 429, 500))), after_events=few(chance)
+        ),
+        "watch",
+    ),
     # What breaks off, or stands still.
     Mishap(lambda chance: faults.EndStream(few(chance), mid_line=chance.random() < 0.5), "watch"),
     Mishap(lambda chance: faults.Disconnect(few(chance), mid_line=chance.random() < 0.5), "watch"),
@@ -74,7 +81,11 @@ MISHAPS = (
     Mishap(lambda _: faults.OldVersionOnDelete(), "watch"),
     Mishap(lambda _: faults.RecreatedAsModified(), "watch"),
     Mishap(lambda _: faults.IgnoredLimit(), "list"),
-    Mishap(lambda chance: faults.IgnoreSelectors(label=(label := chance.random() < 0.7), field=not label or chance.random() < 0.5)),
+    Mishap(
+        lambda chance: faults.IgnoreSelectors(
+            label=(label := chance.random() < 0.7), field=not label or chance.random() < 0.5
+        )
+    ),
     Mishap(lambda _: faults.IgnoredInitialEvents(), "initial"),
     # Contents.
     Mishap(lambda _: faults.NoMetadata()),
@@ -84,7 +95,10 @@ MISHAPS = (
     # Objects that cannot be decoded stay unreadable until they change: see tests/cache/test_unreadable.py.
     Mishap(lambda _: faults.Inserted(b"1", names=frozenset({"big"}))),
     Mishap(lambda chance: faults.MalformedJSON(few(chance))),
-    Mishap(lambda chance: faults.UnknownEventType(instead_of=chance.choice(("ADDED", "MODIFIED", "DELETED"))), "watch"),
+    Mishap(
+        lambda chance: faults.UnknownEventType(instead_of=chance.choice(("ADDED", "MODIFIED", "DELETED"))),
+        "watch",
+    ),
     Mishap(lambda _: faults.TableInstead()),
     Mishap(lambda _: faults.EmptyPage(), "list"),
 )

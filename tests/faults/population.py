@@ -1,4 +1,6 @@
-"""What there is in the cluster of a soak, all that it has ever been, and which of it operators want to hold."""
+"""What there is in the cluster of a soak, all that it has ever been, and which of it operators want to
+hold."""
+
 from __future__ import annotations
 
 import base64
@@ -20,21 +22,33 @@ Key: TypeAlias = tuple[str, str, str]
 CANARY = "canary-that-must-not-sing"
 SUNG = (CANARY, base64.b64encode(CANARY.encode()).decode())
 LABELS: tuple[dict[str, str | None], ...] = (
-    {"app": "web", "tier": None}, {"app": None, "tier": "gold"}, {"app": "web", "tier": "gold"}, {"app": "db", "tier": None})
+    {"app": "web", "tier": None},
+    {"app": None, "tier": "gold"},
+    {"app": "web", "tier": "gold"},
+    {"app": "db", "tier": None},
+)
 READING = [{"apiGroups": [""], "resources": ["secrets", "configmaps"], "verbs": ["get", "list", "watch"]}]
 MOVER, STEADY, BIG = ("secrets", "shop", "mover"), ("secrets", "shop", "steady"), ("secrets", "shop", "big")
 CA, TLS, HIDDEN = ("secrets", "infra", "ca"), ("secrets", "infra", "tls"), ("secrets", "infra", "hidden")
 SETTLED = ("configmaps", "shop", "settled")
 ALWAYS = {MOVER, STEADY, BIG, CA, SETTLED}
 """What is never absent, and never outside: only where it is inside, and all else of it, changes."""
-COMING = [("secrets", "shop", name) for name in sorted(LOSABLE)] + [("configmaps", "shop", name) for name in sorted(LOSABLE)] + [TLS]
+COMING = (
+    [("secrets", "shop", name) for name in sorted(LOSABLE)]
+    + [("configmaps", "shop", name) for name in sorted(LOSABLE)]
+    + [TLS]
+)
 
 WANTED: Mapping[str, Callable[[Key, Mapping[str, str]], bool]] = {
-    "secrets": lambda key, labels: labels.get("app") == "web" or labels.get("tier") == "gold" or key in (CA, TLS),
+    "secrets": lambda key, labels: (
+        labels.get("app") == "web" or labels.get("tier") == "gold" or key in (CA, TLS)
+    ),
     "configmaps": lambda _, labels: labels.get("app") == "web",
 }
 PAGED = {
-    "secrets": ["app=web", "tier=gold", Selector(names=["ca", "tls"], namespaces=["infra"])], "configmaps": "app=web"}
+    "secrets": ["app=web", "tier=gold", Selector(names=["ca", "tls"], namespaces=["infra"])],
+    "configmaps": "app=web",
+}
 STREAMED = {"secrets": ["app=web", "tier=gold", Selector(names=["ca", "tls"], namespaces=["infra"])]}
 
 
@@ -46,11 +60,12 @@ class Population:
         self._chance = chance
         self.now: dict[Key, Obj] = {}
         self.been: defaultdict[tuple[Key, str, str], list[Mapping[str, str]]] = defaultdict(list)
-        """Which labels a key had, with a uid, at a version: more than once where the server was restored in between."""
+        """Which labels a key had, with a uid, at a version: more than once where the server was restored in
+        between."""
         self.missed: set[Key] = set()
         """What has been absent at some time since `settle()`."""
         self.restored = False
-        self._lost = 0   # The version of the last state that was lost with that.
+        self._lost = 0  # The version of the last state that was lost with that.
         self.story: list[str] = []
         """What has happened since `settle()`."""
         for namespace in ("shop", "infra"):
@@ -62,7 +77,8 @@ class Population:
         self._backup = cluster.backup(), deepcopy(self.now)
 
     def settle(self, reached: int | None = None) -> None:
-        """Forget what was: whoever reads has caught up; or holds the same, and may yet be told of what came and went after `reached`."""
+        """Forget what was: whoever reads has caught up; or holds the same, and may yet be told of what came
+        and went after `reached`."""
         for known in [known for known in self.been if reached is None or int(known[2]) <= reached]:
             del self.been[known]
         self.story.clear()
@@ -73,7 +89,8 @@ class Population:
 
     @property
     def outgrown(self) -> bool:
-        """Whether the server was restored and has given out the lost versions again: who has not noticed it by then needs an audit for it."""
+        """Whether the server was restored and has given out the lost versions again: who has not noticed it
+        by then needs an audit for it."""
         return self.restored and self._cluster.version >= self._lost
 
     def may_be_absent(self, key: Key | None) -> bool:
@@ -117,12 +134,18 @@ class Population:
 
     def held(self, resource: str) -> dict[Key, tuple[str, str]]:
         """Return what a cache holds, that has caught up: uids and versions."""
-        return {key: (obj["metadata"]["uid"], obj["metadata"]["resourceVersion"]) for key, obj in self.now.items()
-                if key[0] == resource and WANTED[resource](key, obj["metadata"].get("labels", {}))}
+        return {
+            key: (obj["metadata"]["uid"], obj["metadata"]["resourceVersion"])
+            for key, obj in self.now.items()
+            if key[0] == resource and WANTED[resource](key, obj["metadata"].get("labels", {}))
+        }
 
     def _create(self, key: Key, labels: Mapping[str, str | None]) -> None:
         obj = _named(key)
-        obj["metadata"] |= {"labels": {name: value for name, value in labels.items() if value}, "annotations": {"secret": CANARY}}
+        obj["metadata"] |= {
+            "labels": {name: value for name, value in labels.items() if value},
+            "annotations": {"secret": CANARY},
+        }
         if key[0] == "secrets":
             obj["data"] = {"value": SUNG[1]}
         self._note(key, self._cluster.create(obj)[0])

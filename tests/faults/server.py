@@ -1,8 +1,9 @@
-"""An API server that answers as scripted, down to the bytes: what comes to the nth list or watch of a path is data.
+"""An API server that answers as scripted, down to the bytes: what comes to the nth list or watch of a path is
+data.
 
-It knows nothing of objects, selectors or versions, and remembers every request. Where a script ends, a list is never
-answered, and a watch is opened and says nothing: so each scenario comes to rest.
-"""
+It knows nothing of objects, selectors or versions, and remembers every request. Where a script ends, a list
+is never answered, and a watch is opened and says nothing: so each scenario comes to rest."""
+
 from __future__ import annotations
 
 import asyncio
@@ -56,16 +57,32 @@ def answer(body: Obj | bytes, *, code: int = 200, headers: Mapping[str, str] | N
 
 
 def listed(version: str, *objects: Obj, then: str = "", kind: str = "PodList") -> Answer:
-    return answer({
-        "kind": kind, "apiVersion": "v1", "metadata": {"resourceVersion": version, "continue": then}, "items": list(objects)})
+    return answer(
+        {
+            "kind": kind,
+            "apiVersion": "v1",
+            "metadata": {"resourceVersion": version, "continue": then},
+            "items": list(objects),
+        }
+    )
 
 
 def status(code: int, reason: str = "", *, message: str = "", **others: Any) -> Obj:
-    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "code": code, "reason": reason, "message": message or reason, **others}
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "code": code,
+        "reason": reason,
+        "message": message or reason,
+        **others,
+    }
 
 
-def refused(code: int, reason: str = "", *, message: str = "", retry_after: str = "", token: str = "") -> Answer:
+def refused(
+    code: int, reason: str = "", *, message: str = "", retry_after: str = "", token: str = ""
+) -> Answer:
     body = status(code, reason, message=message) | {"metadata": {"continue": token}}
     return answer(body, code=code, headers={"Retry-After": retry_after} if retry_after else {})
 
@@ -95,7 +112,13 @@ def chunk(data: bytes) -> bytes:
 
 
 def pod(name: str, version: str, *, uid: str = "", **labels: str) -> Obj:
-    metadata = {"name": name, "namespace": "shop", "uid": uid or f"uid-{name}", "resourceVersion": version, "labels": {"app": "web"} | labels}
+    metadata = {
+        "name": name,
+        "namespace": "shop",
+        "uid": uid or f"uid-{name}",
+        "resourceVersion": version,
+        "labels": {"app": "web"} | labels,
+    }
     return {"kind": "Pod", "apiVersion": "v1", "metadata": metadata}
 
 
@@ -105,7 +128,9 @@ def event(type_: str, object_: Obj) -> bytes:
 
 def bookmark(version: str, *, end: bool = False) -> bytes:
     notes = {"annotations": {"k8s.io/initial-events-end": "true"}} if end else {}
-    return event("BOOKMARK", {"kind": "Pod", "apiVersion": "v1", "metadata": {"resourceVersion": version, **notes}})
+    return event(
+        "BOOKMARK", {"kind": "Pod", "apiVersion": "v1", "metadata": {"resourceVersion": version, **notes}}
+    )
 
 
 def error(code: int, reason: str = "", **others: Any) -> bytes:
@@ -134,19 +159,27 @@ class Script:
         return streamed() if "watch" in query else SILENCE
 
 
-CORE = [{"name": name, "singularName": kind.lower(), "kind": kind, "namespaced": True}
-        for name, kind in (("pods", "Pod"), ("secrets", "Secret"))]
+CORE = [
+    {"name": name, "singularName": kind.lower(), "kind": kind, "namespaced": True}
+    for name, kind in (("pods", "Pod"), ("secrets", "Secret"))
+]
 
 
 class Server:
     """Listens on a free port of this machine; ends with the `async with` block, whatever is still open."""
 
     def __init__(
-        self, *, lists: list[Answer] | None = None, watches: list[Answer] | None = None, tls: ssl.SSLContext | None = None,
+        self,
+        *,
+        lists: list[Answer] | None = None,
+        watches: list[Answer] | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.pods = Script(lists or [], watches or [])
         self.scripts: dict[str, Script] = {
-            PODS: self.pods, "/api/v1": Script([answer({"kind": "APIResourceList", "resources": CORE})] * 100)}
+            PODS: self.pods,
+            "/api/v1": Script([answer({"kind": "APIResourceList", "resources": CORE})] * 100),
+        }
         self.headers: list[Mapping[str, str]] = []
         """Of all requests, by lower-case name."""
         self.token: str | None = None
@@ -162,12 +195,14 @@ class Server:
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, ssl=self._tls)
-        self.url = f"{'https' if self._tls else 'http'}://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        self.url = (
+            f"{'https' if self._tls else 'http'}://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        )
         return self
 
     async def __aexit__(self, *raised: object) -> None:
         self._server.close()
-        for _ in range(10):   # Connections that were accepted just now get their tasks.
+        for _ in range(10):  # Connections that were accepted just now get their tasks.
             await asyncio.sleep(0)
         for task in self._tasks:
             task.cancel()
@@ -200,7 +235,9 @@ class Server:
         """Answer a request; return whether another one may follow."""
         first, *others = request.strip().split("\r\n")
         target = urlsplit(first.split()[1])
-        headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in others)}
+        headers = {
+            name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in others)
+        }
         self.headers.append(headers)
         given = self._chosen(target.path, dict(parse_qsl(target.query)), headers)
         # Whoever waits for a request that nobody wants any more would wait for ever.
@@ -214,7 +251,9 @@ class Server:
         if gone is not None:
             await gone
         if given.then is Then.RESET:
-            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            writer.get_extra_info("socket").setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+            )
             writer.transport.abort()
         return given.then is Then.NEXT
 

@@ -1,8 +1,10 @@
-"""Operators under a rain of faults: what happens to the cluster, what is read meanwhile, and what must be true in the end.
+"""Operators under a rain of faults: what happens to the cluster, what is read meanwhile, and what must be
+true in the end.
 
-Everything is drawn from one seed. The sockets are real, and the cluster shares the loop; only the pauses of the operators
-pass at once. Nothing here knows how a cache works: it compares what is read with what was written.
-"""
+Everything is drawn from one seed. The sockets are real, and the cluster shares the loop; only the pauses of
+the operators pass at once. Nothing here knows how a cache works: it compares what is read with what was
+written."""
+
 from __future__ import annotations
 
 import asyncio
@@ -27,7 +29,20 @@ from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Gone
 
 from .mishaps import ENDS, MISHAPS, Mishap, lag
-from .population import ALWAYS, CA, MOVER, PAGED, READING, STEADY, STREAMED, SUNG, TLS, WANTED, Key, Population
+from .population import (
+    ALWAYS,
+    CA,
+    MOVER,
+    PAGED,
+    READING,
+    STEADY,
+    STREAMED,
+    SUNG,
+    TLS,
+    WANTED,
+    Key,
+    Population,
+)
 
 
 class Lie(AssertionError):
@@ -37,7 +52,9 @@ class Lie(AssertionError):
 class Reader:
     """Somebody who reads from one operator all the time, and believes nothing."""
 
-    def __init__(self, cache: Cache, population: Population, resources: Mapping[str, Any], secrets: Sequence[str]) -> None:
+    def __init__(
+        self, cache: Cache, population: Population, resources: Mapping[str, Any], secrets: Sequence[str]
+    ) -> None:
         self._cache = cache
         self._population = population
         self._resources = resources
@@ -57,7 +74,9 @@ class Reader:
                 except Lie as lie:
                     self._lie = lie
 
-        forget = [self._cache._runtime.feed(resource).subscribe(changed) for resource in self._resources]   # No reader is told sooner.
+        forget = [
+            self._cache._runtime.feed(resource).subscribe(changed) for resource in self._resources
+        ]  # No reader is told sooner.
         try:
             while self._lie is None:
                 next(looks)()
@@ -77,13 +96,22 @@ class Reader:
         looks: list[Callable[[], None]] = [partial(self._one, key) for key in (MOVER, STEADY, CA, TLS)]
         looks.append(partial(self._refused, lambda: cache.get("secrets", "hidden", "infra")))
         for resource in self._resources:
-            looks += [partial(self._held, resource), partial(self._listed, resource), partial(self._refused, partial(cache.list, resource))]
+            looks += [
+                partial(self._held, resource),
+                partial(self._listed, resource),
+                partial(self._refused, partial(cache.list, resource)),
+            ]
         return looks
 
     def _held(self, resource: str) -> None:
         if (found := self._answer(lambda: self._cache.held(resource))) is not None:
             keys = {self._checked(resource, obj) for obj in found}
-            if absent := {key for key in ALWAYS if key[0] == resource and not self._population.may_be_absent(key)} - keys:
+            if (
+                absent := {
+                    key for key in ALWAYS if key[0] == resource and not self._population.may_be_absent(key)
+                }
+                - keys
+            ):
                 raise Lie(f"I8b: {absent} not among what is held")
 
     def _listed(self, resource: str) -> None:
@@ -98,7 +126,9 @@ class Reader:
 
     def _one(self, key: Key) -> None:
         resource, namespace, name = key
-        if (found := self._answer(lambda: self._cache.get(resource, name, namespace), absent=key)) is not None:
+        if (
+            found := self._answer(lambda: self._cache.get(resource, name, namespace), absent=key)
+        ) is not None:
             self._checked(resource, found)
 
     def agrees(self) -> str:
@@ -107,23 +137,30 @@ class Reader:
             feed = self._cache._runtime.feed(resource)
             if not feed.synced:
                 return f"{resource} are {feed.health.value}: {feed.trouble}"
-            held = {(resource, *record.key): (record.uid, record.version) for record in feed.store.records()[0]}
+            held = {
+                (resource, *record.key): (record.uid, record.version) for record in feed.store.records()[0]
+            }
             wanted = self._population.held(resource)
             if held != wanted:
-                return (f"I3: {resource} are {feed.health.value} ({feed.trouble or 'and well'}), and hold what is not there: "
-                        f"{sorted(held.items() - wanted.items())}, and not what is: {sorted(wanted.items() - held.items())}")
+                return (
+                    f"I3: {resource} are {feed.health.value} ({feed.trouble or 'and well'}), and hold what is"
+                    f" not there: {sorted(held.items() - wanted.items())}, and not what is:"
+                    f" {sorted(wanted.items() - held.items())}"
+                )
         return ""
 
     def reached(self) -> int:
         """Return the version up to which everything has been taken in."""
-        return min(int(self._cache._runtime.feed(resource).store.version or 0) for resource in self._resources)
+        return min(
+            int(self._cache._runtime.feed(resource).store.version or 0) for resource in self._resources
+        )
 
     async def gone(self, key: Key, uid: str) -> bool:
         return await self._cache.gone(*key[:1], key[2], key[1], uid=uid)
 
     async def audit(self) -> None:
         for resource in self._resources:
-            with suppress(ReadError):   # It is asked for again, as long as there is a difference.
+            with suppress(ReadError):  # It is asked for again, as long as there is a difference.
                 await self._cache.audit(resource)
 
     def settle(self) -> None:
@@ -138,7 +175,9 @@ class Reader:
             self.answers[type(error).__name__] += 1
             if isinstance(error, NotFound) and self._population.may_be_absent(absent):
                 return None
-            if not isinstance(error, (NotSynced, StateError)) and not (outside and isinstance(error, OutsideFilter)):
+            if not isinstance(error, (NotSynced, StateError)) and not (
+                outside and isinstance(error, OutsideFilter)
+            ):
                 raise Lie(f"of {absent or 'many'} it is said: {type(error).__name__}: {error}") from error
             return None
         self.answers["answer"] += 1
@@ -181,8 +220,15 @@ class Soak:
         settings.selectors.update(selectors)
         clock = asyncio.get_running_loop().time
         runtime = Runtime(
-            settings, KopfTransport(self.vault, request_timeout=settings.request_timeout, clock=clock, chance=self.chance.random), namespaces=None,
-            chance=self.chance.random, logger=logging.getLogger("kopf_selectcache"), clock=clock)
+            settings,
+            KopfTransport(
+                self.vault, request_timeout=settings.request_timeout, clock=clock, chance=self.chance.random
+            ),
+            namespaces=None,
+            chance=self.chance.random,
+            logger=logging.getLogger("kopf_selectcache"),
+            clock=clock,
+        )
         reader = Reader(Cache(runtime), self.population, selectors, self.secrets)
         self.readers.append(reader)
         tasks = [asyncio.create_task(runtime.run()), asyncio.create_task(reader.read())]
@@ -197,7 +243,9 @@ class Soak:
     async def log_in(self) -> None:
         """Do what Kopf does: log in whenever there are no credentials left."""
         while True:
-            await self.vault.populate({"login": kopf.ConnectionInfo(server=self.cluster.url, token=self._token)})
+            await self.vault.populate(
+                {"login": kopf.ConnectionInfo(server=self.cluster.url, token=self._token)}
+            )
             await self.vault.wait_for_emptiness()
             self.cluster.revoke(self._token)
             self._token = self._new_token()
@@ -207,15 +255,18 @@ class Soak:
         return self.secrets[-1]
 
     async def play(self) -> None:
-        """Let some faults happen, together with what happens anyway; then be sure that all is as it should be."""
+        """Let some faults happen, together with what happens anyway; then be sure that all is as it should
+        be."""
         if self.chance.random() < 0.1:
-            # Once it has been quiet for a while, operators know that this server sends bookmarks: a server that was
-            # restored they notice by its silence.
+            # Once it has been quiet for a while, operators know that this server sends bookmarks: a server
+            # that was restored they notice by its silence.
             await asyncio.sleep(100.0)
             self.population.restore()
             if self.chance.random() < 0.5:
                 await self._quiet(audits=False)
-        unheard = self.population.restored   # Where new versions make up for the lost ones too soon, only an audit finds it.
+        unheard = (
+            self.population.restored
+        )  # Where new versions make up for the lost ones too soon, only an audit finds it.
         for _ in range(self.chance.randint(3, 9)):
             mishap = self.chance.choice([*MISHAPS, lag(self.cluster.version)])
             unheard = unheard or mishap.unheard
@@ -231,11 +282,22 @@ class Soak:
         chance = self.chance
         fault, resource = mishap.fault(chance), chance.choice(("secrets", "secrets", "configmaps"))
         planned = self.cluster.faults.add(
-            fault, resource=resource, where=mishap.meets, nth=chance.randint(1, 2), times=chance.choice((1, 1, 2, 4)))
-        if mishap.verb != "watch":   # Have it listed anew.
-            self.cluster.faults.add(Gone(), verb="watch", resource=resource, where=lambda asked: "sendInitialEvents" not in asked.query, times=1)
+            fault,
+            resource=resource,
+            where=mishap.meets,
+            nth=chance.randint(1, 2),
+            times=chance.choice((1, 1, 2, 4)),
+        )
+        if mishap.verb != "watch":  # Have it listed anew.
+            self.cluster.faults.add(
+                Gone(),
+                verb="watch",
+                resource=resource,
+                where=lambda asked: "sendInitialEvents" not in asked.query,
+                times=1,
+            )
         self.population.story.append(f"{fault} for {resource}")
-        for _ in range(10):   # Other faults may be in its way.
+        for _ in range(10):  # Other faults may be in its way.
             self.cluster.cut("watch", resource, how=chance.choice(ENDS))
             for _ in range(chance.randint(1, 3)):
                 self.population.happen()
@@ -280,7 +342,10 @@ class Soak:
                     await reader.audit()
             await asyncio.sleep(1.0)
         else:
-            raise Lie(f"it did not settle: {said}; asked last: {[str(asked) for asked in [*cluster.requests][-12:]]}")
+            raise Lie(
+                f"it did not settle: {said}; asked last:"
+                f" {[str(asked) for asked in [*cluster.requests][-12:]]}"
+            )
         self.population.settle(min(reader.reached() for reader in self.readers))
         for reader in self.readers:
             reader.settle()
@@ -301,14 +366,25 @@ async def soaking(seed: int) -> AsyncIterator[Soak]:
                 async with soak.operator(PAGED), soak.operator(STREAMED, initial="stream"):
                     yield soak
         except Lie as lie:
-            lie.add_note("\n".join([f"seed {seed}; faults:", *map(str, cluster.faults), "story:", *soak.population.story, "requests:", *map(str, [*cluster.requests][-300:])]))
+            lie.add_note(
+                "\n".join(
+                    [
+                        f"seed {seed}; faults:",
+                        *map(str, cluster.faults),
+                        "story:",
+                        *soak.population.story,
+                        "requests:",
+                        *map(str, [*cluster.requests][-300:]),
+                    ]
+                )
+            )
             raise
         finally:
             login.cancel()
             with suppress(asyncio.CancelledError):
                 await login
             await vault.close()
-    for _ in range(10):   # Kopf leaves a generator of its vault to the loop to close.
+    for _ in range(10):  # Kopf leaves a generator of its vault to the loop to close.
         await asyncio.sleep(0)
     if left := asyncio.all_tasks() - before:
         raise Lie(f"tasks are left: {left}")

@@ -1,4 +1,6 @@
-"""Servers whose lists have no end: how many requests they get in a minute, and what the cache says of them. Contract 8."""
+"""Servers whose lists have no end: how many requests they get in a minute, and what the cache says of them.
+Contract 8."""
+
 from __future__ import annotations
 
 import asyncio
@@ -45,7 +47,11 @@ ATTACKS: dict[str, tuple[Attack, int, str]] = {
     "two tokens in turn": (two_tokens, MOST_IN_VAIN, NOWHERE),
     "new tokens for the same objects": (new_tokens, MOST_IN_VAIN, NOWHERE),
     "pages without objects": (no_objects, MOST_PACED, FEW),
-    "one new object in each page": (one_object_each, MOST_PACED + PAGES_AT_ONCE + (PAGES_AT_ONCE + MOST_PACED) // KEYS_PER_PAGE, FEW),
+    "one new object in each page": (
+        one_object_each,
+        MOST_PACED + PAGES_AT_ONCE + (PAGES_AT_ONCE + MOST_PACED) // KEYS_PER_PAGE,
+        FEW,
+    ),
 }
 """Each with the most requests that it may get in a minute, and a part of what the cache says of it."""
 
@@ -85,7 +91,8 @@ def attacked(server: Server, attack: Attack, *, begin: int = 0) -> tuple[Endless
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_33_a_list_without_an_end_is_asked_for_at_a_bounded_rate_and_stalled_after_the_sync_timeout(
-    attack: str, caplog: pytest.LogCaptureFixture,
+    attack: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     answer, most, said = ATTACKS[attack]
 
@@ -100,12 +107,15 @@ def test_33_a_list_without_an_end_is_asked_for_at_a_bounded_rate_and_stalled_aft
                 assert world.time.now > 1000.0 + 10 * MINUTE
                 assert str(world.feed.health) == "stalled"
                 assert said in world.feed.trouble
+
     run(main())
     assert any(said in message for message in caplog.messages)
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_33_a_relist_without_an_end_is_asked_for_at_a_bounded_rate_and_what_is_held_is_stale(attack: str) -> None:
+def test_33_a_relist_without_an_end_is_asked_for_at_a_bounded_rate_and_what_is_held_is_stale(
+    attack: str,
+) -> None:
     answer, most, _ = ATTACKS[attack]
 
     async def main() -> None:
@@ -121,6 +131,7 @@ def test_33_a_relist_without_an_end_is_asked_for_at_a_bounded_rate_and_what_is_h
                 assert script.most_in_a_minute() <= most
                 assert world.time.now > 1000.0 + 5 * MINUTE
                 assert (world.names(), str(world.feed.health)) == (["a@90"], "stale")
+
     run(main())
 
 
@@ -138,32 +149,57 @@ def test_33_an_audit_or_fetch_whose_list_has_no_end_ends_with_an_error(read: str
                 await world.synced()
                 before = world.time.now
                 with pytest.raises(Stalled, match=said):
-                    await (world.cache.audit("pods") if read == "audit" else world.cache.fetch_list("pods", label="app"))
-                assert len(script.times) <= max(EMPTY_PAGES + 1, PAGES_AT_ONCE + 2 * int(world.time.now - before) + 2 * KEYS_PER_PAGE + PAGES_AT_ONCE // KEYS_PER_PAGE)
+                    await (
+                        world.cache.audit("pods")
+                        if read == "audit"
+                        else world.cache.fetch_list("pods", label="app")
+                    )
+                assert len(script.times) <= max(
+                    EMPTY_PAGES + 1,
+                    PAGES_AT_ONCE
+                    + 2 * int(world.time.now - before)
+                    + 2 * KEYS_PER_PAGE
+                    + PAGES_AT_ONCE // KEYS_PER_PAGE,
+                )
                 # A fetch waits for its rate as well.
                 assert world.time.now - before <= 40.0 + SHORTEST + len(script.times) / 20
+
     run(main())
 
 
 def test_33_a_list_whose_pages_are_paced_has_not_failed(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        lists = [listed("100", pod("a", "90"), then="A"), listed("100", then="B"), listed("100", then="C"), listed("100", pod("b", "90"))]
+        lists = [
+            listed("100", pod("a", "90"), then="A"),
+            listed("100", then="B"),
+            listed("100", then="C"),
+            listed("100", pod("b", "90")),
+        ]
         async with Server(lists=lists) as server, operating(server) as world:
             with caplog.at_level(logging.INFO, "kopf_selectcache"):
                 await world.holds("a@90", "b@90")
                 await world.synced()
             assert world.time.slept == [0.5, 0.5]
             assert not world.feed.counts.failures
+
     run(main())
     assert any(FEW in message for message in caplog.messages), "it is told all the same"
 
 
 def test_33_a_list_that_leads_back_is_followed_by_one_that_does_not() -> None:
     async def main() -> None:
-        lists = [listed("100", pod("a", "90"), then="A"), listed("100", pod("b", "90"), then="B"), listed("100", pod("a", "90"), then="A")]
-        async with Server(lists=[*lists, listed("101", pod("a", "90"), pod("b", "90"))]) as server, operating(server) as world:
+        lists = [
+            listed("100", pod("a", "90"), then="A"),
+            listed("100", pod("b", "90"), then="B"),
+            listed("100", pod("a", "90"), then="A"),
+        ]
+        async with (
+            Server(lists=[*lists, listed("101", pod("a", "90"), pod("b", "90"))]) as server,
+            operating(server) as world,
+        ):
             await world.holds("a@90", "b@90")
             await world.synced()
             assert [query.get("continue") for query in server.pods.listed] == [None, "A", "B", None]
             assert world.time.slept == [0.5]
+
     run(main())

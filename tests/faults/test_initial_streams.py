@@ -1,4 +1,5 @@
 """Faults of initial streams (WatchList) over real sockets. The numbers are those of the list of faults."""
+
 from __future__ import annotations
 
 import asyncio
@@ -28,6 +29,7 @@ def test_all_comes_in_one_stream_which_goes_on_as_the_watch() -> None:
             await world.holds("b@95")
             assert server.pods.watched == [INITIAL]
             assert server.pods.listed == []
+
     run(main())
 
 
@@ -36,11 +38,22 @@ def test_8_where_initial_streams_are_refused_pages_are_asked_for_and_that_is_rem
     async def main() -> None:
         lists = [listed("100", pod("a", "90")), listed("200", pod("a", "150"))]
         watches = [refused(code, "Invalid", message="sendInitialEvents is forbidden"), streamed(error(410))]
-        async with Server(lists=lists, watches=watches) as server, operating(server, initial="stream") as world:
+        async with (
+            Server(lists=lists, watches=watches) as server,
+            operating(server, initial="stream") as world,
+        ):
             await world.holds("a@150")
             await world.watched(3)
-            assert server.pods.watched == [INITIAL, {**WATCH, "resourceVersion": "100"}, {**WATCH, "resourceVersion": "200"}]
-            assert server.pods.listed == [PAGES, {**PAGES, "resourceVersion": "100", "resourceVersionMatch": "NotOlderThan"}]
+            assert server.pods.watched == [
+                INITIAL,
+                {**WATCH, "resourceVersion": "100"},
+                {**WATCH, "resourceVersion": "200"},
+            ]
+            assert server.pods.listed == [
+                PAGES,
+                {**PAGES, "resourceVersion": "100", "resourceVersionMatch": "NotOlderThan"},
+            ]
+
     run(main())
 
 
@@ -49,28 +62,45 @@ def test_8_a_stream_that_never_says_that_all_has_come_is_given_up_in_time_for_pa
         late = asyncio.Event()
         watches = [streamed(A, late, B)]
         lists = [listed("100", pod("a", "90"))]
-        async with Server(lists=lists, watches=watches) as server, operating(server, initial="stream") as world:
+        async with (
+            Server(lists=lists, watches=watches) as server,
+            operating(server, initial="stream") as world,
+        ):
             await until(lambda: world.feed.counts.events)
             world.time.now += world.runtime.settings.request_timeout + 1
             late.set()
             await world.holds("a@90")
             assert server.pods.listed == [PAGES]
+
     run(main())
 
 
 def test_8_a_stream_that_falls_silent_before_all_has_come_is_given_up_for_pages() -> None:
     async def main() -> None:
         lists = [listed("100", pod("a", "90"))]
-        async with Server(lists=lists, watches=[streamed(A)]) as server, operating(server, initial="stream", idle_timeout=0.05) as world:
+        async with (
+            Server(lists=lists, watches=[streamed(A)]) as server,
+            operating(server, initial="stream", idle_timeout=0.05) as world,
+        ):
             await world.holds("a@90")
             assert server.pods.listed == [PAGES]
+
     run(main())
 
 
-@pytest.mark.parametrize("cut", [
-    ended(A), streamed(A, then=Then.CLOSE), streamed(A, bookmark("100"), B[:-20], then=Then.CLOSE), streamed(A, error(500)),
-], ids=["clean", "cut", "mid-line", "500"])
-def test_9_an_initial_stream_that_breaks_off_starts_again_and_not_at_the_version_of_an_event(cut: Answer) -> None:
+@pytest.mark.parametrize(
+    "cut",
+    [
+        ended(A),
+        streamed(A, then=Then.CLOSE),
+        streamed(A, bookmark("100"), B[:-20], then=Then.CLOSE),
+        streamed(A, error(500)),
+    ],
+    ids=["clean", "cut", "mid-line", "500"],
+)
+def test_9_an_initial_stream_that_breaks_off_starts_again_and_not_at_the_version_of_an_event(
+    cut: Answer,
+) -> None:
     async def main() -> None:
         again = asyncio.Event()
         watches = [cut, held(again, streamed(A, B, END))]
@@ -81,19 +111,25 @@ def test_9_an_initial_stream_that_breaks_off_starts_again_and_not_at_the_version
             await world.holds("a@90", "b@95")
             assert server.pods.watched == [INITIAL, INITIAL]
             assert server.pods.listed == []
+
     run(main())
 
 
 def test_9_a_relist_that_breaks_off_asks_again_for_what_is_no_older_and_the_old_state_is_served() -> None:
     async def main() -> None:
         again = asyncio.Event()
-        watches = [streamed(A, END, error(410)), ended(B), held(again, streamed(B, bookmark("200", end=True)))]
+        watches = [
+            streamed(A, END, error(410)),
+            ended(B),
+            held(again, streamed(B, bookmark("200", end=True))),
+        ]
         async with Server(watches=watches) as server, operating(server, initial="stream") as world:
             await world.watched(3)
             assert world.names() == ["a@90"]
             again.set()
             await world.holds("b@95")
             assert server.pods.watched == [INITIAL, *[{**INITIAL, "resourceVersion": "100"}] * 2]
+
     run(main())
 
 
@@ -106,21 +142,36 @@ def test_9_a_plain_bookmark_is_not_the_end_of_the_initial_state() -> None:
             assert world.feed.store.version == ""
             rest.set()
             await world.holds("a@90", "b@95")
+
     run(main())
 
 
 def test_9_a_stream_that_breaks_off_again_and_again_is_replaced_by_pages() -> None:
     async def main() -> None:
         lists = [listed("100", pod("a", "90"))]
-        async with Server(lists=lists, watches=[ended(A)] * PATIENCE) as server, operating(server, initial="stream") as world:
+        async with (
+            Server(lists=lists, watches=[ended(A)] * PATIENCE) as server,
+            operating(server, initial="stream") as world,
+        ):
             await world.holds("a@90")
             assert server.pods.listed == [PAGES]
+
     run(main())
 
 
 def test_10_initial_events_come_in_any_order_and_may_be_over_before_they_are_shown() -> None:
     async def main() -> None:
-        lines = [event("ADDED", pod("z", "99")), A, event("MODIFIED", pod("a", "97")), A, B, event("DELETED", pod("b", "98")), B, END]
+        lines = [
+            event("ADDED", pod("z", "99")),
+            A,
+            event("MODIFIED", pod("a", "97")),
+            A,
+            B,
+            event("DELETED", pod("b", "98")),
+            B,
+            END,
+        ]
         async with Server(watches=[streamed(*lines)]) as server, operating(server, initial="stream") as world:
             await world.holds("a@97", "z@99")
+
     run(main())

@@ -1,4 +1,5 @@
 """Faults of lists over real sockets. The numbers are those of the list of faults."""
+
 from __future__ import annotations
 
 import asyncio
@@ -33,11 +34,15 @@ def then(token: str) -> dict[str, str]:
 
 def test_16_a_first_list_that_a_server_puts_off_for_long_is_stalled_after_the_sync_timeout() -> None:
     async def main() -> None:
-        async with Server(lists=[refused(429, "TooManyRequests", retry_after="500")]) as server, operating(server, sync_timeout=120.0) as world:
+        async with (
+            Server(lists=[refused(429, "TooManyRequests", retry_after="500")]) as server,
+            operating(server, sync_timeout=120.0) as world,
+        ):
             await world.listed(2)
             assert world.time.slept == [120.0, 380.5]
             assert (str(world.feed.health), world.feed.lasted()) == ("stalled", 380.5)
             assert world.feed.trouble == "pods: the server answers 429 TooManyRequests"
+
     run(main())
 
 
@@ -53,7 +58,14 @@ def test_all_pages_make_one_state_and_the_watch_goes_on_from_their_version() -> 
             await world.watched(1)
             assert server.pods.listed == [FIRST, then("1")]
             assert server.pods.watched == [
-                {"labelSelector": "app=web", "watch": "true", "allowWatchBookmarks": "true", "resourceVersion": "100"}]
+                {
+                    "labelSelector": "app=web",
+                    "watch": "true",
+                    "allowWatchBookmarks": "true",
+                    "resourceVersion": "100",
+                }
+            ]
+
     run(main())
 
 
@@ -67,6 +79,7 @@ def test_1_a_list_of_a_server_that_lags_behind_is_not_shown() -> None:
             await world.holds("a@101")
             assert [change.after.version for change in seen if change and change.after] == ["101"]
             assert server.pods.listed == [FIRST, relist("100"), relist("100")]
+
     run(main())
 
 
@@ -76,7 +89,8 @@ def test_6_a_list_whose_token_expired_starts_again_and_two_lists_are_never_mixed
         lists = [
             listed("100", pod("a", "90"), pod("deleted meanwhile", "91"), then="1"),
             refused(410, "Expired", token="fresh"),
-            held(more, listed("200", pod("a", "150"), then="2")), listed("200", pod("b", "160")),
+            held(more, listed("200", pod("a", "150"), then="2")),
+            listed("200", pod("b", "160")),
         ]
         async with Server(lists=lists) as server, operating(server) as world:
             await world.listed(3)
@@ -84,34 +98,49 @@ def test_6_a_list_whose_token_expired_starts_again_and_two_lists_are_never_mixed
             more.set()
             await world.holds("a@150", "b@160")
             assert server.pods.listed == [FIRST, then("1"), FIRST, then("2")]
+
     run(main())
 
 
 def test_6_pages_of_different_versions_are_never_mixed() -> None:
     async def main() -> None:
-        lists = [listed("100", pod("a", "90"), then="1"), listed("101", pod("b", "95")), listed("102", pod("a", "90"))]
+        lists = [
+            listed("100", pod("a", "90"), then="1"),
+            listed("101", pod("b", "95")),
+            listed("102", pod("a", "90")),
+        ]
         async with Server(lists=lists) as server, operating(server) as world:
             await world.holds("a@90")
             assert server.pods.listed == [FIRST, then("1"), FIRST]
+
     run(main())
 
 
 def test_6_where_every_list_outlives_its_token_one_in_a_single_piece_is_asked_for() -> None:
     async def main() -> None:
         lists = [listed("100", pod("a", "90"), then="1"), refused(410, "Expired")] * EXPIRIES
-        async with Server(lists=[*lists, listed("101", pod("a", "90"))]) as server, operating(server) as world:
+        async with (
+            Server(lists=[*lists, listed("101", pod("a", "90"))]) as server,
+            operating(server) as world,
+        ):
             await world.holds("a@90")
             assert server.pods.listed[-1] == {"labelSelector": "app=web"}
+
     run(main())
 
 
 def test_7_an_empty_page_with_a_token_is_not_the_last() -> None:
     async def main() -> None:
-        lists = [listed("100", pod("a", "90"), then="1"), listed("100", then="2"), listed("100", pod("b", "95"))]
+        lists = [
+            listed("100", pod("a", "90"), then="1"),
+            listed("100", then="2"),
+            listed("100", pod("b", "95")),
+        ]
         async with Server(lists=lists) as server, operating(server) as world:
             await world.holds("a@90", "b@95")
             assert server.pods.listed == [FIRST, then("1"), then("2")]
             assert world.time.slept == [0.5]
+
     run(main())
 
 
@@ -122,44 +151,70 @@ def test_7_a_server_that_ignores_tokens_is_not_asked_for_ever() -> None:
             await world.holds("a@90")
             assert server.pods.listed == [FIRST, then("1"), FIRST]
             assert world.time.slept == [0.5]
+
     run(main())
 
 
 def test_15_each_object_that_was_deleted_in_a_gap_leaves_once() -> None:
     async def main() -> None:
-        lists = [listed("100", *(pod(name, "90") for name in "abc")), listed("200", pod("b", "90"), pod("d", "150"))]
+        lists = [
+            listed("100", *(pod(name, "90") for name in "abc")),
+            listed("200", pod("b", "90"), pod("d", "150")),
+        ]
         gap = asyncio.Event()
-        async with Server(lists=lists, watches=[streamed(gap, error(410))]) as server, operating(server) as world:
+        async with (
+            Server(lists=lists, watches=[streamed(gap, error(410))]) as server,
+            operating(server) as world,
+        ):
             seen: list[Change | None] = []
             await world.holds("a@90", "b@90", "c@90")
             world.feed.subscribe(seen.append)
             gap.set()
             await world.holds("b@90", "d@150")
-            told = [(change.before and change.before.name, change.after and change.after.name) for change in seen if change]
+            told = [
+                (change.before and change.before.name, change.after and change.after.name)
+                for change in seen
+                if change
+            ]
             assert sorted(told, key=str) == [("a", None), ("c", None), (None, "d")]
+
     run(main())
 
 
 def broken_off(then: Then) -> Answer:
-    whole, = listed("100").parts
+    (whole,) = listed("100").parts
     assert isinstance(whole, bytes)
     return Answer((whole[:150],), then)
 
 
 TROUBLES: dict[str, Answer] = {
-    "429": refused(429, "TooManyRequests"), "500": refused(500, "InternalError", message="etcdserver: leader changed"),
-    "503": refused(503), "a proxy's page": answer(b"<html>Bad Gateway</html>", code=502),
+    "429": refused(429, "TooManyRequests"),
+    "500": refused(500, "InternalError", message="etcdserver: leader changed"),
+    "503": refused(503),
+    "a proxy's page": answer(b"<html>Bad Gateway</html>", code=502),
     "in a Status with the code 200": answer(status(503)),
-    "no answer": Answer((), Then.CLOSE), "a reset": Answer((), Then.RESET), "half an answer": broken_off(Then.CLOSE),
+    "no answer": Answer((), Then.CLOSE),
+    "a reset": Answer((), Then.RESET),
+    "half an answer": broken_off(Then.CLOSE),
     "a reset in it": broken_off(Then.RESET),
     "no HTTP": Answer((b"220 mail.example.com ESMTP\r\n",), Then.CLOSE),
-    "no JSON": answer(b"{"), "a Table": answer({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "rows": []}),
-    "another kind": listed("100", kind="SecretList"), "no version": listed(""),
-    "an object without a uid": listed("100", {"kind": "Pod", "metadata": {"name": "x", "resourceVersion": "9"}}),
+    "no JSON": answer(b"{"),
+    "a Table": answer({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "rows": []}),
+    "another kind": listed("100", kind="SecretList"),
+    "no version": listed(""),
+    "an object without a uid": listed(
+        "100", {"kind": "Pod", "metadata": {"name": "x", "resourceVersion": "9"}}
+    ),
     "an object without a uid that is nested too deeply": answer(
-        b'{"kind":"PodList","metadata":{"resourceVersion":"100"},"items":[{"spec":' + b"[" * 9999 + b"]" * 9999 + b","
-        b'"metadata":{"name":"x","resourceVersion":"9","labels":{"app":"web"}}}]}'),
-    "chunks of no size": Answer((b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n{}\r\n",), Then.CLOSE),
+        b'{"kind":"PodList","metadata":{"resourceVersion":"100"},"items":[{"spec":'
+        + b"[" * 9999
+        + b"]" * 9999
+        + b","
+        b'"metadata":{"name":"x","resourceVersion":"9","labels":{"app":"web"}}}]}'
+    ),
+    "chunks of no size": Answer(
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n{}\r\n",), Then.CLOSE
+    ),
     "no gzip": answer(b"no gzip", headers={"Content-Encoding": "gzip"}),
     "a redirect": answer(b"", code=302, headers={"Location": "http://127.0.0.1:9/elsewhere"}),
 }
@@ -176,29 +231,42 @@ def test_16_17_18_a_first_page_that_fails_is_asked_for_again(trouble: str) -> No
             # Where a connection that was used before breaks off, aiohttp asks again by itself, once.
             assert world.time.slept in ([0.5, 1.0], [0.5])
             assert world.feed.counts.failures.total() == len(world.time.slept)
+
     run(main())
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)
-def test_16_17_18_a_later_page_that_fails_is_asked_for_again_beside_those_that_have_come(trouble: str) -> None:
+def test_16_17_18_a_later_page_that_fails_is_asked_for_again_beside_those_that_have_come(
+    trouble: str,
+) -> None:
     async def main() -> None:
-        lists = [listed("100", pod("a", "90"), then="1"), TROUBLES[trouble], TROUBLES[trouble], listed("100", pod("b", "95"))]
+        lists = [
+            listed("100", pod("a", "90"), then="1"),
+            TROUBLES[trouble],
+            TROUBLES[trouble],
+            listed("100", pod("b", "95")),
+        ]
         async with Server(lists=lists) as server, operating(server) as world:
             await world.holds("a@90", "b@95")
             assert server.pods.listed == [FIRST, then("1"), then("1"), then("1")]
             assert world.time.slept in ([0.5, 1.0], [0.5])
+
     run(main())
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)
 def test_16_17_18_an_audit_whose_list_fails_says_so_and_concludes_nothing(trouble: str) -> None:
     async def main() -> None:
-        async with Server(lists=[listed("100", pod("a", "90")), *[TROUBLES[trouble]] * 2]) as server, operating(server) as world:
+        async with (
+            Server(lists=[listed("100", pod("a", "90")), *[TROUBLES[trouble]] * 2]) as server,
+            operating(server) as world,
+        ):
             await world.holds("a@90")
             await world.synced()
             with pytest.raises(Stalled, match=r"cache\.audit\('pods'"):
                 await world.cache.audit("pods")
             assert (world.names(), world.feed.counts.drift) == (["a@90"], 0)
+
     run(main())
 
 
@@ -206,8 +274,11 @@ def test_17_a_page_that_keeps_failing_ends_its_list_and_what_is_held_is_served_a
     async def main() -> None:
         done = asyncio.Event()
         lists = [
-            listed("100", pod("a", "90")), listed("200", pod("a", "150"), then="1"), *[refused(500)] * (PATIENCE + 1),
-            held(done, listed("201", pod("a", "150"), pod("b", "160")))]
+            listed("100", pod("a", "90")),
+            listed("200", pod("a", "150"), then="1"),
+            *[refused(500)] * (PATIENCE + 1),
+            held(done, listed("201", pod("a", "150"), pod("b", "160"))),
+        ]
         async with Server(lists=lists, watches=[GONE]) as server, operating(server) as world:
             await world.listed(len(lists))
             assert world.names() == ["a@90"]
@@ -215,18 +286,23 @@ def test_17_a_page_that_keeps_failing_ends_its_list_and_what_is_held_is_served_a
             done.set()
             await world.holds("a@150", "b@160")
             assert server.pods.listed[1:] == [relist("100"), *[then("1")] * (PATIENCE + 1), relist("100")]
+
     run(main())
 
 
 @pytest.mark.parametrize("which", ["header", "body"])
 def test_16_a_server_that_says_when_to_come_back_is_left_alone_until_then(which: str) -> None:
     async def main() -> None:
-        throttled = (refused(429, "TooManyRequests", retry_after="7") if which == "header"
-                     else answer(status(429, details={"retryAfterSeconds": 7}), code=429))
+        throttled = (
+            refused(429, "TooManyRequests", retry_after="7")
+            if which == "header"
+            else answer(status(429, details={"retryAfterSeconds": 7}), code=429)
+        )
         lists = [throttled, listed("100", pod("a", "90"), then="1"), throttled, listed("100")]
         async with Server(lists=lists) as server, operating(server) as world:
             await world.holds("a@90")
             assert world.time.slept == [7.5, 8.0]
+
     run(main())
 
 
@@ -239,6 +315,7 @@ def test_17_a_version_that_no_server_can_reach_is_given_up_for_the_newest_that_t
             assert server.pods.listed == [FIRST, *[relist("100")] * (PATIENCE - 1), FIRST]
             await world.watched(2)
             assert server.pods.watched[-1]["resourceVersion"] == "40"
+
     run(main())
 
 
@@ -248,19 +325,31 @@ def test_2_a_list_that_is_never_answered_is_given_up_and_asked_for_again() -> No
         async with Server(lists=lists) as server, operating(server, request_timeout=0.1) as world:
             await world.holds("a@90")
             assert server.pods.listed[:3] == [FIRST] * 3
+
     run(main())
 
 
 @pytest.mark.parametrize("request_timeout", [30.0, 60.0])
-def test_contract_8_a_first_list_that_is_never_answered_is_stalled_after_the_sync_timeout(request_timeout: float) -> None:
+def test_contract_8_a_first_list_that_is_never_answered_is_stalled_after_the_sync_timeout(
+    request_timeout: float,
+) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        async with Server() as server:   # It answers no list.
+        async with Server() as server:  # It answers no list.
             vault = Vault({"login": kopf.ConnectionInfo(server=server.url)})
-            declared = SelectCacheSettings(request_timeout=request_timeout, sync_timeout=120.0, audit_interval=0)
+            declared = SelectCacheSettings(
+                request_timeout=request_timeout, sync_timeout=120.0, audit_interval=0
+            )
             declared.selectors["pods"] = "app=web"
             transport = KopfTransport(vault, request_timeout=request_timeout, clock=loop.time)
-            runtime = Runtime(declared, transport, namespaces=None, logger=logging.getLogger("kopf_selectcache"), clock=loop.time, chance=lambda: 1.0)
+            runtime = Runtime(
+                declared,
+                transport,
+                namespaces=None,
+                logger=logging.getLogger("kopf_selectcache"),
+                clock=loop.time,
+                chance=lambda: 1.0,
+            )
             task = asyncio.create_task(runtime.run())
             await asyncio.sleep(120.0 + request_timeout)
             feed = runtime.feed("pods")
@@ -269,5 +358,6 @@ def test_contract_8_a_first_list_that_is_never_answered_is_stalled_after_the_syn
             task.cancel()
             await asyncio.wait({task})
             await vault.close()
+
     with asyncio.Runner(loop_factory=HurriedLoop) as runner:
         runner.run(main())

@@ -1,4 +1,5 @@
 """Faults of rights and credentials over real sockets. The numbers are those of the list of faults."""
+
 from __future__ import annotations
 
 import asyncio
@@ -23,12 +24,22 @@ DENIED = 'pods is forbidden: User "system:serviceaccount:shop:operator" cannot w
 NO = refused(403, "Forbidden", message=DENIED)
 
 
-@pytest.mark.parametrize("revoked", [NO, streamed(error(403, "Forbidden", message=DENIED))], ids=["at start", "in the stream"])
-def test_21_a_right_that_is_revoked_is_named_within_seconds_and_the_watch_goes_on_once_it_is_granted(revoked: Answer) -> None:
+@pytest.mark.parametrize(
+    "revoked", [NO, streamed(error(403, "Forbidden", message=DENIED))], ids=["at start", "in the stream"]
+)
+def test_21_a_right_that_is_revoked_is_named_within_seconds_and_the_watch_goes_on_once_it_is_granted(
+    revoked: Answer,
+) -> None:
     async def main() -> None:
         granted, over = asyncio.Event(), asyncio.Event()
-        # Only what has lasted for some seconds is certain: a server that has just started refuses everybody, too.
-        watches = [streamed(over, error(500)), revoked, *[NO] * 6, held(granted, streamed(event("ADDED", pod("b", "105"))))]
+        # Only what has lasted for some seconds is certain: a server that has just started refuses everybody,
+        # too.
+        watches = [
+            streamed(over, error(500)),
+            revoked,
+            *[NO] * 6,
+            held(granted, streamed(event("ADDED", pod("b", "105")))),
+        ]
         async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
             await world.synced()
             over.set()
@@ -36,15 +47,20 @@ def test_21_a_right_that_is_revoked_is_named_within_seconds_and_the_watch_goes_o
             assert world.feed.health is Health.FORBIDDEN
             with pytest.raises(Forbidden) as caught:
                 world.names()
-            assert str(caught.value) == (
-                f"cache.list('pods', label='app=web'): pods: the operator may not watch them: {DENIED}. "
-                "Grant it the verbs list and watch in a ClusterRole: apiGroups: [''], resources: ['pods']; or, for one namespace alone, run it with -n "
-                "(for settings.selectcache.selectors['pods'], label='app=web'; all that it lacks is told by selectcache check operator.py)")
+            assert (
+                str(caught.value)
+                == f"cache.list('pods', label='app=web'): pods: the operator may not watch them: {DENIED}."
+                " Grant it the verbs list and watch in a ClusterRole: apiGroups: [''], resources:"
+                " ['pods']; or, for one namespace alone, run it with -n (for"
+                " settings.selectcache.selectors['pods'], label='app=web'; all that it lacks is told by"
+                " selectcache check operator.py)"
+            )
             granted.set()
             await until(lambda: world.feed.synced)
             await world.holds("a@90", "b@105")
             assert [query["resourceVersion"] for query in server.pods.watched] == ["100"] * 9
             assert len(server.pods.listed) == 1
+
     run(main())
 
 
@@ -55,6 +71,7 @@ def test_21_a_right_that_was_never_there_is_named_at_once_and_asked_for_without_
             assert world.feed.health is Health.FORBIDDEN
             await world.watched(3)
             assert world.time.slept == [10.0, 10.0], "there is no hurry while only a person can help"
+
     run(main())
 
 
@@ -65,13 +82,18 @@ def test_21_a_right_that_is_missing_from_the_start_holds_up_no_other_cache() -> 
         async with Server(lists=[NO, held(granted, LISTED)]) as server:
             server.scripts[SECRETS] = Script([listed("100", secret, kind="SecretList")])
             async with operating(server, selectors={"pods": "app=web", "secrets": "app=web"}) as world:
-                await until(lambda: world.feed.health is Health.FORBIDDEN and world.runtime.feed("secrets").synced)
-                assert [one["metadata"]["name"] for one in world.cache.list("secrets", label="app=web")] == ["s"]
+                await until(
+                    lambda: world.feed.health is Health.FORBIDDEN and world.runtime.feed("secrets").synced
+                )
+                assert [one["metadata"]["name"] for one in world.cache.list("secrets", label="app=web")] == [
+                    "s"
+                ]
                 assert "may not list them" in world.feed.trouble
                 await world.feed.settled()
                 granted.set()
                 await until(lambda: world.feed.synced)
                 assert world.names() == ["a@90"]
+
     run(main())
 
 
@@ -81,6 +103,7 @@ def test_21_trouble_of_another_sort_does_not_hide_which_right_is_missing() -> No
             await world.listed(4)
             assert world.feed.health is Health.FORBIDDEN
             assert DENIED in world.feed.trouble
+
     run(main())
 
 
@@ -94,6 +117,7 @@ async def log_in(vault: Vault, login: kopf.ConnectionInfo) -> None:
 @asynccontextmanager
 async def logging_in(vault: Vault, *logins: Any) -> AsyncIterator[None]:
     """Do what Kopf does: log in whenever there are no credentials left, each time with the next ones."""
+
     async def log_in() -> None:
         for login in logins:
             await vault.wait_for_emptiness()
@@ -124,15 +148,20 @@ def test_22_a_token_that_was_rotated_costs_a_login_and_no_list() -> None:
                 assert [query["resourceVersion"] for query in server.pods.watched] == ["100", "100"]
                 assert len(server.pods.listed) == 1
                 assert server.headers[-1]["authorization"] == "Bearer new"
+
     run(main())
 
 
 def test_22_a_stream_that_is_open_survives_the_rotation_of_its_token() -> None:
-    """The operator's other requests find out that the token has expired, and the credentials are replaced for all."""
+    """The operator's other requests find out that the token has expired, and the credentials are replaced for
+    all."""
+
     async def main() -> None:
         rotated, over = asyncio.Event(), asyncio.Event()
         watches = [
-            streamed(rotated, event("ADDED", pod("b", "105")), over, error(500)), streamed(event("ADDED", pod("c", "106")))]
+            streamed(rotated, event("ADDED", pod("b", "105")), over, error(500)),
+            streamed(event("ADDED", pod("c", "106"))),
+        ]
         async with Server(lists=[LISTED], watches=watches) as server:
             old, new = (kopf.ConnectionInfo(server=server.url, token=token) for token in ("old", "new"))
             vault = Vault({"login": old})
@@ -146,23 +175,30 @@ def test_22_a_stream_that_is_open_survives_the_rotation_of_its_token() -> None:
                 over.set()
                 await world.holds("a@90", "b@105", "c@106")
                 assert server.headers[-1]["authorization"] == "Bearer new"
-                await until(lambda: server.open == 1)   # What was opened with the old one is closed.
+                await until(lambda: server.open == 1)  # What was opened with the old one is closed.
+
     run(main())
 
 
 def test_22_a_session_of_the_user_that_is_closed_under_an_open_stream_is_replaced_by_a_login() -> None:
-    """Such a stream falls silent; what is asked for next finds out why, and nothing is asked with that session again."""
+    """Such a stream falls silent; what is asked for next finds out why, and nothing is asked with that
+    session again."""
+
     async def main() -> None:
         watches = [streamed(), *[streamed(event("ADDED", pod("b", "105")))] * 50]
         async with Server(lists=[LISTED], watches=watches) as server, aiohttp.ClientSession() as session:
             vault = Vault({"login": AiohttpSession(aiohttp_session=session, server=server.url)})
-            async with logging_in(vault, kopf.ConnectionInfo(server=server.url)), operating(server, vault=vault, idle_timeout=0.25) as world:
+            async with (
+                logging_in(vault, kopf.ConnectionInfo(server=server.url)),
+                operating(server, vault=vault, idle_timeout=0.25) as world,
+            ):
                 await world.synced()
                 await session.close()
                 await until(lambda: world.feed.trouble)
                 assert world.names() == ["a@90"]
                 await world.holds("a@90", "b@105")
                 assert len(server.pods.listed) == 1
+
     run(main())
 
 
@@ -172,7 +208,10 @@ def test_22_logins_that_fail_are_told_and_what_is_held_is_served() -> None:
         async with Server(lists=[LISTED], watches=[streamed(expired, error(500))]) as server:
             server.token = "old"
             vault = Vault({"login": kopf.ConnectionInfo(server=server.url, token="old")})
-            async with logging_in(vault, None, kopf.ConnectionInfo(server=server.url, token="new")), operating(server, vault=vault) as world:
+            async with (
+                logging_in(vault, None, kopf.ConnectionInfo(server=server.url, token="new")),
+                operating(server, vault=vault) as world,
+            ):
                 await world.synced()
                 server.token = "new"
                 expired.set()
@@ -180,4 +219,5 @@ def test_22_logins_that_fail_are_told_and_what_is_held_is_served() -> None:
                 assert world.names() == ["a@90"]
                 await world.synced()
                 assert len(server.pods.listed) == 1
+
     run(main())

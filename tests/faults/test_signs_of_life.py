@@ -1,4 +1,5 @@
 """Which bytes of a watch are signs of life. The loop's time passes only when nothing else is left to do."""
+
 from __future__ import annotations
 
 import asyncio
@@ -24,12 +25,13 @@ def hurried(test: Coroutine[Any, Any, None]) -> None:
     async def bounded() -> None:
         async with asyncio.timeout(3600):
             await test
+
     with asyncio.Runner(loop_factory=HurriedLoop) as runner:
         runner.run(bounded())
 
 
 async def eventually(condition: Callable[[], object]) -> None:
-    while not condition():   # noqa: ASYNC110  # It happens on sockets: there is no event for it.
+    while not condition():  # It happens on sockets: there is no event for it.  # noqa: ASYNC110
         await asyncio.sleep(1.0)
 
 
@@ -50,7 +52,9 @@ class Dripping:
 
 
 async def dripped(world: World, dripping: Dripping, condition: Callable[[], object]) -> None:
-    await eventually(lambda: world.feed.listwatches and world.feed.listwatches[0].comparison.is_open)   # Until then, threads take part.
+    await eventually(
+        lambda: world.feed.listwatches and world.feed.listwatches[0].comparison.is_open
+    )  # Until then, threads take part.
     task = asyncio.create_task(dripping.drip())
     try:
         await eventually(condition)
@@ -61,7 +65,7 @@ async def dripped(world: World, dripping: Dripping, condition: Callable[[], obje
 
 
 MEANINGLESS: dict[str, Callable[[int], bytes]] = {
-    "a byte of a line": lambda number: LINE[number:number + 1],
+    "a byte of a line": lambda number: LINE[number : number + 1],
     "a blank line": lambda _: b"\n",
     "a line of blanks": lambda _: b"  \r\n",
     "a bookmark of the past": lambda _: bookmark("99"),
@@ -76,20 +80,28 @@ def test_contract_8_what_means_nothing_does_not_keep_a_dead_watch_open(what: str
     async def main() -> None:
         dripping = Dripping(bookmark("101"), piece=MEANINGLESS[what])
         alive = streamed(event("MODIFIED", pod("a", "300")))
-        async with Server(lists=[LISTED], watches=[dripping.answer, alive]) as server, operating(server, idle_timeout=IDLE) as world:
+        async with (
+            Server(lists=[LISTED], watches=[dripping.answer, alive]) as server,
+            operating(server, idle_timeout=IDLE) as world,
+        ):
             await dripped(world, dripping, lambda: len(server.pods.watched) > 1)
             assert [query["resourceVersion"] for query in server.pods.watched] == ["100", "101"]
             assert world.feed.counts.failures["silent"] == 1
             await eventually(lambda: world.names() == ["a@300"])
+
     hurried(main())
 
 
 def test_contract_8_a_server_whose_bookmarks_are_all_of_the_past_is_one_that_sends_bookmarks() -> None:
     async def main() -> None:
         dripping = Dripping(piece=MEANINGLESS["a bookmark of the past"])
-        async with Server(lists=[LISTED], watches=[dripping.answer]) as server, operating(server, idle_timeout=IDLE) as world:
+        async with (
+            Server(lists=[LISTED], watches=[dripping.answer]) as server,
+            operating(server, idle_timeout=IDLE) as world,
+        ):
             await dripped(world, dripping, lambda: len(server.pods.watched) > 1)
             assert dripping.dripped * EVERY < IDLE * UNMARKED
+
     hurried(main())
 
 
@@ -97,8 +109,11 @@ MEANINGFUL: dict[str, Callable[[int], bytes]] = {
     "the same bookmark again": lambda _: bookmark("101"),
     "a newer bookmark": lambda number: bookmark(str(102 + number)),
     "an event": lambda number: event("MODIFIED", pod("a", str(102 + number))),
-    "an event in pieces": lambda number: event("MODIFIED", pod("a", str(102 + number)))[:30] if number % 2 else (
-        event("MODIFIED", pod("a", str(101 + number)))[30:] if number else b"\n"),
+    "an event in pieces": lambda number: (
+        event("MODIFIED", pod("a", str(102 + number)))[:30]
+        if number % 2
+        else (event("MODIFIED", pod("a", str(101 + number)))[30:] if number else b"\n")
+    ),
 }
 
 
@@ -106,28 +121,40 @@ MEANINGFUL: dict[str, Callable[[int], bytes]] = {
 def test_a_watch_with_events_or_bookmarks_stays_open(what: str) -> None:
     async def main() -> None:
         dripping = Dripping(bookmark("101"), piece=MEANINGFUL[what])
-        async with Server(lists=[LISTED], watches=[dripping.answer]) as server, operating(server, idle_timeout=IDLE) as world:
+        async with (
+            Server(lists=[LISTED], watches=[dripping.answer]) as server,
+            operating(server, idle_timeout=IDLE) as world,
+        ):
             await dripped(world, dripping, lambda: dripping.dripped == COUNT - 1)
             assert len(server.pods.watched) == 1
             assert world.feed.synced
             assert not world.feed.counts.failures
+
     hurried(main())
 
 
 def test_a_watch_whose_deletions_have_the_versions_of_the_objects_stays_open() -> None:
     """Old servers send them so."""
+
     async def main() -> None:
         held = listed("100", *[pod(f"pod-{number}", "90") for number in range(COUNT)])
-        dripping = Dripping(bookmark("101"), piece=lambda number: event("DELETED", pod(f"pod-{number}", "90")))
-        async with Server(lists=[held], watches=[dripping.answer]) as server, operating(server, idle_timeout=IDLE) as world:
+        dripping = Dripping(
+            bookmark("101"), piece=lambda number: event("DELETED", pod(f"pod-{number}", "90"))
+        )
+        async with (
+            Server(lists=[held], watches=[dripping.answer]) as server,
+            operating(server, idle_timeout=IDLE) as world,
+        ):
             await dripped(world, dripping, lambda: dripping.dripped == COUNT - 1)
             assert len(server.pods.watched) == 1
             assert not world.feed.counts.failures
+
     hurried(main())
 
 
 OTHERS = {
-    "another kind": {"kind": "Node", "apiVersion": "v1"}, "another group": {"kind": "Pod", "apiVersion": "metrics.k8s.io/v1"},
+    "another kind": {"kind": "Node", "apiVersion": "v1"},
+    "another group": {"kind": "Pod", "apiVersion": "metrics.k8s.io/v1"},
     "no kind": {"apiVersion": "v1"},
 }
 
@@ -137,10 +164,14 @@ def test_18_a_bookmark_of_another_kind_ends_the_stream_and_suppresses_no_event(w
     async def main() -> None:
         far = event("BOOKMARK", OTHERS[what] | {"metadata": {"resourceVersion": "999999"}})
         watches = [streamed(far, event("ADDED", pod("b", "110"))), streamed(event("ADDED", pod("b", "110")))]
-        async with Server(lists=[LISTED], watches=watches) as server, operating(server, idle_timeout=IDLE) as world:
+        async with (
+            Server(lists=[LISTED], watches=watches) as server,
+            operating(server, idle_timeout=IDLE) as world,
+        ):
             await eventually(lambda: world.feed.version in ("110", "999999"))
             assert world.names() == ["a@90", "b@110"]
             assert [query["resourceVersion"] for query in server.pods.watched] == ["100", "100"]
             assert world.feed.counts.failures["garbled"] == 1
             assert world.feed.version == "110"
+
     hurried(main())

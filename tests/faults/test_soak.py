@@ -1,7 +1,9 @@
-"""Operators under a rain of every fault of the test kit, over real sockets: their reads never lie, and nothing grows.
+"""Operators under a rain of every fault of the test kit, over real sockets: their reads never lie, and
+nothing grows.
 
-Each seed is a sequence of its own: 1,000 faults of eight seeds here, and 10,000 of twenty more in `make soak`. A failure names its seed.
-"""
+Each seed is a sequence of its own: 1,000 faults of eight seeds here, and 10,000 of twenty more in `make
+soak`. A failure names its seed."""
+
 from __future__ import annotations
 
 import asyncio
@@ -24,19 +26,30 @@ WARM = 15
 """After so many faults, everything has been in use once."""
 
 MORE_SOCKETS, MORE_TASKS, MORE_OBJECTS, MORE_BYTES = 20, 20, 20_000, 128 * 1024 * 1024
-"""By so much two moments of rest may differ, however long it goes on: connections are kept for a while, and so are answers."""
+"""By so much two moments of rest may differ, however long it goes on: connections are kept for a while, and
+so are answers."""
 
 
 def test_every_kind_of_fault_that_there_is_can_come() -> None:
-    kinds = {kind for kind in vars(faults).values() if isinstance(kind, type) and issubclass(kind, Fault) and kind is not Fault}
+    kinds = {
+        kind
+        for kind in vars(faults).values()
+        if isinstance(kind, type) and issubclass(kind, Fault) and kind is not Fault
+    }
     assert {type(mishap.fault(Random(0))) for mishap in (*MISHAPS, lag(1))} == kinds
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize(("seed", "some"), [
-    *((seed, 125) for seed in range(1, 9)), *(pytest.param(seed, 500, marks=pytest.mark.soak) for seed in range(9, 29))])
+@pytest.mark.parametrize(
+    ("seed", "some"),
+    [
+        *((seed, 125) for seed in range(1, 9)),
+        *(pytest.param(seed, 500, marks=pytest.mark.soak) for seed in range(9, 29)),
+    ],
+)
 def test_1_to_31_whatever_goes_wrong_reads_never_lie_caches_end_up_right_and_nothing_grows(
-        seed: int, some: int, counted: Callable[[str], None]) -> None:
+    seed: int, some: int, counted: Callable[[str], None]
+) -> None:
     async def main() -> None:
         async with soaking(seed) as soak:
             await played(soak, WARM)
@@ -45,7 +58,12 @@ def test_1_to_31_whatever_goes_wrong_reads_never_lie_caches_end_up_right_and_not
             after = used()
             counted(f"sockets: {soak.hits.total()} faults of {len(soak.hits)} kinds of seed {seed}")
             for what, least, most, more in zip(
-                    ("sockets", "tasks", "objects", "bytes"), before, after, (MORE_SOCKETS, MORE_TASKS, MORE_OBJECTS, MORE_BYTES), strict=True):
+                ("sockets", "tasks", "objects", "bytes"),
+                before,
+                after,
+                (MORE_SOCKETS, MORE_TASKS, MORE_OBJECTS, MORE_BYTES),
+                strict=True,
+            ):
                 assert most <= least + more, f"{what} grew from {least} to {most}"
 
     with asyncio.Runner(loop_factory=HurriedLoop) as runner:
@@ -61,4 +79,9 @@ def used() -> tuple[int, int, int, int]:
     """Return how many sockets, tasks and objects there are, and how many bytes of memory are in use."""
     gc.collect()
     pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return len(list(Path("/proc/self/fd").iterdir())), len(asyncio.all_tasks()), len(gc.get_objects()), pages * resource.getpagesize()
+    return (
+        len(list(Path("/proc/self/fd").iterdir())),
+        len(asyncio.all_tasks()),
+        len(gc.get_objects()),
+        pages * resource.getpagesize(),
+    )

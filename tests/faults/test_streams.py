@@ -1,4 +1,5 @@
 """Faults of watches over real sockets. The numbers are those of the list of faults."""
+
 from __future__ import annotations
 
 import asyncio
@@ -55,7 +56,10 @@ async def followed(world: World, *names: str) -> None:
 def test_2_a_watch_that_falls_silent_is_given_up_and_resumed_and_its_content_is_served_meanwhile() -> None:
     async def main() -> None:
         watches = [streamed(MOVED), *[streamed(event("ADDED", pod("b", "105")))] * 50]
-        async with Server(lists=[LISTED], watches=watches) as server, operating(server, idle_timeout=0.25) as world:
+        async with (
+            Server(lists=[LISTED], watches=watches) as server,
+            operating(server, idle_timeout=0.25) as world,
+        ):
             await world.holds("a@103")
             await until(lambda: world.feed.trouble)
             assert world.feed.trouble == "pods: the server has fallen silent"
@@ -65,15 +69,20 @@ def test_2_a_watch_that_falls_silent_is_given_up_and_resumed_and_its_content_is_
             assert versions(server.pods.watched)[:2] == ["100", "103"]
             assert len(server.pods.listed) == 1
             assert world.feed.counts.failures["silent"] >= 1
+
     run(main())
 
 
 def test_2_a_watch_that_is_never_answered_at_all_is_given_up_too() -> None:
     async def main() -> None:
         watches = [SILENCE, SILENCE, *[streamed(MOVED)] * 50]
-        async with Server(lists=[LISTED], watches=watches) as server, operating(server, idle_timeout=0.1) as world:
+        async with (
+            Server(lists=[LISTED], watches=watches) as server,
+            operating(server, idle_timeout=0.1) as world,
+        ):
             await world.holds("a@103")
             assert versions(server.pods.watched)[:3] == ["100"] * 3
+
     run(main())
 
 
@@ -81,7 +90,11 @@ def test_2_what_is_held_grows_old_until_the_server_confirms_it() -> None:
     async def main() -> None:
         accepted, confirmed = asyncio.Event(), asyncio.Event()
         past = bookmark("40"), event("MODIFIED", pod("a", "90"))
-        watches = [streamed(then=Then.CLOSE), held(accepted, streamed(*past, confirmed, bookmark("100"))), streamed()]
+        watches = [
+            streamed(then=Then.CLOSE),
+            held(accepted, streamed(*past, confirmed, bookmark("100"))),
+            streamed(),
+        ]
         async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
             await world.watched(2)
             world.time.now += 30.0
@@ -89,9 +102,12 @@ def test_2_what_is_held_grows_old_until_the_server_confirms_it() -> None:
             accepted.set()
             await until(lambda: world.feed.counts.events)
             assert world.feed.synced
-            assert world.cache.age("pods") == 30.5, "to accept a watch, and to tell of the past, says nothing of what happened since"
+            assert world.cache.age("pods") == 30.5, (
+                "to accept a watch, and to tell of the past, says nothing of what happened since"
+            )
             confirmed.set()
             await until(lambda: world.cache.age("pods") == 0.0)
+
     run(main())
 
 
@@ -102,6 +118,7 @@ def test_2_the_pages_of_a_relist_confirm_nothing_until_all_have_come() -> None:
             await world.listed(3)
             assert world.cache.age("pods") == 0.5
             assert world.names() == ["a@90"]
+
     run(main())
 
 
@@ -109,9 +126,14 @@ def test_2_the_pages_of_a_relist_confirm_nothing_until_all_have_come() -> None:
 
 
 ENDS: dict[str, tuple[bytes, Then]] = {
-    "clean": (b"0\r\n\r\n", Then.NEXT), "clean, mid-line": (chunk(HALF) + b"0\r\n\r\n", Then.NEXT),
-    "cut": (b"", Then.CLOSE), "cut mid-line": (chunk(HALF), Then.CLOSE), "cut mid-chunk": (chunk(HALF)[:40], Then.CLOSE),
-    "reset": (b"", Then.RESET), "reset mid-line": (chunk(HALF), Then.RESET), "reset mid-chunk": (chunk(HALF)[:40], Then.RESET),
+    "clean": (b"0\r\n\r\n", Then.NEXT),
+    "clean, mid-line": (chunk(HALF) + b"0\r\n\r\n", Then.NEXT),
+    "cut": (b"", Then.CLOSE),
+    "cut mid-line": (chunk(HALF), Then.CLOSE),
+    "cut mid-chunk": (chunk(HALF)[:40], Then.CLOSE),
+    "reset": (b"", Then.RESET),
+    "reset mid-line": (chunk(HALF), Then.RESET),
+    "reset mid-chunk": (chunk(HALF)[:40], Then.RESET),
     "chunks of no size": (chunk(HALF) + b"nonsense\r\n", Then.CLOSE),
 }
 
@@ -122,7 +144,9 @@ def test_3_a_watch_that_ends_is_resumed_at_its_last_version_and_half_a_line_is_n
         taken, ready = asyncio.Event(), asyncio.Event()
         last, then = ENDS[end]
         watches = [
-            Answer((*streamed(MOVED).parts, taken, last), then), held(ready, streamed(event("ADDED", pod("c", "106"))))]
+            Answer((*streamed(MOVED).parts, taken, last), then),
+            held(ready, streamed(event("ADDED", pod("c", "106")))),
+        ]
         async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
             await world.holds("a@103")
             taken.set()
@@ -133,17 +157,22 @@ def test_3_a_watch_that_ends_is_resumed_at_its_last_version_and_half_a_line_is_n
             assert versions(server.pods.watched) == ["100", "103"]
             assert len(server.pods.listed) == 1
             assert world.time.slept == ([] if end == "clean" else [0.5])
+
     run(main())
 
 
 @pytest.mark.parametrize("end", ENDS)
 def test_3_a_watch_that_lasted_and_brought_something_is_resumed_without_a_wait_however_it_ends(
-    end: str, caplog: pytest.LogCaptureFixture,
+    end: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main() -> None:
         ready = asyncio.Event()
         last, then = ENDS[end]
-        watches = [Answer((*streamed(MOVED).parts, ready, last), then), streamed(event("ADDED", pod("c", "106")))]
+        watches = [
+            Answer((*streamed(MOVED).parts, ready, last), then),
+            streamed(event("ADDED", pod("c", "106"))),
+        ]
         async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
             await world.holds("a@103")
             world.time.now += LASTED
@@ -153,6 +182,7 @@ def test_3_a_watch_that_lasted_and_brought_something_is_resumed_without_a_wait_h
             assert world.time.slept == []
             assert not world.feed.counts.failures
             assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
     caplog.set_level(logging.INFO)
     run(main())
 
@@ -161,12 +191,16 @@ BRIEF: dict[str, Callable[[int], Answer]] = {
     "nothing": lambda _: ended(),
     "an event": lambda version: ended(event("MODIFIED", pod("a", str(version)))),
     "a bookmark": lambda version: ended(bookmark(str(version))),
-    "an event, and is cut": lambda version: streamed(event("MODIFIED", pod("a", str(version))), then=Then.CLOSE),
+    "an event, and is cut": lambda version: streamed(
+        event("MODIFIED", pod("a", str(version))), then=Then.CLOSE
+    ),
 }
 
 
 @pytest.mark.parametrize("brought", BRIEF)
-def test_contract_8_of_watches_that_end_at_once_one_is_opened_without_a_wait_and_all_others_wait(brought: str) -> None:
+def test_contract_8_of_watches_that_end_at_once_one_is_opened_without_a_wait_and_all_others_wait(
+    brought: str,
+) -> None:
     async def main() -> None:
         watches = [BRIEF[brought](version) for version in range(101, 301)]
         async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
@@ -178,6 +212,7 @@ def test_contract_8_of_watches_that_end_at_once_one_is_opened_without_a_wait_and
             assert min(world.time.slept) == 0.5
             assert asked <= 60.0 / 0.5 + 2
             assert len(server.pods.listed) == 1
+
     run(main())
 
 
@@ -186,7 +221,10 @@ def test_contract_8_each_watch_that_lasted_is_followed_by_one_without_a_wait_and
         gates = {version: asyncio.Event() for version in (101, 102, 103)}
         long = [ended(event("MODIFIED", pod("a", str(version))), gate) for version, gate in gates.items()]
         brief = [ended()] * 2
-        async with Server(lists=[LISTED], watches=[*brief, *long, *brief]) as server, operating(server) as world:
+        async with (
+            Server(lists=[LISTED], watches=[*brief, *long, *brief]) as server,
+            operating(server) as world,
+        ):
             for version, gate in gates.items():
                 await world.holds(f"a@{version}")
                 assert world.time.slept == [0.5]
@@ -194,16 +232,18 @@ def test_contract_8_each_watch_that_lasted_is_followed_by_one_without_a_wait_and
                 gate.set()
             await world.watched(8)
             assert world.time.slept == [0.5, 0.5, 1.0]
+
     run(main())
 
 
 def test_3_lines_come_in_whatever_pieces() -> None:
     async def main() -> None:
         lines = MOVED + b"\n" + event("ADDED", pod("b", "104")) + bookmark("110")
-        watches = [streamed(*(lines[at:at + 7] for at in range(0, len(lines), 7)))]
+        watches = [streamed(*(lines[at : at + 7] for at in range(0, len(lines), 7)))]
         async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
             await followed(world, "a@103", "b@104")
             await until(lambda: world.feed.store.version == "110")
+
     run(main())
 
 
@@ -211,14 +251,17 @@ def test_3_lines_come_in_whatever_pieces() -> None:
 
 
 GONE: dict[str, Answer] = {
-    "at start": refused(410, "Expired"), "in the stream": streamed(error(410, "Gone")),
+    "at start": refused(410, "Expired"),
+    "in the stream": streamed(error(410, "Gone")),
     "as a plain answer": answer(status(410, "Expired")),
     "as a plain answer that ends in a newline": answer(json.dumps(status(410, "Expired")).encode() + b"\n"),
 }
 
 
 @pytest.mark.parametrize("gone", GONE)
-def test_4_a_version_that_is_gone_is_listed_anew_and_the_old_state_is_served_until_the_new_one_is_complete(gone: str) -> None:
+def test_4_a_version_that_is_gone_is_listed_anew_and_the_old_state_is_served_until_the_new_one_is_complete(
+    gone: str,
+) -> None:
     async def main() -> None:
         more = asyncio.Event()
         lists = [LISTED, listed("200", pod("b", "150"), then="1"), held(more, listed("200", pod("c", "160")))]
@@ -232,6 +275,7 @@ def test_4_a_version_that_is_gone_is_listed_anew_and_the_old_state_is_served_unt
             assert server.pods.listed[1]["resourceVersionMatch"] == "NotOlderThan"
             assert versions(server.pods.watched) == ["100", "200"]
             assert world.feed.counts.relists == {"410": 1}
+
     run(main())
 
 
@@ -246,7 +290,9 @@ TROUBLES: dict[str, Answer] = {
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)
-def test_16_17_a_watch_that_is_refused_for_now_is_asked_for_again_less_and_less_and_never_listed(trouble: str) -> None:
+def test_16_17_a_watch_that_is_refused_for_now_is_asked_for_again_less_and_less_and_never_listed(
+    trouble: str,
+) -> None:
     async def main() -> None:
         watches = [TROUBLES[trouble]] * PATIENCE + [streamed(MOVED)]
         async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
@@ -254,26 +300,43 @@ def test_16_17_a_watch_that_is_refused_for_now_is_asked_for_again_less_and_less_
             assert versions(server.pods.watched) == ["100"] * (PATIENCE + 1)
             assert len(server.pods.listed) == 1
             # Where a connection that was used before breaks off, aiohttp asks again by itself, once.
-            assert world.time.slept == [0.5, 1.0, 2.0][:len(world.time.slept)]
+            assert world.time.slept == [0.5, 1.0, 2.0][: len(world.time.slept)]
+
     run(main())
 
 
-@pytest.mark.parametrize("throttled", [
-    refused(429, "TooManyRequests", retry_after="7"), streamed(error(429, details={"retryAfterSeconds": 7})),
-], ids=["at start", "in the stream"])
+@pytest.mark.parametrize(
+    "throttled",
+    [
+        refused(429, "TooManyRequests", retry_after="7"),
+        streamed(error(429, details={"retryAfterSeconds": 7})),
+    ],
+    ids=["at start", "in the stream"],
+)
 def test_16_a_server_that_says_when_to_come_back_is_left_alone_until_then(throttled: Answer) -> None:
     async def main() -> None:
-        async with Server(lists=[LISTED], watches=[throttled, streamed(MOVED)]) as server, operating(server) as world:
+        async with (
+            Server(lists=[LISTED], watches=[throttled, streamed(MOVED)]) as server,
+            operating(server) as world,
+        ):
             await followed(world, "a@103")
             assert world.time.slept == [7.5]
+
     run(main())
 
 
 SENSELESS: dict[str, Any] = {
-    "no JSON": b"{what?\n", "no object": b"[]\n", "an unknown type": event("SYNCED", pod("b", "105")),
-    "no metadata": event("ADDED", {"kind": "Pod"}), "another kind": event("ADDED", pod("b", "105") | {"kind": "Secret"}),
-    "a Table": event("ADDED", {"kind": "Table", "metadata": {"name": "b", "uid": "u", "resourceVersion": "105"}, "rows": []}),
-    "no version": event("ADDED", pod("b", "")), "a bookmark without a version": bookmark(""),
+    "no JSON": b"{what?\n",
+    "no object": b"[]\n",
+    "an unknown type": event("SYNCED", pod("b", "105")),
+    "no metadata": event("ADDED", {"kind": "Pod"}),
+    "another kind": event("ADDED", pod("b", "105") | {"kind": "Secret"}),
+    "a Table": event(
+        "ADDED",
+        {"kind": "Table", "metadata": {"name": "b", "uid": "u", "resourceVersion": "105"}, "rows": []},
+    ),
+    "no version": event("ADDED", pod("b", "")),
+    "a bookmark without a version": bookmark(""),
     "no UTF-8 in a label": event("ADDED", pod("b", "105", note="?")).replace(b"?", b"\xff"),
 }
 
@@ -282,7 +345,10 @@ SENSELESS: dict[str, Any] = {
 def test_18_a_line_that_makes_no_sense_ends_the_stream_and_what_came_before_it_counts(senseless: str) -> None:
     async def main() -> None:
         ready = asyncio.Event()
-        watches = [streamed(MOVED, SENSELESS[senseless]), held(ready, streamed(event("ADDED", pod("c", "106"))))]
+        watches = [
+            streamed(MOVED, SENSELESS[senseless]),
+            held(ready, streamed(event("ADDED", pod("c", "106")))),
+        ]
         async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
             await world.watched(2)
             assert world.names() == ["a@103"]
@@ -290,6 +356,7 @@ def test_18_a_line_that_makes_no_sense_ends_the_stream_and_what_came_before_it_c
             await followed(world, "a@103", "c@106")
             assert versions(server.pods.watched) == ["100", "103"]
             assert world.feed.counts.failures == {"garbled": 1}
+
     run(main())
 
 
@@ -301,6 +368,7 @@ def test_18_a_line_that_makes_no_sense_again_and_again_leads_to_a_list() -> None
             await followed(world, "b@150")
             assert versions(server.pods.watched) == [*["100"] * (PATIENCE + 1), "200"]
             assert world.feed.counts.relists == {"garbled": 1}
+
     run(main())
 
 
@@ -310,9 +378,14 @@ def test_18_a_line_that_makes_no_sense_again_and_again_leads_to_a_list() -> None
 def test_12_13_replays_and_deletions_of_another_object_change_nothing() -> None:
     async def main() -> None:
         stranger = event("DELETED", pod("a", "101", uid="another"))
-        watches = [streamed(MOVED, event("MODIFIED", pod("a", "102")), stranger, MOVED, event("ADDED", pod("b", "110")))]
+        watches = [
+            streamed(
+                MOVED, event("MODIFIED", pod("a", "102")), stranger, MOVED, event("ADDED", pod("b", "110"))
+            )
+        ]
         async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
             await followed(world, "a@103", "b@110")
+
     run(main())
 
 
@@ -328,4 +401,5 @@ def test_14_an_object_that_leaves_the_filter_is_never_said_to_be_deleted_and_ret
             back.set()
             await world.holds("a@107")
             assert world.cache.get("pods", "a", "shop")["metadata"]["resourceVersion"] == "107"
+
     run(main())

@@ -1,4 +1,6 @@
-"""A server whose objects can never be judged: each watch brings a good event, and an object that is gone when it is asked about. Contract 8."""
+"""A server whose objects can never be judged: each watch brings a good event, and an object that is gone when
+it is asked about. Contract 8."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -22,7 +24,8 @@ def on(node: str, name: str, version: int) -> dict[str, Any]:
 
 
 class Uncertain(Script):
-    """Notes when it is asked about an object; that is on another node in each watch, and gone in each list."""
+    """Notes when it is asked about an object; that is on another node in each watch, and gone in each
+    list."""
 
     def __init__(self, *, good: bool) -> None:
         super().__init__()
@@ -41,31 +44,43 @@ class Uncertain(Script):
         if "watch" not in query:
             return listed(str(self._version), on("n1", "good", 90))
         bad = event("ADDED", on("n2", "bad", self._version + 1))
-        return streamed(event("MODIFIED", on("n1", "good", self._version)), bad) if self._good else streamed(bad)
+        return (
+            streamed(event("MODIFIED", on("n1", "good", self._version)), bad) if self._good else streamed(bad)
+        )
 
     def most_in_a_minute(self) -> int:
-        return max(sum(start <= time < start + MINUTE for time in self.confirming) for start in self.confirming)
+        return max(
+            sum(start <= time < start + MINUTE for time in self.confirming) for start in self.confirming
+        )
 
 
 def answering(server: Server, *, good: bool) -> Uncertain:
     script = server.pods = Uncertain(good=good)
-    server.scripts |= {PODS: script, "/api/v1/namespaces/shop/pods": script}   # An object is asked about in its namespace.
+    server.scripts |= {
+        PODS: script,
+        "/api/v1/namespaces/shop/pods": script,
+    }  # An object is asked about in its namespace.
     return script
 
 
 @pytest.mark.parametrize("chance", [0.0, 1.0])
 @pytest.mark.parametrize("good", [True, False], ids=["with a good event", "alone"])
-def test_contract_8_uncertain_fields_are_confirmed_at_a_rate_that_good_events_do_not_raise(chance: float, good: bool) -> None:   # A parameter of the test.
+def test_contract_8_uncertain_fields_are_confirmed_at_a_rate_that_good_events_do_not_raise(
+    chance: float, good: bool
+) -> None:  # A parameter of the test.
     async def main() -> None:
         async with Server() as server:
             script = answering(server, good=good)
-            async with operating(server, selectors={"pods": Selector(field="spec.nodeName=n1")}, chance=chance) as world:
+            async with operating(
+                server, selectors={"pods": Selector(field="spec.nodeName=n1")}, chance=chance
+            ) as world:
                 script.now = world.time.clock
                 began = world.time.now
                 await until(lambda: world.time.now > began + FORGOTTEN or len(script.confirming) > 1000)
                 assert world.time.now > began + FORGOTTEN
                 assert script.most_in_a_minute() <= MOST_IN_A_MINUTE
                 assert world.feed.counts.failures["garbled"] == len(script.confirming) // 2
+
     run(main())
 
 
@@ -80,4 +95,5 @@ def test_after_a_while_without_an_uncertain_field_the_wait_is_short_again() -> N
                 assert world.time.slept[:5] == [1.0, 1.5, 2.5, 4.5, 8.5]
                 assert world.time.slept[5:] == [1.0, 1.5, 2.5]
                 assert len(script.confirming) == 2 * 8
+
     run(main())

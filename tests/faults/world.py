@@ -1,4 +1,6 @@
-"""An operator's caches in front of a scripted server: the real runner, transport and vault. Time passes when they wait."""
+"""An operator's caches in front of a scripted server: the real runner, transport and vault. Time passes when
+they wait."""
+
 from __future__ import annotations
 
 import asyncio
@@ -22,28 +24,34 @@ from .server import Server
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
-    """Run a test on a loop of its own. A wait that never ends is ended here, and a failure, not a measurement."""
+    """Run a test on a loop of its own. A wait that never ends is ended here, and a failure, not a
+    measurement."""
+
     async def bounded() -> None:
         async with asyncio.timeout(60):
             await test
+
     asyncio.run(bounded())
 
 
 async def until(condition: Callable[[], object]) -> None:
     """Let everything go on until something is so."""
-    while not condition():   # noqa: ASYNC110  # What is waited for happens on sockets: there is no event for it.
+    # What is waited for happens on sockets: there is no event for it.
+    while not condition():  # noqa: ASYNC110
         await asyncio.sleep(0)
 
 
 async def connections_closed() -> None:
-    """Wait until the loop of the caller has no connection any more: those with TLS are closed a moment after their session."""
-    open_ones = asyncio.get_running_loop()._selector.get_map()   # type: ignore[attr-defined]  # It has its own wake-up pipe, too.
+    """Wait until the loop of the caller has no connection any more: those with TLS are closed a moment after
+    their session."""
+    # It has its own wake-up pipe, too.
+    open_ones = asyncio.get_running_loop()._selector.get_map()  # type: ignore[attr-defined]
     await until(lambda: len(open_ones) <= 1)
 
 
 async def nothing_left(before: set[asyncio.Task[Any]], *servers: Server) -> None:
     """Check that no task is left but these and those of servers."""
-    for _ in range(10):   # Kopf leaves a generator of its vault to the loop to close.
+    for _ in range(10):  # Kopf leaves a generator of its vault to the loop to close.
         await asyncio.sleep(0)
     left = asyncio.all_tasks().difference(before, *(server.tasks for server in servers))
     assert not left, f"tasks are left: {left}"
@@ -86,7 +94,10 @@ class World:
 
     def names(self) -> list[str]:
         """Return what a reader sees: the names, with their versions."""
-        return sorted(f"{pod['metadata']['name']}@{pod['metadata']['resourceVersion']}" for pod in self.cache.list("pods", label="app=web"))
+        return sorted(
+            f"{pod['metadata']['name']}@{pod['metadata']['resourceVersion']}"
+            for pod in self.cache.list("pods", label="app=web")
+        )
 
     async def holds(self, *names: str) -> None:
         """Wait until readers see exactly this."""
@@ -107,32 +118,60 @@ class World:
 
 @asynccontextmanager
 async def operating(
-    server: Server, *, vault: Vault | None = None, selectors: Mapping[str, Declared] | None = None,
-    namespaces: tuple[str, ...] | None = None, request_timeout: float = 60.0, chance: float = 1.0, **options: Any,
+    server: Server,
+    *,
+    vault: Vault | None = None,
+    selectors: Mapping[str, Declared] | None = None,
+    namespaces: tuple[str, ...] | None = None,
+    request_timeout: float = 60.0,
+    chance: float = 1.0,
+    **options: Any,
 ) -> AsyncIterator[World]:
-    """Keep caches in front of the server, for the code within the block; afterwards nothing of them is left."""
+    """Keep caches in front of the server, for the code within the block; afterwards nothing of them is
+    left."""
     vault = Vault({"login": kopf.ConnectionInfo(server=server.url)}) if vault is None else vault
     async with keeping(
-        vault, selectors or {"pods": "app=web"}, namespaces=namespaces, request_timeout=request_timeout, chance=chance,
-        servers=[server], **options,
+        vault,
+        selectors or {"pods": "app=web"},
+        namespaces=namespaces,
+        request_timeout=request_timeout,
+        chance=chance,
+        servers=[server],
+        **options,
     ) as (runtime, time):
         yield World(server, runtime, time, vault)
 
 
 @asynccontextmanager
 async def keeping(
-    vault: Vault, selectors: Mapping[Any, Any], *, namespaces: tuple[str, ...] | None = None, request_timeout: float = 60.0,
-    servers: Collection[Server] = (), page_bytes: int = MAX_BYTES, chance: float = 1.0, **options: Any,
+    vault: Vault,
+    selectors: Mapping[Any, Any],
+    *,
+    namespaces: tuple[str, ...] | None = None,
+    request_timeout: float = 60.0,
+    servers: Collection[Server] = (),
+    page_bytes: int = MAX_BYTES,
+    chance: float = 1.0,
+    **options: Any,
 ) -> AsyncIterator[tuple[Runtime, Time]]:
-    """Keep caches with these credentials; afterwards nothing is left but what was there before, and servers."""
+    """Keep caches with these credentials; afterwards nothing is left but what was there before, and
+    servers."""
     # Time passes as fast as it is slept: audits would never end.
     declared = SelectCacheSettings(request_timeout=request_timeout, **{"audit_interval": 0, **options})
     declared.selectors.update(selectors)
-    object.__setattr__(declared, "page_bytes", lambda: page_bytes)   # It may be less than can be assigned.
+    object.__setattr__(declared, "page_bytes", lambda: page_bytes)  # It may be less than can be assigned.
     time = Time()
     runtime = Runtime(
-        declared, KopfTransport(vault, request_timeout=request_timeout, clock=time.clock, sleep=time.pause, max_bytes=page_bytes), namespaces=namespaces, chance=lambda: chance,
-        logger=logging.getLogger("kopf_selectcache"), clock=time.clock, sleep=time.sleep)
+        declared,
+        KopfTransport(
+            vault, request_timeout=request_timeout, clock=time.clock, sleep=time.pause, max_bytes=page_bytes
+        ),
+        namespaces=namespaces,
+        chance=lambda: chance,
+        logger=logging.getLogger("kopf_selectcache"),
+        clock=time.clock,
+        sleep=time.sleep,
+    )
     before = asyncio.all_tasks()
     task = asyncio.create_task(runtime.run())
     try:

@@ -1,9 +1,11 @@
-"""Plays the attacks to caches in processes of their own, on real time, and prints a table: `python -m tests.hostile [WORD...]`.
+"""Plays the attacks to caches in processes of their own, on real time, and prints a table: `python -m
+tests.hostile [WORD...]`.
 
-Words choose the attacks whose names have one of them. All of them take about a quarter of an hour. The table has the states of the two
-attacked caches (one held its objects before the attack, one had none), the most requests for one of them in any minute, the
-memory that the process takes at most on top of what it took before, and the longest block of its event loop, in CPU time.
-"""
+Words choose the attacks whose names have one of them. All of them take about a quarter of an hour. The table
+has the states of the two attacked caches (one held its objects before the attack, one had none), the most
+requests for one of them in any minute, the memory that the process takes at most on top of what it took
+before, and the longest block of its event loop, in CPU time."""
+
 from __future__ import annotations
 
 import argparse
@@ -35,7 +37,9 @@ async def measure(attack: Attack) -> tuple[Row, list[str]]:
         server = Server(tls=authorities, host=attack.host)
         async with server:
             server.prepare(attack.play, attack.verbs, keep=attack.keep)
-            async with started(server.url, str(authorities.ca_file) if authorities is not None else None) as process:
+            async with started(
+                server.url, str(authorities.ca_file) if authorities is not None else None
+            ) as process:
                 try:
                     outcome = await play(attack, server, process, most_patience=MOST_PATIENCE)
                 except Died as died:
@@ -58,7 +62,11 @@ async def measure_all(attacks: list[Attack]) -> tuple[dict[str, Row], list[str]]
         async with turns:
             rows[attack.name], complaints = await measure(attack)
         failures.extend(f"{attack.name}: {complaint}" for complaint in complaints)
-        print(f"{len(rows)} of {len(attacks)}: {attack.name}: {'; '.join(complaints)[:500] or 'as it must be'}", file=sys.stderr, flush=True)
+        print(
+            f"{len(rows)} of {len(attacks)}: {attack.name}: {'; '.join(complaints)[:500] or 'as it must be'}",
+            file=sys.stderr,
+            flush=True,
+        )
 
     async with asyncio.TaskGroup() as group:
         for attack in attacks:
@@ -67,11 +75,17 @@ async def measure_all(attacks: list[Attack]) -> tuple[dict[str, Row], list[str]]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.hostile", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.hostile",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("words", nargs="*", help="parts of the names of attacks; without any, all are played")
     parser.add_argument("--write", action="store_true", help="write the rows into docs/guarantees.md")
     given = parser.parse_args()
-    chosen = [attack for attack in ATTACKS if not given.words or any(word in attack.name for word in given.words)]
+    chosen = [
+        attack for attack in ATTACKS if not given.words or any(word in attack.name for word in given.words)
+    ]
     if not chosen:
         parser.error(f"no attack has such a name; there are: {', '.join(attack.name for attack in ATTACKS)}")
     rows, failures = asyncio.run(measure_all(chosen))
@@ -79,8 +93,19 @@ def main() -> int:
     for attack in chosen:
         print(rows[attack.name].shown(attack))
     if given.write:
-        measured = [attack for attack in ATTACKS if rows.get(attack.name) is not None and rows[attack.name].states == states(attack)]
-        DOCUMENT.write_text(written(DOCUMENT.read_text(encoding="utf-8"), ATTACKS, {attack.name: rows[attack.name] for attack in measured}), encoding="utf-8")
+        measured = [
+            attack
+            for attack in ATTACKS
+            if rows.get(attack.name) is not None and rows[attack.name].states == states(attack)
+        ]
+        DOCUMENT.write_text(
+            written(
+                DOCUMENT.read_text(encoding="utf-8"),
+                ATTACKS,
+                {attack.name: rows[attack.name] for attack in measured},
+            ),
+            encoding="utf-8",
+        )
     for failure in failures:
         print(f"FAILED {failure}", file=sys.stderr)
     return 1 if failures else 0

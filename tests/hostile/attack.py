@@ -1,4 +1,5 @@
 """An attack as data: what the server does, and what must hold meanwhile and afterwards."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -10,12 +11,14 @@ MOST_REQUESTS = 242
 """Requests of one list and watch in any minute, whatever the server does: contract 8, docs/protocol.md."""
 
 MOST_MEMORY = 64
-"""MB that the process may take on top of what it takes before the attack, unless the attack says otherwise."""
+"""MB that the process may take on top of what it takes before the attack, unless the attack says
+otherwise."""
 
 
 @dataclass(frozen=True)
 class Attack:
-    """One attack: `held` and `fresh` are the worst states that the attacked caches may have in its second half."""
+    """One attack: `held` and `fresh` are the worst states that the attacked caches may have in its second
+    half."""
 
     name: str
     what: str
@@ -30,7 +33,8 @@ class Attack:
     reason: str = ""
     """A part of the trouble that one of them reports."""
     shown: Mapping[str, str] = field(default_factory=dict)
-    """Objects of the attack that readers may see: names with versions, besides or instead of the known ones; an empty version stands for any."""
+    """Objects of the attack that readers may see: names with versions, besides or instead of the known ones;
+    an empty version stands for any."""
     error: str = ""
     """The error that `list` may raise of a cache that is synced."""
     most: int = MOST_REQUESTS
@@ -64,7 +68,11 @@ class Attacks:
 
     def __call__(self, name: str, *verbs: str, **others: object) -> Callable[[Attacking], Attacking]:
         """Add the decorated function; its docstring is the line for the table."""
+
         def add(play: Attacking) -> Attacking:
-            self.attacks.append(Attack(name, (play.__doc__ or "").rstrip("."), play, verbs or ("list",), **others))   # type: ignore[arg-type]
+            self.attacks.append(
+                Attack(name, (play.__doc__ or "").rstrip("."), play, verbs or ("list",), **others)  # type: ignore[arg-type]
+            )
             return play
+
         return add

@@ -1,4 +1,5 @@
 """All attacks, in the order of the table."""
+
 from __future__ import annotations
 
 from .attack import Attack
@@ -8,4 +9,12 @@ from .refusals import CLOCKS, CONNECTIONS, REFUSALS
 from .sizes import SIZES
 from .watches import WATCHES
 
-ATTACKS: tuple[Attack, ...] = (*LISTS.attacks, *SIZES.attacks, *WATCHES.attacks, *FRAMING.attacks, *REFUSALS.attacks, *CONNECTIONS, *CLOCKS)
+ATTACKS: tuple[Attack, ...] = (
+    *LISTS.attacks,
+    *SIZES.attacks,
+    *WATCHES.attacks,
+    *FRAMING.attacks,
+    *REFUSALS.attacks,
+    *CONNECTIONS,
+    *CLOCKS,
+)

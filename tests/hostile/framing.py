@@ -1,4 +1,6 @@
-"""Attacks on HTTP/1.1 and on its content encodings: lengths, chunks, heads, statuses, redirects and compression."""
+"""Attacks on HTTP/1.1 and on its content encodings: lengths, chunks, heads, statuses, redirects and
+compression."""
+
 from __future__ import annotations
 
 import asyncio
@@ -55,7 +57,9 @@ async def too_large_length(talk: Exchange) -> None:
 @FRAMING("invalid Content-Length", "list", "watch", reason=READ)
 async def invalid_length(talk: Exchange) -> None:
     """Content-Length is negative, text, empty, or 10^30, in turn"""
-    await talk.write(head(200, {"Content-Length": ["-1", "many", "+5", str(10**30)][talk.number % 4]}) + _body(talk))
+    await talk.write(
+        head(200, {"Content-Length": ["-1", "many", "+5", str(10**30)][talk.number % 4]}) + _body(talk)
+    )
     await talk.stay()
 
 
@@ -81,7 +85,9 @@ async def chunks_and_length(talk: Exchange) -> None:
 async def invalid_chunks(talk: Exchange) -> None:
     """Sizes of chunks that are no numbers, negative, signed, or empty, in turn"""
     await talk.open()
-    await talk.write([b"xyz", b"-5", b"+5", b"", b"0x10", b"5 5"][talk.number % 6] + b"\r\n" + _body(talk) + b"\r\n")
+    await talk.write(
+        [b"xyz", b"-5", b"+5", b"", b"0x10", b"5 5"][talk.number % 6] + b"\r\n" + _body(talk) + b"\r\n"
+    )
     await talk.stay()
 
 
@@ -162,20 +168,31 @@ async def cookies(talk: Exchange) -> None:
 @FRAMING("flood of 1xx", "list", "watch", reason="")
 async def flood_of_informational(talk: Exchange) -> None:
     """Answers of 100 and 103 without an end"""
-    await talk.drip(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: evil\r\n\r\n" * 100, every=0.5)
+    await talk.drip(
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: evil\r\n\r\n" * 100, every=0.5
+    )
 
 
 @FRAMING("101 Switching Protocols", "list", "watch", reason="")
 async def upgrade(talk: Exchange) -> None:
     """101 with Upgrade, and bytes of another protocol"""
-    await talk.write(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: evil\r\n\r\n" + b"\x00" * 1_000)
+    await talk.write(
+        b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: evil\r\n\r\n" + b"\x00" * 1_000
+    )
     await talk.stay()
 
 
 @FRAMING("invalid status lines", "list", "watch", reason="")
 async def status_lines(talk: Exchange) -> None:
     """HTTP without a version, SSH, zeros, and statuses of 0 and 99999, in turn"""
-    lines = [b"HTTP/x 200 OK", b"SSH-2.0-OpenSSH_9.7", b"\x00\x01\x02", b"HTTP/1.1 000 No", b"HTTP/1.1 99999 No", b"HTTP/1.1"]
+    lines = [
+        b"HTTP/x 200 OK",
+        b"SSH-2.0-OpenSSH_9.7",
+        b"\x00\x01\x02",
+        b"HTTP/1.1 000 No",
+        b"HTTP/1.1 99999 No",
+        b"HTTP/1.1",
+    ]
     data = _body(talk)
     await talk.write(lines[talk.number % len(lines)] + b"\r\nContent-Length: %d\r\n\r\n" % len(data) + data)
 
@@ -198,7 +215,9 @@ async def no_content(talk: Exchange) -> None:
 @FRAMING("redirects", "list", "watch", reason="server answers 30")
 async def redirects(talk: Exchange) -> None:
     """301, 302, 307 and 308 to the same address and to others, in turn"""
-    where = (talk.kind.path, "http://169.254.169.254/latest", "file:///etc/passwd", "//\x7f\x01")[talk.number % 4]
+    where = (talk.kind.path, "http://169.254.169.254/latest", "file:///etc/passwd", "//\x7f\x01")[
+        talk.number % 4
+    ]
     await talk.answer(b"", code=(301, 302, 307, 308)[talk.number % 4], headers={"Location": where})
 
 
@@ -220,7 +239,7 @@ async def honest_gzip(talk: Exchange) -> None:
     data = gzip.compress(_body(talk))
     await talk.open({"Content-Encoding": "gzip"})
     for start in range(0, len(data), 7):
-        await talk.chunk(data[start:start + 7])
+        await talk.chunk(data[start : start + 7])
     await talk.end()
 
 
@@ -228,7 +247,14 @@ async def honest_gzip(talk: Exchange) -> None:
 async def broken_compression(talk: Exchange) -> None:
     """gzip that is cut, changed, of another format, or no gzip, in turn"""
     data = gzip.compress(_body(talk))
-    kinds = [("gzip", data[:-20]), ("gzip", data[:30] + b"\xff" * 30), ("deflate", data), ("gzip", _body(talk)), ("zstd", data), ("evil", data)]
+    kinds = [
+        ("gzip", data[:-20]),
+        ("gzip", data[:30] + b"\xff" * 30),
+        ("deflate", data),
+        ("gzip", _body(talk)),
+        ("zstd", data),
+        ("evil", data),
+    ]
     encoding, body = kinds[talk.number % len(kinds)]
     await talk.answer(body, headers={"Content-Encoding": encoding})
 

@@ -1,4 +1,6 @@
-"""Attacks on lists: pages without an end, objects and versions that make no sense, and bodies that are no list."""
+"""Attacks on lists: pages without an end, objects and versions that make no sense, and bodies that are no
+list."""
+
 from __future__ import annotations
 
 import asyncio
@@ -18,20 +20,26 @@ MANY_LABELS = 100_000
 async def two_tokens(talk: Exchange) -> None:
     """The continue tokens A and B in turn, each with the same object"""
     one = talk.query.get("continue") != "A"
-    await talk.answer(talk.page(LISTED, talk.kind.object("a" if one else "b", "90"), token="A" if one else "B"))
+    await talk.answer(
+        talk.page(LISTED, talk.kind.object("a" if one else "b", "90"), token="A" if one else "B")
+    )
 
 
 @LISTS("new tokens, same objects", reason="lead nowhere")
 async def new_tokens(talk: Exchange) -> None:
     """Ever-new continue tokens with the same two objects"""
-    await talk.answer(talk.page(LISTED, talk.kind.object("a", "90"), talk.kind.object("b", "91"), token=f"t{talk.number}"))
+    await talk.answer(
+        talk.page(LISTED, talk.kind.object("a", "90"), talk.kind.object("b", "91"), token=f"t{talk.number}")
+    )
 
 
 # At most 100 pages without a wait, and one more for each 10 objects: docs/protocol.md.
 @LISTS("new tokens, new objects", reason="few objects", most=242 + 100 + 35)
 async def new_objects(talk: Exchange) -> None:
     """Ever-new continue tokens with one new object each"""
-    await talk.answer(talk.page(LISTED, talk.kind.object(f"evil-{talk.number:09}", "90"), token=f"t{talk.number}"))
+    await talk.answer(
+        talk.page(LISTED, talk.kind.object(f"evil-{talk.number:09}", "90"), token=f"t{talk.number}")
+    )
 
 
 # A list that brings new objects makes progress, however long it takes: its cache is not stalled.
@@ -58,14 +66,20 @@ async def huge_token(talk: Exchange) -> None:
 @LISTS("pages of changing versions", reason="version")
 async def changing_versions(talk: Exchange) -> None:
     """Each page is of another version"""
-    await talk.answer(talk.page(str(100 + talk.number), talk.kind.object(f"evil-{talk.number:09}", "90"), token=f"t{talk.number}"))
+    await talk.answer(
+        talk.page(
+            str(100 + talk.number), talk.kind.object(f"evil-{talk.number:09}", "90"), token=f"t{talk.number}"
+        )
+    )
 
 
 @LISTS("tokens that expire", reason="410")
 async def expiring_tokens(talk: Exchange) -> None:
     """Each second page is a 410 with a fresh token"""
     if "continue" in talk.query:
-        await talk.answer(status(410, "Expired") | {"metadata": {"continue": f"fresh-{talk.number}"}}, code=410)
+        await talk.answer(
+            status(410, "Expired") | {"metadata": {"continue": f"fresh-{talk.number}"}}, code=410
+        )
     else:
         await talk.answer(talk.page(LISTED, talk.kind.object("evil", "90"), token=f"t{talk.number}"))
 
@@ -76,7 +90,7 @@ async def slow_body(talk: Exchange) -> None:
     data = encoded(talk.truth())
     await talk.open()
     for number in range(len(data)):
-        await talk.chunk(data[number:number + 1])
+        await talk.chunk(data[number : number + 1])
         await asyncio.sleep(1.0)
 
 
@@ -89,7 +103,9 @@ async def labels_ignored(talk: Exchange) -> None:
     await talk.honest(ignore="labelSelector")
 
 
-@LISTS("fieldSelector ignored", "list", "watch", held="rejected", fresh="rejected", reason="does not select by")
+@LISTS(
+    "fieldSelector ignored", "list", "watch", held="rejected", fresh="rejected", reason="does not select by"
+)
 async def fields_ignored(talk: Exchange) -> None:
     """The server ignores fieldSelector"""
     await talk.honest(ignore="fieldSelector")
@@ -101,13 +117,17 @@ async def fields_ignored(talk: Exchange) -> None:
 @LISTS("object without name", reason="without a name")
 async def no_name(talk: Exchange) -> None:
     """A list with an object without a name"""
-    await talk.answer(talk.page(LISTED, talk.kind.object("a", "90"), talk.kind.object("evil", "95", name=None)))
+    await talk.answer(
+        talk.page(LISTED, talk.kind.object("a", "90"), talk.kind.object("evil", "95", name=None))
+    )
 
 
 @LISTS("object without uid", reason="without a name, uid")
 async def no_uid(talk: Exchange) -> None:
     """A list with an object without a uid"""
-    await talk.answer(talk.page(LISTED, talk.kind.object("a", "90"), talk.kind.object("evil", "95", uid=None)))
+    await talk.answer(
+        talk.page(LISTED, talk.kind.object("a", "90"), talk.kind.object("evil", "95", uid=None))
+    )
 
 
 @LISTS("names that no request can have", reason="that no request can have")
@@ -126,7 +146,14 @@ async def no_metadata(talk: Exchange) -> None:
 @LISTS("metadata of other types", reason="what the API promises")
 async def other_types(talk: Exchange) -> None:
     """Names, labels, owners and metadata in turn are of another JSON type"""
-    wrongs: list[Obj] = [{"name": 5}, {"labels": ["app"]}, {"labels": {"app": 5}}, {"ownerReferences": "all"}, {"resourceVersion": 95}, {"uid": {}}]
+    wrongs: list[Obj] = [
+        {"name": 5},
+        {"labels": ["app"]},
+        {"labels": {"app": 5}},
+        {"ownerReferences": "all"},
+        {"resourceVersion": 95},
+        {"uid": {}},
+    ]
     await talk.answer(talk.page(LISTED, talk.kind.object("evil", "95", **wrongs[talk.number % len(wrongs)])))
 
 
@@ -152,36 +179,68 @@ async def other_group(talk: Exchange) -> None:
 @LISTS("objects of another namespace", held="synced", fresh="synced")
 async def other_namespace(talk: Exchange) -> None:
     """A list with an object of a namespace that was not asked for"""
-    await talk.answer(talk.page(LISTED, talk.kind.object("a", "90"), talk.kind.object("b", "91"), talk.kind.object("evil", "95", namespace="elsewhere")))
+    await talk.answer(
+        talk.page(
+            LISTED,
+            talk.kind.object("a", "90"),
+            talk.kind.object("b", "91"),
+            talk.kind.object("evil", "95", namespace="elsewhere"),
+        )
+    )
 
 
 @LISTS("duplicate JSON keys", held="rejected", fresh="rejected", reason="app=web")
 async def duplicate_keys(talk: Exchange) -> None:
     """An object with two members `labels`, of which the last is outside of the selector"""
     page = encoded(talk.page(LISTED, talk.kind.object("evil", "95")))
-    await talk.answer(page.replace(b'"labels":{"app":"web"}', b'"labels":{"app":"web"},"labels":{"app":"db"}'))
+    await talk.answer(
+        page.replace(b'"labels":{"app":"web"}', b'"labels":{"app":"web"},"labels":{"app":"db"}')
+    )
 
 
 @LISTS("duplicate lists in a list", reason="without a name")
 async def duplicate_items(talk: Exchange) -> None:
     """A list with two members `items`, and objects with two members `metadata`"""
     page = encoded(talk.page(LISTED, talk.kind.object("a", "90")))
-    await talk.answer(page[:-1] + b',"items":[' + encoded(talk.kind.object("evil", "95"))[:-1] + b',"metadata":{"labels":{"app":"web"}}}]}')
+    await talk.answer(
+        page[:-1]
+        + b',"items":['
+        + encoded(talk.kind.object("evil", "95"))[:-1]
+        + b',"metadata":{"labels":{"app":"web"}}}]}'
+    )
 
 
-@LISTS("100,000 labels", held="synced", fresh="synced", shown={"a": "90", "b": "91", "evil": "95"}, memory=160, every=30.0)
+@LISTS(
+    "100,000 labels",
+    held="synced",
+    fresh="synced",
+    shown={"a": "90", "b": "91", "evil": "95"},
+    memory=160,
+    every=30.0,
+)
 async def many_labels(talk: Exchange) -> None:
     """An object with 100,000 labels, other ones in each list"""
     labels = {"app": "web"} | {f"label-{talk.number}-{number}": f"{number}" for number in range(MANY_LABELS)}
-    await talk.answer(talk.page(LISTED, talk.kind.object("a", "90"), talk.kind.object("b", "91"), talk.kind.object("evil", "95", labels=labels)))
+    await talk.answer(
+        talk.page(
+            LISTED,
+            talk.kind.object("a", "90"),
+            talk.kind.object("b", "91"),
+            talk.kind.object("evil", "95", labels=labels),
+        )
+    )
 
 
 @LISTS("control characters", reason="came instead of")
 async def control_characters(talk: Exchange) -> None:
     """Names, versions and kinds with newlines, ANSI escapes and 100,000 characters"""
     evil = "evil\x1b[2J\r\n" + "x" * 100_000
-    pages = [talk.page(LISTED, talk.kind.object(evil, "95", uid=None)), talk.page(LISTED, talk.kind.object(evil, evil)),
-             talk.page(LISTED, talk.kind.object(evil, "95") | {"kind": evil}), talk.page(LISTED) | {"kind": evil}]
+    pages = [
+        talk.page(LISTED, talk.kind.object(evil, "95", uid=None)),
+        talk.page(LISTED, talk.kind.object(evil, evil)),
+        talk.page(LISTED, talk.kind.object(evil, "95") | {"kind": evil}),
+        talk.page(LISTED) | {"kind": evil},
+    ]
     await talk.answer(pages[talk.number % len(pages)])
 
 
@@ -228,7 +287,10 @@ async def utf8_mark(talk: Exchange) -> None:
 @LISTS("UTF-16", reason="is not what the API promises")
 async def utf16(talk: Exchange) -> None:
     """A list in UTF-16, with its byte order mark"""
-    await talk.answer(encoded(talk.truth()).decode().encode("utf-16"), headers={"Content-Type": "application/json; charset=utf-16"})
+    await talk.answer(
+        encoded(talk.truth()).decode().encode("utf-16"),
+        headers={"Content-Type": "application/json; charset=utf-16"},
+    )
 
 
 @LISTS("HTML of a proxy", reason="is not what the API promises")
@@ -240,7 +302,9 @@ async def html(talk: Exchange) -> None:
 @LISTS("a Table", reason="came instead of")
 async def table(talk: Exchange) -> None:
     """A Table instead of a list"""
-    await talk.answer({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": LISTED}, "rows": []})
+    await talk.answer(
+        {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": LISTED}, "rows": []}
+    )
 
 
 @LISTS("list of another kind", reason="came instead of")

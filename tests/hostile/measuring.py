@@ -1,4 +1,5 @@
 """What an attack costs a process: its peak memory, and how long its event loop is blocked."""
+
 from __future__ import annotations
 
 import asyncio
@@ -15,7 +16,8 @@ MB = 1024 * 1024
 
 
 class MeasuredLoop(asyncio.SelectorEventLoop):
-    """An event loop that knows its longest block: the CPU time between two looks at the sockets. Other processes do not count."""
+    """An event loop that knows its longest block: the CPU time between two looks at the sockets. Other
+    processes do not count."""
 
     def __init__(self) -> None:
         self.longest = 0.0

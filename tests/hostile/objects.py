@@ -1,4 +1,6 @@
-"""The objects of the hostile server: the small known truth that readers may see, and bytes as API servers write them."""
+"""The objects of the hostile server: the small known truth that readers may see, and bytes as API servers
+write them."""
+
 from __future__ import annotations
 
 import json
@@ -14,7 +16,8 @@ CANARY = "hostile0canary0value"
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind that is served: the name of its resource, its own name, and the field that the victim selects by."""
+    """A kind that is served: the name of its resource, its own name, and the field that the victim selects
+    by."""
 
     plural: str
     kind: str
@@ -25,11 +28,31 @@ class Kind:
     def path(self) -> str:
         return f"/api/v1/namespaces/{NAMESPACE}/{self.plural}"
 
-    def object(self, name: str, version: str, /, *, app: str = "web", value: str | None = None, namespace: str = NAMESPACE, **metadata: Any) -> Obj:
+    def object(
+        self,
+        name: str,
+        version: str,
+        /,
+        *,
+        app: str = "web",
+        value: str | None = None,
+        namespace: str = NAMESPACE,
+        **metadata: Any,
+    ) -> Obj:
         """Return an object; `metadata` replaces members of its metadata, and None removes one."""
-        obj: Obj = {"kind": self.kind, "apiVersion": "v1", "metadata": {
-            "name": name, "namespace": namespace, "uid": f"uid-{name}", "resourceVersion": version, "labels": {"app": app},
-            "annotations": {"canary": CANARY}} | metadata}
+        obj: Obj = {
+            "kind": self.kind,
+            "apiVersion": "v1",
+            "metadata": {
+                "name": name,
+                "namespace": namespace,
+                "uid": f"uid-{name}",
+                "resourceVersion": version,
+                "labels": {"app": app},
+                "annotations": {"canary": CANARY},
+            }
+            | metadata,
+        }
         obj["metadata"] = {key: each for key, each in obj["metadata"].items() if each is not None}
         if self.field:
             outer, _, inner = self.field.rpartition(".")
@@ -37,7 +60,12 @@ class Kind:
         return obj
 
     def page(self, version: str, *objects: Obj, token: str = "", **others: Any) -> Obj:
-        return {"kind": f"{self.kind}List", "apiVersion": "v1", "metadata": {"resourceVersion": version, "continue": token}, "items": list(objects)} | others
+        return {
+            "kind": f"{self.kind}List",
+            "apiVersion": "v1",
+            "metadata": {"resourceVersion": version, "continue": token},
+            "items": list(objects),
+        } | others
 
     def bookmark(self, version: str) -> Obj:
         return {"kind": self.kind, "apiVersion": "v1", "metadata": {"resourceVersion": version}}
@@ -68,14 +96,23 @@ AFTER = {"b": "1202", "c": CHANGED}
 
 
 def changes(kind: Kind, *evil: str) -> list[tuple[str, Obj]]:
-    """Return the changes after an attack: one object is deleted, one is modified, one is new, and those of the attack are deleted."""
+    """Return the changes after an attack: one object is deleted, one is modified, one is new, and those of
+    the attack are deleted."""
     deleted = [("DELETED", kind.object(name, "1200")) for name in evil]
-    return [*deleted, ("DELETED", kind.object("a", "1201")), ("MODIFIED", kind.object("b", "1202")), ("ADDED", kind.object("c", CHANGED))]
+    return [
+        *deleted,
+        ("DELETED", kind.object("a", "1201")),
+        ("MODIFIED", kind.object("b", "1202")),
+        ("ADDED", kind.object("c", CHANGED)),
+    ]
 
 
 def originals(kind: Kind) -> list[Obj]:
     """Return the objects before the attack: two that are selected, and two that must never be read."""
-    outside = [kind.object("db", "92", app="db"), *([kind.object("far", "93", value="other")] if kind.field else [])]
+    outside = [
+        kind.object("db", "92", app="db"),
+        *([kind.object("far", "93", value="other")] if kind.field else []),
+    ]
     return [kind.object(name, version) for name, version in BEFORE.items()] + outside
 
 
@@ -88,4 +125,13 @@ def event(type_: str, obj: object) -> bytes:
 
 
 def status(code: int, reason: str = "", message: str = "", **others: Any) -> Obj:
-    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code, "reason": reason, "message": message, **others}
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "code": code,
+        "reason": reason,
+        "message": message,
+        **others,
+    }

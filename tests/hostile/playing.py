@@ -1,4 +1,5 @@
 """Plays one attack to one operator, and compares what readers saw with what must hold."""
+
 from __future__ import annotations
 
 import asyncio
@@ -52,7 +53,9 @@ class Outcome:
         said = [f"{what} ({times} times)" for what, times in self.lies.items()] + self.mistakes
         for kind, state in ((HELD, attack.held), (FRESH, attack.fresh)):
             if self.states.get(kind) != state:
-                said.append(f"the cache of {kind} was {self.states.get(kind)}, not {state}: {sorted(self.troubles)}")
+                said.append(
+                    f"the cache of {kind} was {self.states.get(kind)}, not {state}: {sorted(self.troubles)}"
+                )
         if not attack.attacks_connections and self.states.get(WITNESS) != "synced":
             said.append(f"the cache that was not attacked was {self.states.get(WITNESS)}")
         if attack.reason and not any(attack.reason in trouble for trouble in self.troubles):
@@ -67,7 +70,8 @@ class Outcome:
 
 
 async def play(attack: Attack, server: Server, victim: Observed, *, most_patience: float = inf) -> Outcome:
-    """Let the victim sync, attack it for a while, and be honest again; do not wait for a recovery that may take longer than `most_patience`."""
+    """Let the victim sync, attack it for a while, and be honest again; do not wait for a recovery that may
+    take longer than `most_patience`."""
     loop, outcome = asyncio.get_running_loop(), Outcome()
     began = loop.time()
     while {(first := await victim.look())[HELD].state, first[WITNESS].state} != {"synced"}:
@@ -104,7 +108,10 @@ async def _recover(attack: Attack, victim: Observed, outcome: Outcome) -> None:
     while loop.time() < began + attack.patience:
         outcome.seen = await victim.look()
         outcome.lies.update({lie: 1 for seen in outcome.seen.values() for lie in seen.lies})
-        if all(seen.state == "synced" and not seen.trouble and seen.objects == AFTER for seen in outcome.seen.values()):
+        if all(
+            seen.state == "synced" and not seen.trouble and seen.objects == AFTER
+            for seen in outcome.seen.values()
+        ):
             outcome.recovery = loop.time() - began
             return
         await asyncio.sleep(every)
@@ -117,12 +124,20 @@ def lies(attack: Attack, kind: str, seen: Seen) -> list[str]:
     if seen.objects is None:
         if seen.state in ("synced", "stale") and not (attack.error == seen.errors["*"] and kind != WITNESS):
             said.append(f"a list of {kind} raises {seen.errors['*']} though the cache is {seen.state}")
-    elif {name: "" if shown.get(name) == "" else version for name, version in seen.objects.items()} not in truths:
+    elif {
+        name: "" if shown.get(name) == "" else version for name, version in seen.objects.items()
+    } not in truths:
         said.append(f"a list of {kind} returns {str(seen.objects)[:300]}")
     for name, version in [*seen.found.items(), *seen.came]:
         if version != BEFORE.get(name) and shown.get(name) not in (version, ""):
             said.append(f"readers saw {name[:50]!r}@{version[:50]} of {kind}")
     if seen.state in ("synced", "stale"):
-        said += [f"get of {name} of {kind} raises {seen.errors[name]} though the cache is {seen.state}" for name in BEFORE if name not in seen.found]
-    said += [f"get says that {name} of {kind} is absent" for name in BEFORE if seen.errors.get(name) == "NotFound"]
+        said += [
+            f"get of {name} of {kind} raises {seen.errors[name]} though the cache is {seen.state}"
+            for name in BEFORE
+            if name not in seen.found
+        ]
+    said += [
+        f"get says that {name} of {kind} is absent" for name in BEFORE if seen.errors.get(name) == "NotFound"
+    ]
     return said

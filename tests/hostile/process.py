@@ -1,7 +1,9 @@
-"""The victim as a process of its own, so that its memory and its loop are its own: `python -m tests.hostile.process URL [CA]`.
+"""The victim as a process of its own, so that its memory and its loop are its own: `python -m
+tests.hostile.process URL [CA]`.
 
 It reads a command per line, and answers each with a line of JSON.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -35,7 +37,8 @@ class Process:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self.peak = self.block = self.before = 0.0
-        """The peak of the memory and the memory before the attack, in MB; the longest block of the loop, in seconds."""
+        """The peak of the memory and the memory before the attack, in MB; the longest block of the loop, in
+        seconds."""
 
     async def _ask(self, command: str) -> dict[str, object]:
         assert self._process.stdin is not None
@@ -53,7 +56,7 @@ class Process:
         return answer
 
     async def look(self) -> dict[str, Seen]:
-        return {kind: Seen(**seen) for kind, seen in (await self._ask("look")).items()}   # type: ignore[arg-type]
+        return {kind: Seen(**seen) for kind, seen in (await self._ask("look")).items()}  # type: ignore[arg-type]
 
     async def jump(self, seconds: float) -> None:
         await self._ask(f"jump {seconds}")
@@ -72,8 +75,17 @@ class Process:
 async def started(url: str, ca_path: str | None) -> AsyncIterator[Process]:
     """Start a victim, for the code within the block."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", __name__, url, *([ca_path] if ca_path is not None else []), cwd=ROOT, limit=_LONGEST_LINE,
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL)
+        sys.executable,
+        "-m",
+        __name__,
+        url,
+        *([ca_path] if ca_path is not None else []),
+        cwd=ROOT,
+        limit=_LONGEST_LINE,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
     try:
         yield Process(process)
     finally:

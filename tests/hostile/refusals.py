@@ -1,4 +1,5 @@
 """Attacks by refusals, by connections that lead nowhere, and by the clock."""
+
 from __future__ import annotations
 
 import asyncio
@@ -10,7 +11,14 @@ from .server import Connection, Exchange
 REFUSALS = Attacks()
 
 
-@REFUSALS("storm of 401", "list", "watch", held="unauthorized", fresh="unauthorized", reason="accepts no credentials")
+@REFUSALS(
+    "storm of 401",
+    "list",
+    "watch",
+    held="unauthorized",
+    fresh="unauthorized",
+    reason="accepts no credentials",
+)
 async def unauthorized(talk: Exchange) -> None:
     """401 for each request; each login gives equal credentials"""
     await talk.answer(status(401, "Unauthorized"), code=401)
@@ -67,9 +75,22 @@ async def endless_error(talk: Exchange) -> None:
 @REFUSALS("Retry-After: strange", "list", "watch", reason="server answers 429")
 async def strange_waits(talk: Exchange) -> None:
     """429 with a Retry-After of NaN, inf, -1, 1e999, a fraction, and dates of the past, in turn"""
-    wait = ["nan", "inf", "-1", "1e999", "0.001", "Wed, 21 Oct 2015 07:28:00 GMT", "9" * 5_000, "0x10", "\u0665"][talk.number % 9]
-    await talk.answer(status(429, "TooManyRequests", details={"retryAfterSeconds": 0}), code=429, headers={
-        "Retry-After": wait.encode().decode("latin-1"), "Date": "Wed, 21 Oct 2026 07:28:00 GMT"})
+    wait = [
+        "nan",
+        "inf",
+        "-1",
+        "1e999",
+        "0.001",
+        "Wed, 21 Oct 2015 07:28:00 GMT",
+        "9" * 5_000,
+        "0x10",
+        "\u0665",
+    ][talk.number % 9]
+    await talk.answer(
+        status(429, "TooManyRequests", details={"retryAfterSeconds": 0}),
+        code=429,
+        headers={"Retry-After": wait.encode().decode("latin-1"), "Date": "Wed, 21 Oct 2026 07:28:00 GMT"},
+    )
 
 
 @REFUSALS("Retry-After: huge", "list", "watch", reason="server answers 429", patience=700.0)
@@ -81,8 +102,11 @@ async def huge_wait(talk: Exchange) -> None:
 @REFUSALS("Retry-After: far date", "list", "watch", reason="server answers 503", patience=700.0)
 async def far_date(talk: Exchange) -> None:
     """503 with a Retry-After of the year 9999"""
-    await talk.answer(status(503, "ServiceUnavailable"), code=503, headers={
-        "Retry-After": "Fri, 31 Dec 9999 23:59:59 GMT", "Date": "Wed, 21 Oct 2026 07:28:00 GMT"})
+    await talk.answer(
+        status(503, "ServiceUnavailable"),
+        code=503,
+        headers={"Retry-After": "Fri, 31 Dec 9999 23:59:59 GMT", "Date": "Wed, 21 Oct 2026 07:28:00 GMT"},
+    )
 
 
 # ---- Connections.
@@ -128,17 +152,77 @@ UNREACHABLE = 3 * 242
 """Three lists and watches meet an attack on connections."""
 
 CONNECTIONS = (
-    Attack("connections closed", "Each connection is closed at once", connect=_close, fresh="stale", most=UNREACHABLE, reason="broke off"),
-    Attack("connections reset", "Each connection is reset at once", connect=_reset, fresh="stale", most=UNREACHABLE, reason="broke off"),
-    Attack("connections without an answer", "Each connection is accepted, and nothing comes", connect=_keep_silent, fresh="stale", most=UNREACHABLE),
-    Attack("TLS: wrong authority", "A certificate of an authority that is not trusted", connect=_present_another_authority, fresh="stale", tls=True,
-           most=UNREACHABLE, reason="no safe connection"),
-    Attack("TLS: garbage", "Bytes that are no TLS", connect=_write_garbage, fresh="stale", tls=True, most=UNREACHABLE),
-    Attack("TLS: plain HTTP", "HTTP without TLS", connect=_speak_plainly, fresh="stale", tls=True, most=UNREACHABLE),
-    Attack("TLS: endless handshake", "A handshake of one byte per second", connect=_drip_handshake, fresh="stale", tls=True, most=UNREACHABLE),
+    Attack(
+        "connections closed",
+        "Each connection is closed at once",
+        connect=_close,
+        fresh="stale",
+        most=UNREACHABLE,
+        reason="broke off",
+    ),
+    Attack(
+        "connections reset",
+        "Each connection is reset at once",
+        connect=_reset,
+        fresh="stale",
+        most=UNREACHABLE,
+        reason="broke off",
+    ),
+    Attack(
+        "connections without an answer",
+        "Each connection is accepted, and nothing comes",
+        connect=_keep_silent,
+        fresh="stale",
+        most=UNREACHABLE,
+    ),
+    Attack(
+        "TLS: wrong authority",
+        "A certificate of an authority that is not trusted",
+        connect=_present_another_authority,
+        fresh="stale",
+        tls=True,
+        most=UNREACHABLE,
+        reason="no safe connection",
+    ),
+    Attack(
+        "TLS: garbage",
+        "Bytes that are no TLS",
+        connect=_write_garbage,
+        fresh="stale",
+        tls=True,
+        most=UNREACHABLE,
+    ),
+    Attack(
+        "TLS: plain HTTP",
+        "HTTP without TLS",
+        connect=_speak_plainly,
+        fresh="stale",
+        tls=True,
+        most=UNREACHABLE,
+    ),
+    Attack(
+        "TLS: endless handshake",
+        "A handshake of one byte per second",
+        connect=_drip_handshake,
+        fresh="stale",
+        tls=True,
+        most=UNREACHABLE,
+    ),
 )
 
 CLOCKS = (
-    Attack("clock: an hour forward", "The clock of the operator jumps an hour forward", held="synced", fresh="synced", jump=3600.0),
-    Attack("clock: an hour back", "The clock of the operator jumps an hour back", held="synced", fresh="synced", jump=-3600.0),
+    Attack(
+        "clock: an hour forward",
+        "The clock of the operator jumps an hour forward",
+        held="synced",
+        fresh="synced",
+        jump=3600.0,
+    ),
+    Attack(
+        "clock: an hour back",
+        "The clock of the operator jumps an hour back",
+        held="synced",
+        fresh="synced",
+        jump=-3600.0,
+    ),
 )

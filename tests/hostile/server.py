@@ -1,8 +1,9 @@
-"""A small API server that writes HTTP/1.1 by hand, so that an attack can break any byte of it. It is honest until an attack begins.
+"""A small API server that writes HTTP/1.1 by hand, so that an attack can break any byte of it. It is honest
+until an attack begins.
 
-Requests for lists and watches of the attacked kinds go to the attack. Those of other kinds, and discovery, are always answered
-honestly, unless the attack is on connections.
-"""
+Requests for lists and watches of the attacked kinds go to the attack. Those of other kinds, and discovery,
+are always answered honestly, unless the attack is on connections."""
+
 from __future__ import annotations
 
 import asyncio
@@ -39,9 +40,18 @@ Headers: TypeAlias = Mapping[str, str]
 
 
 class Exchange:
-    """One request to an attack, with the ways to answer it. The connection is closed after it, unless the attack keeps connections."""
+    """One request to an attack, with the ways to answer it. The connection is closed after it, unless the
+    attack keeps connections."""
 
-    def __init__(self, server: Server, kind: Kind, verb: str, query: Mapping[str, str], number: int, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self,
+        server: Server,
+        kind: Kind,
+        verb: str,
+        query: Mapping[str, str],
+        number: int,
+        writer: asyncio.StreamWriter,
+    ) -> None:
         self.server, self.kind, self.verb, self.query, self.number = server, kind, verb, query, number
         self._writer = writer
 
@@ -106,7 +116,9 @@ Connecting: TypeAlias = Callable[["Connection"], Awaitable[None]]
 class Connection:
     """One new connection to an attack on connections, before any byte of it."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, tls: Authorities | None) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, tls: Authorities | None
+    ) -> None:
         self.reader, self.writer, self.tls = reader, writer, tls
 
     def reset(self) -> None:
@@ -126,7 +138,10 @@ class Server:
     """Listens on a free port of 127.0.0.1. All times are those of its loop."""
 
     def __init__(self, *, tls: Authorities | None = None, host: str = "127.0.0.1") -> None:
-        self.kinds = {kind.plural: _Served({obj["metadata"]["name"]: obj for obj in originals(kind)}, []) for kind in KINDS}
+        self.kinds = {
+            kind.plural: _Served({obj["metadata"]["name"]: obj for obj in originals(kind)}, [])
+            for kind in KINDS
+        }
         self.requests: dict[str, list[float]] = {kind.plural: [] for kind in KINDS}
         self.lists: dict[str, int] = dict.fromkeys(self.requests, 0)
         """The number of first pages that were asked for."""
@@ -143,7 +158,9 @@ class Server:
         self._numbers: dict[tuple[str, str], int] = {}
         self._changed = asyncio.Event()
         self._expired: set[str] = set()
-        self._open: dict[asyncio.Task[None], tuple[str, str]] = {}   # By connection: the kind and verb of its request.
+        self._open: dict[
+            asyncio.Task[None], tuple[str, str]
+        ] = {}  # By connection: the kind and verb of its request.
         self._writers: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     async def __aenter__(self) -> Self:
@@ -169,11 +186,18 @@ class Server:
     # ---- Attacks.
 
     def prepare(self, attack: Attacking | None, verbs: tuple[str, ...], *, keep: bool = False) -> None:
-        """Attack the kind that the victim does not hold yet. With `keep`, an attacked connection has further requests."""
-        self._attack, self._verbs, self._keep, self._attacked = attack, verbs, keep, {SECRETS.plural} if attack is not None else set()
+        """Attack the kind that the victim does not hold yet. With `keep`, an attacked connection has further
+        requests."""
+        self._attack, self._verbs, self._keep, self._attacked = (
+            attack,
+            verbs,
+            keep,
+            {SECRETS.plural} if attack is not None else set(),
+        )
 
     async def begin(self, connect: Connecting | None = None) -> None:
-        """Attack the kind that the victim holds, too; with `connect`, end all connections and attack each new one."""
+        """Attack the kind that the victim holds, too; with `connect`, end all connections and attack each new
+        one."""
         if self._attack is not None:
             self._attacked.add(PODS.plural)
         self._connect = connect
@@ -181,7 +205,7 @@ class Server:
             await self._abort(set(self._open))
         elif self._attack is None:
             pass
-        elif "list" in self._verbs:   # The open watch ends, and only a list can follow.
+        elif "list" in self._verbs:  # The open watch ends, and only a list can follow.
             self._expired.add(PODS.plural)
             self._wake()
         else:
@@ -208,8 +232,13 @@ class Server:
         self._changed = asyncio.Event()
 
     def most_in_a_minute(self) -> int:
-        """Return the most requests for one attacked kind that came in any minute; connections, if those are attacked."""
-        counted = [self.connections] if self._connect is not None else [self.requests[PODS.plural], self.requests[SECRETS.plural]]
+        """Return the most requests for one attacked kind that came in any minute; connections, if those are
+        attacked."""
+        counted = (
+            [self.connections]
+            if self._connect is not None
+            else [self.requests[PODS.plural], self.requests[SECRETS.plural]]
+        )
         return max(map(most_in_a_minute, counted))
 
     # ---- HTTP.
@@ -232,14 +261,18 @@ class Server:
                     return
                 if self._tls is not None:
                     await writer.start_tls(self._tls.trusted)
-                while await self._answered((await reader.readuntil(b"\r\n\r\n")).decode("latin-1"), reader, writer):
+                while await self._answered(
+                    (await reader.readuntil(b"\r\n\r\n")).decode("latin-1"), reader, writer
+                ):
                     pass
         finally:
             writer.close()
             with suppress(ConnectionError, ssl.SSLError):
                 await writer.wait_closed()
 
-    async def _answered(self, request: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    async def _answered(
+        self, request: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bool:
         """Answer a request; return True if another one may follow."""
         if "\r\ncookie:" in request.lower():
             self.errors.append(AssertionError("a request has cookies"))
@@ -251,7 +284,11 @@ class Server:
             return True
         verb = "watch" if "watch" in query else "list"
         self.requests[kind.plural].append(asyncio.get_running_loop().time())
-        self.lists[kind.plural] += verb == "list" and "continue" not in query and "metadata.name" not in query.get("fieldSelector", "")
+        self.lists[kind.plural] += (
+            verb == "list"
+            and "continue" not in query
+            and "metadata.name" not in query.get("fieldSelector", "")
+        )
         number = self._numbers[kind.plural, verb] = self._numbers.get((kind.plural, verb), -1) + 1
         exchange = Exchange(self, kind, verb, query, number, writer)
         task = asyncio.current_task()
@@ -265,9 +302,13 @@ class Server:
             await attacked(exchange)
             return True
         answering, gone = asyncio.ensure_future(attacked(exchange)), asyncio.create_task(reader.read(1))
-        try:   # An attack ends when its client has gone.
+        try:  # An attack ends when its client has gone.
             await asyncio.wait([answering, gone], return_when=asyncio.FIRST_COMPLETED)
-            if answering.done() and isinstance(error := answering.exception(), Exception) and not isinstance(error, ConnectionError):
+            if (
+                answering.done()
+                and isinstance(error := answering.exception(), Exception)
+                and not isinstance(error, ConnectionError)
+            ):
                 self.errors.append(error)
         finally:
             for each in (answering, gone):
@@ -276,7 +317,10 @@ class Server:
         return False
 
     async def _discover(self, path: str, writer: asyncio.StreamWriter) -> None:
-        names = [{"name": kind.plural, "singularName": kind.kind.lower(), "kind": kind.kind, "namespaced": True} for kind in KINDS]
+        names = [
+            {"name": kind.plural, "singularName": kind.kind.lower(), "kind": kind.kind, "namespaced": True}
+            for kind in KINDS
+        ]
         found = path == "/api/v1"
         body = encoded({"kind": "APIResourceList", "resources": names} if found else status(404, "NotFound"))
         writer.write(head(200 if found else 404, {"Content-Length": str(len(body))}) + body)
@@ -286,7 +330,9 @@ class Server:
 
     def listing(self, kind: Kind, query: Mapping[str, str]) -> Obj:
         served = self.kinds[kind.plural]
-        return kind.page(served.version, *(obj for obj in served.objects.values() if _selected(kind, obj, query)))
+        return kind.page(
+            served.version, *(obj for obj in served.objects.values() if _selected(kind, obj, query))
+        )
 
     async def answer_honestly(self, exchange: Exchange, query: Mapping[str, str]) -> None:
         if exchange.verb == "list":
@@ -333,7 +379,10 @@ def _selected(kind: Kind, obj: Obj, query: Mapping[str, str]) -> bool:
 
 
 def head(code: int, headers: Headers) -> bytes:
-    lines = [f"HTTP/1.1 {code} Said", *(f"{name}: {value}" for name, value in {"Content-Type": "application/json", **headers}.items())]
+    lines = [
+        f"HTTP/1.1 {code} Said",
+        *(f"{name}: {value}" for name, value in {"Content-Type": "application/json", **headers}.items()),
+    ]
     return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n"
 
 

@@ -1,4 +1,5 @@
 """Attacks by objects that cannot be represented, and by the size of pages."""
+
 from __future__ import annotations
 
 import asyncio
@@ -37,13 +38,23 @@ async def deep(talk: Exchange) -> None:
     await _bring(talk, b'"deep":' + b'{"a":' * LEVELS + b"1" + b"}" * LEVELS)
 
 
-@SIZES("invalid UTF-8", "list", "watch", held="synced", fresh="synced", shown={"evil": ""}, error="Unreadable")
+@SIZES(
+    "invalid UTF-8", "list", "watch", held="synced", fresh="synced", shown={"evil": ""}, error="Unreadable"
+)
 async def invalid_utf8(talk: Exchange) -> None:
     """An object with a text that is no UTF-8"""
     await _bring(talk, b'"text":"\xff\xfe\xc0\x80"')
 
 
-@SIZES("numbers out of range", "list", "watch", held="synced", fresh="synced", shown={"evil": ""}, error="Unreadable")
+@SIZES(
+    "numbers out of range",
+    "list",
+    "watch",
+    held="synced",
+    fresh="synced",
+    shown={"evil": ""},
+    error="Unreadable",
+)
 async def out_of_range(talk: Exchange) -> None:
     """An object with a number beyond all bounds"""
     await _bring(talk, b'"number":1e99999')
@@ -55,7 +66,8 @@ async def gzip_bomb(talk: Exchange) -> None:
     await talk.answer(_bomb(encoded(talk.page(LISTED))[:-1]), headers={"Content-Encoding": "gzip"})
 
 
-# It ignores `limit`, so its list is read in pieces: as far as it comes within `request_timeout`, or `max_bytes` allows.
+# It ignores `limit`, so its list is read in pieces: as far as it comes within `request_timeout`, or
+# `max_bytes` allows.
 @SIZES("endless page", memory=192, reason="did not end within")
 async def endless_page(talk: Exchange) -> None:
     """A page whose items have no end, 4 MiB every 0.4 s"""
@@ -66,14 +78,17 @@ async def endless_page(talk: Exchange) -> None:
         items = []
         for _ in range(512):
             number += 1
-            items.append(b"," + encoded(talk.kind.object(f"evil-{number:09}", "95", annotations={"text": "x" * 8_000})))
+            items.append(
+                b"," + encoded(talk.kind.object(f"evil-{number:09}", "95", annotations={"text": "x" * 8_000}))
+            )
         await talk.chunk(b"".join(items))
         await asyncio.sleep(0.4)
 
 
 @lru_cache
 def _bomb(start: bytes) -> bytes:
-    """Return a gzip of this and of blanks. Each MiB of blanks is the same few bytes, so that it is made in no time."""
+    """Return a gzip of this and of blanks. Each MiB of blanks is the same few bytes, so that it is made in no
+    time."""
     blanks, gzip = b" " * MIB, 16 + zlib.MAX_WBITS
     packer = zlib.compressobj(9, zlib.DEFLATED, gzip)
     head = packer.compress(start) + packer.flush(zlib.Z_FULL_FLUSH)
@@ -81,5 +96,9 @@ def _bomb(start: bytes) -> bytes:
     checksum = zlib.crc32(start)
     for _ in range(BOMB):
         checksum = zlib.crc32(blanks, checksum)
-    end = b"\x01\x00\x00\xff\xff" + checksum.to_bytes(4, "little") + (len(start) + BOMB * MIB).to_bytes(4, "little")
+    end = (
+        b"\x01\x00\x00\xff\xff"
+        + checksum.to_bytes(4, "little")
+        + (len(start) + BOMB * MIB).to_bytes(4, "little")
+    )
     return head + piece * BOMB + end

@@ -1,4 +1,5 @@
 """The table of docs/guarantees.md: one row per attack, written by the program, checked by a test."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -9,7 +10,10 @@ from .attack import Attack
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "guarantees.md"
 BEGIN, END = "<!-- begin: attacks, by python -m tests.hostile -->", "<!-- end: attacks -->"
-HEAD = "| attack | the server | state: held / fresh | requests a minute | memory, MB | block, ms |\n|---|---|---|---:|---:|---:|"
+HEAD = (
+    "| attack | the server | state: held / fresh | requests a minute | memory, MB | block, ms"
+    " |\n|---|---|---|---:|---:|---:|"
+)
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,10 @@ class Row:
     """Seconds."""
 
     def shown(self, attack: Attack) -> str:
-        return f"| {attack.name} | {attack.what} | {self.states} | {self.requests} | {max(self.peak, 0):.0f} | {self.block * 1000:.0f} |"
+        return (
+            f"| {attack.name} | {attack.what} | {self.states} | {self.requests} | {max(self.peak, 0):.0f} |"
+            f" {self.block * 1000:.0f} |"
+        )
 
 
 def states(attack: Attack) -> str:
@@ -40,5 +47,11 @@ def read(text: str) -> dict[str, str]:
 def written(text: str, attacks: Iterable[Attack], rows: Mapping[str, Row]) -> str:
     """Return the text with these rows in its table; the rows of other attacks stay as they are."""
     before, old = text.partition(BEGIN), read(text)
-    lines = [rows[attack.name].shown(attack) if attack.name in rows else old[attack.name] for attack in attacks if attack.name in rows or attack.name in old]
-    return "".join((before[0], BEGIN, "\n", HEAD, "\n", "\n".join(lines), "\n", END, before[2].partition(END)[2]))
+    lines = [
+        rows[attack.name].shown(attack) if attack.name in rows else old[attack.name]
+        for attack in attacks
+        if attack.name in rows or attack.name in old
+    ]
+    return "".join(
+        (before[0], BEGIN, "\n", HEAD, "\n", "\n".join(lines), "\n", END, before[2].partition(END)[2])
+    )

@@ -1,4 +1,6 @@
-"""Contract 8. Each attack, on the loop's virtual time: what the caches report, what readers see, how many requests come, and that the caches recover."""
+"""Contract 8. Each attack, on the loop's virtual time: what the caches report, what readers see, how many
+requests come, and that the caches recover."""
+
 from __future__ import annotations
 
 import asyncio
@@ -21,7 +23,9 @@ async def played(attack: Attack, folder: Path) -> Outcome:
     async with server:
         server.prepare(attack.play, attack.verbs, keep=attack.keep)
         ca_path = str(authorities.ca_file) if authorities is not None else None
-        async with attacked(server.url, ca_path=ca_path, clock=asyncio.get_running_loop().time, chance=lambda: 1.0) as victim:
+        async with attacked(
+            server.url, ca_path=ca_path, clock=asyncio.get_running_loop().time, chance=lambda: 1.0
+        ) as victim:
             return await play(attack, server, victim)
 
 

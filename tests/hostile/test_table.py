@@ -1,4 +1,6 @@
-"""The table of docs/guarantees.md has each attack, as it is described, with the states that its test expects. And it is written as it is read."""
+"""The table of docs/guarantees.md has each attack, as it is described, with the states that its test expects.
+And it is written as it is read."""
+
 from __future__ import annotations
 
 import pytest
@@ -26,13 +28,19 @@ def test_a_row_has_the_description_and_the_states_of_its_attack_and_no_flood(att
 
 def test_names_and_descriptions_fit_into_a_table() -> None:
     assert len({attack.name for attack in ATTACKS}) == len(ATTACKS)
-    assert [attack.name for attack in ATTACKS if "|" in attack.name + attack.what or "\n" in attack.what or not attack.what] == []
+    assert [
+        attack.name
+        for attack in ATTACKS
+        if "|" in attack.name + attack.what or "\n" in attack.what or not attack.what
+    ] == []
 
 
 def test_new_rows_take_the_place_of_old_ones_and_others_stay() -> None:
     first, second, third = ATTACKS[:3]
-    text = f"before\n{BEGIN}\n{HEAD}\n{Row('stale', 1, 2.0, 0.003).shown(first)}\n{Row('synced', 4, 5.0, 0.006).shown(third)}\n{END}\nafter\n"
-    new = written(text, ATTACKS, {second.name: Row("stale", 7, -1.0, 0.0), third.name: Row("stalled", 8, 9.0, 0.01)})
+    text = f"before\n{BEGIN}\n{HEAD}\n{Row('stale', 1, 2.0, 0.003).shown(first)}\n{Row('synced', 4, 5.0, 0.006).shown(third)}\n{END}\nafter\n"  # noqa: E501
+    new = written(
+        text, ATTACKS, {second.name: Row("stale", 7, -1.0, 0.0), third.name: Row("stalled", 8, 9.0, 0.01)}
+    )
     assert list(read(new)) == [first.name, second.name, third.name]
     assert read(new)[third.name] == f"| {third.name} | {third.what} | stalled | 8 | 9 | 10 |"
     assert new.replace(read(new)[second.name] + "\n", "").count("\n") == text.count("\n")

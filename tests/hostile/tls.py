@@ -1,4 +1,5 @@
 """The TLS of the hostile server: an authority that the victim trusts, and one that it does not."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""The attacked operator: three caches with the real runner, transport and vault; and what readers see of them."""
+"""The attacked operator: three caches with the real runner, transport and vault; and what readers see of
+them."""
+
 from __future__ import annotations
 
 import asyncio
@@ -110,8 +112,14 @@ class Victim:
             seen.lies += _quoted(error)
         else:
             seen.objects = {obj["metadata"]["name"]: obj["metadata"]["resourceVersion"] for obj in objects}
-            seen.lies += [f"{held} objects of {kind.plural} are held, and {len(objects)} listed"] * (held != len(objects))
-            seen.lies += [f"{obj['metadata']['name'][:50]!r} of {kind.plural} is outside of the filter" for obj in objects if not _is_selected(kind, obj)]
+            seen.lies += [f"{held} objects of {kind.plural} are held, and {len(objects)} listed"] * (
+                held != len(objects)
+            )
+            seen.lies += [
+                f"{obj['metadata']['name'][:50]!r} of {kind.plural} is outside of the filter"
+                for obj in objects
+                if not _is_selected(kind, obj)
+            ]
         for name in ("a", "b", "c", "db", "far", "evil"):
             try:
                 obj = cache.get(kind.plural, name, NAMESPACE)
@@ -132,20 +140,35 @@ class Victim:
 
 def _quoted(error: ReadError) -> list[str]:
     text = str(error)
-    return ["an error has a value of an object"] * (CANARY in text) + ["an error is not printable"] * (not text.replace("\n", "").isprintable())
+    return ["an error has a value of an object"] * (CANARY in text) + ["an error is not printable"] * (
+        not text.replace("\n", "").isprintable()
+    )
 
 
 def _is_selected(kind: Kind, obj: dict[str, Any]) -> bool:
     metadata = obj["metadata"]
-    return (metadata.get("namespace"), metadata["labels"].get("app"), not kind.field or kind.reads(obj) == kind.value) == (NAMESPACE, "web", True)
+    return (
+        metadata.get("namespace"),
+        metadata["labels"].get("app"),
+        not kind.field or kind.reads(obj) == kind.value,
+    ) == (NAMESPACE, "web", True)
 
 
 @asynccontextmanager
-async def attacked(url: str, *, ca_path: str | None = None, clock: Callable[[], float], chance: Callable[[], float]) -> AsyncIterator[Victim]:
+async def attacked(
+    url: str, *, ca_path: str | None = None, clock: Callable[[], float], chance: Callable[[], float]
+) -> AsyncIterator[Victim]:
     """Keep the caches of an operator, within the block, on the loop's own time."""
-    settings = SelectCacheSettings(idle_timeout=IDLE_TIMEOUT, request_timeout=REQUEST_TIMEOUT, sync_timeout=SYNC_TIMEOUT, audit_interval=0)
+    settings = SelectCacheSettings(
+        idle_timeout=IDLE_TIMEOUT,
+        request_timeout=REQUEST_TIMEOUT,
+        sync_timeout=SYNC_TIMEOUT,
+        audit_interval=0,
+    )
     for kind in KINDS:
-        settings.selectors[kind.plural] = Selector("app=web", field=f"{kind.field}={kind.value}" if kind.field else None, namespaces=[NAMESPACE])
+        settings.selectors[kind.plural] = Selector(
+            "app=web", field=f"{kind.field}={kind.value}" if kind.field else None, namespaces=[NAMESPACE]
+        )
     login = kopf.ConnectionInfo(server=url, token="static", ca_path=ca_path)
     vault = Vault({VaultKey("login"): login})
     logger, log = logging.getLogger("kopf_selectcache"), Log()
@@ -155,8 +178,13 @@ async def attacked(url: str, *, ca_path: str | None = None, clock: Callable[[], 
         return clock() + (victims[0].offset if victims else 0.0)
 
     runtime = Runtime(
-        settings, KopfTransport(vault, request_timeout=REQUEST_TIMEOUT, clock=jumping, chance=chance), namespaces=None,
-        chance=chance, logger=logger, clock=jumping)
+        settings,
+        KopfTransport(vault, request_timeout=REQUEST_TIMEOUT, clock=jumping, chance=chance),
+        namespaces=None,
+        chance=chance,
+        logger=logger,
+        clock=jumping,
+    )
     victims.append(Victim(runtime, log))
     logger.addHandler(log)
     tasks = [asyncio.create_task(runtime.run()), asyncio.create_task(_log_in(vault, login))]

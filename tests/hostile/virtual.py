@@ -1,4 +1,6 @@
-"""An event loop for a victim and a server in one process: its time passes only when neither has anything to do, and then at once."""
+"""An event loop for a victim and a server in one process: its time passes only when neither has anything to
+do, and then at once."""
+
 from __future__ import annotations
 
 import asyncio
@@ -10,7 +12,8 @@ from typing import Any, TypeVar
 _T = TypeVar("_T")
 
 IN_FLIGHT = 0.05
-"""Real seconds that bytes may take from one socket to another of this machine: as long as a delayed acknowledgement."""
+"""Real seconds that bytes may take from one socket to another of this machine: as long as a delayed
+acknowledgement."""
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
@@ -23,12 +26,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self.now
 
-    def run_in_executor(self, executor: object, func: Callable[..., _T], *args: Any) -> asyncio.Future[_T]:   # type: ignore[override]  # noqa: ARG002  # There is none.
+    def run_in_executor(self, executor: object, func: Callable[..., _T], *args: Any) -> asyncio.Future[_T]:  # type: ignore[override]  # There is none.  # noqa: ARG002
         """Run it at once: time must not pass while a thread works."""
         future: asyncio.Future[_T] = self.create_future()
         try:
             future.set_result(func(*args))
-        except Exception as error:   # noqa: BLE001  # It is raised where the future is awaited.
+        except Exception as error:  # It is raised where the future is awaited.  # noqa: BLE001
             future.set_exception(error)
         return future
 
@@ -51,4 +54,5 @@ class _Skipping(selectors.DefaultSelector):
     def _is_busy(self) -> bool:
         """Return True if a thread of the package works, or a socket waits until its peer has read."""
         return any(thread.name == "selectcache" for thread in threading.enumerate()) or any(
-            key.events & selectors.EVENT_WRITE for key in self.get_map().values())
+            key.events & selectors.EVENT_WRITE for key in self.get_map().values()
+        )

@@ -1,4 +1,5 @@
 """Attacks on watches: bytes that mean nothing, and events that must not be believed."""
+
 from __future__ import annotations
 
 import asyncio
@@ -50,7 +51,9 @@ async def older_bookmarks(talk: Exchange) -> None:
 @WATCHES("watch: bookmark of another kind", "watch", fresh="stale", reason="came instead of")
 async def foreign_bookmark(talk: Exchange) -> None:
     """A bookmark of another kind at version 999999"""
-    await talk.events(event("BOOKMARK", {"kind": "Node", "apiVersion": "v1", "metadata": {"resourceVersion": "999999"}}))
+    await talk.events(
+        event("BOOKMARK", {"kind": "Node", "apiVersion": "v1", "metadata": {"resourceVersion": "999999"}})
+    )
 
 
 @WATCHES("watch: nothing", "watch", held="synced", fresh="synced", reason="silent")
@@ -65,7 +68,10 @@ async def nothing(talk: Exchange) -> None:
 @WATCHES("watch: another namespace", "watch", held="synced", fresh="synced")
 async def event_of_another_namespace(talk: Exchange) -> None:
     """An event of an object in a namespace that was not asked for"""
-    await talk.events(event("ADDED", talk.kind.object("evil", "150", namespace="elsewhere")), event("BOOKMARK", talk.kind.bookmark("150")))
+    await talk.events(
+        event("ADDED", talk.kind.object("evil", "150", namespace="elsewhere")),
+        event("BOOKMARK", talk.kind.bookmark("150")),
+    )
 
 
 @WATCHES("watch: another kind", "watch", fresh="stale", reason="came instead of")
@@ -84,7 +90,9 @@ async def event_outside_labels(talk: Exchange) -> None:
 async def event_with_duplicate_keys(talk: Exchange) -> None:
     """An event whose object has two members `labels`, of which the last is outside of the selector"""
     line = event("ADDED", talk.kind.object("evil", "150"))
-    await talk.events(line.replace(b'"labels":{"app":"web"}', b'"labels":{"app":"web"},"labels":{"app":"db"}'))
+    await talk.events(
+        line.replace(b'"labels":{"app":"web"}', b'"labels":{"app":"web"},"labels":{"app":"db"}')
+    )
 
 
 @WATCHES("watch: another version order", "watch", held="synced", fresh="synced", shown={"a": "150"})
@@ -109,16 +117,21 @@ async def foreign_deletions(talk: Exchange) -> None:
         await asyncio.sleep(1.0)
 
 
-@WATCHES("watch: versions that are no numbers", "watch", fresh="stale", reason="came where all others are numbers")
+@WATCHES(
+    "watch: versions that are no numbers", "watch", fresh="stale", reason="came where all others are numbers"
+)
 async def event_without_number(talk: Exchange) -> None:
     """Events whose version is text, negative, a fraction, or has a space, in turn"""
     version = ["latest", "-5", "1e9", "150.5", " 150", "0x96"][talk.number % 6]
     await talk.events(event("ADDED", talk.kind.object("evil", version)))
 
 
-@WATCHES("watch: endless versions", "watch", held="synced", fresh="synced", shown={"a": ""}, relists=PATIENCE + 1)
+@WATCHES(
+    "watch: endless versions", "watch", held="synced", fresh="synced", shown={"a": ""}, relists=PATIENCE + 1
+)
 async def endless_versions(talk: Exchange) -> None:
-    """An event whose version is a number of 5,000 digits, and bookmarks of it; afterwards the cache takes the server for restored"""
+    """An event whose version is a number of 5,000 digits, and bookmarks of it; afterwards the cache takes the
+    server for restored"""
     version = "9" * 5_000
     await talk.open()
     await talk.chunk(event("MODIFIED", talk.kind.object("a", version)))
@@ -130,7 +143,11 @@ async def endless_versions(talk: Exchange) -> None:
 @WATCHES("watch: no name or uid", "watch", fresh="stale", reason="without a name")
 async def event_without_name(talk: Exchange) -> None:
     """Events of objects without name, uid or metadata, in turn"""
-    objects = [talk.kind.object("evil", "150", name=None), talk.kind.object("evil", "150", uid=None), {"kind": talk.kind.kind, "apiVersion": "v1"}]
+    objects = [
+        talk.kind.object("evil", "150", name=None),
+        talk.kind.object("evil", "150", uid=None),
+        {"kind": talk.kind.kind, "apiVersion": "v1"},
+    ]
     await talk.events(event("ADDED", objects[talk.number % 3]))
 
 
@@ -141,7 +158,15 @@ async def event_with_bad_name(talk: Exchange) -> None:
     await talk.events(event("ADDED", talk.kind.object(name, "150", value="other")))
 
 
-@WATCHES("watch: 100,000 labels", "watch", held="synced", fresh="synced", shown={"evil": "151"}, memory=160, every=30.0)
+@WATCHES(
+    "watch: 100,000 labels",
+    "watch",
+    held="synced",
+    fresh="synced",
+    shown={"evil": "151"},
+    memory=160,
+    every=30.0,
+)
 async def event_with_many_labels(talk: Exchange) -> None:
     """An event of an object with 100,000 labels, and a bookmark per second"""
     labels = {"app": "web"} | {f"label-{number}": f"{number}" for number in range(MANY_LABELS)}
@@ -159,7 +184,15 @@ async def event_with_many_labels(talk: Exchange) -> None:
 async def invalid_lines(talk: Exchange) -> None:
     """Half a line, numbers, invalid UTF-8, byte order marks and arrays, in turn"""
     line = event("ADDED", talk.kind.object("evil", "150"))
-    lines = [line[:-9] + b"\n", b"42\n", b"[]\n", b"\xff\xfe{\n", b"\xef\xbb\xbf" + line, b'{"type":5}\n', b"\x00\n"]
+    lines = [
+        line[:-9] + b"\n",
+        b"42\n",
+        b"[]\n",
+        b"\xff\xfe{\n",
+        b"\xef\xbb\xbf" + line,
+        b'{"type":5}\n',
+        b"\x00\n",
+    ]
     await talk.events(lines[talk.number % len(lines)])
 
 
@@ -216,7 +249,9 @@ async def list_instead(talk: Exchange) -> None:
 @WATCHES("watch: HTML of a proxy", "watch", fresh="stale")
 async def html_instead(talk: Exchange) -> None:
     """The login page of a proxy instead of a watch, with code 200"""
-    await talk.answer(f"<html>\n<body>{CANARY}</body>\n</html>\n".encode(), headers={"Content-Type": "text/html"})
+    await talk.answer(
+        f"<html>\n<body>{CANARY}</body>\n</html>\n".encode(), headers={"Content-Type": "text/html"}
+    )
 
 
 @WATCHES("watch: gzip garbage", "watch", fresh="stale")

@@ -1,4 +1,5 @@
 """What the server itself has lost of a watch is found by comparing, told, counted, and listed anew."""
+
 from __future__ import annotations
 
 import asyncio
@@ -66,20 +67,39 @@ def test_what_the_watch_has_lost_is_found_told_and_repaired(caplog: pytest.LogCa
     async def main() -> None:
         async with caching(EITHER, *OBJECTS, secret("gold", "infra", tier="gold")) as world:
             await lose(world)
-            assert named(world.cache.held("secrets", namespace="shop")) == ["changed", "deleted", "kept", "recreated", "relabelled"]
+            assert named(world.cache.held("secrets", namespace="shop")) == [
+                "changed",
+                "deleted",
+                "kept",
+                "recreated",
+                "relabelled",
+            ]
             found = await world.cache.audit("secrets")
             assert not found
             assert found.objects == 5
             assert found.missing == (("shop", "created"),)
             assert sorted(found.extra) == [("shop", "deleted"), ("shop", "relabelled")]
             assert sorted(found.outdated) == [("shop", "changed"), ("shop", "recreated")]
-            await until(lambda: named(world.cache.held("secrets", namespace="shop")) == ["changed", "created", "kept", "recreated"])
+            await until(
+                lambda: (
+                    named(world.cache.held("secrets", namespace="shop"))
+                    == ["changed", "created", "kept", "recreated"]
+                )
+            )
             await until(lambda: len(world.watches()) == 4)
             assert await world.cache.audit("secrets")
-            assert (world.feed.counts.audits, world.feed.counts.drift, world.feed.counts.relists) == (4, 5, {"audit": 1})
+            assert (world.feed.counts.audits, world.feed.counts.drift, world.feed.counts.relists) == (
+                4,
+                5,
+                {"audit": 1},
+            )
+
     run(main())
-    line, = [line for line in caplog.messages if "drifted" in line]
-    assert line.startswith("The cache of secrets with label='app=web', namespaces=['shop'] has drifted from the server: 1 object is missing (shop/created), 2 ")
+    (line,) = [line for line in caplog.messages if "drifted" in line]
+    assert line.startswith(
+        "The cache of secrets with label='app=web', namespaces=['shop'] has drifted from the server: 1 object"
+        " is missing (shop/created), 2 "
+    )
     assert line.endswith(". It is listed anew.")
 
 
@@ -91,7 +111,13 @@ def test_it_is_done_again_and_again_without_being_asked_for() -> None:
             assert world.time.now - began >= 3 * 400.0 * 0.5
             assert set(world.time.slept) >= {600.0}
             await lose(world)
-            await until(lambda: world.feed.counts.drift and named(world.cache.held("secrets")) == ["changed", "created", "kept", "recreated"])
+            await until(
+                lambda: (
+                    world.feed.counts.drift
+                    and named(world.cache.held("secrets")) == ["changed", "created", "kept", "recreated"]
+                )
+            )
+
     run(main())
 
 
@@ -103,6 +129,7 @@ def test_of_names_that_share_a_watch_only_the_named_are_compared() -> None:
             found = await world.cache.audit("secrets")
             assert found
             assert found.objects == 1
+
     run(main())
 
 
@@ -117,8 +144,15 @@ def test_the_server_is_asked_for_names_and_versions_page_by_page_as_of_what_is_h
             assert str(await world.cache.audit("secrets")) == "all 5 are as the server has them"
             asked = [each for each in tuple(world.cluster.requests)[before:] if each.verb == "list"]
             assert len(asked) == -(-5 // page_limit)
-            assert (asked[0].query["resourceVersion"], asked[0].query["resourceVersionMatch"]) == (version, "Exact")
-            assert all(each.query["labelSelector"] == "app=web" and each.query["limit"] == str(page_limit) for each in asked)
+            assert (asked[0].query["resourceVersion"], asked[0].query["resourceVersionMatch"]) == (
+                version,
+                "Exact",
+            )
+            assert all(
+                each.query["labelSelector"] == "app=web" and each.query["limit"] == str(page_limit)
+                for each in asked
+            )
+
     run(main())
 
 
@@ -128,20 +162,34 @@ def test_an_audit_that_cannot_be_done_says_why_and_changes_nothing() -> None:
             await world.cache.wait_synced()
             await until(lambda: world.feed.synced)
             refused: list[tuple[int, type[StateError], str]] = [
-                (403, Forbidden, r"await cache.audit\('secrets'\): the operator may not list secrets\. Grant it the verb list"), (410, Stalled, r"cache.audit\('secrets'"), (500, Stalled, r"cache.audit\('secrets'")]
+                (
+                    403,
+                    Forbidden,
+                    (
+                        r"await cache.audit\('secrets'\): the operator may not list secrets\. Grant it the"
+                        r" verb list"
+                    ),
+                ),
+                (410, Stalled, r"cache.audit\('secrets'"),
+                (500, Stalled, r"cache.audit\('secrets'"),
+            ]
             for code, error, words in refused:
                 world.cluster.faults.add(Refuse(code), verb="list", resource="secrets", times=1)
                 with pytest.raises(error, match=words):
                     await world.cache.audit("secrets")
             assert len(world.cache.held("secrets")) == 5
             assert world.feed.counts.drift == 0
+
     run(main())
 
 
 @pytest.mark.parametrize(("before_1_34", "told"), [(False, "504 Timeout"), (True, "500 ")])
 def test_a_server_that_has_yet_to_reach_what_is_held_was_restored_and_is_listed_anew(
-        caplog: pytest.LogCaptureFixture, before_1_34: bool, told: str) -> None:
-    """The watch says nothing of it: it is silent, as it is on a server without bookmarks that has nothing to say."""
+    caplog: pytest.LogCaptureFixture, before_1_34: bool, told: str
+) -> None:
+    """The watch says nothing of it: it is silent, as it is on a server without bookmarks that has nothing to
+    say."""
+
     async def main() -> None:
         async with caching("app=web", *OBJECTS) as world:
             await world.cache.wait_synced()
@@ -153,13 +201,16 @@ def test_a_server_that_has_yet_to_reach_what_is_held_was_restored_and_is_listed_
             world.cluster.restore(backup)
             await until(lambda: len(world.watches()) == 2 and world.feed.synced)
             if before_1_34:
-                world.cluster.faults.add(TooLargeVersion(before_1_34=True), verb="list", resource="secrets", times=1)
+                world.cluster.faults.add(
+                    TooLargeVersion(before_1_34=True), verb="list", resource="secrets", times=1
+                )
             with pytest.raises(Stalled, match=told):
                 await world.cache.audit("secrets")
             await until(lambda: len(world.watches()) == 3)
             assert named(world.cache.held("secrets")) == sorted(named(OBJECTS))
             assert named(world.cache.held("secrets", label={"seen": "8"})) == []
             assert await world.cache.audit("secrets")
+
     run(main())
     assert "The server of secrets went back to an older state; its cache started anew." in caplog.messages
 
@@ -172,6 +223,7 @@ def test_before_it_is_synced_there_is_nothing_to_compare() -> None:
             for fault in world.cluster.faults:
                 fault.release()
             await world.cache.wait_synced()
+
     run(main())
 
 
@@ -181,6 +233,7 @@ def test_a_fake_cache_can_be_audited_as_well() -> None:
         found = await cache.audit("secrets")
         assert found
         assert found.objects == 1
+
     run(main())
 
 
@@ -192,6 +245,7 @@ def test_however_many_ask_at_once_one_audit_is_made_and_one_relist_ordered() -> 
             assert {each.drift for each in found} == {5}
             assert world.feed.counts.audits == 2
             await until(lambda: world.feed.counts.relists == {"audit": 1})
+
     run(main())
 
 
@@ -199,7 +253,12 @@ def test_a_relist_is_interrupted_neither_by_another_audit_nor_by_a_gap_of_the_lo
     async def main() -> None:
         async with caching(EITHER, *OBJECTS) as world:
             await lose(world)
-            listed = world.cluster.faults.add(Silence(), verb="list", resource="secrets", where=lambda asked: "resourceVersionMatch" not in asked.query)
+            listed = world.cluster.faults.add(
+                Silence(),
+                verb="list",
+                resource="secrets",
+                where=lambda asked: "resourceVersionMatch" not in asked.query,
+            )
             await world.cache.audit("secrets")
             world.runtime.after_gap(100.0)
             await listed.hit()
@@ -208,16 +267,21 @@ def test_a_relist_is_interrupted_neither_by_another_audit_nor_by_a_gap_of_the_lo
                 world.runtime.after_gap(100.0)
             listed.release()
             world.cluster.faults.clear()
-            await until(lambda: named(world.cache.held("secrets")) == ["changed", "created", "kept", "recreated"])
+            await until(
+                lambda: named(world.cache.held("secrets")) == ["changed", "created", "kept", "recreated"]
+            )
             for watches in (3, 4):
-                await until(lambda: sum(asked.namespace == "shop" for asked in world.watches()) == watches)   # noqa: B023
+                await until(lambda: sum(asked.namespace == "shop" for asked in world.watches()) == watches)  # noqa: B023
                 world.cluster.cut("watch", "secrets", namespace="shop")
             assert world.feed.counts.relists == {"audit": 1}
             assert world.feed.counts.lists == 3, "the first of each watch, and one that was not begun anew"
+
     run(main())
 
 
-def test_a_relist_that_is_ordered_while_a_watch_is_waited_for_takes_its_place_and_asks_for_the_newest_state() -> None:
+def test_a_relist_that_is_ordered_while_a_watch_is_waited_for_takes_its_place_and_asks_for_the_newest_state() -> (  # noqa: E501
+    None
+):
     async def main() -> None:
         async with caching("app=web", *OBJECTS) as world:
             await world.cache.wait_synced()
@@ -228,14 +292,21 @@ def test_a_relist_that_is_ordered_while_a_watch_is_waited_for_takes_its_place_an
             world.feed._listwatches[0].relist("audit")
             world.cluster.faults.clear()
             await until(lambda: world.feed.counts.relists == {"audit": 1})
-            listed = [asked for asked in world.cluster.requests if asked.verb == "list" and asked.resource == "secrets"]
+            listed = [
+                asked
+                for asked in world.cluster.requests
+                if asked.verb == "list" and asked.resource == "secrets"
+            ]
             assert "resourceVersion" not in listed[-1].query
             for watches in (1, 2):
                 before = len(world.watches())
                 await until(lambda: world.feed.synced)
                 world.cluster.cut("watch", "secrets")
-                await until(lambda: len(world.watches()) > before)   # noqa: B023
-                assert world.feed.counts.relists == {"audit": 1}, f"it was ordered once, {watches} watches ago"
+                await until(lambda: len(world.watches()) > before)  # noqa: B023
+                assert world.feed.counts.relists == {"audit": 1}, (
+                    f"it was ordered once, {watches} watches ago"
+                )
+
     run(main())
 
 
@@ -248,29 +319,46 @@ def test_where_one_branch_cannot_be_compared_the_others_are(declared: list[Selec
             world.cluster.faults.add(fault, verb="list", resource="secrets", namespace="infra")
             with pytest.raises(Stalled):
                 await world.cache.audit("secrets")
-            assert (world.feed.counts.audits, world.feed.counts.failures["audit"], world.feed.counts.drift) == (1, 1, 5)
+            assert (
+                world.feed.counts.audits,
+                world.feed.counts.failures["audit"],
+                world.feed.counts.drift,
+            ) == (1, 1, 5)
             await until(lambda: world.feed.counts.relists == {"audit": 1})
+
     run(main())
 
 
-@pytest.mark.parametrize(("fault", "why"), list(zip(FAILURES, ("the server answers 410 ", "", ""), strict=True)), ids=["refused", "garbled", "broken off"])
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    list(zip(FAILURES, ("the server answers 410 ", "", ""), strict=True)),
+    ids=["refused", "garbled", "broken off"],
+)
 def test_an_audit_that_nobody_has_asked_for_and_that_fails_is_told_and_made_again_after_as_long(
-    fault: Fault, why: str, caplog: pytest.LogCaptureFixture,
+    fault: Fault,
+    why: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "kopf_selectcache")
 
     async def main() -> None:
         async with caching("app=web", *OBJECTS, audit_interval=600.0) as world:
             await world.cache.wait_synced()
-            world.cluster.faults.add(fault, verb="list", resource="secrets", times=4)   # Of what breaks off, each is asked for twice.
+            world.cluster.faults.add(
+                fault, verb="list", resource="secrets", times=4
+            )  # Of what breaks off, each is asked for twice.
             await until(lambda: world.feed.counts.failures["audit"] >= 2)
             audits = world.feed.counts.audits
             await until(lambda: world.feed.counts.audits > audits)
             assert world.feed.counts.failures["audit"] < world.time.slept.count(900.0)
             assert world.feed.held() == 5
+
     run(main())
-    assert any(message.startswith(f"The cache of secrets could not be compared with the server: {why}") and message.endswith(". It is tried again.")
-               for message in caplog.messages)
+    assert any(
+        message.startswith(f"The cache of secrets could not be compared with the server: {why}")
+        and message.endswith(". It is tried again.")
+        for message in caplog.messages
+    )
     assert not [message for message in caplog.messages if "mistake" in message]
 
 
@@ -278,17 +366,23 @@ def test_a_branch_that_has_had_no_list_yet_is_not_compared() -> None:
     async def main() -> None:
         async with caching(EITHER, *OBJECTS, held="infra", audit_interval=600.0) as world:
             await until(lambda: world.feed.counts.audits >= 2)
-            compared = {asked.namespace for asked in world.cluster.requests if asked.query.get("resourceVersionMatch") == "Exact"}
+            compared = {
+                asked.namespace
+                for asked in world.cluster.requests
+                if asked.query.get("resourceVersionMatch") == "Exact"
+            }
             assert compared == {"shop"}
             assert not world.feed.counts.failures["audit"]
             for fault in world.cluster.faults:
                 fault.release()
             await world.cache.wait_synced()
+
     run(main())
 
 
 def test_a_mistake_of_ours_in_an_audit_is_told_and_the_next_one_is_made(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def mistaken(*_: object, **__: object) -> None:
         monkeypatch.undo()
@@ -299,6 +393,7 @@ def test_a_mistake_of_ours_in_an_audit_is_told_and_the_next_one_is_made(
         async with caching("app=web", *OBJECTS, audit_interval=600.0) as world:
             await until(lambda: world.feed.counts.audits)
             assert world.feed.held() == 5
+
     run(main())
     assert any("stumbled over a mistake of its own" in message for message in caplog.messages)
 
@@ -309,22 +404,51 @@ class Answers:
     def __init__(self, *pages: dict[str, object]) -> None:
         self.pages = list(pages)
 
-    async def get(self, _: str, __: Mapping[str, str], *, accept: str = "", most: int | None = None) -> bytes:   # noqa: ARG002  # As transports are called.
+    async def get(
+        self,
+        _: str,
+        __: Mapping[str, str],
+        *,
+        accept: str = "",
+        most: int | None = None,  # noqa: ARG002
+    ) -> bytes:  # As transports are called.
         assert "PartialObjectMetadataList" in accept
         return json.dumps(self.pages.pop(0) if len(self.pages) > 1 else self.pages[0]).encode()
 
 
 def answering(*pages: dict[str, object]) -> kept.World:
     """Return the world of a server that gives these pages. Its time passes when somebody sleeps."""
-    return cast("kept.World", SimpleNamespace(
-        transport=Answers(*pages), settings=SelectCacheSettings(), chance=lambda: 1.0, sleep=Time().sleep))
+    return cast(
+        "kept.World",
+        SimpleNamespace(
+            transport=Answers(*pages), settings=SelectCacheSettings(), chance=lambda: 1.0, sleep=Time().sleep
+        ),
+    )
 
 
-def page(version: str = "100", *, token: str = "", kind: str = "PartialObjectMetadataList", **more: object) -> dict[str, object]:
-    return {"apiVersion": "meta.k8s.io/v1", "kind": kind, "metadata": {"resourceVersion": version, "continue": token}, "items": [], **more}
+def page(
+    version: str = "100", *, token: str = "", kind: str = "PartialObjectMetadataList", **more: object
+) -> dict[str, object]:
+    return {
+        "apiVersion": "meta.k8s.io/v1",
+        "kind": kind,
+        "metadata": {"resourceVersion": version, "continue": token},
+        "items": [],
+        **more,
+    }
 
 
-ONE = [{"metadata": {"name": "a", "namespace": "shop", "uid": "1", "resourceVersion": "5", "labels": {"app": "web"}}}]
+ONE = [
+    {
+        "metadata": {
+            "name": "a",
+            "namespace": "shop",
+            "uid": "1",
+            "resourceVersion": "5",
+            "labels": {"app": "web"},
+        }
+    }
+]
 
 
 SECRETS = Resource(builtin("secrets"), "v1")
@@ -332,7 +456,7 @@ SECRETS = Resource(builtin("secrets"), "v1")
 
 def held_at_100(*uids: str) -> Branch:
     """Return a branch that holds the secret `a` at version 5 with this uid, or nothing."""
-    branch, = Merging([Stream(Selector("app=web")).keys]).branches
+    (branch,) = Merging([Stream(Selector("app=web")).keys]).branches
     branch.begin()
     for uid in uids:
         branch.put(Record("shop", "a", uid, "5", {}, (), b""))
@@ -340,26 +464,52 @@ def held_at_100(*uids: str) -> Branch:
     return branch
 
 
-@pytest.mark.parametrize(("pages", "error"), [
-    ([page("101")], "a page of version '101' came in a list of version '100'"),
-    ([page(token="x"), page("101")], "a page of version '101' came"),
-    ([page(token="x", items=ONE)], "the pages of a list lead nowhere"),
-    ([*(page(token=str(number)) for number in range(EMPTY_PAGES + 1)), page()], "the pages of a list lead nowhere"),
-    ([page(kind="Status", code=404, status="Failure")], "404"),
-], ids=["of another version", "half of another version", "the same token for ever", "too many empty pages in a row", "a Status as a plain 200"])
-def test_of_a_list_that_makes_no_sense_no_drift_is_concluded(pages: list[dict[str, object]], error: str) -> None:
+@pytest.mark.parametrize(
+    ("pages", "error"),
+    [
+        ([page("101")], "a page of version '101' came in a list of version '100'"),
+        ([page(token="x"), page("101")], "a page of version '101' came"),
+        ([page(token="x", items=ONE)], "the pages of a list lead nowhere"),
+        (
+            [*(page(token=str(number)) for number in range(EMPTY_PAGES + 1)), page()],
+            "the pages of a list lead nowhere",
+        ),
+        ([page(kind="Status", code=404, status="Failure")], "404"),
+    ],
+    ids=[
+        "of another version",
+        "half of another version",
+        "the same token for ever",
+        "too many empty pages in a row",
+        "a Status as a plain 200",
+    ],
+)
+def test_of_a_list_that_makes_no_sense_no_drift_is_concluded(
+    pages: list[dict[str, object]], error: str
+) -> None:
     world = answering(*pages)
     with pytest.raises((Garbled, Refused), match=error):
         asyncio.run(audited(Stream(Selector("app=web")), held_at_100(), SECRETS, world=world))
 
 
-@pytest.mark.parametrize("pages", [
-    [page(kind="SecretList", apiVersion="v1", items=ONE)],
-    [*(page(token=str(number)) for number in range(EMPTY_PAGES)), page(token="x", items=ONE), *(page(token=str(number)) for number in range(EMPTY_PAGES)), page()],
-], ids=["a server that knows no metadata", "as many empty pages in a row as may be"])
+@pytest.mark.parametrize(
+    "pages",
+    [
+        [page(kind="SecretList", apiVersion="v1", items=ONE)],
+        [
+            *(page(token=str(number)) for number in range(EMPTY_PAGES)),
+            page(token="x", items=ONE),
+            *(page(token=str(number)) for number in range(EMPTY_PAGES)),
+            page(),
+        ],
+    ],
+    ids=["a server that knows no metadata", "as many empty pages in a row as may be"],
+)
 def test_a_list_of_another_form_is_compared_all_the_same(pages: list[dict[str, object]]) -> None:
     world = answering(*pages)
-    assert asyncio.run(audited(Stream(Selector("app=web")), held_at_100(), SECRETS, world=world)).missing == (("shop", "a"),)
+    assert asyncio.run(audited(Stream(Selector("app=web")), held_at_100(), SECRETS, world=world)).missing == (
+        ("shop", "a"),
+    )
 
 
 def test_which_object_it_is_can_be_told_by_what_a_server_sends_that_knows_no_metadata() -> None:

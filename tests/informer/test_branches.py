@@ -1,4 +1,6 @@
-"""Several lists and watches keep one cache: what moves between them is never absent, and one that fails spoils no other."""
+"""Several lists and watches keep one cache: what moves between them is never absent, and one that fails
+spoils no other."""
+
 from __future__ import annotations
 
 import asyncio
@@ -28,7 +30,10 @@ BOTH = [Selector("app=web", namespaces=["shop"]), Selector(names=["ca"], namespa
 
 
 def test_an_object_is_held_while_any_selector_selects_it() -> None:
-    cache = FakeCache([secret("a", app="web"), secret("b", tier="gold"), secret("c", app="web", tier="gold"), secret("d")], {"secrets": EITHER})
+    cache = FakeCache(
+        [secret("a", app="web"), secret("b", tier="gold"), secret("c", app="web", tier="gold"), secret("d")],
+        {"secrets": EITHER},
+    )
     assert named(cache.held("secrets")) == ["a", "b", "c"]
     cache.cluster.patch(secret("c"), labelled(app=None))
     cache.cluster.patch(secret("a"), labelled(app=None, tier="gold"))
@@ -47,8 +52,10 @@ def test_several_names_and_namespaces_are_held_and_absent_ones_are_proved_absent
         cache = FakeCache(objects, {"secrets": asked})
         cache.cluster.delete(secret("tls", "infra"))
         cache.cluster.patch(secret("other"), labelled(seen="yes"))
-        assert sorted((each["metadata"]["namespace"], each["metadata"]["name"]) for each in cache.list("secrets", names=["ca", "tls"], namespace=["shop", "infra"])) == [
-            ("infra", "ca"), ("shop", "ca"), ("shop", "tls")]
+        assert sorted(
+            (each["metadata"]["namespace"], each["metadata"]["name"])
+            for each in cache.list("secrets", names=["ca", "tls"], namespace=["shop", "infra"])
+        ) == [("infra", "ca"), ("shop", "ca"), ("shop", "tls")]
         with pytest.raises(NotFound):
             cache.get("secrets", "tls", "infra")
         with pytest.raises(OutsideFilter):
@@ -68,6 +75,7 @@ def test_what_breaks_off_before_a_list_anew_begins_is_not_the_reason_for_it() ->
             await until(lambda: world.feed.counts.relists.total() > 0)
             assert world.feed.counts.relists == {"audit": 1}
             assert world.feed.counts.failures["lost"] == 1
+
     run(main())
 
 
@@ -84,16 +92,20 @@ def test_when_one_watch_finds_that_the_server_was_restored_the_others_are_listed
             await until(lambda: [each.branch.epoch for each in world.feed._listwatches] == [1, 1])
             assert named(world.cache.held("secrets")) == ["a"]
             assert world.feed.counts.relists == {"audit": 1, "restored": 1}
+
     run(main())
 
 
 def test_selectors_that_differ_in_one_label_share_one_watch() -> None:
     async def main() -> None:
-        async with caching(["app=web", "app=db"], secret("a", app="web"), secret("b", app="db"), secret("c", app="x")) as world:
+        async with caching(
+            ["app=web", "app=db"], secret("a", app="web"), secret("b", app="db"), secret("c", app="x")
+        ) as world:
             await world.cache.wait_synced()
             assert named(world.cache.list("secrets", label="app in (web,db)")) == ["a", "b"]
             await until(lambda: world.feed.synced)
             assert [asked.query["labelSelector"] for asked in world.watches()] == ["app in (db,web)"]
+
     run(main())
 
 
@@ -109,8 +121,14 @@ def test_a_watch_for_each_name_needs_no_more_than_a_role_with_these_names() -> N
             with pytest.raises(NotFound):
                 world.cache.get("secrets", "tls", "infra")
             world.cluster.create(secret("tls", "infra"))
-            await world.cache.wait_for("secrets", lambda _: True, namespace="infra", field="metadata.name=tls")
-            assert {asked.query["fieldSelector"] for asked in world.watches()} == {"metadata.name=ca", "metadata.name=tls"}
+            await world.cache.wait_for(
+                "secrets", lambda _: True, namespace="infra", field="metadata.name=tls"
+            )
+            assert {asked.query["fieldSelector"] for asked in world.watches()} == {
+                "metadata.name=ca",
+                "metadata.name=tls",
+            }
+
     run(main())
 
 
@@ -122,6 +140,7 @@ def test_names_that_share_a_watch_take_the_wider_right_and_keep_no_more() -> Non
             await until(lambda: world.feed.synced)
             assert [asked.query.get("fieldSelector") for asked in world.watches()] == [None]
             assert named(world.cache.held("secrets")) == ["ca"]
+
     run(main())
 
 
@@ -131,11 +150,19 @@ def test_the_namespaces_of_the_operator_are_kept_one_by_one() -> None:
             cluster.user("reader", [WATCHING], namespace="infra")
             return cluster.user("reader", [WATCHING], namespace="shop")
 
-        async with caching("", secret("a"), secret("b", "infra"), secret("c", "default"), who=who, namespaces=("infra", "shop")) as world:
+        async with caching(
+            "",
+            secret("a"),
+            secret("b", "infra"),
+            secret("c", "default"),
+            who=who,
+            namespaces=("infra", "shop"),
+        ) as world:
             await world.cache.wait_synced()
             assert named(world.cache.list("secrets", namespace=["infra", "shop"])) == ["a", "b"]
             with pytest.raises(OutsideFilter):
                 world.cache.list("secrets")
+
     run(main())
 
 
@@ -145,8 +172,12 @@ def test_a_selector_that_adds_nothing_is_told_of_and_not_kept(caplog: pytest.Log
             await world.cache.wait_synced()
             await until(lambda: world.feed.synced)
             assert [asked.query["labelSelector"] for asked in world.watches()] == ["app"]
+
     run(main())
-    assert "The filter of secrets: label='app=web,tier' selects nothing that the other selectors do not." in caplog.messages
+    assert (
+        "The filter of secrets: label='app=web,tier' selects nothing that the other selectors do not."
+        in caplog.messages
+    )
 
 
 def test_too_many_lists_and_watches_for_the_namespaces_of_the_operator_are_a_rejected_filter() -> None:
@@ -155,7 +186,12 @@ def test_too_many_lists_and_watches_for_the_namespaces_of_the_operator_are_a_rej
         async with caching(names, namespaces=("infra", "shop")) as world:
             await world.feed.settled()
             assert world.feed.health is Health.REJECTED
-            assert world.feed.trouble == "the filter of secrets: it takes 102 lists and watches, for 51 names in 2 namespaces, and 100 are the most"
+            assert (
+                world.feed.trouble
+                == "the filter of secrets: it takes 102 lists and watches, for 51 names in 2 namespaces, and"
+                " 100 are the most"
+            )
+
     run(main())
 
 
@@ -169,19 +205,30 @@ def test_an_object_that_moves_to_a_slower_branch_is_never_absent() -> None:
             await until(lambda: world.feed.synced and len(world.watches()) == 2)
             world.cluster.patch(secret("a"), labelled(app=None, tier="gold"))
             await until(lambda: world.reads_of_metadata() >= 2)
-            assert world.cache.get("secrets", "a", "shop")["metadata"]["labels"] == {"app": "web"}, "as it was known last"
+            assert world.cache.get("secrets", "a", "shop")["metadata"]["labels"] == {"app": "web"}, (
+                "as it was known last"
+            )
             for fault in world.cluster.faults:
                 fault.release()
-            await until(lambda: world.cache.get("secrets", "a", "shop")["metadata"]["labels"] == {"tier": "gold"})
+            await until(
+                lambda: world.cache.get("secrets", "a", "shop")["metadata"]["labels"] == {"tier": "gold"}
+            )
+
     run(main())
 
 
-@pytest.mark.parametrize("leave", [
-    lambda cluster: cluster.patch(secret("a"), labelled(app=None)),
-    lambda cluster: cluster.delete(secret("a")),
-    lambda cluster: (cluster.delete(secret("a")), cluster.create(secret("a"))),
-], ids=["leaves the filter", "is deleted", "is deleted and made anew"])
-def test_what_is_gone_is_let_go_though_a_branch_says_nothing(leave: Callable[[EmbeddedCluster], object]) -> None:
+@pytest.mark.parametrize(
+    "leave",
+    [
+        lambda cluster: cluster.patch(secret("a"), labelled(app=None)),
+        lambda cluster: cluster.delete(secret("a")),
+        lambda cluster: (cluster.delete(secret("a")), cluster.create(secret("a"))),
+    ],
+    ids=["leaves the filter", "is deleted", "is deleted and made anew"],
+)
+def test_what_is_gone_is_let_go_though_a_branch_says_nothing(
+    leave: Callable[[EmbeddedCluster], object],
+) -> None:
     async def main() -> None:
         async with caching(EITHER, secret("a", app="web"), secret("b", app="web"), silent="tier") as world:
             await world.cache.wait_synced()
@@ -189,10 +236,15 @@ def test_what_is_gone_is_let_go_though_a_branch_says_nothing(leave: Callable[[Em
             leave(world.cluster)
             await until(lambda: named(world.cache.held("secrets")) == ["b"])
             assert world.reads_of_metadata() == 1
-            read, = (asked for asked in world.cluster.requests if asked.query.get("fieldSelector") == "metadata.name=a")
+            (read,) = (
+                asked
+                for asked in world.cluster.requests
+                if asked.query.get("fieldSelector") == "metadata.name=a"
+            )
             assert read.query["resourceVersionMatch"] == "NotOlderThan"
             with pytest.raises(OutsideFilter):
                 world.cache.get("secrets", "a", "shop")
+
     run(main())
 
 
@@ -208,20 +260,28 @@ def test_a_question_that_settles_nothing_is_asked_less_and_less_but_again_and_ag
             world.cluster.patch(secret("a"), labelled(app=None, tier="gold"))
             await until(lambda: world.time.now - began >= 100.0)
             assert 3 <= world.reads_of_metadata() <= 8
+
     run(main())
 
 
-@pytest.mark.parametrize("fault", [Refuse(503), MalformedJSON(), Disconnect()], ids=["refused", "garbled", "broken off"])
-def test_a_question_that_is_not_answered_is_asked_again(fault: Fault, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    "fault", [Refuse(503), MalformedJSON(), Disconnect()], ids=["refused", "garbled", "broken off"]
+)
+def test_a_question_that_is_not_answered_is_asked_again(
+    fault: Fault, caplog: pytest.LogCaptureFixture
+) -> None:
     async def main() -> None:
         async with caching(EITHER, secret("a", app="web"), secret("b", app="web"), silent="tier") as world:
             await world.cache.wait_synced()
             await until(lambda: world.feed.synced and len(world.watches()) == 2)
-            world.cluster.faults.add(fault, verb="list", resource="secrets", times=4)   # Of what breaks off, each is asked for twice.
+            world.cluster.faults.add(
+                fault, verb="list", resource="secrets", times=4
+            )  # Of what breaks off, each is asked for twice.
             world.cluster.delete(secret("a"))
             await until(lambda: named(world.cache.held("secrets")) == ["b"])
             assert world.reads_of_metadata() == 5
             assert world.feed.counts.lists == 2
+
     run(main())
     assert not [message for message in caplog.messages if "mistake" in message]
 
@@ -243,6 +303,7 @@ def test_what_is_known_to_be_gone_does_not_come_back_when_a_slow_branch_tells_it
             world.cluster.bookmark()
             await until(lambda: slow.version == fast.version and int(slow.version) > before)
             assert told == [False]
+
     run(main())
 
 
@@ -260,9 +321,13 @@ def test_a_right_that_one_watch_lacks_spoils_only_the_reads_that_need_it() -> No
             assert world.cache.get("secrets", "a", "shop")["metadata"]["name"] == "a"
             with pytest.raises(OutsideFilter):
                 world.cache.get("secrets", "b", "shop")
-            missing = "may not list them in the namespace infra: .*Grant it the verbs list and watch in the namespace infra: .*resourceNames: ..ca.."
+            missing = (
+                "may not list them in the namespace infra: .*Grant it the verbs list and watch in the"
+                " namespace infra: .*resourceNames: ..ca.."
+            )
             for read in (
-                lambda: world.cache.get("secrets", "ca", "infra"), lambda: world.cache.held("secrets"),
+                lambda: world.cache.get("secrets", "ca", "infra"),
+                lambda: world.cache.held("secrets"),
                 lambda: world.cache.count("secrets", namespace="infra", names=["ca"]),
             ):
                 with pytest.raises(Forbidden, match=missing):
@@ -271,10 +336,13 @@ def test_a_right_that_one_watch_lacks_spoils_only_the_reads_that_need_it() -> No
             world.cluster.user("reader", [{**WATCHING, "resourceNames": ["ca"]}], namespace="infra")
             await until(lambda: world.feed.synced)
             assert named(world.cache.held("secrets")) == ["a", "ca"]
+
     run(main())
 
 
-def test_what_two_watches_hold_is_not_known_while_a_third_that_could_hold_the_same_lacks_a_right_and_reads_say_so() -> None:
+def test_what_two_watches_hold_is_not_known_while_a_third_that_could_hold_the_same_lacks_a_right_and_reads_say_so() -> (  # noqa: E501
+    None
+):
     async def main() -> None:
         def who(cluster: EmbeddedCluster) -> str:
             return cluster.user("reader", [WATCHING], namespace="shop")
@@ -284,6 +352,7 @@ def test_what_two_watches_hold_is_not_known_while_a_third_that_could_hold_the_sa
             await until(lambda: len(world.watches()) == 2)
             with pytest.raises(Forbidden, match="in a ClusterRole"):
                 world.cache.held("secrets", namespace="shop", label="app!=db")
+
     run(main())
 
 
@@ -294,13 +363,18 @@ def test_what_is_complete_is_read_while_other_lists_are_still_awaited() -> None:
             assert world.feed.age() is None, "of all"
             assert world.cache.get("secrets", "a", "shop")["metadata"]["name"] == "a"
             assert world.cache.explain("secrets", namespace="shop", label="app=web").verdict
-            for read in (lambda: world.cache.get("secrets", "ca", "infra"), lambda: world.cache.held("secrets"), lambda: world.cache.age("secrets")):
+            for read in (
+                lambda: world.cache.get("secrets", "ca", "infra"),
+                lambda: world.cache.held("secrets"),
+                lambda: world.cache.age("secrets"),
+            ):
                 with pytest.raises(NotSynced):
                     read()
             for fault in world.cluster.faults:
                 fault.release()
             await world.cache.wait_synced()
             assert named(world.cache.held("secrets")) == ["a", "ca"]
+
     run(main())
 
 
@@ -318,18 +392,26 @@ def test_an_answer_is_as_old_as_what_it_needs() -> None:
             with pytest.raises(Stale):
                 world.cache.held("secrets", max_age=99.0)
             assert world.cache.age("secrets") == 100.0
-            newer, older = (world.feed.part(Selector(namespaces=[namespace])).store.version for namespace in ("infra", "shop"))
+            newer, older = (
+                world.feed.part(Selector(namespaces=[namespace])).store.version
+                for namespace in ("infra", "shop")
+            )
             assert int(newer) > int(older) == int(world.feed.version)
+
     run(main())
 
 
-def test_a_branch_that_is_refused_for_ever_spoils_no_read_that_needs_it_not_though_it_could_hold_the_same_names() -> None:
+def test_a_branch_that_is_refused_for_ever_spoils_no_read_that_needs_it_not_though_it_could_hold_the_same_names() -> (  # noqa: E501
+    None
+):
     async def main() -> None:
         def who(cluster: EmbeddedCluster) -> str:
             return cluster.user("reader", [WATCHING], namespace="shop")
 
         declared = [Selector("app=web", namespaces=["shop"]), Selector("app=db,tier")]
-        async with caching(declared, secret("a", app="web"), secret("b", app="db", tier="gold"), who=who) as world:
+        async with caching(
+            declared, secret("a", app="web"), secret("b", app="db", tier="gold"), who=who
+        ) as world:
             await world.feed.settled()
             assert named(world.cache.list("secrets", namespace="shop", label="app=web")) == ["a"]
             world.cluster.patch(secret("a"), labelled(app="x"))
@@ -338,31 +420,44 @@ def test_a_branch_that_is_refused_for_ever_spoils_no_read_that_needs_it_not_thou
                 world.cache.list("secrets", namespace="shop", label="app=db,tier")
             with pytest.raises(Forbidden):
                 world.cache.get("secrets", "a", "shop")
+
     run(main())
 
 
 def test_only_what_is_needed_is_waited_for() -> None:
     async def main() -> None:
         async with caching(BOTH, secret("a", app="web"), held="infra") as world:
-            found = await world.cache.wait_for("secrets", lambda _: True, namespace="shop", label="app=web", timeout=30)
+            found = await world.cache.wait_for(
+                "secrets", lambda _: True, namespace="shop", label="app=web", timeout=30
+            )
             assert found["metadata"]["name"] == "a"
             for fault in world.cluster.faults:
                 fault.release()
             await world.cache.wait_synced()
+
     run(main())
 
 
 def test_an_object_of_which_nothing_can_be_known_delays_no_other() -> None:
-    """It left by a field, so that its metadata tells nothing; thirty others are deleted after it. No list is answered."""
+    """It left by a field, so that its metadata tells nothing; thirty others are deleted after it. No list is
+    answered."""
     others = [f"b{number:02}" for number in range(30)]
 
     async def main() -> None:
-        declared = [Selector(field="type=Opaque", namespaces=["shop"]), Selector("tier=gold", field="type=other", namespaces=["shop"])]
+        declared = [
+            Selector(field="type=Opaque", namespaces=["shop"]),
+            Selector("tier=gold", field="type=other", namespaces=["shop"]),
+        ]
         objects = [secret(name) for name in others]
         async with caching(declared, secret("a", tier="gold"), *objects, silent="tier") as world:
             await world.cache.wait_synced()
             await until(lambda: world.feed.synced and len(world.watches()) == 2)
-            world.cluster.faults.add(Refuse(400), verb="list", resource="secrets", where=lambda asked: asked.query.get("resourceVersionMatch") == "Exact")
+            world.cluster.faults.add(
+                Refuse(400),
+                verb="list",
+                resource="secrets",
+                where=lambda asked: asked.query.get("resourceVersionMatch") == "Exact",
+            )
             world.cluster.delete(secret("a"))
             world.cluster.create({**secret("a", tier="gold"), "type": "kept"})
             before = len(world.time.slept)
@@ -370,12 +465,20 @@ def test_an_object_of_which_nothing_can_be_known_delays_no_other() -> None:
             await until(lambda: named(world.cache.held("secrets")) in ([], ["a"]))
             assert set(world.time.slept[before:]) == {1.0}, "nothing waits for longer than that"
             assert len(world.time.slept[before:]) >= 30 // FEW, "some at once, the next a while later"
+
     run(main())
 
 
 def test_of_a_kind_that_is_served_again_nothing_of_before_is_left() -> None:
-    cache = FakeCache([webapp("old", app="web"), webapp("gold", tier="gold")], {"example.com/v1/webapps": ["app=web", "tier=gold"]})
-    defined = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "webapps.example.com"}}
+    cache = FakeCache(
+        [webapp("old", app="web"), webapp("gold", tier="gold")],
+        {"example.com/v1/webapps": ["app=web", "tier=gold"]},
+    )
+    defined = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "webapps.example.com"},
+    }
     definition = cache.cluster.get(defined)
     cache.cluster.delete(defined)
     with pytest.raises(Missing):
@@ -399,18 +502,27 @@ def test_once_it_is_served_again_no_watch_is_read_before_it_has_been_listed_anew
             gone.release()
             await held.hit()
             await until(lambda: len([asked for asked in world.watches() if asked.namespace == "shop"]) >= 3)
-            await until(lambda: world.feed.part(declared[0]).error is None and world.feed.part(declared[0]).store.version)
+            await until(
+                lambda: (
+                    world.feed.part(declared[0]).error is None and world.feed.part(declared[0]).store.version
+                )
+            )
             assert named(world.cache.list("secrets", namespace="shop", label="app=web")) == ["a"]
             with pytest.raises((NotSynced, Missing)):
                 world.cache.list("secrets", namespace="infra", label="tier=gold")
             held.release()
             await world.cache.wait_synced()
             assert named(world.cache.held("secrets")) == ["a"]
+
     run(main())
 
 
 def webapp(name: str, **labels: str) -> dict[str, Any]:
-    return {"apiVersion": "example.com/v1", "kind": "WebApp", "metadata": {"name": name, "namespace": "shop", "labels": labels}}
+    return {
+        "apiVersion": "example.com/v1",
+        "kind": "WebApp",
+        "metadata": {"name": name, "namespace": "shop", "labels": labels},
+    }
 
 
 # ---- As many as there may be.
@@ -421,11 +533,23 @@ def test_a_hundred_namespaces_are_kept_and_no_more_than_twenty_of_them_are_liste
         namespaces, answered = tuple(f"ns-{number:02}" for number in range(MOST_STREAMS)), asyncio.Event()
         async with Server() as server:
             for namespace in namespaces:
-                lists = [held(answered, listed("100", pod("a", "90") | {"metadata": {**pod("a", "90")["metadata"], "namespace": namespace}}))]
+                lists = [
+                    held(
+                        answered,
+                        listed(
+                            "100",
+                            pod("a", "90")
+                            | {"metadata": {**pod("a", "90")["metadata"], "namespace": namespace}},
+                        ),
+                    )
+                ]
                 server.scripts[f"/api/v1/namespaces/{namespace}/pods"] = Script(lists)
             async with operating(server, namespaces=namespaces) as world:
+
                 def asked() -> int:
-                    return sum(len(script.listed) for path, script in server.scripts.items() if "namespaces" in path)
+                    return sum(
+                        len(script.listed) for path, script in server.scripts.items() if "namespaces" in path
+                    )
 
                 await until(lambda: asked() == PAGES_AT_ONCE)
                 for _ in range(100):
@@ -435,4 +559,5 @@ def test_a_hundred_namespaces_are_kept_and_no_more_than_twenty_of_them_are_liste
                 await until(lambda: world.feed.synced)
                 assert asked() == len(namespaces)
                 assert {each["metadata"]["namespace"] for each in world.cache.held("pods")} == set(namespaces)
+
     run(main())

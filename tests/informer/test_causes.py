@@ -1,4 +1,5 @@
 """The cause of a state is kept as data beside its words, and is always that of these words."""
+
 from __future__ import annotations
 
 import copy
@@ -43,7 +44,9 @@ class Nobody:
 
 def condition() -> Condition:
     """Return one whose `sync_timeout` is over."""
-    return Condition(Pods(), declared="it", sync_timeout=0.0, clock=lambda: 1.0, listener=Nobody(), unreadable=lambda: None)
+    return Condition(
+        Pods(), declared="it", sync_timeout=0.0, clock=lambda: 1.0, listener=Nobody(), unreadable=lambda: None
+    )
 
 
 def error_of(one: Condition) -> StateError:
@@ -52,16 +55,22 @@ def error_of(one: Condition) -> StateError:
     return error
 
 
-@pytest.mark.parametrize(("trouble", "cause"), [
-    (Refusal(429, "TooManyRequests", retry_after=7.0), Cause(429, "TooManyRequests", 7.0, transient=True)),
-    (Refusal(501, "NotImplemented"), Cause(501, "NotImplemented", None, transient=False)),
-    (Refusal(503, "ServiceUnavailable"), Cause(503, "ServiceUnavailable", None, transient=True)),
-    (Refusal(302), Cause(302, "", None, transient=False)),
-    (Lost("the connection broke off"), Cause(transient=True)),
-    (Lost("what?", garbled=True), Cause(transient=True)),
-    (Lost("it raised", garbled=True, transform=True), NO_CAUSE),
-    (Silent(), Cause(transient=True)),
-])
+@pytest.mark.parametrize(
+    ("trouble", "cause"),
+    [
+        (
+            Refusal(429, "TooManyRequests", retry_after=7.0),
+            Cause(429, "TooManyRequests", 7.0, transient=True),
+        ),
+        (Refusal(501, "NotImplemented"), Cause(501, "NotImplemented", None, transient=False)),
+        (Refusal(503, "ServiceUnavailable"), Cause(503, "ServiceUnavailable", None, transient=True)),
+        (Refusal(302), Cause(302, "", None, transient=False)),
+        (Lost("the connection broke off"), Cause(transient=True)),
+        (Lost("what?", garbled=True), Cause(transient=True)),
+        (Lost("it raised", garbled=True, transform=True), NO_CAUSE),
+        (Silent(), Cause(transient=True)),
+    ],
+)
 def test_what_has_stalled_a_cache_is_told_apart(trouble: Refusal | Lost | Silent, cause: Cause) -> None:
     one = condition()
     one.troubled(trouble, verb="list")
@@ -79,7 +88,9 @@ def test_the_cause_is_that_of_the_last_trouble_and_of_the_state_that_is_told() -
         one.troubled(Refusal(403, "Forbidden"), verb="list")
     one.troubled(Refusal(503), verb="list")
     assert isinstance(error_of(one), Forbidden)
-    assert (error_of(one).code, error_of(one).transient) == (403, False), "what only a person can help with still stands"
+    assert (error_of(one).code, error_of(one).transient) == (403, False), (
+        "what only a person can help with still stands"
+    )
     one.well()
     assert (one.health, one.cause) == (Health.SYNCING, NO_CAUSE)
     one.mistaken(ValueError())
@@ -92,10 +103,22 @@ def test_the_error_of_a_read_has_the_cause_of_its_cache() -> None:
     one = condition()
     one.troubled(Refusal(503, "ServiceUnavailable", retry_after=3.0), verb="list")
     error = of_read(error_of(one), "cache.held('pods')", None)
-    for again in (error, copy.copy(error), pickle.loads(pickle.dumps(error))):   # noqa: S301  # Our own.
-        assert (again.code, again.reason, again.retry_after, again.transient) == (503, "ServiceUnavailable", 3.0, True)
+    for again in (error, copy.copy(error), pickle.loads(pickle.dumps(error))):  # Our own.  # noqa: S301
+        assert (again.code, again.reason, again.retry_after, again.transient) == (
+            503,
+            "ServiceUnavailable",
+            3.0,
+            True,
+        )
 
 
-@pytest.mark.parametrize("failure", [Lost("not selected", outside=True), Unselected("shop", "a", "u", "5", FieldTerm("spec.nodeName", "n1"), {})], ids=["a stream", "a read"])
+@pytest.mark.parametrize(
+    "failure",
+    [
+        Lost("not selected", outside=True),
+        Unselected("shop", "a", "u", "5", FieldTerm("spec.nodeName", "n1"), {}),
+    ],
+    ids=["a stream", "a read"],
+)
 def test_a_selector_that_is_ignored_is_ignored_again(failure: Lost | Unselected) -> None:
     assert cause_of(failure) == NO_CAUSE

@@ -1,4 +1,6 @@
-"""What the server is asked about objects that one watch has let go. When it must be asked is in test_branches.py."""
+"""What the server is asked about objects that one watch has let go. When it must be asked is in
+test_branches.py."""
+
 from __future__ import annotations
 
 import asyncio
@@ -40,22 +42,31 @@ async def with_a_silent_watch() -> AsyncIterator[World]:
 
 
 def reads(world: World) -> list[Asked]:
-    return [asked for asked in world.cluster.requests if asked.query.get("fieldSelector") == "metadata.name=a"]
+    return [
+        asked for asked in world.cluster.requests if asked.query.get("fieldSelector") == "metadata.name=a"
+    ]
 
 
 def test_a_read_that_fails_is_made_again() -> None:
     async def main() -> None:
         async with with_a_silent_watch() as world:
             refused = world.cluster.faults.add(
-                Refuse(500), verb="list", resource="secrets", where=lambda asked: "fieldSelector" in asked.query, times=2)
+                Refuse(500),
+                verb="list",
+                resource="secrets",
+                where=lambda asked: "fieldSelector" in asked.query,
+                times=2,
+            )
             world.cluster.delete(secret("a"))
             await until(lambda: named(world.cache.held("secrets")) == ["b"])
             assert (len(refused.hits), len(reads(world))) == (2, 3)
+
     run(main())
 
 
 def test_a_deletion_at_a_version_not_told_is_confirmed_by_the_newest_list_that_there_is() -> None:
     """No version is known that an answer would have to have reached."""
+
     async def main() -> None:
         async with with_a_silent_watch() as world:
             world.cluster.faults.add(OldVersionOnDelete(), verb="watch", resource="secrets")
@@ -63,8 +74,9 @@ def test_a_deletion_at_a_version_not_told_is_confirmed_by_the_newest_list_that_t
             await until(lambda: len(world.watches()) >= 3)
             world.cluster.delete(secret("a"))
             await until(lambda: named(world.cache.held("secrets")) == ["b"])
-            read, = reads(world)
+            (read,) = reads(world)
             assert not {"resourceVersion", "resourceVersionMatch"} & read.query.keys()
+
     run(main())
 
 
@@ -72,7 +84,11 @@ def test_a_name_that_looks_like_a_selector_is_asked_about_as_a_name() -> None:
     name = "a,metadata.namespace!=shop"
 
     def role(**labels: str) -> dict[str, Any]:
-        return {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": name, "namespace": "shop", "labels": labels}}
+        return {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "Role",
+            "metadata": {"name": name, "namespace": "shop", "labels": labels},
+        }
 
     async def main() -> None:
         async with caching(EITHER, role(app="web"), resource="roles", silent="tier") as world:
@@ -80,14 +96,19 @@ def test_a_name_that_looks_like_a_selector_is_asked_about_as_a_name() -> None:
             world.cluster.patch(role(), labelled(app=None, tier="gold"))
             seen = set()
             world.feed.subscribe(lambda _: seen.add(world.feed.held()))
-            await until(lambda: any("fieldSelector" in asked.query for asked in world.cluster.requests if asked.code))
-            for _ in range(5):   # The answer may have been taken in.
+            await until(
+                lambda: any("fieldSelector" in asked.query for asked in world.cluster.requests if asked.code)
+            )
+            for _ in range(5):  # The answer may have been taken in.
                 await asyncio.sleep(0)
             assert 0 not in seen | {world.feed.held()}
             world.cluster.faults.clear()
             world.feed.resume()
-            await until(lambda: named(world.cache.list("roles", namespace="shop", label="tier=gold")) == [name])
+            await until(
+                lambda: named(world.cache.list("roles", namespace="shop", label="tier=gold")) == [name]
+            )
             assert 0 not in seen
+
     run(main())
 
 
@@ -106,11 +127,17 @@ def names(count: int) -> list[str]:
 
 
 class Doubting:
-    """Watches that no longer hold any of these objects, and all but the first of which are quiet; and a server that answers as told."""
+    """Watches that no longer hold any of these objects, and all but the first of which are quiet; and a
+    server that answers as told."""
 
     def __init__(
-        self, *names: str, answer: Callable[[Mapping[str, str]], object],
-        selectors: Sequence[Selector] = (Selector("app=web", namespaces=["shop"]), Selector("tier=gold", namespaces=["shop"])),
+        self,
+        *names: str,
+        answer: Callable[[Mapping[str, str]], object],
+        selectors: Sequence[Selector] = (
+            Selector("app=web", namespaces=["shop"]),
+            Selector("tier=gold", namespaces=["shop"]),
+        ),
     ) -> None:
         streams = [Stream(selector) for selector in selectors]
         self.merging = Merging([stream.keys for stream in streams])
@@ -125,15 +152,31 @@ class Doubting:
 
         class Transport:
             @staticmethod
-            async def get(_: str, query: Mapping[str, str], *, accept: str, most: int | None) -> bytes:   # noqa: ARG004  # As transports are called.
+            async def get(
+                _: str,
+                query: Mapping[str, str],
+                *,
+                accept: str,
+                most: int | None,  # noqa: ARG004
+            ) -> bytes:  # As transports are called.
                 assert "PartialObjectMetadataList" in accept
                 self.asked.append(Question(query, self.time.now))
                 return msgspec.json.encode(answer(query))
 
         world = SimpleNamespace(
-            transport=Transport, clock=self.time.clock, sleep=self.time.sleep, chance=lambda: 1.0, settings=SimpleNamespace(page_limit=500, sync_timeout=120.0))
+            transport=Transport,
+            clock=self.time.clock,
+            sleep=self.time.sleep,
+            chance=lambda: 1.0,
+            settings=SimpleNamespace(page_limit=500, sync_timeout=120.0),
+        )
         self.confirming = Confirming(
-            self.merging, streams, Resource(builtin("secrets"), "v1"), world=cast("kept.World", world), notify=lambda _: None)
+            self.merging,
+            streams,
+            Resource(builtin("secrets"), "v1"),
+            world=cast("kept.World", world),
+            notify=lambda _: None,
+        )
 
     @staticmethod
     def record(name: str, version: int) -> Record:
@@ -168,11 +211,24 @@ class Doubting:
 
 
 def page(*items: object, token: str = "", version: str = "50") -> object:
-    return {"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList", "metadata": {"resourceVersion": version, "continue": token}, "items": items}
+    return {
+        "apiVersion": "meta.k8s.io/v1",
+        "kind": "PartialObjectMetadataList",
+        "metadata": {"resourceVersion": version, "continue": token},
+        "items": items,
+    }
 
 
 def metadata(name: str, **labels: str) -> object:
-    return {"metadata": {"name": name, "namespace": "shop", "uid": f"uid-{name}", "resourceVersion": "15", "labels": labels}}
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "shop",
+            "uid": f"uid-{name}",
+            "resourceVersion": "15",
+            "labels": labels,
+        }
+    }
 
 
 def of_version(query: Mapping[str, str]) -> str:
@@ -185,7 +241,10 @@ def of_version(query: Mapping[str, str]) -> str:
 
 def test_an_empty_page_that_is_not_the_last_says_nothing() -> None:
     """The object is on the second: it is in the other watch's selector by now."""
-    doubting = Doubting("a", answer=lambda query: page(metadata("a", tier="gold")) if "continue" in query else page(token="more"))
+    doubting = Doubting(
+        "a",
+        answer=lambda query: page(metadata("a", tier="gold")) if "continue" in query else page(token="more"),
+    )
     run(doubting.until(lambda: len(doubting.asked) >= 2 or not doubting.merging.doubts))
     assert doubting.shown == ["a"]
     assert [asked.query.get("continue") for asked in doubting.asked[:2]] == [None, "more"]
@@ -194,7 +253,10 @@ def test_an_empty_page_that_is_not_the_last_says_nothing() -> None:
 
 def test_a_server_that_ignores_the_name_confirms_nothing_by_an_object_of_another_name() -> None:
     """`a` is in the selector of the other watch by now."""
-    doubting = Doubting("a", answer=lambda _: page(metadata("other", tier="gold"), metadata("a", tier="gold"), metadata("third")))
+    doubting = Doubting(
+        "a",
+        answer=lambda _: page(metadata("other", tier="gold"), metadata("a", tier="gold"), metadata("third")),
+    )
     run(doubting.until(lambda: len(doubting.asked) >= 2 or not doubting.merging.doubts))
     assert doubting.shown == ["a"]
 
@@ -214,7 +276,7 @@ def test_a_server_that_refuses_is_left_alone_for_as_long_as_it_says() -> None:
 
 def test_what_the_watches_have_said_meanwhile_is_not_asked_for() -> None:
     def answered(_: object) -> object:
-        doubting.merging.branches[1].progress("40")   # All of it is gone.
+        doubting.merging.branches[1].progress("40")  # All of it is gone.
         return page()
 
     doubting = Doubting("a", "b", "c", answer=answered)
@@ -223,7 +285,9 @@ def test_what_the_watches_have_said_meanwhile_is_not_asked_for() -> None:
 
 
 @pytest.mark.parametrize(("count", "asked", "joined"), [(FEW, FEW, 0), (FEW + 1, 1, 1)])
-def test_up_to_ten_leaves_are_confirmed_by_name_and_one_more_takes_a_list(count: int, asked: int, joined: int) -> None:
+def test_up_to_ten_leaves_are_confirmed_by_name_and_one_more_takes_a_list(
+    count: int, asked: int, joined: int
+) -> None:
     doubting = Doubting(*names(count), answer=lambda query: page(version=of_version(query)))
     run(doubting.until(lambda: not doubting.merging.doubts))
     assert (len(doubting.asked), len(doubting.joined)) == (asked, joined)
@@ -238,13 +302,21 @@ def test_200_leaves_are_confirmed_by_one_list_of_the_quiet_stream() -> None:
     run(doubting.until(lambda: not doubting.merging.doubts))
     assert doubting.shown == []
     assert [dict(asked.query) for asked in doubting.asked] == [
-        {"labelSelector": "tier=gold", "limit": "500", "resourceVersion": "219", "resourceVersionMatch": "Exact"}]
+        {
+            "labelSelector": "tier=gold",
+            "limit": "500",
+            "resourceVersion": "219",
+            "resourceVersionMatch": "Exact",
+        }
+    ]
     assert doubting.time.now - began <= 2.0
 
 
 def test_an_object_that_the_quiet_stream_has_stays_and_is_asked_about_less_and_less() -> None:
     moved = "s-007"
-    doubting = Doubting(*names(200), answer=lambda query: page(metadata(moved, tier="gold"), version=of_version(query)))
+    doubting = Doubting(
+        *names(200), answer=lambda query: page(metadata(moved, tier="gold"), version=of_version(query))
+    )
     run(doubting.until(lambda: doubting.time.now >= 1100.0))
     assert doubting.shown == [moved]
     assert len(doubting.joined) == 1
@@ -254,30 +326,47 @@ def test_an_object_that_the_quiet_stream_has_stays_and_is_asked_about_less_and_l
 def test_if_several_streams_are_quiet_the_list_of_each_is_needed() -> None:
     selectors = [Selector(label, namespaces=["shop"]) for label in ("app=web", "tier=gold", "size=big")]
     doubting = Doubting(
-        *names(200), selectors=selectors,
-        answer=lambda query: page(*([metadata("s-000", size="big")] if query.get("labelSelector") != "tier=gold" else []), version=of_version(query)))
+        *names(200),
+        selectors=selectors,
+        answer=lambda query: page(
+            *([metadata("s-000", size="big")] if query.get("labelSelector") != "tier=gold" else []),
+            version=of_version(query),
+        ),
+    )
     run(doubting.until(lambda: len(doubting.merging.doubts) < 200))
     assert doubting.shown == ["s-000"]
     assert [asked.query.get("labelSelector") for asked in doubting.asked] == ["tier=gold", "size=big"]
 
 
 def test_streams_of_a_namespace_with_few_leaves_are_not_listed_for_many_in_another() -> None:
-    selectors = [Selector(label, namespaces=[namespace]) for namespace in ("shop", "infra") for label in ("app=web", "tier=gold")]
+    selectors = [
+        Selector(label, namespaces=[namespace])
+        for namespace in ("shop", "infra")
+        for label in ("app=web", "tier=gold")
+    ]
     doubting = Doubting(*names(30), selectors=selectors, answer=lambda query: page(version=of_version(query)))
-    infra, record = doubting.merging.branches[2], Record("infra", "ca", "uid-ca", "11", {"app": "web"}, (), b"{}")
+    infra, record = (
+        doubting.merging.branches[2],
+        Record("infra", "ca", "uid-ca", "11", {"app": "web"}, (), b"{}"),
+    )
     infra.put(record)
     infra.leave(replace(record, version="12"))
     run(doubting.until(lambda: not doubting.merging.doubts))
-    assert [(asked.query.get("labelSelector"), asked.query.get("fieldSelector")) for asked in doubting.asked] == [
-        ("tier=gold", None), (None, "metadata.name=ca")]
+    assert [
+        (asked.query.get("labelSelector"), asked.query.get("fieldSelector")) for asked in doubting.asked
+    ] == [("tier=gold", None), (None, "metadata.name=ca")]
 
 
 def test_a_list_that_breaks_off_after_its_first_page_settles_nothing() -> None:
-    moved = "s-150"   # It is on the second page.
+    moved = "s-150"  # It is on the second page.
 
     def answered(query: Mapping[str, str]) -> object:
         if "continue" not in query:
-            return page(metadata("s-149", tier="gold"), version=of_version(query) if "fieldSelector" not in query else "500", token="more")
+            return page(
+                metadata("s-149", tier="gold"),
+                version=of_version(query) if "fieldSelector" not in query else "500",
+                token="more",
+            )
         if len(doubting.asked) == 2:
             shown.append(len(doubting.shown))
             raise Unreachable("cut")
@@ -360,16 +449,27 @@ def test_where_the_server_has_no_list_as_of_a_version_leaves_are_confirmed_one_b
 
 def test_what_metadata_cannot_decide_is_decided_by_the_list_of_the_quiet_stream() -> None:
     """The object left by a field, and still has the labels of the stream that let it go."""
-    selectors = [Selector("app=web", field="type=Opaque", namespaces=["shop"]), Selector("tier=gold", namespaces=["shop"])]
+    selectors = [
+        Selector("app=web", field="type=Opaque", namespaces=["shop"]),
+        Selector("tier=gold", namespaces=["shop"]),
+    ]
     doubting = Doubting(
-        "a", selectors=selectors, answer=lambda query: page(*([metadata("a", app="web")] if "fieldSelector" in query else []), version=of_version(query)))
+        "a",
+        selectors=selectors,
+        answer=lambda query: page(
+            *([metadata("a", app="web")] if "fieldSelector" in query else []), version=of_version(query)
+        ),
+    )
     run(doubting.until(lambda: not doubting.merging.doubts))
     assert doubting.shown == []
-    assert [(asked.query.get("fieldSelector"), asked.query.get("labelSelector")) for asked in doubting.asked] == [
-        ("metadata.name=a", None), (None, "tier=gold")]
+    assert [
+        (asked.query.get("fieldSelector"), asked.query.get("labelSelector")) for asked in doubting.asked
+    ] == [("metadata.name=a", None), (None, "tier=gold")]
 
 
-def test_a_leave_of_which_a_stream_past_it_was_not_told_is_confirmed_by_name_and_the_others_by_a_list() -> None:
+def test_a_leave_of_which_a_stream_past_it_was_not_told_is_confirmed_by_name_and_the_others_by_a_list() -> (
+    None
+):
     """That stream holds an older version of the object: a list of the third, quiet one says nothing of it."""
     selectors = [Selector(label, namespaces=["shop"]) for label in ("app=web", "tier=gold", "size=big")]
     doubting = Doubting(*names(30), selectors=selectors, answer=lambda query: page(version=of_version(query)))
@@ -384,6 +484,7 @@ def test_a_leave_of_which_a_stream_past_it_was_not_told_is_confirmed_by_name_and
     doubting.leave(*names(30))
     other.progress(one.version)
     run(doubting.until(lambda: not doubting.merging.doubts))
-    assert [(asked.query.get("labelSelector"), asked.query.get("fieldSelector")) for asked in doubting.asked] == [
-        ("size=big", None), (None, "metadata.name=missed")]
+    assert [
+        (asked.query.get("labelSelector"), asked.query.get("fieldSelector")) for asked in doubting.asked
+    ] == [("size=big", None), (None, "metadata.name=missed")]
     assert doubting.shown == []

@@ -1,4 +1,6 @@
-"""How objects are stored while a cache is kept: packed where it is worthwhile, from the first page on, whichever way they come."""
+"""How objects are stored while a cache is kept: packed where it is worthwhile, from the first page on,
+whichever way they come."""
+
 from __future__ import annotations
 
 import asyncio
@@ -32,7 +34,11 @@ COUNT = 3 * FEWEST
 def pods(count: int = COUNT, *, version: int = 1) -> list[Obj]:
     made = list(Population(seed=3, namespaces=["shop"]).pods(count))
     for number, pod in enumerate(made):
-        pod["metadata"] |= {"uid": f"uid-{number}", "resourceVersion": str(version + number), "labels": {"app": "web"}}
+        pod["metadata"] |= {
+            "uid": f"uid-{number}",
+            "resourceVersion": str(version + number),
+            "labels": {"app": "web"},
+        }
     return made
 
 
@@ -45,7 +51,10 @@ def packed(world: World) -> list[bool]:
 
 
 def as_served(world: World) -> list[Obj]:
-    return sorted((record.decode() for record in records(world)), key=lambda obj: int(obj["metadata"]["resourceVersion"]))
+    return sorted(
+        (record.decode() for record in records(world)),
+        key=lambda obj: int(obj["metadata"]["resourceVersion"]),
+    )
 
 
 def served(objects: Sequence[Obj]) -> list[Obj]:
@@ -58,11 +67,18 @@ def test_a_kind_with_many_objects_is_packed_when_it_is_synced() -> None:
     made = pods()
 
     async def main() -> None:
-        async with Server(lists=[listed("1000", *made)], watches=[streamed()]) as server, operating(server) as world:
+        async with (
+            Server(lists=[listed("1000", *made)], watches=[streamed()]) as server,
+            operating(server) as world,
+        ):
             await world.synced()
             assert all(packed(world))
             assert as_served(world) == served(made)
-            assert sum(len(record.stored) for record in records(world)) < sum(len(record.data) for record in records(world)) / 2
+            assert (
+                sum(len(record.stored) for record in records(world))
+                < sum(len(record.data) for record in records(world)) / 2
+            )
+
     run(main())
 
 
@@ -80,6 +96,7 @@ def test_each_page_is_packed_as_it_comes() -> None:
             go.set()
             await world.synced()
             assert all(packed(world))
+
     run(main())
 
 
@@ -87,25 +104,33 @@ def test_who_asks_for_it_gets_no_less_of_it() -> None:
     made = pods(SAMPLES + 50)
 
     async def held(storage: Storage) -> int:
-        async with Server(lists=[listed("1000", *made)]) as server, operating(server, storage=storage) as world:
+        async with (
+            Server(lists=[listed("1000", *made)]) as server,
+            operating(server, storage=storage) as world,
+        ):
             await world.synced()
             return sum(len(record.stored) for record in records(world))
 
     async def main() -> None:
         assert await held("packed") <= await held("auto")
+
     run(main())
 
 
 def test_pages_that_are_too_small_are_packed_once_all_have_come() -> None:
     made = pods()
-    parts = [made[at:at + FEWEST // 3] for at in range(0, COUNT, FEWEST // 3)]
-    lists = [listed("1000", *part, then=f"t{number}" if part is not parts[-1] else "") for number, part in enumerate(parts)]
+    parts = [made[at : at + FEWEST // 3] for at in range(0, COUNT, FEWEST // 3)]
+    lists = [
+        listed("1000", *part, then=f"t{number}" if part is not parts[-1] else "")
+        for number, part in enumerate(parts)
+    ]
 
     async def main() -> None:
         async with Server(lists=lists, watches=[streamed()]) as server, operating(server) as world:
             await world.synced()
             assert all(packed(world))
             assert as_served(world) == served(made)
+
     run(main())
 
 
@@ -120,6 +145,7 @@ def test_what_is_streamed_is_packed_while_it_comes() -> None:
             await world.synced()
             assert sum(packed(world)) > COUNT / 2
             assert as_served(world) == served(made)
+
     run(main())
 
 
@@ -129,34 +155,64 @@ def test_a_kind_that_grows_is_packed_once_it_is_large_enough() -> None:
     async def main() -> None:
         more = asyncio.Event()
         watches = [streamed(more, b"".join(event("ADDED", pod) for pod in made[10:]))]
-        async with Server(lists=[listed("5", *made[:10])], watches=watches) as server, operating(server) as world:
+        async with (
+            Server(lists=[listed("5", *made[:10])], watches=watches) as server,
+            operating(server) as world,
+        ):
             await world.synced()
             assert not any(packed(world))
             more.set()
             await until(lambda: len(records(world)) == COUNT)
             assert sum(packed(world)) > COUNT / 2
             assert as_served(world) == served(made)
+
     run(main())
 
 
 def noise() -> list[Obj]:
-    rng = random.Random(5)   # The same each time.
-    return [{
-        "kind": "Pod", "apiVersion": "v1", "spec": {"key": base64.b64encode(rng.randbytes(2_000)).decode()},
-        "metadata": {"name": f"s-{number}", "namespace": "shop", "uid": f"u-{number}", "resourceVersion": str(number + 1)}} for number in range(COUNT)]
+    rng = random.Random(5)  # The same each time.
+    return [
+        {
+            "kind": "Pod",
+            "apiVersion": "v1",
+            "spec": {"key": base64.b64encode(rng.randbytes(2_000)).decode()},
+            "metadata": {
+                "name": f"s-{number}",
+                "namespace": "shop",
+                "uid": f"u-{number}",
+                "resourceVersion": str(number + 1),
+            },
+        }
+        for number in range(COUNT)
+    ]
 
 
-@pytest.mark.parametrize(("storage", "made", "all_packed"), [
-    ("auto", "pods", True), ("packed", "pods", True), ("raw", "pods", False), ("auto", "noise", False), ("packed", "noise", True),
-    ("auto", "few", False), ("packed", "few", True)])
-def test_the_settings_and_the_declaration_say_how_a_kind_is_stored(storage: Storage, made: str, all_packed: bool) -> None:
+@pytest.mark.parametrize(
+    ("storage", "made", "all_packed"),
+    [
+        ("auto", "pods", True),
+        ("packed", "pods", True),
+        ("raw", "pods", False),
+        ("auto", "noise", False),
+        ("packed", "noise", True),
+        ("auto", "few", False),
+        ("packed", "few", True),
+    ],
+)
+def test_the_settings_and_the_declaration_say_how_a_kind_is_stored(
+    storage: Storage, made: str, all_packed: bool
+) -> None:
     objects = {"pods": pods(), "noise": noise(), "few": pods(5)}[made]
 
     async def main(declared: Cached, **settings: Any) -> None:
-        async with Server(lists=[listed("1000", *objects)]) as server, operating(server, selectors={"pods": declared}, **settings) as world:
+        async with (
+            Server(lists=[listed("1000", *objects)]) as server,
+            operating(server, selectors={"pods": declared}, **settings) as world,
+        ):
             await world.synced()
             assert set(packed(world)) == {all_packed}
             assert as_served(world) == served(objects)
+
     run(main(Cached(Selector(), storage=storage)))
     run(main(Cached(Selector()), storage=storage))
     run(main(Cached(Selector(), storage=storage), storage="raw" if all_packed else "auto"))
@@ -176,11 +232,15 @@ def test_a_relist_of_what_has_not_changed_holds_it_once() -> None:
             gone.set()
             await until(lambda: world.feed.version == "1001")
             assert {id(record) for record in records(world)} == before
+
     run(main())
 
 
 def test_what_can_be_no_storage_is_refused_where_it_is_declared() -> None:
-    with pytest.raises(DeclarationError, match=r"^Cached\(storage=...\) is given 'zip'. Give one of 'auto', 'packed', 'raw'; or leave it out"):
+    with pytest.raises(
+        DeclarationError,
+        match=r"^Cached\(storage=...\) is given 'zip'. Give one of 'auto', 'packed', 'raw'; or leave it out",
+    ):
         CACHED("app=web", storage="zip")
 
 
@@ -195,23 +255,35 @@ def test_it_is_given_back_once_all_has_been_listed(monkeypatch: pytest.MonkeyPat
         lists = [listed("1000", *pods(5), then="more"), listed("1000"), listed("1001", *pods(5))]
         watches = [streamed(error(500, "InternalError")), streamed(gone, error(410, "Expired")), streamed()]
         async with Server(lists=lists, watches=watches) as server, operating(server) as world:
-            monkeypatch.setattr("kopf_selectcache.informer.reflector.give_back", lambda: asked.append(len(server.pods.listed)))
+            monkeypatch.setattr(
+                "kopf_selectcache.informer.reflector.give_back", lambda: asked.append(len(server.pods.listed))
+            )
             await world.watched(2)
             assert asked == [2], "not after each page, nor before each watch"
             gone.set()
             await world.watched(3)
             assert asked == [2, 3]
+
     run(main())
 
 
-@pytest.mark.parametrize(("library", "called"), [
-    (SimpleNamespace(malloc_trim=CALLED.append), [0]), (SimpleNamespace(), []), (TypeError("as on Windows"), []), (OSError("there is none"), []),
-])
-def test_it_is_asked_for_where_the_c_library_keeps_it(library: object, called: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("library", "called"),
+    [
+        (SimpleNamespace(malloc_trim=CALLED.append), [0]),
+        (SimpleNamespace(), []),
+        (TypeError("as on Windows"), []),
+        (OSError("there is none"), []),
+    ],
+)
+def test_it_is_asked_for_where_the_c_library_keeps_it(
+    library: object, called: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def load(_: None) -> object:
         if isinstance(library, Exception):
             raise library
         return library
+
     CALLED.clear()
     monkeypatch.setattr("kopf_selectcache.informer.dictionary_training.ctypes.CDLL", load)
     give_back()
@@ -223,22 +295,28 @@ def test_it_is_asked_for_where_the_c_library_keeps_it(library: object, called: l
 
 def test_a_cache_waits_for_no_thread_that_a_handler_may_have() -> None:
     """Handlers that wait in asyncio's threads may wait for this very cache."""
+
     async def main() -> None:
         go, taken = Event(), Event()
 
         def long() -> None:
             taken.set()
             go.wait()
+
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
         job = asyncio.get_running_loop().run_in_executor(None, long)
         try:
             await until(taken.is_set)
-            async with Server(lists=[listed("1000", *pods())], watches=[streamed()]) as server, operating(server) as world:
+            async with (
+                Server(lists=[listed("1000", *pods())], watches=[streamed()]) as server,
+                operating(server) as world,
+            ):
                 await world.synced()
                 assert all(packed(world))
         finally:
             go.set()
             await job
+
     run(main())
 
 
@@ -254,10 +332,11 @@ def test_who_has_gone_before_the_work_is_done_is_told_nothing() -> None:
         assert await apart(lambda: 5) == 5
         leaving.append(asyncio.create_task(apart(late.wait)))
         await asyncio.sleep(0)
+
     leaving: list[asyncio.Task[bool]] = []
     late = Event()
     asyncio.run(main())
-    late.set()   # The loop is closed by now.
+    late.set()  # The loop is closed by now.
 
 
 def test_who_waits_for_work_that_fails_is_told() -> None:
@@ -267,7 +346,10 @@ def test_who_waits_for_work_that_fails_is_told() -> None:
 
 def test_learning_that_was_interrupted_is_done_the_next_time() -> None:
     packing = Packing()
-    held = [Record("shop", f"p{number}", "uid", "1", {}, (), json.dumps(pod).encode(), packing=packing) for number, pod in enumerate(pods())]
+    held = [
+        Record("shop", f"p{number}", "uid", "1", {}, (), json.dumps(pod).encode(), packing=packing)
+        for number, pod in enumerate(pods())
+    ]
     storing = Storing(packing, kept=lambda: held, all_kept=lambda: held, tally=None)
 
     async def main() -> None:
@@ -279,6 +361,7 @@ def test_learning_that_was_interrupted_is_done_the_next_time() -> None:
         await storing.taken()
         assert packing.learned
         assert all(record.stored != record.data for record in held)
+
     asyncio.run(main())
 
 
@@ -287,43 +370,63 @@ def test_learning_that_was_interrupted_is_done_the_next_time() -> None:
 
 @pytest.mark.parametrize("names", [("s187", "s192"), ("s001", "s007"), ("s000", "s100")])
 @pytest.mark.parametrize("storage", ["auto", "packed"])
-def test_what_a_shared_list_brings_besides_is_not_learned_from(names: tuple[str, ...], storage: Storage) -> None:
+def test_what_a_shared_list_brings_besides_is_not_learned_from(
+    names: tuple[str, ...], storage: Storage
+) -> None:
     async def main() -> None:
-        objects = [secret(f"s{number:03}") | {"data": {"token": base64.b64encode(random.Random(number).randbytes(300)).decode()}} for number in range(200)]
+        objects = [
+            secret(f"s{number:03}")
+            | {"data": {"token": base64.b64encode(random.Random(number).randbytes(300)).decode()}}
+            for number in range(200)
+        ]
         declared = Cached(Selector(names=names, namespaces=["shop"]), share_watches=True, storage=storage)
         async with caching(declared, *objects) as world:
             await until(lambda: world.feed.version)
             assert named(world.cache.held("secrets", namespace="shop")) == [*names]
-            assert sum(asked.verb == "list" for asked in world.cluster.requests if asked.resource == "secrets") == 1
+            assert (
+                sum(asked.verb == "list" for asked in world.cluster.requests if asked.resource == "secrets")
+                == 1
+            )
             packing = world.feed.packing
             assert packing is not None
             assert (packing.learned, packing.fits) == (False, False), "nobody has begun to"
+
     run(main())
 
 
 def test_what_a_shared_list_brings_besides_is_no_empty_page() -> None:
     """Pages without an object make a list that leads nowhere."""
+
     async def main() -> None:
         objects = [secret(f"s{number:03}") for number in range(EMPTY_PAGES + 20)]
         declared = Cached(Selector(names=["s110", "s115"], namespaces=["shop"]), share_watches=True)
         async with caching(declared, *objects, page_limit=1) as world:
             await until(lambda: world.feed.version)
             assert named(world.cache.held("secrets", namespace="shop")) == ["s110", "s115"]
-            assert sum(asked.verb == "list" for asked in world.cluster.requests if asked.resource == "secrets") == len(objects)
+            assert sum(
+                asked.verb == "list" for asked in world.cluster.requests if asked.resource == "secrets"
+            ) == len(objects)
+
     run(main())
 
 
 def test_namespaces_with_few_objects_each_are_packed_as_one_kind() -> None:
     """What was read of one while another was learned from is packed as well."""
     spaces = [f"ns-{number}" for number in range(6)]
-    made = {space: [{**pod, "metadata": {**pod["metadata"], "namespace": space}} for pod in pods(FEWEST // 2)] for space in spaces}
+    made = {
+        space: [{**pod, "metadata": {**pod["metadata"], "namespace": space}} for pod in pods(FEWEST // 2)]
+        for space in spaces
+    }
 
     async def main() -> None:
         async with Server() as server:
             for space in spaces:
-                server.scripts[f"/api/v1/namespaces/{space}/pods"] = Script([listed("1000", *made[space])], [streamed(bookmark("1001"))])
+                server.scripts[f"/api/v1/namespaces/{space}/pods"] = Script(
+                    [listed("1000", *made[space])], [streamed(bookmark("1001"))]
+                )
             async with operating(server, selectors={"pods": Selector("app=web", namespaces=spaces)}) as world:
                 await world.synced()
                 await until(lambda: all(packed(world)))
                 assert len(records(world)) == 6 * (FEWEST // 2)
+
     run(main())

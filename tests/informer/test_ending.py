@@ -1,4 +1,5 @@
 """Caches that outlive their operator: each read says that it has ended, and those that wait end with it."""
+
 from __future__ import annotations
 
 import asyncio
@@ -15,10 +16,23 @@ from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.informer.ending import Ending, ended
 from kopf_selectcache.plugin.operator import launch, operator_of
 from tests.faults.world import until
-from tests.kopf_operators import Cluster, context, cycles, declaring, launched, operating, pod, run, runtime_over
+from tests.kopf_operators import (
+    Cluster,
+    context,
+    cycles,
+    declaring,
+    launched,
+    operating,
+    pod,
+    run,
+    runtime_over,
+)
 
 SECRETS = "/api/v1/secrets"
-ENDED = "the operator that this cache belongs to has ended. End the task or thread that reads it; an operator that starts later has a cache of its own"
+ENDED = (
+    "the operator that this cache belongs to has ended. End the task or thread that reads it; an operator"
+    " that starts later has a cache of its own"
+)
 
 READS: dict[str, Callable[[Cache], Any]] = {
     "get": lambda cache: cache.get("pods", "web-1", "shop"),
@@ -68,11 +82,15 @@ def test_each_read_of_a_cache_that_outlives_its_operator_raises(read: Callable[[
 
         async def in_loop(*_: object) -> None:
             read(cache)
+
         for call in (in_loop, asyncio.to_thread):
             with pytest.raises(ReadError) as caught:
                 await call(read, cache)
             assert str(caught.value) == ENDED
-            assert not isinstance(caught.value, NotSynced), "who waits for NotSynced to end would wait for ever"
+            assert not isinstance(caught.value, NotSynced), (
+                "who waits for NotSynced to end would wait for ever"
+            )
+
     run(main())
 
 
@@ -86,6 +104,7 @@ def test_each_awaited_read_of_a_cache_that_outlives_its_operator_raises(read: Ca
         with pytest.raises(ReadError) as caught:
             await asyncio.to_thread(read, cache.blocking)
         assert str(caught.value) == ENDED
+
     run(main())
 
 
@@ -117,11 +136,13 @@ def test_a_read_that_waits_ends_with_the_operator(read: Callable[[Any], Any]) ->
             with pytest.raises(ReadError) as caught:
                 await waiting
             assert str(caught.value) == ENDED
+
     run(main())
 
 
 def test_a_background_task_ends_with_its_operator() -> None:
     """A whole operator of Kopf, stopped as by a signal, with a task of its own that outlives it."""
+
     async def main() -> None:
         settings, registry = declaring(pods=""), kopf.OperatorRegistry()
         read, told = threading.Event(), asyncio.Queue[ReadError]()
@@ -148,6 +169,7 @@ def test_a_background_task_ends_with_its_operator() -> None:
         assert [str(await told.get()) for _ in range(3)] == [ENDED] * 3
         outliving.set()
         await task
+
     run(main())
 
 
@@ -158,12 +180,13 @@ def test_an_operator_that_ends_before_it_has_logged_in_ends_those_that_wait_for_
             cache = selectcache.cache_of(settings)
             waiting = asyncio.create_task(cache.wait_synced())
             operator = launch(settings, make_runtime=runtime_over(Cluster()))
-            operator.task.cancel()   # Before it has begun.
+            operator.task.cancel()  # Before it has begun.
             with pytest.raises(ReadError) as caught:
                 await waiting
             assert str(caught.value) == ENDED
             with pytest.raises(ReadError, match="has ended"):
                 cache.list("pods")
+
     run(main())
 
 
@@ -173,6 +196,7 @@ def test_the_report_and_the_probe_of_an_operator_that_has_ended_never_fail() -> 
             await operator.gate(None, None)
         assert operator.report()["trouble"] == ended().what
         assert operator.restartable() == ""
+
     run(main())
 
 
@@ -186,11 +210,13 @@ def test_the_next_operator_with_the_same_settings_has_a_cache_of_its_own() -> No
             assert len(Cache(operator.runtime).list("pods")) == 1
             with pytest.raises(ReadError, match="has ended"):
                 former.list("pods")
+
     run(main())
 
 
 def test_a_timeout_of_the_reads_own_is_told_as_it_is() -> None:
     async def fails() -> None:
         raise TimeoutError("its own")
+
     with pytest.raises(TimeoutError, match="its own"):
         asyncio.run(Ending().limit(fails()))

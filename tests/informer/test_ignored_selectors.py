@@ -1,4 +1,6 @@
-"""A server, or a proxy in front of it, that ignores labelSelector or fieldSelector: no object outside the filter is answered."""
+"""A server, or a proxy in front of it, that ignores labelSelector or fieldSelector: no object outside the
+filter is answered."""
+
 from __future__ import annotations
 
 import logging
@@ -22,7 +24,8 @@ from tests.secrets import World, caching, labelled, named, secret
 WEB, DB = secret("web", app="web"), secret("db", app="db")
 LABELS_IGNORED = (
     "secrets: the server, or a proxy in front of it, does not select by label='app=web': "
-    "the object 'shop/db' came, which app=web does not select: its label app is 'db'")
+    "the object 'shop/db' came, which app=web does not select: its label app is 'db'"
+)
 
 
 def typed(name: str, type_: str) -> dict[str, Any]:
@@ -30,7 +33,10 @@ def typed(name: str, type_: str) -> dict[str, Any]:
 
 
 def holds_others(world: World) -> bool:
-    return any(record.name in ("db", "f") or record.labels.get("app") == "db" for record in world.feed.store.records()[0])
+    return any(
+        record.name in ("db", "f") or record.labels.get("app") == "db"
+        for record in world.feed.store.records()[0]
+    )
 
 
 async def rejected(world: World) -> None:
@@ -41,7 +47,11 @@ async def rejected(world: World) -> None:
 
 def confirming(world: World) -> list[str]:
     """Return the field selectors of the requests that confirmed a mismatch."""
-    return [asked.query["fieldSelector"] for asked in world.cluster.requests if "metadata.name=" in asked.query.get("fieldSelector", "")]
+    return [
+        asked.query["fieldSelector"]
+        for asked in world.cluster.requests
+        if "metadata.name=" in asked.query.get("fieldSelector", "")
+    ]
 
 
 def asked(world: World) -> int:
@@ -61,7 +71,11 @@ class Watcher:
             with suppress(Rejected):
                 self.seen.update(named(read("secrets", label="app=web")))
         with suppress(Rejected, OutsideFilter):
-            self.seen.update(named([found] if (found := self._world.cache.get("secrets", "db", "shop", default=None)) else []))
+            self.seen.update(
+                named(
+                    [found] if (found := self._world.cache.get("secrets", "db", "shop", default=None)) else []
+                )
+            )
 
 
 INITIAL = pytest.mark.parametrize("initial", ["pages", "stream"])
@@ -71,14 +85,20 @@ INITIAL = pytest.mark.parametrize("initial", ["pages", "stream"])
 
 
 @INITIAL
-def test_contract_1_where_labels_are_ignored_a_fresh_cache_is_rejected_and_answers_nothing(initial: str) -> None:
+def test_contract_1_where_labels_are_ignored_a_fresh_cache_is_rejected_and_answers_nothing(
+    initial: str,
+) -> None:
     async def main() -> None:
         async with caching("app=web", WEB, DB, initial=initial) as world:
             ignored = world.cluster.faults.add(IgnoreSelectors())
             watcher = Watcher(world)
             await rejected(world)
             assert world.feed.trouble == LABELS_IGNORED
-            for read in (lambda: world.cache.list("secrets", label="app=web"), lambda: world.cache.held("secrets"), lambda: world.cache.get("secrets", "db", "shop")):
+            for read in (
+                lambda: world.cache.list("secrets", label="app=web"),
+                lambda: world.cache.held("secrets"),
+                lambda: world.cache.get("secrets", "db", "shop"),
+            ):
                 with pytest.raises(Rejected, match="'shop/db' came") as info:
                     read()
                 assert not info.value.transient
@@ -86,11 +106,14 @@ def test_contract_1_where_labels_are_ignored_a_fresh_cache_is_rejected_and_answe
             await until(lambda: world.feed.synced)
             watcher(None)
             assert watcher.seen == {"web"}
+
     run(main())
 
 
 @INITIAL
-def test_contract_1_where_labels_are_ignored_later_what_was_held_is_not_answered_until_a_list_fits(initial: str) -> None:
+def test_contract_1_where_labels_are_ignored_later_what_was_held_is_not_answered_until_a_list_fits(
+    initial: str,
+) -> None:
     async def main() -> None:
         async with caching("app=web", WEB, secret("moved", app="web"), initial=initial) as world:
             await world.cache.wait_synced()
@@ -100,17 +123,22 @@ def test_contract_1_where_labels_are_ignored_later_what_was_held_is_not_answered
             await until(lambda: len(world.watches()) >= 2)
             world.cluster.patch(secret("moved"), labelled(app="db"))
             await rejected(world)
-            with pytest.raises(Rejected, match="'shop/moved' came, which app=web does not select: its label app is 'db'"):
+            with pytest.raises(
+                Rejected, match="'shop/moved' came, which app=web does not select: its label app is 'db'"
+            ):
                 world.cache.get("secrets", "web", "shop")
             commits = world.feed.listwatches[0].commits
             before = len(world.time.slept)
             await until(lambda: len(world.time.slept) > before + 3)
-            assert world.feed.health is Health.REJECTED, "a watch that is opened proves nothing: only a list that fits does"
+            assert world.feed.health is Health.REJECTED, (
+                "a watch that is opened proves nothing: only a list that fits does"
+            )
             ignored.release()
             await until(lambda: world.feed.synced)
             assert world.feed.listwatches[0].commits == commits + 1
             assert named(world.cache.list("secrets", label="app=web")) == ["web"]
             assert watcher.seen <= {"web", "moved"}
+
     run(main())
 
 
@@ -123,6 +151,7 @@ def test_contract_8_a_server_that_ignores_selectors_is_asked_slowly() -> None:
             await until(lambda: len(world.time.slept) >= count + 10)
             assert all(slept >= SLOW for slept in world.time.slept[count:])
             assert asked(world) - before <= (world.time.now - began) / SLOW + 2
+
     run(main())
 
 
@@ -132,18 +161,22 @@ def test_what_no_selector_was_sent_for_is_no_mismatch() -> None:
             world.cluster.faults.add(IgnoreSelectors())
             await world.cache.wait_synced()
             assert named(world.cache.list("secrets")) == ["db", "web"]
+
     run(main())
 
 
 def test_names_that_share_a_watch_bring_others_which_are_neither_held_nor_compared() -> None:
     async def main() -> None:
-        declared = Cached(Selector("app=web", names=["web", "other"], namespaces=["shop"]), share_watches=True)
+        declared = Cached(
+            Selector("app=web", names=["web", "other"], namespaces=["shop"]), share_watches=True
+        )
         async with caching(declared, WEB, DB) as world:
             world.cluster.faults.add(IgnoreSelectors())
             await world.cache.wait_synced()
             assert named(world.cache.held("secrets")) == ["web"]
             world.cluster.create(secret("other", app="db"))
             await rejected(world)
+
     run(main())
 
 
@@ -155,6 +188,7 @@ def test_an_audit_and_a_list_of_metadata_compare_labels() -> None:
             with pytest.raises(Stalled, match="'shop/db' came, which app=web does not select"):
                 await world.cache.audit("secrets")
             assert world.feed.counts.drift == 0
+
     run(main())
 
 
@@ -162,18 +196,30 @@ def test_an_audit_and_a_list_of_metadata_compare_labels() -> None:
 
 
 @INITIAL
-@pytest.mark.parametrize("declared", [
-    Selector(field="type=Opaque"), Selector(field="type!=example.com/a"), Cached(Selector(field="type=Opaque"), drop=["type", "data"]),
-], ids=str)
-def test_contract_1_a_field_that_the_server_confirms_to_be_ignored_is_a_mismatch(declared: Any, initial: str) -> None:
+@pytest.mark.parametrize(
+    "declared",
+    [
+        Selector(field="type=Opaque"),
+        Selector(field="type!=example.com/a"),
+        Cached(Selector(field="type=Opaque"), drop=["type", "data"]),
+    ],
+    ids=str,
+)
+def test_contract_1_a_field_that_the_server_confirms_to_be_ignored_is_a_mismatch(
+    declared: Any, initial: str
+) -> None:
     async def main() -> None:
-        async with caching(declared, typed("web", "Opaque"), typed("db", "example.com/a"), initial=initial) as world:
+        async with caching(
+            declared, typed("web", "Opaque"), typed("db", "example.com/a"), initial=initial
+        ) as world:
             ignored = world.cluster.faults.add(IgnoreSelectors(label=False))
             await rejected(world)
             filter_ = declared.filter if isinstance(declared, Cached) else declared
             assert isinstance(filter_, Selector)
-            field, = filter_.terms
-            assert world.feed.trouble.endswith(f": the object 'shop/db' came, which {field} does not select"), "and no value is told"
+            (field,) = filter_.terms
+            assert world.feed.trouble.endswith(
+                f": the object 'shop/db' came, which {field} does not select"
+            ), "and no value is told"
             opposite = str(FieldTerm(field.label, field.value, equal=not field.equal))
             assert set(confirming(world)) == {f"metadata.name=db,{opposite}"}
             with pytest.raises(Rejected):
@@ -181,6 +227,7 @@ def test_contract_1_a_field_that_the_server_confirms_to_be_ignored_is_a_mismatch
             ignored.release()
             await until(lambda: world.feed.synced)
             assert named(world.cache.held("secrets")) == ["web"]
+
     run(main())
 
 
@@ -188,14 +235,25 @@ def test_a_field_that_changes_behind_a_watch_that_ignores_it_is_a_mismatch() -> 
     async def main() -> None:
         name = "involvedObject.name"
         event = {
-            "apiVersion": "v1", "kind": "Event", "metadata": {"name": "e", "namespace": "shop"}, "involvedObject": {"name": "a", "namespace": "shop"}}
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": "e", "namespace": "shop"},
+            "involvedObject": {"name": "a", "namespace": "shop"},
+        }
         async with caching(Selector(field=f"{name}=a"), event, resource="v1/events") as world:
             await world.cache.wait_synced()
             world.cluster.faults.add(IgnoreSelectors(label=False))
             world.cluster.cut("watch", "events")
-            world.cluster.create(event | {"metadata": {"name": "f", "namespace": "shop"}, "involvedObject": {"name": "b", "namespace": "shop"}})
+            world.cluster.create(
+                event
+                | {
+                    "metadata": {"name": "f", "namespace": "shop"},
+                    "involvedObject": {"name": "b", "namespace": "shop"},
+                }
+            )
             await rejected(world)
             assert confirming(world)[0] == f"metadata.name=f,{name}!=a"
+
     run(main())
 
 
@@ -213,21 +271,36 @@ class Misread:
 
 def misreading(*labels: str) -> Callable[..., Sent]:
     """Return what makes selectors of which these fields are read wrongly."""
-    def of(cls: type[Sent], kind: Kind, requirements: Iterable[LabelRequirement], terms: Iterable[FieldTerm]) -> Sent:
-        return cls(tuple(requirements), tuple((term, Misread(term) if term.label in labels else kind.fields[term.label].value) for term in terms))
-    return classmethod(of)   # type: ignore[return-value]  # As it stands in the class.
+
+    def of(
+        cls: type[Sent], kind: Kind, requirements: Iterable[LabelRequirement], terms: Iterable[FieldTerm]
+    ) -> Sent:
+        return cls(
+            tuple(requirements),
+            tuple(
+                (term, Misread(term) if term.label in labels else kind.fields[term.label].value)
+                for term in terms
+            ),
+        )
+
+    return classmethod(of)  # type: ignore[return-value]  # As it stands in the class.
 
 
 @INITIAL
 @pytest.mark.parametrize("wrong", [("type",), ("metadata.namespace", "type")], ids=str)
 def test_an_error_in_our_table_of_fields_is_told_once_and_is_no_outage(
-    wrong: tuple[str, ...], initial: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+    wrong: tuple[str, ...],
+    initial: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(Sent, "of", misreading(*wrong))
 
     async def main() -> None:
         field = "type=Opaque,metadata.namespace!=infra"
-        async with caching(Selector(field=field), typed("web", "Opaque"), typed("db", "example.com/a"), initial=initial) as world:
+        async with caching(
+            Selector(field=field), typed("web", "Opaque"), typed("db", "example.com/a"), initial=initial
+        ) as world:
             await until(lambda: world.feed.health is not Health.SYNCING)
             assert world.feed.synced
             assert named(world.cache.held("secrets")) == ["web"]
@@ -236,25 +309,33 @@ def test_an_error_in_our_table_of_fields_is_told_once_and_is_no_outage(
             assert len(confirming(world)) == 2 * len(wrong), "later objects are not asked about"
             assert world.feed.listwatches[0].has_misread
             assert not world.feed.counts.failures
+
     caplog.set_level(logging.WARNING, "kopf_selectcache")
     run(main())
-    assert [line.partition(" otherwise")[0] for line in caplog.messages] == [f"The server selects secrets by {label}" for label in wrong]
+    assert [line.partition(" otherwise")[0] for line in caplog.messages] == [
+        f"The server selects secrets by {label}" for label in wrong
+    ]
 
 
-def test_an_error_in_our_table_of_fields_that_only_a_watch_meets_is_no_outage(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_in_our_table_of_fields_that_only_a_watch_meets_is_no_outage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(Sent, "of", misreading("type", "metadata.namespace"))
 
     async def main() -> None:
-        async with caching(Selector(field="type=Opaque,metadata.namespace!=infra"), typed("db", "example.com/a")) as world:
+        async with caching(
+            Selector(field="type=Opaque,metadata.namespace!=infra"), typed("db", "example.com/a")
+        ) as world:
             await world.cache.wait_synced()
             world.cluster.create(typed("late", "Opaque"))
             await until(lambda: named(world.cache.held("secrets")) == ["late"])
             assert len(world.watches()) == 1
             assert not world.feed.counts.failures
+
     run(main())
 
 
-def test_contract_1_an_error_in_our_table_of_fields_is_no_outage_although_the_object_changes_before_it_is_confirmed(
+def test_contract_1_an_error_in_our_table_of_fields_is_no_outage_although_the_object_changes_before_it_is_confirmed(  # noqa: E501
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Sent, "of", misreading("involvedObject.name"))
@@ -262,37 +343,53 @@ def test_contract_1_an_error_in_our_table_of_fields_is_no_outage_although_the_ob
 
     async def main() -> None:
         def about(name: str) -> dict[str, Any]:
-            return {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e", "namespace": "shop"}, "involvedObject": {"name": name, "namespace": "shop"}}
+            return {
+                "apiVersion": "v1",
+                "kind": "Event",
+                "metadata": {"name": "e", "namespace": "shop"},
+                "involvedObject": {"name": name, "namespace": "shop"},
+            }
 
         async with caching(Selector(field="involvedObject.name=a"), resource="v1/events") as world:
+
             async def judging(*asked: Any) -> Judgement:
                 if not judged:
                     world.cluster.patch(about("a"), {"involvedObject": {"name": "b"}})
                 judged.append(await judge(*asked))
                 return judged[-1]
+
             monkeypatch.setattr("kopf_selectcache.informer._checked_reader.judge", judging)
             await world.cache.wait_synced()
             world.cluster.create(about("a"))
-            await until(lambda: world.feed.health is Health.REJECTED or world.feed.listwatches[0].commits == 2)
+            await until(
+                lambda: world.feed.health is Health.REJECTED or world.feed.listwatches[0].commits == 2
+            )
             assert world.feed.health is not Health.REJECTED
             assert set(judged) == {Judgement.UNCERTAIN}
             assert world.cache.held("v1/events") == []
+
     run(main())
 
 
-def test_where_it_is_not_certain_whether_a_field_is_ignored_it_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_it_is_not_certain_whether_a_field_is_ignored_it_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     judgements = [Judgement.UNCERTAIN]
 
     async def judging(*asked: Any) -> Judgement:
         return judgements.pop() if judgements else await judge(*asked)
+
     monkeypatch.setattr("kopf_selectcache.informer._checked_reader.judge", judging)
 
     async def main() -> None:
-        async with caching(Selector(field="type=Opaque"), typed("web", "Opaque"), typed("db", "example.com/a")) as world:
+        async with caching(
+            Selector(field="type=Opaque"), typed("web", "Opaque"), typed("db", "example.com/a")
+        ) as world:
             world.cluster.faults.add(IgnoreSelectors(), times=1)
             await until(lambda: world.feed.synced)
             assert world.feed.counts.failures == {"garbled": 1}
             assert named(world.cache.held("secrets")) == ["web"]
+
     run(main())
 
 
@@ -310,5 +407,8 @@ def test_fetch_list_answers_nothing_outside_of_its_labels() -> None:
             with pytest.raises(Stalled, match="an object came that was not asked for, 'shop/db'"):
                 await world.cache.fetch_list("secrets", namespace="shop", names=["web"])
             ignored.release()
-            assert named(await world.cache.fetch_list("secrets", namespace="shop", label="app=web")) == ["web"]
+            assert named(await world.cache.fetch_list("secrets", namespace="shop", label="app=web")) == [
+                "web"
+            ]
+
     run(main())

@@ -1,4 +1,6 @@
-"""How each cache is doing, and what is told of it: to readers, in the log, and to who waits. Faults are in tests/faults/."""
+"""How each cache is doing, and what is told of it: to readers, in the log, and to who waits. Faults are in
+tests/faults/."""
+
 from __future__ import annotations
 
 import asyncio
@@ -42,27 +44,47 @@ def told(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
     caplog.set_level(logging.INFO, logger="kopf_selectcache")
 
     def lines() -> list[str]:
-        found = [f"{record.levelname}: {record.getMessage()}" for record in caplog.records if record.name == "kopf_selectcache"]
+        found = [
+            f"{record.levelname}: {record.getMessage()}"
+            for record in caplog.records
+            if record.name == "kopf_selectcache"
+        ]
         caplog.clear()
         return found
 
     return lines
 
 
-def serving(server: Server, *versions: str, namespaced: bool = True, fields: tuple[str, ...] = ()) -> dict[str, Script]:
-    """Let the server have webapps in these versions, the first of which is preferred; return the script of each."""
+def serving(
+    server: Server, *versions: str, namespaced: bool = True, fields: tuple[str, ...] = ()
+) -> dict[str, Script]:
+    """Let the server have webapps in these versions, the first of which is preferred; return the script of
+    each."""
     paths = "/namespaces/shop/webapps" if namespaced else "/webapps"
     found = {version: Script([listed("100", kind="WebAppList")]) for version in versions}
     all_of_them = [{"version": version} for version in versions]
-    server.scripts[EXAMPLE] = Script([answer({"versions": all_of_them, "preferredVersion": next(iter(all_of_them), None)})] * 9)
+    server.scripts[EXAMPLE] = Script(
+        [answer({"versions": all_of_them, "preferredVersion": next(iter(all_of_them), None)})] * 9
+    )
     for version, script in found.items():
-        server.scripts[f"{EXAMPLE}/{version}"] = Script([answer({"resources": [WEBAPPS | {"namespaced": namespaced}]})] * 9)
+        server.scripts[f"{EXAMPLE}/{version}"] = Script(
+            [answer({"resources": [WEBAPPS | {"namespaced": namespaced}]})] * 9
+        )
         server.scripts[f"{EXAMPLE}/{version}{paths}"] = script
     if fields:
-        selectable = [{"name": version, "selectableFields": [{"jsonPath": path} for path in fields]} for version in versions]
-        spec = {"group": "example.com", "scope": "Namespaced" if namespaced else "Cluster", "versions": selectable,
-                "names": {"plural": "webapps", "kind": "WebApp", "singular": "webapp"}}
-        server.scripts["/apis/apiextensions.k8s.io/v1/customresourcedefinitions/webapps.example.com"] = Script([answer({"spec": spec})] * 9)
+        selectable = [
+            {"name": version, "selectableFields": [{"jsonPath": path} for path in fields]}
+            for version in versions
+        ]
+        spec = {
+            "group": "example.com",
+            "scope": "Namespaced" if namespaced else "Cluster",
+            "versions": selectable,
+            "names": {"plural": "webapps", "kind": "WebApp", "singular": "webapp"},
+        }
+        server.scripts["/apis/apiextensions.k8s.io/v1/customresourcedefinitions/webapps.example.com"] = (
+            Script([answer({"spec": spec})] * 9)
+        )
     return found
 
 
@@ -86,6 +108,7 @@ def test_until_its_first_complete_list_a_cache_is_not_read_and_who_waits_is_told
             await world.synced()
             assert world.names() == ["a@90"]
             assert world.feed.age() == 0.0
+
     run(main())
 
 
@@ -93,8 +116,15 @@ def test_who_waits_in_vain_is_told_what_is_in_the_way() -> None:
     async def main() -> None:
         async with Server(lists=[refused(503, "ServiceUnavailable")]) as server, operating(server) as world:
             await world.listed(2)
-            with pytest.raises(NotSynced, match=r"not synced after 0[.]02 s: pods: the server answers 503 ServiceUnavailable; the filter is label='app=web'[.] It is asked again"):
+            with pytest.raises(
+                NotSynced,
+                match=(
+                    r"not synced after 0[.]02 s: pods: the server answers 503 ServiceUnavailable; the filter"
+                    r" is label='app=web'[.] It is asked again"
+                ),
+            ):
                 await world.cache.wait_synced(timeout=0.02)
+
     run(main())
 
 
@@ -102,32 +132,53 @@ def test_each_change_of_health_is_logged_once(told: Callable[[], list[str]]) -> 
     async def main() -> None:
         cut = [asyncio.Event() for _ in range(2)]
         watches = [
-            streamed(cut[0], error(500, "InternalError")), *[refused(500, "InternalError")] * 2,
-            streamed(bookmark("101"), cut[1], error(403, "Forbidden", message="no")), *[refused(403, message="no")] * 7, streamed()]
+            streamed(cut[0], error(500, "InternalError")),
+            *[refused(500, "InternalError")] * 2,
+            streamed(bookmark("101"), cut[1], error(403, "Forbidden", message="no")),
+            *[refused(403, message="no")] * 7,
+            streamed(),
+        ]
         async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
             await world.synced()
-            line, = told()
-            assert re.fullmatch(r"INFO: The cache of pods holds 1 object, 1\d\d B, with label='app=web', after 0\.0 s\.", line)
+            (line,) = told()
+            assert re.fullmatch(
+                r"INFO: The cache of pods holds 1 object, 1\d\d B, with label='app=web', after 0\.0 s\.", line
+            )
             cut[0].set()
             await world.watched(4)
             await world.synced()
             assert told() == [
                 "WARNING: pods: the server answers 500 InternalError. It is asked again.",
-                "INFO: The cache of pods follows the server again."]
+                "INFO: The cache of pods follows the server again.",
+            ]
             cut[1].set()
             await world.watched(12)
             await world.synced()
             *lines, last = told()
             assert lines == [
-                "WARNING: pods: the operator may not watch them: no. It is asked again: a server that has just started says so to everybody.",
-                ("WARNING: pods: the operator may not watch them: no. Grant it the verbs list and watch in a ClusterRole: apiGroups: [''], resources: ['pods']; or, for one namespace alone, run it with -n "
-                 "(for settings.selectcache.selectors['pods'], label='app=web'; all that it lacks is told by selectcache check operator.py).")]
-            assert re.fullmatch(r"INFO: The cache of pods holds 1 object, 1\d\d B, with label='app=web', after \d\d\.0 s\.", last), "so long could it not be read"
+                (
+                    "WARNING: pods: the operator may not watch them: no. It is asked again: a server that has"
+                    " just started says so to everybody."
+                ),
+                (
+                    "WARNING: pods: the operator may not watch them: no. Grant it the verbs list and watch in"
+                    " a ClusterRole: apiGroups: [''], resources: ['pods']; or, for one namespace alone, run"
+                    " it with -n (for settings.selectcache.selectors['pods'], label='app=web'; all that it"
+                    " lacks is told by selectcache check operator.py)."
+                ),
+            ]
+            assert re.fullmatch(
+                r"INFO: The cache of pods holds 1 object, 1\d\d B, with label='app=web', after \d\d\.0 s\.",
+                last,
+            ), "so long could it not be read"
+
     run(main())
 
 
 @pytest.mark.parametrize("then", [Then.NEXT, Then.CLOSE, Then.RESET])
-def test_a_watch_that_ends_after_a_good_while_is_no_trouble(then: Then, told: Callable[[], list[str]]) -> None:
+def test_a_watch_that_ends_after_a_good_while_is_no_trouble(
+    then: Then, told: Callable[[], list[str]]
+) -> None:
     async def main() -> None:
         over = asyncio.Event()
         watches = [Answer((*streamed(over).parts, *([b"0\r\n\r\n"] if then is Then.NEXT else [])), then)]
@@ -140,13 +191,18 @@ def test_a_watch_that_ends_after_a_good_while_is_no_trouble(then: Then, told: Ca
             await world.synced()
             assert told() == []
             assert world.time.slept == ([] if then is Then.NEXT else [0.5])
+
     run(main())
 
 
 def test_changes_are_told_to_listeners_until_they_end_it() -> None:
     async def main() -> None:
         gates = [asyncio.Event() for _ in range(2)]
-        watches = [streamed(gates[0], event("MODIFIED", pod("a", "101")), gates[1], event("DELETED", pod("a", "102")))]
+        watches = [
+            streamed(
+                gates[0], event("MODIFIED", pod("a", "101")), gates[1], event("DELETED", pod("a", "102"))
+            )
+        ]
         async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
             await world.holds("a@90")
             seen: list[Change | None] = []
@@ -156,7 +212,12 @@ def test_changes_are_told_to_listeners_until_they_end_it() -> None:
             end()
             gates[1].set()
             await world.holds()
-            assert [(change.before and change.before.version, change.after and change.after.version) for change in seen if change] == [("90", "101")]
+            assert [
+                (change.before and change.before.version, change.after and change.after.version)
+                for change in seen
+                if change
+            ] == [("90", "101")]
+
     run(main())
 
 
@@ -171,6 +232,7 @@ def test_listeners_are_told_when_the_cache_cannot_be_kept_any_more() -> None:
             revoked.set()
             await world.watched(9)
             assert seen == [None], "once"
+
     run(main())
 
 
@@ -179,7 +241,10 @@ def test_a_server_that_went_back_to_a_backup_is_said_loudly(told: Callable[[], l
         lists = [LISTED, *[listed("40")] * PATIENCE]
         async with Server(lists=lists, watches=[streamed(error(410))]) as server, operating(server) as world:
             await world.holds()
-            assert "WARNING: The server of pods went back to an older state; its cache started anew." in told()
+            assert (
+                "WARNING: The server of pods went back to an older state; its cache started anew." in told()
+            )
+
     run(main())
 
 
@@ -189,15 +254,24 @@ def test_a_server_that_went_back_to_a_backup_is_said_loudly(told: Callable[[], l
 def test_an_operator_that_may_not_even_ask_what_there_is_is_told_which_role_lets_it() -> None:
     async def main() -> None:
         async with Server(lists=[LISTED]) as server:
-            server.scripts["/api/v1"].lists[0] = refused(403, "Forbidden", message='cannot get path "/api/v1"')
+            server.scripts["/api/v1"].lists[0] = refused(
+                403, "Forbidden", message='cannot get path "/api/v1"'
+            )
             async with operating(server) as world:
                 await until(lambda: world.feed.synced)
                 assert world.time.slept == [10.0]
                 server.scripts["/api/v1"] = Script([refused(403, "Forbidden", message="no")])
             async with operating(server) as world:
                 await until(lambda: world.feed.trouble)
-                with pytest.raises(Forbidden, match=r"pods: the operator may not ask what the cluster serves: no; the filter is label='app=web'[.] Bind it to the ClusterRole system:discovery"):
+                with pytest.raises(
+                    Forbidden,
+                    match=(
+                        r"pods: the operator may not ask what the cluster serves: no; the filter is"
+                        r" label='app=web'[.] Bind it to the ClusterRole system:discovery"
+                    ),
+                ):
                     await world.cache.wait_synced()
+
     run(main())
 
 
@@ -208,11 +282,17 @@ def test_a_right_that_is_missing_in_a_namespace_is_named_with_it() -> None:
             async with operating(server, selectors=WEB) as world:
                 feed = world.runtime.feed("webapps.example.com")
                 await until(lambda: feed.health is Health.FORBIDDEN)
-                assert feed.trouble == "webapps.example.com: the operator may not list them in the namespace shop: no"
-                assert feed.remedy == (
-                    "Grant it the verbs list and watch in the namespace shop: apiGroups: ['example.com'], resources: ['webapps'] "
-                    "(for settings.selectcache.selectors['webapps.example.com'], namespaces=['shop']; "
-                    "all that it lacks is told by selectcache check operator.py)")
+                assert (
+                    feed.trouble
+                    == "webapps.example.com: the operator may not list them in the namespace shop: no"
+                )
+                assert (
+                    feed.remedy
+                    == "Grant it the verbs list and watch in the namespace shop: apiGroups: ['example.com'],"
+                    " resources: ['webapps'] (for settings.selectcache.selectors['webapps.example.com'],"
+                    " namespaces=['shop']; all that it lacks is told by selectcache check operator.py)"
+                )
+
     run(main())
 
 
@@ -227,24 +307,35 @@ def test_a_kind_that_is_not_served_is_looked_for_slowly_and_said_once(told: Call
                 feed = world.runtime.feed("webapps.example.com")
                 await until(lambda: len(world.time.slept) >= 3)
                 assert world.time.slept[:3] == [10.0] * 3
-                with pytest.raises(Missing, match=(
-                    r"^cache[.]held\('webapps.example.com'\): the cluster serves no webapps.example.com; the filter is namespaces=.*"
-                    r"Install its definition, or correct the key of settings[.]selectcache[.]selectors\['webapps.example.com'\]")):
+                with pytest.raises(
+                    Missing,
+                    match=(
+                        r"^cache[.]held\('webapps.example.com'\): the cluster serves no webapps.example.com;"
+                        r" the filter is namespaces=.*"
+                        r"Install its definition, or correct the key of"
+                        r" settings[.]selectcache[.]selectors\['webapps.example.com'\]"
+                    ),
+                ):
                     world.cache.held("webapps.example.com")
                 serving(server, "v1")
                 await until(lambda: feed.synced)
                 assert [line.split(":")[0] for line in told()] == ["WARNING", "INFO"]
+
     run(main())
 
 
 def test_a_kind_that_is_not_served_and_hardly_meant_is_told_with_the_one_that_is() -> None:
     async def main() -> None:
         async with Server() as server:
-            server.scripts = {"/api/v1": Script([answer({"resources": []})] * 9), "/apis": Script([answer({"groups": []})] * 9)}
+            server.scripts = {
+                "/api/v1": Script([answer({"resources": []})] * 9),
+                "/apis": Script([answer({"groups": []})] * 9),
+            }
             async with operating(server, selectors={"podz": "app=web"}) as world:
-                feed, = world.runtime.feeds.values()
+                (feed,) = world.runtime.feeds.values()
                 await until(lambda: feed.health is Health.MISSING)
                 assert feed.remedy.startswith("Did you mean 'pods'? If not, install its definition")
+
     run(main())
 
 
@@ -266,26 +357,41 @@ def test_a_version_that_is_served_no_more_is_replaced_by_another_and_the_kind_is
                 assert feed.resource.version == "v1"
                 assert new.listed == [{"limit": "500"}], "what the old version was at means nothing here"
                 assert world.time.slept == [0.5, 10.0]
+
     run(main())
 
 
-def test_what_was_held_before_a_kind_was_not_served_is_compared_with_what_there_is_once_it_is_served_again() -> None:
+def test_what_was_held_before_a_kind_was_not_served_is_compared_with_what_there_is_once_it_is_served_again() -> (  # noqa: E501
+    None
+):
     async def main() -> None:
         gone = asyncio.Event()
-        lists = [listed("100", pod("a", "90"), pod("b", "80")), listed("200", pod("b", "80"), pod("c", "150"))]
-        async with Server(lists=lists, watches=[streamed(gone, error(404))]) as server, operating(server) as world:
+        lists = [
+            listed("100", pod("a", "90"), pod("b", "80")),
+            listed("200", pod("b", "80"), pod("c", "150")),
+        ]
+        async with (
+            Server(lists=lists, watches=[streamed(gone, error(404))]) as server,
+            operating(server) as world,
+        ):
             await world.synced()
             told: list[tuple[str, str]] = []
 
             def tell(change: Change | None) -> None:
                 if change is not None:
-                    told.append((change.before.name if change.before else "", change.after.name if change.after else ""))
+                    told.append(
+                        (
+                            change.before.name if change.before else "",
+                            change.after.name if change.after else "",
+                        )
+                    )
 
             world.feed.subscribe(tell)
             gone.set()
             await until(lambda: world.feed.version == "200" and world.feed.synced)
             assert world.names() == ["b@80", "c@150"]
             assert sorted(told) == [("", "c"), ("a", "")]
+
     run(main())
 
 
@@ -295,27 +401,39 @@ def test_what_was_held_before_a_kind_was_not_served_is_compared_with_what_there_
 @pytest.mark.parametrize("code", [400, 422])
 def test_a_filter_that_the_server_refuses_is_quoted(code: int) -> None:
     async def main() -> None:
-        async with Server(lists=[refused(code, "Invalid", message="unable to parse")]) as server, operating(server) as world:
+        async with (
+            Server(lists=[refused(code, "Invalid", message="unable to parse")]) as server,
+            operating(server) as world,
+        ):
             await world.listed(2)
             assert world.time.slept == [10.0]
-            with pytest.raises(Rejected, match="pods: the server refuses the filter label='app=web': unable to parse"):
+            with pytest.raises(
+                Rejected, match="pods: the server refuses the filter label='app=web': unable to parse"
+            ):
                 await world.cache.wait_synced()
+
     run(main())
 
 
 def test_a_kind_that_cannot_be_watched_is_rejected() -> None:
     async def main() -> None:
-        async with Server(lists=[LISTED], watches=[refused(405, "MethodNotAllowed")]) as server, operating(server) as world:
+        async with (
+            Server(lists=[LISTED], watches=[refused(405, "MethodNotAllowed")]) as server,
+            operating(server) as world,
+        ):
             await world.watched(2)
             await until(lambda: world.feed.counts.failures["405"])
         async with Server(lists=[refused(405)]) as server, operating(server) as world:
             await world.listed(2)
             with pytest.raises(Rejected, match="pods: the server does not let anybody list them"):
                 world.names()
+
     run(main())
 
 
-def test_a_field_that_the_custom_kind_cannot_be_selected_by_is_rejected_once_its_definition_is_known() -> None:
+def test_a_field_that_the_custom_kind_cannot_be_selected_by_is_rejected_once_its_definition_is_known() -> (
+    None
+):
     async def main() -> None:
         async with Server() as server:
             serving(server, "v1", fields=(".spec.tier",))
@@ -324,6 +442,7 @@ def test_a_field_that_the_custom_kind_cannot_be_selected_by_is_rejected_once_its
                 with pytest.raises(Rejected, match=r"cannot be selected by the field 'spec.color'"):
                     await world.cache.wait_synced()
                 assert world.time.slept[0] == 10.0
+
     run(main())
 
 
@@ -332,20 +451,29 @@ def test_namespaces_of_a_kind_that_has_none_are_rejected() -> None:
         async with Server() as server:
             serving(server, "v1", namespaced=False)
             async with operating(server, selectors=WEB) as world:
-                with pytest.raises(Rejected, match=r"webapps.example.com are cluster-scoped, and have no namespace"):
+                with pytest.raises(
+                    Rejected, match=r"webapps.example.com are cluster-scoped, and have no namespace"
+                ):
                     await world.cache.wait_synced()
+
     run(main())
 
 
 # ---- What is asked for.
 
 
-@pytest.mark.parametrize(("selector", "path", "query"), [
-    (Selector(), PODS, {}),
-    (Selector("app in (web,db),!old"), PODS, {"labelSelector": "app in (db,web),!old"}),
-    (Selector(field="spec.nodeName=n1", names=["a"], namespaces=["shop"]), "/api/v1/namespaces/shop/pods",
-     {"fieldSelector": "spec.nodeName=n1,metadata.name=a"}),
-])
+@pytest.mark.parametrize(
+    ("selector", "path", "query"),
+    [
+        (Selector(), PODS, {}),
+        (Selector("app in (web,db),!old"), PODS, {"labelSelector": "app in (db,web),!old"}),
+        (
+            Selector(field="spec.nodeName=n1", names=["a"], namespaces=["shop"]),
+            "/api/v1/namespaces/shop/pods",
+            {"fieldSelector": "spec.nodeName=n1,metadata.name=a"},
+        ),
+    ],
+)
 def test_the_filter_is_the_servers_work(selector: Selector, path: str, query: Mapping[str, str]) -> None:
     async def main() -> None:
         async with Server() as server:
@@ -354,7 +482,9 @@ def test_the_filter_is_the_servers_work(selector: Selector, path: str, query: Ma
                 await until(lambda: server.scripts[path].watched)
                 assert server.scripts[path].listed == [{"limit": "7", **query}]
                 assert server.scripts[path].watched == [
-                    {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": "100", **query}]
+                    {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": "100", **query}
+                ]
+
     run(main())
 
 
@@ -365,6 +495,7 @@ def test_an_operator_that_is_confined_to_a_namespace_caches_that_one() -> None:
             async with operating(server, namespaces=("shop",)) as world:
                 await until(lambda: world.feed.synced)
                 assert world.cache.scope("pods") == Selector("app=web", namespaces=["shop"])
+
     run(main())
 
 
@@ -376,14 +507,20 @@ def test_a_feed_is_found_by_every_name_of_its_kind() -> None:
                 feed = world.runtime.feed
                 assert feed("po") is feed(("v1", "pods")) is feed("pods"), "known before the cluster is asked"
                 for name in ("WebApp", "example.com/v1/webapps"):
-                    with pytest.raises(NotSynced, match=rf"what {name} means is not known yet.* such as 'webapps.example.com'"):
+                    with pytest.raises(
+                        NotSynced,
+                        match=rf"what {name} means is not known yet.* such as 'webapps.example.com'",
+                    ):
                         feed(name)
-                assert feed(("example.com", "webapps")) is feed("webapps.example.com"), "another way to write the same"
+                assert feed(("example.com", "webapps")) is feed("webapps.example.com"), (
+                    "another way to write the same"
+                )
                 await until(lambda: feed("webapps.example.com").synced)
                 assert feed("WebApp") is feed("example.com/v1/webapps") is feed("webapps.example.com")
                 for other in ("webapps.nowhere.org", "example.com/v2/webapps", "secrets"):
                     with pytest.raises(NotDeclared, match="no cache is declared"):
                         feed(other)
+
     run(main())
 
 
@@ -394,4 +531,5 @@ def test_what_a_key_means_is_asked_but_once() -> None:
             before = len(server.headers)
             assert await world.runtime.resolve("secrets") is await world.runtime.resolve("secrets")
             assert len(server.headers) == before + 1
+
     run(main())

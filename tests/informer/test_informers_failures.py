@@ -1,4 +1,5 @@
 """The runner never dies, whatever goes wrong, and leaves nothing behind when it is told to end."""
+
 from __future__ import annotations
 
 import asyncio
@@ -34,7 +35,11 @@ from tests.faults.world import Time, World, nothing_left, operating, run, until
 LISTED = listed("100", pod("a", "90"))
 
 
-@pytest.mark.parametrize("discovery", [answer(b"{"), refused(500, "InternalError"), Answer((b"no HTTP\r\n\r\n",))], ids=["garbled", "refused", "broken"])
+@pytest.mark.parametrize(
+    "discovery",
+    [answer(b"{"), refused(500, "InternalError"), Answer((b"no HTTP\r\n\r\n",))],
+    ids=["garbled", "refused", "broken"],
+)
 def test_what_goes_wrong_before_the_kind_is_known_is_told_and_tried_again(discovery: Answer) -> None:
     async def main() -> None:
         async with Server(lists=[LISTED]) as server:
@@ -45,6 +50,7 @@ def test_what_goes_wrong_before_the_kind_is_known_is_told_and_tried_again(discov
                 assert world.feed.health is Health.SYNCING
                 await world.synced()
                 assert world.time.slept == [0.5, 1.0]
+
     run(main())
 
 
@@ -60,15 +66,25 @@ class Mistaken(KopfTransport):
         return await super().get(path, query, **options)
 
 
-def test_a_mistake_of_ours_costs_a_list_and_is_told_and_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_mistake_of_ours_costs_a_list_and_is_told_and_ends_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def main() -> None:
-        async with Server(lists=[LISTED, listed("200", pod("b", "150"))], watches=[streamed(error(410))]) as server:
+        async with Server(
+            lists=[LISTED, listed("200", pod("b", "150"))], watches=[streamed(error(410))]
+        ) as server:
             vault, time = Vault({"login": kopf.ConnectionInfo(server=server.url)}), Time()
             declared, transport = SelectCacheSettings(audit_interval=0), Mistaken(vault)
             declared.selectors["pods"] = "app=web"
             runtime = Runtime(
-                declared, transport, namespaces=None, chance=lambda: 1.0, logger=logging.getLogger("kopf_selectcache"),
-                clock=time.clock, sleep=time.sleep)
+                declared,
+                transport,
+                namespaces=None,
+                chance=lambda: 1.0,
+                logger=logging.getLogger("kopf_selectcache"),
+                clock=time.clock,
+                sleep=time.sleep,
+            )
             world = World(server, runtime, time, vault)
             transport.times = 2
             task = asyncio.create_task(runtime.run())
@@ -82,6 +98,7 @@ def test_a_mistake_of_ours_costs_a_list_and_is_told_and_ends_nothing(caplog: pyt
             task.cancel()
             await asyncio.wait({task})
             await vault.close()
+
     run(main())
 
 
@@ -103,7 +120,9 @@ class Noted(KopfTransport):
 
 
 def test_a_stream_is_closed_before_anything_else_is_done() -> None:
-    """Nothing is left to the garbage collector, which would come when it likes, and close it in a task of its own."""
+    """Nothing is left to the garbage collector, which would come when it likes, and close it in a task of its
+    own."""
+
     async def main() -> None:
         notes: list[str] = []
 
@@ -111,11 +130,19 @@ def test_a_stream_is_closed_before_anything_else_is_done() -> None:
             notes.append("waited")
 
         async with Server(lists=[LISTED], watches=[streamed(error(500))]) as server:
-            vault, declared = Vault({"login": kopf.ConnectionInfo(server=server.url)}), SelectCacheSettings(audit_interval=0)
+            vault, declared = (
+                Vault({"login": kopf.ConnectionInfo(server=server.url)}),
+                SelectCacheSettings(audit_interval=0),
+            )
             declared.selectors["pods"] = "app=web"
             runtime = Runtime(
-                declared, Noted(vault, notes), namespaces=None, chance=lambda: 1.0, logger=logging.getLogger("kopf_selectcache"),
-                sleep=sleep)
+                declared,
+                Noted(vault, notes),
+                namespaces=None,
+                chance=lambda: 1.0,
+                logger=logging.getLogger("kopf_selectcache"),
+                sleep=sleep,
+            )
             task = asyncio.create_task(runtime.run())
             await until(lambda: notes.count("opened") == 2)
             task.cancel()
@@ -123,6 +150,7 @@ def test_a_stream_is_closed_before_anything_else_is_done() -> None:
             await asyncio.wait({task})
             assert notes == ["opened", "closed", "waited", "opened", "closed", "ended"]
             await vault.close()
+
     run(main())
 
 
@@ -135,11 +163,19 @@ def test_a_relist_that_an_audit_orders_between_two_tries_of_a_watch_comes_instea
 
         drifted = [listed("100", pod("a", "95")), listed("101", pod("a", "95"))]
         async with Server(lists=[LISTED, *drifted], watches=[refused(503)]) as server:
-            vault, declared = Vault({"login": kopf.ConnectionInfo(server=server.url)}), SelectCacheSettings(audit_interval=0)
+            vault, declared = (
+                Vault({"login": kopf.ConnectionInfo(server=server.url)}),
+                SelectCacheSettings(audit_interval=0),
+            )
             declared.selectors["pods"] = "app=web"
             runtime = Runtime(
-                declared, KopfTransport(vault), namespaces=None, chance=lambda: 1.0, logger=logging.getLogger("kopf_selectcache"),
-                sleep=sleep)
+                declared,
+                KopfTransport(vault),
+                namespaces=None,
+                chance=lambda: 1.0,
+                logger=logging.getLogger("kopf_selectcache"),
+                sleep=sleep,
+            )
             world = World(server, runtime, Time(), vault)
             task = asyncio.create_task(runtime.run())
             await until(lambda: world.feed.trouble)
@@ -153,13 +189,19 @@ def test_a_relist_that_an_audit_orders_between_two_tries_of_a_watch_comes_instea
             task.cancel()
             await asyncio.wait({task})
             await vault.close()
+
     run(main())
 
 
 SCENES: dict[str, Callable[[], dict[str, Any]]] = {
-    "pages": lambda: {"lists": [listed("100", then="1"), refused(500), LISTED], "watches": [ended(), streamed(bookmark("101"))]},
+    "pages": lambda: {
+        "lists": [listed("100", then="1"), refused(500), LISTED],
+        "watches": [ended(), streamed(bookmark("101"))],
+    },
     "a relist": lambda: {"lists": [LISTED, refused(410), LISTED], "watches": [streamed(error(410))]},
-    "an initial stream": lambda: {"watches": [streamed(event("ADDED", pod("a", "90")), bookmark("100", end=True), error(410))]},
+    "an initial stream": lambda: {
+        "watches": [streamed(event("ADDED", pod("a", "90")), bookmark("100", end=True), error(410))]
+    },
     "trouble": lambda: {"lists": [refused(403), refused(404), refused(401)]},
 }
 
@@ -175,4 +217,5 @@ def test_wherever_it_is_cancelled_nothing_is_left(scene: str, cycles: int) -> No
                     await asyncio.sleep(0)
             await nothing_left(before, server)
             await until(lambda: server.open == 0)
+
     run(main())

@@ -1,4 +1,6 @@
-"""How a cache is called while things go wrong: what is read meanwhile, and when nobody should wait for it any more."""
+"""How a cache is called while things go wrong: what is read meanwhile, and when nobody should wait for it any
+more."""
+
 from __future__ import annotations
 
 import asyncio
@@ -54,7 +56,12 @@ def health(world: World) -> Health:
 def shown_as_synced(world: World) -> float:
     """Return what Prometheus is shown."""
     collector = Collector(lambda: [world.feed])
-    value, = (sample.value for family in collector.collect() for sample in family.samples if sample.name == "kopf_selectcache_synced")
+    (value,) = (
+        sample.value
+        for family in collector.collect()
+        for sample in family.samples
+        if sample.name == "kopf_selectcache_synced"
+    )
     return float(value)
 
 
@@ -64,7 +71,11 @@ def shown_as_synced(world: World) -> float:
 def test_a_server_that_starts_and_refuses_everybody_costs_no_read() -> None:
     async def main() -> None:
         down, up = asyncio.Event(), asyncio.Event()
-        watches = [streamed(bookmark("101"), down, then=Then.CLOSE), *[NO] * 4, held(up, streamed(event("ADDED", pod("b", "105"))))]
+        watches = [
+            streamed(bookmark("101"), down, then=Then.CLOSE),
+            *[NO] * 4,
+            held(up, streamed(event("ADDED", pod("b", "105")))),
+        ]
         async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
             seen: list[Change | None] = []
             await until(lambda: world.feed.store.version == "101")
@@ -82,13 +93,18 @@ def test_a_server_that_starts_and_refuses_everybody_costs_no_read() -> None:
             await until(lambda: world.feed.synced)
             assert None not in seen, "nobody was told that it could not be read"
             assert len(server.pods.listed) == 1
+
     run(main())
 
 
 def test_a_right_that_is_missing_for_as_long_as_no_server_takes_to_start_was_revoked() -> None:
     async def main() -> None:
         revoked, granted = asyncio.Event(), asyncio.Event()
-        watches = [streamed(bookmark("101"), revoked, error(403, message="no")), *[NO] * 6, held(granted, streamed())]
+        watches = [
+            streamed(bookmark("101"), revoked, error(403, message="no")),
+            *[NO] * 6,
+            held(granted, streamed()),
+        ]
         async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
             await until(lambda: world.feed.store.version == "101")
             revoked.set()
@@ -97,19 +113,29 @@ def test_a_right_that_is_missing_for_as_long_as_no_server_takes_to_start_was_rev
             await world.watched(7)
             assert health(world) is Health.FORBIDDEN
             assert world.time.slept == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0]
-            with pytest.raises(Forbidden, match=r"may not watch them: no[.] Grant it the verbs list and watch"):
+            with pytest.raises(
+                Forbidden, match=r"may not watch them: no[.] Grant it the verbs list and watch"
+            ):
                 world.names()
             granted.set()
             await world.synced()
             assert world.names() == ["a@90"]
+
     run(main())
 
 
 @pytest.mark.parametrize("between", [DOWN, Answer((b"no HTTP\r\n\r\n",))], ids=["503", "no HTTP"])
-def test_one_refusal_is_not_enough_however_long_ago_it_was_and_other_trouble_says_nothing_of_rights(between: Answer) -> None:
+def test_one_refusal_is_not_enough_however_long_ago_it_was_and_other_trouble_says_nothing_of_rights(
+    between: Answer,
+) -> None:
     async def main() -> None:
         gates = [asyncio.Event() for _ in range(SEVERAL)]
-        watches = [streamed(bookmark("101"), gates[0], error(403)), held(gates[1], NO), between, held(gates[2], NO)]
+        watches = [
+            streamed(bookmark("101"), gates[0], error(403)),
+            held(gates[1], NO),
+            between,
+            held(gates[2], NO),
+        ]
         async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
             for gate in gates:
                 await until(lambda: world.feed.store.version)
@@ -117,31 +143,46 @@ def test_one_refusal_is_not_enough_however_long_ago_it_was_and_other_trouble_say
                 world.time.now += TOLERATED
                 failures = world.feed.counts.failures["403"]
                 gate.set()
-                await until(lambda: world.feed.counts.failures["403"] > failures)   # noqa: B023  # Before the next round.
+                # Before the next round.
+                await until(lambda: world.feed.counts.failures["403"] > failures)  # noqa: B023
             await until(lambda: health(world) is Health.FORBIDDEN)
+
     run(main())
 
 
 def test_what_was_refused_before_all_was_well_does_not_count() -> None:
     async def main() -> None:
         again = asyncio.Event()
-        watches = [streamed(error(403)), NO, streamed(bookmark("101"), again, error(403)), held(asyncio.Event(), NO)]
+        watches = [
+            streamed(error(403)),
+            NO,
+            streamed(bookmark("101"), again, error(403)),
+            held(asyncio.Event(), NO),
+        ]
         async with Server(lists=[LISTED], watches=watches) as server, operating(server) as world:
             await until(lambda: world.feed.store.version == "101")
             world.time.now += TOLERATED
             again.set()
             await world.watched(4)
             assert health(world) is Health.STALE
+
     run(main())
 
 
 def test_what_may_not_be_done_is_said_anew_when_it_is_something_else(told: Callable[[], list[str]]) -> None:
     async def main() -> None:
         other = refused(403, message="no, and in other words")
-        async with Server(lists=[NO, other, LISTED], watches=[NO, other, NO, streamed()]) as server, operating(server) as world:
+        async with (
+            Server(lists=[NO, other, LISTED], watches=[NO, other, NO, streamed()]) as server,
+            operating(server) as world,
+        ):
             await world.synced()
             lines = told()
-            assert [line.split(": ")[1] for line in lines] == ["the operator may not list them", "the operator may not watch them"]
+            assert [line.split(": ")[1] for line in lines] == [
+                "the operator may not list them",
+                "the operator may not watch them",
+            ]
+
     run(main())
 
 
@@ -158,8 +199,10 @@ def test_whatever_moves_the_version_confirms_what_is_held() -> None:
                 world.time.now += 30.0
                 assert world.cache.age("pods") == 30.0
                 gate.set()
-                await until(lambda: world.feed.store.version == version)   # noqa: B023  # Before the next round.
+                # Before the next round.
+                await until(lambda: world.feed.store.version == version)  # noqa: B023
                 assert world.cache.age("pods") == 0.0
+
     run(main())
 
 
@@ -183,6 +226,7 @@ def test_a_cache_that_has_not_followed_for_a_while_is_stale_and_read_as_before()
             up.set()
             await world.synced()
             assert health(world) is Health.SYNCED
+
     run(main())
 
 
@@ -195,6 +239,7 @@ def test_a_cache_fails_the_probe_once_it_has_been_in_a_state_for_as_long_as_is_a
 
             def fails() -> str:
                 return failing(world.runtime.feeds.values(), limits)
+
             await world.synced()
             world.time.now += 1_000
             assert not fails(), "a cache that is synced has been so for long"
@@ -202,23 +247,29 @@ def test_a_cache_fails_the_probe_once_it_has_been_in_a_state_for_as_long_as_is_a
             await world.watched(2)
             world.time.now += TOLERATED
             assert (health(world), fails()) == (Health.STALE, "")
-            world.time.now += 100   # Waits between attempts take time as well.
+            world.time.now += 100  # Waits between attempts take time as well.
             assert not fails()
-            denied.set()   # Another reason does not begin a new state.
+            denied.set()  # Another reason does not begin a new state.
             await world.watched(3)
             assert (health(world), fails()) == (Health.STALE, "")
             world.time.now += 20
-            assert fails().startswith("The cache of pods is stale, for 120 s or more: pods: the operator may not watch them. ")
+            assert fails().startswith(
+                "The cache of pods is stale, for 120 s or more: pods: the operator may not watch them. "
+            )
             up.set()
             await world.synced()
             world.time.now += 1_000
             assert not fails()
+
     run(main())
 
 
 def test_a_cache_has_been_in_a_state_since_the_first_of_its_lists_and_watches_was() -> None:
     async def main() -> None:
-        async with Server(lists=[LISTED]) as server, operating(server, selectors={"pods": ["app=web", "app=db,tier=x"]}) as world:
+        async with (
+            Server(lists=[LISTED]) as server,
+            operating(server, selectors={"pods": ["app=web", "app=db,tier=x"]}) as world,
+        ):
             await until(lambda: len(world.feed._conditions) == 2)
             first, second = world.feed._conditions
             first.missing("gone", "wait")
@@ -226,6 +277,7 @@ def test_a_cache_has_been_in_a_state_since_the_first_of_its_lists_and_watches_wa
             second.missing("gone", "wait")
             world.time.now += 2
             assert (world.feed.health, world.feed.lasted()) == (Health.MISSING, 7)
+
     run(main())
 
 
@@ -236,6 +288,7 @@ def test_trouble_that_goes_on_is_counted_from_its_beginning() -> None:
             await world.watched(6)
             assert sum(world.time.slept) == 15.5
             assert health(world) is Health.STALE
+
     run(main())
 
 
@@ -243,7 +296,10 @@ def test_a_complete_list_that_cannot_be_followed_is_served_as_stale_in_the_end()
     async def main() -> None:
         up = asyncio.Event()
         watches = [DOWN] * 3 + [held(up, streamed())]
-        async with Server(lists=[LISTED], watches=watches) as server, operating(server, sync_timeout=1.5) as world:
+        async with (
+            Server(lists=[LISTED], watches=watches) as server,
+            operating(server, sync_timeout=1.5) as world,
+        ):
             await world.watched(3)
             assert health(world) is Health.SYNCING
             await world.feed.settled()
@@ -252,6 +308,7 @@ def test_a_complete_list_that_cannot_be_followed_is_served_as_stale_in_the_end()
             assert world.names() == ["a@90"]
             up.set()
             await world.synced()
+
     run(main())
 
 
@@ -270,7 +327,8 @@ def unlisted(server: Server, then: asyncio.Event) -> None:
 
 @pytest.mark.parametrize("failing", [unserved, unlisted])
 def test_nobody_waits_for_ever_for_a_first_list_that_does_not_come(
-    failing: Callable[[Server, asyncio.Event], None], told: Callable[[], list[str]],
+    failing: Callable[[Server, asyncio.Event], None],
+    told: Callable[[], list[str]],
 ) -> None:
     async def main() -> None:
         async with Server() as server:
@@ -287,7 +345,13 @@ def test_nobody_waits_for_ever_for_a_first_list_that_does_not_come(
                 await until(lambda: len(world.time.slept) == 7)
                 assert health(world) is Health.STALLED
                 assert seen == [None]
-                with pytest.raises(Stalled, match=r"pods: the server answers 503 ServiceUnavailable[.] It is asked again; meanwhile, .*, label='app=web'; to see what the server answers: selectcache check "):
+                with pytest.raises(
+                    Stalled,
+                    match=(
+                        r"pods: the server answers 503 ServiceUnavailable[.] It is asked again; meanwhile,"
+                        r" .*, label='app=web'; to see what the server answers: selectcache check "
+                    ),
+                ):
                     world.names()
                 with pytest.raises(Stalled):
                     await world.cache.wait_synced()
@@ -295,38 +359,54 @@ def test_nobody_waits_for_ever_for_a_first_list_that_does_not_come(
                 up.set()
                 await world.synced()
                 assert world.names() == ["a@90"]
+
     run(main())
 
 
 def test_while_it_is_stalled_other_trouble_is_told_and_not_logged(told: Callable[[], list[str]]) -> None:
     async def main() -> None:
         over = asyncio.Event()
-        async with Server(lists=[DOWN, DOWN, refused(500, "InternalError"), held(over, NO)]) as server, operating(server, sync_timeout=0.5) as world:
+        async with (
+            Server(lists=[DOWN, DOWN, refused(500, "InternalError"), held(over, NO)]) as server,
+            operating(server, sync_timeout=0.5) as world,
+        ):
             await world.listed(4)
             assert health(world) is Health.STALLED
             assert world.feed.trouble == "pods: the server answers 500 InternalError"
             assert len(told()) == 2
             over.set()
             await until(lambda: health(world) is Health.FORBIDDEN)
+
     run(main())
 
 
-def test_a_stream_that_is_accepted_and_breaks_off_again_and_again_stays_stalled(told: Callable[[], list[str]]) -> None:
+def test_a_stream_that_is_accepted_and_breaks_off_again_and_again_stays_stalled(
+    told: Callable[[], list[str]],
+) -> None:
     async def main() -> None:
         watches = [ended(event("ADDED", pod("a", "90")))] * 3
         lists = [DOWN] * 3
-        async with Server(lists=lists, watches=watches) as server, operating(server, initial="stream", sync_timeout=0.5) as world:
+        async with (
+            Server(lists=lists, watches=watches) as server,
+            operating(server, initial="stream", sync_timeout=0.5) as world,
+        ):
             await world.listed(4)
             assert health(world) is Health.STALLED
             assert len([line for line in told() if "meanwhile" in line]) == 1
+
     run(main())
 
 
 SENSELESS = {
     "a list without a version": (listed(""), "a PodList came without a resourceVersion"),
     "an object without a uid": (
-        listed("100", pod("a", "90"), {"kind": "Pod", "metadata": {"name": "bad", "namespace": "shop", "resourceVersion": "9"}}),
-        "an object of kind Pod, shop/bad, came without a name, uid or resourceVersion"),
+        listed(
+            "100",
+            pod("a", "90"),
+            {"kind": "Pod", "metadata": {"name": "bad", "namespace": "shop", "resourceVersion": "9"}},
+        ),
+        "an object of kind Pod, shop/bad, came without a name, uid or resourceVersion",
+    ),
 }
 
 
@@ -343,6 +423,7 @@ def test_a_list_that_never_makes_sense_is_not_waited_for(senseless: str) -> None
             await world.synced()
             assert world.time.slept == [0.5, 1.0, 2.0]
             assert world.names() == ["a@90"]
+
     run(main())
 
 
@@ -358,6 +439,7 @@ def test_a_cluster_that_cannot_say_what_it_serves_is_not_waited_for() -> None:
                     world.names()
                 up.set()
                 await world.synced()
+
     run(main())
 
 
@@ -368,6 +450,7 @@ def test_only_answers_in_a_row_that_make_no_sense_are_certain() -> None:
         async with Server(lists=lists) as server, operating(server) as world:
             await world.listed(6)
             assert health(world) is Health.SYNCING
+
     run(main())
 
 
@@ -375,12 +458,16 @@ def test_the_wait_begins_anew_once_a_missing_right_is_granted() -> None:
     async def main() -> None:
         gone = asyncio.Event()
         watches = [NO, streamed(event("ADDED", pod("a", "90")), gone, error(500)), ended()]
-        async with Server(watches=watches) as server, operating(server, initial="stream", sync_timeout=30.0) as world:
+        async with (
+            Server(watches=watches) as server,
+            operating(server, initial="stream", sync_timeout=30.0) as world,
+        ):
             await until(lambda: world.feed.counts.events)
             world.time.now += 25.0
             gone.set()
             await world.watched(3)
             assert health(world) is Health.SYNCING
+
     run(main())
 
 
@@ -397,25 +484,29 @@ def test_who_waits_once_a_missing_right_is_granted_waits_for_what_comes_then() -
             gate.set()
             await waiting
             assert world.names() == ["a@90"]
+
     run(main())
 
 
 def test_mistakes_of_ours_are_not_waited_for_either(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         async with Server(lists=[LISTED]) as server, operating(server, sync_timeout=60.0) as world:
-            world.feed._declared = None   # type: ignore[assignment]  # A mistake that is made each time.
+            world.feed._declared = None  # type: ignore[assignment]  # A mistake that is made each time.
             await world.feed.settled()
             assert health(world) is Health.STALLED
             assert "AttributeError" in world.feed.trouble
             assert "Report it" in world.feed.remedy
             assert caplog.text.count("stumbled") == 3
+
     run(main())
 
 
 # ---- What only a person can help with.
 
 
-def test_a_filter_that_is_refused_in_other_words_each_time_is_said_once(told: Callable[[], list[str]]) -> None:
+def test_a_filter_that_is_refused_in_other_words_each_time_is_said_once(
+    told: Callable[[], list[str]],
+) -> None:
     async def main() -> None:
         lists = [refused(422, message=f"request {number} is invalid") for number in range(3)]
         async with Server(lists=lists) as server, operating(server) as world:
@@ -423,23 +514,30 @@ def test_a_filter_that_is_refused_in_other_words_each_time_is_said_once(told: Ca
             with pytest.raises(Rejected, match="request 2 is invalid"):
                 world.names()
             assert len(told()) == 1
+
     run(main())
 
 
 def test_what_the_server_says_is_told_in_one_line_of_some_length() -> None:
     async def main() -> None:
         endless = streamed(error(403, message="first\nsecond " + "M" * 2_000_000))
-        async with Server(lists=[LISTED], watches=[endless, held(asyncio.Event(), NO)]) as server, operating(server) as world:
+        async with (
+            Server(lists=[LISTED], watches=[endless, held(asyncio.Event(), NO)]) as server,
+            operating(server) as world,
+        ):
             await world.watched(2)
             assert "first second M" in world.feed.trouble
             assert len(world.feed.trouble) < 1200
+
     run(main())
 
 
 # ---- Who is told of changes.
 
 
-def test_a_listener_that_fails_keeps_no_other_from_what_it_must_know(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_listener_that_fails_keeps_no_other_from_what_it_must_know(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def fail(_: Change | None) -> None:
         raise KeyError("mine")
 
@@ -456,4 +554,5 @@ def test_a_listener_that_fails_keeps_no_other_from_what_it_must_know(caplog: pyt
             assert [change.after.version for change in seen if change and change.after] == ["101", "102"]
             assert len(server.pods.watched) == 1, "nothing is asked for again"
             assert caplog.text.count("Somebody who is told of changes in the cache of pods failed") == 2
+
     run(main())

@@ -1,4 +1,6 @@
-"""Which cache a name means: the same before the cluster has been asked and after it, and never that of another kind."""
+"""Which cache a name means: the same before the cluster has been asked and after it, and never that of
+another kind."""
+
 from __future__ import annotations
 
 import asyncio
@@ -16,23 +18,52 @@ from tests.faults.world import World, operating, run, until
 SERVICE = pod("web", "90") | {"kind": "Service"}
 
 
-def serve(server: Server, group: str, *versions: str, plural: str = "webapps", kind: str = "WebApp", first: Answer | None = None) -> None:
+def serve(
+    server: Server,
+    group: str,
+    *versions: str,
+    plural: str = "webapps",
+    kind: str = "WebApp",
+    first: Answer | None = None,
+) -> None:
     """Let the server have a resource, empty, in these versions."""
     all_of_them = [{"version": version} for version in versions]
-    server.scripts[f"/apis/{group}"] = Script([first or answer({"versions": all_of_them})] + [answer({"versions": all_of_them})] * 20)
-    served = {"name": plural, "singularName": kind.lower(), "kind": kind, "namespaced": True, "shortNames": [plural[:3]]}
+    server.scripts[f"/apis/{group}"] = Script(
+        [first or answer({"versions": all_of_them})] + [answer({"versions": all_of_them})] * 20
+    )
+    served = {
+        "name": plural,
+        "singularName": kind.lower(),
+        "kind": kind,
+        "namespaced": True,
+        "shortNames": [plural[:3]],
+    }
     for version in versions:
         server.scripts[f"/apis/{group}/{version}"] = Script([answer({"resources": [served]})] * 20)
         server.scripts[f"/apis/{group}/{version}/{plural}"] = Script(
-            [answer({"kind": f"{kind}List", "apiVersion": f"{group}/{version}", "metadata": {"resourceVersion": "100"}, "items": []})] * 20)
+            [
+                answer(
+                    {
+                        "kind": f"{kind}List",
+                        "apiVersion": f"{group}/{version}",
+                        "metadata": {"resourceVersion": "100"},
+                        "items": [],
+                    }
+                )
+            ]
+            * 20
+        )
     groups = server.scripts.setdefault("/apis", Script([answer({"groups": []})]))
     before = getattr(server, "groups", [])
-    server.groups = [*before, {"name": group, "versions": all_of_them}]   # type: ignore[attr-defined]
-    groups.lists[:] = [answer({"groups": server.groups})] * 20   # type: ignore[attr-defined]
+    server.groups = [*before, {"name": group, "versions": all_of_them}]  # type: ignore[attr-defined]
+    groups.lists[:] = [answer({"groups": server.groups})] * 20  # type: ignore[attr-defined]
 
 
 def core(server: Server, *resources: tuple[str, str]) -> None:
-    listed_ = [{"name": plural, "singularName": kind.lower(), "kind": kind, "namespaced": True} for plural, kind in resources]
+    listed_ = [
+        {"name": plural, "singularName": kind.lower(), "kind": kind, "namespaced": True}
+        for plural, kind in resources
+    ]
     server.scripts["/api/v1"] = Script([answer({"resources": listed_})] * 20)
 
 
@@ -57,10 +88,15 @@ def test_a_name_of_kubernetes_own_never_means_a_custom_resource() -> None:
         async with Server() as server:
             serve(server, "serving.knative.dev", "v1", plural="services", kind="Service")
             async with operating(server, selectors={KNATIVE: Selector()}) as world:
-                before = [meant(world.runtime, key) for key in ("services", "v1/services", "Service", KNATIVE)]
+                before = [
+                    meant(world.runtime, key) for key in ("services", "v1/services", "Service", KNATIVE)
+                ]
                 await known(world, KNATIVE)
-                assert [meant(world.runtime, key) for key in ("services", "v1/services", "Service", KNATIVE)] == before
+                assert [
+                    meant(world.runtime, key) for key in ("services", "v1/services", "Service", KNATIVE)
+                ] == before
                 assert before == [NotDeclared, NotDeclared, NotDeclared, KNATIVE]
+
     run(main())
 
 
@@ -76,6 +112,7 @@ def test_each_of_two_kinds_of_one_name_is_read_by_its_own_key() -> None:
                     assert world.cache.get(key, "web", "shop")["kind"] == "Service"
                 with pytest.raises(NotFound):
                     world.cache.get(KNATIVE, "web", "shop")
+
     run(main())
 
 
@@ -85,19 +122,31 @@ def test_a_name_is_not_answered_before_it_is_known_what_it_means() -> None:
         async with Server() as server:
             serve(server, "example.com", "v1", first=held(go, answer({"versions": [{"version": "v1"}]})))
             serve(server, "example.org", "v1", plural="webs", kind="Web")
-            async with operating(server, selectors={"webapps.example.com": "", "webs.example.org": ""}) as world:
+            async with operating(
+                server, selectors={"webapps.example.com": "", "webs.example.org": ""}
+            ) as world:
                 await known(world, "webs.example.org")
                 runtime = world.runtime
                 assert meant(runtime, "webs.example.org") == "webs.example.org"
-                assert meant(runtime, "example.org/v1/webs") == "webs.example.org", "the other is of another group"
+                assert meant(runtime, "example.org/v1/webs") == "webs.example.org", (
+                    "the other is of another group"
+                )
                 for key in ("web", "WebApp", "example.com/v1/webapps", "nothing"):
                     assert meant(runtime, key) is NotSynced
-                with pytest.raises(NotSynced, match=r"what web means is not known yet: the cluster has not said what webapps[.]example[.]com is"):
+                with pytest.raises(
+                    NotSynced,
+                    match=(
+                        r"what web means is not known yet: the cluster has not said what"
+                        r" webapps[.]example[.]com is"
+                    ),
+                ):
                     world.cache.list("web")
                 go.set()
                 await known(world, "webapps.example.com")
-                assert [meant(runtime, key) for key in ("WebApp", "Web", "example.com/v1/webapps", "nothing")] == [
-                    "webapps.example.com", "webs.example.org", "webapps.example.com", NotDeclared]
+                assert [
+                    meant(runtime, key) for key in ("WebApp", "Web", "example.com/v1/webapps", "nothing")
+                ] == ["webapps.example.com", "webs.example.org", "webapps.example.com", NotDeclared]
+
     run(main())
 
 
@@ -105,12 +154,17 @@ def test_a_kind_that_the_cluster_does_not_have_leaves_no_name_open() -> None:
     async def main() -> None:
         async with Server() as server:
             serve(server, "example.com", "v1")
-            async with operating(server, selectors={"webapps.example.com": "", "things.nowhere.org": ""}) as world:
+            async with operating(
+                server, selectors={"webapps.example.com": "", "things.nowhere.org": ""}
+            ) as world:
                 await known(world, "webapps.example.com")
                 await until(lambda: world.runtime.feeds["things.nowhere.org"].health is Health.MISSING)
                 assert meant(world.runtime, "WebApp") == "webapps.example.com"
-                assert meant(world.runtime, "other") is meant(world.runtime, "things.example.com") is NotDeclared
+                assert (
+                    meant(world.runtime, "other") is meant(world.runtime, "things.example.com") is NotDeclared
+                )
                 assert await world.cache.fetch("webapp", "x", "shop", default="absent") == "absent"
+
     run(main())
 
 
@@ -118,16 +172,32 @@ def test_how_the_name_of_a_kind_that_is_not_served_is_spelt_does_not_decide_the_
     async def main() -> None:
         async with Server() as server:
             serve(server, "example.com", "v1")
-            async with operating(server, selectors={"acme.io/v1/widgets": "", "webapps.example.com": "", "webapps.acme.io": ""}) as world:
+            async with operating(
+                server, selectors={"acme.io/v1/widgets": "", "webapps.example.com": "", "webapps.acme.io": ""}
+            ) as world:
                 await known(world, "webapps.example.com")
-                await until(lambda: all(world.runtime.feeds[key].health is Health.MISSING for key in ("acme.io/v1/widgets", "webapps.acme.io")))
-                for key in ("acme.io/v1/widgets", "widgets", "widget", "Widget", "widgets.acme.io", "acme.io/widgets", ("acme.io", "widgets")):
+                await until(
+                    lambda: all(
+                        world.runtime.feeds[key].health is Health.MISSING
+                        for key in ("acme.io/v1/widgets", "webapps.acme.io")
+                    )
+                )
+                for key in (
+                    "acme.io/v1/widgets",
+                    "widgets",
+                    "widget",
+                    "Widget",
+                    "widgets.acme.io",
+                    "acme.io/widgets",
+                    ("acme.io", "widgets"),
+                ):
                     with pytest.raises(Missing):
                         world.cache.held(key)
                 for key in ("acme.io/v2/widgets", "widgets.example.com", "gadgets"):
                     with pytest.raises(NotDeclared):
                         world.cache.held(key)
                 assert meant(world.runtime, "webapps") == "webapps.example.com", "what is served comes first"
+
     run(main())
 
 
@@ -136,25 +206,44 @@ def test_a_name_of_two_caches_is_refused() -> None:
         async with Server() as server:
             serve(server, "example.com", "v1")
             serve(server, "example.org", "v1")
-            async with operating(server, selectors={"webapps.example.com": "", "webapps.example.org": ""}) as world:
+            async with operating(
+                server, selectors={"webapps.example.com": "", "webapps.example.org": ""}
+            ) as world:
                 await known(world, "webapps.example.com", "webapps.example.org")
-                with pytest.raises(ReadError, match=(
-                        r"web may be any of webapps.example.com, webapps.example.org. Name the kind as it is declared, such as 'webapps.example.com'")):
+                with pytest.raises(
+                    ReadError,
+                    match=(
+                        r"web may be any of webapps.example.com, webapps.example.org. Name the kind as it is"
+                        r" declared, such as 'webapps.example.com'"
+                    ),
+                ):
                     world.cache.list("web")
+
     run(main())
 
 
 def test_the_version_of_a_key_is_that_of_the_objects() -> None:
     async def main() -> None:
         async with Server() as server:
-            serve(server, "autoscaling", "v2", plural="horizontalpodautoscalers", kind="HorizontalPodAutoscaler")
-            async with operating(server, selectors={"horizontalpodautoscalers": "", "batch/v1/cronjobs": ""}) as world:
+            serve(
+                server, "autoscaling", "v2", plural="horizontalpodautoscalers", kind="HorizontalPodAutoscaler"
+            )
+            async with operating(
+                server, selectors={"horizontalpodautoscalers": "", "batch/v1/cronjobs": ""}
+            ) as world:
                 runtime = world.runtime
-                assert [meant(runtime, key) for key in ("autoscaling/v1/hpa", "autoscaling/v2/hpa")] == [NotSynced, NotSynced]
-                assert [meant(runtime, key) for key in ("batch/v1/cronjobs", "cronjobs", "cj")] == ["batch/v1/cronjobs"] * 3
+                assert [meant(runtime, key) for key in ("autoscaling/v1/hpa", "autoscaling/v2/hpa")] == [
+                    NotSynced,
+                    NotSynced,
+                ]
+                assert [meant(runtime, key) for key in ("batch/v1/cronjobs", "cronjobs", "cj")] == [
+                    "batch/v1/cronjobs"
+                ] * 3
                 await known(world, "horizontalpodautoscalers")
-                assert [meant(runtime, key) for key in ("autoscaling/v1/hpa", "autoscaling/v2/hpa", "hpa")] == [
-                    NotDeclared, "horizontalpodautoscalers", "horizontalpodautoscalers"]
+                assert [
+                    meant(runtime, key) for key in ("autoscaling/v1/hpa", "autoscaling/v2/hpa", "hpa")
+                ] == [NotDeclared, "horizontalpodautoscalers", "horizontalpodautoscalers"]
+
     run(main())
 
 
@@ -169,6 +258,7 @@ def test_what_a_name_means_is_remembered_until_the_cluster_says_more() -> None:
                 found.by([feed.resource, Health.SYNCING])["webapp"] = feed
                 assert found.by([feed.resource, Health.SYNCING]) == {"webapp": feed}
                 assert found.by([feed.resource, Health.MISSING]) == {}
+
     run(main())
 
 
@@ -179,39 +269,56 @@ def test_two_keys_that_turn_out_to_mean_the_same_are_one_too_many() -> None:
     async def main() -> None:
         async with Server() as server:
             serve(server, "example.com", "v1")
-            async with operating(server, selectors={"webapps.example.com": "app=web", "example.com/v1/webapps": "app=db"}) as world:
+            async with operating(
+                server, selectors={"webapps.example.com": "app=web", "example.com/v1/webapps": "app=db"}
+            ) as world:
                 first, second = world.runtime.feeds.values()
                 await until(lambda: first.synced or second.synced)
                 await until(lambda: Health.REJECTED in (first.health, second.health))
                 kept, refused_ = (first, second) if first.synced else (second, first)
                 with pytest.raises(Rejected) as caught:
                     world.cache.held(refused_.key)
-                assert str(caught.value) == (
-                    f"cache.held({refused_.key!r}): {refused_.key} and {kept.key} are both webapps.example.com; the filter is {refused_.filter}. "
-                    f"Declare them once: remove settings.selectcache.selectors[{refused_.key!r}]")
+                assert (
+                    str(caught.value)
+                    == f"cache.held({refused_.key!r}): {refused_.key} and {kept.key} are both"
+                    f" webapps.example.com; the filter is {refused_.filter}. Declare them once: remove"
+                    f" settings.selectcache.selectors[{refused_.key!r}]"
+                )
                 assert world.cache.scope("WebApp") == kept.filter
-                samples = [sample for family in Collector(world.runtime.feeds.values).collect() for sample in family.samples]
+                samples = [
+                    sample
+                    for family in Collector(world.runtime.feeds.values).collect()
+                    for sample in family.samples
+                ]
                 assert len([sample for sample in samples if sample.name == "kopf_selectcache_objects"]) == 1
+
     run(main())
 
 
-def test_two_versions_of_one_resource_are_warned_of_once_by_their_keys(caplog: pytest.LogCaptureFixture) -> None:
+def test_two_versions_of_one_resource_are_warned_of_once_by_their_keys(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     old, new = "webapps.v1beta1.example.com", "example.com/v1/webapps"
 
     async def main() -> None:
         async with Server() as server:
             serve(server, "example.com", "v1", "v1beta1")
-            serve(server, "example.org", "v1beta1")   # Another resource, of the same name.
+            serve(server, "example.org", "v1beta1")  # Another resource, of the same name.
             server.scripts["/apis/example.com/v1/webapps"].watches[:] = [streamed(error(404))] * 2
             async with operating(server, selectors={old: "", new: "", "webapps.example.org": ""}) as world:
                 await until(lambda: len(server.scripts["/apis/example.com/v1/webapps"].watched) > 2)
                 await known(world, old, new, "webapps.example.org")
+
     run(main())
     said = [message for message in caplog.messages if "two versions" in message]
     first, second = (old, new) if said[0].startswith(old) else (new, old)
-    assert said == [(
-        f"{first} and {second} are two versions of one resource, and each keeps a cache of it, so that its objects are held twice. Declare one of "
-        f"them, and read by that key: remove settings.selectcache.selectors[{first!r}] or settings.selectcache.selectors[{second!r}].")]
+    assert said == [
+        (
+            f"{first} and {second} are two versions of one resource, and each keeps a cache of it, so that its"  # noqa: E501
+            " objects are held twice. Declare one of them, and read by that key: remove"
+            f" settings.selectcache.selectors[{first!r}] or settings.selectcache.selectors[{second!r}]."
+        )
+    ]
 
 
 def test_a_kind_that_moves_to_another_version_takes_its_place_along() -> None:
@@ -228,6 +335,7 @@ def test_a_kind_that_moves_to_another_version_takes_its_place_along() -> None:
                 await known(world, "webapps.example.com")
                 assert meant(world.runtime, "example.com/v1/webapps") == "webapps.example.com"
                 assert meant(world.runtime, "example.com/v1beta1/webapps") is NotDeclared
+
     run(main())
 
 
@@ -235,17 +343,28 @@ def test_the_version_that_a_kind_has_left_may_be_kept_by_another_key() -> None:
     async def main() -> None:
         go, gone = asyncio.Event(), asyncio.Event()
         async with Server() as server:
-            serve(server, "example.com", "v1beta1", first=held(go, answer({"versions": [{"version": "v1beta1"}]})))
+            serve(
+                server,
+                "example.com",
+                "v1beta1",
+                first=held(go, answer({"versions": [{"version": "v1beta1"}]})),
+            )
             server.scripts["/apis/example.com/v1beta1/webapps"].watches[:] = [streamed(gone, error(410))]
-            async with operating(server, selectors={"webapps": "", "example.com/v1beta1/webapps": ""}) as world:
+            async with operating(
+                server, selectors={"webapps": "", "example.com/v1beta1/webapps": ""}
+            ) as world:
                 first, second = world.runtime.feeds.values()
                 await until(lambda: first.synced)
                 go.set()
                 await until(lambda: second.health is Health.REJECTED)
-                server.groups = []   # type: ignore[attr-defined]
+                server.groups = []  # type: ignore[attr-defined]
                 serve(server, "example.com", "v1", "v1beta1")
                 server.scripts["/apis/example.com/v1beta1/webapps"].lists[0] = refused(404)
                 gone.set()
                 await until(lambda: first.synced and second.synced)
-                assert [feed.resource.version for feed in (first, second) if feed.resource] == ["v1", "v1beta1"]
+                assert [feed.resource.version for feed in (first, second) if feed.resource] == [
+                    "v1",
+                    "v1beta1",
+                ]
+
     run(main())

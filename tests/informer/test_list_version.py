@@ -1,4 +1,6 @@
-"""Several watches that could hold the same objects are listed as of the version of whoever is answered first."""
+"""Several watches that could hold the same objects are listed as of the version of whoever is answered
+first."""
+
 from __future__ import annotations
 
 import asyncio
@@ -26,7 +28,8 @@ NEWEST: Mapping[str, str] = {}
 
 
 class Server:
-    """What is asked of it, and what it answers: a page of that version, the newest of which grows; or else what it is told to."""
+    """What is asked of it, and what it answers: a page of that version, the newest of which grows; or else
+    what it is told to."""
 
     def __init__(self) -> None:
         self.version = 10
@@ -63,6 +66,7 @@ def test_whoever_comes_first_asks_for_the_newest_and_the_others_for_the_same() -
         server.answering.set()
         assert [version_of(answer) for answer in await asyncio.gather(*listing)] == ["11", "11", "11"]
         assert server.asked == [NEWEST, exactly("11"), exactly("11")]
+
     run(main())
 
 
@@ -71,10 +75,13 @@ def test_where_the_first_is_refused_the_next_is_the_first(trouble: Exception | R
     async def main() -> None:
         agreed, server = AgreedVersion(), Server()
         server.instead = [trouble]
-        first, second, third = await asyncio.gather(*(agreed.page(server.ask) for _ in range(3)), return_exceptions=True)
+        first, second, third = await asyncio.gather(
+            *(agreed.page(server.ask) for _ in range(3)), return_exceptions=True
+        )
         assert first is trouble
         assert second == third == Page("12", "", ())
         assert server.asked == [NEWEST, NEWEST, exactly("12")]
+
     run(main())
 
 
@@ -91,6 +98,7 @@ def test_where_the_first_is_not_answered_nobody_waits_for_another() -> None:
         assert server.asked == [NEWEST, NEWEST, NEWEST], "both are asked for at once"
         server.answering.set()
         assert {version_of(answer) for answer in await asyncio.gather(*listing[1:])} == {"12", "13"}
+
     run(main())
 
 
@@ -104,6 +112,7 @@ def test_where_the_first_is_given_up_the_next_is_the_first() -> None:
         server.answering.set()
         assert version_of(await second) == "11"
         assert server.asked == [NEWEST, NEWEST]
+
     run(main())
 
 
@@ -117,6 +126,7 @@ def test_where_the_version_is_refused_the_newest_will_do(code: int, as_answer: b
         assert version_of(await agreed.page(server.ask)) == "13"
         assert version_of(await agreed.page(server.ask)) == "11"
         assert server.asked == [NEWEST, exactly("11"), NEWEST, exactly("11")]
+
     run(main())
 
 
@@ -124,9 +134,12 @@ def test_where_a_server_before_1_34_has_yet_to_reach_the_version_the_newest_will
     async def main() -> None:
         agreed, server = AgreedVersion(), Server()
         await agreed.page(server.ask)
-        server.instead = [Refused(Refusal(500, message="etcdserver: mvcc: required revision is a future revision"))]
+        server.instead = [
+            Refused(Refusal(500, message="etcdserver: mvcc: required revision is a future revision"))
+        ]
         assert version_of(await agreed.page(server.ask)) == "13"
         assert server.asked == [NEWEST, exactly("11"), NEWEST]
+
     run(main())
 
 
@@ -137,6 +150,7 @@ def test_a_server_that_asks_for_time_is_given_it() -> None:
         server.instead = [Refused(Refusal(504, retry_after=7.0))]
         assert await agreed.page(server.ask) == Refusal(504, retry_after=7.0)
         assert len(server.asked) == 2
+
     run(main())
 
 
@@ -148,11 +162,17 @@ def test_what_is_refused_for_another_reason_is_not_asked_for_again(code: int) ->
         server.instead = [Refused(Refusal(code))]
         assert await agreed.page(server.ask) == Refusal(code)
         assert server.asked == [NEWEST, exactly("11")]
+
     run(main())
 
 
 def test_only_those_that_could_hold_the_same_are_agreed_versions() -> None:
-    shop, anywhere, infra, named = Keys(namespace="shop"), Keys(), Keys(namespace="infra"), Keys(namespace="infra", names=frozenset({"ca"}))
+    shop, anywhere, infra, named = (
+        Keys(namespace="shop"),
+        Keys(),
+        Keys(namespace="infra"),
+        Keys(namespace="infra", names=frozenset({"ca"})),
+    )
     one, other = agreed_versions(Merging([shop, infra]))
     assert one is other is None
     one, other, third = agreed_versions(Merging([shop, infra, named]))
@@ -172,7 +192,11 @@ def gold(asked: Asked) -> bool:
 
 def lists_of_gold(cluster: EmbeddedCluster) -> list[tuple[str | None, str | None]]:
     """Return as of which version it was listed, each time."""
-    return [(each.query.get("resourceVersion"), each.query.get("resourceVersionMatch")) for each in cluster.requests if each.verb == "list" and gold(each)]
+    return [
+        (each.query.get("resourceVersion"), each.query.get("resourceVersionMatch"))
+        for each in cluster.requests
+        if each.verb == "list" and gold(each)
+    ]
 
 
 def refusing_gold(cluster: EmbeddedCluster) -> str:
@@ -187,23 +211,33 @@ def silent_about_gold(cluster: EmbeddedCluster) -> str:
 
 def test_each_of_several_watches_is_listed_as_of_one_version_so_that_none_has_to_reach_another() -> None:
     async def main() -> None:
-        async with caching(EITHER, secret("a", app="web"), secret("b", tier="gold"), who=silent_about_gold) as world:
+        async with caching(
+            EITHER, secret("a", app="web"), secret("b", tier="gold"), who=silent_about_gold
+        ) as world:
             await until(lambda: len(world.watches()) == 1 and any(map(gold, world.cluster.requests)))
-            world.cluster.delete(secret("a"), secret("b"))   # As clusters go on and on: another list would be newer.
+            world.cluster.delete(
+                secret("a"), secret("b")
+            )  # As clusters go on and on: another list would be newer.
             world.cluster.faults.clear()
             await until(lambda: len(world.watches()) == 2)
             one, other = (each.query["resourceVersion"] for each in world.watches())
             assert one == other
             assert lists_of_gold(world.cluster) == [(one, "Exact")]
-            await world.cache.wait_synced()   # No bookmark comes.
-            await until(lambda: not world.cache.held("secrets"))   # What has changed since, the watches tell.
+            await world.cache.wait_synced()  # No bookmark comes.
+            await until(lambda: not world.cache.held("secrets"))  # What has changed since, the watches tell.
+
     run(main())
 
 
 def test_where_the_version_is_not_known_any_more_the_newest_list_does_and_nobody_is_told() -> None:
     async def main() -> None:
         def who(cluster: EmbeddedCluster) -> str:
-            cluster.faults.add(Refuse(410), verb="list", resource="secrets", where=lambda asked: asked.query.get("resourceVersionMatch") == "Exact")
+            cluster.faults.add(
+                Refuse(410),
+                verb="list",
+                resource="secrets",
+                where=lambda asked: asked.query.get("resourceVersionMatch") == "Exact",
+            )
             return cluster.token
 
         async with caching(EITHER, secret("a", app="web"), secret("b", tier="gold"), who=who) as world:
@@ -212,12 +246,15 @@ def test_where_the_version_is_not_known_any_more_the_newest_list_does_and_nobody
             assert [match for _, match in lists_of_gold(world.cluster)] == ["Exact", None]
             assert not world.feed.counts.failures
             assert world.feed.counts.lists == 3
+
     run(main())
 
 
 def test_a_list_that_follows_an_initial_stream_is_the_newest() -> None:
     async def main() -> None:
-        async with caching(EITHER, secret("a", app="web"), secret("b", tier="gold"), initial="stream") as world:
+        async with caching(
+            EITHER, secret("a", app="web"), secret("b", tier="gold"), initial="stream"
+        ) as world:
             await world.cache.wait_synced()
             world.cluster.faults.add(NoWatchList())
             one, other = world.feed._listwatches
@@ -226,7 +263,12 @@ def test_a_list_that_follows_an_initial_stream_is_the_newest() -> None:
             await until(lambda: world.feed.counts.relists == {"audit": 1})
             other.relist("audit")
             await until(lambda: world.feed.counts.relists == {"audit": 2})
-            assert {each.query.get("resourceVersionMatch") for each in world.cluster.requests if each.verb == "list" and each.resource == "secrets"} == {None}
+            assert {
+                each.query.get("resourceVersionMatch")
+                for each in world.cluster.requests
+                if each.verb == "list" and each.resource == "secrets"
+            } == {None}
+
     run(main())
 
 
@@ -237,6 +279,7 @@ def test_a_version_of_minutes_ago_is_no_state_to_begin_with() -> None:
             world.cluster.faults.clear()
             await until(lambda: len(world.watches()) == 2)
             assert {match for _, match in lists_of_gold(world.cluster)[1:]} == {None}
+
     run(main())
 
 
@@ -246,7 +289,12 @@ def test_what_no_other_watch_could_hold_is_listed_when_it_will() -> None:
         async with caching(declared, secret("a", app="web"), held="infra") as world:
             await until(lambda: len(world.watches()) == 1)
             assert named(world.cache.list("secrets", namespace="shop", label="app=web")) == ["a"]
-            assert not [each for each in world.cluster.requests if each.verb == "list" and "resourceVersionMatch" in each.query]
+            assert not [
+                each
+                for each in world.cluster.requests
+                if each.verb == "list" and "resourceVersionMatch" in each.query
+            ]
+
     run(main())
 
 
@@ -263,4 +311,5 @@ def test_it_is_synced_when_each_watch_has_reached_the_newest_list() -> None:
             world.cluster.bookmark()
             await waiting
             assert named(world.cache.held("secrets")) == ["a"]
+
     run(main())

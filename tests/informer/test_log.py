@@ -1,4 +1,6 @@
-"""What the log says of a cache that several lists and watches keep: a line for each change of the whole, and each cause once."""
+"""What the log says of a cache that several lists and watches keep: a line for each change of the whole, and
+each cause once."""
+
 from __future__ import annotations
 
 import logging
@@ -24,32 +26,50 @@ Told = Callable[[], list[str]]
 
 @pytest.fixture
 def told(caplog: pytest.LogCaptureFixture) -> Told:
-    """Return what returns the lines that were logged since it was called last, without those for debugging."""
+    """Return what returns the lines that were logged since it was called last, without those for
+    debugging."""
     caplog.set_level(logging.DEBUG, logger="kopf_selectcache")
 
     def lines() -> list[str]:
-        found = [f"{record.levelname}: {record.getMessage()}" for record in caplog.records if record.name == "kopf_selectcache" and record.levelno > logging.DEBUG]
+        found = [
+            f"{record.levelname}: {record.getMessage()}"
+            for record in caplog.records
+            if record.name == "kopf_selectcache" and record.levelno > logging.DEBUG
+        ]
         caplog.clear()
         return found
 
     return lines
 
 
-def test_one_line_tells_that_all_of_a_cache_is_there_and_how_it_came(told: Told, caplog: pytest.LogCaptureFixture) -> None:
+def test_one_line_tells_that_all_of_a_cache_is_there_and_how_it_came(
+    told: Told, caplog: pytest.LogCaptureFixture
+) -> None:
     async def main() -> None:
-        async with caching(APART, secret("a", app="web"), secret("b", "infra", app="web"), held="infra") as world:
-            await until(lambda: any("holds 1 object with label='app=web', namespaces=['shop']" in line for line in caplog.messages))
+        async with caching(
+            APART, secret("a", app="web"), secret("b", "infra", app="web"), held="infra"
+        ) as world:
+            await until(
+                lambda: any(
+                    "holds 1 object with label='app=web', namespaces=['shop']" in line
+                    for line in caplog.messages
+                )
+            )
             assert told() == [], "that is one list and watch of two"
             world.time.now += 2.5
             world.cluster.faults.clear()
             await until(lambda: world.feed.synced)
-            line, = told()
+            (line,) = told()
             assert re.fullmatch(
-                r"INFO: The cache of secrets holds 2 objects, \d+ B, with \(label='app=web', namespaces=\['shop'\]\) or "
-                r"\(label='app=web', namespaces=\['infra'\]\), after 2\.5 s, over 2 lists and watches\.", line)
+                r"INFO: The cache of secrets holds 2 objects, \d+ B, with \(label='app=web',"
+                r" namespaces=\['shop'\]\) or "
+                r"\(label='app=web', namespaces=\['infra'\]\), after 2\.5 s, over 2 lists and watches\.",
+                line,
+            )
             world.cluster.create(secret("c", app="web"))
             await until(lambda: named(world.cache.held("secrets")) == ["a", "b", "c"])
             assert told() == []
+
     run(main())
 
 
@@ -58,32 +78,45 @@ def test_all_of_a_cache_is_there_once_its_watches_have_reached_the_newest_of_the
         async with caching(EITHER, secret("a", app="web"), who=late_for_gold) as world:
             await until(lambda: len(world.watches()) == 1 and world.feed.trouble)
             assert told() == ["WARNING: secrets: the server answers 500 InternalError. It is asked again."]
-            world.cluster.create(secret("b"))   # Of which the first watch hears nothing.
+            world.cluster.create(secret("b"))  # Of which the first watch hears nothing.
             world.cluster.faults.clear()
-            await until(lambda: [each.condition.health for each in world.feed._listwatches] == [Health.SYNCED] * 2)
+            await until(
+                lambda: [each.condition.health for each in world.feed._listwatches] == [Health.SYNCED] * 2
+            )
             assert told() == []
             world.cluster.bookmark()
             await until(lambda: world.feed.version)
-            line, = told()
+            (line,) = told()
             assert line.startswith("INFO: The cache of secrets holds 1 object, ")
+
     run(main())
 
 
 def late_for_gold(cluster: EmbeddedCluster) -> str:
-    cluster.faults.add(Refuse(500), verb="list", resource="secrets", where=lambda asked: "tier" in asked.query.get("labelSelector", ""))
+    cluster.faults.add(
+        Refuse(500),
+        verb="list",
+        resource="secrets",
+        where=lambda asked: "tier" in asked.query.get("labelSelector", ""),
+    )
     return cluster.token
 
 
 def test_a_right_that_two_watches_lack_is_told_once_and_so_is_its_grant(told: Told) -> None:
     async def main() -> None:
-        async with caching(EITHER, secret("a", app="web"), who=lambda cluster: cluster.user("reader")) as world:
-            await until(lambda: [each.condition.health for each in world.feed._listwatches] == [Health.FORBIDDEN] * 2)
-            line, = told()
+        async with caching(
+            EITHER, secret("a", app="web"), who=lambda cluster: cluster.user("reader")
+        ) as world:
+            await until(
+                lambda: [each.condition.health for each in world.feed._listwatches] == [Health.FORBIDDEN] * 2
+            )
+            (line,) = told()
             assert line.startswith("WARNING: secrets: the operator may not list them in the namespace shop: ")
             world.cluster.user("reader", [RIGHT])
             await until(lambda: world.feed.synced)
-            line, = told()
+            (line,) = told()
             assert line.startswith("INFO: The cache of secrets holds 1 object, ")
+
     run(main())
 
 
@@ -93,15 +126,25 @@ def test_rights_that_are_missing_in_two_namespaces_are_two_causes_and_end_one_by
             return cluster.user("reader")
 
         async with caching(APART, secret("a", app="web"), who=who) as world:
-            await until(lambda: [each.condition.health for each in world.feed._listwatches] == [Health.FORBIDDEN] * 2)
-            assert sorted(line.split(": ")[2] for line in told()) == [f"the operator may not list them in the namespace {name}" for name in ("infra", "shop")]
+            await until(
+                lambda: [each.condition.health for each in world.feed._listwatches] == [Health.FORBIDDEN] * 2
+            )
+            assert sorted(line.split(": ")[2] for line in told()) == [
+                f"the operator may not list them in the namespace {name}" for name in ("infra", "shop")
+            ]
             world.cluster.user("reader", [RIGHT], namespace="shop")
             await until(lambda: world.feed._listwatches[0].condition.health is Health.SYNCED)
-            assert told() == ["INFO: The cache of secrets follows the server again with label='app=web', namespaces=['shop']."]
+            assert told() == [
+                (
+                    "INFO: The cache of secrets follows the server again with label='app=web',"
+                    " namespaces=['shop']."
+                )
+            ]
             world.cluster.user("reader", [RIGHT], namespace="infra")
             await until(lambda: world.feed.synced)
-            line, = told()
+            (line,) = told()
             assert line.startswith("INFO: The cache of secrets holds 1 object, ")
+
     run(main())
 
 
@@ -111,24 +154,32 @@ def test_what_hinders_all_watches_for_a_while_is_told_once_and_so_is_its_end(tol
             await until(lambda: world.feed.synced and len(world.watches()) == 2)
             told()
             refused = world.cluster.faults.add(Refuse(500), verb="watch", resource="secrets")
-            world.time.now += LIVED + 1   # That watches end after a while is no trouble.
+            world.time.now += LIVED + 1  # That watches end after a while is no trouble.
             world.cluster.cut()
             await until(lambda: all(each.condition.trouble for each in world.feed._listwatches))
             assert told() == ["WARNING: secrets: the server answers 500 InternalError. It is asked again."]
             refused.release()
             await until(lambda: not any(each.condition.trouble for each in world.feed._listwatches))
             assert told() == ["INFO: The cache of secrets follows the server again."]
+
     run(main())
 
 
 def test_what_hinders_one_watch_while_another_is_beyond_server_ends_without_a_line(told: Told) -> None:
     """Its end is not news: that all is there will be."""
+
     async def main() -> None:
         async with caching(APART, secret("a", app="web"), held="infra") as world:
             first = world.feed
-            await until(lambda: first._listwatches and first._listwatches[0].condition.health is Health.SYNCED and world.watches())
+            await until(
+                lambda: (
+                    first._listwatches
+                    and first._listwatches[0].condition.health is Health.SYNCED
+                    and world.watches()
+                )
+            )
             refused = world.cluster.faults.add(Refuse(500), verb="watch", resource="secrets")
-            world.time.now += LIVED + 1   # That watches end after a while is no trouble.
+            world.time.now += LIVED + 1  # That watches end after a while is no trouble.
             world.cluster.cut()
             await until(lambda: first.trouble or first._listwatches[0].condition.trouble)
             assert told() == ["WARNING: secrets: the server answers 500 InternalError. It is asked again."]
@@ -138,26 +189,44 @@ def test_what_hinders_one_watch_while_another_is_beyond_server_ends_without_a_li
             world.cluster.faults.clear()
             await until(lambda: first.synced)
             assert [line[:43] for line in told()] == ["INFO: The cache of secrets holds 1 object, "]
+
     run(main())
 
 
 def test_a_kind_that_goes_and_comes_back_is_told_of_once_each_way(told: Told) -> None:
     definition = {
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "widgets.example.com"},
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
         "spec": {
-            "group": "example.com", "scope": "Namespaced", "names": {"kind": "Widget", "plural": "widgets"},
-            "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}]}}
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"kind": "Widget", "plural": "widgets"},
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": {"type": "object"}},
+                }
+            ],
+        },
+    }
 
     async def main() -> None:
         async with caching(EITHER, definition, resource="widgets.example.com") as world:
             for _ in range(2):
                 await until(lambda: world.feed.synced)
-                line, = told()
+                (line,) = told()
                 assert line.startswith("INFO: The cache of widgets.example.com holds 0 objects, ")
                 world.time.now += LIVED + 1
                 world.cluster.delete(definition)
                 await until(lambda: world.feed.health is Health.MISSING and world.feed._resolving)
-                line, = told()
-                assert line.startswith("WARNING: widgets.example.com: the cluster does not serve them. Install the definition of widgets.example.com, or take out ")
+                (line,) = told()
+                assert line.startswith(
+                    "WARNING: widgets.example.com: the cluster does not serve them. Install the definition of"
+                    " widgets.example.com, or take out "
+                )
                 world.cluster.create(definition)
+
     run(main())

@@ -1,4 +1,6 @@
-"""A loop that stands still is noticed and told; after a gap in which connections may have died, watches are opened anew."""
+"""A loop that stands still is noticed and told; after a gap in which connections may have died, watches are
+opened anew."""
+
 from __future__ import annotations
 
 import asyncio
@@ -37,20 +39,27 @@ class Beats:
         self.now += self.lasting.pop(0)
 
 
-def test_only_a_gap_that_people_would_notice_is_told_and_the_longest_is_kept(caplog: pytest.LogCaptureFixture) -> None:
+def test_only_a_gap_that_people_would_notice_is_told_and_the_longest_is_kept(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def main() -> None:
         gaps: list[float] = []
         beats = Beats(BEAT, BEAT + NOTICED - 0.1, BEAT + 12.0, BEAT, BEAT + NOTICED)
-        heart = Pulse(gaps.append, logger=logging.getLogger("kopf_selectcache"), clock=beats.clock, sleep=beats.sleep)
+        heart = Pulse(
+            gaps.append, logger=logging.getLogger("kopf_selectcache"), clock=beats.clock, sleep=beats.sleep
+        )
         task = asyncio.create_task(heart.run())
         await until(lambda: len(gaps) == 2)
         task.cancel()
         assert gaps == [pytest.approx(12.0), pytest.approx(NOTICED)]
         assert heart.longest == pytest.approx(12.0)
+
     run(main())
     told = [message for message in caplog.messages if "stood still for" in message]
     assert len(told) == 2
-    assert told[0].startswith("The operator's event loop stood still for 12 s: a handler has blocked it, or the machine was asleep.")
+    assert told[0].startswith(
+        "The operator's event loop stood still for 12 s: a handler has blocked it, or the machine was asleep."
+    )
 
 
 def test_its_clock_never_goes_back() -> None:
@@ -58,7 +67,9 @@ def test_its_clock_never_goes_back() -> None:
     assert times == sorted(times)
 
 
-@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="no clock of this system counts the time in which it sleeps")
+@pytest.mark.skipif(
+    not hasattr(time, "CLOCK_BOOTTIME"), reason="no clock of this system counts the time in which it sleeps"
+)
 def test_its_clock_goes_on_while_the_machine_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "clock_gettime", lambda clock: {time.CLOCK_BOOTTIME: 7200.0}[clock])
     assert wall() == 7200.0
@@ -66,33 +77,51 @@ def test_its_clock_goes_on_while_the_machine_sleeps(monkeypatch: pytest.MonkeyPa
 
 def test_each_operator_has_its_pulse_and_is_told_of_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Feed] = []
-    monkeypatch.setattr(_loop_monitor, "BEAT", -100.0)   # Each comes late by so much.
-    monkeypatch.setattr(Feed, "resume", lambda feed: told.append(feed))   # noqa: PLW0108  # It must be a method.
+    monkeypatch.setattr(_loop_monitor, "BEAT", -100.0)  # Each comes late by so much.
+    # It must be a method.
+    monkeypatch.setattr(Feed, "resume", lambda feed: told.append(feed))  # noqa: PLW0108
 
     async def main() -> None:
         async with Server(lists=[LISTED]) as server, operating(server) as world:
             await until(lambda: world.feed in told)
             assert world.runtime.pulse.longest >= 100.0
+
     run(main())
 
 
 @pytest.mark.parametrize(("gap", "watches"), [(70.0, 2), (69.0, 1)])
-def test_after_a_gap_as_long_as_no_live_connection_is_silent_the_watch_is_resumed(gap: float, watches: int) -> None:
+def test_after_a_gap_as_long_as_no_live_connection_is_silent_the_watch_is_resumed(
+    gap: float, watches: int
+) -> None:
     async def main() -> None:
         still = asyncio.Event()
-        streams = [streamed(bookmark("101"), still, event("ADDED", pod("b", "110"))), streamed(event("ADDED", pod("b", "110")))]
-        async with Server(lists=[LISTED], watches=streams) as server, operating(server, idle_timeout=70.0) as world:
+        streams = [
+            streamed(bookmark("101"), still, event("ADDED", pod("b", "110"))),
+            streamed(event("ADDED", pod("b", "110"))),
+        ]
+        async with (
+            Server(lists=[LISTED], watches=streams) as server,
+            operating(server, idle_timeout=70.0) as world,
+        ):
             await until(lambda: world.feed.version == "101")
             beats = Beats(BEAT + gap)
-            heart = Pulse(world.runtime.after_gap, logger=logging.getLogger("kopf_selectcache"), clock=beats.clock, sleep=beats.sleep)
+            heart = Pulse(
+                world.runtime.after_gap,
+                logger=logging.getLogger("kopf_selectcache"),
+                clock=beats.clock,
+                sleep=beats.sleep,
+            )
             task = asyncio.create_task(heart.run())
             await until(lambda: heart.longest)
             if watches == 1:
                 still.set()
             await world.holds("a@90", "b@110")
-            assert [asked["resourceVersion"] for asked in server.pods.watched] == ["100", "101"][:watches], "it goes on where it was"
+            assert [asked["resourceVersion"] for asked in server.pods.watched] == ["100", "101"][:watches], (
+                "it goes on where it was"
+            )
             task.cancel()
             assert len(server.pods.listed) == 1
+
     run(main())
 
 
@@ -101,21 +130,30 @@ def test_after_a_gap_the_watches_of_all_caches_are_opened_anew() -> None:
         async with Server(lists=[LISTED]) as server:
             secrets = server.scripts[SECRETS] = Script([listed("100", kind="SecretList")])
             async with operating(server, selectors={"pods": "app=web", "secrets": "app=web"}) as world:
-                await until(lambda: len(server.pods.watched) == len(secrets.watched) == 1 and all(feed.synced for feed in world.runtime.feeds.values()))
+                await until(
+                    lambda: (
+                        len(server.pods.watched) == len(secrets.watched) == 1
+                        and all(feed.synced for feed in world.runtime.feeds.values())
+                    )
+                )
                 world.runtime.after_gap(100.0)
                 await until(lambda: len(server.pods.watched) == len(secrets.watched) == 2)
+
     run(main())
 
 
 def test_after_a_gap_all_watches_of_a_cache_are_opened_anew_and_after_the_next_one_again() -> None:
     async def main() -> None:
-        async with caching([Selector("app", namespaces=["shop"]), Selector("tier", namespaces=["infra"])]) as world:
+        async with caching(
+            [Selector("app", namespaces=["shop"]), Selector("tier", namespaces=["infra"])]
+        ) as world:
             await world.cache.wait_synced()
             for watches in (2, 4, 6):
-                await until(lambda: len(world.watches()) == watches and world.feed.synced)   # noqa: B023
+                await until(lambda: len(world.watches()) == watches and world.feed.synced)  # noqa: B023
                 world.runtime.after_gap(100.0)
             await until(lambda: len(world.watches()) == 8)
             assert world.feed.counts.lists == 2
+
     run(main())
 
 
@@ -129,13 +167,17 @@ def test_a_gap_that_comes_while_the_watch_is_given_up_for_another_changes_nothin
                 await asyncio.sleep(0)
             await until(lambda: len(world.watches()) > 1 and world.feed.synced)
             assert world.feed.counts.lists == 1
+
     run(main())
 
 
 def test_a_gap_during_the_first_list_interrupts_nothing_and_the_next_one_does() -> None:
     async def main() -> None:
         gate = asyncio.Event()
-        async with Server(lists=[held(gate, LISTED)], watches=[streamed(bookmark("101"))]) as server, operating(server, idle_timeout=70.0) as world:
+        async with (
+            Server(lists=[held(gate, LISTED)], watches=[streamed(bookmark("101"))]) as server,
+            operating(server, idle_timeout=70.0) as world,
+        ):
             await world.listed(1)
             world.runtime.after_gap(100.0)
             gate.set()
@@ -143,21 +185,36 @@ def test_a_gap_during_the_first_list_interrupts_nothing_and_the_next_one_does() 
             world.runtime.after_gap(100.0)
             await world.watched(2)
             assert len(server.pods.listed) == 1
+
     run(main())
 
 
-def test_a_server_that_has_never_sent_a_bookmark_may_be_silent_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_has_never_sent_a_bookmark_may_be_silent_for_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     waits: list[float] = []
 
-    async def next_chunk(_: Patience, chunks: AsyncIterator[bytes], *, within: float, alive: bool) -> bytes | None:
+    async def next_chunk(
+        _: Patience, chunks: AsyncIterator[bytes], *, within: float, alive: bool
+    ) -> bytes | None:
         assert alive
         waits.append(within)
         return await anext(chunks, None)
 
     async def main() -> None:
         first, second, third = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        stream = streamed(first, event("ADDED", pod("b", "110")), second, bookmark("111"), third, event("ADDED", pod("c", "112")))
-        async with Server(lists=[LISTED], watches=[stream]) as server, operating(server, idle_timeout=70.0) as world:
+        stream = streamed(
+            first,
+            event("ADDED", pod("b", "110")),
+            second,
+            bookmark("111"),
+            third,
+            event("ADDED", pod("c", "112")),
+        )
+        async with (
+            Server(lists=[LISTED], watches=[stream]) as server,
+            operating(server, idle_timeout=70.0) as world,
+        ):
             await world.synced()
             first.set()
             await world.holds("a@90", "b@110")
@@ -168,20 +225,26 @@ def test_a_server_that_has_never_sent_a_bookmark_may_be_silent_for_longer(monkey
             third.set()
             await world.holds("a@90", "b@110", "c@112")
             assert set(waits) == {70.0}
+
     monkeypatch.setattr(Patience, "next", next_chunk)
     run(main())
 
 
-def test_a_mistake_of_whoever_is_told_of_a_gap_does_not_end_the_heartbeat(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_mistake_of_whoever_is_told_of_a_gap_does_not_end_the_heartbeat(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def main() -> None:
         def mistaken(_: float) -> None:
             raise KeyError("nobody has thought of this")
 
         beats = Beats(BEAT + 12.0, BEAT + 13.0)
-        heart = Pulse(mistaken, logger=logging.getLogger("kopf_selectcache"), clock=beats.clock, sleep=beats.sleep)
+        heart = Pulse(
+            mistaken, logger=logging.getLogger("kopf_selectcache"), clock=beats.clock, sleep=beats.sleep
+        )
         task = asyncio.create_task(heart.run())
         await until(lambda: heart.longest > 12.5)
         assert not task.done()
         task.cancel()
+
     run(main())
     assert caplog.messages.count("Nothing was done about the gap.") >= 1

@@ -1,4 +1,6 @@
-"""A cache that grows beyond its budget, or beyond that of all, is let go: alone, told once, with what would fit, and tried again."""
+"""A cache that grows beyond its budget, or beyond that of all, is let go: alone, told once, with what would
+fit, and tried again."""
+
 from __future__ import annotations
 
 import asyncio
@@ -74,7 +76,11 @@ def told(caplog: pytest.LogCaptureFixture) -> Told:
     caplog.set_level(logging.INFO, logger="kopf_selectcache")
 
     def lines() -> list[str]:
-        found = [record.getMessage() for record in caplog.records if record.name == "kopf_selectcache" and record.levelno > logging.INFO]
+        found = [
+            record.getMessage()
+            for record in caplog.records
+            if record.name == "kopf_selectcache" and record.levelno > logging.INFO
+        ]
         caplog.clear()
         return found
 
@@ -104,12 +110,23 @@ def counted(feed: Feed) -> tuple[int, int]:
 
 def truly(feed: Feed) -> tuple[int, int]:
     """Return how much is held: each record once, wherever it is."""
-    records = {id(record): record for store in feed._merging.stores for kept in (store.records()[0], store.writing()) for record in kept}
+    records = {
+        id(record): record
+        for store in feed._merging.stores
+        for kept in (store.records()[0], store.writing())
+        for record in kept
+    }
     return len(records), sum(map(weight, records.values()))
 
 
 def holds_nothing(feed: Feed) -> bool:
-    return (feed.held(), bytes_of(feed.store.records()[0]), feed.version, counted(feed), truly(feed)) == (0, 0, "", (0, 0), (0, 0))
+    return (feed.held(), bytes_of(feed.store.records()[0]), feed.version, counted(feed), truly(feed)) == (
+        0,
+        0,
+        "",
+        (0, 0),
+        (0, 0),
+    )
 
 
 def error_of(world: World, kind: str = "pods") -> Oversized:
@@ -126,9 +143,13 @@ GROWING = {
     "the first list, streamed": ([], [streamed(*(event("ADDED", each) for each in many(8)))]),
     "events": ([listed("100", *many(4))], [streamed(*coming(4, start=4))]),
     "a list anew": (
-        [listed("100", *many(4)), listed("200", *many(4, version="150"), then="t")], [ended(error(410, "Expired"))]),
+        [listed("100", *many(4)), listed("200", *many(4, version="150"), then="t")],
+        [ended(error(410, "Expired"))],
+    ),
     "an object that grows": (
-        [listed("100", *many(4))], [streamed(event("MODIFIED", {**pod("p1", "101"), "spec": {"padding": "x" * 9 * SIZE}}))]),
+        [listed("100", *many(4))],
+        [streamed(event("MODIFIED", {**pod("p1", "101"), "spec": {"padding": "x" * 9 * SIZE}}))],
+    ),
 }
 
 
@@ -142,19 +163,24 @@ def test_a_cache_that_grows_beyond_its_budget_is_let_go(when: str, told: Told) -
         options: Any = {"selectors": {"pods": SMALL}, "initial": initial}
         async with Server(lists=lists, watches=watches) as server, operating(server, **options) as world:
             feed = world.feed
-            await until(lambda: feed._merging.store.records()[0] or not feed._merging.branches[0].view.stages_nothing)
+            await until(
+                lambda: feed._merging.store.records()[0] or not feed._merging.branches[0].view.stages_nothing
+            )
             stores = [weakref.ref(branch.view) for branch in feed._merging.branches]
             await let_go(feed)
             assert holds_nothing(feed)
             assert [store() for store in stores] == [None], "its memory is free"
             error = error_of(world)
-            assert error.what.startswith("cache.held('pods'): pods: the cache was let go, because it grew beyond max_bytes='64Ki': ")
+            assert error.what.startswith(
+                "cache.held('pods'): pods: the cache was let go, because it grew beyond max_bytes='64Ki': "
+            )
             assert "label='app=web'" in error.what
             assert "settings.selectcache.selectors['pods']" in error.remedy
             assert [line for line in told() if "410" not in line] == [f"{feed.trouble}. {feed.remedy}."]
-            await asyncio.wait_for(feed.settled(), 10)   # No handler waits for it.
+            await asyncio.wait_for(feed.settled(), 10)  # No handler waits for it.
             with pytest.raises(Oversized):
                 await world.cache.wait_synced()
+
     run(main())
 
 
@@ -165,14 +191,23 @@ def test_it_says_how_much_was_held() -> None:
             await let_go(world.feed)
             size = sum(map(weight, records(*many(8))))
             assert f"with label='app=web' it held 8 objects in {written(size)}" in world.feed.trouble
+
     run(main())
 
 
 def test_a_budget_that_is_not_exceeded_changes_nothing() -> None:
     async def main() -> None:
-        async with Server(lists=[listed("100", *many(6))]) as server, operating(server, selectors={"pods": SMALL}) as world:
+        async with (
+            Server(lists=[listed("100", *many(6))]) as server,
+            operating(server, selectors={"pods": SMALL}) as world,
+        ):
             await world.synced()
-            assert counted(world.feed) == truly(world.feed) == (6, sum(map(weight, world.feed.store.records()[0])))
+            assert (
+                counted(world.feed)
+                == truly(world.feed)
+                == (6, sum(map(weight, world.feed.store.records()[0])))
+            )
+
     run(main())
 
 
@@ -183,6 +218,7 @@ def test_without_a_budget_nothing_is_counted() -> None:
             assert world.feed.share.tally is None
             assert not world.feed.share.is_beyond()
             assert {record.holders for record in world.feed.store.records()[0]} == {0}
+
     run(main())
 
 
@@ -192,8 +228,15 @@ def test_without_a_budget_nothing_is_counted() -> None:
 def test_unchanged_objects_count_once_while_they_are_listed_anew() -> None:
     async def main() -> None:
         gate = asyncio.Event()
-        lists = [listed("100", *many(6)), listed("200", *many(3), then="t"), held(gate, listed("200", *many(3, start=3)))]
-        async with Server(lists=lists, watches=[ended(error(410, "Expired"))]) as server, operating(server, selectors={"pods": SMALL}) as world:
+        lists = [
+            listed("100", *many(6)),
+            listed("200", *many(3), then="t"),
+            held(gate, listed("200", *many(3, start=3))),
+        ]
+        async with (
+            Server(lists=lists, watches=[ended(error(410, "Expired"))]) as server,
+            operating(server, selectors={"pods": SMALL}) as world,
+        ):
             await world.listed(3)
             assert len(world.feed.store.writing()) == 3
             assert counted(world.feed) == truly(world.feed)
@@ -202,6 +245,7 @@ def test_unchanged_objects_count_once_while_they_are_listed_anew() -> None:
             await until(lambda: world.feed.version == "200")
             assert counted(world.feed) == truly(world.feed)
             assert world.feed.synced
+
     run(main())
 
 
@@ -209,9 +253,15 @@ def test_changed_objects_count_twice_until_the_list_is_complete_or_given_up() ->
     async def main() -> None:
         gate, later = asyncio.Event(), asyncio.Event()
         lists = [
-            listed("100", *many(3)), listed("200", *many(2, version="150"), then="t"), held(gate, refused(410, "Expired")),
-            held(later, listed("300", big("p0", "150"), big("p1", "250")))]
-        async with Server(lists=lists, watches=[ended(error(410, "Expired"))]) as server, operating(server, selectors={"pods": SMALL}) as world:
+            listed("100", *many(3)),
+            listed("200", *many(2, version="150"), then="t"),
+            held(gate, refused(410, "Expired")),
+            held(later, listed("300", big("p0", "150"), big("p1", "250"))),
+        ]
+        async with (
+            Server(lists=lists, watches=[ended(error(410, "Expired"))]) as server,
+            operating(server, selectors={"pods": SMALL}) as world,
+        ):
             await world.listed(3)
             assert counted(world.feed) == truly(world.feed)
             assert counted(world.feed)[0] == 5
@@ -223,39 +273,75 @@ def test_changed_objects_count_twice_until_the_list_is_complete_or_given_up() ->
             await until(lambda: world.feed.version == "300")
             assert counted(world.feed) == truly(world.feed)
             assert counted(world.feed)[0] == 2
+
     run(main())
 
 
 def test_what_is_replaced_or_leaves_counts_no_more() -> None:
     async def main() -> None:
-        watch = streamed(event("MODIFIED", pod("p0", "101")), event("DELETED", big("p1", "102")), event("ADDED", pod("q", "103")), bookmark("110"))
-        async with Server(lists=[listed("100", *many(3))], watches=[watch]) as server, operating(server, selectors={"pods": SMALL}) as world:
+        watch = streamed(
+            event("MODIFIED", pod("p0", "101")),
+            event("DELETED", big("p1", "102")),
+            event("ADDED", pod("q", "103")),
+            bookmark("110"),
+        )
+        async with (
+            Server(lists=[listed("100", *many(3))], watches=[watch]) as server,
+            operating(server, selectors={"pods": SMALL}) as world,
+        ):
             await until(lambda: world.feed.version == "110")
             assert counted(world.feed) == truly(world.feed)
             assert counted(world.feed)[0] == 3
             assert counted(world.feed)[1] < 2 * SIZE
+
     run(main())
 
 
 def test_while_a_list_is_streamed_what_is_replaced_or_leaves_counts_no_more() -> None:
     async def main() -> None:
         gate = asyncio.Event()
-        watch = streamed(event("ADDED", big("p0")), event("ADDED", big("p1")), event("MODIFIED", pod("p0", "101")), event("DELETED", big("p1", "102")),
-                         event("ADDED", pod("q", "103")), gate, bookmark("110", end=True))
-        async with Server(watches=[watch]) as server, operating(server, selectors={"pods": SMALL}, initial="stream") as world:
-            await until(lambda: len(world.feed.store.writing()) == 2 and "q" in {record.name for record in world.feed.store.writing()})
+        watch = streamed(
+            event("ADDED", big("p0")),
+            event("ADDED", big("p1")),
+            event("MODIFIED", pod("p0", "101")),
+            event("DELETED", big("p1", "102")),
+            event("ADDED", pod("q", "103")),
+            gate,
+            bookmark("110", end=True),
+        )
+        async with (
+            Server(watches=[watch]) as server,
+            operating(server, selectors={"pods": SMALL}, initial="stream") as world,
+        ):
+            await until(
+                lambda: (
+                    len(world.feed.store.writing()) == 2
+                    and "q" in {record.name for record in world.feed.store.writing()}
+                )
+            )
             assert counted(world.feed) == truly(world.feed)
             assert counted(world.feed)[1] < SIZE
             gate.set()
             await world.synced()
             assert counted(world.feed) == truly(world.feed)
+
     run(main())
 
 
 def test_what_packing_saves_is_counted() -> None:
     async def main() -> None:
         packed = Cached("app=web", max_bytes="300Ki", storage="packed")
-        pages = [listed("100", *(pod(f"p{number}", "90", more="y" * 60, **{f"l{number % 7}": "z" * 60}) for number in range(start, start + 60)), then="t" if not start else "") for start in (0, 60)]
+        pages = [
+            listed(
+                "100",
+                *(
+                    pod(f"p{number}", "90", more="y" * 60, **{f"l{number % 7}": "z" * 60})
+                    for number in range(start, start + 60)
+                ),
+                then="t" if not start else "",
+            )
+            for start in (0, 60)
+        ]
         async with Server(lists=pages) as server, operating(server, selectors={"pods": packed}) as world:
             await world.synced()
             await until(lambda: all(record.stored[:1] != b"{" for record in world.feed.store.records()[0]))
@@ -263,17 +349,22 @@ def test_what_packing_saves_is_counted() -> None:
             assert counted(world.feed) == truly(world.feed)
             raw = sum(len(record.data) for record in world.feed.store.records()[0])
             assert counted(world.feed)[1] < raw / 2 + 120 * OVERHEAD
+
     run(main())
 
 
 def test_what_an_index_adds_is_counted() -> None:
     async def main() -> None:
-        async with Server(lists=[listed("100", *many(3))]) as server, operating(server, selectors={"pods": SMALL}) as world:
+        async with (
+            Server(lists=[listed("100", *many(3))]) as server,
+            operating(server, selectors={"pods": SMALL}) as world,
+        ):
             await world.synced()
             before = counted(world.feed)[1]
             await world.cache.add_index("pods", own=lambda body: body["metadata"]["name"])
             assert counted(world.feed)[1] > before
             assert counted(world.feed) == truly(world.feed)
+
     run(main())
 
 
@@ -294,6 +385,7 @@ def test_an_object_that_several_of_them_hold_counts_once() -> None:
                 assert counted(world.feed) == truly(world.feed)
                 assert counted(world.feed)[0] in (6, 12), "lists at the same time make records of their own"
                 assert world.feed.held() == 6
+
     run(main())
 
 
@@ -301,28 +393,37 @@ def test_what_is_shown_although_no_list_and_watch_holds_it_any_more_counts() -> 
     async def main() -> None:
         gate = asyncio.Event()
         async with Server() as server:
-            server.scripts[IN_SHOP] = Script([listed("100", *many(2)), listed("100")], [streamed(gate, event("DELETED", big("p0", "105")))] * 2)
+            server.scripts[IN_SHOP] = Script(
+                [listed("100", *many(2)), listed("100")],
+                [streamed(gate, event("DELETED", big("p0", "105")))] * 2,
+            )
             async with operating(server, selectors={"pods": Cached(EITHER, max_bytes="128Ki")}) as world:
                 await world.synced()
                 assert counted(world.feed) == truly(world.feed)
                 merging = world.feed._merging
                 first = next(branch for branch in merging.branches if branch.view.records()[0])
-                leaving, = (record for record in first.view.records()[0] if record.name == "p0")
+                (leaving,) = (record for record in first.view.records()[0] if record.name == "p0")
                 merging.leave(first, replace(leaving, version="105", holders=0))
                 assert world.feed.held() == 2, "the other list and watch may still bring it"
                 assert counted(world.feed) == truly(world.feed)
                 assert counted(world.feed)[0] == 2
+
     run(main())
 
 
 @pytest.mark.usefixtures("uncollected")
 def test_in_one_of_several_branches_the_whole_is_let_go(told: Told) -> None:
     async def main() -> None:
-        declared = Cached([Selector("app=web", namespaces=["shop"]), Selector(names=["ca"], namespaces=["infra"])], max_bytes=LIMIT)
+        declared = Cached(
+            [Selector("app=web", namespaces=["shop"]), Selector(names=["ca"], namespaces=["infra"])],
+            max_bytes=LIMIT,
+        )
         gate = asyncio.Event()
         async with Server() as server:
             server.scripts[IN_SHOP] = Script([listed("100", *many(4))], [streamed(gate, *coming(4, start=4))])
-            server.scripts["/api/v1/namespaces/infra/pods"] = Script([listed("100", big("ca", namespace="infra"))])
+            server.scripts["/api/v1/namespaces/infra/pods"] = Script(
+                [listed("100", big("ca", namespace="infra"))]
+            )
             async with operating(server, selectors={"pods": declared}) as world:
                 await world.synced()
                 assert counted(world.feed) == truly(world.feed)
@@ -333,7 +434,10 @@ def test_in_one_of_several_branches_the_whole_is_let_go(told: Told) -> None:
                 assert holds_nothing(world.feed)
                 assert [store() for store in stores] == [None] * 3
                 error = error_of(world)
-                assert error.remedy.startswith("Keep less of each object in settings.selectcache.selectors['pods']: Cached(..., keep=[...]); or store it packed")
+                assert error.remedy.startswith(
+                    "Keep less of each object in settings.selectcache.selectors['pods']: Cached(...,"
+                    " keep=[...]); or store it packed"
+                )
                 with pytest.raises(Oversized):
                     world.cache.get("pods", "ca", "infra")
                 assert len(told()) == 1
@@ -343,6 +447,7 @@ def test_in_one_of_several_branches_the_whole_is_let_go(told: Told) -> None:
                 with pytest.raises(Oversized):
                     world.cache.get("pods", "ca", "infra")
                 assert told() == []
+
     run(main())
 
 
@@ -352,11 +457,19 @@ def test_in_one_of_several_branches_the_whole_is_let_go(told: Told) -> None:
 def test_the_cache_that_grows_beyond_the_budget_of_all_is_let_go_and_no_other(told: Told) -> None:
     async def main() -> None:
         gate, again = asyncio.Event(), asyncio.Event()
-        async with Server(lists=[listed("100", *many(2)), held(again, listed("200", *many(2)))], watches=[
-            streamed(gate, *coming(4, start=2)),
-        ]) as server:
-            server.scripts[SECRETS] = Script([listed("100", *(each | {"kind": "Secret"} for each in many(3)), kind="SecretList")])
-            options: Any = {"selectors": {"pods": "app=web", "secrets": Cached("app=web", max_bytes=10**9)}, "max_bytes": LIMIT}
+        async with Server(
+            lists=[listed("100", *many(2)), held(again, listed("200", *many(2)))],
+            watches=[
+                streamed(gate, *coming(4, start=2)),
+            ],
+        ) as server:
+            server.scripts[SECRETS] = Script(
+                [listed("100", *(each | {"kind": "Secret"} for each in many(3)), kind="SecretList")]
+            )
+            options: Any = {
+                "selectors": {"pods": "app=web", "secrets": Cached("app=web", max_bytes=10**9)},
+                "max_bytes": LIMIT,
+            }
             async with operating(server, **options) as world:
                 secrets = world.runtime.feed("secrets")
                 await until(lambda: world.feed.synced and secrets.synced)
@@ -366,14 +479,21 @@ def test_the_cache_that_grows_beyond_the_budget_of_all_is_let_go_and_no_other(to
                 assert secrets.synced
                 assert len(world.cache.held("secrets")) == 3
                 error = error_of(world)
-                assert "because all caches together grew beyond settings.selectcache.max_bytes = '64Ki'" in error.what
+                assert (
+                    "because all caches together grew beyond settings.selectcache.max_bytes = '64Ki'"
+                    in error.what
+                )
                 sizes = sum(map(weight, records(*many(4)))), sum(map(weight, secrets.store.records()[0]))
-                assert f"the largest are pods with {written(sizes[0])}, secrets with {written(sizes[1])}" in error.what
-                line, = told()
+                assert (
+                    f"the largest are pods with {written(sizes[0])}, secrets with {written(sizes[1])}"
+                    in error.what
+                )
+                (line,) = told()
                 assert line == f"{world.feed.trouble}. {world.feed.remedy}."
-                again.set()   # What was let go counts no more.
+                again.set()  # What was let go counts no more.
                 await world.synced()
                 assert secrets.synced
+
     run(main())
 
 
@@ -420,6 +540,7 @@ def test_while_it_is_tried_again_it_is_called_nothing_else(told: Told) -> None:
             gate.set()
             await world.synced()
             assert [each["metadata"]["name"] for each in world.cache.held("pods")] == ["p0"]
+
     run(main())
 
 
@@ -436,4 +557,5 @@ def test_it_comes_back_when_objects_were_deleted(told: Told) -> None:
             await world.synced()
             assert len(world.cache.list("pods", label="app=web")) == 5
             assert not world.feed.trouble
+
     run(main())

@@ -1,4 +1,5 @@
 """What is said of a cache that is too large: the selector that would fit, and how budgets are declared."""
+
 from __future__ import annotations
 
 import asyncio
@@ -33,14 +34,21 @@ from .test_memory import LIMIT, SIZE, SMALL, big, error_of, let_go, many, record
 
 async def proposed(declared: Any, *bodies: Obj, key: str = "pods", **options: Any) -> Any:
     """Return the declaration that the error proposes, made, if it proposes one."""
-    async with Server(lists=[listed("100", *bodies)]) as server, operating(server, selectors={key: declared}, **options) as world:
+    async with (
+        Server(lists=[listed("100", *bodies)]) as server,
+        operating(server, selectors={key: declared}, **options) as world,
+    ):
         await let_go(world.feed)
         select = Selectors()
         line, _, rest = error_of(world).remedy.removeprefix("Select less: ").partition(" would have held ")
         if not rest:
             return line
-        scope = {"settings": type("Settings", (), {"selectcache": type("Ours", (), {"selectors": select})}), "Cached": Cached, "Selector": Selector}
-        exec(line, scope)   # noqa: S102  # As it is to be pasted.
+        scope = {
+            "settings": type("Settings", (), {"selectcache": type("Ours", (), {"selectors": select})}),
+            "Cached": Cached,
+            "Selector": Selector,
+        }
+        exec(line, scope)  # As it is to be pasted.  # noqa: S102
         return select.cached(key)
 
 
@@ -50,11 +58,15 @@ def test_the_label_with_the_most_bytes_that_fit_is_proposed() -> None:
 
 
 def test_the_namespace_is_proposed_where_that_is_more() -> None:
-    bodies = [big(f"p{number}", namespace="shop" if number < 4 else f"n{number}", tier=f"t{number}") for number in range(9)]
+    bodies = [
+        big(f"p{number}", namespace="shop" if number < 4 else f"n{number}", tier=f"t{number}")
+        for number in range(9)
+    ]
     for body in bodies:
         body["spec"]["nodeName"] = "n"
-    assert run_for(proposed(Cached(Selector("app=web", field="spec.nodeName=n"), max_bytes=LIMIT), *bodies)) == Cached(
-        Selector("app=web", field="spec.nodeName=n", namespaces=["shop"]), max_bytes=LIMIT)
+    assert run_for(
+        proposed(Cached(Selector("app=web", field="spec.nodeName=n"), max_bytes=LIMIT), *bodies)
+    ) == Cached(Selector("app=web", field="spec.nodeName=n", namespaces=["shop"]), max_bytes=LIMIT)
 
 
 def test_of_the_budget_of_all_a_cache_is_proposed_what_others_leave() -> None:
@@ -62,27 +74,44 @@ def test_of_the_budget_of_all_a_cache_is_proposed_what_others_leave() -> None:
         gate = asyncio.Event()
         bodies = [*many(3, tier="gold"), *many(2, start=3, tier="tin")]
         async with Server(lists=[held(gate, listed("100", *bodies))]) as server:
-            server.scripts[SECRETS] = Script([listed("100", *(each | {"kind": "Secret"} for each in many(3)), kind="SecretList")])
-            async with operating(server, selectors={"pods": "app=web", "secrets": "app=web"}, max_bytes=LIMIT) as world:
+            server.scripts[SECRETS] = Script(
+                [listed("100", *(each | {"kind": "Secret"} for each in many(3)), kind="SecretList")]
+            )
+            async with operating(
+                server, selectors={"pods": "app=web", "secrets": "app=web"}, max_bytes=LIMIT
+            ) as world:
                 await until(lambda: world.runtime.feed("secrets").synced)
                 gate.set()
                 await let_go(world.feed)
                 assert error_of(world).remedy.startswith(
-                    "Select less: settings.selectcache.selectors['pods'] = 'app=web,tier=tin' would have held about 2 of them in ")
+                    "Select less: settings.selectcache.selectors['pods'] = 'app=web,tier=tin' would have held"
+                    " about 2 of them in "
+                )
+
     run(main())
 
 
 def test_where_nothing_fits_the_budget_of_all_that_is_to_be_raised() -> None:
-    assert "allow more: settings.selectcache.max_bytes = '128Ki'; it is" in run_for(proposed("app=web", *many(8), max_bytes=LIMIT))
+    assert "allow more: settings.selectcache.max_bytes = '128Ki'; it is" in run_for(
+        proposed("app=web", *many(8), max_bytes=LIMIT)
+    )
 
 
 def test_what_is_packed_already_is_not_to_be_packed() -> None:
-    assert "storage=" not in run_for(proposed(Cached("app=web", max_bytes=LIMIT, storage="packed"), *(pod(f"p{number}", "90") for number in range(150))))
+    assert "storage=" not in run_for(
+        proposed(
+            Cached("app=web", max_bytes=LIMIT, storage="packed"),
+            *(pod(f"p{number}", "90") for number in range(150)),
+        )
+    )
 
 
 def test_what_was_found_not_to_be_worth_packing_is_not_to_be_packed() -> None:
     chance = Random(1)
-    bodies = [pod(f"p{number}", "90") | {"spec": {"random": b64encode(chance.randbytes(2000)).decode()}} for number in range(150)]
+    bodies = [
+        pod(f"p{number}", "90") | {"spec": {"random": b64encode(chance.randbytes(2000)).decode()}}
+        for number in range(150)
+    ]
     assert "storage=" not in run_for(proposed(Cached("app=web", max_bytes=LIMIT), *bodies))
 
 
@@ -90,51 +119,90 @@ def test_what_is_declared_besides_is_not_forgotten() -> None:
     async def main() -> None:
         bodies = [*many(3, tier="gold"), *many(6, start=3, tier="iron")]
         declared = Cached("app=web", max_bytes=LIMIT, drop=["status"])
-        async with Server(lists=[listed("100", *bodies)]) as server, operating(server, selectors={"pods": declared}) as world:
+        async with (
+            Server(lists=[listed("100", *bodies)]) as server,
+            operating(server, selectors={"pods": declared}) as world,
+        ):
             await let_go(world.feed)
             assert error_of(world).remedy.startswith(
-                "Select less: settings.selectcache.selectors['pods'] = Cached('app=web,tier=gold', ..., max_bytes='64Ki') "
-                "would have held about 3 of them in 31.6Ki; it is tried again about every 10 minutes")
+                "Select less: settings.selectcache.selectors['pods'] = Cached('app=web,tier=gold', ...,"
+                " max_bytes='64Ki') would have held about 3 of them in 31.6Ki; it is tried again about every"
+                " 10 minutes"
+            )
+
     run(main())
 
 
 def test_where_nothing_fits_it_is_said_what_else_to_do() -> None:
     remedy = run_for(proposed(SMALL, *many(8)))
-    assert remedy == (
-        "Keep less of each object in settings.selectcache.selectors['pods']: Cached(..., keep=[...]); or store it packed: "
-        "Cached(..., storage='packed'); or narrow its filter; or allow more: max_bytes='128Ki'; it is tried again about every 10 minutes; meanwhile, await "
-        "cache.fetch(...) asks the server directly")
+    assert (
+        remedy
+        == "Keep less of each object in settings.selectcache.selectors['pods']: Cached(..., keep=[...]); or"
+        " store it packed: Cached(..., storage='packed'); or narrow its filter; or allow more:"
+        " max_bytes='128Ki'; it is tried again about every 10 minutes; meanwhile, await cache.fetch(...)"
+        " asks the server directly"
+    )
 
 
 def test_where_nothing_kept_of_each_would_still_be_too_much_no_less_of_each_is_proposed() -> None:
-    told = run_for(proposed(Cached("app=web", keep=[], max_bytes="64Ki"), *(pod(f"p{number}", "90") for number in range(150))))
+    told = run_for(
+        proposed(
+            Cached("app=web", keep=[], max_bytes="64Ki"), *(pod(f"p{number}", "90") for number in range(150))
+        )
+    )
     assert told.startswith(
-        "Select less in settings.selectcache.selectors['pods']: 150 objects take 77.6Ki with nothing kept of them; or allow more: max_bytes='171Ki'; it is")
+        "Select less in settings.selectcache.selectors['pods']: 150 objects take 77.6Ki with nothing kept of"
+        " them; or allow more: max_bytes='171Ki'; it is"
+    )
 
 
 def test_what_indexes_hold_is_told_and_is_to_be_less() -> None:
     async def main() -> None:
-        bodies = [pod(f"p{number}", "90", tier="gold" if number else "tin") | {"spec": {"long": f"{number}{'x' * 9000}"}} for number in range(20)]
-        declared = Cached("app=web", drop=["spec"], index={"long": "spec.long", "short": "spec.short"}, max_bytes=LIMIT)
-        async with Server(lists=[listed("100", *bodies)]) as server, operating(server, selectors={"pods": declared}) as world:
+        bodies = [
+            pod(f"p{number}", "90", tier="gold" if number else "tin")
+            | {"spec": {"long": f"{number}{'x' * 9000}"}}
+            for number in range(20)
+        ]
+        declared = Cached(
+            "app=web", drop=["spec"], index={"long": "spec.long", "short": "spec.short"}, max_bytes=LIMIT
+        )
+        async with (
+            Server(lists=[listed("100", *bodies)]) as server,
+            operating(server, selectors={"pods": declared}) as world,
+        ):
             await let_go(world.feed)
             error = error_of(world)
-            assert re.search(r"it held \d+ objects in [0-9.]+Ki, of which [0-9.]+Ki are what is indexed by 'long', 'short'", str(error))
+            assert re.search(
+                r"it held \d+ objects in [0-9.]+Ki, of which [0-9.]+Ki are what is indexed by 'long',"
+                r" 'short'",
+                str(error),
+            )
             assert error.remedy.startswith(
-                "Index by less in settings.selectcache.selectors['pods']: Cached(..., index={...}), or in what is added later; or allow more: max_bytes=")
+                "Index by less in settings.selectcache.selectors['pods']: Cached(..., index={...}), or in"
+                " what is added later; or allow more: max_bytes="
+            )
+
     run(main())
 
 
 def test_what_is_kept_of_fields_that_were_dropped_is_none_of_an_index() -> None:
-    told = run_for(proposed(
-        Cached("app=web", keep=["metadata.name"], index={"phase": "status.phase"}, max_bytes="64Ki"),
-        *(pod(f"p{number}", "90") | {"spec": {"nodeName": "n" * 700}, "status": {"phase": "Running"}} for number in range(60))))
+    told = run_for(
+        proposed(
+            Cached("app=web", keep=["metadata.name"], index={"phase": "status.phase"}, max_bytes="64Ki"),
+            *(
+                pod(f"p{number}", "90") | {"spec": {"nodeName": "n" * 700}, "status": {"phase": "Running"}}
+                for number in range(60)
+            ),
+        )
+    )
     assert told.startswith("Keep less of each object")
 
 
 def test_more_is_to_be_allowed_than_what_was_held() -> None:
     assert "allow more: max_bytes='313.7Ki'" in run_for(proposed(SMALL, *many(20)))
-    assert "allow more: settings.selectcache.max_bytes = '313.7Ki'" in run_for(proposed("app=web", *many(20), max_bytes=LIMIT))
+    assert "allow more: settings.selectcache.max_bytes = '313.7Ki'" in run_for(
+        proposed("app=web", *many(20), max_bytes=LIMIT)
+    )
 
 
 def run_for(coroutine: Any) -> Any:
@@ -142,6 +210,7 @@ def run_for(coroutine: Any) -> Any:
 
     async def main() -> None:
         found.append(await coroutine)
+
     run(main())
     return found[0]
 
@@ -157,13 +226,16 @@ def test_what_is_held_no_more_counts_nothing_whatever_becomes_of_it() -> None:
 
 
 def test_of_a_kind_without_namespaces_labels_alone_are_proposed() -> None:
-    fit = fitting(records(*(big(f"n{number}", namespace="", tier="gold" if number else "tin") for number in range(3))), 2.5 * SIZE)
+    fit = fitting(
+        records(*(big(f"n{number}", namespace="", tier="gold" if number else "tin") for number in range(3))),
+        2.5 * SIZE,
+    )
     assert fit is not None
     assert fit.selector == Selector("tier=gold")
 
 
 def test_of_very_many_objects_some_stand_for_all() -> None:
-    body, = records(pod("a", "1", tier="gold"))
+    (body,) = records(pod("a", "1", tier="gold"))
     fit = fitting([body] * 9_000 + records(pod("b", "1", tier="iron")) * 9_000, 10**8)
     assert fit is not None
     assert fit.selector == Selector("tier=iron")
@@ -180,8 +252,10 @@ def test_a_label_that_all_have_narrows_nothing() -> None:
 
 
 def test_what_is_written() -> None:
-    assert [bytes_in(size) for size in (65536, "65536", "500k", "500M", "1Gi", "1.5Gi", "2Ti", "64Ki", "1G", "1Ei", "2P", "1e9")] == [
-        65536, 65536, 500_000, 500_000_000, 2**30, 3 * 2**29, 2**41, 65536, 10**9, 2**60, 2 * 10**15, 10**9]
+    assert [
+        bytes_in(size)
+        for size in (65536, "65536", "500k", "500M", "1Gi", "1.5Gi", "2Ti", "64Ki", "1G", "1Ei", "2P", "1e9")
+    ] == [65536, 65536, 500_000, 500_000_000, 2**30, 3 * 2**29, 2**41, 65536, 10**9, 2**60, 2 * 10**15, 10**9]
     for size in (LIMIT, 10**6, None):
         assert Cached("app=web", max_bytes=size).max_bytes == size
         assert SelectCacheSettings(max_bytes=size).max_bytes == size
@@ -218,7 +292,10 @@ def test_what_is_no_budget_is_refused_where_it_is_declared(size: Any) -> None:
 
 def test_it_is_declared_before_the_operator_starts() -> None:
     settings = SelectCacheSettings()
-    with settings.selectors.in_use(), pytest.raises(DeclarationError, match="max_bytes is changed after the operator has started"):
+    with (
+        settings.selectors.in_use(),
+        pytest.raises(DeclarationError, match="max_bytes is changed after the operator has started"),
+    ):
         settings.max_bytes = "1Gi"
 
 

@@ -1,4 +1,5 @@
 """What Prometheus is shown: every number, under labels that say which kind and nothing else."""
+
 from __future__ import annotations
 
 import re
@@ -39,7 +40,11 @@ class Watched:
 def shown(*feeds: Watched) -> list[str]:
     registry = CollectorRegistry()
     registry.register(Collector(lambda: feeds))
-    return [line for line in generate_latest(registry).decode().splitlines() if not line.startswith("#") and "_created" not in line]
+    return [
+        line
+        for line in generate_latest(registry).decode().splitlines()
+        if not line.startswith("#") and "_created" not in line
+    ]
 
 
 def test_each_number_is_shown_under_group_version_and_resource() -> None:
@@ -48,7 +53,9 @@ def test_each_number_is_shown_under_group_version_and_resource() -> None:
     feed = Watched(Resource(kind, "v1"))
     feed.store.begin()
     feed.store.put(Record("shop", "canary-name", "uid", "1", {"canary": "label"}, (), b'{"data":"canary"}'))
-    feed.store.put(Unreadable("shop", "canary-deep", "uid-2", "1", {}, (), b"", why="it is nested too deeply"))
+    feed.store.put(
+        Unreadable("shop", "canary-deep", "uid-2", "1", {}, (), b"", why="it is nested too deeply")
+    )
     feed.store.commit("1")
     feed.counts.lists, feed.counts.watches, feed.counts.events = 2, 3, 4
     feed.counts.audits, feed.counts.drift = 8, 7
@@ -58,30 +65,42 @@ def test_each_number_is_shown_under_group_version_and_resource() -> None:
         feed.counts.read("get", "OutsideFilter")
     labels = 'group="batch",resource="jobs",version="v1"'
     text = shown(feed)
-    assert sorted(text) == sorted([
-        'kopf_selectcache_health{group="batch",resource="jobs",state="synced",version="v1"} 1.0',
-        f"kopf_selectcache_objects{{{labels}}} 2.0",
-        f"kopf_selectcache_bytes{{{labels}}} 17.0",
-        f"kopf_selectcache_unreadable{{{labels}}} 1.0",
-        f"kopf_selectcache_synced{{{labels}}} 1.0",
-        f"kopf_selectcache_staleness_seconds{{{labels}}} 1.5",
-        f"kopf_selectcache_lists_total{{{labels}}} 2.0",
-        f"kopf_selectcache_watches_total{{{labels}}} 3.0",
-        f"kopf_selectcache_events_total{{{labels}}} 4.0",
-        f"kopf_selectcache_audits_total{{{labels}}} 8.0",
-        f"kopf_selectcache_drift_total{{{labels}}} 7.0",
-        'kopf_selectcache_failures_total{group="batch",reason="garbled",resource="jobs",version="v1"} 6.0',
-        'kopf_selectcache_relists_total{group="batch",reason="410",resource="jobs",version="v1"} 1.0',
-        'kopf_selectcache_reads_total{group="batch",outcome="OutsideFilter",resource="jobs",verb="get",version="v1"} 5.0',
-    ])
+    assert sorted(text) == sorted(
+        [
+            'kopf_selectcache_health{group="batch",resource="jobs",state="synced",version="v1"} 1.0',
+            f"kopf_selectcache_objects{{{labels}}} 2.0",
+            f"kopf_selectcache_bytes{{{labels}}} 17.0",
+            f"kopf_selectcache_unreadable{{{labels}}} 1.0",
+            f"kopf_selectcache_synced{{{labels}}} 1.0",
+            f"kopf_selectcache_staleness_seconds{{{labels}}} 1.5",
+            f"kopf_selectcache_lists_total{{{labels}}} 2.0",
+            f"kopf_selectcache_watches_total{{{labels}}} 3.0",
+            f"kopf_selectcache_events_total{{{labels}}} 4.0",
+            f"kopf_selectcache_audits_total{{{labels}}} 8.0",
+            f"kopf_selectcache_drift_total{{{labels}}} 7.0",
+            (
+                'kopf_selectcache_failures_total{group="batch",reason="garbled",resource="jobs",version="v1"} 6.0'  # noqa: E501
+            ),
+            'kopf_selectcache_relists_total{group="batch",reason="410",resource="jobs",version="v1"} 1.0',
+            (
+                'kopf_selectcache_reads_total{group="batch",outcome="OutsideFilter",resource="jobs",verb="get",version="v1"} 5.0'  # noqa: E501
+            ),
+        ]
+    )
     assert "canary" not in "".join(text)
 
 
 def test_of_what_is_not_known_yet_nothing_is_shown_but_how_it_is_doing() -> None:
-    assert shown(Watched(None, health=Health.MISSING)) == ['kopf_selectcache_health{group="",resource="widgets",state="missing",version=""} 1.0']
+    assert shown(Watched(None, health=Health.MISSING)) == [
+        'kopf_selectcache_health{group="",resource="widgets",state="missing",version=""} 1.0'
+    ]
     kind = find("pods")
     assert kind is not None
-    assert not [line for line in shown(Watched(Resource(kind, "v1"), synced=False, seconds=None)) if "staleness" in line]
+    assert not [
+        line
+        for line in shown(Watched(Resource(kind, "v1"), synced=False, seconds=None))
+        if "staleness" in line
+    ]
 
 
 def test_an_operator_that_does_not_run_shows_nothing() -> None:
@@ -97,9 +116,13 @@ def test_an_operator_shows_its_caches_once_it_has_logged_in() -> None:
         async with launched(settings, Cluster(pod())) as operator:
             assert not re.search("^kopf_selectcache", generate_latest(registry).decode(), re.MULTILINE)
             await operator.gate(None, None)
-            assert 'kopf_selectcache_objects{group="",resource="pods",version="v1"} 1.0' in generate_latest(registry).decode()
+            assert (
+                'kopf_selectcache_objects{group="",resource="pods",version="v1"} 1.0'
+                in generate_latest(registry).decode()
+            )
             operator.runtime.pulse.longest = 7.5
             assert "\nkopf_selectcache_longest_stall_seconds 7.5\n" in generate_latest(registry).decode()
+
     run(main())
 
 
@@ -110,7 +133,8 @@ def test_no_read_is_lost_where_several_threads_count() -> None:
     def read() -> None:
         together.wait()
         for n in range(5_000):
-            counts.read("get", str(n))   # The first of each is where most can come between.
+            counts.read("get", str(n))  # The first of each is where most can come between.
+
     sys.setswitchinterval(1e-6)
     try:
         with ThreadPoolExecutor(8) as pool:

@@ -1,4 +1,6 @@
-"""Names, versions and messages from a server are clipped, and have no control characters, in the log and in errors."""
+"""Names, versions and messages from a server are clipped, and have no control characters, in the log and in
+errors."""
+
 from __future__ import annotations
 
 import asyncio
@@ -18,10 +20,15 @@ from tests.faults.world import operating, run, until
 EVIL = "web-1\x1b[31m\r\nERROR all is lost\u2028\x00" + "x" * 100_000
 NO_UID = pod(EVIL[:200], "90") | {"metadata": {"name": EVIL, "namespace": EVIL, "resourceVersion": "90"}}
 HOSTILE: dict[str, tuple[Answer, ...]] = {
-    "a name": (listed("100", NO_UID),), "a kind": (listed("100", kind=EVIL),),
+    "a name": (listed("100", NO_UID),),
+    "a kind": (listed("100", kind=EVIL),),
     "a kind of an object": (listed("100", pod("a", "90") | {"kind": EVIL}),),
-    "versions of pages": (listed("100" + EVIL, pod("a", "90"), then="more"), listed("101" + EVIL, pod("b", "91"))),
-    "a message": (refused(403, EVIL[:5000], message=EVIL),), "another message": (refused(422, EVIL[:5000], message=EVIL),),
+    "versions of pages": (
+        listed("100" + EVIL, pod("a", "90"), then="more"),
+        listed("101" + EVIL, pod("b", "91")),
+    ),
+    "a message": (refused(403, EVIL[:5000], message=EVIL),),
+    "another message": (refused(422, EVIL[:5000], message=EVIL),),
 }
 
 
@@ -31,14 +38,20 @@ def check(text: str) -> None:
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
-def test_what_a_list_says_is_clipped_and_printable_in_the_log_and_in_errors(hostile: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_a_list_says_is_clipped_and_printable_in_the_log_and_in_errors(
+    hostile: str, caplog: pytest.LogCaptureFixture
+) -> None:
     async def main() -> None:
-        async with Server(lists=[*HOSTILE[hostile]] * 6) as server, operating(server, sync_timeout=0.001) as world:
+        async with (
+            Server(lists=[*HOSTILE[hostile]] * 6) as server,
+            operating(server, sync_timeout=0.001) as world,
+        ):
             await until(lambda: world.feed.trouble and caplog.records)
             with pytest.raises(ReadError) as caught:
                 world.names()
             check(str(caught.value))
             check(world.feed.trouble)
+
     run(main())
     for message in caplog.messages:
         check(message)
@@ -47,11 +60,18 @@ def test_what_a_list_says_is_clipped_and_printable_in_the_log_and_in_errors(host
 def test_what_a_watch_says_is_clipped_and_printable(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         started = asyncio.Event()
-        watches = [streamed(started, error(500, EVIL[:3000], message=EVIL)), streamed(b'{"type":"' + EVIL[:9].encode() + b'"}\n')]
-        async with Server(lists=[listed("100", pod("a", "90"))], watches=watches) as server, operating(server) as world:
+        watches = [
+            streamed(started, error(500, EVIL[:3000], message=EVIL)),
+            streamed(b'{"type":"' + EVIL[:9].encode() + b'"}\n'),
+        ]
+        async with (
+            Server(lists=[listed("100", pod("a", "90"))], watches=watches) as server,
+            operating(server) as world,
+        ):
             await world.synced()
             started.set()
             await world.watched(3)
+
     run(main())
     assert caplog.messages
     for message in caplog.messages:
@@ -59,7 +79,12 @@ def test_what_a_watch_says_is_clipped_and_printable(caplog: pytest.LogCaptureFix
 
 
 def test_so_are_what_problems_audits_and_errors_quote() -> None:
-    for text in (Garbled(EVIL), Audit(missing=((EVIL, EVIL),) * 9), NotFound(EVIL, remedy=EVIL, version="1"), event_of(pod(EVIL, "90"))):
+    for text in (
+        Garbled(EVIL),
+        Audit(missing=((EVIL, EVIL),) * 9),
+        NotFound(EVIL, remedy=EVIL, version="1"),
+        event_of(pod(EVIL, "90")),
+    ):
         check(str(text))
 
 
@@ -70,8 +95,13 @@ def test_a_server_that_gives_names_that_kubernetes_does_not_allow_serves_nothing
             del query
             versions = [{"version": EVIL}, {"version": "v1\x1b"}, {"version": "v1"}]
             group = {"name": "example.com", "versions": versions}
-            resource = {"name": f"widgets{EVIL}", "kind": "Widget", "singularName": "widgets", "shortNames": ["widgets"]}
-            body, = answer({"groups": [group], **group, "resources": [resource]}).parts
+            resource = {
+                "name": f"widgets{EVIL}",
+                "kind": "Widget",
+                "singularName": "widgets",
+                "shortNames": ["widgets"],
+            }
+            (body,) = answer({"groups": [group], **group, "resources": [resource]}).parts
             assert isinstance(body, bytes)
             assert path.isprintable()
             return body.partition(b"\r\n\r\n")[2]

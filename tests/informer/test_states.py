@@ -1,4 +1,6 @@
-"""The states that only the cluster can tell: where an operator's reads, probe, metrics and log show each, and that it ends."""
+"""The states that only the cluster can tell: where an operator's reads, probe, metrics and log show each, and
+that it ends."""
+
 from __future__ import annotations
 
 import asyncio
@@ -47,13 +49,28 @@ WIDGETS = "widgets.example.com"
 
 
 def definition(*selectable: str) -> dict[str, Any]:
-    schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": {"color": {"type": "string"}}}}}
+    schema = {
+        "type": "object",
+        "properties": {"spec": {"type": "object", "properties": {"color": {"type": "string"}}}},
+    }
     version = {
-        "name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema},
-        "selectableFields": [{"jsonPath": path} for path in selectable]}
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema},
+        "selectableFields": [{"jsonPath": path} for path in selectable],
+    }
     return {
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": WIDGETS},
-        "spec": {"group": "example.com", "scope": "Namespaced", "names": {"kind": "Widget", "plural": "widgets"}, "versions": [version]}}
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": WIDGETS},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"kind": "Widget", "plural": "widgets"},
+            "versions": [version],
+        },
+    }
 
 
 Cure = Callable[[], object]
@@ -89,7 +106,12 @@ def no_answer(cluster: EmbeddedCluster) -> tuple[str, Cure]:
 
 def large(namespace: str = "default", **labels: str) -> dict[str, Any]:
     metadata = {"name": "large", "namespace": namespace, "labels": labels or {"app": "web"}}
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"padding": "x" * 100_000}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": metadata,
+        "stringData": {"padding": "x" * 100_000},
+    }
 
 
 def too_large(cluster: EmbeddedCluster) -> tuple[str, Cure]:
@@ -118,27 +140,83 @@ class State:
 SECRETS = {"group": "", "version": "v1", "resource": "secrets"}
 STATES = {
     "forbidden": State(
-        Health.FORBIDDEN, Forbidden, no_right, "secrets", "app=web", SECRETS,
-        "secrets: the operator may not list them: ", restarted=True, cause=(403, False)),
+        Health.FORBIDDEN,
+        Forbidden,
+        no_right,
+        "secrets",
+        "app=web",
+        SECRETS,
+        "secrets: the operator may not list them: ",
+        restarted=True,
+        cause=(403, False),
+    ),
     "forbidden to ask what there is": State(
-        Health.FORBIDDEN, Forbidden, no_right_to_discover, "secrets", "app=web", {"group": "", "version": "", "resource": "secrets"},
-        "secrets: the operator may not ask what the cluster serves: ", restarted=True, cause=(403, False)),
+        Health.FORBIDDEN,
+        Forbidden,
+        no_right_to_discover,
+        "secrets",
+        "app=web",
+        {"group": "", "version": "", "resource": "secrets"},
+        "secrets: the operator may not ask what the cluster serves: ",
+        restarted=True,
+        cause=(403, False),
+    ),
     "unauthorized": State(
-        Health.UNAUTHORIZED, Unauthorized, no_login, "secrets", "app=web", SECRETS,
-        "secrets: the server accepts no credentials of the operator: ", restarted=True, cause=(401, False)),
+        Health.UNAUTHORIZED,
+        Unauthorized,
+        no_login,
+        "secrets",
+        "app=web",
+        SECRETS,
+        "secrets: the server accepts no credentials of the operator: ",
+        restarted=True,
+        cause=(401, False),
+    ),
     "missing": State(
-        Health.MISSING, Missing, no_definition, WIDGETS, "app=web", {"group": "", "version": "", "resource": WIDGETS},
-        "the cluster serves no widgets.example.com. Install its definition", restarted=False, cause=(None, False)),
+        Health.MISSING,
+        Missing,
+        no_definition,
+        WIDGETS,
+        "app=web",
+        {"group": "", "version": "", "resource": WIDGETS},
+        "the cluster serves no widgets.example.com. Install its definition",
+        restarted=False,
+        cause=(None, False),
+    ),
     "rejected": State(
-        Health.REJECTED, Rejected, not_selectable, WIDGETS, Selector(field="spec.color=red"),
+        Health.REJECTED,
+        Rejected,
+        not_selectable,
+        WIDGETS,
+        Selector(field="spec.color=red"),
         {"group": "example.com", "version": "v1", "resource": "widgets"},
-        "the filter of widgets.example.com: ", restarted=False, cause=(None, False)),
+        "the filter of widgets.example.com: ",
+        restarted=False,
+        cause=(None, False),
+    ),
     "oversized": State(
-        Health.OVERSIZED, Oversized, too_large, "secrets", Cached("app=web", max_bytes="64Ki"), SECRETS,
-        "secrets: the cache was let go, because it grew beyond max_bytes='64Ki': with ", restarted=False, cause=(None, False)),
+        Health.OVERSIZED,
+        Oversized,
+        too_large,
+        "secrets",
+        Cached("app=web", max_bytes="64Ki"),
+        SECRETS,
+        "secrets: the cache was let go, because it grew beyond max_bytes='64Ki': with ",
+        restarted=False,
+        cause=(None, False),
+    ),
     "stalled": State(
-        Health.STALLED, Stalled, no_answer, "secrets", "app=web", SECRETS,
-        "secrets: the server answers 503 ServiceUnavailable. It is asked again; meanwhile, await cache.fetch(...)", restarted=True, cause=(503, True)),
+        Health.STALLED,
+        Stalled,
+        no_answer,
+        "secrets",
+        "app=web",
+        SECRETS,
+        "secrets: the server answers 503 ServiceUnavailable. It is asked again; meanwhile, await"
+        " cache.fetch(...)",
+        restarted=True,
+        cause=(503, True),
+    ),
 }
 
 
@@ -153,7 +231,11 @@ def told(caplog: pytest.LogCaptureFixture) -> Told:
     caplog.set_level(logging.INFO, "kopf_selectcache")
 
     def lines() -> list[tuple[str, str]]:
-        found = [(record.levelname, record.getMessage()) for record in caplog.records if record.name == "kopf_selectcache"]
+        found = [
+            (record.levelname, record.getMessage())
+            for record in caplog.records
+            if record.name == "kopf_selectcache"
+        ]
         caplog.clear()
         return found
 
@@ -161,12 +243,21 @@ def told(caplog: pytest.LogCaptureFixture) -> Told:
 
 
 @asynccontextmanager
-async def operating(info: kopf.ConnectionInfo, time: Time, settings: kopf.OperatorSettings) -> AsyncIterator[Operator]:
+async def operating(
+    info: kopf.ConnectionInfo, time: Time, settings: kopf.OperatorSettings
+) -> AsyncIterator[Operator]:
     """Run the caches of an operator, without the rest of it."""
+
     def make(settings: kopf.OperatorSettings, *, namespaces: tuple[str, ...] | None) -> Runtime:
         return Runtime(
-            settings_of(settings), KopfTransport(vault, request_timeout=60, clock=time.clock, sleep=time.pause), namespaces=namespaces, chance=lambda: 1.0,
-            logger=logging.getLogger("kopf_selectcache"), clock=time.clock, sleep=time.sleep)
+            settings_of(settings),
+            KopfTransport(vault, request_timeout=60, clock=time.clock, sleep=time.pause),
+            namespaces=namespaces,
+            chance=lambda: 1.0,
+            logger=logging.getLogger("kopf_selectcache"),
+            clock=time.clock,
+            sleep=time.sleep,
+        )
 
     vault = Vault({"login": info})
     settings.peering.clusterwide = True
@@ -187,11 +278,17 @@ async def operating(info: kopf.ConnectionInfo, time: Time, settings: kopf.Operat
 
 async def probed(settings: kopf.OperatorSettings) -> Any:
     """Return what Kopf shows of our probe, as JSON."""
-    return json.loads(json.dumps(await called(hook(causes.Activity.PROBE), activity(causes.Activity.PROBE, settings))))
+    return json.loads(
+        json.dumps(await called(hook(causes.Activity.PROBE), activity(causes.Activity.PROBE, settings)))
+    )
 
 
 def states_in(metrics: CollectorRegistry) -> list[str]:
-    return [line for line in generate_latest(metrics).decode().splitlines() if line.startswith("kopf_selectcache_health{")]
+    return [
+        line
+        for line in generate_latest(metrics).decode().splitlines()
+        if line.startswith("kopf_selectcache_health{")
+    ]
 
 
 def shown_as(health: Health, labels: Mapping[str, str]) -> str:
@@ -199,7 +296,9 @@ def shown_as(health: Health, labels: Mapping[str, str]) -> str:
     return f"kopf_selectcache_health{{{shown}}} 1.0"
 
 
-async def seen_and_ended(state: State, info: kopf.ConnectionInfo, cure: Cure, told: Told, *, time: Time, sync_timeout: float = 20.0) -> None:
+async def seen_and_ended(
+    state: State, info: kopf.ConnectionInfo, cure: Cure, told: Told, *, time: Time, sync_timeout: float = 20.0
+) -> None:
     """Check that the state is seen in all four places, and that so is its end."""
     settings, metrics = kopf.OperatorSettings(), CollectorRegistry()
     declared = settings_of(settings)
@@ -207,11 +306,13 @@ async def seen_and_ended(state: State, info: kopf.ConnectionInfo, cure: Cure, to
     declared.sync_timeout, declared.audit_interval = sync_timeout, 0
     metrics.register(selectcache.collector(settings))
     async with operating(info, time, settings) as operator:
-        feed, = operator.runtime.feeds.values()
+        (feed,) = operator.runtime.feeds.values()
         cache = Cache(operator.runtime)
         await until(lambda: feed.health is state.health)
         waited = len(time.slept)
-        await until(lambda: len(time.slept) > waited + 3)   # It goes on to be so, and nothing more is said of it.
+        await until(
+            lambda: len(time.slept) > waited + 3
+        )  # It goes on to be so, and nothing more is said of it.
 
         with pytest.raises(state.error) as caught:
             cache.held(state.key)
@@ -223,13 +324,19 @@ async def seen_and_ended(state: State, info: kopf.ConnectionInfo, cure: Cure, to
         assert str(feed.filter) in str(caught.value)
         assert (await probed(settings))[feed.key] == shown
         limits = SelectCacheSettings(failing_probe=True).probe_limits()
-        assert failing([feed], limits) == (f"The cache of {feed} is {shown['health']}: {feed.trouble}. {feed.remedy}." if state.restarted else "")
+        assert failing([feed], limits) == (
+            f"The cache of {feed} is {shown['health']}: {feed.trouble}. {feed.remedy}."
+            if state.restarted
+            else ""
+        )
         assert states_in(metrics) == [shown_as(state.health, state.labels)]
         *before, (level, line) = told()
         assert level == "WARNING"
         assert line.startswith(state.line)
         assert line.endswith(f"{feed.remedy}.")
-        assert len(before) == (state.health is Health.STALLED), "while it might still come, that is trouble, and no state"
+        assert len(before) == (state.health is Health.STALLED), (
+            "while it might still come, that is trouble, and no state"
+        )
 
         cure()
         await until(lambda: feed.health is Health.SYNCED)
@@ -239,15 +346,25 @@ async def seen_and_ended(state: State, info: kopf.ConnectionInfo, cure: Cure, to
         assert not {"trouble", "remedy"} & {*report}
         resource = feed.resource
         assert resource is not None
-        assert states_in(metrics) == [shown_as(
-            Health.SYNCED, {"group": resource.kind.group, "version": resource.version, "resource": resource.kind.plural})]
-        (level, line), = told()
+        assert states_in(metrics) == [
+            shown_as(
+                Health.SYNCED,
+                {"group": resource.kind.group, "version": resource.version, "resource": resource.kind.plural},
+            )
+        ]
+        ((level, line),) = told()
         assert level == "INFO"
         assert line.startswith(f"The cache of {resource} holds 0 objects, 0 B, with ")
 
 
 @pytest.mark.parametrize("state", STATES.values(), ids=STATES)
-def test_each_state_is_seen_in_reads_probe_metrics_and_one_line_of_the_log_and_so_is_its_end(state: State, told: Told) -> None:
+def test_each_state_is_seen_in_reads_probe_metrics_and_one_line_of_the_log_and_so_is_its_end(
+    state: State, told: Told
+) -> None:
     with EmbeddedCluster(tls=False).in_thread() as cluster:
         token, cure = state.provoke(cluster)
-        run(seen_and_ended(state, kopf.ConnectionInfo(server=cluster.url, token=token), cure, told, time=Time()))
+        run(
+            seen_and_ended(
+                state, kopf.ConnectionInfo(server=cluster.url, token=token), cure, told, time=Time()
+            )
+        )

@@ -1,4 +1,6 @@
-"""Two watches keep one cache, and one of them is quiet: leaves that the other tells become visible soon, and `gone` does not believe them before."""
+"""Two watches keep one cache, and one of them is quiet: leaves that the other tells become visible soon, and
+`gone` does not believe them before."""
+
 from __future__ import annotations
 
 from kopf_selectcache import Selector
@@ -15,7 +17,9 @@ async def deleting_200(world: World, names: list[str]) -> None:
     held = world.cluster.faults.add(Silence(), verb="list", resource="secrets")
     before = len(world.cluster.requests)
     world.cluster.delete(*map(secret, names))
-    await until(lambda: len(world.feed._merging.doubts) == len(names) and len(world.cluster.requests) > before)
+    await until(
+        lambda: len(world.feed._merging.doubts) == len(names) and len(world.cluster.requests) > before
+    )
     held.release()
 
 
@@ -23,26 +27,32 @@ def test_200_deletions_are_shown_after_a_handful_of_requests_though_the_other_st
     names = [f"s-{number:03}" for number in range(200)]
 
     async def main() -> None:
-        async with caching(EITHER, *(secret(name, app="web") for name in names), secret("gold", tier="gold"), silent="tier") as world:
+        async with caching(
+            EITHER, *(secret(name, app="web") for name in names), secret("gold", tier="gold"), silent="tier"
+        ) as world:
             await world.cache.wait_synced()
             await until(lambda: world.feed.synced and len(world.watches()) == 2)
             before, began = len(world.cluster.requests), world.time.now
             await deleting_200(world, names)
             await until(lambda: named(world.cache.held("secrets")) == ["gold"])
             lists = [asked for asked in list(world.cluster.requests)[before:] if asked.verb == "list"]
-            # The first round may have begun before the last leave was known: it asks about ten objects at most.
+            # The first round may have begun before the last leave was known: it asks about ten objects at
+            # most.
             assert len(lists) <= FEW + 3
             exact = [asked for asked in lists if asked.query.get("resourceVersionMatch") == "Exact"]
             assert 1 <= len(exact) <= 3
             assert {asked.query["labelSelector"] for asked in exact} == {"tier=gold"}
             assert world.time.now - began <= 4.0
             assert named(world.cache.list("secrets", namespace="shop", label="tier=gold")) == ["gold"]
+
     run(main())
 
 
 def test_while_a_leave_is_unconfirmed_gone_asks_the_server() -> None:
     async def main() -> None:
-        async with caching(EITHER, secret("a", app="web"), secret("b", app="web"), secret("c", app="web"), silent="tier") as world:
+        async with caching(
+            EITHER, secret("a", app="web"), secret("b", app="web"), secret("c", app="web"), silent="tier"
+        ) as world:
             await world.cache.wait_synced()
             await until(lambda: world.feed.synced and len(world.watches()) == 2)
             uids = {each["metadata"]["name"]: each["metadata"]["uid"] for each in world.cache.held("secrets")}
@@ -51,16 +61,26 @@ def test_while_a_leave_is_unconfirmed_gone_asks_the_server() -> None:
             world.cluster.patch(secret("b"), labelled(app=None))
             await until(lambda: len(world.feed._merging.doubts) == 2)
             before = len(world.cluster.requests)
-            assert named(world.cache.held("secrets")) == ["a", "b", "c"], "they are shown until it is known what became of them"
-            assert {name: await world.cache.gone("secrets", name, "shop", uid=uid) for name, uid in uids.items()} == {"a": True, "b": False, "c": False}
-            assert {name: await world.cache.gone("secrets", name, "shop") for name in uids} == {"a": True, "b": False, "c": False}
+            assert named(world.cache.held("secrets")) == ["a", "b", "c"], (
+                "they are shown until it is known what became of them"
+            )
+            assert {
+                name: await world.cache.gone("secrets", name, "shop", uid=uid) for name, uid in uids.items()
+            } == {"a": True, "b": False, "c": False}
+            assert {name: await world.cache.gone("secrets", name, "shop") for name in uids} == {
+                "a": True,
+                "b": False,
+                "c": False,
+            }
             got = [asked.name for asked in list(world.cluster.requests)[before:] if asked.verb == "get"]
             assert got == ["a", "b", "a", "b"], "what is held for certain is not asked for"
+
     run(main())
 
 
 def test_gone_asks_while_another_stream_still_holds_what_one_has_let_go() -> None:
     """The object was in both selectors, and the second stream has not heard of its deletion."""
+
     async def main() -> None:
         async with caching(EITHER, secret("a", app="web", tier="gold"), silent="tier") as world:
             await world.cache.wait_synced()
@@ -71,4 +91,5 @@ def test_gone_asks_while_another_stream_still_holds_what_one_has_let_go() -> Non
             await until(lambda: not world.feed._listwatches[0].held())
             assert named(world.cache.held("secrets")) == ["a"]
             assert await world.cache.gone("secrets", "a", "shop", uid=uid)
+
     run(main())

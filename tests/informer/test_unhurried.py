@@ -1,4 +1,5 @@
 """What comes in masses is taken in by slices: everybody else on Kopf's loop goes on in between."""
+
 from __future__ import annotations
 
 import asyncio
@@ -21,24 +22,56 @@ from tests.faults.world import Time, run
 
 COUNT = 1000
 PATH = "/api/v1/pods"
-SERVED = {"/api/v1": {"kind": "APIResourceList", "resources": [
-    {"name": "pods", "singularName": "pod", "namespaced": True, "kind": "Pod", "verbs": ["list", "watch"]}]}}
+SERVED = {
+    "/api/v1": {
+        "kind": "APIResourceList",
+        "resources": [
+            {
+                "name": "pods",
+                "singularName": "pod",
+                "namespaced": True,
+                "kind": "Pod",
+                "verbs": ["list", "watch"],
+            }
+        ],
+    }
+}
 
 
 def pod(number: int, version: int) -> dict[str, Any]:
-    return {"metadata": {"name": f"p-{number}", "namespace": "shop", "uid": f"u-{number}", "resourceVersion": str(version)}, "spec": "x" * 1000}
+    return {
+        "metadata": {
+            "name": f"p-{number}",
+            "namespace": "shop",
+            "uid": f"u-{number}",
+            "resourceVersion": str(version),
+        },
+        "spec": "x" * 1000,
+    }
 
 
-PAGE = json.dumps({
-    "kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": str(COUNT)}, "items": [pod(number, number + 1) for number in range(COUNT)]}).encode()
-EVENTS = b"".join(json.dumps({
-    "type": "MODIFIED", "object": {"kind": "Pod", "apiVersion": "v1", **pod(number, COUNT + number + 1)}}).encode() + b"\n" for number in range(COUNT))
+PAGE = json.dumps(
+    {
+        "kind": "PodList",
+        "apiVersion": "v1",
+        "metadata": {"resourceVersion": str(COUNT)},
+        "items": [pod(number, number + 1) for number in range(COUNT)],
+    }
+).encode()
+EVENTS = b"".join(
+    json.dumps(
+        {"type": "MODIFIED", "object": {"kind": "Pod", "apiVersion": "v1", **pod(number, COUNT + number + 1)}}
+    ).encode()
+    + b"\n"
+    for number in range(COUNT)
+)
 SLICES = COUNT * (1000 + APIECE) // SLICE
 """So many there are at least."""
 
 
 class Flood:
-    """A server that has all that is asked for at hand: who reads from it never has to wait. It sends its events once told to."""
+    """A server that has all that is asked for at hand: who reads from it never has to wait. It sends its
+    events once told to."""
 
     def __init__(self, *events: bytes) -> None:
         self.begin = asyncio.Event()
@@ -48,11 +81,18 @@ class Flood:
         """How many turns somebody else had had whenever a piece of the watch was read."""
         self._events = events
 
-    async def get(self, path: str, query: Mapping[str, str], *, accept: str = "", most: int | None = None) -> bytes:   # noqa: ARG002  # As transports are called.
+    async def get(
+        self,
+        path: str,
+        query: Mapping[str, str],  # noqa: ARG002
+        *,
+        accept: str = "",  # noqa: ARG002
+        most: int | None = None,  # noqa: ARG002
+    ) -> bytes:  # As transports are called.
         return PAGE if path == PATH else json.dumps(SERVED[path]).encode()
 
     @asynccontextmanager
-    async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[AsyncIterator[bytes]]:   # noqa: ARG002
+    async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[AsyncIterator[bytes]]:  # noqa: ARG002
         yield self._chunks()
 
     async def _chunks(self) -> AsyncIterator[bytes]:
@@ -69,7 +109,14 @@ async def versions_seen(flood: Flood) -> list[str]:
     settings.selectors.update({"v1/pods": Selector()})
     time = Time()
     runtime = Runtime(
-        settings, flood, namespaces=None, chance=lambda: 1.0, logger=logging.getLogger("kopf_selectcache"), clock=time.clock, sleep=time.sleep)
+        settings,
+        flood,
+        namespaces=None,
+        chance=lambda: 1.0,
+        logger=logging.getLogger("kopf_selectcache"),
+        clock=time.clock,
+        sleep=time.sleep,
+    )
     task = asyncio.create_task(runtime.run())
     seen = flood.seen
     try:
@@ -87,6 +134,7 @@ async def versions_seen(flood: Flood) -> list[str]:
 def test_others_go_on_while_one_chunk_of_a_watch_is_taken_in() -> None:
     async def main() -> None:
         assert len(set(await versions_seen(Flood(EVENTS)))) >= SLICES
+
     run(main())
 
 
@@ -95,12 +143,14 @@ def test_others_go_on_while_chunks_come_that_end_no_line() -> None:
         flood = Flood(*[b"\n"] * 50 * (SLICE // APIECE), EVENTS)
         await versions_seen(flood)
         assert flood.turns[-1] - flood.turns[0] >= 50
+
     run(main())
 
 
 def test_others_go_on_while_the_first_list_is_read() -> None:
     async def main() -> None:
         assert (await versions_seen(Flood(EVENTS))).count("") >= SLICES
+
     run(main())
 
 
@@ -113,15 +163,19 @@ def test_others_go_on_while_a_page_is_read() -> None:
             while not over:
                 await asyncio.sleep(0)
                 turns += 1
+
         kind = find("pods")
         assert kind is not None
         fetches = Fetches(Flood(), per_second=1000.0)
-        asked = await fetches.get(PATH, {})   # Whatever it takes to ask has been seen.
+        asked = await fetches.get(PATH, {})  # Whatever it takes to ask has been seen.
         assert asked == PAGE
         task = asyncio.create_task(others())
-        page = await fetches.page(PATH, Paging({}, page_limit=500, patience=0.0), Reader.of(Resource(kind, "v1"), ALL))
+        page = await fetches.page(
+            PATH, Paging({}, page_limit=500, patience=0.0), Reader.of(Resource(kind, "v1"), ALL)
+        )
         seen, over = turns, True
         await task
         assert len(page.records) == COUNT
         assert seen >= SLICES
+
     run(main())

@@ -1,4 +1,6 @@
-"""Applies each seeded bug to a copy of the package, runs the tests that must catch it there, and prints what did: `make mutants`."""
+"""Applies each seeded bug to a copy of the package, runs the tests that must catch it there, and prints what
+did: `make mutants`."""
+
 from __future__ import annotations
 
 import json
@@ -46,20 +48,44 @@ def judged(mutant: Mutant, copy: Path) -> Outcome:
     outcome = copy / "outcome"
     where = subprocess.run(
         [sys.executable, "-c", "import kopf_selectcache; print(kopf_selectcache.__file__)"],
-        cwd=copy, env=os.environ | {"PYTHONPATH": str(copy)}, capture_output=True, text=True, check=False)
+        cwd=copy,
+        env=os.environ | {"PYTHONPATH": str(copy)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if str(copy) not in where.stdout:
         return Outcome(mutant, (), f"it cannot be imported: {where.stderr[-200:] or where.stdout}")
     env = os.environ | {"PYTHONPATH": str(copy), "MUTANT_OUTCOME": str(outcome)}
     said = ""
     for test in mutant.tests:
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.mutants.judging", test]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "tests.mutants.judging",
+            test,
+        ]
         try:
-            ran = subprocess.run(command, cwd=copy, env=env, capture_output=True, text=True, timeout=LONGEST, check=False)
+            ran = subprocess.run(
+                command, cwd=copy, env=env, capture_output=True, text=True, timeout=LONGEST, check=False
+            )
         except subprocess.TimeoutExpired:
             return Outcome(mutant, (), f"{test} took too long")
         said = ran.stdout.strip()[-300:]
-    told = [json.loads(line) for line in outcome.read_text(encoding="utf-8").splitlines()] if outcome.exists() else []
-    caught = {test: next((each for each in told if each["asserted"] and each["test"].startswith(test)), None) for test in mutant.tests}
+    told = (
+        [json.loads(line) for line in outcome.read_text(encoding="utf-8").splitlines()]
+        if outcome.exists()
+        else []
+    )
+    caught = {
+        test: next((each for each in told if each["asserted"] and each["test"].startswith(test)), None)
+        for test in mutant.tests
+    }
     survived = [test for test, by in caught.items() if by is None]
     others = "; ".join(f"{each['error']}: {each['said']}" for each in told if not each["asserted"])
     why = f"{', '.join(survived)} did not assert it: {others or said}" if survived else ""
@@ -73,7 +99,9 @@ def main(wanted: list[str]) -> int:
         for mutant, caught, why in pool.map(tried, mutants):
             survivors += bool(why)
             product = f" ({mutant.product})" if mutant.product else ""
-            print(f"{'SURVIVED' if why else 'caught':8}  {mutant.breaks:2}  {mutant.what}{product}", flush=True)
+            print(
+                f"{'SURVIVED' if why else 'caught':8}  {mutant.breaks:2}  {mutant.what}{product}", flush=True
+            )
             for test, said in caught:
                 print(f"              {test.removeprefix('tests/')}\n              {said[:160]}")
             if why:

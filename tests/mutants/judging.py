@@ -1,4 +1,6 @@
-"""A plugin of pytest for one mutant: writes what failed, and whether it was a test's assertion. No crash and no timeout is one."""
+"""A plugin of pytest for one mutant: writes what failed, and whether it was a test's assertion. No crash and
+no timeout is one."""
+
 from __future__ import annotations
 
 import json
@@ -13,7 +15,9 @@ def pytest_exception_interact(node: pytest.Item, call: pytest.CallInfo[Any]) -> 
     assert call.excinfo is not None
     error, place = call.excinfo.value, Path(str(call.excinfo.traceback[-1].path))
     # What a test was to see raised, and was not, is what it asserts.
-    asserted = isinstance(error, AssertionError) or (isinstance(error, pytest.fail.Exception) and str(error).startswith("DID NOT RAISE"))
+    asserted = isinstance(error, AssertionError) or (
+        isinstance(error, pytest.fail.Exception) and str(error).startswith("DID NOT RAISE")
+    )
     said = next(iter(str(error).splitlines()), "")
     # An assertion of the product's own is a crash.
     asserted = asserted and "kopf_selectcache" not in place.parts[-3:]

@@ -1,4 +1,6 @@
-"""The list of seeded bugs is one that can be applied, and docs/guarantees.md names every promise's tests and bugs, and no others."""
+"""The list of seeded bugs is one that can be applied, and docs/guarantees.md names every promise's tests and
+bugs, and no others."""
+
 from __future__ import annotations
 
 import ast
@@ -26,16 +28,25 @@ class Promise(NamedTuple):
 def promises() -> dict[int, Promise]:
     page = (ROOT / "docs/guarantees.md").read_text(encoding="utf-8")
     found = {}
-    for number, text in re.findall(r"^## (\d+)\. .+?\n(.*?)(?=^## |\Z)", page, flags=re.MULTILINE | re.DOTALL):
+    for number, text in re.findall(
+        r"^## (\d+)\. .+?\n(.*?)(?=^## |\Z)", page, flags=re.MULTILINE | re.DOTALL
+    ):
         above, _, below = text.partition("\nSeeded bugs:\n")
         found[int(number)] = Promise(
-            text, tuple(re.findall(r"^- `(.+::.+)`$", above, flags=re.MULTILINE)), tuple(re.findall(r"^- (.+)$", below, flags=re.MULTILINE)))
+            text,
+            tuple(re.findall(r"^- `(.+::.+)`$", above, flags=re.MULTILINE)),
+            tuple(re.findall(r"^- (.+)$", below, flags=re.MULTILINE)),
+        )
     return found
 
 
 @cache
 def functions(file: str) -> frozenset[str]:
-    return frozenset(each.name for each in ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8"))) if isinstance(each, ast.FunctionDef))
+    return frozenset(
+        each.name
+        for each in ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8")))
+        if isinstance(each, ast.FunctionDef)
+    )
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.what)
@@ -70,4 +81,6 @@ def test_each_promise_has_its_section_its_tests_and_a_bug_that_breaks_it() -> No
 
 def test_each_test_that_a_promise_names_exists() -> None:
     named = [test.split("::") for promise in promises().values() for test in promise.tests]
-    assert [f"{file}::{name}" for file, name in named if not (ROOT / file).exists() or name not in functions(file)] == []
+    assert [
+        f"{file}::{name}" for file, name in named if not (ROOT / file).exists() or name not in functions(file)
+    ] == []

@@ -1,4 +1,6 @@
-"""Compares our selectors with Go's answers: the one place that says what "equal" is, for stored and live answers."""
+"""Compares our selectors with Go's answers: the one place that says what "equal" is, for stored and live
+answers."""
+
 import re
 from collections.abc import Iterable
 
@@ -6,7 +8,8 @@ from kopf_selectcache import BadSelector, FieldSelector, LabelSelector
 from tests.oracle.generate import Case
 from tests.oracle.golang import Answer
 
-# Go sorts the requirements of a label selector by sort.Sort, which keeps the order of equal keys up to so many.
+# Go sorts the requirements of a label selector by sort.Sort, which keeps the order of equal keys up to so
+# many.
 STABLE = 12
 
 _COMMA_OUTSIDE = re.compile(r",(?![^(]*\))")
@@ -17,7 +20,7 @@ def difference(case: Case, answer: Answer) -> str | None:
     """Say how our answer differs from Go's, None where it does not."""
     try:
         return _difference(case, answer)
-    except Exception as error:  # noqa: BLE001 - To be told like any other difference.
+    except Exception as error:  # noqa: BLE001
         return f"we raise {error!r}"
 
 
@@ -39,7 +42,8 @@ def _difference(case: Case, answer: Answer) -> str | None:
 
 
 def same_text(case: Case, ours: str, answer: Answer) -> bool:
-    """Compare what is printed to the byte; beyond Go's stable order, the keys' order and the requirements alone."""
+    """Compare what is printed to the byte; beyond Go's stable order, the keys' order and the requirements
+    alone."""
     if ours == answer["canonical"]:
         return True
     if case.kind == "field" or len(answer["requirements"]) <= STABLE:

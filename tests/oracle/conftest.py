@@ -1,4 +1,5 @@
 """Gives the live tests the Go toolchain, or says what is missing."""
+
 import os
 
 import pytest

@@ -1,8 +1,9 @@
 """Makes selector texts, valid and broken, and sets to match: the same seed, the same cases. Judges nothing.
 
-A case is planned as requirements, written down with the spaces and commas that the grammar allows, and spoilt now and
-then. Its sets are made from the plan: one that should match, then neighbours that differ by one value or one key.
-"""
+A case is planned as requirements, written down with the spaces and commas that the grammar allows, and spoilt
+now and then. Its sets are made from the plan: one that should match, then neighbours that differ by one value
+or one key."""
+
 import random
 import re
 from abc import ABC, abstractmethod
@@ -26,7 +27,8 @@ class Case(NamedTuple):
 
 
 class _Planned(NamedTuple):
-    """What a requirement was meant to say. Spoiling the text may change that; the sets are near to it all the same."""
+    """What a requirement was meant to say. Spoiling the text may change that; the sets are near to it all the
+    same."""
 
     key: str
     operator: str
@@ -34,7 +36,8 @@ class _Planned(NamedTuple):
 
 
 def cases(seed: int | str, count: int) -> Iterator[Case]:
-    """Make the first `count` cases of a seed: two thirds are label selectors, as theirs is the larger grammar."""
+    """Make the first `count` cases of a seed: two thirds are label selectors, as theirs is the larger
+    grammar."""
     labels, fields = _Labels(random.Random(f"label {seed}")), _Fields(random.Random(f"field {seed}"))
     for number in range(count):
         yield fields.case() if number % 3 == 2 else labels.case()
@@ -75,18 +78,19 @@ class _Generator(ABC):
         """Write a selector, and say what was planned."""
 
     def spoilt(self, text: str) -> str:
-        """Delete, insert, replace or transpose; mostly once, as a second mistake seldom gets a parser any further."""
+        """Delete, insert, replace or transpose; mostly once, as a second mistake seldom gets a parser any
+        further."""
         while True:
             at = self.upto(max(len(text) - 1, 0))
             match self.upto(4):
                 case 0:
-                    text = text[:at] + text[at + 1:]
+                    text = text[:at] + text[at + 1 :]
                 case 1:
                     text = text[:at] + self.pick(self.noise) + text[at:]
                 case 2:
-                    text = text[:at] + self.pick(self.noise) + text[at + 1:]
+                    text = text[:at] + self.pick(self.noise) + text[at + 1 :]
                 case 3:
-                    text = text[:at] + text[at + 1:at + 2] + text[at:at + 1] + text[at + 2:]
+                    text = text[:at] + text[at + 1 : at + 2] + text[at : at + 1] + text[at + 2 :]
                 case _:
                     text = text[:at] if self.chance(0.5) else text[at:]
             if self.chance(0.7):
@@ -97,11 +101,14 @@ class _Generator(ABC):
         text = ",".join(parts)
         if self.chance(0.03):
             doubled = text.replace(",", ",,", 1)
-            text = self.pick((doubled, f",{text}", f"{text},", f",{text},", f"{text},,", f" ,{text}", f"{text}, "))
+            text = self.pick(
+                (doubled, f",{text}", f"{text},", f",{text},", f"{text},,", f" ,{text}", f"{text}, ")
+            )
         return text
 
     def size(self) -> int:
-        """Draw the number of requirements: mostly few; some around 12, where Go's sort stops keeping the order."""
+        """Draw the number of requirements: mostly few; some around 12, where Go's sort stops keeping the
+        order."""
         if self.chance(0.03):
             return 11 + self.upto(3) if self.chance(0.7) else 14 + self.upto(16)
         return self.pick((1, 1, 2, 2, 2, 3, 4))
@@ -139,7 +146,11 @@ class _Generator(ABC):
                 step = 1 if wanted.operator == ">" else -1
                 value = wanted.values[0]
                 # Python's int reads more than digits, and would refuse thousands of them.
-                return str(int(value) + step) if value.isascii() and value.isdigit() and len(value) < 100 else value
+                return (
+                    str(int(value) + step)
+                    if value.isascii() and value.isdigit() and len(value) < 100
+                    else value
+                )
             case "":
                 return self.pick(words.VALUES)
         return self.pick(wanted.values) if wanted.values else ""
@@ -190,7 +201,7 @@ class _Labels(_Generator):
         shape = self.pick(words.BROKEN_SHAPES if fault == "shape" else words.SHAPES)
         while fault == "value" and "V" not in shape and "N" not in shape:
             shape = self.pick(words.SHAPES)
-        if "K" not in shape:   # The shape has a key of its own, `in` or `notin`.
+        if "K" not in shape:  # The shape has a key of its own, `in` or `notin`.
             key = shape.split(" ")[0]
         elif plan and self.chance(0.3):
             key = self.pick(plan).key
@@ -211,7 +222,9 @@ class _Labels(_Generator):
                     tokens.append(values[-1])
                 case _:
                     tokens.append(token)
-        operators = [token for token in shape.split(" ") if token in ("=", "==", "!=", "in", "notin", ">", "<", "!")]
+        operators = [
+            token for token in shape.split(" ") if token in ("=", "==", "!=", "in", "notin", ">", "<", "!")
+        ]
         if "K" not in shape:
             del operators[:1]
         if not values or any(gap in shape for gap in ("( ,", ", ,", ", )")):
@@ -271,6 +284,7 @@ class _Fields(_Generator):
             value = self.pick(words.BROKEN_FIELD_VALUES)
         else:
             value = self.pick(words.ODD_FIELD_VALUES if self.chance(0.3) else words.FIELD_VALUES)
-        # To match, the value is compared without its escapes; a broken one has no such form and is taken as it is.
+        # To match, the value is compared without its escapes; a broken one has no such form and is taken as
+        # it is.
         plan.append(_Planned(key, operator, [re.sub(r"\\([\\,=])", r"\1", value)]))
         return f"{key}{operator}{value}"

@@ -1,7 +1,9 @@
-"""Builds the Go oracle (main.go) on first use and asks it. It knows no Python parser: comparing is comparison.py's job.
+"""Builds the Go oracle (main.go) on first use and asks it. It knows no Python parser: comparing is
+comparison.py's job.
 
-`python -m tests.oracle.golang` prints the path of the built oracle: questions go in as JSON lines, answers come out.
-"""
+`python -m tests.oracle.golang` prints the path of the built oracle: questions go in as JSON lines, answers
+come out."""
+
 import hashlib
 import json
 import os
@@ -22,7 +24,8 @@ SOURCES = ("main.go", "go.mod", "go.sum")
 JUDGES = tuple(f"k8s.io/apimachinery/pkg/{name}" for name in ("labels", "fields", "api/validate/content"))
 # Go writes no counts at all unless the main package is counted, too: that is the dot.
 COUNTING = ("-cover", "-coverpkg=" + ",".join((".", *JUDGES)))
-# So many questions are asked at once: it bounds the memory, and a process for each bunch costs next to nothing.
+# So many questions are asked at once: it bounds the memory, and a process for each bunch costs next to
+# nothing.
 BUNCH = 20_000
 
 
@@ -47,8 +50,10 @@ def find_go(environ: Mapping[str, str] = os.environ) -> Go:
     try:
         return Go.find(environ)
     except NoServer:
-        raise NoGo(f"no Go {required_go(MODULE)} or newer on PATH to ask for its answers: install it from your "
-                   "distribution or from Go's own site; without it the golden answers alone are compared") from None
+        raise NoGo(
+            f"no Go {required_go(MODULE)} or newer on PATH to ask for its answers: install it from your "
+            "distribution or from Go's own site; without it the golden answers alone are compared"
+        ) from None
 
 
 def build(go: Go, *, counting: bool = False, environ: Mapping[str, str] = os.environ) -> Path:
@@ -63,21 +68,36 @@ def build(go: Go, *, counting: bool = False, environ: Mapping[str, str] = os.env
         # Renamed when it is whole: another test run may build the same at the same moment.
         with tempfile.TemporaryDirectory(dir=target.parent) as folder:
             built = Path(folder) / "oracle"
-            done = subprocess.run([go.path, "build", *flags, "-o", str(built), "."], cwd=MODULE, env=go.environ,
-                                  capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                [go.path, "build", *flags, "-o", str(built), "."],
+                cwd=MODULE,
+                env=go.environ,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
             if done.returncode:
                 raise OracleError(f"the oracle could not be built by Go {go.version}:\n{done.stderr}")
             built.replace(target)
     return target
 
 
-def ask(oracle: Path, cases: Iterable[Case], environ: Mapping[str, str] = os.environ) -> Iterator[tuple[Case, Answer]]:
+def ask(
+    oracle: Path, cases: Iterable[Case], environ: Mapping[str, str] = os.environ
+) -> Iterator[tuple[Case, Answer]]:
     """Give each case with Go's answer, in the order of the cases."""
     remaining = iter(cases)
     while bunch := list(islice(remaining, BUNCH)):
         questions = "".join(json.dumps(case._asdict()) + "\n" for case in bunch)
-        done = subprocess.run([oracle], input=questions, env=environ, capture_output=True, text=True, encoding="utf-8",
-                              check=False)
+        done = subprocess.run(
+            [oracle],
+            input=questions,
+            env=environ,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            check=False,
+        )
         if done.returncode:
             raise OracleError(f"the oracle has stopped:\n{done.stderr[-3000:]}")
         # Not splitlines(): JSON strings may hold the other ends of line that Python knows.

@@ -1,8 +1,10 @@
-"""Measures which statements of Go's own parsers and matchers the generated cases run. `python -m tests.oracle.reach`
+"""Measures which statements of Go's own parsers and matchers the generated cases run. `python -m
+tests.oracle.reach`
 
-It proves that the generator reaches every branch: what stays unrun is listed below, with the reason why no text reaches
-it. The other functions of the same files (other entrances, copies, transformations) are nobody's concern here.
-"""
+It proves that the generator reaches every branch: what stays unrun is listed below, with the reason why no
+text reaches it. The other functions of the same files (other entrances, copies, transformations) are nobody's
+concern here."""
+
 import bisect
 import os
 import re
@@ -23,12 +25,12 @@ Function = tuple[str, str]
 # Where selectors are parsed, printed and matched.
 JUDGING: Mapping[str, str] = {
     "labels/selector.go": (
-        "Parse parse isWhitespace isSpecialSymbol *Lexer.read *Lexer.unread *Lexer.skipWhiteSpaces *Lexer.Lex "
-        "*Lexer.scanIDOrKeyword *Lexer.scanSpecialSymbol *Parser.lookahead *Parser.consume *Parser.scan *Parser.parse "
-        "*Parser.parseRequirement *Parser.parseKeyAndInferOperator *Parser.parseOperator *Parser.parseValues "
-        "*Parser.parseIdentifiersList *Parser.parseExactValue validateLabelKey validateLabelValue NewRequirement "
-        "ByKey.Len ByKey.Swap ByKey.Less *Requirement.hasValue *Requirement.Matches *Requirement.String safeSort "
-        "internalSelector.Matches internalSelector.String"
+        "Parse parse isWhitespace isSpecialSymbol *Lexer.read *Lexer.unread *Lexer.skipWhiteSpaces *Lexer.Lex"
+        " *Lexer.scanIDOrKeyword *Lexer.scanSpecialSymbol *Parser.lookahead *Parser.consume *Parser.scan"
+        " *Parser.parse *Parser.parseRequirement *Parser.parseKeyAndInferOperator *Parser.parseOperator"
+        " *Parser.parseValues *Parser.parseIdentifiersList *Parser.parseExactValue validateLabelKey"
+        " validateLabelValue NewRequirement ByKey.Len ByKey.Swap ByKey.Less *Requirement.hasValue"
+        " *Requirement.Matches *Requirement.String safeSort internalSelector.Matches internalSelector.String"
     ),
     "labels/labels.go": "Set.Has Set.Lookup",
     "fields/selector.go": (
@@ -45,9 +47,15 @@ JUDGING: Mapping[str, str] = {
 # How many statements no text reaches, and why.
 UNREACHABLE: Mapping[Function, tuple[int, str]] = {
     ("labels/selector.go", "*Lexer.scanSpecialSymbol"): (1, "each special character alone is a token"),
-    ("labels/selector.go", "*Parser.parseValues"): (1, "the list of values ends in front of a ), or as an error"),
+    ("labels/selector.go", "*Parser.parseValues"): (
+        1,
+        "the list of values ends in front of a ), or as an error",
+    ),
     ("labels/selector.go", "NewRequirement"): (6, "the parser has checked the key and counted the values"),
-    ("labels/selector.go", "*Requirement.Matches"): (5, "the operator is known, and < and > have one integer"),
+    ("labels/selector.go", "*Requirement.Matches"): (
+        5,
+        "the operator is known, and < and > have one integer",
+    ),
     ("labels/selector.go", "safeSort"): (4, "the parser sorts the values before"),
     ("fields/selector.go", "parseSelector"): (1, "a term is split at one of the three operators only"),
     ("fields/selector.go", "*hasTerm.Transform"): (1, "no transformation is given, so none fails"),
@@ -72,14 +80,19 @@ class Reach:
             if not total:
                 yield f"{' '.join(function)}: Go has no such function any more"
             elif missed != known:
-                yield f"{' '.join(function)}: {missed} of {total} statements not run, {known} known to be unreachable"
+                yield (
+                    f"{' '.join(function)}: {missed} of {total} statements not run, {known} known to be"
+                    " unreachable"
+                )
 
     def __str__(self) -> str:
         total = sum(self.statements.values())
         known = sum(count for count, _ in UNREACHABLE.values())
         run = total - sum(self.missed.values())
-        return (f"{run} of {total} statements of {len(self.statements)} judging functions were run; "
-                f"{known} are unreachable by any text: {run / (total - known):.1%} of the others")
+        return (
+            f"{run} of {total} statements of {len(self.statements)} judging functions were run; "
+            f"{known} are unreachable by any text: {run / (total - known):.1%} of the others"
+        )
 
 
 def measure(go: Go, cases: Iterable[Case]) -> Reach:
@@ -95,8 +108,9 @@ def measure(go: Go, cases: Iterable[Case]) -> Reach:
 
 
 def _covdata(go: Go, *arguments: str) -> str:
-    done = subprocess.run([go.path, "tool", "covdata", *arguments], env=go.environ,
-                          capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [go.path, "tool", "covdata", *arguments], env=go.environ, capture_output=True, text=True, check=False
+    )
     if done.returncode:
         raise OracleError(f"go tool covdata {' '.join(arguments)} failed:\n{done.stderr}")
     return done.stdout
@@ -111,11 +125,14 @@ def _functions(listing: str) -> dict[str, list[tuple[int, str]]]:
 
 
 def _reach(profile: str, starts: Mapping[str, list[tuple[int, str]]]) -> Reach:
-    """Read the blocks, `.../labels/selector.go:907.72,909.16 2 1`: from, to, statements, and whether they were run."""
+    """Read the blocks, `.../labels/selector.go:907.72,909.16 2 1`: from, to, statements, and whether they
+    were run."""
     judging = {(file, name) for file, names in JUDGING.items() for name in names.split()}
     # Zeros, so that a function which Go's source no longer has is still told of.
     statements, missed = Counter(dict.fromkeys(sorted(judging), 0)), Counter[Function]()
-    for file, line, size, count in re.findall(r"(\w+/\w+\.go):(\d+)\.\S+ (\d+) (\d+)$", profile, re.MULTILINE):
+    for file, line, size, count in re.findall(
+        r"(\w+/\w+\.go):(\d+)\.\S+ (\d+) (\d+)$", profile, re.MULTILINE
+    ):
         known = starts[file]
         function = (file, known[bisect.bisect(known, int(line), key=lambda start: start[0]) - 1][1])
         if function in judging:

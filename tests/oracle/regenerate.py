@@ -1,4 +1,6 @@
-"""Writes and reads the stored cases with Go's answers. `python -m tests.oracle.regenerate` asks the Go oracle anew."""
+"""Writes and reads the stored cases with Go's answers. `python -m tests.oracle.regenerate` asks the Go oracle
+anew."""
+
 import gzip
 import json
 import sys
@@ -18,8 +20,12 @@ def stored(path: Path = GOLDEN) -> Iterator[tuple[Case, Answer]]:
     with gzip.open(path, "rt", encoding="utf-8", newline="\n") as lines:
         for line in lines:
             kind, text, canonical, requirements, sets, matches = json.loads(line)
-            answer = Answer(ok=canonical is not None, canonical=canonical or "", requirements=requirements,
-                            matches=[match == "1" for match in matches])
+            answer = Answer(
+                ok=canonical is not None,
+                canonical=canonical or "",
+                requirements=requirements,
+                matches=[match == "1" for match in matches],
+            )
             yield Case(kind, text, tuple(sets)), answer
 
 
@@ -29,8 +35,14 @@ def store(answered: Iterable[tuple[Case, Answer]], path: Path = GOLDEN) -> None:
     with path.open("wb") as raw, gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as archive:
         for case, answer in answered:
             matches = "".join("1" if match else "0" for match in answer["matches"])
-            row = [case.kind, case.text, answer["canonical"] if answer["ok"] else None, answer["requirements"],
-                   case.sets if answer["ok"] else [], matches]
+            row = [
+                case.kind,
+                case.text,
+                answer["canonical"] if answer["ok"] else None,
+                answer["requirements"],
+                case.sets if answer["ok"] else [],
+                matches,
+            ]
             archive.write(json.dumps(row, separators=(",", ":")).encode() + b"\n")
 
 

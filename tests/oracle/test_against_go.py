@@ -1,7 +1,9 @@
-"""Our selectors against the live Go oracle, on texts that nobody has seen before; and the stored answers against it.
+"""Our selectors against the live Go oracle, on texts that nobody has seen before; and the stored answers
+against it.
 
-ORACLE_SEED chooses other texts, ORACLE_CASES another number of them: `ORACLE_SEED=$RANDOM pytest tests/oracle`.
-"""
+ORACLE_SEED chooses other texts, ORACLE_CASES another number of them: `ORACLE_SEED=$RANDOM pytest
+tests/oracle`."""
+
 import os
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -19,7 +21,8 @@ from tests.oracle.regenerate import stored
 def test_our_selectors_agree_with_go_on_fresh_texts(go: Go) -> None:
     seed, count = os.environ.get("ORACLE_SEED", "2026"), int(os.environ.get("ORACLE_CASES", "200000"))
     print(f"ORACLE_SEED={seed} ORACLE_CASES={count}")
-    # Several processes, as it takes half a minute in one; fresh ones, as a fork of a process with threads may hang.
+    # Several processes, as it takes half a minute in one; fresh ones, as a fork of a process with threads may
+    # hang.
     with ProcessPoolExecutor(min(4, os.cpu_count() or 1), mp_context=get_context("spawn")) as pool:
         parts = list(pool.map(partial(_compare, build(go), seed), range(0, count, BUNCH), _sizes(count)))
     total, found = sum(part for part, _ in parts), [told for _, tales in parts for told in tales]
@@ -30,8 +33,11 @@ def test_our_selectors_agree_with_go_on_fresh_texts(go: Go) -> None:
 def test_the_stored_answers_are_those_of_go(go: Go) -> None:
     golden = list(stored())
     again = ask(build(go), [case for case, _ in golden])
-    stale = [case for (case, answer), (_, live) in zip(golden, again, strict=True)
-             if any(answer[item] != live[item] for item in ("ok", "canonical", "requirements", "matches"))]
+    stale = [
+        case
+        for (case, answer), (_, live) in zip(golden, again, strict=True)
+        if any(answer[item] != live[item] for item in ("ok", "canonical", "requirements", "matches"))
+    ]
     assert not stale, "python -m tests.oracle.regenerate"
 
 

@@ -1,4 +1,6 @@
-"""Our selectors against 20,000 stored answers of Go's: these need no Go. Live ones are in test_against_go.py."""
+"""Our selectors against 20,000 stored answers of Go's: these need no Go. Live ones are in
+test_against_go.py."""
+
 from pathlib import Path
 
 from tests.oracle.comparison import differing, shown

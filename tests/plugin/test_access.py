@@ -1,4 +1,5 @@
 """`cache_of`: caches for code that is no handler, which may have its cache before the operator has one."""
+
 from __future__ import annotations
 
 import asyncio
@@ -21,11 +22,13 @@ from tests.kopf_operators import Cluster, context, cycles, declaring, launched, 
 
 PODS = "/api/v1/pods"
 REFUSED = (
-    "wait_synced() was called in a {} handler, which it would wait for: caches begin when startup and login are done. "
-    "Wait in a task or thread that the handler starts, such as asyncio.create_task(...)")
+    "wait_synced() was called in a {} handler, which it would wait for: caches begin when startup and login"
+    " are done. Wait in a task or thread that the handler starts, such as asyncio.create_task(...)"
+)
 NOT_STARTED = (
-    "no cache is synced: no operator has started with these settings yet. Wait for it: await cache.wait_synced(); "
-    "or give cache_of() the settings that a startup handler is given")
+    "no cache is synced: no operator has started with these settings yet. Wait for it: await"
+    " cache.wait_synced(); or give cache_of() the settings that a startup handler is given"
+)
 
 
 @pytest.fixture
@@ -38,7 +41,9 @@ def declare(settings: kopf.OperatorSettings) -> None:
 
 
 @pytest.mark.parametrize("logs_in", [True, False], ids=["logs in", "is given credentials"])
-def test_a_background_task_of_a_startup_handler_reads_once_it_is_synced(registry: kopf.OperatorRegistry, *, logs_in: bool) -> None:
+def test_a_background_task_of_a_startup_handler_reads_once_it_is_synced(
+    registry: kopf.OperatorRegistry, *, logs_in: bool
+) -> None:
     """The cache is made before anything is declared, and before our own startup handler, which comes last."""
     told: list[Any] = []
 
@@ -54,12 +59,13 @@ def test_a_background_task_of_a_startup_handler_reads_once_it_is_synced(registry
         with pytest.raises(NotSynced, match="a startup handler cannot read caches"):
             cache.list("pods")
         memo.task = asyncio.create_task(work(cache))
-        await cycles()   # It begins to wait before anything is declared.
+        await cycles()  # It begins to wait before anything is declared.
         declare(settings)
 
     async def main() -> None:
         async with operating(registry, Cluster(pod()), logs_in=logs_in):
             await until(lambda: len(told) == 3)
+
     run(main())
     assert told == [["web-1"], "web-1", "none"]
 
@@ -82,6 +88,7 @@ def test_a_thread_of_a_sync_startup_handler_reads_once_it_is_synced(registry: ko
     async def main() -> None:
         async with operating(registry, Cluster(pod()), logs_in=True):
             await until(lambda: not told.empty())
+
     run(main())
     assert told.get() == ["web-1"]
 
@@ -102,31 +109,45 @@ def test_a_thread_that_a_background_task_begins_may_wait(registry: kopf.Operator
     async def main() -> None:
         async with operating(registry, Cluster(pod()), logs_in=True):
             await until(lambda: told)
+
     run(main())
     assert told == [["web-1"]]
 
 
 # Where startup fails, Kopf leaves coroutines that it has not started to the garbage collector.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore:coroutine .* was never awaited:RuntimeWarning")
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning", "ignore:coroutine .* was never awaited:RuntimeWarning"
+)
 @pytest.mark.parametrize("is_async", [True, False])
-def test_a_startup_handler_that_waits_ends_the_operator_at_once(registry: kopf.OperatorRegistry, *, is_async: bool) -> None:
+def test_a_startup_handler_that_waits_ends_the_operator_at_once(
+    registry: kopf.OperatorRegistry, *, is_async: bool
+) -> None:
     if is_async:
+
         @kopf.on.startup(registry=registry)
         async def wait(settings: kopf.OperatorSettings, **_: Any) -> None:
             await selectcache.cache_of(settings).wait_synced()
+
     else:
+
         @kopf.on.startup(registry=registry)
         def wait_in_thread(settings: kopf.OperatorSettings, **_: Any) -> None:
             selectcache.cache_of(settings).blocking.wait_synced()
 
-    with pytest.raises(Exception, match="handlers failed") as caught:   # The class is Kopf's own, and private.
-        asyncio.run(kopf.operator(registry=registry, settings=kopf.OperatorSettings(), standalone=True, clusterwide=True))
+    with pytest.raises(Exception, match="handlers failed") as caught:  # The class is Kopf's own, and private.
+        asyncio.run(
+            kopf.operator(
+                registry=registry, settings=kopf.OperatorSettings(), standalone=True, clusterwide=True
+            )
+        )
     assert isinstance(caught.value.__cause__, DeclarationError)
     assert str(caught.value.__cause__) == REFUSED.format("startup")
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-def test_a_login_handler_that_waits_is_refused_at_once(registry: kopf.OperatorRegistry, *, is_async: bool) -> None:
+def test_a_login_handler_that_waits_is_refused_at_once(
+    registry: kopf.OperatorRegistry, *, is_async: bool
+) -> None:
     told: list[str] = []
     caches: list[selectcache.Cache] = []
 
@@ -134,13 +155,16 @@ def test_a_login_handler_that_waits_is_refused_at_once(registry: kopf.OperatorRe
         cluster = Cluster(pod())
         async with cluster.served() as info:
             if is_async:
+
                 @kopf.on.login(registry=registry)
                 async def log_in(**_: Any) -> kopf.ConnectionInfo:
                     with pytest.raises(SelectCacheError) as caught:
                         await caches[0].wait_synced(timeout=0.001)
                     told.append(str(caught.value))
                     return info
+
             else:
+
                 @kopf.on.login(registry=registry)
                 def log_in_in_thread(**_: Any) -> kopf.ConnectionInfo:
                     with pytest.raises(SelectCacheError) as caught:
@@ -156,11 +180,16 @@ def test_a_login_handler_that_waits_is_refused_at_once(registry: kopf.OperatorRe
             settings = kopf.OperatorSettings()
             settings.scanning.disabled = True
             stop = asyncio.Event()
-            running = asyncio.create_task(kopf.operator(registry=registry, settings=settings, standalone=True, clusterwide=True, stop_flag=stop))
+            running = asyncio.create_task(
+                kopf.operator(
+                    registry=registry, settings=settings, standalone=True, clusterwide=True, stop_flag=stop
+                )
+            )
             await until(lambda: told and caches)
             await caches[0].wait_synced()
             stop.set()
             await running
+
     run(main())
     assert told == [REFUSED.format("authentication")]
 
@@ -179,11 +208,14 @@ def test_in_a_cleanup_handler_it_may_wait_and_need_not(registry: kopf.OperatorRe
         async with operating(registry, Cluster(pod()), settings=settings):
             await until(lambda: operator_of(settings) is not None)
             await selectcache.cache_of(settings).wait_synced()
+
     run(main())
     assert told == [["web-1"]]
 
 
-def test_an_operator_that_declares_nothing_fetches_in_background_tasks(registry: kopf.OperatorRegistry) -> None:
+def test_an_operator_that_declares_nothing_fetches_in_background_tasks(
+    registry: kopf.OperatorRegistry,
+) -> None:
     told: list[Any] = []
 
     async def work(cache: selectcache.Cache) -> None:
@@ -197,19 +229,23 @@ def test_an_operator_that_declares_nothing_fetches_in_background_tasks(registry:
     async def main() -> None:
         async with operating(registry, Cluster()):
             await until(lambda: told)
+
     run(main())
     assert told == ["none"]
 
 
-def test_the_example_of_the_documentation_runs(registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
-    example, = (fence for fence in fences(ROOT / "docs/reading.md", "python") if "cache_of(" in fence.text)
+def test_the_example_of_the_documentation_runs(
+    registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (example,) = (fence for fence in fences(ROOT / "docs/reading.md", "python") if "cache_of(" in fence.text)
     told: list[object] = []
     monkeypatch.setattr("kopf._core.intents.registries._default_registry", registry)
-    exec(example.text, {"print": told.append})   # noqa: S102  # It is what a reader would do.
+    exec(example.text, {"print": told.append})  # It is what a reader would do.  # noqa: S102
 
     async def main() -> None:
         async with operating(registry, Cluster(pod(app="web"))):
             await until(lambda: told)
+
     run(main())
     assert told == [1]
 
@@ -240,15 +276,19 @@ def test_reads_raise_not_synced_until_there_is_an_operator(read: Callable[[selec
 
 
 @pytest.mark.parametrize("read", WAITING.values(), ids=WAITING)
-def test_awaited_reads_raise_not_synced_until_there_is_an_operator(read: Callable[[selectcache.Cache], Any]) -> None:
+def test_awaited_reads_raise_not_synced_until_there_is_an_operator(
+    read: Callable[[selectcache.Cache], Any],
+) -> None:
     async def main() -> None:
         cache = selectcache.cache_of(declaring(pods=""))
         with pytest.raises(NotSynced) as caught:
             await read(cache)
         assert NOT_STARTED in str(caught.value)
+
     run(main())
     with pytest.raises(NotSynced, match="no operator has started with these settings yet"):
-        read(selectcache.cache_of(declaring(pods="")).blocking)   # type: ignore[arg-type]  # It has reads of the same names.
+        # It has reads of the same names.
+        read(selectcache.cache_of(declaring(pods="")).blocking)  # type: ignore[arg-type]
 
 
 def test_before_the_operator_has_logged_in_reads_say_so() -> None:
@@ -260,6 +300,7 @@ def test_before_the_operator_has_logged_in_reads_say_so() -> None:
                 cache.list("pods")
             await operator.gate(None, None)
             assert cache.list("pods") == []
+
     run(main())
 
 
@@ -270,6 +311,7 @@ def test_while_a_kind_is_not_synced_waiting_ends_with_the_time_and_says_which() 
         async with launched(settings, cluster):
             with pytest.raises(NotSynced, match=r"the cache of pods is not synced after 0.001 s"):
                 await selectcache.cache_of(settings).wait_synced(timeout=0.001)
+
     run(main())
 
 
@@ -290,6 +332,7 @@ def test_whoever_waits_is_not_woken_by_a_copy_of_the_settings() -> None:
             assert not waiting.done()
             async with launched(settings, Cluster()):
                 await waiting
+
     run(main())
 
 
@@ -298,6 +341,7 @@ def test_whoever_begins_to_wait_while_the_operator_begins_is_not_forgotten() -> 
         settings = declaring(pods="")
         async with launched(settings, Cluster()):
             assert expect_operator(settings).done()
+
     run(main())
 
 
@@ -309,17 +353,26 @@ def test_it_is_awaited_on_the_loop_of_the_operator() -> None:
         async def wait() -> None:
             asyncio.get_running_loop().call_soon(begun.set)
             await cache.wait_synced()
+
         elsewhere = asyncio.create_task(asyncio.to_thread(lambda: asyncio.run(wait())))
         await until(begun.is_set)
         async with launched(settings, Cluster()):
-            with pytest.raises(ReadError, match=r"was called on another event loop.*cache.blocking.wait_synced\(\)"):
+            with pytest.raises(
+                ReadError, match=r"was called on another event loop.*cache.blocking.wait_synced\(\)"
+            ):
                 await elsewhere
+
     run(main())
 
 
-@pytest.mark.parametrize("given", [None, "settings", selectcache.SelectCacheSettings()], ids=["None", "text", "ours"])
+@pytest.mark.parametrize(
+    "given", [None, "settings", selectcache.SelectCacheSettings()], ids=["None", "text", "ours"]
+)
 def test_what_is_no_settings_of_an_operator_is_refused(given: Any) -> None:
-    with pytest.raises(DeclarationError, match=r"^cache_of\(\) was given .*Give it the settings that a startup handler is given"):
+    with pytest.raises(
+        DeclarationError,
+        match=r"^cache_of\(\) was given .*Give it the settings that a startup handler is given",
+    ):
         selectcache.cache_of(given)
 
 
@@ -334,7 +387,7 @@ def test_it_belongs_to_the_operator_in_whose_startup_it_was_made() -> None:
         settings = declaring(pods="")
         with context(settings):
             cache = selectcache.cache_of(settings)
-        async with launched(settings, Cluster()) as another:   # With a vault of its own.
+        async with launched(settings, Cluster()) as another:  # With a vault of its own.
             await another.gate(None, None)
             with pytest.raises(ReadError, match="belong to another operator that is running"):
                 cache.list("pods")
@@ -342,4 +395,5 @@ def test_it_belongs_to_the_operator_in_whose_startup_it_was_made() -> None:
             cache.list("pods")
         with pytest.raises(ReadError, match="has ended"):
             selectcache.cache_of(settings).list("pods")
+
     run(main())

@@ -1,4 +1,6 @@
-"""Admission, by Kopf's own machinery over a cluster in memory: what is answered too early, and what is never read."""
+"""Admission, by Kopf's own machinery over a cluster in memory: what is answered too early, and what is never
+read."""
+
 from __future__ import annotations
 
 import datetime as dt
@@ -26,21 +28,35 @@ def registry() -> kopf.OperatorRegistry:
     return kopf.OperatorRegistry()
 
 
-async def reviewed(registry: kopf.OperatorRegistry, body: dict[str, Any], operation: str = "CREATE") -> dict[str, Any]:
+async def reviewed(
+    registry: kopf.OperatorRegistry, body: dict[str, Any], operation: str = "CREATE"
+) -> dict[str, Any]:
     """Let Kopf answer a request of an API server, and give the answer."""
     request: Any = {
-        "uid": "1", "userInfo": {"username": "someone"}, "operation": operation, "object": body, "oldObject": None,
+        "uid": "1",
+        "userInfo": {"username": "someone"},
+        "operation": operation,
+        "object": body,
+        "oldObject": None,
         "resource": {"group": "", "version": "v1", "resource": "pods"},
     }
     response: Any = await serve_admission_request(
-        {"request": request}, settings=settings_var.get(), memories=ResourceMemories(), memobase=Memo(),   # type: ignore[arg-type, typeddict-item]  # Of a review, what Kopf looks at.
-        registry=registry, insights=Insights(webhook_resources={PODS}), indices=OperatorIndexers().indices)
+        {"request": request},  # type: ignore[typeddict-item]
+        settings=settings_var.get(),
+        memories=ResourceMemories(),
+        memobase=Memo(),  # type: ignore[arg-type]  # Of a review, what Kopf looks at.
+        registry=registry,
+        insights=Insights(webhook_resources={PODS}),
+        indices=OperatorIndexers().indices,
+    )
     answer: dict[str, Any] = response["response"]
     return answer
 
 
 @pytest.mark.parametrize(("kinds", "limit"), [(None, 0.001), ([], 60.0)], ids=["waited", "read"])
-def test_a_request_that_comes_too_early_is_turned_down_as_one_to_try_again(kinds: Any, limit: float, registry: kopf.OperatorRegistry) -> None:
+def test_a_request_that_comes_too_early_is_turned_down_as_one_to_try_again(
+    kinds: Any, limit: float, registry: kopf.OperatorRegistry
+) -> None:
     """Whether the handler has waited for the caches as long as it may, or has not and read them."""
     kopf.on.validate("pods", registry=registry)(with_cache(kinds=kinds)(lambda cache, **_: names_of(cache)))
 
@@ -53,18 +69,28 @@ def test_a_request_that_comes_too_early_is_turned_down_as_one_to_try_again(kinds
             assert not answer["allowed"]
             assert answer["status"]["code"] == 503
             assert "not synced" in answer["status"]["message"]
+
     run(main())
 
 
 async def called_after_an_hour(registry: kopf.OperatorRegistry) -> object:
     """Call the handler as Kopf does after others of the same request."""
     return await execution.invoke_handler(
-        handler=only(registry._webhooks), cause=admission(), retry=0, started=dt.datetime.now(dt.UTC), runtime=dt.timedelta(hours=1),
-        settings=settings_var.get(), lifecycle=None, subrefs=set(), extra_context=execution.no_extra_context)
+        handler=only(registry._webhooks),
+        cause=admission(),
+        retry=0,
+        started=dt.datetime.now(dt.UTC),
+        runtime=dt.timedelta(hours=1),
+        settings=settings_var.get(),
+        lifecycle=None,
+        subrefs=set(),
+        extra_context=execution.no_extra_context,
+    )
 
 
 def test_the_handlers_of_a_request_share_its_time_limit(registry: kopf.OperatorRegistry) -> None:
-    """Kopf calls them one after the other: if each had a limit of its own, together they would exceed the API server's."""
+    """Kopf calls them one after the other: if each had a limit of its own, together they would exceed the API
+    server's."""
     kopf.on.validate("pods", registry=registry)(with_cache(lambda **_: "ran"))
 
     async def main() -> None:
@@ -77,11 +103,14 @@ def test_the_handlers_of_a_request_share_its_time_limit(registry: kopf.OperatorR
             released.set()
             await operator.gate(None, None)
             assert await called_after_an_hour(registry) == "ran", "what needs no waiting needs no time"
+
     run(main())
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-def test_not_even_what_a_handler_calls_reads_the_object_that_is_not_stored_yet(is_async: bool, registry: kopf.OperatorRegistry) -> None:
+def test_not_even_what_a_handler_calls_reads_the_object_that_is_not_stored_yet(
+    is_async: bool, registry: kopf.OperatorRegistry
+) -> None:
     seen: list[list[str]] = []
 
     @with_cache
@@ -100,5 +129,6 @@ def test_not_even_what_a_handler_calls_reads_the_object_that_is_not_stored_yet(i
     async def main() -> None:
         async with launched(declaring(pods=""), Cluster(pod("web-1"))):
             assert (await reviewed(registry, pod("new", version=20), "UPDATE"))["allowed"]
+
     run(main())
     assert seen == [["web-1"], ["web-1"]]

@@ -1,4 +1,5 @@
 """What `with_cache` refuses to decorate, and what it says to write instead."""
+
 from __future__ import annotations
 
 import functools
@@ -12,35 +13,61 @@ import pytest
 from kopf_selectcache import DeclarationError, with_cache
 from tests.kopf_operators import declaring, started
 
-WITH_CACHE: Any = with_cache    # What mypy would not let through.
+WITH_CACHE: Any = with_cache  # What mypy would not let through.
 
 
 class Handlers:
     def create(self, **_: Any) -> None: ...
 
 
-@pytest.mark.parametrize(("decorate", "words"), [
-    (lambda: WITH_CACHE(Handlers), "with_cache decorates the class Handlers, and it is functions that are handlers. Write @selectcache.with_cache above each"),
-    (lambda: WITH_CACHE("pods"), "cannot decorate 'pods'. Write @selectcache.with_cache(kinds=['pods'])"),
-    (lambda: WITH_CACHE(["pods", "nodes"]), "Write @selectcache.with_cache(kinds=['pods', 'nodes'])"),
-    (lambda: WITH_CACHE(property(lambda _: None)), "with_cache cannot decorate a property. Decorate a function"),
-    (lambda: WITH_CACHE(kind=["pods"]), "with_cache() knows no kind=. Did you mean kinds=?"),
-    (lambda: WITH_CACHE(Handlers.create, ["pods"]), "2 arguments by position, and takes 1: fn. Write: with_cache(..., kinds=['pods'])"),
-    (lambda: WITH_CACHE(kinds=["v1/pods/status"]), "names a subresource, status: objects are cached as a whole. Write 'v1/pods'"),
-    (lambda: WITH_CACHE(kinds=[5]), "the key is 5, of the type int, and names no kind"),
-])
+@pytest.mark.parametrize(
+    ("decorate", "words"),
+    [
+        (
+            lambda: WITH_CACHE(Handlers),
+            (
+                "with_cache decorates the class Handlers, and it is functions that are handlers. Write"
+                " @selectcache.with_cache above each"
+            ),
+        ),
+        (lambda: WITH_CACHE("pods"), "cannot decorate 'pods'. Write @selectcache.with_cache(kinds=['pods'])"),
+        (lambda: WITH_CACHE(["pods", "nodes"]), "Write @selectcache.with_cache(kinds=['pods', 'nodes'])"),
+        (
+            lambda: WITH_CACHE(property(lambda _: None)),
+            "with_cache cannot decorate a property. Decorate a function",
+        ),
+        (lambda: WITH_CACHE(kind=["pods"]), "with_cache() knows no kind=. Did you mean kinds=?"),
+        (
+            lambda: WITH_CACHE(Handlers.create, ["pods"]),
+            "2 arguments by position, and takes 1: fn. Write: with_cache(..., kinds=['pods'])",
+        ),
+        (
+            lambda: WITH_CACHE(kinds=["v1/pods/status"]),
+            "names a subresource, status: objects are cached as a whole. Write 'v1/pods'",
+        ),
+        (lambda: WITH_CACHE(kinds=[5]), "the key is 5, of the type int, and names no kind"),
+    ],
+)
 def test_what_is_no_handler_is_refused_where_it_stands(decorate: Callable[[], Any], words: str) -> None:
     with pytest.raises(DeclarationError, match=re.escape(words)):
         decorate()
 
 
 KOPFS: dict[str, Callable[..., Any]] = {
-    "startup": kopf.on.startup, "cleanup": kopf.on.cleanup, "login": kopf.on.login, "probe": kopf.on.probe,
-    "field": functools.partial(kopf.on.field, "pods", field="spec"), "timer": functools.partial(kopf.timer, "pods", interval=1),
-    "create": functools.partial(kopf.on.create, "pods"), "update": functools.partial(kopf.on.update, "pods"),
-    "delete": functools.partial(kopf.on.delete, "pods"), "resume": functools.partial(kopf.on.resume, "pods"),
-    "event": functools.partial(kopf.on.event, "pods"), "index": functools.partial(kopf.index, "pods"),
-    "validate": functools.partial(kopf.on.validate, "pods"), "mutate": functools.partial(kopf.on.mutate, "pods"),
+    "startup": kopf.on.startup,
+    "cleanup": kopf.on.cleanup,
+    "login": kopf.on.login,
+    "probe": kopf.on.probe,
+    "field": functools.partial(kopf.on.field, "pods", field="spec"),
+    "timer": functools.partial(kopf.timer, "pods", interval=1),
+    "create": functools.partial(kopf.on.create, "pods"),
+    "update": functools.partial(kopf.on.update, "pods"),
+    "delete": functools.partial(kopf.on.delete, "pods"),
+    "resume": functools.partial(kopf.on.resume, "pods"),
+    "event": functools.partial(kopf.on.event, "pods"),
+    "index": functools.partial(kopf.index, "pods"),
+    "validate": functools.partial(kopf.on.validate, "pods"),
+    "mutate": functools.partial(kopf.on.mutate, "pods"),
     "daemon": functools.partial(kopf.daemon, "pods"),
 }
 
@@ -56,7 +83,10 @@ def _default_registry() -> Iterator[None]:
 @pytest.mark.usefixtures("_default_registry")
 @pytest.mark.parametrize("decorator", KOPFS.values(), ids=KOPFS)
 def test_it_stands_below_every_decorator_of_kopf(decorator: Callable[..., Any]) -> None:
-    with pytest.raises(DeclarationError, match=r"is registered with Kopf already.* below the decorators of Kopf, next to the function"):
+    with pytest.raises(
+        DeclarationError,
+        match=r"is registered with Kopf already.* below the decorators of Kopf, next to the function",
+    ):
         with_cache(decorator()(lambda **_: None))
 
 
@@ -88,20 +118,37 @@ def _wraps_and_passes(fn: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(fn)
     def call(**kwargs: Any) -> Any:
         return fn(cache=5, **kwargs)
+
     return call
 
 
-@pytest.mark.parametrize("decorator", [
-    lambda registry: kopf.on.create("pods", id="h", registry=registry), lambda registry: kopf.on.validate("pods", id="h", registry=registry),
-    lambda registry: kopf.index("pods", id="h", registry=registry), lambda registry: kopf.on.probe(id="h", registry=registry),
-])
-@pytest.mark.parametrize(("fn", "words"), [
-    (_takes_cache, "takes a cache, and Kopf has none to pass. Put @selectcache.with_cache above the function"),
-    (_takes_caches, "takes a caches, and Kopf has none to pass. Put @selectcache.with_cache above"),
-    (with_cache(_wrapped_with_caches), "takes caches, and with_cache passes cache. Rename the argument to cache"),
-])
+@pytest.mark.parametrize(
+    "decorator",
+    [
+        lambda registry: kopf.on.create("pods", id="h", registry=registry),
+        lambda registry: kopf.on.validate("pods", id="h", registry=registry),
+        lambda registry: kopf.index("pods", id="h", registry=registry),
+        lambda registry: kopf.on.probe(id="h", registry=registry),
+    ],
+)
+@pytest.mark.parametrize(
+    ("fn", "words"),
+    [
+        (
+            _takes_cache,
+            "takes a cache, and Kopf has none to pass. Put @selectcache.with_cache above the function",
+        ),
+        (_takes_caches, "takes a caches, and Kopf has none to pass. Put @selectcache.with_cache above"),
+        (
+            with_cache(_wrapped_with_caches),
+            "takes caches, and with_cache passes cache. Rename the argument to cache",
+        ),
+    ],
+)
 def test_a_handler_that_takes_a_cache_and_gets_none_is_refused_at_the_start(
-    decorator: Callable[..., Any], fn: Callable[..., Any], words: str,
+    decorator: Callable[..., Any],
+    fn: Callable[..., Any],
+    words: str,
 ) -> None:
     registry = kopf.OperatorRegistry()
     decorator(registry)(fn)
@@ -109,11 +156,19 @@ def test_a_handler_that_takes_a_cache_and_gets_none_is_refused_at_the_start(
         started(registry, declaring(pods=""))
 
 
-@pytest.mark.parametrize("fn", [
-    with_cache(_wrapped), _may_take_cache, _takes_index, lambda **_: None,
-    functools.partial(_takes_cache, cache=5), _wraps_and_passes(_takes_cache), functools.partial(with_cache(_wrapped)),
-    print,
-])
+@pytest.mark.parametrize(
+    "fn",
+    [
+        with_cache(_wrapped),
+        _may_take_cache,
+        _takes_index,
+        lambda **_: None,
+        functools.partial(_takes_cache, cache=5),
+        _wraps_and_passes(_takes_cache),
+        functools.partial(with_cache(_wrapped)),
+        print,
+    ],
+)
 def test_a_handler_that_can_be_called_is_taken(fn: Callable[..., Any]) -> None:
     registry = kopf.OperatorRegistry()
     kopf.on.create("pods", id="h", registry=registry)(fn)
@@ -123,12 +178,15 @@ def test_a_handler_that_can_be_called_is_taken(fn: Callable[..., Any]) -> None:
 def test_an_index_may_be_named_cache() -> None:
     registry = kopf.OperatorRegistry()
     kopf.index("pods", id="cache", registry=registry)(lambda **_: None)
-    kopf.on.create("pods", id="h", registry=registry)(_takes_cache)   # type: ignore[arg-type]  # Kopf's types know of no indices.
+    # Kopf's types know of no indices.
+    kopf.on.create("pods", id="h", registry=registry)(_takes_cache)  # type: ignore[arg-type]
     started(registry, declaring(pods=""))
 
 
 def test_where_it_stands_above_in_a_registry_of_its_own_the_start_ends_with_it() -> None:
     registry = kopf.OperatorRegistry()
     with_cache(kopf.on.create("pods", registry=registry, id="above")(lambda **_: None))
-    with pytest.raises(DeclarationError, match="'above' is registered with Kopf already, and would be called without a cache"):
+    with pytest.raises(
+        DeclarationError, match="'above' is registered with Kopf already, and would be called without a cache"
+    ):
         started(registry, declaring(pods=""))

@@ -1,7 +1,9 @@
-"""Whole operators, however they are started: on which loop and in which thread, several at once, twice, and paused.
+"""Whole operators, however they are started: on which loop and in which thread, several at once, twice, and
+paused.
 
 Each begins with nothing, reads in both kinds of handler, and ends with nothing left of it.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -25,7 +27,11 @@ from kopf_selectcache.testing import EmbeddedCluster
 from tests.faults.world import run, until
 from tests.secrets import named, secret
 
-ASK: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ask", "namespace": "shop", "labels": {"ask": "yes"}}}
+ASK: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "ask", "namespace": "shop", "labels": {"ask": "yes"}},
+}
 DEADLINE = 60.0
 
 Told = queue.Queue[tuple[str, object]]
@@ -34,24 +40,29 @@ Left = list[asyncio.Task[Any]]
 
 @pytest.fixture
 def cluster() -> Iterator[EmbeddedCluster]:
-    """A cluster with a pair of Secrets, and something that makes handlers answer; afterwards no thread and no socket is left."""
+    """A cluster with a pair of Secrets, and something that makes handlers answer; afterwards no thread and no
+    socket is left."""
     before = set(threading.enumerate())
     with EmbeddedCluster(tls=False).in_thread() as running:
         running.namespace("shop")
         running.create(secret("web-1", app="web"), secret("db-1", app="db"), ASK)
         yield running
     # Kopf keeps the threads of its executor, in which it runs sync handlers and logins.
-    left = [thread for thread in set(threading.enumerate()) - before if not thread.name.startswith("ThreadPoolExecutor")]
+    left = [
+        thread
+        for thread in set(threading.enumerate()) - before
+        if not thread.name.startswith("ThreadPoolExecutor")
+    ]
     for thread in left:
-        thread.join(DEADLINE)   # That of a loop which was closed without waiting for it ends a moment later.
+        thread.join(DEADLINE)  # That of a loop which was closed without waiting for it ends a moment later.
     assert [thread for thread in left if thread.is_alive()] == []
-    gc.collect()   # Whatever was not closed is an error here.
+    gc.collect()  # Whatever was not closed is an error here.
 
 
 def caching(app: str, cluster: EmbeddedCluster) -> kopf.OperatorRegistry:
     """Register an operator that caches the Secrets of this app."""
     registry = kopf.OperatorRegistry()
-    kopf.on.login(registry=registry)(lambda **_: kopf.ConnectionInfo(server=cluster.url, token=cluster.token))   # type: ignore[arg-type, return-value, unused-ignore]  # A login is handed over as it is.
+    kopf.on.login(registry=registry)(lambda **_: kopf.ConnectionInfo(server=cluster.url, token=cluster.token))  # type: ignore[arg-type, return-value, unused-ignore]  # A login is handed over as it is.
 
     @kopf.on.startup(registry=registry)
     def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
@@ -72,15 +83,19 @@ def operator(app: str, told: Told, cluster: EmbeddedCluster) -> kopf.OperatorReg
     @kopf.on.event("configmaps", labels={"ask": "yes"}, registry=registry)
     @selectcache.with_cache
     def in_thread(cache: selectcache.Cache, **_: Any) -> None:
-        found = cache.blocking.wait_for("secrets", lambda one: one["metadata"]["name"] == f"{app}-1", timeout=DEADLINE)
-        asked = cache.blocking.fetch("configmaps", "ask", "shop")   # Of no cache: on the loop, by the server.
+        found = cache.blocking.wait_for(
+            "secrets", lambda one: one["metadata"]["name"] == f"{app}-1", timeout=DEADLINE
+        )
+        asked = cache.blocking.fetch("configmaps", "ask", "shop")  # Of no cache: on the loop, by the server.
         told.put((app, [found["metadata"]["name"], asked["metadata"]["name"]]))
 
     return registry
 
 
 def expected(*apps: str) -> list[tuple[str, object]]:
-    return sorted([(app, [f"{app}-1"]) for app in apps] + [(app, [f"{app}-1", "ask"]) for app in apps], key=str)
+    return sorted(
+        [(app, [f"{app}-1"]) for app in apps] + [(app, [f"{app}-1", "ask"]) for app in apps], key=str
+    )
 
 
 def answers(told: Told, number: int) -> list[tuple[str, object]]:
@@ -91,7 +106,7 @@ async def whole(left: Left, options: dict[str, Any]) -> None:
     """Run an operator as a part of something bigger, and note what it leaves running."""
     before = asyncio.all_tasks()
     await kopf.operator(**options)
-    for _ in range(10):   # Kopf leaves generators to the loop to close.
+    for _ in range(10):  # Kopf leaves generators to the loop to close.
         await asyncio.sleep(0)
     left.extend(asyncio.all_tasks() - before)
 
@@ -101,7 +116,7 @@ def on_a_loop_given(left: Left, options: dict[str, Any]) -> None:
     kopf.run(loop=loop, **options)
     left.extend(asyncio.all_tasks(loop))
     loop.run_until_complete(loop.shutdown_asyncgens())
-    loop.run_until_complete(loop.shutdown_default_executor())   # In it, names of hosts are looked up.
+    loop.run_until_complete(loop.shutdown_default_executor())  # In it, names of hosts are looked up.
     loop.close()
 
 
@@ -125,12 +140,18 @@ class Running:
 
     def start(self, launch: Callable[[Left, dict[str, Any]], None], registry: kopf.OperatorRegistry) -> None:
         settings = kopf.OperatorSettings()
-        options = {"registry": registry, "settings": settings, "standalone": True, "clusterwide": True, "stop_flag": self._stop}
+        options = {
+            "registry": registry,
+            "settings": settings,
+            "standalone": True,
+            "clusterwide": True,
+            "stop_flag": self._stop,
+        }
 
         def target() -> None:
             try:
                 launch(self.left, options)
-            except BaseException as error:   # noqa: BLE001  # Whatever it is, the test is to fail by it.
+            except BaseException as error:  # Whatever it is, the test is to fail by it.  # noqa: BLE001
                 self._failures.append(error)
 
         self.settings.append(settings)
@@ -152,7 +173,8 @@ class Running:
 
 @pytest.mark.parametrize("launch", LAUNCHES.values(), ids=LAUNCHES)
 def test_however_it_is_embedded_it_syncs_reads_in_both_kinds_of_handler_and_ends(
-    launch: Callable[[Left, dict[str, Any]], None], cluster: EmbeddedCluster,
+    launch: Callable[[Left, dict[str, Any]], None],
+    cluster: EmbeddedCluster,
 ) -> None:
     told: Told = queue.Queue()
     with Running() as running:
@@ -176,7 +198,9 @@ def test_a_runner_runs_twice_in_one_process(cluster: EmbeddedCluster, tmp_path: 
     empty = tmp_path / "operator.py"
     empty.write_text("")
     for _ in range(2):
-        with KopfRunner(["run", "-A", "--standalone", str(empty)], registry=registry, timeout=DEADLINE) as runner:
+        with KopfRunner(
+            ["run", "-A", "--standalone", str(empty)], registry=registry, timeout=DEADLINE
+        ) as runner:
             assert answers(told, 2) == expected("web")
         assert runner.exit_code == 0
         assert runner.exception is None
@@ -187,12 +211,23 @@ def test_a_runner_runs_twice_in_one_process(cluster: EmbeddedCluster, tmp_path: 
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
-@pytest.mark.parametrize(("arguments", "names"), [
-    (["-A"], ["web-1", "web-2", "web-3"]), (["-n", "shop", "-n", "infra"], ["web-1", "web-2"]), (["-n", "infra"], ["web-2"]),
-])
-def test_a_filter_without_namespaces_holds_those_of_kopf_run(arguments: list[str], names: list[str], cluster: EmbeddedCluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (["-A"], ["web-1", "web-2", "web-3"]),
+        (["-n", "shop", "-n", "infra"], ["web-1", "web-2"]),
+        (["-n", "infra"], ["web-2"]),
+    ],
+)
+def test_a_filter_without_namespaces_holds_those_of_kopf_run(
+    arguments: list[str], names: list[str], cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
     cluster.namespace("infra")
-    cluster.create(secret("web-2", "infra", app="web"), secret("web-3", "default", app="web"), {**ASK, "metadata": {**ASK["metadata"], "namespace": "infra"}})
+    cluster.create(
+        secret("web-2", "infra", app="web"),
+        secret("web-3", "default", app="web"),
+        {**ASK, "metadata": {**ASK["metadata"], "namespace": "infra"}},
+    )
     told: queue.Queue[list[str]] = queue.Queue()
     registry = caching("web", cluster)
 
@@ -210,27 +245,46 @@ def test_a_filter_without_namespaces_holds_those_of_kopf_run(arguments: list[str
 
 def test_embedded_in_some_namespaces_it_ends_at_once_with_the_line_to_write(cluster: EmbeddedCluster) -> None:
     registry, settings = caching("web", cluster), kopf.OperatorSettings()
-    with pytest.raises(Exception, match="handlers failed") as caught:   # The class is Kopf's own, and private.
+    with pytest.raises(Exception, match="handlers failed") as caught:  # The class is Kopf's own, and private.
         asyncio.run(kopf.operator(registry=registry, settings=settings, standalone=True, namespaces=["shop"]))
     assert (
-        "Declare them: settings.selectcache.selectors['v1/secrets'] = Selector(label='app=web', namespaces=['...']); "
-        "or let it watch all: kopf.operator(clusterwide=True)") in str(caught.value.__cause__)
+        "Declare them: settings.selectcache.selectors['v1/secrets'] = Selector(label='app=web',"
+        " namespaces=['...']); or let it watch all: kopf.operator(clusterwide=True)"
+        in str(caught.value.__cause__)
+    )
 
 
 # ---- Paused.
 
 
 PEERINGS = {
-    "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "clusterkopfpeerings.kopf.dev"},
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "clusterkopfpeerings.kopf.dev"},
     "spec": {
-        "group": "kopf.dev", "scope": "Cluster", "names": {"kind": "ClusterKopfPeering", "plural": "clusterkopfpeerings"},
-        "versions": [{"name": "v1", "served": True, "storage": True, "schema": {
-            "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}}]}}
+        "group": "kopf.dev",
+        "scope": "Cluster",
+        "names": {"kind": "ClusterKopfPeering", "plural": "clusterkopfpeerings"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+                },
+            }
+        ],
+    },
+}
 PEERING = {"apiVersion": "kopf.dev/v1", "kind": "ClusterKopfPeering", "metadata": {"name": "ours"}}
 
 
-def test_a_paused_operator_keeps_its_caches_and_admission_reads_them(cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture) -> None:
-    """Kopf closes its own streams as long as an operator of higher priority is there, and goes on to answer requests."""
+def test_a_paused_operator_keeps_its_caches_and_admission_reads_them(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Kopf closes its own streams as long as an operator of higher priority is there, and goes on to answer
+    requests."""
     registry, settings = kopf.OperatorRegistry(), kopf.OperatorSettings()
     handled: list[str] = []
     reviews: asyncio.Queue[tuple[Any, asyncio.Future[Any]]] = asyncio.Queue()
@@ -256,9 +310,16 @@ def test_a_paused_operator_keeps_its_caches_and_admission_reads_them(cluster: Em
 
     async def held() -> list[str]:
         """Return what admission reads."""
-        review = {"request": {
-            "uid": "1", "userInfo": {"username": "someone"}, "operation": "CREATE", "object": secret("new"), "oldObject": None,
-            "resource": {"group": "", "version": "v1", "resource": "secrets"}}}
+        review = {
+            "request": {
+                "uid": "1",
+                "userInfo": {"username": "someone"},
+                "operation": "CREATE",
+                "object": secret("new"),
+                "oldObject": None,
+                "resource": {"group": "", "version": "v1", "resource": "secrets"},
+            }
+        }
         answered = asyncio.get_running_loop().create_future()
         reviews.put_nowait((review, answered))
         answer = (await answered)["response"]
@@ -269,8 +330,17 @@ def test_a_paused_operator_keeps_its_caches_and_admission_reads_them(cluster: Em
         stop = asyncio.Event()
         settings.admission.server = server
         vault = Vault({"login": kopf.ConnectionInfo(server=cluster.url, token=cluster.token)})
-        running = asyncio.create_task(kopf.operator(
-            registry=registry, settings=settings, vault=vault, peering_name="ours", priority=1, clusterwide=True, stop_flag=stop))
+        running = asyncio.create_task(
+            kopf.operator(
+                registry=registry,
+                settings=settings,
+                vault=vault,
+                peering_name="ours",
+                priority=1,
+                clusterwide=True,
+                stop_flag=stop,
+            )
+        )
         await until(lambda: {*handled} >= {"web-1", "db-1"} or running.done())
         assert await held() == ["web-1"]
 
@@ -294,4 +364,5 @@ def test_a_paused_operator_keeps_its_caches_and_admission_reads_them(cluster: Em
         assert found.runtime.feed("secrets").counts.lists == 1, "it was never listed anew"
         stop.set()
         await running
+
     run(main())

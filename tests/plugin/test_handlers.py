@@ -1,4 +1,5 @@
 """`with_cache`: what each kind of handler gets, by Kopf's own machinery, over a cluster in memory."""
+
 from __future__ import annotations
 
 import asyncio
@@ -58,7 +59,9 @@ KINDS: dict[str, tuple[Callable[..., Any], str, Callable[[], Any]]] = {
 
 @pytest.mark.parametrize("is_async", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_kind_of_handler_waits_until_its_caches_are_synced(kind: str, is_async: bool, registry: kopf.OperatorRegistry) -> None:
+def test_each_kind_of_handler_waits_until_its_caches_are_synced(
+    kind: str, is_async: bool, registry: kopf.OperatorRegistry
+) -> None:
     decorator, part, cause = KINDS[kind]
     ran_in: list[threading.Thread] = []
 
@@ -82,6 +85,7 @@ def test_each_kind_of_handler_waits_until_its_caches_are_synced(kind: str, is_as
             released.set()
             assert await task == ("web-1", ["web-1"])
             assert (ran_in == [threading.current_thread()]) is is_async
+
     run(main())
 
 
@@ -136,10 +140,13 @@ def plain(found: str, cache: Any, **_: Any) -> Any:
     return found, names_of(cache)
 
 
-SHAPES: dict[str, tuple[Any, Any]] = {   # What is registered, and of what the id should be.
-    "method": (Shapes().method, Shapes.method), "async method": (Shapes().async_method, Shapes.async_method),
-    "static": (Shapes.static, Shapes.static), "static below": (Shapes.static_below, Shapes.static_below),
-    "class": (Shapes.of_class, Shapes.of_class), "class below": (Shapes.of_class_below, Shapes.of_class_below),
+SHAPES: dict[str, tuple[Any, Any]] = {  # What is registered, and of what the id should be.
+    "method": (Shapes().method, Shapes.method),
+    "async method": (Shapes().async_method, Shapes.async_method),
+    "static": (Shapes.static, Shapes.static),
+    "static below": (Shapes.static_below, Shapes.static_below),
+    "class": (Shapes.of_class, Shapes.of_class),
+    "class below": (Shapes.of_class_below, Shapes.of_class_below),
     "bound": (with_cache(Shapes().plain), Shapes().plain),
     "partial below": (with_cache(functools.partial(plain, "self")), plain),
     "partial above": (functools.partial(with_cache(plain), "self"), plain),
@@ -147,13 +154,16 @@ SHAPES: dict[str, tuple[Any, Any]] = {   # What is registered, and of what the i
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_each_shape_of_function_is_called_and_keeps_its_id(shape: str, registry: kopf.OperatorRegistry) -> None:
+def test_each_shape_of_function_is_called_and_keeps_its_id(
+    shape: str, registry: kopf.OperatorRegistry
+) -> None:
     fn, named = SHAPES[shape]
     kopf.on.create("pods", registry=registry)(fn)
 
     async def main() -> None:
         async with launched(declaring(pods=""), Cluster(pod())):
             assert await called(only(registry._changing), changing()) == ("self", ["web-1"])
+
     run(main())
     assert only(registry._changing).id == named.__qualname__
 
@@ -165,12 +175,13 @@ def test_objects_that_can_be_called_are_handlers_with_an_id(fn: Any, registry: k
     async def main() -> None:
         async with launched(declaring(pods=""), Cluster(pod())):
             assert await called(only(registry._changing), changing()) == ("self", ["web-1"])
+
     run(main())
 
 
 def test_lambdas_keep_their_own_ids(registry: kopf.OperatorRegistry) -> None:
-    first: Any = lambda cache, **_: names_of(cache)   # noqa: E731  # It is lambdas that are tested.
-    second: Any = lambda cache, **_: len(names_of(cache))   # noqa: E731  # It is lambdas that are tested.
+    first: Any = lambda cache, **_: names_of(cache)  # It is lambdas that are tested.  # noqa: E731
+    second: Any = lambda cache, **_: len(names_of(cache))  # It is lambdas that are tested.  # noqa: E731
     for fn in (first, second):
         kopf.on.create("pods", registry=registry)(with_cache(fn))
         assert generate_id(with_cache(fn), None) == generate_id(fn, None)
@@ -180,6 +191,7 @@ def test_lambdas_keep_their_own_ids(registry: kopf.OperatorRegistry) -> None:
         async with launched(declaring(pods=""), Cluster(pod())):
             results = [await called(handler, changing()) for handler in registry._changing.get_all_handlers()]
             assert results == [["web-1"], 1]
+
     run(main())
 
 
@@ -199,11 +211,14 @@ def test_sub_handlers_have_their_caches_also_in_sync_handlers(registry: kopf.Ope
     async def main() -> None:
         async with launched(declaring(pods=""), Cluster(pod())):
             await called(only(registry._changing), changing())
+
     run(main())
     assert seen == [["web-1"], ("web-1", ["web-1"])]
 
 
-def test_arguments_of_kopf_reach_the_function_and_its_result_reaches_kopf(registry: kopf.OperatorRegistry) -> None:
+def test_arguments_of_kopf_reach_the_function_and_its_result_reaches_kopf(
+    registry: kopf.OperatorRegistry,
+) -> None:
     @kopf.on.create("pods", param="mine", registry=registry)
     @with_cache
     async def create(**kwargs: Any) -> dict[str, Any]:
@@ -212,8 +227,19 @@ def test_arguments_of_kopf_reach_the_function_and_its_result_reaches_kopf(regist
     async def main() -> None:
         async with launched(declaring(), Cluster()):
             passed = await called(only(registry._changing), changing())
-            assert {"cache", "body", "patch", "param", "retry", "started", "runtime", "logger", "memo"} <= set(passed)
+            assert {
+                "cache",
+                "body",
+                "patch",
+                "param",
+                "retry",
+                "started",
+                "runtime",
+                "logger",
+                "memo",
+            } <= set(passed)
             assert passed["param"] == "mine"
+
     run(main())
 
 
@@ -232,6 +258,7 @@ def test_daemons_get_the_stopper_of_their_own_kind(is_async: bool, registry: kop
             cause = spawned()
             expected = cause.stopper.async_waiter if is_async else cause.stopper.sync_waiter
             assert await called(only(registry._spawning), cause) is expected
+
     run(main())
 
 
@@ -250,15 +277,24 @@ def test_a_cancelled_handler_ends_with_its_thread_and_not_before(registry: kopf.
             await asyncio.to_thread(meet.wait)
             with pytest.raises(asyncio.CancelledError):
                 await task
+
     run(main())
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-@pytest.mark.parametrize(("which", "decorator"), [
-    (causes.Activity.PROBE, kopf.on.probe), (causes.Activity.CLEANUP, kopf.on.cleanup),
-])
+@pytest.mark.parametrize(
+    ("which", "decorator"),
+    [
+        (causes.Activity.PROBE, kopf.on.probe),
+        (causes.Activity.CLEANUP, kopf.on.cleanup),
+    ],
+)
 def test_probe_and_cleanup_answer_at_once(
-    which: Any, decorator: Any, is_async: bool, registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture,
+    which: Any,
+    decorator: Any,
+    is_async: bool,
+    registry: kopf.OperatorRegistry,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     def answer(cache: Any, **_: Any) -> list[str]:
         return names_of(cache)
@@ -272,20 +308,27 @@ def test_probe_and_cleanup_answer_at_once(
         cluster, settings = Cluster(pod()), declaring(pods="")
         released = cluster.hold(PODS)
         async with launched(settings, cluster) as operator:
-            for _ in range(2):   # Before there are credentials, and before there is a list.
+            for _ in range(2):  # Before there are credentials, and before there is a list.
                 assert "synced" in await called(only(registry._activities), activity(which, settings))
                 await cycles()
             released.set()
             await operator.gate(None, None)
             assert await called(only(registry._activities), activity(which, settings)) == ["web-1"]
+
     run(main())
     assert ("read a cache too early" in caplog.text) is (which is causes.Activity.CLEANUP)
 
 
-@pytest.mark.parametrize(("which", "decorator"), [
-    (causes.Activity.STARTUP, kopf.on.startup), (causes.Activity.AUTHENTICATION, kopf.on.login),
-])
-def test_startup_and_login_handlers_cannot_have_a_cache(which: Any, decorator: Any, registry: kopf.OperatorRegistry) -> None:
+@pytest.mark.parametrize(
+    ("which", "decorator"),
+    [
+        (causes.Activity.STARTUP, kopf.on.startup),
+        (causes.Activity.AUTHENTICATION, kopf.on.login),
+    ],
+)
+def test_startup_and_login_handlers_cannot_have_a_cache(
+    which: Any, decorator: Any, registry: kopf.OperatorRegistry
+) -> None:
     decorator(registry=registry)(with_cache(lambda **_: pytest.fail("it ran")))
 
     async def main() -> None:
@@ -293,6 +336,7 @@ def test_startup_and_login_handlers_cannot_have_a_cache(which: Any, decorator: A
         async with launched(settings, Cluster()):
             with pytest.raises(DeclarationError, match=f"a {which.value} handler cannot read caches"):
                 await called(only(registry._activities), activity(which, settings))
+
     run(main())
 
 
@@ -321,6 +365,7 @@ def test_a_call_of_ones_own_raises_what_it_meets_and_is_no_callback() -> None:
         async with launched(declaring(pods=""), cluster):
             with pytest.raises(NotSynced):
                 with_cache(names_of)()
+
     run(main())
 
 
@@ -328,18 +373,22 @@ def test_a_thread_cannot_start_caches() -> None:
     async def main() -> None:
         with context(declaring(pods="")), pytest.raises(NotSynced, match="none was started yet"):
             await asyncio.to_thread(with_cache(names_of))
+
     run(main())
 
 
 def test_an_index_of_that_name_is_hidden(registry: kopf.OperatorRegistry) -> None:
     kopf.on.create("pods", registry=registry)(with_cache(lambda cache, **_: names_of(cache)))
-    index: Any = type("Index", (kopf.Index,), dict.fromkeys(("__getitem__", "__iter__", "__len__", "__contains__"), len))()
+    index: Any = type(
+        "Index", (kopf.Index,), dict.fromkeys(("__getitem__", "__iter__", "__len__", "__contains__"), len)
+    )()
 
     async def main() -> None:
         async with launched(declaring(pods=""), Cluster(pod())):
             cause = changing()
             cause.indices = {"cache": index}
             assert await called(only(registry._changing), cause) == ["web-1"]
+
     run(main())
 
 
@@ -363,7 +412,9 @@ def test_wrong_decoration_is_told_where_it_stands() -> None:
     before = kopf.get_default_registry()
     kopf.set_default_registry(kopf.OperatorRegistry())
     try:
-        with pytest.raises(DeclarationError, match=r"registered with Kopf already.* below the decorators of Kopf"):
+        with pytest.raises(
+            DeclarationError, match=r"registered with Kopf already.* below the decorators of Kopf"
+        ):
             with_cache(kopf.on.create("pods")(lambda **_: None))
     finally:
         kopf.set_default_registry(before)
@@ -375,8 +426,12 @@ def test_wrong_decoration_is_told_where_it_stands() -> None:
         with_cache(kinds="pods")
 
 
-def test_waiting_for_a_kind_that_is_not_declared_is_refused_at_startup(registry: kopf.OperatorRegistry) -> None:
-    kopf.on.create("pods", id="h", registry=registry)(with_cache(kinds=["Pod", "webapps", "jobs"])(lambda **_: None))
+def test_waiting_for_a_kind_that_is_not_declared_is_refused_at_startup(
+    registry: kopf.OperatorRegistry,
+) -> None:
+    kopf.on.create("pods", id="h", registry=registry)(
+        with_cache(kinds=["Pod", "webapps", "jobs"])(lambda **_: None)
+    )
     with pytest.raises(DeclarationError, match=r"'h' waits for the cache of jobs, and none is declared"):
         started(registry, declaring(pods=""))
 
@@ -386,6 +441,7 @@ def test_waiting_for_a_kind_that_is_not_declared_is_refused_at_startup(registry:
 
 def forgetting(how: str) -> Callable[..., Any]:
     """Return a handler that goes wrong in this way, and ends well by itself."""
+
     async def dropped(cache: Any, **_: Any) -> str:
         return "exists" if cache.fetch("pods", "none", "shop", default=None) is not None else "created"
 
@@ -402,16 +458,26 @@ def forgetting(how: str) -> Callable[..., Any]:
 
 @pytest.mark.parametrize("how", ["dropped", "returned", "caught"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_handler_that_forgets_to_await_a_read_fails(kind: str, how: str, registry: kopf.OperatorRegistry) -> None:
-    """It has taken the coroutine for the answer, and a wrong turn. The error is no permanent one: Kopf calls it again."""
+def test_a_handler_that_forgets_to_await_a_read_fails(
+    kind: str, how: str, registry: kopf.OperatorRegistry
+) -> None:
+    """It has taken the coroutine for the answer, and a wrong turn. The error is no permanent one: Kopf calls
+    it again."""
     decorator, part, cause = KINDS[kind]
     decorator("pods", registry=registry)(with_cache(forgetting(how)))
 
     async def main() -> None:
         async with launched(declaring(pods=""), Cluster()):
-            with pytest.raises(ReadError, match=r"^cache\.fetch\('pods', 'none', 'shop', default=None\) was never awaited\. Write: await cache") as info:
+            with pytest.raises(
+                ReadError,
+                match=(
+                    r"^cache\.fetch\('pods', 'none', 'shop', default=None\) was never awaited\. Write: await"
+                    r" cache"
+                ),
+            ) as info:
                 await called(only(getattr(registry, part)), cause())
             assert not isinstance(info.value, kopf.PermanentError)
+
     run(main())
 
 
@@ -428,6 +494,7 @@ def test_a_handler_may_leave_a_read_to_a_task_that_outlives_it(registry: kopf.Op
         async with launched(declaring(pods=""), Cluster(pod("web-1"))):
             assert await called(only(registry._changing), changing()) == "left"
             assert (await tasks[0])["metadata"]["name"] == "web-1"
+
     run(main())
 
 
@@ -442,4 +509,5 @@ def test_what_a_handler_raises_is_raised_whatever_it_has_forgotten(registry: kop
         async with launched(declaring(pods=""), Cluster()):
             with pytest.raises(kopf.TemporaryError, match="its own"):
                 await called(only(registry._changing), changing())
+
     run(main())

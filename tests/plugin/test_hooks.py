@@ -1,4 +1,5 @@
 """The hooks of every operator, and whole operators, run by Kopf over HTTP."""
+
 from __future__ import annotations
 
 import asyncio
@@ -49,7 +50,7 @@ def hooks_of(registry: kopf.OperatorRegistry, which: causes.Activity) -> list[st
 
 
 def test_every_registry_has_our_startup_hook_and_has_it_last(registry: kopf.OperatorRegistry) -> None:
-    install()   # The second time: nothing.
+    install()  # The second time: nothing.
     kopf.on.startup(id="theirs", registry=registry)(lambda **_: None)
     assert hooks_of(registry, causes.Activity.STARTUP) == ["theirs", "selectcache.startup"]
     assert hooks_of(kopf.get_default_registry(), causes.Activity.STARTUP)[-1] == "selectcache.startup"
@@ -58,9 +59,11 @@ def test_every_registry_has_our_startup_hook_and_has_it_last(registry: kopf.Oper
     assert hooks_of(registry, causes.Activity.STARTUP) == ["theirs", "selectcache.startup"], "once is enough"
 
 
-def test_hooks_know_the_registry_that_they_are_part_of(registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hooks_know_the_registry_that_they_are_part_of(
+    registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert glue._registry_of(registry._activities) is registry
-    vars(registry._activities).clear()   # As if it had been made before we were imported.
+    vars(registry._activities).clear()  # As if it had been made before we were imported.
     assert glue._registry_of(registry._activities) is None
     monkeypatch.setattr("kopf._core.intents.registries._default_registry", registry)
     assert glue._registry_of(registry._activities) is registry
@@ -79,7 +82,7 @@ def test_the_end_of_the_starting_task_ends_the_caches(registry: kopf.OperatorReg
     settings = declaring(pods="")
     started(registry, settings)
     assert operator_of(settings) is None
-    settings_of(settings).selectors["pods"] = "app=web"   # And it may be declared anew.
+    settings_of(settings).selectors["pods"] = "app=web"  # And it may be declared anew.
 
 
 def test_a_cleanup_has_nothing_to_do_where_the_caches_have_ended_already() -> None:
@@ -90,6 +93,7 @@ def test_a_cleanup_has_nothing_to_do_where_the_caches_have_ended_already() -> No
             for _ in range(2):
                 await called(cleanup, activity(causes.Activity.CLEANUP, settings))
                 assert operator_of(settings) is None
+
     run(main())
 
 
@@ -112,22 +116,32 @@ def test_an_operator_runs_probes_and_ends_clean(registry: kopf.OperatorRegistry)
 
         with socket.create_server(("127.0.0.1", 0)) as free:
             endpoint = f"http://127.0.0.1:{free.getsockname()[1]}/healthz"
-        for _ in range(2):   # The second one in the same process, with the same settings and registry.
+        for _ in range(2):  # The second one in the same process, with the same settings and registry.
             before = asyncio.all_tasks()
-            async with operating(registry, Cluster(pod(app="web")), settings=settings, liveness_endpoint=endpoint) as operator:
+            async with operating(
+                registry, Cluster(pod(app="web")), settings=settings, liveness_endpoint=endpoint
+            ) as operator:
                 assert await events.get() == ["web-1"]
                 async with aiohttp.ClientSession() as session, session.get(endpoint) as response:
                     report = (await response.json())["selectcache.probe"]
                 assert report["v1/pods"] | {"age": 0} == {
-                    "health": "synced", "filter": "label='app=web'", "objects": 1, "version": "10", "age": 0}
+                    "health": "synced",
+                    "filter": "label='app=web'",
+                    "objects": 1,
+                    "version": "10",
+                    "age": 0,
+                }
             assert operator.exception() is None
             assert asyncio.all_tasks() == before
             assert operator_of(settings) is None
+
     run(main())
 
 
 @pytest.mark.parametrize("logs_in", [True, False])
-def test_declarations_of_startup_handlers_that_are_tried_again_count(logs_in: bool, registry: kopf.OperatorRegistry) -> None:
+def test_declarations_of_startup_handlers_that_are_tried_again_count(
+    logs_in: bool, registry: kopf.OperatorRegistry
+) -> None:
     async def main() -> None:
         events: asyncio.Queue[Any] = asyncio.Queue()
 
@@ -144,6 +158,7 @@ def test_declarations_of_startup_handlers_that_are_tried_again_count(logs_in: bo
 
         async with operating(registry, Cluster(pod(app="web")), logs_in=logs_in):
             assert await events.get() == ["web-1"]
+
     run(main())
 
 
@@ -154,7 +169,7 @@ def test_what_is_declared_until_the_operator_logs_in_counts(registry: kopf.Opera
 
         @kopf.on.startup(registry=registry)
         def configure(settings: kopf.OperatorSettings, retry: int, **_: Any) -> None:
-            if not retry:   # Meanwhile our hook has run.
+            if not retry:  # Meanwhile our hook has run.
                 raise kopf.TemporaryError("not yet", delay=0)
             assert operator_of(settings) is not None
             settings_of(settings).selectors["secrets"] = "app=web"
@@ -166,6 +181,7 @@ def test_what_is_declared_until_the_operator_logs_in_counts(registry: kopf.Opera
 
         async with operating(registry, Cluster(pod(app="web")), settings=settings, logs_in=True):
             assert await events.get() == [1, 0]
+
     run(main())
 
 
@@ -181,6 +197,7 @@ def test_a_cancelled_operator_leaves_nothing_behind(registry: kopf.OperatorRegis
             await asyncio.wait({operator})
             assert operator_of(settings) is None
         assert asyncio.all_tasks() == before
+
     run(main())
 
 
@@ -192,25 +209,44 @@ def test_an_operator_that_fails_to_start_leaves_nothing_behind(registry: kopf.Op
     async def main() -> None:
         settings = declaring(pods="")
         before = asyncio.all_tasks()
-        async with operating(registry, Cluster(), settings=settings, stop_flag=None) as operator:   # Kopf would wait for one for seconds.
+        async with operating(
+            registry, Cluster(), settings=settings, stop_flag=None
+        ) as operator:  # Kopf would wait for one for seconds.
             await asyncio.wait({operator})
-            assert "enough" in str(operator.exception().__cause__)   # type: ignore[union-attr]  # It has failed.
+            # It has failed.
+            assert "enough" in str(operator.exception().__cause__)  # type: ignore[union-attr]
             assert operator_of(settings) is None
         assert asyncio.all_tasks() == before
+
     run(main())
 
 
-@pytest.mark.parametrize(("line", "words"), [
-    ("settings.selectcache.selectors['pods'] = 'app in web'", "label selector 'app in web', column 8"),
-    ("settings.selectcache.selectors['pods'] = 'app=web'", "-n is given a pattern"),
-    ("settings.selectcache.selectors['pods'] = kopf_selectcache.Selector(labels='app=web')", "Write: Selector(label='app=web')"),
-    ("settings.selectcache.selectors |= {'pods': kopf_selectcache.AnyOf(kopf_selectcache.Selector('a'), 'b')}", "Write AnyOf([Selector("),
-    ("settings.selectcache.selectors['v1/pods/status'] = 'app=web'", "names a subresource"),
-    ("settings.selectcache.page_limits = 5", "Did you mean page_limit?"),
-])
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("settings.selectcache.selectors['pods'] = 'app in web'", "label selector 'app in web', column 8"),
+        ("settings.selectcache.selectors['pods'] = 'app=web'", "-n is given a pattern"),
+        (
+            "settings.selectcache.selectors['pods'] = kopf_selectcache.Selector(labels='app=web')",
+            "Write: Selector(label='app=web')",
+        ),
+        (
+            (
+                "settings.selectcache.selectors |= {'pods':"
+                " kopf_selectcache.AnyOf(kopf_selectcache.Selector('a'), 'b')}"
+            ),
+            "Write AnyOf([Selector(",
+        ),
+        ("settings.selectcache.selectors['v1/pods/status'] = 'app=web'", "names a subresource"),
+        ("settings.selectcache.page_limits = 5", "Did you mean page_limit?"),
+    ],
+)
 def test_kopf_run_ends_at_once_with_what_is_wrong(line: str, words: str, tmp_path: Path) -> None:
     path = tmp_path / "operator.py"
-    path.write_text(f"import kopf, kopf_selectcache.plugin.hooks\n@kopf.on.startup()\ndef configure(settings, **_):\n    {line}\n")
+    path.write_text(
+        "import kopf, kopf_selectcache.plugin.hooks\n@kopf.on.startup()\ndef configure(settings, **_):\n   "
+        f" {line}\n"
+    )
     controls = CLIControls(registry=kopf.OperatorRegistry(), settings=kopf.OperatorSettings())
     result = click.testing.CliRunner().invoke(command_line, ["run", "-n", "a*", str(path)], obj=controls)
     assert result.exit_code == 1
@@ -220,7 +256,10 @@ def test_kopf_run_ends_at_once_with_what_is_wrong(line: str, words: str, tmp_pat
 def test_the_log_claims_no_more_of_our_startup_than_it_did(tmp_path: Path) -> None:
     """Kopf runs it, and logs that it succeeded, even after a startup handler that has failed."""
     path = tmp_path / "operator.py"
-    path.write_text("import kopf, kopf_selectcache\n@kopf.on.startup()\ndef configure(settings, **_):\n    settings.selectcache.selectors['po'] = 'a in'\n")
+    path.write_text(
+        "import kopf, kopf_selectcache\n@kopf.on.startup()\ndef configure(settings, **_):\n   "
+        " settings.selectcache.selectors['po'] = 'a in'\n"
+    )
     controls = CLIControls(registry=kopf.OperatorRegistry(), settings=kopf.OperatorSettings())
     output = click.testing.CliRunner().invoke(command_line, ["run", "-A", str(path)], obj=controls).output
     assert "Activity 'configure' failed permanently: the filter of po: label selector 'a in'" in output

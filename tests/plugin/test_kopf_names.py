@@ -1,4 +1,6 @@
-"""The private names of Kopf that we need are there, and do what we rely on. What each is for stands in _kopf.py."""
+"""The private names of Kopf that we need are there, and do what we rely on. What each is for stands in
+_kopf.py."""
+
 from __future__ import annotations
 
 import ast
@@ -24,8 +26,9 @@ from kopf._core.engines.indexing import OperatorIndexers
 from kopf._core.reactor.running import spawn_tasks
 
 ADVICE = (
-    "Kopf has changed what we rely on. Read its changelog and the code that uses the name in kopf_selectcache/plugin/hooks.py or "
-    "transport.py, correct kopf_selectcache/_kopf.py (or limit the version of kopf in setup.cfg meanwhile), and this test."
+    "Kopf has changed what we rely on. Read its changelog and the code that uses the name in"
+    " kopf_selectcache/plugin/hooks.py or transport.py, correct kopf_selectcache/_kopf.py (or limit the"
+    " version of kopf in setup.cfg meanwhile), and this test."
 )
 OWN = {"has_credentials", "log_in_again", "log_in_if_empty", "remove_credentials"}
 """What _kopf.py defines itself, from private attributes of Kopf."""
@@ -33,7 +36,8 @@ SOURCE = Path(__file__).parents[2] / "kopf_selectcache" / "_kopf.py"
 
 
 def imported() -> Iterator[tuple[str, str]]:
-    """Yield module and name of all that _kopf.py imports, without importing it: it would not tell which one is missing."""
+    """Yield module and name of all that _kopf.py imports, without importing it: it would not tell which one
+    is missing."""
     for node in ast.walk(ast.parse(SOURCE.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module != "__future__":
             yield from ((str(node.module), alias.name) for alias in node.names)
@@ -48,23 +52,46 @@ def test_the_name_exists(module: str, name: str) -> None:
     assert hasattr(found, name), f"{module}.{name} is gone. {ADVICE}"
 
 
-@pytest.mark.parametrize(("where", "name", "why"), [
-    ("kopf._cogs.structs.credentials", "VaultKey", "cannot import name 'VaultKey' from 'kopf._cogs.structs.credentials'"),
-    ("kopf._core.intents.stoppers", "DaemonStopper", "cannot import name 'DaemonStopper' from 'kopf._core.intents.stoppers'"),
-    ("kopf._cogs.structs.credentials.Vault", "_flush_caches", "type object 'Vault' has no attribute '_flush_caches'"),
-])
-def test_a_name_that_is_gone_is_one_clear_error_at_import(where: str, name: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("where", "name", "why"),
+    [
+        (
+            "kopf._cogs.structs.credentials",
+            "VaultKey",
+            "cannot import name 'VaultKey' from 'kopf._cogs.structs.credentials'",
+        ),
+        (
+            "kopf._core.intents.stoppers",
+            "DaemonStopper",
+            "cannot import name 'DaemonStopper' from 'kopf._core.intents.stoppers'",
+        ),
+        (
+            "kopf._cogs.structs.credentials.Vault",
+            "_flush_caches",
+            "type object 'Vault' has no attribute '_flush_caches'",
+        ),
+    ],
+)
+def test_a_name_that_is_gone_is_one_clear_error_at_import(
+    where: str, name: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delattr(f"{where}.{name}")
     with pytest.raises(ImportError) as caught:
         runpy.run_path(str(SOURCE))
     message = str(caught.value)
-    assert message.startswith(f"kopf_selectcache cannot work with Kopf {version('kopf')}, which lacks a name that it needs: {why}")
+    assert message.startswith(
+        f"kopf_selectcache cannot work with Kopf {version('kopf')}, which lacks a name that it needs: {why}"
+    )
     assert message.endswith("Install a version that it is tested with: pip install 'kopf==1.45.2'")
 
 
 def test_each_name_is_listed_with_what_it_is_for() -> None:
     lines = SOURCE.read_text().split("__all__ = [")[1].split("\n]")[0].splitlines()
-    listed = {line.split('"')[1]: line.partition("#")[2] for line in lines if line.startswith('    "')}
+    listed, above = {}, ""
+    for line in lines:
+        if line.startswith('    "'):
+            listed[line.split('"')[1]] = line.partition("#")[2] or above
+        above = line if line.startswith("    #") else ""
     assert set(listed) == {name if name != "run" else "run_command" for _, name in imported()} | OWN
     assert all(listed.values())
 
@@ -81,29 +108,50 @@ def parameters(fn: Callable[..., Any]) -> list[str]:
 # ---- Loading and logging in, as the commands do it.
 
 
-def test_an_operators_file_is_loaded_into_the_default_registry(names: Any, registry: kopf.OperatorRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_operators_file_is_loaded_into_the_default_registry(
+    names: Any, registry: kopf.OperatorRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])
     (tmp_path / "operator_of_a_test.py").write_text("import kopf\n@kopf.on.startup()\ndef begin(**_): ...\n")
     names.preload(paths=[str(tmp_path / "operator_of_a_test.py")], modules=[])
-    assert next(iter(registry._activities.get_handlers(activity=names.Activity.STARTUP))).id == "begin", ADVICE
+    assert next(iter(registry._activities.get_handlers(activity=names.Activity.STARTUP))).id == "begin", (
+        ADVICE
+    )
 
 
 def test_the_authenticator_fills_an_empty_vault_by_the_login_handlers(names: Any) -> None:
     registry = kopf.OperatorRegistry()
-    registry._activities.append(made(names, "ours", names.Activity.AUTHENTICATION, lambda **_: kopf.ConnectionInfo(server="https://here")))
+    registry._activities.append(
+        made(
+            names,
+            "ours",
+            names.Activity.AUTHENTICATION,
+            lambda **_: kopf.ConnectionInfo(server="https://here"),
+        )
+    )
 
     async def logged_in() -> list[str]:
         vault, settings = names.Vault(), kopf.OperatorSettings()
-        login = asyncio.create_task(names.authenticator(
-            registry=registry, settings=settings, indices=names.OperatorIndexers().indices, vault=vault, memo=Memo()))
+        login = asyncio.create_task(
+            names.authenticator(
+                registry=registry,
+                settings=settings,
+                indices=names.OperatorIndexers().indices,
+                vault=vault,
+                memo=Memo(),
+            )
+        )
         await vault.wait_for_readiness()
         login.cancel()
         return [info.server async for _, info in vault]
+
     assert asyncio.run(logged_in()) == ["https://here"], ADVICE
 
 
 def test_the_arguments_of_kopf_run_are_in_its_context(names: Any) -> None:
-    with names.run_command.make_context("run", ["--namespace=a", "-n", "b", "--module=m", "file.py"], auto_envvar_prefix="KOPF_RUN") as context:
+    with names.run_command.make_context(
+        "run", ["--namespace=a", "-n", "b", "--module=m", "file.py"], auto_envvar_prefix="KOPF_RUN"
+    ) as context:
         assert click.get_current_context().params["namespaces"] == ("a", "b"), ADVICE
         assert context.command is names.run_command, ADVICE
 
@@ -116,7 +164,7 @@ def test_every_operator_asks_iter_handlers_of_its_registry_for_activities(names:
     assert isinstance(registry._activities, names.ActivityRegistry), ADVICE
     assert parameters(names.ActivityRegistry.iter_handlers)[:2] == ["self", "activity"], ADVICE
 
-    class Extended(names.ActivityRegistry):   # type: ignore[misc]  # The class is given as Any.
+    class Extended(names.ActivityRegistry):  # type: ignore[misc]  # The class is given as Any.
         def iter_handlers(self, activity: Any) -> Any:
             yield made(names, "ours", activity, lambda **_: "called")
 
@@ -129,7 +177,9 @@ def test_startup_handlers_run_in_the_order_in_which_they_are_yielded(names: Any)
     order: list[str] = []
     registry = kopf.OperatorRegistry()
     for name in ("first", "second", "last"):
-        registry._activities.append(made(names, name, names.Activity.STARTUP, functools.partial(noted, order, name)))
+        registry._activities.append(
+            made(names, name, names.Activity.STARTUP, functools.partial(noted, order, name))
+        )
     asyncio.run(activity_results(registry, names.Activity.STARTUP))
     assert order == ["first", "second", "last"], ADVICE
 
@@ -140,14 +190,27 @@ def noted(order: list[str], name: str, **_: Any) -> None:
 
 def made(names: Any, id_: str, activity: Any, fn: Any) -> Any:
     return names.ActivityHandler(
-        id=id_, fn=fn, activity=activity, param=None, errors=kopf.ErrorsMode.PERMANENT, timeout=None, retries=None, backoff=None)
+        id=id_,
+        fn=fn,
+        activity=activity,
+        param=None,
+        errors=kopf.ErrorsMode.PERMANENT,
+        timeout=None,
+        retries=None,
+        backoff=None,
+    )
 
 
 async def activity_results(registry: kopf.OperatorRegistry, activity: Any) -> Any:
     memo: Any = Memo()
     return await run_activity(
-        lifecycle=kopf.lifecycles.all_at_once, registry=registry, settings=kopf.OperatorSettings(), activity=activity,
-        indices=OperatorIndexers().indices, memo=memo)
+        lifecycle=kopf.lifecycles.all_at_once,
+        registry=registry,
+        settings=kopf.OperatorSettings(),
+        activity=activity,
+        indices=OperatorIndexers().indices,
+        memo=memo,
+    )
 
 
 def test_a_registry_knows_its_parts_and_makes_them_in_its_constructor(names: Any) -> None:
@@ -158,20 +221,33 @@ def test_a_registry_knows_its_parts_and_makes_them_in_its_constructor(names: Any
     kopf.timer("pods", interval=1, id="t", registry=registry)(lambda **_: None)
     kopf.on.delete("pods", id="d", registry=registry)(lambda **_: None)
     kopf.on.create("pods", id="c", registry=registry)(lambda **_: None)
-    assert [isinstance(one, names.SpawningHandler) for one in registry._spawning.get_all_handlers()] == [True], ADVICE
-    assert [bool(one.requires_finalizer) for one in registry._changing.get_all_handlers()] == [True, False], ADVICE
-    assert all(isinstance(one, names.ChangingHandler) for one in registry._changing.get_all_handlers()), ADVICE
+    assert [isinstance(one, names.SpawningHandler) for one in registry._spawning.get_all_handlers()] == [
+        True
+    ], ADVICE
+    assert [bool(one.requires_finalizer) for one in registry._changing.get_all_handlers()] == [
+        True,
+        False,
+    ], ADVICE
+    assert all(isinstance(one, names.ChangingHandler) for one in registry._changing.get_all_handlers()), (
+        ADVICE
+    )
 
 
-def test_the_default_registry_finds_out_when_it_is_made_how_to_log_in(names: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_registry_finds_out_when_it_is_made_how_to_log_in(
+    names: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KUBECONFIG", "of a cluster that is still to come")
     registry = names.SmartOperatorRegistry()
     assert isinstance(registry, names.OperatorRegistry), ADVICE
-    assert {one.activity for one in registry._activities.get_all_handlers()} == {names.Activity.AUTHENTICATION}, ADVICE
+    assert {one.activity for one in registry._activities.get_all_handlers()} == {
+        names.Activity.AUTHENTICATION
+    }, ADVICE
 
 
 def test_selectors_of_handlers_are_asked_about_a_resource(names: Any) -> None:
-    pods = names.Resource("", "v1", "pods", kind="Pod", singular="pod", shortcuts=frozenset({"po"}), preferred=True)
+    pods = names.Resource(
+        "", "v1", "pods", kind="Pod", singular="pod", shortcuts=frozenset({"po"}), preferred=True
+    )
     for key in (("pods",), ("po",), ("Pod",), ("v1", "pods"), ("", "v1", "pods"), (kopf.EVERYTHING,)):
         assert names.Selector(*key).check(pods), ADVICE
     assert not names.Selector("batch", "jobs").check(pods), ADVICE
@@ -201,7 +277,11 @@ def test_a_body_looks_at_what_it_is_made_of_only_when_it_is_asked(names: Any) ->
 
     body = names.Body(Source())
     assert (names.Body, asked) == (kopf.Body, []), ADVICE
-    assert (body.metadata.name, body.meta.labels["app"], asked) == ("web-1", "web", ["metadata", "metadata"]), ADVICE
+    assert (body.metadata.name, body.meta.labels["app"], asked) == (
+        "web-1",
+        "web",
+        ["metadata", "metadata"],
+    ), ADVICE
     assert isinstance(body, Mapping), ADVICE
     assert not isinstance(body, MutableMapping), ADVICE
 
@@ -223,7 +303,8 @@ def test_settings_take_attributes_and_copies_share_them(names: Any) -> None:
 
 
 def test_settings_and_vault_are_set_before_any_task_of_the_operator_exists(names: Any) -> None:
-    """So that they are seen in startup handlers and in all that these start; and clusterwide is as the operator's."""
+    """So that they are seen in startup handlers and in all that these start; and clusterwide is as the
+    operator's."""
     seen: dict[str, Any] = {}
 
     async def main() -> None:
@@ -246,6 +327,7 @@ def test_settings_and_vault_are_set_before_any_task_of_the_operator_exists(names
         assert seen == {"settings": settings, "vault": vault, "thread": True}, ADVICE
         assert seen["settings"] is settings, ADVICE
         assert settings.peering.clusterwide is True, ADVICE
+
     asyncio.run(main())
 
 
@@ -266,7 +348,7 @@ def test_wrapped_functions_decide_by_what_they_wrap_whether_they_are_async_and_t
     def wrapper(**_: Any) -> None:
         pass
 
-    wrapper.__wrapped__ = stands_for   # type: ignore[attr-defined]  # As functools.wraps does.
+    wrapper.__wrapped__ = stands_for  # type: ignore[attr-defined]  # As functools.wraps does.
     assert names.is_async_fn(wrapper), ADVICE
     assert names.is_async_fn(functools.partial(wrapper, param=1)), ADVICE
     assert names.get_callable_id(wrapper) == stands_for.__qualname__, ADVICE
@@ -280,16 +362,24 @@ def test_invoke_calls_sync_functions_in_threads_with_the_context(names: Any) -> 
     async def main() -> None:
         settings = kopf.OperatorSettings()
         names.settings_var.set(settings)
-        in_thread = await names.invoke(lambda **kw: (names.settings_var.get(), threading.current_thread(), kw),
-                                       settings=settings, kwargs={"a": 1})
+        in_thread = await names.invoke(
+            lambda **kw: (names.settings_var.get(), threading.current_thread(), kw),
+            settings=settings,
+            kwargs={"a": 1},
+        )
         assert in_thread[0] is settings, ADVICE
         assert in_thread[1] is not threading.current_thread(), ADVICE
         assert in_thread[2] == {"a": 1}, ADVICE
 
         async def awaited(**kw: Any) -> Any:
             return threading.current_thread(), kw
-        assert await names.invoke(awaited, settings=settings, kwargs={"b": 2}) == (threading.current_thread(), {"b": 2}), ADVICE
+
+        assert await names.invoke(awaited, settings=settings, kwargs={"b": 2}) == (
+            threading.current_thread(),
+            {"b": 2},
+        ), ADVICE
         settings.execution.executor.shutdown()
+
     asyncio.run(main())
 
 
@@ -301,6 +391,7 @@ def test_daemons_have_a_stopper_to_wait_for_in_tasks_and_in_threads(names: Any) 
         await stopper.async_event.wait()
         assert stopper.is_set(), ADVICE
         assert stopper.sync_waiter.wait(60), ADVICE
+
     asyncio.run(main())
     assert "stopper" in names.DaemonCause.__dataclass_fields__, ADVICE
     assert issubclass(names.DaemonHandler, names.SpawningHandler), ADVICE
@@ -350,6 +441,7 @@ def test_the_vault_waits_until_it_is_filled_and_logs_in_anew_when_credentials_fa
         async def relogin() -> None:
             await vault.wait_for_emptiness()
             await vault.populate({"login": new})
+
         relogged = asyncio.create_task(relogin())
         async for key, info, factored in vault.extended(factory, "tests"):
             if info is old:
@@ -358,6 +450,7 @@ def test_the_vault_waits_until_it_is_filled_and_logs_in_anew_when_credentials_fa
         await relogged
         assert made == [old, new], ADVICE
         await names.Vault({"login": old}).wait_for_readiness()
+
     asyncio.run(main())
 
 
@@ -368,6 +461,7 @@ def test_an_empty_login_raises_login_error(names: Any) -> None:
         with pytest.raises(names.LoginError):
             async for _ in vault.extended(str, "tests"):
                 pass
+
     asyncio.run(main())
 
 
@@ -379,6 +473,7 @@ def test_a_vault_has_the_attributes_that_the_import_cannot_see(names: Any) -> No
         assert vault._current == {"login": names.VaultItem(given)}, ADVICE
         assert vault._current["login"].info is given, ADVICE
         assert isinstance(vault._guard, asyncio.Condition), ADVICE
+
     asyncio.run(main())
 
 
@@ -399,21 +494,29 @@ def test_credentials_that_are_invalidated_are_remembered_and_replaced_ones_are_n
         async for _, _, session in vault.extended(Session, "tests"):
             sessions.append(session)
         for call, before, after, left in (
-                (names.log_in_again(vault, "login", given[0], given[1]), given[1], given[2], {"login": given[2]}),
-                (vault.invalidate("login", given[2]), None, given[3], {})):
+            (names.log_in_again(vault, "login", given[0], given[1]), given[1], given[2], {"login": given[2]}),
+            (vault.invalidate("login", given[2]), None, given[3], {}),
+        ):
             login = asyncio.create_task(call)
             await vault.wait_for_emptiness()
             assert not login.done(), ADVICE
-            assert [item.info is before for item in vault._current.values()] == ([True] if before else []), ADVICE
+            assert [item.info is before for item in vault._current.values()] == ([True] if before else []), (
+                ADVICE
+            )
             await vault.populate({"login": after})
             await login
             assert {key: each.info for key, each in vault._current.items()} == left, ADVICE
-        assert [session.closed for session in sessions] == [1], f"the sessions of replaced credentials are closed. {ADVICE}"
+        assert [session.closed for session in sessions] == [1], (
+            f"the sessions of replaced credentials are closed. {ADVICE}"
+        )
         assert [item.info for item in vault._invalid["login"]] == [given[2]], ADVICE
+
     asyncio.run(main())
 
 
-def test_requests_wait_for_the_login_that_replaces_credentials_and_keep_them_where_it_gives_none(names: Any) -> None:
+def test_requests_wait_for_the_login_that_replaces_credentials_and_keep_them_where_it_gives_none(
+    names: Any,
+) -> None:
     async def main() -> None:
         refused, kept = kopf.ConnectionInfo(server="https://here"), kopf.ConnectionInfo(server="https://here")
         vault = names.Vault({"login": refused})
@@ -427,23 +530,33 @@ def test_requests_wait_for_the_login_that_replaces_credentials_and_keep_them_whe
         for _ in range(10):
             await asyncio.sleep(0)
         assert not waiting.done(), ADVICE
-        await vault.invalidate("login", refused)   # Kopf's own request is refused late: it finds other credentials.
+        await vault.invalidate(
+            "login", refused
+        )  # Kopf's own request is refused late: it finds other credentials.
         await vault.populate({})
         await login
         assert await waiting == [True], ADVICE
         assert not any(vault._invalid.values()), ADVICE
-        await names.log_in_again(vault, "login", refused, refused)   # They are replaced already: there is no other login.
+        await names.log_in_again(
+            vault, "login", refused, refused
+        )  # They are replaced already: there is no other login.
+
     asyncio.run(main())
 
 
 def test_removed_credentials_give_way_to_others_without_a_login_and_the_last_ones_stay(names: Any) -> None:
     async def main() -> None:
-        one, other = kopf.ConnectionInfo(server="https://one", priority=1), kopf.ConnectionInfo(server="https://other")
+        one, other = (
+            kopf.ConnectionInfo(server="https://one", priority=1),
+            kopf.ConnectionInfo(server="https://other"),
+        )
         vault, sessions = names.Vault({"one": one, "other": other}), []
         async for _, _, session in vault.extended(Session, "tests"):
             sessions.append(session)
         assert names.has_credentials(vault, "one", one), ADVICE
-        assert not names.has_credentials(vault, "one", kopf.ConnectionInfo(server="https://one", priority=1)), "equal ones are others"
+        assert not names.has_credentials(
+            vault, "one", kopf.ConnectionInfo(server="https://one", priority=1)
+        ), "equal ones are others"
         assert await names.remove_credentials(vault, "one", one)
         assert not names.has_credentials(vault, "one", one), ADVICE
         assert [session.closed for session in sessions] == [1], ADVICE
@@ -451,6 +564,7 @@ def test_removed_credentials_give_way_to_others_without_a_login_and_the_last_one
         assert await names.remove_credentials(vault, "other", one), "these are not there"
         assert not await names.remove_credentials(vault, "other", other), "they are the only ones"
         assert [info async for _, info in vault] == [other], ADVICE
+
     asyncio.run(main())
 
 
@@ -468,14 +582,19 @@ def test_a_vault_without_credentials_has_kopf_log_in_when_asked_to_and_at_no_oth
         await vault.populate({"login": given})
         await asking
         assert [info async for _, info in vault] == [given], ADVICE
-        await names.log_in_if_empty(vault)   # It is not, any more.
+        await names.log_in_if_empty(vault)  # It is not, any more.
         assert not any(vault._invalid.values()), f"nothing is remembered. {ADVICE}"
+
     asyncio.run(main())
 
 
 def test_credentials_say_what_a_session_needs(names: Any) -> None:
     info = names.ConnectionInfo(server="https://x", token="t", proxy_url="http://p", trust_env=True)
     assert info.as_http_headers() == {"Authorization": "Bearer t"}, ADVICE
-    assert (info.proxy_url, info.trust_env, info.as_ssl_context().check_hostname) == ("http://p", True, True), ADVICE
+    assert (info.proxy_url, info.trust_env, info.as_ssl_context().check_hostname) == (
+        "http://p",
+        True,
+        True,
+    ), ADVICE
     assert issubclass(names.AiohttpSession, names.KubeContext), ADVICE
     assert "aiohttp_session" in names.AiohttpSession.__dataclass_fields__, ADVICE

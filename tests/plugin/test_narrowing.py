@@ -1,4 +1,5 @@
 """What Kopf itself watches: when it is advised to watch less, made to, and when both are refused."""
+
 from __future__ import annotations
 
 import logging
@@ -25,26 +26,32 @@ def registry() -> kopf.OperatorRegistry:
     return kopf.OperatorRegistry()
 
 
-def advice(registry: kopf.OperatorRegistry, settings: kopf.OperatorSettings, caplog: pytest.LogCaptureFixture) -> list[str]:
+def advice(
+    registry: kopf.OperatorRegistry, settings: kopf.OperatorSettings, caplog: pytest.LogCaptureFixture
+) -> list[str]:
     async def main() -> None:
         async with launched(settings, Cluster(), registry=registry) as operator:
             await operator.gate(None, None)
             await cycles()
+
     with caplog.at_level(logging.WARNING, "kopf_selectcache"):
         run(main())
     return [record.getMessage() for record in caplog.records if record.name == "kopf_selectcache"]
 
 
-def test_a_kind_that_kopf_watches_in_full_is_named_with_the_line_to_add(registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_kind_that_kopf_watches_in_full_is_named_with_the_line_to_add(
+    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
     kopf.on.event("pods", registry=registry)(lambda **_: None)
     settings = declaring(pods=Selector("app=web", field="status.phase=Running", names=["x"]), nodes="a=b")
-    message, = advice(registry, settings, caplog)
+    (message,) = advice(registry, settings, caplog)
     assert "Kopf itself watches pods" in message
     line = message.partition("add to a startup handler: ")[2]
-    assert line == (
-        "settings.watching.label_selectors['', 'v1', 'pods'] = 'app=web'; "
-        "settings.watching.field_selectors['', 'v1', 'pods'] = 'status.phase=Running,metadata.name=x'")
-    exec(line, {"settings": settings})   # noqa: S102  # It is meant to be pasted.
+    assert (
+        line == "settings.watching.label_selectors['', 'v1', 'pods'] = 'app=web'; "
+        "settings.watching.field_selectors['', 'v1', 'pods'] = 'status.phase=Running,metadata.name=x'"
+    )
+    exec(line, {"settings": settings})  # It is meant to be pasted.  # noqa: S102
     caplog.clear()
     assert advice(registry, settings, caplog) == []
 
@@ -53,50 +60,69 @@ EITHER = [Selector("app=web"), Selector("tier=gold")]
 
 
 @pytest.mark.parametrize("filter_", ["app=web", EITHER], ids=["one watch", "several"])
-@pytest.mark.parametrize("register", [
-    lambda _: None,
-    lambda registry: kopf.on.event("nodes", registry=registry)(lambda **_: None),
-    lambda registry: kopf.on.validate("pods", id="x", registry=registry)(lambda **_: None),
-    lambda registry: kopf.daemon("pods", registry=registry)(lambda **_: None),
-    lambda registry: kopf.timer("pods", interval=1, registry=registry)(lambda **_: None),
-    lambda registry: kopf.on.delete("pods", registry=registry)(lambda **_: None),
-])
+@pytest.mark.parametrize(
+    "register",
+    [
+        lambda _: None,
+        lambda registry: kopf.on.event("nodes", registry=registry)(lambda **_: None),
+        lambda registry: kopf.on.validate("pods", id="x", registry=registry)(lambda **_: None),
+        lambda registry: kopf.daemon("pods", registry=registry)(lambda **_: None),
+        lambda registry: kopf.timer("pods", interval=1, registry=registry)(lambda **_: None),
+        lambda registry: kopf.on.delete("pods", registry=registry)(lambda **_: None),
+    ],
+)
 def test_nothing_is_advised_where_there_is_no_need_or_it_would_harm(
-    register: Any, filter_: Any, registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture,
+    register: Any,
+    filter_: Any,
+    registry: kopf.OperatorRegistry,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     register(registry)
     assert advice(registry, declaring(pods=filter_), caplog) == []
 
 
-@pytest.mark.parametrize("filter_", [EITHER, Selector("app=web", names=["a", "b"])], ids=["an OR", "two names"])
+@pytest.mark.parametrize(
+    "filter_", [EITHER, Selector("app=web", names=["a", "b"])], ids=["an OR", "two names"]
+)
 def test_beside_a_filter_of_several_watches_a_selector_that_has_all_of_it_is_advised(
-    filter_: Any, registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture,
+    filter_: Any,
+    registry: kopf.OperatorRegistry,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     kopf.on.event("pods", registry=registry)(lambda **_: None)
     settings = declaring(pods=filter_)
-    message, = advice(registry, settings, caplog)
-    assert message.startswith("Kopf itself watches pods for the operator's handlers, all of them, beside the cache of those with ")
+    (message,) = advice(registry, settings, caplog)
+    assert message.startswith(
+        "Kopf itself watches pods for the operator's handlers, all of them, beside the cache of those with "
+    )
     assert message.endswith("give settings.watching a selector that has all of these")
     settings.watching.label_selectors["pods"] = "team=shop"
     caplog.clear()
     assert advice(registry, settings, caplog) == [], "Kopf watches a part already"
 
 
-def test_a_kind_that_never_settles_silences_no_advice_on_others(registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_kind_that_never_settles_silences_no_advice_on_others(
+    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
     kopf.on.event("pods", registry=registry)(lambda **_: None)
 
     async def main() -> None:
         cluster = Cluster()
         cluster.hold("/api/v1/secrets")
-        async with launched(declaring(secrets="app=web", pods="app=web"), cluster, registry=registry) as operator:
+        async with launched(
+            declaring(secrets="app=web", pods="app=web"), cluster, registry=registry
+        ) as operator:
             await operator.gate(("pods",), None)
             await cycles()
+
     with caplog.at_level(logging.WARNING, "kopf_selectcache"):
         run(main())
     assert "Kopf itself watches pods" in caplog.text
 
 
-def test_what_the_cluster_refuses_is_never_advised(registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_the_cluster_refuses_is_never_advised(
+    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
     kopf.on.event("pods", registry=registry)(lambda **_: None)
 
     async def main() -> None:
@@ -106,15 +132,22 @@ def test_what_the_cluster_refuses_is_never_advised(registry: kopf.OperatorRegist
             await operator.gate(None, None)
             await cycles()
             assert operator.runtime.feed("pods").health is Health.REJECTED
+
     with caplog.at_level(logging.WARNING, "kopf_selectcache"):
         run(main())
     assert "Kopf itself watches" not in caplog.text
 
 
-@pytest.mark.parametrize(("key", "resource"), [
-    ("pods", _kopf.Resource("", "v1", "pods")), ("example.com/v1/webapps", _kopf.Resource("example.com", "v1", "webapps")),
-])
-def test_handlers_are_narrowed_on_request(key: str, resource: _kopf.Resource, registry: kopf.OperatorRegistry) -> None:
+@pytest.mark.parametrize(
+    ("key", "resource"),
+    [
+        ("pods", _kopf.Resource("", "v1", "pods")),
+        ("example.com/v1/webapps", _kopf.Resource("example.com", "v1", "webapps")),
+    ],
+)
+def test_handlers_are_narrowed_on_request(
+    key: str, resource: _kopf.Resource, registry: kopf.OperatorRegistry
+) -> None:
     kopf.on.event(kopf.EVERYTHING, registry=registry)(lambda **_: None)
     settings = declaring(**{key: Selector("app=web", namespaces=["shop"])})
     settings_of(settings).narrow_handlers = True
@@ -128,21 +161,48 @@ def watched(registry: kopf.OperatorRegistry) -> None:
     kopf.on.event(kopf.EVERYTHING, registry=registry)(lambda **_: None)
 
 
-@pytest.mark.parametrize(("key", "register", "why"), [
-    ("pods", lambda r: kopf.daemon("pods", id="d", registry=r)(lambda **_: None), "lose track of objects that leave the filter, for d"),
-    ("pods", lambda r: kopf.timer(kopf.EVERYTHING, interval=1, id="t", registry=r)(lambda **_: None), "for t"),
-    ("pods", lambda r: kopf.on.delete("v1", "pods", id="x", registry=r)(lambda **_: None), "for x"),
-    ("pods", lambda r: kopf.daemon(category="all", id="c", registry=r)(lambda **_: None), "for c"),
-    ("example.com/v1/webapps", lambda r: kopf.daemon("WebApp.example.com", id="w", registry=r)(lambda **_: None), "for w"),
-    (("example.com/v1/webapps", Selector(field="spec.mode=x")), watched, "can select by spec.mode is not known yet, and Kopf would end"),
-    (("pods", ["app=web", "tier=gold"]), watched, "its filter takes several watches, and Kopf has one"),
-    (("pods", Selector("app=web", names=["a", "b"])), watched, "its filter takes several watches, and Kopf has one"),
-    ("example.com/webapps", watched, "group or version open: write it like"),
-    ("namespaces", watched, "Kopf needs all of them for itself"),
-    ("kopf.dev/v1/kopfpeerings", watched, "Kopf needs all of them for itself"),
-])
+@pytest.mark.parametrize(
+    ("key", "register", "why"),
+    [
+        (
+            "pods",
+            lambda r: kopf.daemon("pods", id="d", registry=r)(lambda **_: None),
+            "lose track of objects that leave the filter, for d",
+        ),
+        (
+            "pods",
+            lambda r: kopf.timer(kopf.EVERYTHING, interval=1, id="t", registry=r)(lambda **_: None),
+            "for t",
+        ),
+        ("pods", lambda r: kopf.on.delete("v1", "pods", id="x", registry=r)(lambda **_: None), "for x"),
+        ("pods", lambda r: kopf.daemon(category="all", id="c", registry=r)(lambda **_: None), "for c"),
+        (
+            "example.com/v1/webapps",
+            lambda r: kopf.daemon("WebApp.example.com", id="w", registry=r)(lambda **_: None),
+            "for w",
+        ),
+        (
+            ("example.com/v1/webapps", Selector(field="spec.mode=x")),
+            watched,
+            "can select by spec.mode is not known yet, and Kopf would end",
+        ),
+        (("pods", ["app=web", "tier=gold"]), watched, "its filter takes several watches, and Kopf has one"),
+        (
+            ("pods", Selector("app=web", names=["a", "b"])),
+            watched,
+            "its filter takes several watches, and Kopf has one",
+        ),
+        ("example.com/webapps", watched, "group or version open: write it like"),
+        ("namespaces", watched, "Kopf needs all of them for itself"),
+        ("kopf.dev/v1/kopfpeerings", watched, "Kopf needs all of them for itself"),
+    ],
+)
 def test_narrowing_is_refused_where_it_would_harm(
-    key: Any, register: Any, why: str, registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture,
+    key: Any,
+    register: Any,
+    why: str,
+    registry: kopf.OperatorRegistry,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     register(registry)
     key, selector = key if isinstance(key, tuple) else (key, "app=web")
@@ -154,19 +214,36 @@ def test_narrowing_is_refused_where_it_would_harm(
     assert not settings.watching.label_selectors
 
 
-@pytest.mark.parametrize("register", [
-    lambda _: None,
-    lambda r: kopf.on.validate("pods", id="v", registry=r)(lambda **_: None),   # For it, Kopf watches nothing.
-    lambda r: kopf.on.event("v1", "configmaps", id="e", registry=r)(lambda **_: None),
-    lambda r: kopf.daemon("configmaps", id="d", registry=r)(lambda **_: None),
-    lambda r: kopf.on.event("example.org", "v1", "others", id="e", registry=r)(lambda **_: None),
-])
-@pytest.mark.parametrize(("key", "selector"), [
-    ("pods", ["app=web", "tier=gold"]), ("pods", "app=web"), ("example.com/v1/webapps", Selector(field="spec.mode=x")),
-    ("example.com/v1/webapps", "app=web"), ("example.com/webapps", "app=web"), ("namespaces", "app=web"), ("kopf.dev/v1/kopfpeerings", "app=web"),
-])
+@pytest.mark.parametrize(
+    "register",
+    [
+        lambda _: None,
+        lambda r: kopf.on.validate("pods", id="v", registry=r)(
+            lambda **_: None
+        ),  # For it, Kopf watches nothing.
+        lambda r: kopf.on.event("v1", "configmaps", id="e", registry=r)(lambda **_: None),
+        lambda r: kopf.daemon("configmaps", id="d", registry=r)(lambda **_: None),
+        lambda r: kopf.on.event("example.org", "v1", "others", id="e", registry=r)(lambda **_: None),
+    ],
+)
+@pytest.mark.parametrize(
+    ("key", "selector"),
+    [
+        ("pods", ["app=web", "tier=gold"]),
+        ("pods", "app=web"),
+        ("example.com/v1/webapps", Selector(field="spec.mode=x")),
+        ("example.com/v1/webapps", "app=web"),
+        ("example.com/webapps", "app=web"),
+        ("namespaces", "app=web"),
+        ("kopf.dev/v1/kopfpeerings", "app=web"),
+    ],
+)
 def test_a_kind_that_no_handler_watches_is_left_alone_without_a_warning(
-    key: str, selector: Any, register: Any, registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture,
+    key: str,
+    selector: Any,
+    register: Any,
+    registry: kopf.OperatorRegistry,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     register(registry)
     settings = declaring(**{key: selector})
@@ -176,9 +253,13 @@ def test_a_kind_that_no_handler_watches_is_left_alone_without_a_warning(
     assert not settings.watching.label_selectors
 
 
-@pytest.mark.parametrize("names", [("WebApp",), ("webapps.example.com",), ("example.com", "v1", "wa"), ("pods",)])
+@pytest.mark.parametrize(
+    "names", [("WebApp",), ("webapps.example.com",), ("example.com", "v1", "wa"), ("pods",)]
+)
 def test_whatever_name_a_handler_has_for_a_custom_resource_it_may_be_the_kind_that_is_declared(
-    names: tuple[str, ...], registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture,
+    names: tuple[str, ...],
+    registry: kopf.OperatorRegistry,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     kopf.on.event(*names, registry=registry)(lambda **_: None)
     settings = declaring(**{f"example.com/{'pods' if names == ('pods',) else 'webapps'}": "app=web"})
@@ -192,32 +273,47 @@ WEBAPPS = _kopf.Resource("example.com", "v1", "webapps")
 
 def collected(settings: kopf.OperatorSettings, resource: _kopf.Resource) -> list[str]:
     watching = settings.watching
-    return [str(each) for mapping in (watching.label_selectors, watching.field_selectors) for each in mapping.collect(resource)]
+    return [
+        str(each)
+        for mapping in (watching.label_selectors, watching.field_selectors)
+        for each in mapping.collect(resource)
+    ]
 
 
-def test_of_a_custom_resource_all_but_its_own_fields_narrows_handlers(registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture) -> None:
+def test_of_a_custom_resource_all_but_its_own_fields_narrows_handlers(
+    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
     watched(registry)
-    settings = declaring(**{"example.com/v1/webapps": Selector("app=web", field="spec.mode=x", namespaces=["shop"])})
+    settings = declaring(
+        **{"example.com/v1/webapps": Selector("app=web", field="spec.mode=x", namespaces=["shop"])}
+    )
     settings_of(settings).narrow_handlers = True
-    for _ in range(2):   # As of an operator that is started again.
+    for _ in range(2):  # As of an operator that is started again.
         caplog.clear()
         started(registry, settings)
         assert collected(settings, WEBAPPS) == ["app=web", "metadata.namespace=shop"]
         assert (
-            "what Kopf watches of example.com/v1/webapps is narrowed to label='app=web', namespaces=['shop'], and no further: "
-            "whether the cluster can select by spec.mode is not known yet, and Kopf would end if it cannot") in caplog.text
+            "what Kopf watches of example.com/v1/webapps is narrowed to label='app=web', namespaces=['shop'],"
+            " and no further: whether the cluster can select by spec.mode is not known yet, and Kopf would"
+            " end if it cannot" in caplog.text
+        )
 
 
 def test_the_lines_for_fields_of_a_custom_resource_come_once_it_is_known_and_are_all_that_is_left_to_do(
-    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture,
+    registry: kopf.OperatorRegistry,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     kopf.on.event("webapps", registry=registry)(lambda **_: None)
     settings = declaring(**{"example.com/v1/webapps": Selector("app=web", field="spec.mode=x")})
     settings_of(settings).narrow_handlers = True
     started(registry, settings)
     told = advice(registry, settings, caplog)[-1]
-    assert "Kopf itself watches webapps.example.com for the operator's handlers, all with label='app=web', beside" in told
-    exec(told.partition("add to a startup handler: ")[2], {"settings": settings})   # noqa: S102  # It is meant to be pasted.
+    assert (
+        "Kopf itself watches webapps.example.com for the operator's handlers, all with label='app=web',"
+        " beside" in told
+    )
+    # It is meant to be pasted.
+    exec(told.partition("add to a startup handler: ")[2], {"settings": settings})  # noqa: S102
     assert collected(settings, WEBAPPS) == ["app=web", "spec.mode=x"]
     caplog.clear()
     started(registry, settings)
@@ -225,18 +321,24 @@ def test_the_lines_for_fields_of_a_custom_resource_come_once_it_is_known_and_are
 
 
 @pytest.mark.parametrize("setting", ["label_selectors", "field_selectors"])
-def test_a_selector_of_the_users_own_is_kept(setting: str, registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_selector_of_the_users_own_is_kept(
+    setting: str, registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
     watched(registry)
     settings = declaring(pods=Selector("app=web", field="status.phase=Running"))
     settings_of(settings).narrow_handlers = True
     getattr(settings.watching, setting)["pods"] = "x=y"
     started(registry, settings)
-    assert "what Kopf watches of pods is not narrowed: settings.watching has a selector for them already" in caplog.text
+    assert (
+        "what Kopf watches of pods is not narrowed: settings.watching has a selector for them already"
+        in caplog.text
+    )
     assert collected(settings, _kopf.Resource("", "v1", "pods")) == ["x=y"]
 
 
 def test_an_operator_that_is_started_again_finds_its_own_selectors_and_says_nothing(
-    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture,
+    registry: kopf.OperatorRegistry,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     watched(registry)
     settings = declaring(pods="app=web")

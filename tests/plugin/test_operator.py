@@ -1,4 +1,5 @@
 """The caches of one operator: what is waited for, how they begin and end, and in which namespaces."""
+
 from __future__ import annotations
 
 import asyncio
@@ -17,7 +18,16 @@ from kopf._core.actions.execution import handler_var
 from kopf._core.intents import causes
 
 import kopf_selectcache as selectcache
-from kopf_selectcache import Cached, DeclarationError, Forbidden, NotDeclared, NotSynced, ReadError, Selector, _kopf
+from kopf_selectcache import (
+    Cached,
+    DeclarationError,
+    Forbidden,
+    NotDeclared,
+    NotSynced,
+    ReadError,
+    Selector,
+    _kopf,
+)
 from kopf_selectcache.core.errors import TooLarge
 from kopf_selectcache.plugin import operator as operators
 from kopf_selectcache.plugin.handlers import with_cache
@@ -56,10 +66,18 @@ def registry() -> kopf.OperatorRegistry:
 # ---- Which handlers Kopf calls again.
 
 
-@pytest.mark.parametrize(("id_", "field", "is_retried"), [
-    ("own", None, True), ("own/spec.x", "spec.x", True), ("parent/own", None, False), ("parent/own/spec.x", "spec.x", False),
-])
-def test_a_handler_of_a_field_is_no_sub_handler(id_: str, field: str | None, is_retried: bool, registry: kopf.OperatorRegistry) -> None:
+@pytest.mark.parametrize(
+    ("id_", "field", "is_retried"),
+    [
+        ("own", None, True),
+        ("own/spec.x", "spec.x", True),
+        ("parent/own", None, False),
+        ("parent/own/spec.x", "spec.x", False),
+    ],
+)
+def test_a_handler_of_a_field_is_no_sub_handler(
+    id_: str, field: str | None, is_retried: bool, registry: kopf.OperatorRegistry
+) -> None:
     kopf.on.update("pods", registry=registry, field=field)(lambda **_: None)
     handler = dataclasses.replace(only(registry._changing), id=id_)
     token = handler_var.set(handler)
@@ -91,6 +109,7 @@ def test_only_the_named_kinds_are_waited_for(registry: kopf.OperatorRegistry) ->
             with pytest.raises(kopf.TemporaryError, match="secrets") as caught:
                 await called(only(registry._watching), watching())
             assert isinstance(caught.value.__cause__, NotSynced)
+
     run(main())
 
 
@@ -108,10 +127,13 @@ def test_a_kind_that_cannot_be_kept_holds_nobody_up(registry: kopf.OperatorRegis
         async with launched(declaring(pods="", secrets=""), cluster):
             with pytest.raises(Forbidden):
                 await called(only(registry._changing), changing())
+
     run(main())
 
 
-def test_a_short_name_of_a_custom_resource_is_waited_for_once_the_cluster_knows_it(registry: kopf.OperatorRegistry) -> None:
+def test_a_short_name_of_a_custom_resource_is_waited_for_once_the_cluster_knows_it(
+    registry: kopf.OperatorRegistry,
+) -> None:
     kopf.on.create("pods", registry=registry)(with_cache(kinds=["WebApp"])(lambda **_: "ran"))
     kopf.on.event("pods", registry=registry)(with_cache(kinds=["WebApps"])(lambda **_: "ran"))
 
@@ -126,6 +148,7 @@ def test_a_short_name_of_a_custom_resource_is_waited_for_once_the_cluster_knows_
             assert await task == "ran"
             with pytest.raises(NotDeclared):
                 await called(only(registry._watching), watching())
+
     run(main())
 
 
@@ -146,6 +169,7 @@ def test_waiting_holds_no_thread(registry: kopf.OperatorRegistry) -> None:
             assert await loop.run_in_executor(settings.execution.executor, lambda: "free") == "free"
             released.set()
             assert await asyncio.gather(*tasks) == [["web-1"]] * 3
+
     run(main())
 
 
@@ -162,6 +186,7 @@ def test_what_is_stopped_while_it_waits_does_not_run(decorator: Any, registry: k
             await cycles()
             cause.stopper.set()
             assert await task is None
+
     run(main())
 
 
@@ -182,6 +207,7 @@ def test_a_cancelled_wait_leaves_nothing_behind(registry: kopf.OperatorRegistry)
             assert asyncio.all_tasks() == before
             released.set()
             await operator.gate(None, None)
+
     run(main())
 
 
@@ -196,14 +222,19 @@ def test_admission_waits_for_a_bounded_time(registry: kopf.OperatorRegistry) -> 
             with pytest.raises(kopf.AdmissionError, match="not synced yet") as caught:
                 await called(only(registry._webhooks), admission())
             assert caught.value.code == 503
+
     run(main())
 
 
 # ---- How caches begin and end.
 
 
-def test_an_operator_that_only_fetches_has_one_runtime_for_all_its_handlers(registry: kopf.OperatorRegistry) -> None:
-    kopf.on.create("pods", registry=registry)(with_cache(lambda cache, **_: cache.blocking.fetch("pods", "web-1", "shop", default="none")))
+def test_an_operator_that_only_fetches_has_one_runtime_for_all_its_handlers(
+    registry: kopf.OperatorRegistry,
+) -> None:
+    kopf.on.create("pods", registry=registry)(
+        with_cache(lambda cache, **_: cache.blocking.fetch("pods", "web-1", "shop", default="none"))
+    )
 
     async def main() -> None:
         settings = declaring()
@@ -212,6 +243,7 @@ def test_an_operator_that_only_fetches_has_one_runtime_for_all_its_handlers(regi
                 assert await called(only(registry._changing), changing()) == "none"
                 await cycles()
                 assert operator_of(settings) is operator
+
     run(main())
 
 
@@ -220,6 +252,7 @@ def test_settings_of_a_running_operator_are_not_launched_twice() -> None:
         settings = declaring(pods="")
         async with launched(settings, Cluster()) as operator:
             assert operators.launch(settings) is operator
+
     run(main())
 
 
@@ -234,6 +267,7 @@ def test_a_copy_of_the_settings_is_another_operator() -> None:
                 assert second is not operator
             assert operator_of(settings) is operator
             assert not operator.task.done()
+
     run(main())
 
 
@@ -241,12 +275,16 @@ def test_settings_of_a_running_operator_cannot_serve_another_loop() -> None:
     async def main() -> None:
         settings = declaring(pods="")
         async with launched(settings, Cluster()):
+
             def elsewhere() -> None:
                 async def launch() -> None:
                     operators.launch(settings)
+
                 asyncio.run(launch())
+
             with pytest.raises(DeclarationError, match="belong to another operator that is running"):
                 await asyncio.to_thread(elsewhere)
+
     run(main())
 
 
@@ -254,8 +292,12 @@ def test_settings_of_a_running_operator_cannot_serve_another_loop() -> None:
 
 
 @pytest.mark.parametrize("shared_vault", [False, True])
-def test_a_second_operator_with_the_same_settings_is_refused_at_its_start_and_the_first_goes_on(*, shared_vault: bool) -> None:
-    """Whole operators of Kopf do so in tests/real/test_two_operators.py: in one loop, Kopf needs 5 s to end one of them."""
+def test_a_second_operator_with_the_same_settings_is_refused_at_its_start_and_the_first_goes_on(
+    *, shared_vault: bool
+) -> None:
+    """Whole operators of Kopf do so in tests/real/test_two_operators.py: in one loop, Kopf needs 5 s to end
+    one of them."""
+
     async def main() -> None:
         settings, end = declaring(pods=""), asyncio.Event()
 
@@ -263,7 +305,7 @@ def test_a_second_operator_with_the_same_settings_is_refused_at_its_start_and_th
             startup = hook(causes.Activity.STARTUP, make_runtime=runtime_over(cluster))
             await called(startup, activity(causes.Activity.STARTUP, settings))
             begun.set()
-            await end.wait()   # As Kopf's task does, which lives as long as the operator.
+            await end.wait()  # As Kopf's task does, which lives as long as the operator.
 
         settings.peering.clusterwide = True
         with context(settings):
@@ -272,47 +314,66 @@ def test_a_second_operator_with_the_same_settings_is_refused_at_its_start_and_th
             await begun.wait()
             running = operator_of(settings)
             assert running is not None
-            with contextlib.nullcontext() if shared_vault else context(settings), pytest.raises(DeclarationError) as caught:
+            with (
+                contextlib.nullcontext() if shared_vault else context(settings),
+                pytest.raises(DeclarationError) as caught,
+            ):
                 await asyncio.create_task(start(Cluster(pod("second")), asyncio.Event(), begun))
-            assert str(caught.value) == (
-                "these settings belong to another operator that is running. Give each operator its own: settings=copy.copy(settings)")
+            assert (
+                str(caught.value)
+                == "these settings belong to another operator that is running. Give each operator its own:"
+                " settings=copy.copy(settings)"
+            )
             await running.gate(None, None)
             assert operator_of(settings) is running
             assert names_of(selectcache.cache_of(settings)) == ["first"]
             end.set()
             await asyncio.wait({first, running.task})
+
     run(main())
 
 
 def test_a_handler_that_reads_before_the_startup_handler_of_its_operator_is_no_second_operator() -> None:
     async def main() -> None:
         settings = declaring(pods="")
-        async with launched(settings, Cluster()) as operator:   # Begun by whoever reads first.
-            for _ in range(2):   # A startup handler may be called again.
+        async with launched(settings, Cluster()) as operator:  # Begun by whoever reads first.
+            for _ in range(2):  # A startup handler may be called again.
                 await called(hook(causes.Activity.STARTUP), activity(causes.Activity.STARTUP, settings))
             assert operator_of(settings) is operator
+
     run(main())
 
 
-def test_no_handler_of_a_second_operator_reads_the_cluster_of_the_first(registry: kopf.OperatorRegistry) -> None:
-    """They declare nothing, and only fetch: that is no reason to begin caches when they start, and none is refused there."""
-    kopf.on.create("pods", registry=registry)(with_cache(lambda cache, **_: cache.blocking.fetch("pods", "web-1", "shop", default="none")))
+def test_no_handler_of_a_second_operator_reads_the_cluster_of_the_first(
+    registry: kopf.OperatorRegistry,
+) -> None:
+    """They declare nothing, and only fetch: that is no reason to begin caches when they start, and none is
+    refused there."""
+    kopf.on.create("pods", registry=registry)(
+        with_cache(lambda cache, **_: cache.blocking.fetch("pods", "web-1", "shop", default="none"))
+    )
 
     async def main() -> None:
         settings = declaring()
         async with launched(settings, Cluster()) as first:
             assert await called(only(registry._changing), changing()) == "none"
-            with context(settings):   # With a vault of its own.
+            with context(settings):  # With a vault of its own.
                 with pytest.raises(ReadError, match="belong to another operator") as caught:
                     await called(only(registry._changing), changing())
-                assert not isinstance(caught.value, kopf.PermanentError), "Kopf would drop the creation for good"
+                assert not isinstance(caught.value, kopf.PermanentError), (
+                    "Kopf would drop the creation for good"
+                )
                 with pytest.raises(DeclarationError, match="belong to another operator"):
                     operators.launch(settings)
                 with pytest.raises(ReadError, match="belong to another operator"):
                     await selectcache.cache_of(settings).fetch("pods", "web-1", "shop")
-                assert await called(hook(causes.Activity.PROBE), activity(causes.Activity.PROBE, settings)) is None
+                assert (
+                    await called(hook(causes.Activity.PROBE), activity(causes.Activity.PROBE, settings))
+                    is None
+                )
                 await called(hook(causes.Activity.CLEANUP), activity(causes.Activity.CLEANUP, settings))
             assert not first.task.done(), "the cleanup of another operator has not ended it"
+
     run(main())
 
 
@@ -328,24 +389,32 @@ def test_two_operators_at_once_have_two_caches(registry: kopf.OperatorRegistry) 
     async def main() -> None:
         both = asyncio.Barrier(2)
         await asyncio.gather(*(asyncio.create_task(one(name, both)) for name in ("a", "b")))
+
     run(main())
 
 
-def test_a_runtime_that_cannot_be_made_is_told_to_readers_and_logged_once(registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_runtime_that_cannot_be_made_is_told_to_readers_and_logged_once(
+    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
     kopf.on.create("pods", registry=registry)(with_cache(lambda cache, **_: names_of(cache)))
 
     async def main() -> None:
         settings = declaring(pods="")
-        with context(settings):   # Not clusterwide, and not from `kopf run`.
+        with context(settings):  # Not clusterwide, and not from `kopf run`.
             for _ in range(3):
-                with pytest.raises(kopf.TemporaryError, match="namespaces to cache pods in are not known") as caught:
+                with pytest.raises(
+                    kopf.TemporaryError, match="namespaces to cache pods in are not known"
+                ) as caught:
                     await called(only(registry._changing), changing())
-                assert isinstance(caught.value.__cause__, NotSynced), "a permanent error would drop the creation for good"
+                assert isinstance(caught.value.__cause__, NotSynced), (
+                    "a permanent error would drop the creation for good"
+                )
             operator = operator_of(settings)
             assert operator is not None
             operator.task.cancel()
             await asyncio.wait({operator.task})
             assert operator_of(settings) is None, "another one may be started with these settings"
+
     run(main())
     assert caplog.text.count("The caches cannot be started.") == 1
 
@@ -360,17 +429,26 @@ def test_a_report_never_fails() -> None:
             await operator.gate(None, None)
             report = operator.report()
             assert report["pods"] == {
-                "health": "synced", "filter": "label=''", "objects": 1, "version": "10", "age": report["pods"]["age"]}
+                "health": "synced",
+                "filter": "label=''",
+                "objects": 1,
+                "version": "10",
+                "age": report["pods"]["age"],
+            }
             assert report["secrets"]["health"] == "forbidden"
             assert "list" in report["secrets"]["trouble"] + report["secrets"]["remedy"]
 
         def broken(*_: Any, **__: Any) -> Any:
             raise ZeroDivisionError
+
         with context(settings):
             operator = operators.launch(settings, make_runtime=broken)
             await cycles()
             assert operator.report() == {
-                "trouble": "the caches cannot be started: ZeroDivisionError", "remedy": "See the operator's log"}
+                "trouble": "the caches cannot be started: ZeroDivisionError",
+                "remedy": "See the operator's log",
+            }
+
     run(main())
 
 
@@ -387,38 +465,69 @@ def test_35_no_answer_is_read_beyond_what_is_declared() -> None:
                     await fetches.get(PODS, {})
                 assert len(await fetches.get(PODS, {})) == 16 * 1024**2
                 await vault.close()
+
     run(main())
 
 
 def test_what_is_declared_comes_before_what_kopf_has_set() -> None:
     async def main() -> None:
         settings = declaring(pods="")
-        settings.watching.chunk_size, settings.watching.inactivity_timeout, settings.networking.request_timeout = 50, 30, 9
+        (
+            settings.watching.chunk_size,
+            settings.watching.inactivity_timeout,
+            settings.networking.request_timeout,
+        ) = (
+            50,
+            30,
+            9,
+        )
         with context(settings):
             runtime = operators.make_runtime(settings, namespaces=None)
-            assert (runtime.settings.page_limit, runtime.settings.idle_timeout, runtime.settings.request_timeout) == (50, 30, 9)
+            assert (
+                runtime.settings.page_limit,
+                runtime.settings.idle_timeout,
+                runtime.settings.request_timeout,
+            ) == (50, 30, 9)
             settings_of(settings).page_limit = settings_of(settings).request_timeout = 100
             settings.networking.request_timeout = None
             runtime = operators.make_runtime(settings, namespaces=None)
             assert (runtime.settings.page_limit, runtime.settings.request_timeout) == (100, 100)
+
     run(main())
 
 
 # ---- Namespaces.
 
 
-@pytest.mark.parametrize(("arguments", "environment", "expected"), [
-    (["-A"], "", None), ([], "", None), (["-n", "a"], "", ("a",)), ([], "b", ("b",)),
-    (["-n", "b", "-n", "a"], "", ("a", "b")), (["-n", "a"], "b", ("a", "b")),
-    (["-n", "a*"], "", "-n is given a pattern"), (["-n", "a,b"], "", "pattern"), (["-n", "!a"], "", "pattern"),
-])
-def test_namespaces_are_those_of_kopf_run(arguments: list[str], environment: str, expected: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "environment", "expected"),
+    [
+        (["-A"], "", None),
+        ([], "", None),
+        (["-n", "a"], "", ("a",)),
+        ([], "b", ("b",)),
+        (["-n", "b", "-n", "a"], "", ("a", "b")),
+        (["-n", "a"], "b", ("a", "b")),
+        (["-n", "a*"], "", "-n is given a pattern"),
+        (["-n", "a,b"], "", "pattern"),
+        (["-n", "!a"], "", "pattern"),
+    ],
+)
+def test_namespaces_are_those_of_kopf_run(
+    arguments: list[str], environment: str, expected: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KOPF_RUN_NAMESPACE", environment)
     settings = declaring(pods="", nodes="")
     declared = settings_of(settings)
     with _kopf.run_command.make_context("run", arguments).scope():
         if isinstance(expected, str):
-            with pytest.raises(DeclarationError, match=f"namespaces to cache pods in are not known: .*{expected}.*Declare them: .*; or run it with -A, or with -n and a name, once for each namespace$"):
+            with pytest.raises(
+                DeclarationError,
+                match=(
+                    f"namespaces to cache pods in are not known: .*{expected}.*Declare them: .*; or run it"
+                    " with -A, or with -n and a name, once for each namespace$"
+                ),
+            ):
                 operators.namespaces_of(settings, declared)
             declared.selectors["pods"] = Selector(namespaces=["a"])
             assert operators.namespaces_of(settings, declared) is None
@@ -430,19 +539,36 @@ def test_embedded_operators_declare_their_namespaces_or_watch_all() -> None:
     settings = declaring(pods="", nodes="")
     declared = settings_of(settings)
     with click.Context(click.Command("theirs")).scope():
-        with pytest.raises(DeclarationError, match=r"not started by `kopf run`.*; or let it watch all: kopf[.]operator\(clusterwide=True\)$"):
+        with pytest.raises(
+            DeclarationError,
+            match=r"not started by `kopf run`.*; or let it watch all: kopf[.]operator\(clusterwide=True\)$",
+        ):
             operators.namespaces_of(settings, declared)
         settings.peering.clusterwide = True
         assert operators.namespaces_of(settings, declared) is None
 
 
-@pytest.mark.parametrize(("written", "to_write"), [
-    ("app=web", "Selector(label='app=web', namespaces=['...'])"),
-    (Selector(), "Selector(namespaces=['...'])"),
-    ([Selector("app=web", namespaces=["shop"]), "tier=gold"], "[Selector(label='app=web', namespaces=['shop']), Selector(label='tier=gold', namespaces=['...'])]"),
-    (Cached(Selector(names=["ca"]), drop=["data"]), "Cached(Selector(names=['ca'], namespaces=['...']), ...)"),
-])
-def test_where_namespaces_are_not_known_the_error_has_the_very_line_to_write(written: Any, to_write: str) -> None:
+@pytest.mark.parametrize(
+    ("written", "to_write"),
+    [
+        ("app=web", "Selector(label='app=web', namespaces=['...'])"),
+        (Selector(), "Selector(namespaces=['...'])"),
+        (
+            [Selector("app=web", namespaces=["shop"]), "tier=gold"],
+            (
+                "[Selector(label='app=web', namespaces=['shop']), Selector(label='tier=gold',"
+                " namespaces=['...'])]"
+            ),
+        ),
+        (
+            Cached(Selector(names=["ca"]), drop=["data"]),
+            "Cached(Selector(names=['ca'], namespaces=['...']), ...)",
+        ),
+    ],
+)
+def test_where_namespaces_are_not_known_the_error_has_the_very_line_to_write(
+    written: Any, to_write: str
+) -> None:
     settings = declaring(secrets=written)
     with pytest.raises(DeclarationError) as caught:
         operators.namespaces_of(settings, settings_of(settings))
@@ -450,5 +576,6 @@ def test_where_namespaces_are_not_known_the_error_has_the_very_line_to_write(wri
     assert line == f"settings.selectcache.selectors['secrets'] = {to_write}"
     if not to_write.startswith("Cached"):
         names: dict[str, Any] = {"settings": settings, "Selector": Selector}
-        exec(line.replace("'...'", "'shop'"), names)   # noqa: S102  # It can be run as it is, but for the name.
+        # It can be run as it is, but for the name.
+        exec(line.replace("'...'", "'shop'"), names)  # noqa: S102
         assert operators.namespaces_of(settings, settings_of(settings)) is None

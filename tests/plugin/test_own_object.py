@@ -1,4 +1,6 @@
-"""The handler's own object: each kind of handler reads it as it was called with it, and none reads more than Kopf knows."""
+"""The handler's own object: each kind of handler reads it as it was called with it, and none reads more than
+Kopf knows."""
+
 from __future__ import annotations
 
 import functools
@@ -30,7 +32,9 @@ from tests.kopf_operators import (
     watching,
 )
 
-with_cache = any_with_cache(fresh=False)   # What counts is the object alone, where the rest of its kind is older.
+with_cache = any_with_cache(
+    fresh=False
+)  # What counts is the object alone, where the rest of its kind is older.
 
 
 @pytest.fixture
@@ -38,19 +42,26 @@ def registry() -> kopf.OperatorRegistry:
     return kopf.OperatorRegistry()
 
 
-@pytest.mark.parametrize(("cause", "expected"), [
-    (lambda: changing(pod("new", version=20)), ["new", "web-1"]),
-    (lambda: changing(pod("old", version=7)), ["web-1"]),
-    (lambda: watching("ADDED", pod("new", version=20)), ["new", "web-1"]),
-    (lambda: watching("DELETED", pod("web-1", version=20)), []),
-    (lambda: indexing(pod("new", version=20)), ["new", "web-1"]),
-    (lambda: spawned(pod("new", version=20)), ["new", "web-1"]),
-    (lambda: admission(pod("new", version=20)), ["web-1"]),
-])
-def test_a_handler_reads_its_own_object_as_it_was_called_with(cause: Any, expected: list[str], registry: kopf.OperatorRegistry) -> None:
+@pytest.mark.parametrize(
+    ("cause", "expected"),
+    [
+        (lambda: changing(pod("new", version=20)), ["new", "web-1"]),
+        (lambda: changing(pod("old", version=7)), ["web-1"]),
+        (lambda: watching("ADDED", pod("new", version=20)), ["new", "web-1"]),
+        (lambda: watching("DELETED", pod("web-1", version=20)), []),
+        (lambda: indexing(pod("new", version=20)), ["new", "web-1"]),
+        (lambda: spawned(pod("new", version=20)), ["new", "web-1"]),
+        (lambda: admission(pod("new", version=20)), ["web-1"]),
+    ],
+)
+def test_a_handler_reads_its_own_object_as_it_was_called_with(
+    cause: Any, expected: list[str], registry: kopf.OperatorRegistry
+) -> None:
     part: dict[type, tuple[str, Any]] = {
-        causes.ChangingCause: ("_changing", kopf.on.create), causes.WatchingCause: ("_watching", kopf.on.event),
-        causes.IndexingCause: ("_indexing", kopf.index), causes.DaemonCause: ("_spawning", kopf.daemon),
+        causes.ChangingCause: ("_changing", kopf.on.create),
+        causes.WatchingCause: ("_watching", kopf.on.event),
+        causes.IndexingCause: ("_indexing", kopf.index),
+        causes.DaemonCause: ("_spawning", kopf.daemon),
         causes.WebhookCause: ("_webhooks", kopf.on.validate),
     }
 
@@ -71,6 +82,7 @@ def test_a_handler_reads_its_own_object_as_it_was_called_with(cause: Any, expect
             assert handler.when(**made.kwargs)
             assert await called(handler, made) == expected
             assert in_when == [expected, expected]
+
     run(main())
 
 
@@ -90,7 +102,7 @@ def narrowing(**selectors: tuple[Any, str]) -> kopf.OperatorSettings:
 
 def narrowed_by_us() -> kopf.OperatorSettings:
     settings, registry = declaring(pods="app=web"), kopf.OperatorRegistry()
-    kopf.on.event("pods", registry=registry)(lambda **_: None)   # Kopf watches them for it.
+    kopf.on.event("pods", registry=registry)(lambda **_: None)  # Kopf watches them for it.
     settings_of(settings).narrow_handlers = True
     started(registry, settings)
     return settings
@@ -132,6 +144,7 @@ def seen_in_event(settings: kopf.OperatorSettings, type_: str, body: dict[str, A
         async with launched(settings, Cluster(pod("web-1", app="web"), pod("web-2", app="web"))) as operator:
             await operator.gate(None, None)
             await processed(registry, type_, body)
+
     run(main())
     assert seen[:-1] == seen[1:]
     return seen[-1]
@@ -140,7 +153,8 @@ def seen_in_event(settings: kopf.OperatorSettings, type_: str, body: dict[str, A
 @pytest.mark.parametrize("settings", NARROWED)
 @pytest.mark.parametrize("name", ["web-1", "new"])
 def test_what_leaves_a_selector_of_kopfs_is_neither_gone_nor_there_but_as_the_stream_has_it(
-    settings: Callable[[], kopf.OperatorSettings], name: str,
+    settings: Callable[[], kopf.OperatorSettings],
+    name: str,
 ) -> None:
     """It comes as a deletion, with the labels of before at the version of after."""
     left = pod(name, version=20, app="web")
@@ -148,7 +162,9 @@ def test_what_leaves_a_selector_of_kopfs_is_neither_gone_nor_there_but_as_the_st
 
 
 @pytest.mark.parametrize("settings", [NARROWED[0], IN_FULL[0]])
-def test_whether_what_departed_is_gone_the_server_is_asked_while_the_stream_still_has_it(settings: Callable[[], kopf.OperatorSettings]) -> None:
+def test_whether_what_departed_is_gone_the_server_is_asked_while_the_stream_still_has_it(
+    settings: Callable[[], kopf.OperatorSettings],
+) -> None:
     registry, answers = kopf.OperatorRegistry(), []
 
     @kopf.on.event("pods", registry=registry)
@@ -161,6 +177,7 @@ def test_whether_what_departed_is_gone_the_server_is_asked_while_the_stream_stil
             await operator.gate(None, None)
             await processed(registry, "MODIFIED", pod("web-1", version=20, app="web"))
             await processed(registry, "DELETED", pod("web-1", version=30, app="web"))
+
     run(main())
     assert answers == [False, True]
 
@@ -172,24 +189,35 @@ def test_a_deletion_counts_where_kopf_watches_all(settings: Callable[[], kopf.Op
 
 @pytest.mark.parametrize("settings", [NARROWED[0], IN_FULL[0]])
 @pytest.mark.parametrize("type_", ["ADDED", "MODIFIED", None])
-def test_whatever_is_no_deletion_counts_in_any_case(settings: Callable[[], kopf.OperatorSettings], type_: Any) -> None:
-    assert seen_in_event(settings(), type_, pod("web-1", version=20, app="web")) == {"web-1": "20", "web-2": "5"}
+def test_whatever_is_no_deletion_counts_in_any_case(
+    settings: Callable[[], kopf.OperatorSettings], type_: Any
+) -> None:
+    assert seen_in_event(settings(), type_, pod("web-1", version=20, app="web")) == {
+        "web-1": "20",
+        "web-2": "5",
+    }
 
 
-@pytest.mark.parametrize(("settings", "cause", "expected"), [
-    (IN_FULL[0], lambda body: changing(body, causes.Reason.GONE), {}),
-    (NARROWED[0], lambda body: changing(body, causes.Reason.GONE), {"web-1": "5"}),
-    (NARROWED[0], changing, {"web-1": "20"}),
-    (IN_FULL[0], spawning, {"web-1": "20"}),
-    (NARROWED[0], spawning, {"web-1": "5"}),   # It may have left: nothing says so.
-])
-def test_when_of_changes_and_daemons_is_asked_about_deletions_too(settings: Any, cause: Any, expected: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("settings", "cause", "expected"),
+    [
+        (IN_FULL[0], lambda body: changing(body, causes.Reason.GONE), {}),
+        (NARROWED[0], lambda body: changing(body, causes.Reason.GONE), {"web-1": "5"}),
+        (NARROWED[0], changing, {"web-1": "20"}),
+        (IN_FULL[0], spawning, {"web-1": "20"}),
+        (NARROWED[0], spawning, {"web-1": "5"}),  # It may have left: nothing says so.
+    ],
+)
+def test_when_of_changes_and_daemons_is_asked_about_deletions_too(
+    settings: Any, cause: Any, expected: dict[str, str]
+) -> None:
     when = with_cache(versions)
 
     async def main() -> None:
         async with launched(settings(), Cluster(pod("web-1", app="web"))) as operator:
             await operator.gate(None, None)
             assert when(**cause(pod("web-1", version=20, app="web")).kwargs) == expected
+
     run(main())
 
 
@@ -197,7 +225,9 @@ def test_when_of_changes_and_daemons_is_asked_about_deletions_too(settings: Any,
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-def test_a_daemon_reads_its_own_object_as_it_is_by_then(is_async: bool, registry: kopf.OperatorRegistry) -> None:
+def test_a_daemon_reads_its_own_object_as_it_is_by_then(
+    is_async: bool, registry: kopf.OperatorRegistry
+) -> None:
     """Kopf replaces what its body shows, also while it runs in a thread."""
     cause = spawned(pod("web-1", version=20))
 
@@ -215,26 +245,34 @@ def test_a_daemon_reads_its_own_object_as_it_is_by_then(is_async: bool, registry
         async with launched(declaring(pods=""), Cluster(pod("web-1"))) as operator:
             await operator.gate(None, None)
             assert await called(only(registry._spawning), cause) == [{"web-1": "20"}, {"web-1": "21"}]
+
     run(main())
 
 
 @pytest.mark.parametrize("decorator", [kopf.daemon, functools.partial(kopf.timer, interval=1)])
-def test_daemons_and_timers_of_what_may_have_left_read_the_stream(decorator: Any, registry: kopf.OperatorRegistry) -> None:
+def test_daemons_and_timers_of_what_may_have_left_read_the_stream(
+    decorator: Any, registry: kopf.OperatorRegistry
+) -> None:
     """They outlive their object's stay in the selector, with its last body."""
     decorator("pods", registry=registry)(with_cache(versions))
 
     async def main() -> None:
         async with launched(narrowed_by_label(), Cluster(pod("web-1", app="web"))) as operator:
             await operator.gate(None, None)
-            assert await called(only(registry._spawning), spawned(pod("web-1", version=20, app="web"))) == {"web-1": "5"}
+            assert await called(only(registry._spawning), spawned(pod("web-1", version=20, app="web"))) == {
+                "web-1": "5"
+            }
+
     run(main())
 
 
 @pytest.mark.parametrize("settings", [NARROWED[0], IN_FULL[0]])
 def test_whether_the_object_of_a_daemon_is_gone_the_server_is_asked(
-    settings: Callable[[], kopf.OperatorSettings], registry: kopf.OperatorRegistry,
+    settings: Callable[[], kopf.OperatorSettings],
+    registry: kopf.OperatorRegistry,
 ) -> None:
     """A daemon outlives its object, and nobody tells it."""
+
     async def is_gone(cache: Any, name: str, namespace: str, uid: str, **_: Any) -> object:
         return await cache.gone("pods", name, namespace, uid=uid)
 
@@ -244,4 +282,5 @@ def test_whether_the_object_of_a_daemon_is_gone_the_server_is_asked(
         async with launched(settings(), Cluster(pod("web-1", app="web"))) as operator:
             await operator.gate(None, None)
             assert await called(only(registry._spawning), spawned(pod("web-1", version=20, app="web")))
+
     run(main())

@@ -1,4 +1,5 @@
 """The liveness probe over HTTP, of whole operators: what it tells, and when it fails."""
+
 from __future__ import annotations
 
 import json
@@ -21,8 +22,17 @@ CODES = {Health.UNAUTHORIZED: 401, Health.FORBIDDEN: 403, Health.REJECTED: 422, 
 """What the server answers to the list, so that the cache comes to be in these states."""
 
 LARGE = {
-    "kind": "Pod", "apiVersion": "v1", "metadata": {"name": "large", "namespace": "shop", "uid": "u", "resourceVersion": "5", "labels": {"app": "web"}},
-    "spec": {"padding": "x" * 100_000}}
+    "kind": "Pod",
+    "apiVersion": "v1",
+    "metadata": {
+        "name": "large",
+        "namespace": "shop",
+        "uid": "u",
+        "resourceVersion": "5",
+        "labels": {"app": "web"},
+    },
+    "spec": {"padding": "x" * 100_000},
+}
 
 
 def free_endpoint() -> str:
@@ -32,7 +42,16 @@ def free_endpoint() -> str:
 
 async def probed(health: Health, *, failing: bool) -> tuple[int, Any]:
     """Run an operator until its cache is so, and ask its probe: give the code and what it tells."""
-    settings, cluster = declaring(**{"widgets.example.com" if health is Health.MISSING else "pods": Cached("app=web", max_bytes="64Ki")}), Cluster()
+    settings, cluster = (
+        declaring(
+            **{
+                "widgets.example.com" if health is Health.MISSING else "pods": Cached(
+                    "app=web", max_bytes="64Ki"
+                )
+            }
+        ),
+        Cluster(),
+    )
     if health is Health.OVERSIZED:
         cluster.objects = (LARGE,)
     declared = settings_of(settings)
@@ -43,19 +62,27 @@ async def probed(health: Health, *, failing: bool) -> tuple[int, Any]:
         cluster.hold(PODS)
     endpoint = free_endpoint()
     async with operating(kopf.OperatorRegistry(), cluster, settings=settings, liveness_endpoint=endpoint):
+
         def is_so() -> bool:
             operator = operator_of(settings)
-            return operator is not None and operator._runtime.done() and all(feed.health is health for feed in operator.runtime.feeds.values())
+            return (
+                operator is not None
+                and operator._runtime.done()
+                and all(feed.health is health for feed in operator.runtime.feeds.values())
+            )
+
         await until(is_so)
         async with aiohttp.ClientSession() as session:
             while True:
                 try:
                     async with session.get(endpoint) as response:
                         text = await response.text()
-                        assert response.ok or text.startswith("500 Internal Server Error"), "Kopf lets the web server answer"
+                        assert response.ok or text.startswith("500 Internal Server Error"), (
+                            "Kopf lets the web server answer"
+                        )
                         return response.status, json.loads(text)["selectcache.probe"] if response.ok else None
                 except aiohttp.ClientConnectorError:
-                    continue   # Kopf has not opened it yet.
+                    continue  # Kopf has not opened it yet.
 
 
 @pytest.mark.parametrize("health", [health for health in Health if health is not Health.STALE])
@@ -66,10 +93,17 @@ def test_it_tells_how_each_cache_is_doing_and_succeeds(health: Health) -> None:
 
 
 @pytest.mark.parametrize("health", [health for health in Health if health is not Health.STALE])
-def test_where_that_is_wanted_it_fails_while_a_cache_is_stalled_unauthorized_or_forbidden(health: Health, caplog: pytest.LogCaptureFixture) -> None:
-    """And not in states that a restart would only prolong: it is tests/informer/test_informers_health.py that tells of stale caches."""
+def test_where_that_is_wanted_it_fails_while_a_cache_is_stalled_unauthorized_or_forbidden(
+    health: Health, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And not in states that a restart would only prolong: it is tests/informer/test_informers_health.py that
+    tells of stale caches."""
     code, told = run(probed(health, failing=True))
     assert code == (500 if health in (Health.STALLED, Health.UNAUTHORIZED, Health.FORBIDDEN) else 200)
     assert (told is None) is (code == 500)
-    assert any(f"The cache of pods is {health.value}: " in message for message in caplog.messages) is (code == 500), "Kopf logs why"
-    assert [record.name for record in caplog.records if record.exc_info] == (["aiohttp.server"] if code == 500 else [])
+    assert any(f"The cache of pods is {health.value}: " in message for message in caplog.messages) is (
+        code == 500
+    ), "Kopf logs why"
+    assert [record.name for record in caplog.records if record.exc_info] == (
+        ["aiohttp.server"] if code == 500 else []
+    )

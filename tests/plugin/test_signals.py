@@ -1,4 +1,6 @@
-"""`kopf run` as a process, ended by SIGTERM as in a cluster, whatever its caches are doing: at once, clean, with exit code 0."""
+"""`kopf run` as a process, ended by SIGTERM as in a cluster, whatever its caches are doing: at once, clean,
+with exit code 0."""
+
 from __future__ import annotations
 
 import os
@@ -33,11 +35,15 @@ def handle(cache, **_):
 
 def syncing(cluster: EmbeddedCluster) -> None:
     # Kopf lists secrets as well, for the handler.
-    cluster.faults.add(Silence(), verb="list", resource="secrets", where=lambda asked: "labelSelector" in asked.query)
+    cluster.faults.add(
+        Silence(), verb="list", resource="secrets", where=lambda asked: "labelSelector" in asked.query
+    )
 
 
 def stalled(cluster: EmbeddedCluster) -> None:
-    cluster.faults.add(Refuse(503), verb="list", resource="secrets", where=lambda asked: "labelSelector" in asked.query)
+    cluster.faults.add(
+        Refuse(503), verb="list", resource="secrets", where=lambda asked: "labelSelector" in asked.query
+    )
 
 
 def waiting(cluster: EmbeddedCluster) -> None:
@@ -49,18 +55,40 @@ CASES: dict[str, tuple[Callable[[EmbeddedCluster], None], float, str]] = {
     "while it is stalled": (stalled, 0.001, "meanwhile, await cache.fetch(...)"),
     "while a thread waits": (waiting, 600, "a thread waits"),
 }
-"""What to do to the cluster, how long a first list may fail to come, and the sign in the log that it is so far."""
+"""What to do to the cluster, how long a first list may fail to come, and the sign in the log that it is so
+far."""
 
 
 @contextmanager
-def process(folder: Path, cluster: EmbeddedCluster, *, sync_timeout: float) -> Iterator[subprocess.Popen[str]]:
+def process(
+    folder: Path, cluster: EmbeddedCluster, *, sync_timeout: float
+) -> Iterator[subprocess.Popen[str]]:
     """Run an operator that is told of every resource that is left to the garbage collector."""
     file = folder / "operator.py"
     file.write_text(OPERATOR.replace("SYNC_TIMEOUT", str(sync_timeout)))
-    command = [sys.executable, "-W", "always::ResourceWarning", "-m", "kopf", "run", "--standalone", "-A", str(file)]
+    command = [
+        sys.executable,
+        "-W",
+        "always::ResourceWarning",
+        "-m",
+        "kopf",
+        "run",
+        "--standalone",
+        "-A",
+        str(file),
+    ]
     started = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True,
-        env={**os.environ, "KUBECONFIG": str(cluster.kubeconfig(folder / "kubeconfig")), "PYTHONUNBUFFERED": "1"})
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        env={
+            **os.environ,
+            "KUBECONFIG": str(cluster.kubeconfig(folder / "kubeconfig")),
+            "PYTHONUNBUFFERED": "1",
+        },
+    )
     try:
         yield started
     finally:
@@ -69,7 +97,9 @@ def process(folder: Path, cluster: EmbeddedCluster, *, sync_timeout: float) -> I
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_sigterm_ends_an_operator_clean(case: tuple[Callable[[EmbeddedCluster], None], float, str], tmp_path: Path) -> None:
+def test_sigterm_ends_an_operator_clean(
+    case: tuple[Callable[[EmbeddedCluster], None], float, str], tmp_path: Path
+) -> None:
     prepare, sync_timeout, sign = case
     with EmbeddedCluster(tls=False).in_thread() as cluster:
         prepare(cluster)
@@ -87,4 +117,8 @@ def test_sigterm_ends_an_operator_clean(case: tuple[Callable[[EmbeddedCluster], 
             running.send_signal(signal.SIGTERM)
             rest, _ = running.communicate(timeout=120)
             assert running.returncode == 0, log + rest
-            assert [sign for sign in ("Traceback", "ResourceWarning", "never retrieved", "was destroyed", "Unclosed") if sign in rest] == [], rest
+            assert [
+                sign
+                for sign in ("Traceback", "ResourceWarning", "never retrieved", "was destroyed", "Unclosed")
+                if sign in rest
+            ] == [], rest

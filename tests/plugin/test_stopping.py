@@ -1,4 +1,6 @@
-"""What threads wait for ends with their handler, and with the operator: neither hangs because a cache has no answer yet."""
+"""What threads wait for ends with their handler, and with the operator: neither hangs because a cache has no
+answer yet."""
+
 from __future__ import annotations
 
 import asyncio
@@ -75,7 +77,9 @@ def slow() -> Cluster:
 
 
 @pytest.mark.parametrize("wait", FOR_EVER.values(), ids=FOR_EVER)
-def test_an_operator_ends_though_a_sync_handler_waits_for_ever(wait: Callable[[Any], Any], registry: kopf.OperatorRegistry) -> None:
+def test_an_operator_ends_though_a_sync_handler_waits_for_ever(
+    wait: Callable[[Any], Any], registry: kopf.OperatorRegistry
+) -> None:
     waiting = Waiting(wait)
     kopf.on.event("pods", registry=registry, id="waits")(with_cache(kinds=["pods"])(waiting))
 
@@ -85,9 +89,14 @@ def test_an_operator_ends_though_a_sync_handler_waits_for_ever(wait: Callable[[A
         async with operating(registry, slow(), settings=settings) as operator:
             await waiting.waits()
         assert operator.exception() is None
+
     run(main())
     assert [str(error) for error in waiting.errors] == [
-        "the wait for the cache was ended: the operator, or its handler, is being stopped. Let the handler end"]
+        (
+            "the wait for the cache was ended: the operator, or its handler, is being stopped. Let the"
+            " handler end"
+        )
+    ]
 
 
 async def stopped(waiting: Waiting, registry: kopf.OperatorRegistry) -> Any:
@@ -101,14 +110,18 @@ async def stopped(waiting: Waiting, registry: kopf.OperatorRegistry) -> Any:
 
 
 @pytest.mark.parametrize("decorator", [kopf.daemon, kopf.timer])
-def test_a_daemon_that_is_stopped_ends_though_it_waits(decorator: Any, registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_daemon_that_is_stopped_ends_though_it_waits(
+    decorator: Any, registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
     waiting = Waiting()
     more = {"interval": 1} if decorator is kopf.timer else {}
     decorator("pods", registry=registry, id="waits", **more)(with_cache(waiting))
 
     with caplog.at_level(logging.WARNING):
         assert run(stopped(waiting, registry)) is None, "it was told to, and that is no failure"
-    assert [error.what for error in waiting.errors] == ["the wait for the cache was ended: its daemon is being stopped"]
+    assert [error.what for error in waiting.errors] == [
+        "the wait for the cache was ended: its daemon is being stopped"
+    ]
     assert not caplog.records
 
 
@@ -117,6 +130,7 @@ def test_a_stopped_daemon_does_not_begin_to_wait(registry: kopf.OperatorRegistry
         for _ in range(2):
             with pytest.raises(ReadError, match="its daemon is being stopped"):
                 cache.blocking.wait_for("pods", lambda _: False)
+
     waiting = Waiting(waits_again)
     kopf.daemon("pods", registry=registry, id="waits")(with_cache(waiting))
     run(stopped(waiting, registry))
@@ -140,6 +154,7 @@ def test_a_cancelled_handler_ends_though_it_waits(registry: kopf.OperatorRegistr
             assert not other.errors
             unconcerned.cancel()
             await asyncio.wait({unconcerned})
+
     run(main())
 
 
@@ -151,21 +166,31 @@ def test_a_cancelled_probe_ends_though_it_waits(registry: kopf.OperatorRegistry)
         settings = declaring(pods="")
         async with launched(settings, Cluster(pod())) as operator:
             await operator.gate(None, None)
-            task = asyncio.create_task(called(only(registry._activities), activity(causes.Activity.PROBE, settings)))
+            task = asyncio.create_task(
+                called(only(registry._activities), activity(causes.Activity.PROBE, settings))
+            )
             await waiting.waits()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
+
     run(main())
     assert [error.what for error in waiting.errors] == [
-        "the wait for the cache was ended: the operator, or its handler, is being stopped"]
+        "the wait for the cache was ended: the operator, or its handler, is being stopped"
+    ]
 
 
-@pytest.mark.parametrize(("decorate", "part", "cause"), [
-    (partial(kopf.on.create, "pods"), "_changing", lambda _: changing()),
-    (kopf.on.probe, "_activities", partial(activity, causes.Activity.PROBE)),
-], ids=["of an object", "probe"])
-def test_an_async_handler_is_cancelled_where_it_waits(decorate: Any, part: str, cause: Any, registry: kopf.OperatorRegistry) -> None:
+@pytest.mark.parametrize(
+    ("decorate", "part", "cause"),
+    [
+        (partial(kopf.on.create, "pods"), "_changing", lambda _: changing()),
+        (kopf.on.probe, "_activities", partial(activity, causes.Activity.PROBE)),
+    ],
+    ids=["of an object", "probe"],
+)
+def test_an_async_handler_is_cancelled_where_it_waits(
+    decorate: Any, part: str, cause: Any, registry: kopf.OperatorRegistry
+) -> None:
     begun, ended = asyncio.Event(), asyncio.Event()
 
     async def wait(cache: Any, **_: Any) -> None:
@@ -174,6 +199,7 @@ def test_an_async_handler_is_cancelled_where_it_waits(decorate: Any, part: str, 
             await cache.wait_for("pods", lambda _: False)
         finally:
             ended.set()
+
     decorate(registry=registry)(with_cache(wait))
 
     async def main() -> None:
@@ -186,17 +212,22 @@ def test_an_async_handler_is_cancelled_where_it_waits(decorate: Any, part: str, 
             with pytest.raises(asyncio.CancelledError):
                 await task
             assert ended.is_set()
+
     run(main())
 
 
 def test_a_thread_that_would_wait_for_a_loop_that_has_just_been_closed_does_not() -> None:
     loop = asyncio.new_event_loop()
     loop.close()
-    with pytest.raises(ReadError, match=r"was ended: the operator's event loop is closed\. Let the handler end"):
+    with pytest.raises(
+        ReadError, match=r"was ended: the operator's event loop is closed\. Let the handler end"
+    ):
         Waits().run(asyncio.Event().wait, loop)
 
 
-def test_threads_that_a_handler_has_started_are_let_go_with_the_operator(registry: kopf.OperatorRegistry) -> None:
+def test_threads_that_a_handler_has_started_are_let_go_with_the_operator(
+    registry: kopf.OperatorRegistry,
+) -> None:
     """Kopf knows nothing of them; the process would wait for them at its end."""
     waiting = Waiting()
     ended = threading.Event()
@@ -208,10 +239,12 @@ def test_threads_that_a_handler_has_started_are_let_go_with_the_operator(registr
             with pytest.raises(ReadError, match=r"was ended: the operator ends\. "):
                 waiting(cache)
             ended.set()
+
         threading.Thread(target=run, daemon=True).start()
 
     async def main() -> None:
         async with operating(registry, Cluster(pod()), settings=declaring(pods="")):
             await waiting.waits()
         assert await asyncio.to_thread(ended.wait, 60)
+
     run(main())

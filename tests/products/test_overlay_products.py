@@ -1,8 +1,10 @@
-"""Contracts 9 and 12 together: a handler's own object, while branches are listed anew, and while it leaves them. Enumerated, not sampled.
+"""Contracts 9 and 12 together: a handler's own object, while branches are listed anew, and while it leaves
+them. Enumerated, not sampled.
 
-At every step of every order in which two branches can tell of one object, a handler is called with each body that Kopf's
-own stream can have brought, be it ahead of the branches, between them, or behind; and reads its cache.
-"""
+At every step of every order in which two branches can tell of one object, a handler is called with each body
+that Kopf's own stream can have brought, be it ahead of the branches, between them, or behind; and reads its
+cache."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -22,11 +24,20 @@ from tests.core.transits import FIRST, History, Rules, Violation, histories, wal
 
 
 class Overlaid(transits.World):
-    """The branches, and at each step, what handlers read that were called with any of the bodies that there can be."""
+    """The branches, and at each step, what handlers read that were called with any of the bodies that there
+    can be."""
 
     def __init__(
-        self, history: History, branches: int, rules: Rules, merging: type[Merging], *, layout: Layout,
-        done: set[object], walked: set[object], cells: Counter[Cell],
+        self,
+        history: History,
+        branches: int,
+        rules: Rules,
+        merging: type[Merging],
+        *,
+        layout: Layout,
+        done: set[object],
+        walked: set[object],
+        cells: Counter[Cell],
     ) -> None:
         self.layout, self.done, self.cells, self.walked = layout, done, cells, walked
         self.path: tuple[object, ...] = (history,)
@@ -44,15 +55,19 @@ class Overlaid(transits.World):
 
     def _copy(self, version: int) -> Record:
         # The branches share it: that equal objects are held once is another story.
-        return record_of(self.uids[version - FIRST], version, tuple(self.layout.labels[self.history[version - FIRST]].items()))
+        return record_of(
+            self.uids[version - FIRST],
+            version,
+            tuple(self.layout.labels[self.history[version - FIRST]].items()),
+        )
 
     def check(self) -> None:
         super().check()
         if not self.merging.store.version:
-            return   # No read is answered yet.
+            return  # No read is answered yet.
         self.path = (*self.path, None)
         if self.path in self.walked:
-            return   # Each order is begun anew, and most of them begin as another has.
+            return  # Each order is begun anew, and most of them begin as another has.
         self.walked.add(self.path)
         parts = tuple(self._known_to(self.feed.part(request).store) for request in self.layout.requests)
         for body in range(FIRST, self.last + 1):
@@ -61,7 +76,9 @@ class Overlaid(transits.World):
                 continue
             self.cells[self._cell(body)] += 1
             # Of what can be read, nothing depends on anything else.
-            if (seen := (self.history, self._known_to(self.merging.store), parts, self.known, body)) not in self.done:
+            if (
+                seen := (self.history, self._known_to(self.merging.store), parts, self.known, body)
+            ) not in self.done:
                 self.done.add(seen)
                 self._judge(body, deleted=deleted)
 
@@ -83,7 +100,15 @@ class Overlaid(transits.World):
         before, after = self.history[version - 1 - FIRST], self.history[version - FIRST]
         if before in "x-":
             return "none"
-        return "deleted" if after == "x" else "leaves both" if after == "-" else "none" if set(before) & set(after) else "moves"
+        return (
+            "deleted"
+            if after == "x"
+            else "leaves both"
+            if after == "-"
+            else "none"
+            if set(before) & set(after)
+            else "moves"
+        )
 
     # ---- What a handler reads.
 
@@ -99,47 +124,66 @@ class Overlaid(transits.World):
             found = reads.get("nodes", "it")
         except OutsideFilter:
             found = None
-        if found != shown or len(held) > 1 or reads.count("nodes", names=["it"], label=self.layout.requests[0].label) > len(held):
+        if (
+            found != shown
+            or len(held) > 1
+            or reads.count("nodes", names=["it"], label=self.layout.requests[0].label) > len(held)
+        ):
             raise Violation("I4", f"get answers {found}, and held {held}; {said}")
         self._judge_one(shown, body, said)
         for request in self.layout.requests:
             # Each may need one branch alone, and is as of the version of that.
-            listed, counted = reads.list("nodes", label=request.label), reads.count("nodes", label=request.label)
+            listed, counted = (
+                reads.list("nodes", label=request.label),
+                reads.count("nodes", label=request.label),
+            )
             version = int(self.feed.part(request).store.version)
             if counted != len(listed) or len(listed) > 1:
                 raise Violation("I4", f"{counted} are counted, and {listed} listed; {said}")
             for one in listed:
                 if int(one["metadata"]["resourceVersion"]) < body:
-                    raise Violation("contract 9", f"{one['metadata']} is older than the body; {said}, {request}")
+                    raise Violation(
+                        "contract 9", f"{one['metadata']} is older than the body; {said}, {request}"
+                    )
                 if not request.matches(name="it", namespace="", labels=one["metadata"]["labels"], fields={}):
                     raise Violation("I5", f"{one['metadata']} is outside of {request}; {said}")
             span = self._span(version, body)
             if not listed and all(self._is_in(request, at) for at in span):
                 raise Violation("I8b", f"it is absent from {request}; {said}")
             if listed and not any(self._is_in(request, at) for at in span):
-                raise Violation("I5", f"{listed[0]['metadata']} is in {request} at {version}, and has left that; {said}")
+                raise Violation(
+                    "I5", f"{listed[0]['metadata']} is in {request} at {version}, and has left that; {said}"
+                )
 
     def _judge_one(self, shown: Obj | None, body: int, said: str) -> None:
         span = self._span(int(self.feed.part().store.version), body)
         if shown is None:
             if all(self.present(at) for at in span):
-                raise Violation("I8b", f"it is absent, and in some branch from {span[0]} to {span[-1]}; {said}")
+                raise Violation(
+                    "I8b", f"it is absent, and in some branch from {span[0]} to {span[-1]}; {said}"
+                )
             return
         metadata = shown["metadata"]
         if int(metadata["resourceVersion"]) < body:
             raise Violation("contract 9", f"{metadata} is older than the body; {said}")
-        if not any(selector.matches(name="it", namespace="", labels=metadata["labels"], fields={}) for selector in self.layout.branches):
+        if not any(
+            selector.matches(name="it", namespace="", labels=metadata["labels"], fields={})
+            for selector in self.layout.branches
+        ):
             raise Violation("I5", f"{metadata} is outside the filter; {said}")
         if not any(self.present(at) and self.uids[at - FIRST] == metadata["uid"] for at in span):
             raise Violation("I5", f"{metadata} has left from {span[0]} to {span[-1]}; {said}")
 
     def _span(self, version: int, body: int) -> range:
-        """Return the versions of which an answer may be: at least as new as the body, and as what the branches say."""
+        """Return the versions of which an answer may be: at least as new as the body, and as what the
+        branches say."""
         first = min(max(version, body), self.last)
         return range(first, max(first, min(self.known, self.last)) + 1)
 
     def _is_in(self, request: Selector, version: int) -> bool:
-        return self.present(version) and request.matches(name="it", namespace="", labels=self.layout.labels[self.history[version - FIRST]], fields={})
+        return self.present(version) and request.matches(
+            name="it", namespace="", labels=self.layout.labels[self.history[version - FIRST]], fields={}
+        )
 
 
 class Cell(NamedTuple):
@@ -157,12 +201,23 @@ class Cell(NamedTuple):
 
 STEPS = ("none", "moves", "leaves both", "deleted")
 CELLS = {
-    Cell(relist, into, then, order) for relist in ("before", "during", "after") for order in ("ahead", "between", "behind")
-    for into in STEPS for then in STEPS if into in ("none", "moves") or then == "none"}
+    Cell(relist, into, then, order)
+    for relist in ("before", "during", "after")
+    for order in ("ahead", "between", "behind")
+    for into in STEPS
+    for then in STEPS
+    if into in ("none", "moves") or then == "none"
+}
 
 
 def enumerated(
-    layout: Layout, states: tuple[str, ...], length: int, rules: Rules, cells: Counter[Cell], *, merging: type[Merging] = Merging,
+    layout: Layout,
+    states: tuple[str, ...],
+    length: int,
+    rules: Rules,
+    cells: Counter[Cell],
+    *,
+    merging: type[Merging] = Merging,
 ) -> int:
     """Read at each step of each order; return how many different situations that were."""
     paths: list[str] = []
@@ -170,7 +225,10 @@ def enumerated(
     walked: set[object] = set()
 
     def world(history: History, branches: int, rules: Rules, merging: type[Merging]) -> Overlaid:
-        return Overlaid(history, branches, rules, merging, layout=layout, done=done, walked=walked, cells=cells)
+        return Overlaid(
+            history, branches, rules, merging, layout=layout, done=done, walked=walked, cells=cells
+        )
+
     try:
         for history in histories(states, length):
             for _ in walks(history, 2, rules, merging=merging, story=paths.append, of=world):
@@ -180,19 +238,27 @@ def enumerated(
     return len(done)
 
 
-@pytest.mark.parametrize(("layout", "states", "length", "rules"), [
-    (SHARED, ("A", "B", "AB", "x"), 3, Rules()),
-    (SHARED, ("A", "B", "x"), 3, Rules(reads=1)),
-    (SHARED, ("A", "B", "x"), 3, Rules(vague=True)),
-    (APART, ("A", "B", "x"), 3, Rules(reads=1, refused=True)),
-    (SHARED, ("A", "B", "-", "x"), 3, Rules(relists=1)),
-    (APART, ("A", "B", "x"), 3, Rules(relists=1)),
-])
+@pytest.mark.parametrize(
+    ("layout", "states", "length", "rules"),
+    [
+        (SHARED, ("A", "B", "AB", "x"), 3, Rules()),
+        (SHARED, ("A", "B", "x"), 3, Rules(reads=1)),
+        (SHARED, ("A", "B", "x"), 3, Rules(vague=True)),
+        (APART, ("A", "B", "x"), 3, Rules(reads=1, refused=True)),
+        (SHARED, ("A", "B", "-", "x"), 3, Rules(relists=1)),
+        (APART, ("A", "B", "x"), 3, Rules(relists=1)),
+    ],
+)
 def test_contract_9_a_handler_reads_its_own_object_as_new_as_its_body_wherever_it_goes_meanwhile(
-    layout: Layout, states: tuple[str, ...], length: int, rules: Rules,
+    layout: Layout,
+    states: tuple[str, ...],
+    length: int,
+    rules: Rules,
 ) -> None:
     cells: Counter[Cell] = Counter()
     situations = enumerated(layout, states, length, rules, cells)
     print(f"{sum(cells.values()):,} steps, {situations:,} situations, {len(cells)} cells")
     if rules.relists:
-        assert {cell for cell in CELLS if not cells[cell] and ("-" in states or "leaves both" not in cell)} == set()
+        assert {
+            cell for cell in CELLS if not cells[cell] and ("-" in states or "leaves both" not in cell)
+        } == set()

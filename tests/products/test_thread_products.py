@@ -1,8 +1,10 @@
-"""Readers in threads x a writer's calls: every answer is of one generation (I4, contract 3), wherever either is stopped. Enumerated.
+"""Readers in threads x a writer's calls: every answer is of one generation (I4, contract 3), wherever either
+is stopped. Enumerated.
 
-The writer is stopped at each of its lines, and in each instruction, and a reader let in; and the other way round. What a
-reader may answer is what it would have answered between two calls of the writer's: nothing else was ever so.
-"""
+The writer is stopped at each of its lines, and in each instruction, and a reader let in; and the other way
+round. What a reader may answer is what it would have answered between two calls of the writer's: nothing else
+was ever so."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -26,32 +28,56 @@ def moving(merging: Merging) -> list[Call]:
     """`a` moves from the first branch to the second, and the first hears of it first."""
     one, other = merging.branches
     return [
-        lambda: one.leave(record("a", 11)), lambda: one.progress("11"), lambda: other.put(record("a", 11, GOLD)), lambda: other.progress("11")]
+        lambda: one.leave(record("a", 11)),
+        lambda: one.progress("11"),
+        lambda: other.put(record("a", 11, GOLD)),
+        lambda: other.progress("11"),
+    ]
 
 
 def vanishing(merging: Merging) -> list[Call]:
-    """`b` changes, `a` is deleted at 12, before the second branch has heard of anything; and `b` changes again."""
+    """`b` changes, `a` is deleted at 12, before the second branch has heard of anything; and `b` changes
+    again."""
     one, other = merging.branches
     return [
-        lambda: one.put(record("b", 11)), lambda: one.progress("11"), lambda: one.leave(record("a", 12)), lambda: one.progress("12"),
-        lambda: merging.confirmed(merging.doubts[0], version="13"), lambda: other.progress("13"), lambda: one.put(record("b", 14))]
+        lambda: one.put(record("b", 11)),
+        lambda: one.progress("11"),
+        lambda: one.leave(record("a", 12)),
+        lambda: one.progress("12"),
+        lambda: merging.confirmed(merging.doubts[0], version="13"),
+        lambda: other.progress("13"),
+        lambda: one.put(record("b", 14)),
+    ]
 
 
 SCENES: dict[str, Callable[[], Scene]] = {
     "put": lambda: alone(lambda branch: [lambda: branch.put(record("c", 11)), lambda: branch.progress("11")]),
-    "change": lambda: alone(lambda branch: [lambda: branch.put(record("a", 11)), lambda: branch.progress("11")]),
-    "leave": lambda: alone(lambda branch: [lambda: branch.leave(record("a", 11)), lambda: branch.progress("11")]),
+    "change": lambda: alone(
+        lambda branch: [lambda: branch.put(record("a", 11)), lambda: branch.progress("11")]
+    ),
+    "leave": lambda: alone(
+        lambda branch: [lambda: branch.leave(record("a", 11)), lambda: branch.progress("11")]
+    ),
     "progress": lambda: alone(lambda branch: [lambda: branch.progress("11")]),
     "relist": lambda: alone(lambda branch: listed(branch, 12, record("a", 11), record("c", 12))),
-    "abandoned relist": lambda: alone(lambda branch: [*listed(branch, 12, record("a", 11))[:2], branch.abandon]),
+    "abandoned relist": lambda: alone(
+        lambda branch: [*listed(branch, 12, record("a", 11))[:2], branch.abandon]
+    ),
     "own, and its event": lambda: alone(
-        lambda branch: [lambda: branch.put(record("a", 11)), lambda: branch.progress("11")], own=node("a", 11)),
-    "own, and a relist without it": lambda: alone(lambda branch: listed(branch, 12, record("b", 12)), own=node("a", 11)),
+        lambda branch: [lambda: branch.put(record("a", 11)), lambda: branch.progress("11")], own=node("a", 11)
+    ),
+    "own, and a relist without it": lambda: alone(
+        lambda branch: listed(branch, 12, record("b", 12)), own=node("a", 11)
+    ),
     "move": lambda: two(moving),
     "move, overlapping filters": lambda: two(moving, layout=SHARED),
     "own, and its move": lambda: two(moving, own=node("a", 11, GOLD)),
-    "relist of a branch": lambda: two(lambda merging: [
-        *listed(merging.branches[0], 12, record("a", 11), record("c", 12)), lambda: merging.branches[1].progress("12")]),
+    "relist of a branch": lambda: two(
+        lambda merging: [
+            *listed(merging.branches[0], 12, record("a", 11), record("c", 12)),
+            lambda: merging.branches[1].progress("12"),
+        ]
+    ),
     "doubt": lambda: two(vanishing),
     "own, and a doubt": lambda: two(vanishing, own=node("a", 11)),
 }
@@ -63,7 +89,8 @@ WITH_READS = (*CORE, *(f"{kopf_selectcache.__path__[0]}/{name}.py" for name in (
 
 
 def answers(scene: Callable[[], Scene], read: str) -> list[object]:
-    """Return what may be read between the writer's calls: while a list is staged, what was read before it was begun."""
+    """Return what may be read between the writer's calls: while a list is staged, what was read before it was
+    begun."""
     one = scene()
     found = [one.read(read)]
     for step in one.steps:
@@ -87,13 +114,15 @@ def test_i4_a_reader_is_let_in_before_each_instruction_of_the_writer(scene: str)
     def read(_: int) -> None:
         nonlocal reads
         if one.merging.store._lock.locked():
-            return   # It would wait for that, and read what is there before a later instruction.
+            return  # It would wait for that, and read what is there before a later instruction.
         for how, states in allowed.items():
             answer = one.read(how)
             reads += 1
             assert answer in states, f"I4: {how} answers what was never so: {answer}, and not one of {states}"
-            assert answer in states[places[how]:], f"I1: {how} answers {answer}, and a newer one was read before"
-            places[how] += states[places[how]:].index(answer)
+            assert answer in states[places[how] :], (
+                f"I1: {how} answers {answer}, and a newer one was read before"
+            )
+            places[how] += states[places[how] :].index(answer)
 
     # Of branches, the union is made of many lines, and shown by the instructions of one method.
     stepping(CORE, lambda: [step() for step in one.steps], read, finely=not one.feed.parted)
@@ -103,8 +132,11 @@ def test_i4_a_reader_is_let_in_before_each_instruction_of_the_writer(scene: str)
 
 @pytest.mark.parametrize("read", ["get", "held", *STORE])
 @pytest.mark.parametrize("scene", SCENES)
-def test_i4_the_writer_is_let_in_before_each_step_of_a_reader_for_any_number_of_calls(scene: str, read: str) -> None:
-    """Of a store's reads, which pick what is held and its version, a step is an instruction; of those above them, a line."""
+def test_i4_the_writer_is_let_in_before_each_step_of_a_reader_for_any_number_of_calls(
+    scene: str, read: str
+) -> None:
+    """Of a store's reads, which pick what is held and its version, a step is an instruction; of those above
+    them, a line."""
     allowed, finely = answers(SCENES[scene], read), read in STORE
     orders, seen, calls = 0, 1, len(SCENES[scene]().steps)
     at = 0
@@ -116,17 +148,24 @@ def test_i4_the_writer_is_let_in_before_each_step_of_a_reader_for_any_number_of_
                 for call in steps[:before]:
                     call()
 
-                def write(step: int, *, one: Scene = one, steps: list[Call] = steps[before:until], at: int = at) -> None:
+                def write(
+                    step: int, *, one: Scene = one, steps: list[Call] = steps[before:until], at: int = at
+                ) -> None:
                     nonlocal seen
                     seen = max(seen, step + 1)
                     if step >= at and steps and not any(each._lock.locked() for each in stores(one)):
                         while steps:
                             steps.pop(0)()
 
-                answer = stepping(CORE if finely else WITH_READS, partial(one.read, read), write, finely=finely)
+                answer = stepping(
+                    CORE if finely else WITH_READS, partial(one.read, read), write, finely=finely
+                )
                 orders += 1
-                span = allowed[before:until + 1]
-                assert answer in span, f"I4: {read} answers {answer}, and not one of {span}; the calls {before} to {until} came before step {at}"
+                span = allowed[before : until + 1]
+                assert answer in span, (
+                    f"I4: {read} answers {answer}, and not one of {span}; the calls {before} to {until} came"
+                    f" before step {at}"
+                )
         at += 1
     print(f"{orders:,} orders")
 
@@ -141,13 +180,18 @@ def test_i4_a_reader_and_the_writer_alternate_line_by_line(scene: str, read: str
             wrote, answer, _ = alternating(SCENES[scene], read, call, plan)
             orders += 1
             assert wrote is None, f"the writer raised {wrote!r}; {plan}"
-            span = allowed[call:call + 2]
-            assert answer in span, f"I4: {read} answers {answer!r} during the call {call}, and not one of {span}; {plan}"
+            span = allowed[call : call + 2]
+            assert answer in span, (
+                f"I4: {read} answers {answer!r} during the call {call}, and not one of {span}; {plan}"
+            )
     print(f"{orders:,} orders")
 
 
-def alternating(scene: Callable[[], Scene], read: str, call: int, plan: Plan) -> tuple[object, object, list[int]]:
-    """Let a reader and one call of the writer's run as planned; return what they raised or returned, and how many lines it took them."""
+def alternating(
+    scene: Callable[[], Scene], read: str, call: int, plan: Plan
+) -> tuple[object, object, list[int]]:
+    """Let a reader and one call of the writer's run as planned; return what they raised or returned, and how
+    many lines it took them."""
     one, turns = scene(), Turns(CORE, plan)
     for step in one.steps[:call]:
         step()

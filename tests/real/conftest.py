@@ -1,4 +1,6 @@
-"""Keeps the tests of this folder out of the default run, but for those that are of the embedded API server as well."""
+"""Keeps the tests of this folder out of the default run, but for those that are of the embedded API server as
+well."""
+
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ from tests.canaries import seeded
 FOLDER = Path(__file__).parent
 
 
-@pytest.hookimpl(tryfirst=True)   # Before pytest deselects by markers.
+@pytest.hookimpl(tryfirst=True)  # Before pytest deselects by markers.
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(FOLDER) and not _is_of_any_server(item):
@@ -21,6 +23,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True)
 def _canaries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put the canary into the Secrets that tests create, which on a real server nobody else does."""
+
     def request(client: Client, method: str, path: str, *, body: object = None, **options: Any) -> Any:
         if method == "POST" and path.endswith("/secrets") and isinstance(body, Mapping):
             body = {**seeded({**body, "kind": "Secret"}), "apiVersion": "v1"}

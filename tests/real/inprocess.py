@@ -1,7 +1,9 @@
-"""Caches in the test's own process, in front of a real server, and readers in threads that keep all that they saw.
+"""Caches in the test's own process, in front of a real server, and readers in threads that keep all that they
+saw.
 
-Time is real, but for how long caches take a second to be. It starts no servers, and knows no product but by its classes.
-"""
+Time is real, but for how long caches take a second to be. It starts no servers, and knows no product but by
+its classes."""
+
 from __future__ import annotations
 
 import asyncio
@@ -29,7 +31,8 @@ Contents = dict[str, tuple[str, str, Any]]
 
 
 class Reader:
-    """Reads one kind all along: names and versions, or which error there was; each time that it is another answer."""
+    """Reads one kind all along: names and versions, or which error there was; each time that it is another
+    answer."""
 
     def __init__(self, read: Callable[[], Iterable[Mapping[str, Any]]]) -> None:
         self._read = read
@@ -53,7 +56,12 @@ class Reader:
 
     def _now(self) -> Seen:
         try:
-            return tuple(sorted(f"{each['metadata']['name']}@{each['metadata']['resourceVersion']}" for each in self._read()))
+            return tuple(
+                sorted(
+                    f"{each['metadata']['name']}@{each['metadata']['resourceVersion']}"
+                    for each in self._read()
+                )
+            )
         except ReadError as error:
             return (f"!{type(error).__name__}",)
 
@@ -61,7 +69,9 @@ class Reader:
 class Operator:
     """Caches of one namespace, and their readers."""
 
-    def __init__(self, runtime: Runtime, vault: Vault, api: Cluster, namespace: str, filters: Mapping[str, Any]) -> None:
+    def __init__(
+        self, runtime: Runtime, vault: Vault, api: Cluster, namespace: str, filters: Mapping[str, Any]
+    ) -> None:
         self.runtime = runtime
         self.vault = vault
         self.cache = Cache(runtime)
@@ -73,7 +83,7 @@ class Operator:
     def read_all_along(self) -> None:
         """Start the readers."""
         for kind in map(str, self.runtime.feeds):
-            self.readers[kind] = Reader(lambda kind=kind: self.cache.held(kind))   # type: ignore[misc]
+            self.readers[kind] = Reader(lambda kind=kind: self.cache.held(kind))  # type: ignore[misc]
 
     def holds(self, kind: str) -> Contents:
         """What a reader gets; nothing while it gets an error."""
@@ -86,7 +96,10 @@ class Operator:
         """What the server has within the filter."""
         filters = self._filters[kind]
         path = f"/api/v1/namespaces/{self._namespace}/{kind}"
-        lists = [self._api.request("GET", path, query={"labelSelector": each}) for each in ([filters] if isinstance(filters, str) else filters)]
+        lists = [
+            self._api.request("GET", path, query={"labelSelector": each})
+            for each in ([filters] if isinstance(filters, str) else filters)
+        ]
         return {name: what for listed in lists for name, what in contents(listed["items"]).items()}
 
     async def in_step(self, kind: str) -> None:
@@ -105,7 +118,9 @@ class Telling(KopfTransport):
         super().__init__(vault, request_timeout=request_timeout)
         self._asked = asked
 
-    async def get(self, path: str, query: Mapping[str, str], *, accept: str = JSON, most: int | None = None) -> bytes:
+    async def get(
+        self, path: str, query: Mapping[str, str], *, accept: str = JSON, most: int | None = None
+    ) -> bytes:
         answer = await super().get(path, query, accept=accept, most=most)
         await asyncio.to_thread(self._asked)
         return answer
@@ -113,7 +128,8 @@ class Telling(KopfTransport):
 
 def run(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(test)
-    gc.collect()   # What is left of connections is told here, and not in a test that has nothing to do with it.
+    # What is left of connections is told here, and not in a test that has nothing to do with it.
+    gc.collect()
 
 
 async def until(condition: Callable[[], object], what: str, *, deadline: float = 120.0) -> None:
@@ -125,10 +141,19 @@ async def until(condition: Callable[[], object], what: str, *, deadline: float =
 
 @asynccontextmanager
 async def operating(
-    api: Cluster, namespace: str, selectors: Mapping[str, Any], *, url: str = "", token: str = "", pace: float = 1.0,
-    asked: Callable[[], object] = lambda: None, **options: Any,
+    api: Cluster,
+    namespace: str,
+    selectors: Mapping[str, Any],
+    *,
+    url: str = "",
+    token: str = "",
+    pace: float = 1.0,
+    asked: Callable[[], object] = lambda: None,
+    **options: Any,
 ) -> AsyncIterator[Operator]:
-    """Keep caches, synced, for the code within the block; `pace` says how long what they take for a second is, and `asked` is called after each list."""
+    """Keep caches, synced, for the code within the block; `pace` says how long what they take for a second
+    is, and `asked` is called after each list."""
+
     async def sleep(seconds: float) -> None:
         await asyncio.sleep(seconds * pace)
 
@@ -136,8 +161,14 @@ async def operating(
     settings = SelectCacheSettings(**{"audit_interval": 0, **options})
     settings.selectors.update(selectors)
     runtime = Runtime(
-        settings, Telling(vault, asked, request_timeout=settings.request_timeout), namespaces=(namespace,), chance=lambda: 0.5,
-        logger=logging.getLogger("kopf_selectcache"), clock=lambda: time.monotonic() / pace, sleep=sleep)
+        settings,
+        Telling(vault, asked, request_timeout=settings.request_timeout),
+        namespaces=(namespace,),
+        chance=lambda: 0.5,
+        logger=logging.getLogger("kopf_selectcache"),
+        clock=lambda: time.monotonic() / pace,
+        sleep=sleep,
+    )
     task = asyncio.create_task(runtime.run())
     operator = Operator(runtime, vault, api, namespace, selectors)
     try:
@@ -155,7 +186,9 @@ async def operating(
 
 
 def credentials(api: Cluster, *, url: str = "", token: str = "") -> kopf.ConnectionInfo:
-    return kopf.ConnectionInfo(server=url or api.url, ca_path=None if url else str(api.ca_file), token=token or api.token)
+    return kopf.ConnectionInfo(
+        server=url or api.url, ca_path=None if url else str(api.ca_file), token=token or api.token
+    )
 
 
 def contents(objects: Iterable[Mapping[str, Any]]) -> Contents:

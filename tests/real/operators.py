@@ -1,9 +1,11 @@
-"""Operators under `kopf run`, as processes of their own, that tests can put questions to. Starts and ends them.
+"""Operators under `kopf run`, as processes of their own, that tests can put questions to. Starts and ends
+them.
 
-The operator file under test declares its caches as any user's does. To it a handler is added which answers: a test
-creates a ConfigMap with an expression, the handler evaluates it with its `cache`, and what comes of it, value or error,
-is written where the test reads it. So each answer has gone through Kopf, the plugin, the cache and the API server.
-"""
+The operator file under test declares its caches as any user's does. To it a handler is added which answers: a
+test creates a ConfigMap with an expression, the handler evaluates it with its `cache`, and what comes of it,
+value or error, is written where the test reads it. So each answer has gone through Kopf, the plugin, the
+cache and the API server."""
+
 import json
 import os
 import signal
@@ -60,9 +62,18 @@ class Operator:
     """One `kopf run`. It ends with the `with` block, by SIGTERM first, as in a cluster."""
 
     def __init__(
-            self, folder: Path, cluster: Cluster, source: str, *,
-            namespaces: Sequence[str], options: Sequence[str] = (), token: str | None = None, env: Mapping[str, str] | None = None,
-            files: Mapping[str, str] | None = None, server: str | None = None, asked: bool = True,
+        self,
+        folder: Path,
+        cluster: Cluster,
+        source: str,
+        *,
+        namespaces: Sequence[str],
+        options: Sequence[str] = (),
+        token: str | None = None,
+        env: Mapping[str, str] | None = None,
+        files: Mapping[str, str] | None = None,
+        server: str | None = None,
+        asked: bool = True,
     ) -> None:
         self.folder = folder
         self._cluster = cluster
@@ -76,16 +87,27 @@ class Operator:
         file = folder / "operator.py"
         file.write_text(source + (ASKED if asked else ""))
         self.kubeconfig = cluster.kubeconfig(folder / "kubeconfig", token=token)
-        if server is not None:   # A proxy before the cluster.
+        if server is not None:  # A proxy before the cluster.
             self.kubeconfig.write_text(self.kubeconfig.read_text().replace(cluster.url, server))
         self.log_file = folder / "log"
-        where = [part for namespace in namespaces for part in ("-n", namespace)] if "-A" not in options else []
+        where = (
+            [part for namespace in namespaces for part in ("-n", namespace)] if "-A" not in options else []
+        )
         with self.log_file.open("wb") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "kopf", "run", str(file), "--standalone", *where, *options],
-                stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=folder, start_new_session=True,
-                env={**os.environ, "KUBECONFIG": str(self.kubeconfig), "ANSWERS": str(self.answers), "ASKED_BY": folder.name,
-                     **(env or {})},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                cwd=folder,
+                start_new_session=True,
+                env={
+                    **os.environ,
+                    "KUBECONFIG": str(self.kubeconfig),
+                    "ANSWERS": str(self.answers),
+                    "ASKED_BY": folder.name,
+                    **(env or {}),
+                },
             )
 
     @property
@@ -93,14 +115,22 @@ class Operator:
         return self.log_file.read_text(errors="replace")
 
     def ask(self, expression: str, *, deadline: float = 60) -> Answer:
-        """Evaluate an expression in a handler, where `cache` is the handler's own, and give what comes of it."""
+        """Evaluate an expression in a handler, where `cache` is the handler's own, and give what comes of
+        it."""
         self._count += 1
         name = f"{self.folder.name}-{self._count}"
-        self._cluster.request("POST", f"/api/v1/namespaces/{self._asked_in}/configmaps", body={
-            "metadata": {"name": name, "labels": {"ask": self.folder.name}}, "data": {"ask": expression},
-        })
+        self._cluster.request(
+            "POST",
+            f"/api/v1/namespaces/{self._asked_in}/configmaps",
+            body={
+                "metadata": {"name": name, "labels": {"ask": self.folder.name}},
+                "data": {"ask": expression},
+            },
+        )
         path = self.answers / name
-        wait_until(lambda: path.exists() or self.ended, f"the operator to answer {expression}", deadline=deadline)
+        wait_until(
+            lambda: path.exists() or self.ended, f"the operator to answer {expression}", deadline=deadline
+        )
         assert path.exists(), f"the operator ended:\n{self.log}"
         return Answer(**json.loads(path.read_text()))
 
@@ -122,7 +152,8 @@ class Operator:
         return self.process.poll() is not None
 
     def stop(self) -> int:
-        """End the operator as a cluster would, and give its exit code. No secret may be in its log (contract 10)."""
+        """End the operator as a cluster would, and give its exit code. No secret may be in its log (contract
+        10)."""
         if not self.ended:
             self.process.send_signal(signal.SIGTERM)
         try:
@@ -137,7 +168,9 @@ class Operator:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if error is None:
             self.stop()
         elif not self.ended:

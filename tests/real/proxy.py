@@ -1,4 +1,6 @@
-"""A proxy in front of an API server, for the faults that a real server cannot be made to have. Passes on all else."""
+"""A proxy in front of an API server, for the faults that a real server cannot be made to have. Passes on all
+else."""
+
 import asyncio
 import gc
 import json
@@ -20,7 +22,15 @@ Condition = Callable[[web.Request], bool]
 
 def status(code: int, reason: str) -> dict[str, Any]:
     """What an API server says when it refuses."""
-    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code, "reason": reason, "message": reason}
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "code": code,
+        "reason": reason,
+        "message": reason,
+    }
 
 
 @dataclass
@@ -41,7 +51,8 @@ class Proxy:
     upstream: Client
     faults: list[Fault] = field(default_factory=list)
     timeout_seconds: int = 0
-    """After how many seconds the server ends each watch, by a parameter of its request; if 0, when it likes."""
+    """After how many seconds the server ends each watch, by a parameter of its request; if 0, when it
+    likes."""
     url: str = ""
     ignored: frozenset[str] = frozenset()
     """These parameters of requests do not reach the server."""
@@ -58,10 +69,13 @@ class Proxy:
         started.wait()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._loop.call_soon_threadsafe(self._over.set)
         self._thread.join()
-        gc.collect()   # What is left of connections is told here, and not in a test that has nothing to do with it.
+        # What is left of connections is told here, and not in a test that has nothing to do with it.
+        gc.collect()
 
     def hold(self, condition: Condition) -> None:
         """Keep all requests that meet the condition, and pass them on when they are released."""
@@ -73,6 +87,7 @@ class Proxy:
 
     def say_in_streams(self, condition: Condition, event: dict[str, Any]) -> int:
         """Write an event into every open watch that meets the condition; give how many there were."""
+
         async def say() -> int:
             said = 0
             for request, response in self._streams:
@@ -80,6 +95,7 @@ class Proxy:
                     await response.write(json.dumps(event).encode() + b"\n")
                     said += 1
             return said
+
         return asyncio.run_coroutine_threadsafe(say(), self._loop).result(timeout=60)
 
     def watches(self, condition: Condition) -> int:
@@ -87,12 +103,17 @@ class Proxy:
         return sum("watch" in request.query and condition(request) for request, _ in list(self._answers))
 
     def end_streams(self, condition: Condition) -> int:
-        """End every open watch that meets the condition, as a server does after a while; give how many there were."""
+        """End every open watch that meets the condition, as a server does after a while; give how many there
+        were."""
+
         async def end() -> int:
-            ended = [answer for request, answer in self._answers if "watch" in request.query and condition(request)]
+            ended = [
+                answer for request, answer in self._answers if "watch" in request.query and condition(request)
+            ]
             for answer in ended:
                 answer.cancel()
             return len(ended)
+
         return asyncio.run_coroutine_threadsafe(end(), self._loop).result(timeout=60)
 
     async def _run(self, started: threading.Event) -> None:
@@ -107,10 +128,14 @@ class Proxy:
         # One session for all requests, which closes all of their connections.
         connector = aiohttp.TCPConnector(ssl=_trusting(self.upstream), limit=0)
         forever = aiohttp.ClientTimeout(total=None)
-        async with aiohttp.ClientSession(connector=connector, auto_decompress=False, timeout=forever) as self._session:
+        async with aiohttp.ClientSession(
+            connector=connector, auto_decompress=False, timeout=forever
+        ) as self._session:
             started.set()
             await self._over.wait()
-            await runner.cleanup()   # Before the session is closed: a handler must not open a connection after that.
+            await (
+                runner.cleanup()
+            )  # Before the session is closed: a handler must not open a connection after that.
         await connections_closed()
 
     async def _pass_on(self, request: web.Request) -> web.StreamResponse:
@@ -118,18 +143,38 @@ class Proxy:
             if fault.hits < fault.times and fault.condition(request):
                 fault.hits += 1
                 headers = {"Retry-After": fault.retry_after} if fault.retry_after is not None else None
-                return web.json_response(status(fault.code, "Expired" if fault.code == 410 else "Fault"), status=fault.code, headers=headers)
+                return web.json_response(
+                    status(fault.code, "Expired" if fault.code == 410 else "Fault"),
+                    status=fault.code,
+                    headers=headers,
+                )
         if self.held is not None and self.held(request):
             self.waiting += 1
             await self._released.wait()
         headers = {name: value for name, value in request.headers.items() if name.lower() != "host"}
-        target = request.rel_url.without_query_params(*self.ignored).raw_path_qs if self.ignored else request.path_qs
-        ends = f"&timeoutSeconds={self.timeout_seconds}" if self.timeout_seconds and "watch" in request.query else ""
+        target = (
+            request.rel_url.without_query_params(*self.ignored).raw_path_qs
+            if self.ignored
+            else request.path_qs
+        )
+        ends = (
+            f"&timeoutSeconds={self.timeout_seconds}"
+            if self.timeout_seconds and "watch" in request.query
+            else ""
+        )
         async with self._session.request(
-                request.method, self.upstream.url + target + ends, headers=headers, data=await request.read() or None,
-                skip_auto_headers=("Accept-Encoding",)) as answer:
+            request.method,
+            self.upstream.url + target + ends,
+            headers=headers,
+            data=await request.read() or None,
+            skip_auto_headers=("Accept-Encoding",),
+        ) as answer:
             # What is compressed, as long lists are, is passed on as it is.
-            told = {name: answer.headers[name] for name in ("Content-Type", "Content-Encoding") if name in answer.headers}
+            told = {
+                name: answer.headers[name]
+                for name in ("Content-Type", "Content-Encoding")
+                if name in answer.headers
+            }
             response = web.StreamResponse(status=answer.status, headers=told)
             stream = (request, response)
             try:
@@ -143,11 +188,12 @@ class Proxy:
                     self._answers.remove((request, passing))
                     if not passing.done() or passing.cancelled():
                         passing.cancel()
-                        answer.close()   # The rest must not be taken for the answer to another request.
+                        answer.close()  # The rest must not be taken for the answer to another request.
                 if not passing.cancelled():
                     passing.result()
             except (ConnectionError, aiohttp.ClientError):
-                # The operator has gone, and with it whoever would read the rest; or the server, in the middle of its answer.
+                # The operator has gone, and with it whoever would read the rest; or the server, in the middle
+                # of its answer.
                 response.force_close()
                 for transport in (request.transport, answer.connection and answer.connection.transport):
                     if transport is not None:

@@ -1,4 +1,6 @@
-"""API servers of a test's own, real or embedded, that can be taken down, put up again, and made to forget. Starts and ends them."""
+"""API servers of a test's own, real or embedded, that can be taken down, put up again, and made to forget.
+Starts and ends them."""
+
 from abc import ABC, abstractmethod
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,7 +19,9 @@ class Stage(ABC):
     api: Cluster
 
     @abstractmethod
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
 
     @abstractmethod
     def go_down(self) -> None:
@@ -42,7 +46,9 @@ class RealStage(Stage):
         self._server = ApiServer(assets=assets)
         self.api = self._server
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._server.stop()
 
     def go_down(self) -> None:
@@ -65,7 +71,9 @@ class EmbeddedStage(Stage):
         self.api = client_of(self._server)
         self._stack.callback(self.api.close)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._stack.__exit__(kind, error, trace)
 
     def go_down(self) -> None:

@@ -1,4 +1,6 @@
-"""Admission through a real webhook server: what the clients of a real API server get from handlers that read caches."""
+"""Admission through a real webhook server: what the clients of a real API server get from handlers that read
+caches."""
+
 import json
 import sys
 from collections.abc import Iterator
@@ -124,7 +126,7 @@ async def another(cache, **_):
     import asyncio
     await asyncio.to_thread(both.wait)
     assert labels_in(cache)
-"""
+"""  # noqa: E501
 
 
 class Admission:
@@ -139,8 +141,12 @@ class Admission:
     def create(self, labels: dict[str, str], *, dry: bool = False, **data: str) -> Any:
         """Create a ConfigMap; ApiError, if it is refused."""
         self._count += 1
-        return self.api.request("POST", f"/api/v1/namespaces/{self.namespace}/configmaps", query={"dryRun": "All"} if dry else {}, body={
-            "metadata": {"name": f"made-{self._count}", "labels": self.labels | labels}, "data": data})
+        return self.api.request(
+            "POST",
+            f"/api/v1/namespaces/{self.namespace}/configmaps",
+            query={"dryRun": "All"} if dry else {},
+            body={"metadata": {"name": f"made-{self._count}", "labels": self.labels | labels}, "data": data},
+        )
 
     def refused(self, labels: dict[str, str], *, dry: bool = False, **data: str) -> tuple[int, str]:
         """Create a ConfigMap which must be refused; give with which code and which text."""
@@ -159,7 +165,10 @@ class Admission:
 
     def wait(self, operator: Operator) -> None:
         """Wait until the API server asks the operator."""
-        wait_until(lambda: operator.ended or (self._asks("validate") and self._asks("mutate")), "the API server asks the operator")
+        wait_until(
+            lambda: operator.ended or (self._asks("validate") and self._asks("mutate")),
+            "the API server asks the operator",
+        )
         assert not operator.ended, operator.log
 
     def _asks(self, probe: str) -> bool:
@@ -172,7 +181,9 @@ class Admission:
 
 
 @contextmanager
-def admitting(api: Cluster, folder: Path, *, timeout: float = 5, **options: Any) -> Iterator[tuple[Operator, Admission]]:
+def admitting(
+    api: Cluster, folder: Path, *, timeout: float = 5, **options: Any
+) -> Iterator[tuple[Operator, Admission]]:
     """Run the operator, in a namespace of its own with one pod and one Secret in its caches."""
     namespace = api.namespace()
     create(api, namespace, pod("web-1", app="web", tier="gold"), pod("db-1", app="db"))
@@ -180,12 +191,20 @@ def admitting(api: Cluster, folder: Path, *, timeout: float = 5, **options: Any)
     authority = trustme.CA()
     issued = authority.issue_cert("127.0.0.1")
     files = {
-        "ca.pem": authority.cert_pem.bytes(), "key.pem": issued.private_key_pem.bytes(),
+        "ca.pem": authority.cert_pem.bytes(),
+        "key.pem": issued.private_key_pem.bytes(),
         "cert.pem": b"".join(pem.bytes() for pem in issued.cert_chain_pems),
     }
     env = {"ADMITTED": namespace, "PORT": str(free_port()), "ADMISSION_TIMEOUT": str(timeout)}
-    with Operator(folder / "operator", api, ADMITTING, namespaces=[namespace], env=env,
-                  files={name: content.decode() for name, content in files.items()}, **options) as operator:
+    with Operator(
+        folder / "operator",
+        api,
+        ADMITTING,
+        namespaces=[namespace],
+        env=env,
+        files={name: content.decode() for name, content in files.items()},
+        **options,
+    ) as operator:
         try:
             admission = Admission(api, namespace)
             admission.wait(operator)
@@ -195,7 +214,9 @@ def admitting(api: Cluster, folder: Path, *, timeout: float = 5, **options: Any)
 
 
 @pytest.fixture(scope="module")
-def running(real_api: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Operator, Admission]]:
+def running(
+    real_api: ApiServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Operator, Admission]]:
     with admitting(real_api, tmp_path_factory.mktemp("admission")) as started:
         yield started
 
@@ -219,7 +240,9 @@ def test_what_the_cache_holds_decides_who_is_admitted(admission: Admission, oper
     path = f"/api/v1/namespaces/{admission.namespace}/configmaps/{made['metadata']['name']}"
     with pytest.raises(ApiError, match="There is no Secret 'late'"):
         admission.api.request("PATCH", path, body={"data": {"needs": "late"}})
-    admission.api.request("POST", f"/api/v1/namespaces/{admission.namespace}/secrets", body={"metadata": {"name": "late"}})
+    admission.api.request(
+        "POST", f"/api/v1/namespaces/{admission.namespace}/secrets", body={"metadata": {"name": "late"}}
+    )
     operator.until(f"cache.exists('secrets', 'late', '{admission.namespace}')", value=True)
     assert admission.api.request("PATCH", path, body={"data": {"needs": "late"}})["data"] == {"needs": "late"}
     admission.api.request("DELETE", path)
@@ -236,19 +259,31 @@ def test_reads_answer_as_in_any_handler(admission: Admission, how: str) -> None:
     assert admission.ask(f"cache.get('pods', 'web-1', '{namespace}')['metadata']['name']", how=how) == "web-1"
     assert admission.ask(f"cache.get('secrets', 'nope', '{namespace}', default=None)", how=how) is None
     assert "web-1" in admission.ask("[pod['metadata']['name'] for pod in cache.held('pods')]", how=how)
-    assert admission.ask(f"list(cache.list('pods', namespace='{namespace}', label='app=web,tier=iron'))", how=how) == []
+    assert (
+        admission.ask(
+            f"list(cache.list('pods', namespace='{namespace}', label='app=web,tier=iron'))", how=how
+        )
+        == []
+    )
 
 
 def test_what_is_not_held_is_fetched(admission: Admission) -> None:
     fetch = f"fetch('pods', 'db-1', '{admission.namespace}')['metadata']['name']"
     assert admission.ask(f"cache.blocking.{fetch}", how="sync") == "db-1"
-    assert admission.ask(f"cache.fetch('configmaps', 'nope', '{admission.namespace}', default='absent')") == "absent"
+    assert (
+        admission.ask(f"cache.fetch('configmaps', 'nope', '{admission.namespace}', default='absent')")
+        == "absent"
+    )
 
 
 @pytest.mark.parametrize("labels", [{"for": "pod"}, {"asks": "async"}])
-def test_what_the_filter_hides_is_a_refusal_that_says_so(admission: Admission, labels: dict[str, str]) -> None:
+def test_what_the_filter_hides_is_a_refusal_that_says_so(
+    admission: Admission, labels: dict[str, str]
+) -> None:
     """Neither "there is no such pod", which would be a guess, nor "internal error"."""
-    code, text = admission.refused(labels, pod="db-1", ask=f"cache.get('pods', 'db-1', '{admission.namespace}')")
+    code, text = admission.refused(
+        labels, pod="db-1", ask=f"cache.get('pods', 'db-1', '{admission.namespace}')"
+    )
     assert code == 500
     assert f"pods db-1 in {admission.namespace} is not held: it is absent, or present without app=web" in text
     assert f"fetch('pods', 'db-1', '{admission.namespace}')" in text
@@ -293,29 +328,50 @@ def pods(admission: Admission, name: str = "") -> str:
 
 
 @fates
-def test_a_created_object_that_is_not_stored_is_never_read(admission: Admission, operator: Operator, fate: Fate) -> None:
+def test_a_created_object_that_is_not_stored_is_never_read(
+    admission: Admission, operator: Operator, fate: Fate
+) -> None:
     name, labels = f"{fate}-1", {"app": "web"} | fate.labels("CREATE")
     with fate.meets():
         admission.api.request("POST", pods(admission), body=admission.pod(name, **labels), query=fate.query())
     assert operator.ask(f"seen['{name}']").value == {
-        "operation": "CREATE", "dry": fate.dry, "old": None, "new": labels | admission.labels, "held": None, "there": False}
+        "operation": "CREATE",
+        "dry": fate.dry,
+        "old": None,
+        "new": labels | admission.labels,
+        "held": None,
+        "there": False,
+    }
     assert operator.ask(f"labels_in(cache).get('{name}')").value is None
 
 
 @fates
-def test_a_change_that_is_not_stored_is_never_read(admission: Admission, operator: Operator, fate: Fate) -> None:
-    """The object is newer than the stream, which does not hold it: laid over the cache, it would come into the filter."""
+def test_a_change_that_is_not_stored_is_never_read(
+    admission: Admission, operator: Operator, fate: Fate
+) -> None:
+    """The object is newer than the stream, which does not hold it: laid over the cache, it would come into
+    the filter."""
     name, old, new = f"{fate}-2", {"app": "db"} | admission.labels, {"app": "web"} | fate.labels("UPDATE")
     create(admission.api, admission.namespace, admission.pod(name, app="db"))
     with fate.meets():
-        admission.api.request("PATCH", pods(admission, name), body={"metadata": {"labels": new}}, query=fate.query())
+        admission.api.request(
+            "PATCH", pods(admission, name), body={"metadata": {"labels": new}}, query=fate.query()
+        )
     assert operator.ask(f"seen['{name}']").value == {
-        "operation": "UPDATE", "dry": fate.dry, "old": old, "new": old | new, "held": None, "there": True}
+        "operation": "UPDATE",
+        "dry": fate.dry,
+        "old": old,
+        "new": old | new,
+        "held": None,
+        "there": True,
+    }
     assert operator.ask(f"labels_in(cache).get('{name}')").value is None
 
 
 @fates
-def test_a_deletion_that_does_not_come_about_is_never_read(admission: Admission, operator: Operator, fate: Fate) -> None:
+def test_a_deletion_that_does_not_come_about_is_never_read(
+    admission: Admission, operator: Operator, fate: Fate
+) -> None:
     name, labels = f"{fate}-3", {"app": "web"} | fate.labels("DELETE")
     create(admission.api, admission.namespace, admission.pod(name, **labels))
     labels |= admission.labels
@@ -323,7 +379,13 @@ def test_a_deletion_that_does_not_come_about_is_never_read(admission: Admission,
     with fate.meets():
         admission.api.request("DELETE", pods(admission, name), query=fate.query(gracePeriodSeconds=0))
     assert operator.ask(f"seen['{name}']").value == {
-        "operation": "DELETE", "dry": fate.dry, "old": labels, "new": None, "held": labels, "there": True}
+        "operation": "DELETE",
+        "dry": fate.dry,
+        "old": labels,
+        "new": None,
+        "held": labels,
+        "there": True,
+    }
     assert operator.ask(f"labels_in(cache).get('{name}')").value == labels
 
 
@@ -332,12 +394,16 @@ def test_a_deletion_that_does_not_come_about_is_never_read(admission: Admission,
 
 def without(proxy: Proxy, plural: str) -> Fault:
     """Let the API server fail to list or get a kind, until the fault is taken out."""
-    fault = Fault(lambda request: f"/{plural}" in request.path and "watch" not in request.query, 503, times=sys.maxsize)
+    fault = Fault(
+        lambda request: f"/{plural}" in request.path and "watch" not in request.query, 503, times=sys.maxsize
+    )
     proxy.faults.append(fault)
     return fault
 
 
-def test_a_request_waits_for_a_bounded_time_and_is_turned_down_with_the_reason(real_api: ApiServer, tmp_path: Path) -> None:
+def test_a_request_waits_for_a_bounded_time_and_is_turned_down_with_the_reason(
+    real_api: ApiServer, tmp_path: Path
+) -> None:
     with Proxy(real_api) as proxy:
         without(proxy, "pods")
         with admitting(real_api, tmp_path, timeout=1, server=proxy.url) as (_, admission):
@@ -347,10 +413,15 @@ def test_a_request_waits_for_a_bounded_time_and_is_turned_down_with_the_reason(r
             code, text = admission.refused({"asks": "without-waiting"})
             assert code == 503
             assert "pods" in text
-            assert admission.refused({"asks": "about-secrets"}) == (500, '["ca"]'), "of the kinds, only those that it reads"
+            assert admission.refused({"asks": "about-secrets"}) == (
+                500,
+                '["ca"]',
+            ), "of the kinds, only those that it reads"
 
 
-def test_a_request_that_comes_early_is_answered_once_the_caches_are_synced(real_api: ApiServer, tmp_path: Path) -> None:
+def test_a_request_that_comes_early_is_answered_once_the_caches_are_synced(
+    real_api: ApiServer, tmp_path: Path
+) -> None:
     with Proxy(real_api) as proxy, ThreadPoolExecutor() as threads:
         fault = without(proxy, "pods")
         with admitting(real_api, tmp_path, timeout=25, server=proxy.url) as (operator, admission):

@@ -1,4 +1,5 @@
 """The tests' own API server does what the other tests rely on."""
+
 import json
 import os
 import secrets
@@ -75,7 +76,10 @@ def first_of_watch(server: ApiServer, path: str, version: str) -> dict[str, Any]
 
 # --- requests
 
-@pytest.mark.skipif("KUBEBUILDER_ASSETS" in os.environ, reason="then the server is of whatever version was given")
+
+@pytest.mark.skipif(
+    "KUBEBUILDER_ASSETS" in os.environ, reason="then the server is of whatever version was given"
+)
 def test_the_server_is_of_the_version_in_go_mod(real_api: ApiServer) -> None:
     assert real_api.request("GET", "/version")["gitVersion"] == kubernetes_version(module_of())
 
@@ -101,14 +105,21 @@ def test_a_patch_is_a_merge_patch(real_api: ApiServer) -> None:
 def test_a_patch_can_be_of_another_type(real_api: ApiServer) -> None:
     namespace = real_api.namespace()
     create(real_api, namespace, "a")
-    patched = real_api.request("PATCH", configmaps(namespace) + "/a", content_type="application/json-patch+json",
-                               body=[{"op": "add", "path": "/data", "value": {"key": "value"}}])
+    patched = real_api.request(
+        "PATCH",
+        configmaps(namespace) + "/a",
+        content_type="application/json-patch+json",
+        body=[{"op": "add", "path": "/data", "value": {"key": "value"}}],
+    )
     assert patched["data"] == {"key": "value"}
 
 
 def test_metadata_alone_can_be_asked_for(real_api: ApiServer) -> None:
-    answer = real_api.request("GET", "/api/v1/namespaces/default",
-                              accept="application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
+    answer = real_api.request(
+        "GET",
+        "/api/v1/namespaces/default",
+        accept="application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+    )
     assert answer["kind"] == "PartialObjectMetadata"
 
 
@@ -120,8 +131,11 @@ def test_a_namespace_is_fresh_and_has_its_labels(real_api: ApiServer) -> None:
 
 def test_pods_can_be_created_in_a_fresh_namespace(real_api: ApiServer) -> None:
     pods = f"/api/v1/namespaces/{real_api.namespace()}/pods"
-    real_api.request("POST", pods, body={"metadata": {"name": "p"},
-                                         "spec": {"containers": [{"name": "c", "image": "none"}]}})
+    real_api.request(
+        "POST",
+        pods,
+        body={"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "none"}]}},
+    )
     assert real_api.request("GET", f"{pods}/p")["status"]["phase"] == "Pending"
 
 
@@ -129,27 +143,41 @@ def test_kubectl_works_with_the_kubeconfig(real_api: ApiServer, tmp_path: Path) 
     namespace = real_api.namespace()
     create(real_api, namespace, "a")
     config = real_api.kubeconfig(tmp_path / "config", namespace=namespace)
-    done = subprocess.run([real_api.assets / "kubectl", "get", "configmaps", "-o", "name"], check=True, text=True,
-                          capture_output=True, env={"KUBECONFIG": str(config), "HOME": str(tmp_path)})
+    done = subprocess.run(
+        [real_api.assets / "kubectl", "get", "configmaps", "-o", "name"],
+        check=True,
+        text=True,
+        capture_output=True,
+        env={"KUBECONFIG": str(config), "HOME": str(tmp_path)},
+    )
     assert done.stdout.split() == ["configmap/a"]
 
 
 def test_a_kubeconfig_can_be_of_another_user(real_api: ApiServer, tmp_path: Path) -> None:
     user = real_api.user()
     config = real_api.kubeconfig(tmp_path / "config", token=user.token)
-    done = subprocess.run([real_api.assets / "kubectl", "auth", "whoami", "-o", "json"], check=True, text=True,
-                          capture_output=True, env={"KUBECONFIG": str(config), "HOME": str(tmp_path)})
+    done = subprocess.run(
+        [real_api.assets / "kubectl", "auth", "whoami", "-o", "json"],
+        check=True,
+        text=True,
+        capture_output=True,
+        env={"KUBECONFIG": str(config), "HOME": str(tmp_path)},
+    )
     assert json.loads(done.stdout)["status"]["userInfo"]["username"] == user.name
 
 
 # --- watches
+
 
 def test_a_watch_gives_the_events(real_api: ApiServer) -> None:
     namespace = real_api.namespace()
     with real_api.watch(configmaps(namespace)) as watch:
         create(real_api, namespace, "a", "b")
         events = watch.until(lambda event: event["object"]["metadata"]["name"] == "b")
-    assert [(event["type"], event["object"]["metadata"]["name"]) for event in events] == [("ADDED", "a"), ("ADDED", "b")]
+    assert [(event["type"], event["object"]["metadata"]["name"]) for event in events] == [
+        ("ADDED", "a"),
+        ("ADDED", "b"),
+    ]
 
 
 def test_a_watch_without_events_ends_at_its_deadline(real_api: ApiServer) -> None:
@@ -169,8 +197,11 @@ def test_a_watch_with_events_ends_after_its_deadline(real_api: ApiServer) -> Non
         real_api.request("PATCH", f"{configmaps(namespace)}/a", body={"data": {"after": version}})
         return False
 
-    with real_api.watch(configmaps(namespace), deadline=1) as watch, pytest.raises(TimeoutError, match="for more than 1 s"):
-        watch.until(change_again)   # Each event makes the next.
+    with (
+        real_api.watch(configmaps(namespace), deadline=1) as watch,
+        pytest.raises(TimeoutError, match="for more than 1 s"),
+    ):
+        watch.until(change_again)  # Each event makes the next.
 
 
 def test_a_watch_that_the_server_ends_is_over(real_api: ApiServer) -> None:
@@ -192,6 +223,7 @@ def test_a_watch_that_is_refused_is_an_error(real_api: ApiServer) -> None:
 
 
 # --- users and rights
+
 
 def test_a_new_user_has_no_rights(real_api: ApiServer) -> None:
     assert status_of(real_api, configmaps("default"), token=real_api.user().token) == 403
@@ -230,7 +262,9 @@ def test_of_two_grants_the_other_stays(real_api: ApiServer) -> None:
     assert status_of(real_api, configmaps("default"), token=user.token) == 403
 
 
-def test_a_user_keeps_name_and_rights_with_another_token_while_the_old_is_refused(real_api: ApiServer) -> None:
+def test_a_user_keeps_name_and_rights_with_another_token_while_the_old_is_refused(
+    real_api: ApiServer,
+) -> None:
     user = real_api.user()
     real_api.grant(user, [READ_CONFIGMAPS])
     again = real_api.new_token(user)
@@ -249,22 +283,44 @@ def test_a_user_can_be_impersonated(real_api: ApiServer) -> None:
 
 def test_groups_can_be_impersonated(real_api: ApiServer) -> None:
     assert status_of(real_api, "/api/v1/secrets", as_user="jane", as_groups=["readers"]) == 403
-    assert status_of(real_api, "/api/v1/secrets", as_user="jane", as_groups=["readers", "system:masters"]) == 200
+    assert (
+        status_of(real_api, "/api/v1/secrets", as_user="jane", as_groups=["readers", "system:masters"]) == 200
+    )
 
 
 # --- custom resources
 
+
 def test_a_custom_resource_is_served_with_its_selectable_fields_and_status(real_api: ApiServer) -> None:
     text = {"type": "string"}
     real_api.create_crd(
-        "paint.example.com", "v1beta1", "Wall", "walls", selectable_fields=[".spec.color"], status=True, short_names=["wl"],
-        schema={"type": "object", "properties": {"spec": {"type": "object", "properties": {"color": text}},
-                                                 "status": {"type": "object", "properties": {"dry": text}}}},
+        "paint.example.com",
+        "v1beta1",
+        "Wall",
+        "walls",
+        selectable_fields=[".spec.color"],
+        status=True,
+        short_names=["wl"],
+        schema={
+            "type": "object",
+            "properties": {
+                "spec": {"type": "object", "properties": {"color": text}},
+                "status": {"type": "object", "properties": {"dry": text}},
+            },
+        },
     )
     walls = f"/apis/paint.example.com/v1beta1/namespaces/{real_api.namespace()}/walls"
     for color in ("red", "blue"):
-        real_api.request("POST", walls, body={"apiVersion": "paint.example.com/v1beta1", "kind": "Wall",
-                                              "metadata": {"name": color}, "spec": {"color": color}})
+        real_api.request(
+            "POST",
+            walls,
+            body={
+                "apiVersion": "paint.example.com/v1beta1",
+                "kind": "Wall",
+                "metadata": {"name": color},
+                "spec": {"color": color},
+            },
+        )
     real_api.request("PATCH", f"{walls}/red/status", body={"status": {"dry": "yes"}})
     [red] = real_api.request("GET", walls, query={"fieldSelector": "spec.color=red"})["items"]
     assert (red["metadata"]["name"], red["status"]) == ("red", {"dry": "yes"})
@@ -273,12 +329,21 @@ def test_a_custom_resource_is_served_with_its_selectable_fields_and_status(real_
 def test_a_custom_resource_can_be_of_the_cluster_and_hold_anything(real_api: ApiServer) -> None:
     real_api.create_crd("sky.example.com", "v1", "Star", "stars", namespaced=False)
     stars = "/apis/sky.example.com/v1/stars"
-    real_api.request("POST", stars, body={"apiVersion": "sky.example.com/v1", "kind": "Star",
-                                          "metadata": {"name": "sun"}, "bright": {"very": True}})
+    real_api.request(
+        "POST",
+        stars,
+        body={
+            "apiVersion": "sky.example.com/v1",
+            "kind": "Star",
+            "metadata": {"name": "sun"},
+            "bright": {"very": True},
+        },
+    )
     assert real_api.request("GET", f"{stars}/sun")["bright"] == {"very": True}
 
 
 # --- history that is gone
+
 
 @pytest.fixture(scope="module")
 def uncached_api(assets: Path) -> Iterator[ApiServer]:
@@ -323,7 +388,10 @@ def test_after_compact_even_the_version_of_the_last_write_is_too_old(uncached_ap
 def test_after_compact_a_continue_token_of_a_cached_kind_gets_410_in_the_end(real_api: ApiServer) -> None:
     path, token, _ = old_versions(real_api)
     real_api.compact()
-    wait_until(lambda: status_of(real_api, path, query={"limit": 2, "continue": token}) == 410, "the token is too old")
+    wait_until(
+        lambda: status_of(real_api, path, query={"limit": 2, "continue": token}) == 410,
+        "the token is too old",
+    )
 
 
 def test_after_compact_a_current_watch_goes_on(uncached_api: ApiServer) -> None:
@@ -335,6 +403,7 @@ def test_after_compact_a_current_watch_goes_on(uncached_api: ApiServer) -> None:
 
 
 # --- servers that die
+
 
 def test_a_killed_api_server_comes_back_with_url_and_data(start_api: StartApi) -> None:
     server = start_api()
@@ -376,11 +445,13 @@ def test_a_stopped_server_leaves_nothing(start_api: StartApi) -> None:
     assert not listens(server.url)
     assert server.etcd.pid is None
     assert not server.folder.exists()
-    server.stop()   # And once more is no error.
+    server.stop()  # And once more is no error.
 
 
 def test_a_server_ends_with_its_run_even_when_that_is_killed(assets: Path) -> None:
-    with subprocess.Popen([sys.executable, "-c", ORPHAN, str(assets)], stdout=subprocess.PIPE, text=True) as run:
+    with subprocess.Popen(
+        [sys.executable, "-c", ORPHAN, str(assets)], stdout=subprocess.PIPE, text=True
+    ) as run:
         try:
             assert run.stdout is not None
             url, folder = run.stdout.readline().split()
@@ -393,36 +464,50 @@ def test_a_server_ends_with_its_run_even_when_that_is_killed(assets: Path) -> No
 
 # --- servers that do not start, and those that start otherwise
 
+
 def test_a_server_that_does_not_start_tells_the_end_of_its_log_and_leaves_nothing(
-        start_api: StartApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    start_api: StartApi,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with pytest.raises(StartError, match=r"kube-apiserver ended with exit code 1(.|\n)*unknown flag: --no-such"):
+    with pytest.raises(
+        StartError, match=r"kube-apiserver ended with exit code 1(.|\n)*unknown flag: --no-such"
+    ):
         start_api(flags={"no-such": "1"})
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("taken", [0, 1], ids=["etcd", "kube-apiserver"])
 def test_another_port_is_chosen_when_the_first_is_taken_in_between(
-        start_api: StartApi, monkeypatch: pytest.MonkeyPatch, taken: int,
+    start_api: StartApi,
+    monkeypatch: pytest.MonkeyPatch,
+    taken: int,
 ) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
         first = [free_port(), free_port()]
         first[taken] = other.getsockname()[1]
-        monkeypatch.setattr("tests.apiserver.server.free_port", lambda: first.pop(0) if first else free_port())
+        monkeypatch.setattr(
+            "tests.apiserver.server.free_port", lambda: first.pop(0) if first else free_port()
+        )
         server = start_api()
     assert server.request("GET", "/readyz") == "ok"
     assert not first
 
 
-def test_feature_gates_reach_the_server(real_api: ApiServer, start_api: StartApi, kubernetes: tuple[int, int]) -> None:
+def test_feature_gates_reach_the_server(
+    real_api: ApiServer, start_api: StartApi, kubernetes: tuple[int, int]
+) -> None:
     query = {"sendInitialEvents": True, "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": True}
     by_default = kubernetes >= (1, 34)
     other = start_api(feature_gates={"WatchList": not by_default})
     on, off = (real_api, other) if by_default else (other, real_api)
     with on.watch(configmaps("default"), query=query) as watch:
         assert next(watch)["type"] == "BOOKMARK"
-    with pytest.raises(ApiError, match="sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"):
+    with pytest.raises(
+        ApiError,
+        match="sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled",
+    ):
         off.watch(configmaps("default"), query=query)

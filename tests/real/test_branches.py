@@ -1,4 +1,6 @@
-"""One cache kept by several lists and watches, under `kopf run` against the real API server and the embedded one."""
+"""One cache kept by several lists and watches, under `kopf run` against the real API server and the embedded
+one."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +14,8 @@ from tests.real.operators import Operator
 from tests.real.test_skeleton import create, delete, kopf_may_look_around, pod
 
 pytestmark = pytest.mark.real
-"""On the embedded server, too: tests/informer/test_branches.py tells of the same more quickly, without Kopf."""
+"""On the embedded server, too: tests/informer/test_branches.py tells of the same more quickly, without
+Kopf."""
 
 MOVES = 50
 
@@ -29,7 +32,9 @@ def configure(settings, **_):
     settings.selectcache.selectors['{kind}'] = {filter}
 """
 
-EITHER = BEGIN.format(kind="v1/pods", filter="['app=web', 'tier=gold', Selector(names=['ca'], namespaces=[INFRA])]")
+EITHER = BEGIN.format(
+    kind="v1/pods", filter="['app=web', 'tier=gold', Selector(names=['ca'], namespaces=[INFRA])]"
+)
 NAMES = BEGIN.format(kind="v1/secrets", filter="Selector(names=['ca', 'tls'], namespaces=[INFRA])")
 BOTH = BEGIN.format(kind="v1/secrets", filter="['app=web', Selector(names=['ca'], namespaces=[INFRA])]")
 WEB = BEGIN.format(kind="v1/pods", filter="'app=web'")
@@ -86,25 +91,39 @@ def infra(api: Cluster) -> str:
     return api.namespace(prefix="infra")
 
 
-def operating(folder: Path, api: Cluster, source: str, *namespaces: str, infra: str, user: User | None = None) -> Operator:
+def operating(
+    folder: Path, api: Cluster, source: str, *namespaces: str, infra: str, user: User | None = None
+) -> Operator:
     return Operator(
-        folder / "operator", api, source, namespaces=namespaces, env={"INFRA": infra}, token=user.token if user is not None else None)
+        folder / "operator",
+        api,
+        source,
+        namespaces=namespaces,
+        env={"INFRA": infra},
+        token=user.token if user is not None else None,
+    )
 
 
 def relabel(api: Cluster, namespace: str, name: str, **labels: str | None) -> str:
     """Change labels of a pod; give its version since."""
-    changed = api.request("PATCH", f"/api/v1/namespaces/{namespace}/pods/{name}", body={"metadata": {"labels": labels}})
+    changed = api.request(
+        "PATCH", f"/api/v1/namespaces/{namespace}/pods/{name}", body={"metadata": {"labels": labels}}
+    )
     version: str = changed["metadata"]["resourceVersion"]
     return version
 
 
 def make_secret(api: Cluster, namespace: str, name: str, **labels: str) -> None:
-    api.request("POST", f"/api/v1/namespaces/{namespace}/secrets", body={"metadata": {"name": name, "labels": labels}})
+    api.request(
+        "POST", f"/api/v1/namespaces/{namespace}/secrets", body={"metadata": {"name": name, "labels": labels}}
+    )
 
 
 def may(*names: str) -> dict[str, list[str]]:
     """A rule to list and watch secrets of these names, or all."""
-    return {"apiGroups": [""], "resources": ["secrets"], "verbs": [*WATCHED]} | ({"resourceNames": [*names]} if names else {})
+    return {"apiGroups": [""], "resources": ["secrets"], "verbs": [*WATCHED]} | (
+        {"resourceNames": [*names]} if names else {}
+    )
 
 
 def uid_of(api: Cluster, namespace: str, name: str) -> str:
@@ -124,7 +143,8 @@ def listed(read: str) -> str:
 
 
 def test_a_pod_that_moves_from_branch_to_branch_is_never_absent_and_never_goes_back(
-        api: Cluster, shop: str, infra: str, tmp_path: Path) -> None:
+    api: Cluster, shop: str, infra: str, tmp_path: Path
+) -> None:
     create(api, shop, pod("mover", app="web"))
     with operating(tmp_path, api, EITHER + READERS, shop, infra=infra) as operator:
         logs = [operator.folder / f"reads-{where}" for where in ("loop", "thread")]
@@ -135,12 +155,16 @@ def test_a_pod_that_moves_from_branch_to_branch_is_never_absent_and_never_goes_b
         def all_have_read(version: str) -> bool:
             return all(read and read[-1].startswith(f"{version} ") for read in reads())
 
-        api.request("POST", f"/api/v1/namespaces/{shop}/configmaps", body={"metadata": {"name": "reader", "labels": {"reader": "yes"}}})
+        api.request(
+            "POST",
+            f"/api/v1/namespaces/{shop}/configmaps",
+            body={"metadata": {"name": "reader", "labels": {"reader": "yes"}}},
+        )
         wait_until(lambda: all(reads()), "both readers to read")
         for move in range(MOVES):
             there = relabel(api, shop, "mover", app=None, tier="gold")
-            if move % 5 == 0:   # In between, one move comes upon the other.
-                wait_until(lambda version=there: all_have_read(version), "it to have moved")   # type: ignore[misc]
+            if move % 5 == 0:  # In between, one move comes upon the other.
+                wait_until(lambda version=there: all_have_read(version), "it to have moved")  # type: ignore[misc]
             back = relabel(api, shop, "mover", app="web", tier=None)
         wait_until(lambda: all_have_read(back), "it to be back")
         for read in reads():
@@ -151,7 +175,9 @@ def test_a_pod_that_moves_from_branch_to_branch_is_never_absent_and_never_goes_b
             assert len(versions) > MOVES // 5, "it was seen on the move"
 
 
-def test_what_leaves_all_branches_is_gone_and_what_leaves_one_stays(api: Cluster, shop: str, infra: str, tmp_path: Path) -> None:
+def test_what_leaves_all_branches_is_gone_and_what_leaves_one_stays(
+    api: Cluster, shop: str, infra: str, tmp_path: Path
+) -> None:
     create(api, shop, *(pod(name, app="web", tier="gold") for name in ("stays", "leaves", "is-deleted")))
     create(api, infra, pod("ca"), pod("other", app="web"))
     with operating(tmp_path, api, EITHER, shop, infra=infra) as operator:
@@ -168,7 +194,9 @@ def test_what_leaves_all_branches_is_gone_and_what_leaves_one_stays(api: Cluster
         assert operator.ask(get("pods", "other", infra)).error == "OutsideFilter"
 
 
-def test_gone_tells_a_deleted_object_from_one_that_left(api: Cluster, shop: str, infra: str, tmp_path: Path) -> None:
+def test_gone_tells_a_deleted_object_from_one_that_left(
+    api: Cluster, shop: str, infra: str, tmp_path: Path
+) -> None:
     names = ("stays", "leaves", "is-deleted", "is-replaced")
     create(api, shop, *(pod(name, app="web", tier="gold") for name in names))
     uids = {name: uid_of(api, shop, name) for name in names}
@@ -185,15 +213,25 @@ def test_gone_tells_a_deleted_object_from_one_that_left(api: Cluster, shop: str,
             return operator.ask(f"cache.gone('pods', '{name}', '{shop}', uid={uid or None!r})").value
 
         assert {name: gone(name, uid) for name, uid in uids.items()} == {
-            "stays": False, "leaves": False, "is-deleted": True, "is-replaced": True}
-        assert {name: gone(name) for name in names} == {"stays": False, "leaves": False, "is-deleted": True, "is-replaced": False}
+            "stays": False,
+            "leaves": False,
+            "is-deleted": True,
+            "is-replaced": True,
+        }
+        assert {name: gone(name) for name in names} == {
+            "stays": False,
+            "leaves": False,
+            "is-deleted": True,
+            "is-replaced": False,
+        }
 
 
 # ---- Which rights it takes.
 
 
 def test_names_take_no_more_than_a_role_with_these_names_and_one_that_is_not_there_is_proved_absent(
-        api: Cluster, shop: str, infra: str, tmp_path: Path) -> None:
+    api: Cluster, shop: str, infra: str, tmp_path: Path
+) -> None:
     make_secret(api, infra, "ca")
     make_secret(api, infra, "key")
     user = api.user()
@@ -204,7 +242,9 @@ def test_names_take_no_more_than_a_role_with_these_names_and_one_that_is_not_the
         operator.until(get("secrets", "ca", infra), "ca")
         absent = operator.ask(get("secrets", "tls", infra))
         assert (absent.error, absent.reason) == ("NotFound", None)
-        assert operator.ask(listed(f"list('secrets', names=['ca', 'tls'], namespace='{infra}')")).value == ["ca"]
+        assert operator.ask(listed(f"list('secrets', names=['ca', 'tls'], namespace='{infra}')")).value == [
+            "ca"
+        ]
         assert operator.ask(get("secrets", "key", infra)).error == "OutsideFilter"
         make_secret(api, infra, "tls")
         operator.until(get("secrets", "tls", infra), "tls")
@@ -212,7 +252,8 @@ def test_names_take_no_more_than_a_role_with_these_names_and_one_that_is_not_the
 
 
 def test_a_right_that_one_branch_lacks_spoils_its_reads_alone_and_once_granted_they_heal(
-        api: Cluster, shop: str, infra: str, tmp_path: Path) -> None:
+    api: Cluster, shop: str, infra: str, tmp_path: Path
+) -> None:
     make_secret(api, shop, "ours", app="web")
     make_secret(api, infra, "ca")
     user = api.user()
@@ -222,7 +263,10 @@ def test_a_right_that_one_branch_lacks_spoils_its_reads_alone_and_once_granted_t
         operator.until(get("secrets", "ours", shop), "ours")
         operator.until(get("secrets", "ca", infra), "Forbidden")
         refused = operator.ask(get("secrets", "ca", infra))
-        rule = f"the verbs list and watch in the namespace {infra}: apiGroups: [''], resources: ['secrets'], resourceNames: ['ca']"
+        rule = (
+            f"the verbs list and watch in the namespace {infra}: apiGroups: [''], resources: ['secrets'],"
+            " resourceNames: ['ca']"
+        )
         assert rule in refused.text
         assert operator.ask(listed("held('secrets')")).error == "Forbidden"
         assert operator.ask(listed(f"list('secrets', namespace='{shop}', label='app=web')")).value == ["ours"]
@@ -235,14 +279,18 @@ def test_a_right_that_one_branch_lacks_spoils_its_reads_alone_and_once_granted_t
 # ---- Which namespaces.
 
 
-def test_all_namespaces_that_the_operator_is_run_for_are_kept_and_no_others(api: Cluster, shop: str, infra: str, tmp_path: Path) -> None:
+def test_all_namespaces_that_the_operator_is_run_for_are_kept_and_no_others(
+    api: Cluster, shop: str, infra: str, tmp_path: Path
+) -> None:
     other = api.namespace()
     create(api, shop, pod("web-1", app="web"))
     create(api, infra, pod("web-2", app="web"))
     create(api, other, pod("web-3", app="web"))
     user = api.user()
     for namespace in (shop, infra):
-        api.grant(user, [*OWN, {"apiGroups": [""], "resources": ["pods"], "verbs": [*WATCHED]}], namespace=namespace)
+        api.grant(
+            user, [*OWN, {"apiGroups": [""], "resources": ["pods"], "verbs": [*WATCHED]}], namespace=namespace
+        )
     kopf_may_look_around(api, user)
     with operating(tmp_path, api, WEB, shop, infra, infra=infra, user=user) as operator:
         both = listed(f"list('pods', namespace=['{shop}', '{infra}'], label='app=web')")

@@ -1,4 +1,6 @@
-"""The commands `check` and `rbac` on the real API server and the embedded one: what they say of an operator is so when it runs."""
+"""The commands `check` and `rbac` on the real API server and the embedded one: what they say of an operator
+is so when it runs."""
+
 import json
 import os
 import subprocess
@@ -31,8 +33,13 @@ async def count(cache, name, namespace, patch, **_):
     there = cache.exists('secrets', 'ca', namespace)
     other = await cache.fetch('secrets', 'other', namespace, default=None)
     patch.metadata.annotations['said'] = f'{there} {other is not None} {cache.count("notes.example.com", namespace=namespace, label="kind=key")}'
-"""
-KINDS = {"Role": "roles", "ClusterRole": "clusterroles", "RoleBinding": "rolebindings", "ClusterRoleBinding": "clusterrolebindings"}
+"""  # noqa: E501
+KINDS = {
+    "Role": "roles",
+    "ClusterRole": "clusterroles",
+    "RoleBinding": "rolebindings",
+    "ClusterRoleBinding": "clusterrolebindings",
+}
 
 
 @pytest.fixture(scope="module")
@@ -49,12 +56,19 @@ class Commands:
         self._env = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig(folder / "admin"))}
         self.operator = folder / "web.py"
         self.operator.write_text(OPERATOR)
-        (folder / "operator.py").write_text(OPERATOR)   # Python must not take it for its own module of this name.
+        (folder / "operator.py").write_text(
+            OPERATOR
+        )  # Python must not take it for its own module of this name.
 
     def run(self, name: str, *arguments: str) -> tuple[int, str]:
         done = subprocess.run(
-            [Path(sys.executable).with_name("selectcache"), name, str(self.operator), *arguments], cwd=self.operator.parent,
-            env=self._env, capture_output=True, text=True, check=False)
+            [Path(sys.executable).with_name("selectcache"), name, str(self.operator), *arguments],
+            cwd=self.operator.parent,
+            env=self._env,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.stderr == ""
         return done.returncode, done.stdout
 
@@ -68,7 +82,9 @@ def apply(cluster: Cluster, printed: str) -> None:
     for obj in yaml.safe_load_all(printed):
         if obj["kind"] in KINDS:
             within = f"/namespaces/{obj['metadata']['namespace']}" if "namespace" in obj["metadata"] else ""
-            cluster.request("POST", f"/apis/rbac.authorization.k8s.io/v1{within}/{KINDS[obj['kind']]}", body=obj)
+            cluster.request(
+                "POST", f"/apis/rbac.authorization.k8s.io/v1{within}/{KINDS[obj['kind']]}", body=obj
+            )
 
 
 def create(cluster: Cluster, namespace: str, plural: str, name: str, **labels: str) -> str:
@@ -81,21 +97,38 @@ def annotation(cluster: Cluster, path: str) -> Any:
     return cluster.request("GET", path)["metadata"].get("annotations", {}).get("said")
 
 
-def test_an_operator_with_the_printed_rights_and_no_others_does_its_work(cluster: Cluster, commands: Commands, tmp_path: Path) -> None:
+def test_an_operator_with_the_printed_rights_and_no_others_does_its_work(
+    cluster: Cluster, commands: Commands, tmp_path: Path
+) -> None:
     namespace, user = cluster.namespace(), cluster.user()
     where = ("-n", namespace, "--account", f"{USERS}/{user.account}", "--standalone")
     code, missing = commands.run("rbac", *where, "--check")
     assert code == 1
     assert f"missing: get, list, watch secrets in {namespace}, for caches, fetches" in missing
     apply(cluster, commands.run("rbac", *where)[1])
-    wait_until(lambda: commands.run("rbac", *where, "--check") == (0, "The rights are those that are needed.\n"), "the rights are in force")
+    wait_until(
+        lambda: commands.run("rbac", *where, "--check") == (0, "The rights are those that are needed.\n"),
+        "the rights are in force",
+    )
     create(cluster, namespace, "secrets", "ca")
     create(cluster, namespace, "secrets", "other")
-    cluster.request("POST", f"/apis/example.com/v1/namespaces/{namespace}/notes", body={
-        "apiVersion": "example.com/v1", "kind": "Note", "metadata": {"name": "a", "labels": {"kind": "key"}}})
+    cluster.request(
+        "POST",
+        f"/apis/example.com/v1/namespaces/{namespace}/notes",
+        body={
+            "apiVersion": "example.com/v1",
+            "kind": "Note",
+            "metadata": {"name": "a", "labels": {"kind": "key"}},
+        },
+    )
     config = create(cluster, namespace, "configmaps", "web", app="web")
-    with Operator(tmp_path / "operator", cluster, OPERATOR, namespaces=[namespace], token=user.token, asked=False) as operator:
-        wait_until(lambda: annotation(cluster, config) == "True True 1" or operator.ended, "the operator has done its work")
+    with Operator(
+        tmp_path / "operator", cluster, OPERATOR, namespaces=[namespace], token=user.token, asked=False
+    ) as operator:
+        wait_until(
+            lambda: annotation(cluster, config) == "True True 1" or operator.ended,
+            "the operator has done its work",
+        )
         assert annotation(cluster, config) == "True True 1", operator.log
         assert "may not" not in operator.log
 
@@ -107,8 +140,12 @@ def test_check_counts_what_a_cache_of_the_same_filter_holds(cluster: Cluster, co
     code, output = commands.run("check", "-n", namespace, "-o", "json")
     cache = next(each for each in json.loads(output)["caches"] if each["kind"] == "secrets")
     assert (code, cache["held"]["objects"], cache["all"]["objects"]) == (0, 3, 7)
-    listed = cluster.request("GET", f"/api/v1/namespaces/{namespace}/secrets", query={"labelSelector": "kind=key"})["items"]
-    assert cache["held"]["aboutBytes"] == pytest.approx(sum(len(json.dumps(each, separators=(",", ":"))) for each in listed), rel=0.5)
+    listed = cluster.request(
+        "GET", f"/api/v1/namespaces/{namespace}/secrets", query={"labelSelector": "kind=key"}
+    )["items"]
+    assert cache["held"]["aboutBytes"] == pytest.approx(
+        sum(len(json.dumps(each, separators=(",", ":"))) for each in listed), rel=0.5
+    )
 
 
 def test_check_tells_the_rights_that_an_account_lacks(cluster: Cluster, commands: Commands) -> None:
@@ -121,9 +158,9 @@ def test_check_tells_the_rights_that_an_account_lacks(cluster: Cluster, commands
 
 
 def test_check_tells_a_field_that_the_server_cannot_select_by(commands: Commands) -> None:
-    commands.operator.write_text(OPERATOR.replace("'kind=key'\n\n", "selectcache.Selector(field='spec.color=red')\n\n"))
+    commands.operator.write_text(
+        OPERATOR.replace("'kind=key'\n\n", "selectcache.Selector(field='spec.color=red')\n\n")
+    )
     code, output = commands.run("check")
     assert code == 1
     assert "spec.color" in output
-
-

@@ -1,4 +1,5 @@
 """kubectl works on the embedded server: it discovers, validates, writes, and asks for rights."""
+
 import json
 import os
 import subprocess
@@ -12,36 +13,70 @@ from kopf_selectcache.testing.cluster import EmbeddedCluster
 
 Kubectl = Callable[..., str]
 DEFINITION = {
-    "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "foos.example.com"},
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "foos.example.com"},
     "spec": {
-        "group": "example.com", "scope": "Namespaced", "names": {"kind": "Foo", "plural": "foos", "singular": "foo", "shortNames": ["fo"]},
-        "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {
-            "type": "object", "x-kubernetes-preserve-unknown-fields": True}}}],
+        "group": "example.com",
+        "scope": "Namespaced",
+        "names": {"kind": "Foo", "plural": "foos", "singular": "foo", "shortNames": ["fo"]},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+                },
+            }
+        ],
     },
 }
 
 
 @pytest.fixture
 def kubectl(assets: Path, tmp_path: Path) -> Iterator[Kubectl]:
-    """Run kubectl as the admin of a fresh cluster, with a home of its own; give what it prints, errors included."""
+    """Run kubectl as the admin of a fresh cluster, with a home of its own; give what it prints, errors
+    included."""
     with EmbeddedCluster().in_thread() as cluster:
-        environ = {**os.environ, "HOME": str(tmp_path), "KUBECONFIG": str(cluster.kubeconfig(tmp_path / "config"))}
+        environ = {
+            **os.environ,
+            "HOME": str(tmp_path),
+            "KUBECONFIG": str(cluster.kubeconfig(tmp_path / "config")),
+        }
 
         def run(*words: str, given: Any = None) -> str:
             done = subprocess.run(
-                [assets / "kubectl", *words], env=environ, check=False, text=True, timeout=60,
-                input=json.dumps(given), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+                [assets / "kubectl", *words],
+                env=environ,
+                check=False,
+                text=True,
+                timeout=60,
+                input=json.dumps(given),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
             return done.stdout.strip()
 
         yield run
 
 
 def _pod(image: str) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": {"containers": [{"name": "c", "image": image}]}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "web"},
+        "spec": {"containers": [{"name": "c", "image": image}]},
+    }
 
 
 def _foo(color: str) -> dict[str, Any]:
-    return {"apiVersion": "example.com/v1", "kind": "Foo", "metadata": {"name": "f"}, "spec": {"color": color}}
+    return {
+        "apiVersion": "example.com/v1",
+        "kind": "Foo",
+        "metadata": {"name": "f"},
+        "spec": {"color": color},
+    }
 
 
 @pytest.mark.since("1.36", "kubectl 1.33 does not name the namespace of what it deletes")
@@ -51,7 +86,9 @@ def test_built_in_kinds_are_applied_patched_labelled_described_and_deleted(kubec
     assert kubectl("apply", "-f", "-", given=_pod("b")) == "pod/web configured"
     assert kubectl("get", "po", "web", "-o", "jsonpath={.spec.containers[*].image}") == "b"
     assert kubectl("label", "pod", "web", "tier=gold") == "pod/web labeled"
-    assert kubectl("patch", "pod", "web", "-p", '{"metadata":{"labels":{"tier":"silver"}}}') == "pod/web patched"
+    assert (
+        kubectl("patch", "pod", "web", "-p", '{"metadata":{"labels":{"tier":"silver"}}}') == "pod/web patched"
+    )
     assert kubectl("get", "pods", "-l", "tier=silver", "-o", "name") == "pod/web"
     assert "tier=silver" in kubectl("describe", "pod", "web")
     assert kubectl("delete", "pod", "web", "--now") == 'pod "web" deleted from default namespace'
@@ -59,12 +96,18 @@ def test_built_in_kinds_are_applied_patched_labelled_described_and_deleted(kubec
 
 
 def test_custom_kinds_are_defined_created_and_applied(kubectl: Kubectl) -> None:
-    assert kubectl("apply", "-f", "-", given=DEFINITION) == "customresourcedefinition.apiextensions.k8s.io/foos.example.com created"
+    assert (
+        kubectl("apply", "-f", "-", given=DEFINITION)
+        == "customresourcedefinition.apiextensions.k8s.io/foos.example.com created"
+    )
     assert kubectl("create", "-f", "-", given=_foo("red")) == "foo.example.com/f created"
     assert kubectl("replace", "-f", "-", given=_foo("green")) == "foo.example.com/f replaced"
     assert "foo.example.com/f configured" in kubectl("apply", "-f", "-", given=_foo("blue"))
     assert kubectl("get", "fo", "f", "-o", "jsonpath={.spec.color}") == "blue"
-    assert kubectl("delete", "crd", "foos.example.com") == 'customresourcedefinition.apiextensions.k8s.io "foos.example.com" deleted'
+    assert (
+        kubectl("delete", "crd", "foos.example.com")
+        == 'customresourcedefinition.apiextensions.k8s.io "foos.example.com" deleted'
+    )
 
 
 def test_resources_are_listed(kubectl: Kubectl) -> None:
@@ -75,19 +118,29 @@ def test_resources_are_listed(kubectl: Kubectl) -> None:
 
 
 def test_rights_are_asked_for(kubectl: Kubectl) -> None:
-    assert kubectl("auth", "can-i", "delete", "nodes") == "Warning: resource 'nodes' is not namespace scoped\n\nyes"
+    assert (
+        kubectl("auth", "can-i", "delete", "nodes")
+        == "Warning: resource 'nodes' is not namespace scoped\n\nyes"
+    )
     assert kubectl("auth", "can-i", "get", "pods", "--as", "joe") == "no"
     assert kubectl("auth", "whoami", "-o", "jsonpath={.status.userInfo.username}", "--as", "joe") == "joe"
     assert "selfsubjectreviews.authentication.k8s.io" in kubectl("auth", "can-i", "--list", "--as", "joe")
     assert kubectl("create", "serviceaccount", "robot") == "serviceaccount/robot created"
-    assert kubectl("create", "role", "reader", "--verb=get", "--resource=pods") == "role.rbac.authorization.k8s.io/reader created"
-    assert kubectl("create", "rolebinding", "reader", "--role=reader", "--serviceaccount=default:robot") == (
-        "rolebinding.rbac.authorization.k8s.io/reader created")
+    assert (
+        kubectl("create", "role", "reader", "--verb=get", "--resource=pods")
+        == "role.rbac.authorization.k8s.io/reader created"
+    )
+    assert (
+        kubectl("create", "rolebinding", "reader", "--role=reader", "--serviceaccount=default:robot")
+        == "rolebinding.rbac.authorization.k8s.io/reader created"
+    )
     token = kubectl("create", "token", "robot")
     assert kubectl("auth", "can-i", "get", "pods", "--as", "system:serviceaccount:default:robot") == "yes"
-    assert kubectl("get", "pods", "--as", "joe") == (
-        'Error from server (Forbidden): pods is forbidden: User "joe" cannot list resource "pods" in API group "" '
-        'in the namespace "default"')
+    assert (
+        kubectl("get", "pods", "--as", "joe")
+        == 'Error from server (Forbidden): pods is forbidden: User "joe" cannot list resource "pods" in API'
+        ' group "" in the namespace "default"'
+    )
     assert len(token.split(".")) == 3
 
 
@@ -95,5 +148,7 @@ def test_small_things_are_created_by_their_commands(kubectl: Kubectl) -> None:
     assert kubectl("create", "namespace", "n") == "namespace/n created"
     assert kubectl("create", "configmap", "c", "--from-literal=a=b", "-n", "n") == "configmap/c created"
     assert kubectl("create", "secret", "generic", "s", "--from-literal=a=b", "-n", "n") == "secret/s created"
-    assert kubectl("get", "configmap/c", "secret/s", "-n", "n", "-o", "jsonpath={.items[*].data.a}") == "b Yg=="
+    assert (
+        kubectl("get", "configmap/c", "secret/s", "-n", "n", "-o", "jsonpath={.items[*].data.a}") == "b Yg=="
+    )
     assert kubectl("delete", "namespace", "n") == 'namespace "n" deleted'

@@ -1,4 +1,6 @@
-"""Every error that users see, from `kopf run` on the real API server and the embedded one: what is asked, the filter, the cause, the cure."""
+"""Every error that users see, from `kopf run` on the real API server and the embedded one: what is asked, the
+filter, the cause, the cure."""
+
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -32,38 +34,116 @@ def configure(settings, **_):
 
 READS = {
     # What is read, and of what it must tell beside the remedy. NS stands for the namespace.
-    "NotDeclared": ("cache.list('pods', label='a=b')", ["cache.list('pods', label='a=b'): ", "settings.selectcache.selectors['pods'] = 'a=b'", "fetch_list('pods', label='a=b')"]),
-    "OutsideFilter": ("cache.get('configmaps', 'other', 'NS')", ["configmaps other in NS", "app=web", "await cache.fetch('configmaps', 'other', 'NS')"]),
-    "NotFound": ("cache.get('configmaps', 'settings', 'NS')", ["configmaps settings in NS", "names=['settings']", "default=None"]),
-    "NotKept": ("cache.held('secrets', where={'data.tls': 'x'})", ["data", "secrets", "drop=", "selectors['v1/secrets']", "whole=True"]),
-    "Stale": ("cache.held('configmaps', max_age=0)", ["cache.held('configmaps', max_age=0): ", "configmaps", "0 s are allowed", "the filter is (label='app=web', namespaces=['NS']) or (names=['settings']", "fetch_list('configmaps', max_age=0)"]),
-    "Forbidden": ("cache.held('services')", ["cache.held('services'): ", "services", "list", "NS", "resources: ['services']", "selectors['v1/services'], label=''", "check operator.py"]),
-    "Missing": ("cache.held('example.com/v1/gadgets')", ["cache.held('example.com/v1/gadgets'): ", "gadgets", "the filter is label=''", "Install its definition", "selectors['example.com/v1/gadgets']"]),
-    "Rejected": ("cache.held('example.com/v1/widgets')", ["cache.held('example.com/v1/widgets'): ", "widgets", "the filter is field='spec.color=red'"]),
-    "Oversized": ("cache.held('serviceaccounts')", ["cache.held('serviceaccounts'): ", "serviceaccounts", "max_bytes='64Ki'", "label='app=large'", "selectors['v1/serviceaccounts']", "allow more: max_bytes='147"]),
-    "NotSynced": ("cache.held('endpoints')", ["cache.held('endpoints'): ", "endpoints", "not synced", "the filter is label=''", "wait_synced"]),
-    "NoSuchRead": ("cache.exist('configmaps', 'other', 'NS')", ["cache.exist is no read", "Did you mean cache.exists?"]),
-    "ReadOnly": ("kopf_selectcache.BodyView(b'{}').update(a=1)", ["read-only", "as_='view'", "copy.deepcopy(dict(view))"]),
+    "NotDeclared": (
+        "cache.list('pods', label='a=b')",
+        [
+            "cache.list('pods', label='a=b'): ",
+            "settings.selectcache.selectors['pods'] = 'a=b'",
+            "fetch_list('pods', label='a=b')",
+        ],
+    ),
+    "OutsideFilter": (
+        "cache.get('configmaps', 'other', 'NS')",
+        ["configmaps other in NS", "app=web", "await cache.fetch('configmaps', 'other', 'NS')"],
+    ),
+    "NotFound": (
+        "cache.get('configmaps', 'settings', 'NS')",
+        ["configmaps settings in NS", "names=['settings']", "default=None"],
+    ),
+    "NotKept": (
+        "cache.held('secrets', where={'data.tls': 'x'})",
+        ["data", "secrets", "drop=", "selectors['v1/secrets']", "whole=True"],
+    ),
+    "Stale": (
+        "cache.held('configmaps', max_age=0)",
+        [
+            "cache.held('configmaps', max_age=0): ",
+            "configmaps",
+            "0 s are allowed",
+            "the filter is (label='app=web', namespaces=['NS']) or (names=['settings']",
+            "fetch_list('configmaps', max_age=0)",
+        ],
+    ),
+    "Forbidden": (
+        "cache.held('services')",
+        [
+            "cache.held('services'): ",
+            "services",
+            "list",
+            "NS",
+            "resources: ['services']",
+            "selectors['v1/services'], label=''",
+            "check operator.py",
+        ],
+    ),
+    "Missing": (
+        "cache.held('example.com/v1/gadgets')",
+        [
+            "cache.held('example.com/v1/gadgets'): ",
+            "gadgets",
+            "the filter is label=''",
+            "Install its definition",
+            "selectors['example.com/v1/gadgets']",
+        ],
+    ),
+    "Rejected": (
+        "cache.held('example.com/v1/widgets')",
+        ["cache.held('example.com/v1/widgets'): ", "widgets", "the filter is field='spec.color=red'"],
+    ),
+    "Oversized": (
+        "cache.held('serviceaccounts')",
+        [
+            "cache.held('serviceaccounts'): ",
+            "serviceaccounts",
+            "max_bytes='64Ki'",
+            "label='app=large'",
+            "selectors['v1/serviceaccounts']",
+            "allow more: max_bytes='147",
+        ],
+    ),
+    "NotSynced": (
+        "cache.held('endpoints')",
+        ["cache.held('endpoints'): ", "endpoints", "not synced", "the filter is label=''", "wait_synced"],
+    ),
+    "NoSuchRead": (
+        "cache.exist('configmaps', 'other', 'NS')",
+        ["cache.exist is no read", "Did you mean cache.exists?"],
+    ),
+    "ReadOnly": (
+        "kopf_selectcache.BodyView(b'{}').update(a=1)",
+        ["read-only", "as_='view'", "copy.deepcopy(dict(view))"],
+    ),
     "ReadError": ("cache.get('configmaps', 'other')", ["configmaps", "namespace"]),
 }
 ELSEWHERE = {
     "Unauthorized": "it takes credentials that the server refuses, which are in test_states.py",
     "Stalled": "it takes an operator of its own, below",
     "Unreadable": "it takes an object that no Python can send, which is in test_unreadable.py",
-    "NoClient": "it takes a class of pykube, which is in tests/selectors/test_client_classes.py, and the real one in tests/clients/test_forms.py",
+    "NoClient": (
+        "it takes a class of pykube, which is in tests/selectors/test_client_classes.py, and the real one in"
+        " tests/clients/test_forms.py"
+    ),
 }
 """What is provoked by no expression, and why."""
 DECLARATIONS = {
     "BadSelector": ("select['v1/pods'] = 'app in web'", ["v1/pods", "'app in web'", "column 8"]),
     "UnknownKind": ("select['v1/deployments'] = ''", ["'v1/deployments'", "'apps/v1/deployments'"]),
-    "NotSelectable": ("select['v1/pods'] = Selector(field='spec.color=red')", ["v1/pods", "spec.color", "spec.nodeName"]),
+    "NotSelectable": (
+        "select['v1/pods'] = Selector(field='spec.color=red')",
+        ["v1/pods", "spec.color", "spec.nodeName"],
+    ),
     "ConflictingSelectors": ("select['v1/pods'] = 'app=web,app=db'", ["v1/pods", "app=web", "app=db"]),
     "DeclarationError": ("settings.selectcache.page_limit = 0", ["page_limit", "0", "500"]),
 }
 
 
 def test_every_error_is_provoked() -> None:
-    errors = {name for name in selectcache.__all__ if isinstance(each := getattr(selectcache, name), type) and issubclass(each, selectcache.SelectCacheError)}
+    errors = {
+        name
+        for name in selectcache.__all__
+        if isinstance(each := getattr(selectcache, name), type)
+        and issubclass(each, selectcache.SelectCacheError)
+    }
     bases = {"SelectCacheError", "StateError"}
     assert errors - bases == {*READS, *DECLARATIONS, *ELSEWHERE}
 
@@ -90,10 +170,24 @@ def proxy(cluster: Cluster) -> Iterator[Proxy]:
 def user(cluster: Cluster) -> User:
     """Somebody who may do everything but list services."""
     user = cluster.user()
-    cluster.grant(user, [
-        {"apiGroups": [""], "resources": ["configmaps", "secrets", "serviceaccounts", "endpoints", "events", "namespaces"], "verbs": ["*"]},
-        {"apiGroups": ["example.com", "apiextensions.k8s.io"], "resources": ["*"], "verbs": ["*"]},
-    ])
+    cluster.grant(
+        user,
+        [
+            {
+                "apiGroups": [""],
+                "resources": [
+                    "configmaps",
+                    "secrets",
+                    "serviceaccounts",
+                    "endpoints",
+                    "events",
+                    "namespaces",
+                ],
+                "verbs": ["*"],
+            },
+            {"apiGroups": ["example.com", "apiextensions.k8s.io"], "resources": ["*"], "verbs": ["*"]},
+        ],
+    )
     return user
 
 
@@ -101,16 +195,27 @@ Start = Callable[..., Operator]
 
 
 @pytest.fixture(scope="module")
-def start(cluster: Cluster, proxy: Proxy, user: User, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
+def start(
+    cluster: Cluster, proxy: Proxy, user: User, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Start]:
     running: list[Operator] = []
 
     def start(patience: float) -> Operator:
         source, namespace = OPERATOR.format(patience=patience), cluster.namespace()
         large = {"name": "large", "labels": {"app": "large"}, "annotations": {"padding": "x" * 100_000}}
         cluster.request("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts", body={"metadata": large})
-        running.append(Operator(
-            tmp_path_factory.mktemp("operator"), cluster, source, namespaces=[namespace], token=user.token, server=proxy.url))
+        running.append(
+            Operator(
+                tmp_path_factory.mktemp("operator"),
+                cluster,
+                source,
+                namespaces=[namespace],
+                token=user.token,
+                server=proxy.url,
+            )
+        )
         return running[-1]
+
     try:
         yield start
     finally:
@@ -136,7 +241,7 @@ def test_a_read(operator: Operator, name: str) -> None:
     namespace = namespace_of(operator)
     expression, told = expression.replace("NS", namespace), [text.replace("NS", namespace) for text in told]
     if name != "NotSynced":
-        operator.until(expression, name)   # Whatever else is in the way while caches begin.
+        operator.until(expression, name)  # Whatever else is in the way while caches begin.
     answer = operator.ask(expression)
     assert answer.error == name, answer
     assert [text for text in told if text not in answer.text] == [], answer.text
@@ -146,14 +251,22 @@ def test_a_cache_that_has_no_list_for_too_long(start: Start) -> None:
     operator = start(1)
     operator.until("cache.held('endpoints')", "Stalled")
     text = operator.ask("cache.held('endpoints')").text
-    told = ["cache.held('endpoints'): ", "selectors['v1/endpoints'], label=''", "await cache.fetch(...)", "check operator.py"]
+    told = [
+        "cache.held('endpoints'): ",
+        "selectors['v1/endpoints'], label=''",
+        "await cache.fetch(...)",
+        "check operator.py",
+    ]
     assert [each for each in told if each not in text] == [], text
 
 
 @pytest.mark.parametrize("name", DECLARATIONS)
 def test_a_declaration_ends_the_operator_at_once(cluster: Cluster, tmp_path: Path, name: str) -> None:
     line, told = DECLARATIONS[name]
-    source = f"import kopf\nfrom kopf_selectcache import Selector\n@kopf.on.startup()\ndef configure(settings, **_):\n    select = settings.selectcache.selectors\n    {line}\n"
+    source = (
+        "import kopf\nfrom kopf_selectcache import Selector\n@kopf.on.startup()\ndef configure(settings,"
+        f" **_):\n    select = settings.selectcache.selectors\n    {line}\n"
+    )
     with Operator(tmp_path / "operator", cluster, source, namespaces=["default"], asked=False) as operator:
         wait_until(lambda: operator.ended, "the operator to end")
         assert operator.process.returncode == 1

@@ -1,7 +1,9 @@
-"""The five operators of examples/, each under `kopf run`, on the real API server and the embedded one, doing what its README says.
+"""The five operators of examples/, each under `kopf run`, on the real API server and the embedded one, doing
+what its README says.
 
-They work with the very manifests that lie beside them, so that nobody who follows a README meets what was never tried.
-"""
+They work with the very manifests that lie beside them, so that nobody who follows a README meets what was
+never tried."""
+
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
@@ -37,7 +39,9 @@ def define(cluster: Cluster, file: Path) -> None:
         cluster.request("POST", DEFINITIONS, query={"fieldValidation": "Strict"}, body=definition)
         spec = definition["spec"]
 
-        def is_served(path: str = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}") -> bool:
+        def is_served(
+            path: str = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}",
+        ) -> bool:
             try:
                 cluster.request("GET", path)
             except ApiError as error:
@@ -50,16 +54,23 @@ def define(cluster: Cluster, file: Path) -> None:
 
 
 def load(cluster: Cluster, example: str, file: str, namespace: str = "default") -> dict[str, str]:
-    """Create the objects of a manifest, with their status as `serve --load` does; give their paths, by kind and name.
+    """Create the objects of a manifest, with their status as `serve --load` does; give their paths, by kind
+    and name.
 
     Those that name no namespace are created in the given one, as by `kubectl apply -n`.
     """
     paths = {}
     for obj in yaml.safe_load_all((EXAMPLES / example / file).read_text()):
         root = f"/apis/{obj['apiVersion']}" if "/" in obj["apiVersion"] else f"/api/{obj['apiVersion']}"
-        served = next(each for each in cluster.request("GET", root)["resources"] if each["kind"] == obj["kind"] and "/" not in each["name"])
+        served = next(
+            each
+            for each in cluster.request("GET", root)["resources"]
+            if each["kind"] == obj["kind"] and "/" not in each["name"]
+        )
         within = f"/namespaces/{obj['metadata'].get('namespace', namespace)}" if served["namespaced"] else ""
-        cluster.request("POST", f"{root}{within}/{served['name']}", query={"fieldValidation": "Strict"}, body=obj)
+        cluster.request(
+            "POST", f"{root}{within}/{served['name']}", query={"fieldValidation": "Strict"}, body=obj
+        )
         path = f"{root}{within}/{served['name']}/{obj['metadata']['name']}"
         if "status" in obj:
             cluster.request("PATCH", f"{path}/status", body={"status": obj["status"]})
@@ -71,10 +82,23 @@ def load(cluster: Cluster, example: str, file: str, namespace: str = "default") 
 def start(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
     started: list[Operator] = []
 
-    def run(example: str, namespace: str, env: Mapping[str, str] | None = None, *, options: Sequence[str] = ()) -> Operator:
-        source = (EXAMPLES / example / "example.py").read_text().replace("interval=5)", "interval=0.5)")   # Nobody is to wait for the next count.
-        started.append(Operator(
-            tmp_path / "operator", cluster, source, namespaces=[namespace], options=options, env=env, asked=False))
+    def run(
+        example: str, namespace: str, env: Mapping[str, str] | None = None, *, options: Sequence[str] = ()
+    ) -> Operator:
+        source = (
+            (EXAMPLES / example / "example.py").read_text().replace("interval=5)", "interval=0.5)")
+        )  # Nobody is to wait for the next count.
+        started.append(
+            Operator(
+                tmp_path / "operator",
+                cluster,
+                source,
+                namespaces=[namespace],
+                options=options,
+                env=env,
+                asked=False,
+            )
+        )
         return started[-1]
 
     try:
@@ -89,7 +113,8 @@ def start(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
 
 
 def said(operator: Operator, text: str, *, touch: Callable[[int], object] | None = None) -> None:
-    """Wait until the operator logs this. Touch an object meanwhile, if its handler reads another kind: that may be behind."""
+    """Wait until the operator logs this. Touch an object meanwhile, if its handler reads another kind: that
+    may be behind."""
     touches = count()
 
     def is_said() -> bool:
@@ -107,8 +132,16 @@ def said(operator: Operator, text: str, *, touch: Callable[[int], object] | None
 
 def custom(cluster: Cluster, namespace: str, plural: str, name: str, **body: Any) -> str:
     path = f"/apis/example.com/v1/namespaces/{namespace}/{plural}"
-    cluster.request("POST", path, body={
-        "apiVersion": "example.com/v1", "kind": plural.rstrip("s").capitalize(), "metadata": {"name": name, **body.pop("metadata", {})}, **body})
+    cluster.request(
+        "POST",
+        path,
+        body={
+            "apiVersion": "example.com/v1",
+            "kind": plural.rstrip("s").capitalize(),
+            "metadata": {"name": name, **body.pop("metadata", {})},
+            **body,
+        },
+    )
     return f"{path}/{name}"
 
 
@@ -119,13 +152,19 @@ def test_01_a_failed_run_is_explained_and_a_retried_one_is_told_apart(cluster: C
     said(operator, "run 7: first-x ended with 3")
     said(operator, "run 7: failed for good")
     paths |= load(cluster, "01-job-observer", "retry.yaml", namespace)
-    cluster.request("PATCH", f"{paths['Job second']}/status", body={"status": {"startTime": "2026-01-01T00:00:00Z", "active": 1}})
+    cluster.request(
+        "PATCH",
+        f"{paths['Job second']}/status",
+        body={"status": {"startTime": "2026-01-01T00:00:00Z", "active": 1}},
+    )
     # Once is enough: the handler finds the jobs as new as the one that it is called for.
     cluster.request("PATCH", paths["Job first"], body={"metadata": {"annotations": {"touched": "once"}}})
     said(operator, "run 7: retried by another job")
 
 
-def test_02_a_secret_is_created_if_it_is_missing_and_that_of_somebody_else_is_left_alone(cluster: Cluster, start: Start) -> None:
+def test_02_a_secret_is_created_if_it_is_missing_and_that_of_somebody_else_is_left_alone(
+    cluster: Cluster, start: Start
+) -> None:
     namespace = cluster.namespace()
     secrets = f"/api/v1/namespaces/{namespace}/secrets"
     ours = {"example.com/managed-by": "issuer"}
@@ -135,10 +174,19 @@ def test_02_a_secret_is_created_if_it_is_missing_and_that_of_somebody_else_is_le
     start("02-certificates", namespace)
 
     def certified(path: str, state: str) -> None:
-        wait_until(lambda: cluster.request("GET", path).get("status", {}).get("state") == state, f"{path} to be {state}")
+        wait_until(
+            lambda: cluster.request("GET", path).get("status", {}).get("state") == state,
+            f"{path} to be {state}",
+        )
 
     def certify(name: str, secret: str) -> str:
-        return custom(cluster, namespace, "certificates", name, spec={"secretName": secret, "host": f"{name}.example.com"})
+        return custom(
+            cluster,
+            namespace,
+            "certificates",
+            name,
+            spec={"secretName": secret, "host": f"{name}.example.com"},
+        )
 
     certified(paths["Certificate shop"], "Issued")
     certified(paths["Certificate clash"], "Refused: the secret is somebody else's")
@@ -157,8 +205,13 @@ def test_03_an_agent_holds_its_own_node_and_volumes(cluster: Cluster, start: Sta
     operator = start("03-node-agent", namespace, {"NODE_NAME": "node01"})
     said(operator, "disk-1 is attached; node01 has 1 volumes")
     cluster.request("PATCH", node, body={"spec": {"unschedulable": True}})
-    said(operator, "disk-1 waits: node01 is being emptied", touch=lambda number: cluster.request(
-        "PATCH", volumes["Volume disk-1"], body={"metadata": {"annotations": {"touched": str(number)}}}))
+    said(
+        operator,
+        "disk-1 waits: node01 is being emptied",
+        touch=lambda number: cluster.request(
+            "PATCH", volumes["Volume disk-1"], body={"metadata": {"annotations": {"touched": str(number)}}}
+        ),
+    )
     assert "disk-2" not in operator.log
     assert "tape-1" not in operator.log
 
@@ -173,12 +226,21 @@ def test_04_an_application_counts_its_own_pods(cluster: Cluster, start: Start) -
         wait_until(lambda: cluster.request("GET", shop).get("status") == status, f"the status to be {status}")
 
     shown(configured=True, ready="0/0")
-    owner = {"apiVersion": "example.com/v1", "kind": "Application", "name": "shop", "uid": cluster.request("GET", shop)["metadata"]["uid"]}
+    owner = {
+        "apiVersion": "example.com/v1",
+        "kind": "Application",
+        "name": "shop",
+        "uid": cluster.request("GET", shop)["metadata"]["uid"],
+    }
     other = pod("shop-2", **{"example.com/app": "shop"})
     other["metadata"]["ownerReferences"] = [owner]
     create(cluster, namespace, other)
     cluster.request("PATCH", paths["Pod shop-1"], body={"metadata": {"ownerReferences": [owner]}})
-    cluster.request("PATCH", f"{paths['Pod shop-1']}/status", body={"status": {"conditions": [{"type": "Ready", "status": "True"}]}})
+    cluster.request(
+        "PATCH",
+        f"{paths['Pod shop-1']}/status",
+        body={"status": {"conditions": [{"type": "Ready", "status": "True"}]}},
+    )
     shown(configured=True, ready="1/2")
 
 
@@ -186,8 +248,13 @@ def test_05_each_tenant_is_served_from_what_it_has_marked(cluster: Cluster, star
     load(cluster, "05-tenants", "sample.yaml")
     start("05-tenants", "shop", options=["-A"])
     for where, answer in {
-        "shop/requests/price": "7", "shop/requests/cost": "nothing is known of it",
-        "office/requests/hours": "9 to 5", "street/requests/price": "not served here, but in shop, office",
+        "shop/requests/price": "7",
+        "shop/requests/cost": "nothing is known of it",
+        "office/requests/hours": "9 to 5",
+        "street/requests/price": "not served here, but in shop, office",
     }.items():
         path = f"/apis/example.com/v1/namespaces/{where}"
-        wait_until(lambda: cluster.request("GET", path).get("status", {}).get("answer") == answer, f"{where} to be answered")  # noqa: B023  # Within its turn.
+        wait_until(
+            lambda: cluster.request("GET", path).get("status", {}).get("answer") == answer,  # noqa: B023
+            f"{where} to be answered",
+        )  # Within its turn.

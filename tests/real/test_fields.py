@@ -2,6 +2,7 @@
 
 The server runs with every API version and feature, alpha and beta included, so that no kind is left out.
 """
+
 import base64
 import json
 import operator
@@ -27,15 +28,29 @@ from tests.conftest import without_server
 
 EVERY_LABEL = sorted({label for kind in BUILT_IN for label in kind.fields})
 NONSENSE = [
-    "name", "namespace", "kind", "metadata", "metadata.uid", "metadata.labels.app", ".metadata.name", "metadata.name.",
-    "spec", "spec.Host", "spec.containers", "spec.leaseName", "status", "status.active", "status.hostIP",
+    "name",
+    "namespace",
+    "kind",
+    "metadata",
+    "metadata.uid",
+    "metadata.labels.app",
+    ".metadata.name",
+    "metadata.name.",
+    "spec",
+    "spec.Host",
+    "spec.containers",
+    "spec.leaseName",
+    "status",
+    "status.active",
+    "status.hostIP",
     "status.succeeded",
 ]
 OPERATORS = {"=": operator.eq, "!=": operator.ne}
 
 SERVED = [(kind, version) for kind in BUILT_IN for version in kind.versions]
 each_served = pytest.mark.parametrize(
-    ("kind", "version"), SERVED, ids=[f"{kind.plural}.{version}.{kind.group}" for kind, version in SERVED])
+    ("kind", "version"), SERVED, ids=[f"{kind.plural}.{version}.{kind.group}" for kind, version in SERVED]
+)
 
 # Field labels whose value is given by the server, whatever is sent.
 GIVEN = {"metadata.namespace", "spec.clusterIP", "status.phase"}
@@ -72,7 +87,8 @@ def accepts(api: ApiServer, path: str, label: str) -> bool:
 
 @pytest.fixture(scope="module")
 def served(api: ApiServer) -> dict[tuple[str, str, str], tuple[str, bool, frozenset[str]]]:
-    """What the server has that can be listed and watched: group, version and kind; plural, whether namespaced, and names."""
+    """What the server has that can be listed and watched: group, version and kind; plural, whether
+    namespaced, and names."""
     found = {}
     groups = [("", "/api/v1")]
     for group in api.request("GET", "/apis")["groups"]:
@@ -80,7 +96,9 @@ def served(api: ApiServer) -> dict[tuple[str, str, str], tuple[str, bool, frozen
     for name, path in groups:
         for item in api.request("GET", path)["resources"]:
             if "/" not in item["name"] and {"list", "watch"} <= set(item["verbs"]):
-                names = frozenset({item["kind"], item["name"], item["singularName"], *item.get("shortNames", [])})
+                names = frozenset(
+                    {item["kind"], item["name"], item["singularName"], *item.get("shortNames", [])}
+                )
                 found[name, path.rpartition("/")[2], item["kind"]] = item["name"], item["namespaced"], names
     return found
 
@@ -97,12 +115,12 @@ def _has_the_kind(kind: Kind, version: str, known: list[tuple[Kind, str]]) -> No
         pytest.skip("the server does not have this kind")
 
 
-# ---- Which field labels there are ------------------------------------------------------------------------------------
+# ---- Which field labels there are
 
 
 @pytest.mark.since("1.36", "the table is that of Kubernetes 1.36")
 def test_the_table_has_the_kinds_of_the_server_by_the_same_names(
-        served: Mapping[tuple[str, str, str], tuple[str, bool, frozenset[str]]],
+    served: Mapping[tuple[str, str, str], tuple[str, bool, frozenset[str]]],
 ) -> None:
     assert {(k.group, version, k.kind): (k.plural, k.namespaced, k.names) for k, version in SERVED} == served
 
@@ -110,32 +128,44 @@ def test_the_table_has_the_kinds_of_the_server_by_the_same_names(
 @pytest.mark.usefixtures("_has_the_kind")
 @each_served
 def test_the_server_accepts_the_field_labels_of_the_table_and_no_others(
-        api: ApiServer, kind: Kind, version: str,
+    api: ApiServer,
+    kind: Kind,
+    version: str,
 ) -> None:
     path = path_of(kind.group, version, kind.plural)
     assert {label for label in [*EVERY_LABEL, *NONSENSE] if accepts(api, path, label)} == set(kind.fields)
 
 
 @pytest.mark.since("1.36", "the table is that of Kubernetes 1.36")
-@pytest.mark.timeout(1800)   # Without Go's build cache, half of Kubernetes is compiled.
+@pytest.mark.timeout(1800)  # Without Go's build cache, half of Kubernetes is compiled.
 def test_the_generated_table_is_what_the_generator_gives() -> None:
     try:
         go = Go.find()
     except NoServer as reason:
         without_server(str(reason))
     # With the flags of the server's build, what was compiled for it serves here as well.
-    done = subprocess.run([go.path, "run", *flags_of(), "./fieldlabels"], cwd=MODULE, env=go.environ,
-                          capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [go.path, "run", *flags_of(), "./fieldlabels"],
+        cwd=MODULE,
+        env=go.environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert Path(_field_table.__file__).read_text() == done.stdout
 
 
-# ---- Which objects they select ---------------------------------------------------------------------------------------
+# ---- Which objects they select
 
 
 def signing_request() -> bytes:
-    return CertificateSigningRequestBuilder().subject_name(Name([])).sign(
-        ec.generate_private_key(ec.SECP256R1()), hashes.SHA256()).public_bytes(serialization.Encoding.DER)
+    return (
+        CertificateSigningRequestBuilder()
+        .subject_name(Name([]))
+        .sign(ec.generate_private_key(ec.SECP256R1()), hashes.SHA256())
+        .public_bytes(serialization.Encoding.DER)
+    )
 
 
 def pem_signing_request() -> str:
@@ -149,43 +179,97 @@ Sample = tuple[Mapping[str, Any], Mapping[str, Any] | None]
 
 
 def samples(namespace: str) -> dict[tuple[str, str, str], list[Sample]]:
-    """Objects of all kinds with field labels of their own: with each value and, where the server allows it, without."""
+    """Objects of all kinds with field labels of their own: with each value and, where the server allows it,
+    without."""
     bundle = trustme.CA().cert_pem.bytes().decode()
     containers = [{"name": "main", "image": "none"}]
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": containers}}
     certificate = {
-        "podUID": "u1", "serviceAccountUID": "u2", "nodeUID": "u3", "serviceAccountName": "robot",
-        "maxExpirationSeconds": 3600, "stubPKCS10Request": base64.b64encode(signing_request()).decode(),
+        "podUID": "u1",
+        "serviceAccountUID": "u2",
+        "nodeUID": "u3",
+        "serviceAccountName": "robot",
+        "maxExpirationSeconds": 3600,
+        "stubPKCS10Request": base64.b64encode(signing_request()).decode(),
     }
-    referred = {"apiVersion": "v1", "kind": "Pod", "name": "web", "namespace": namespace, "uid": "u1",
-                "resourceVersion": "7", "fieldPath": "spec.containers{main}"}
+    referred = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": "web",
+        "namespace": namespace,
+        "uid": "u1",
+        "resourceVersion": "7",
+        "fieldPath": "spec.containers{main}",
+    }
     here = {"namespace": namespace}
     new_event = {"eventTime": "2026-01-01T00:00:00.000000Z", "reportingInstance": "one", "action": "act"}
-    slice_spec = {"driver": "one.example.com", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}}
+    slice_spec = {
+        "driver": "one.example.com",
+        "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
+    }
     return {
         ("", "v1", "Pod"): [
             ({"spec": {"containers": containers}}, None),
-            ({"spec": {"containers": containers, "hostNetwork": True, "nodeName": "n1", "restartPolicy": "Never",
-                       "schedulerName": "other", "serviceAccountName": "robot"}},
-             {"phase": "Running", "podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]}),
-            ({"spec": {"containers": containers, "hostNetwork": False, "serviceAccount": "old"}},
-             {"phase": "Pending", "nominatedNodeName": "n2", "podIP": "10.0.0.2"}),
+            (
+                {
+                    "spec": {
+                        "containers": containers,
+                        "hostNetwork": True,
+                        "nodeName": "n1",
+                        "restartPolicy": "Never",
+                        "schedulerName": "other",
+                        "serviceAccountName": "robot",
+                    }
+                },
+                {"phase": "Running", "podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]},
+            ),
+            (
+                {"spec": {"containers": containers, "hostNetwork": False, "serviceAccount": "old"}},
+                {"phase": "Pending", "nominatedNodeName": "n2", "podIP": "10.0.0.2"},
+            ),
             ({"spec": {"containers": containers}}, {"phase": "", "podIPs": [{"ip": "10.0.0.3"}]}),
         ],
         ("", "v1", "Event"): [
-            ({"involvedObject": referred, "reason": "Started", "type": "Warning", "source": {"component": "a"}}, None),
+            (
+                {
+                    "involvedObject": referred,
+                    "reason": "Started",
+                    "type": "Warning",
+                    "source": {"component": "a"},
+                },
+                None,
+            ),
             ({"involvedObject": here, "source": {"component": "b"}, "reportingComponent": "c"}, None),
             ({"involvedObject": here, "reportingComponent": "d"}, None),
             ({"involvedObject": {"kind": "Node"}, "metadata": {"namespace": "default"}}, None),
         ],
         ("events.k8s.io", "v1", "Event"): [
-            ({**new_event, "regarding": referred, "reportingController": "example.com/c", "type": "Normal",
-              "reason": "Started"}, None),
-            ({**new_event, "regarding": {"kind": "Node"}, "reportingController": "example.com/d", "type": "Warning",
-              "reason": "Done", "metadata": {"namespace": "default"}}, None),
+            (
+                {
+                    **new_event,
+                    "regarding": referred,
+                    "reportingController": "example.com/c",
+                    "type": "Normal",
+                    "reason": "Started",
+                },
+                None,
+            ),
+            (
+                {
+                    **new_event,
+                    "regarding": {"kind": "Node"},
+                    "reportingController": "example.com/d",
+                    "type": "Warning",
+                    "reason": "Done",
+                    "metadata": {"namespace": "default"},
+                },
+                None,
+            ),
         ],
         ("", "v1", "Node"): [
-            ({}, None), ({"spec": {"unschedulable": True}}, None), ({"spec": {"unschedulable": False}}, None),
+            ({}, None),
+            ({"spec": {"unschedulable": True}}, None),
+            ({"spec": {"unschedulable": False}}, None),
         ],
         ("", "v1", "Namespace"): [({}, None), ({"metadata": {"deleted": True}}, None)],
         ("", "v1", "ReplicationController"): [
@@ -204,30 +288,58 @@ def samples(namespace: str) -> dict[tuple[str, str, str], list[Sample]]:
             for status in (None, {"succeeded": 1}, {"succeeded": 0})
         ],
         ("certificates.k8s.io", "v1", "CertificateSigningRequest"): [
-            ({"spec": {"signerName": name, "request": pem_signing_request(), "usages": ["digital signature"]}}, None)
+            (
+                {
+                    "spec": {
+                        "signerName": name,
+                        "request": pem_signing_request(),
+                        "usages": ["digital signature"],
+                    }
+                },
+                None,
+            )
             for name in ("example.com/a", "example.com/b")
         ],
         **{
             ("certificates.k8s.io", version, "ClusterTrustBundle"): [
                 ({"spec": {"trustBundle": bundle}}, None),
-                ({"spec": {"trustBundle": bundle, "signerName": "example.com/a"},
-                  "metadata": {"name": f"example.com:a:{version}"}}, None),
-            ] for version in ("v1alpha1", "v1beta1")
+                (
+                    {
+                        "spec": {"trustBundle": bundle, "signerName": "example.com/a"},
+                        "metadata": {"name": f"example.com:a:{version}"},
+                    },
+                    None,
+                ),
+            ]
+            for version in ("v1alpha1", "v1beta1")
         },
         ("certificates.k8s.io", "v1beta1", "PodCertificateRequest"): [
-            ({"spec": {**certificate, "signerName": f"example.com/{name}", "podName": name, "nodeName": name}}, None)
+            (
+                {
+                    "spec": {
+                        **certificate,
+                        "signerName": f"example.com/{name}",
+                        "podName": name,
+                        "nodeName": name,
+                    }
+                },
+                None,
+            )
             for name in ("a", "b")
         ],
         **{
             ("resource.k8s.io", version, "ResourceSlice"): [
                 ({"spec": {**slice_spec, "nodeName": "n1"}}, None),
                 ({"spec": {**slice_spec, "driver": "two.example.com", "allNodes": True}}, None),
-            ] for version in ("v1", "v1beta1", "v1beta2")
+            ]
+            for version in ("v1", "v1beta1", "v1beta2")
         },
     }
 
 
-def create(api: ApiServer, kind: Kind, version: str, number: int, sample: Sample, namespace: str) -> tuple[Any, Any]:
+def create(
+    api: ApiServer, kind: Kind, version: str, number: int, sample: Sample, namespace: str
+) -> tuple[Any, Any]:
     """Create an object; give it as it was sent, and as it is served."""
     body, status = sample
     name = f"{kind.group.partition('.')[0] or 'core'}-{version}-{number}"
@@ -245,12 +357,17 @@ def create(api: ApiServer, kind: Kind, version: str, number: int, sample: Sample
 
 
 @pytest.fixture(scope="module")
-def created(api: ApiServer, known: list[tuple[Kind, str]]) -> dict[tuple[str, str, str], list[tuple[Any, Any]]]:
+def created(
+    api: ApiServer, known: list[tuple[Kind, str]]
+) -> dict[tuple[str, str, str], list[tuple[Any, Any]]]:
     namespace = api.namespace()
     kinds = {(kind.group, version, kind.kind): kind for kind, version in known}
     return {
-        key: [create(api, kinds[key], key[1], number, sample, namespace) for number, sample in enumerate(group)]
-        for key, group in samples(namespace).items() if key in kinds
+        key: [
+            create(api, kinds[key], key[1], number, sample, namespace) for number, sample in enumerate(group)
+        ]
+        for key, group in samples(namespace).items()
+        if key in kinds
     }
 
 
@@ -266,7 +383,11 @@ def test_the_server_selects_by_the_values_of_the_table(api: ApiServer, kind: Kin
             for symbol, compare in OPERATORS.items():
                 expected = {uid for uid, obj in objects.items() if compare(field.value(obj), value)}
                 # What the server itself has made since the list does not count.
-                assert select(api, path, label, symbol, value) & objects.keys() == expected, (label, symbol, value)
+                assert select(api, path, label, symbol, value) & objects.keys() == expected, (
+                    label,
+                    symbol,
+                    value,
+                )
 
 
 def answered_by_path(field: Field, value: str, objects: Mapping[str, Any]) -> set[str] | None:
@@ -277,7 +398,8 @@ def answered_by_path(field: Field, value: str, objects: Mapping[str, Any]) -> se
 
 @pytest.mark.usefixtures("created")
 def test_where_an_index_of_a_path_answers_for_a_field_it_answers_as_the_server_does(
-        api: ApiServer, known: list[tuple[Kind, str]],
+    api: ApiServer,
+    known: list[tuple[Kind, str]],
 ) -> None:
     answered = set()
     for kind, version in known:
@@ -288,14 +410,23 @@ def test_where_an_index_of_a_path_answers_for_a_field_it_answers_as_the_server_d
                 if (found := answered_by_path(field, value, objects)) is not None:
                     assert select(api, path, label, "=", value) & objects.keys() == found, (label, value)
                     answered.add((kind.plural, label))
-    assert {("pods", "spec.nodeName"), ("pods", "spec.restartPolicy"), ("services", "spec.type"), ("secrets", "type")} <= answered
+    assert {
+        ("pods", "spec.nodeName"),
+        ("pods", "spec.restartPolicy"),
+        ("services", "spec.type"),
+        ("secrets", "type"),
+    } <= answered
 
 
 def test_each_field_label_of_a_kind_is_tested_with_different_values(
-        created: Mapping[tuple[str, str, str], list[tuple[Any, Any]]], known: list[tuple[Kind, str]],
+    created: Mapping[tuple[str, str, str], list[tuple[Any, Any]]],
+    known: list[tuple[Kind, str]],
 ) -> None:
-    own = {(kind.group, version, kind.kind): kind for kind, version in known
-           if set(kind.fields) - {"metadata.name", "metadata.namespace"}}
+    own = {
+        (kind.group, version, kind.kind): kind
+        for kind, version in known
+        if set(kind.fields) - {"metadata.name", "metadata.namespace"}
+    }
     assert created.keys() == own.keys()
     for key, kind in own.items():
         for label in kind.fields.keys() - {"metadata.name", "metadata.namespace"}:
@@ -305,45 +436,85 @@ def test_each_field_label_of_a_kind_is_tested_with_different_values(
 
 
 def test_an_object_has_the_same_values_before_the_server_adds_its_defaults(
-        created: Mapping[tuple[str, str, str], list[tuple[Any, Any]]],
+    created: Mapping[tuple[str, str, str], list[tuple[Any, Any]]],
 ) -> None:
     for kind, version in SERVED:
         for sent, served in created.get((kind.group, version, kind.kind), []):
             for label in kind.fields.keys() - GIVEN:
-                assert kind.fields[label].value(sent) == kind.fields[label].value(served), (kind.kind, label, sent)
+                assert kind.fields[label].value(sent) == kind.fields[label].value(served), (
+                    kind.kind,
+                    label,
+                    sent,
+                )
 
 
-# ---- Custom resources ------------------------------------------------------------------------------------------------
+# ---- Custom resources
 
 
 def schema_of(**properties: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": {
-        "spec": {"type": "object", "nullable": True, "properties": properties},
-        "status": {"type": "object", "properties": {"count": {"type": "integer"}}},
-    }}
+    return {
+        "type": "object",
+        "properties": {
+            "spec": {"type": "object", "nullable": True, "properties": properties},
+            "status": {"type": "object", "properties": {"count": {"type": "integer"}}},
+        },
+    }
 
 
-def test_custom_resources_are_selected_by_what_is_there_and_by_nothing_where_it_is_absent(real_api: ApiServer) -> None:
+def test_custom_resources_are_selected_by_what_is_there_and_by_nothing_where_it_is_absent(
+    real_api: ApiServer,
+) -> None:
     schema = schema_of(
-        text={"type": "string", "nullable": True}, enum={"type": "string", "enum": ["red", "blue"]},
-        whole={"type": "integer"}, long={"type": "integer", "format": "int64"},
-        flag={"type": "boolean"}, off={"type": "boolean", "default": False},
+        text={"type": "string", "nullable": True},
+        enum={"type": "string", "enum": ["red", "blue"]},
+        whole={"type": "integer"},
+        long={"type": "integer", "format": "int64"},
+        flag={"type": "boolean"},
+        off={"type": "boolean", "default": False},
         tags={"type": "object", "additionalProperties": {"type": "string"}},
     )
-    crd = real_api.create_crd("fields.example.com", "v1", "Thing", "things", schema=schema, selectable_fields=[
-        ".spec.text", ".spec.enum", ".spec.whole", ".spec.long", ".spec.flag", ".spec.off", ".spec.tags.a-b",
-        ".status.count"])
+    crd = real_api.create_crd(
+        "fields.example.com",
+        "v1",
+        "Thing",
+        "things",
+        schema=schema,
+        selectable_fields=[
+            ".spec.text",
+            ".spec.enum",
+            ".spec.whole",
+            ".spec.long",
+            ".spec.flag",
+            ".spec.off",
+            ".spec.tags.a-b",
+            ".status.count",
+        ],
+    )
     kind = Kind.custom(crd, "v1")
     path = path_of(kind.group, "v1", kind.plural)
     specs: list[object] = [
-        None, {}, {"text": None}, {"text": ""}, {"text": "null"}, {"text": "x"}, {"tags": {"a-b": "x"}}, {"tags": {}},
+        None,
+        {},
+        {"text": None},
+        {"text": ""},
+        {"text": "null"},
+        {"text": "x"},
+        {"tags": {"a-b": "x"}},
+        {"tags": {}},
         *({"whole": n, "long": n} for n in (0, 1, -1, 1.0, -0.0, 1e3, 2**53 + 1, 2**63 - 1, -(2**63), None)),
-        *({"flag": flag, "off": flag} for flag in (True, False, None)), {"enum": "red"}, {"enum": None},
+        *({"flag": flag, "off": flag} for flag in (True, False, None)),
+        {"enum": "red"},
+        {"enum": None},
     ]
     namespace = real_api.namespace()
     for number, spec in enumerate([*specs, "absent"]):
-        body = {"apiVersion": "fields.example.com/v1", "kind": "Thing", "metadata": {"name": f"thing-{number}"},
-                "status": {"count": number % 3}, **({} if spec == "absent" else {"spec": spec})}
+        body = {
+            "apiVersion": "fields.example.com/v1",
+            "kind": "Thing",
+            "metadata": {"name": f"thing-{number}"},
+            "status": {"count": number % 3},
+            **({} if spec == "absent" else {"spec": spec}),
+        }
         real_api.request("POST", path_of(kind.group, "v1", kind.plural, namespace), body=body)
 
     objects = {obj["metadata"]["uid"]: obj for obj in real_api.request("GET", path)["items"]}
@@ -356,32 +527,71 @@ def test_custom_resources_are_selected_by_what_is_there_and_by_nothing_where_it_
             for symbol, compare in OPERATORS.items():
                 expected = {uid for uid, obj in objects.items() if compare(field.value(obj), value)}
                 assert select(real_api, path, label, symbol, value) == expected, (label, symbol, value)
-            assert answered_by_path(field, value, objects) in (None, select(real_api, path, label, "=", value)), (label, value)
+            assert answered_by_path(field, value, objects) in (
+                None,
+                select(real_api, path, label, "=", value),
+            ), (label, value)
 
     absent = next(obj for obj in objects.values() if "spec" not in obj)
-    assert kind.values(absent).items() >= {"spec.flag": "", "spec.off": "", "spec.whole": "", "spec.text": ""}.items()
+    assert (
+        kind.values(absent).items()
+        >= {
+            "spec.flag": "",
+            "spec.off": "",
+            "spec.whole": "",
+            "spec.text": "",
+        }.items()
+    )
 
 
 def test_a_number_that_is_no_int64_cannot_get_into_an_integer_field(api: ApiServer) -> None:
-    api.create_crd("numbers.example.com", "v1", "Number", "numbers", namespaced=False,
-                   schema=schema_of(whole={"type": "integer"}, long={"type": "integer", "format": "int64"}),
-                   selectable_fields=[".spec.whole", ".spec.long"])
+    api.create_crd(
+        "numbers.example.com",
+        "v1",
+        "Number",
+        "numbers",
+        namespaced=False,
+        schema=schema_of(whole={"type": "integer"}, long={"type": "integer", "format": "int64"}),
+        selectable_fields=[".spec.whole", ".spec.long"],
+    )
     for number in (1.5, 2**63, 1e18, 1e20, float(2**53), "1"):
         for name in ("whole", "long"):
-            body = {"apiVersion": "numbers.example.com/v1", "kind": "Number", "metadata": {"name": "n"},
-                    "spec": {name: number}}
+            body = {
+                "apiVersion": "numbers.example.com/v1",
+                "kind": "Number",
+                "metadata": {"name": "n"},
+                "spec": {name: number},
+            }
             with pytest.raises(ApiError, match="must be of type int"):
                 api.request("POST", path_of("numbers.example.com", "v1", "numbers"), body=body)
 
 
-def test_in_the_alpha_storage_format_an_integer_written_as_a_float_is_compared_as_a_float(api: ApiServer) -> None:
-    """With CBORServingAndStorage the server tells 1e6 from 1000000, but shows both alike: here the table must fail."""
-    api.create_crd("floats.example.com", "v1", "Float", "floats", namespaced=False,
-                   schema=schema_of(whole={"type": "integer"}), selectable_fields=[".spec.whole"])
+def test_in_the_alpha_storage_format_an_integer_written_as_a_float_is_compared_as_a_float(
+    api: ApiServer,
+) -> None:
+    """With CBORServingAndStorage the server tells 1e6 from 1000000, but shows both alike: here the table must
+    fail."""
+    api.create_crd(
+        "floats.example.com",
+        "v1",
+        "Float",
+        "floats",
+        namespaced=False,
+        schema=schema_of(whole={"type": "integer"}),
+        selectable_fields=[".spec.whole"],
+    )
     path = path_of("floats.example.com", "v1", "floats")
     made = [
-        api.request("POST", path, body={"apiVersion": "floats.example.com/v1", "kind": "Float",
-                                        "metadata": {"generateName": "float-"}, "spec": {"whole": whole}})
+        api.request(
+            "POST",
+            path,
+            body={
+                "apiVersion": "floats.example.com/v1",
+                "kind": "Float",
+                "metadata": {"generateName": "float-"},
+                "spec": {"whole": whole},
+            },
+        )
         for whole in (1e6, 10**6)
     ]
     assert [str(obj["spec"]["whole"]) for obj in api.request("GET", path)["items"]] == ["1000000", "1000000"]
@@ -389,20 +599,38 @@ def test_in_the_alpha_storage_format_an_integer_written_as_a_float_is_compared_a
     assert select(api, path, "spec.whole", "=", "1000000") == {made[1]["metadata"]["uid"]}
 
 
-@pytest.mark.parametrize("schema", [{"type": "number"}, {"x-kubernetes-int-or-string": True}, {"type": "object"}],
-                         ids=json.dumps)
-def test_a_custom_resource_has_no_field_labels_of_other_types(api: ApiServer, schema: Mapping[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "schema", [{"type": "number"}, {"x-kubernetes-int-or-string": True}, {"type": "object"}], ids=json.dumps
+)
+def test_a_custom_resource_has_no_field_labels_of_other_types(
+    api: ApiServer, schema: Mapping[str, Any]
+) -> None:
     with pytest.raises(ApiError, match="must point to a field of type string, boolean or integer"):
-        api.create_crd("types.example.com", "v1", "Type", "types", schema=schema_of(it=schema),
-                       selectable_fields=[".spec.it"])
+        api.create_crd(
+            "types.example.com",
+            "v1",
+            "Type",
+            "types",
+            schema=schema_of(it=schema),
+            selectable_fields=[".spec.it"],
+        )
 
 
 @pytest.mark.parametrize("scope", ["Namespaced", "Cluster"])
-def test_the_server_accepts_the_field_labels_of_a_definition_and_no_others(api: ApiServer, scope: str) -> None:
+def test_the_server_accepts_the_field_labels_of_a_definition_and_no_others(
+    api: ApiServer, scope: str
+) -> None:
     plural = f"{scope}s".lower()
     schema = schema_of(text={"type": "string"}, other={"type": "string"})
-    crd = api.create_crd("labels.example.com", "v1", scope, plural, namespaced=scope == "Namespaced",
-                         schema=schema, selectable_fields=[".spec.text"])
+    crd = api.create_crd(
+        "labels.example.com",
+        "v1",
+        scope,
+        plural,
+        namespaced=scope == "Namespaced",
+        schema=schema,
+        selectable_fields=[".spec.text"],
+    )
     path = path_of("labels.example.com", "v1", plural)
     labels = [*EVERY_LABEL, *NONSENSE, "spec.text", ".spec.text", "spec.other"]
     assert {label for label in labels if accepts(api, path, label)} == set(Kind.custom(crd, "v1").fields)

@@ -1,4 +1,6 @@
-"""`with_cache` under `kopf run` on a real API server: every kind and shape of handler, also while the caches come up."""
+"""`with_cache` under `kopf run` on a real API server: every kind and shape of handler, also while the caches
+come up."""
+
 import json
 import sys
 from collections.abc import Iterator
@@ -33,9 +35,11 @@ def configure(settings, **_):
     settings.execution.max_workers = 2
     settings.background.cancellation_polling = 0.1   # Kopf looks again after a minute whether a daemon in a thread has ended.
     settings.selectcache.selectors['v1/pods'] = 'app=web'
-"""
+"""  # noqa: E501
 
-KINDS = BEGIN + """
+KINDS = (
+    BEGIN
+    + """
 def register(kind, decorator):
     @decorator('configmaps', id=f'{kind}_sync', **HERE)
     @selectcache.with_cache
@@ -68,9 +72,12 @@ def probe(cache, **_):
 @selectcache.with_cache
 def cleanup(cache, **_):
     pathlib.Path('cleanup').write_text(names(cache))
-"""
+"""  # noqa: E501
+)
 
-SHAPES = BEGIN + """
+SHAPES = (
+    BEGIN
+    + """
 created = kopf.on.create('configmaps', **HERE)
 
 class Shapes:
@@ -139,9 +146,12 @@ def daemon(cache, stopped, **_):
     seen['daemon'].append(names(cache))
     stopped.wait()
     seen['daemon'].append('stopped')
-"""
+"""  # noqa: E501
+)
 
-WAITS = BEGIN + """
+WAITS = (
+    BEGIN
+    + """
 arrived, free = set(), set()
 
 @kopf.on.event('configmaps', **HERE)
@@ -158,11 +168,15 @@ def once(cache, name, retry, **_):
 def daemon(cache, name, **_):
     seen[name].append('ran')
 """
+)
 
 
 @contextmanager
-def running(api: Cluster, folder: Path, source: str, *, early: str = "", **options: Any) -> Iterator[tuple[Operator, Proxy, Fault, str]]:
-    """Run an operator in a namespace with the pod web-1, whose pods the API server fails to list until the fault is taken out."""
+def running(
+    api: Cluster, folder: Path, source: str, *, early: str = "", **options: Any
+) -> Iterator[tuple[Operator, Proxy, Fault, str]]:
+    """Run an operator in a namespace with the pod web-1, whose pods the API server fails to list until the
+    fault is taken out."""
     namespace = api.namespace()
     create(api, namespace, pod("web-1", app="web"), pod("db-1", app="db"))
     if early:
@@ -171,11 +185,15 @@ def running(api: Cluster, folder: Path, source: str, *, early: str = "", **optio
     fault = Fault(lambda request: "/pods" in request.path, 503, times=sys.maxsize)
     with Proxy(api) as proxy:
         proxy.faults.append(fault)
-        with Operator(folder / "operator", api, source, namespaces=[namespace], server=proxy.url, **options) as operator:
+        with Operator(
+            folder / "operator", api, source, namespaces=[namespace], server=proxy.url, **options
+        ) as operator:
             yield operator, proxy, fault, namespace
 
 
-def make(api: Cluster, namespace: str, name: str, *, test: str = "here", annotations: dict[str, str] | None = None) -> None:
+def make(
+    api: Cluster, namespace: str, name: str, *, test: str = "here", annotations: dict[str, str] | None = None
+) -> None:
     metadata = {"name": name, "labels": {"test": test}, "annotations": annotations or {}}
     api.request("POST", configmap(namespace), body={"metadata": metadata, "data": {"x": "1"}})
 
@@ -195,7 +213,12 @@ def is_gone(api: Cluster, namespace: str, name: str) -> bool:
 def test_every_kind_of_handler_reads_what_it_has_waited_for(real_api: ApiServer, tmp_path: Path) -> None:
     port = free_port()
     options = [f"--liveness=http://127.0.0.1:{port}/healthz"]
-    with running(real_api, tmp_path, KINDS, early="old", options=options) as (operator, proxy, fault, namespace):
+    with running(real_api, tmp_path, KINDS, early="old", options=options) as (
+        operator,
+        proxy,
+        fault,
+        namespace,
+    ):
 
         def both(*kinds: str) -> list[str]:
             return sorted(f"{kind} {how}" for kind in kinds for how in ("sync", "async"))
@@ -214,7 +237,9 @@ def test_every_kind_of_handler_reads_what_it_has_waited_for(real_api: ApiServer,
         wait_until(lambda: is_gone(real_api, namespace, "old"), "the object is let go")
         assert operator.ask("sorted(seen)").value == both(*kinds, "delete")
         assert operator.ask("sorted(set(sum(seen.values(), [])))").value == ["web-1"]
-        assert operator.ask("{name: list(index) for name, index in kwargs['indexed'].items()}").value == {"new": ["web-1"]}
+        assert operator.ask("{name: list(index) for name, index in kwargs['indexed'].items()}").value == {
+            "new": ["web-1"]
+        }
         assert urllib3.request("GET", f"http://127.0.0.1:{port}/healthz").json()["names"] == "web-1"
         assert operator.stop() == 0
         assert (operator.folder / "cleanup").read_text() == "web-1"
@@ -226,19 +251,36 @@ def test_every_shape_of_handler_reads_what_it_has_waited_for(real_api: ApiServer
         wait_until(lambda: fault.hits > 2, "the cache tries in vain")
         assert operator.ask("dict(seen)").value == {}
         proxy.faults.clear()
-        once = ("method", "static", "class", "object", "partial below", "partial above", "first lambda", "second lambda",
-                "child of sync", "child of async", "daemon")
+        once = (
+            "method",
+            "static",
+            "class",
+            "object",
+            "partial below",
+            "partial above",
+            "first lambda",
+            "second lambda",
+            "child of sync",
+            "child of async",
+            "daemon",
+        )
         expected = {name: ["web-1"] for name in once} | {
-            "param": [["given", "web-1"]], "retries": [[0, "web-1"], [1, "web-1"]]}
+            "param": [["given", "web-1"]],
+            "retries": [[0, "web-1"], [1, "web-1"]],
+        }
         operator.until("dict(seen)", expected)
         real_api.request("DELETE", configmap(namespace, "new"))
-        wait_until(lambda: is_gone(real_api, namespace, "new"), "the daemon is stopped, and the object let go")
+        wait_until(
+            lambda: is_gone(real_api, namespace, "new"), "the daemon is stopped, and the object let go"
+        )
         assert operator.ask("dict(seen)").value == expected | {"daemon": ["web-1", "stopped"]}
 
 
-def test_waiting_pins_no_thread_patches_no_object_and_uses_up_no_retries_or_timeout(real_api: ApiServer, tmp_path: Path) -> None:
+def test_waiting_pins_no_thread_patches_no_object_and_uses_up_no_retries_or_timeout(
+    real_api: ApiServer, tmp_path: Path
+) -> None:
     with running(real_api, tmp_path, WAITS) as (operator, proxy, fault, namespace):
-        waiting = [f"waits-{number}" for number in range(4)]   # Twice as many as there are threads.
+        waiting = [f"waits-{number}" for number in range(4)]  # Twice as many as there are threads.
         for name in waiting:
             make(real_api, namespace, name)
         operator.until("sorted(arrived)", waiting)
@@ -253,11 +295,16 @@ def test_waiting_pins_no_thread_patches_no_object_and_uses_up_no_retries_or_time
         operator.until("dict(seen)", {name: [[0, "web-1"]] for name in ["another", *waiting]})
 
 
-def test_a_daemon_that_is_stopped_while_it_waits_lets_its_object_go(real_api: ApiServer, tmp_path: Path) -> None:
+def test_a_daemon_that_is_stopped_while_it_waits_lets_its_object_go(
+    real_api: ApiServer, tmp_path: Path
+) -> None:
     with running(real_api, tmp_path, WAITS) as (operator, _, fault, namespace):
         make(real_api, namespace, "one", test="daemon")
         path = configmap(namespace, "one")
-        wait_until(lambda: real_api.request("GET", path)["metadata"].get("finalizers"), "Kopf has taken the object on")
+        wait_until(
+            lambda: real_api.request("GET", path)["metadata"].get("finalizers"),
+            "Kopf has taken the object on",
+        )
         real_api.request("DELETE", path)
         wait_until(lambda: is_gone(real_api, namespace, "one"), "the object is let go")
         assert operator.ask("dict(seen)").value == {}

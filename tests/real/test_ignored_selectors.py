@@ -1,4 +1,6 @@
-"""A proxy in front of a real server strips the selectors of requests: no object outside of them is answered."""
+"""A proxy in front of a real server strips the selectors of requests: no object outside of them is
+answered."""
+
 from __future__ import annotations
 
 import asyncio
@@ -16,8 +18,12 @@ from tests.real.proxy import Proxy
 from tests.real.test_skeleton import create, pod
 
 
-@pytest.mark.parametrize(("stripped", "declared"), [("labelSelector", "app=web"), ("fieldSelector", "")], ids=["labels", "fields"])
-def test_contract_1_behind_a_proxy_that_strips_selectors_nothing_outside_of_them_is_answered(api: Cluster, stripped: str, declared: str) -> None:
+@pytest.mark.parametrize(
+    ("stripped", "declared"), [("labelSelector", "app=web"), ("fieldSelector", "")], ids=["labels", "fields"]
+)
+def test_contract_1_behind_a_proxy_that_strips_selectors_nothing_outside_of_them_is_answered(
+    api: Cluster, stripped: str, declared: str
+) -> None:
     namespace = api.namespace()
     field = "spec.restartPolicy=Never" if not declared else None
     create(api, namespace, pod("web", app="web") | {"spec": pod("web")["spec"] | {"restartPolicy": "Never"}})
@@ -25,7 +31,9 @@ def test_contract_1_behind_a_proxy_that_strips_selectors_nothing_outside_of_them
 
     async def main(proxy: Proxy) -> None:
         vault = Vault({"login": credentials(api, url=proxy.url)})
-        async with keeping(vault, {"pods": Selector(declared or None, field=field, namespaces=[namespace])}) as (runtime, _):
+        async with keeping(
+            vault, {"pods": Selector(declared or None, field=field, namespaces=[namespace])}
+        ) as (runtime, _):
             feed = runtime.feed("pods")
             await until(lambda: feed.health is Health.REJECTED, "the first list is refused")
             assert f"{namespace}/db' came" in feed.trouble

@@ -1,4 +1,5 @@
 """Objects of 900 KB on a real server: in which pages caches and fetches list them."""
+
 from __future__ import annotations
 
 import asyncio
@@ -35,16 +36,25 @@ def limits(asked: list[dict[str, str]]) -> list[int]:
 
 
 def test_35_large_objects_are_listed_in_pages_of_4_mb_whose_limit_changes_within_one_list(
-    real_api: ApiServer, asked: list[dict[str, str]],
+    real_api: ApiServer,
+    asked: list[dict[str, str]],
 ) -> None:
     async def main() -> None:
         namespace = real_api.namespace()
         for number in range(COUNT):
-            real_api.request("POST", f"/api/v1/namespaces/{namespace}/{KIND}", body={
-                "metadata": {"name": f"large-{number}", "labels": {"app": "web"}}, "data": {"value": f"{number:9}" * 100_000}})
+            real_api.request(
+                "POST",
+                f"/api/v1/namespaces/{namespace}/{KIND}",
+                body={
+                    "metadata": {"name": f"large-{number}", "labels": {"app": "web"}},
+                    "data": {"value": f"{number:9}" * 100_000},
+                },
+            )
         async with operating(real_api, namespace, {KIND: "app=web"}, storage="raw") as operator:
             assert len(operator.holds(KIND)) == COUNT
-            assert limits(asked) == [500, 31, 1, 2, *[4] * 7], "a continue token of one limit is taken with another"
+            assert limits(asked) == [500, 31, 1, 2, *[4] * 7], (
+                "a continue token of one limit is taken with another"
+            )
             assert len({query.get("labelSelector") for query in asked}) == 1
 
             asked.clear()
@@ -58,33 +68,54 @@ def test_35_large_objects_are_listed_in_pages_of_4_mb_whose_limit_changes_within
             assert limits(asked) == [4] * 8
             await operator.in_step(KIND)
 
-            # As new as a version, the server may answer from its watch cache: this one keeps to the limit there as well.
+            # As new as a version, the server may answer from its watch cache: this one keeps to the limit
+            # there as well.
             asked.clear()
-            answer = await asyncio.to_thread(real_api.request, "GET", f"/api/v1/namespaces/{namespace}/{KIND}", query={
-                "limit": "4", "resourceVersion": feed.store.version, "resourceVersionMatch": "NotOlderThan"})
+            answer = await asyncio.to_thread(
+                real_api.request,
+                "GET",
+                f"/api/v1/namespaces/{namespace}/{KIND}",
+                query={
+                    "limit": "4",
+                    "resourceVersion": feed.store.version,
+                    "resourceVersionMatch": "NotOlderThan",
+                },
+            )
             assert len(answer["items"]) == 4
             assert answer["metadata"]["continue"]
+
     run(main())
 
 
 def test_35_a_list_in_pieces_has_the_objects_of_the_list_in_pages(
-    real_api: ApiServer, asked: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch,
+    real_api: ApiServer,
+    asked: list[dict[str, str]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(_checked_reader, "PAGE_BYTES", 300_000)
 
     async def main() -> None:
         namespace = real_api.namespace()
         for number in range(COUNT):
-            real_api.request("POST", f"/api/v1/namespaces/{namespace}/{KIND}", body={
-                "metadata": {"name": f"large-{number}", "labels": {"app": "web"}}, "data": {"value": f'{number:9}"\\]}}é' * 10_000}})
+            real_api.request(
+                "POST",
+                f"/api/v1/namespaces/{namespace}/{KIND}",
+                body={
+                    "metadata": {"name": f"large-{number}", "labels": {"app": "web"}},
+                    "data": {"value": f'{number:9}"\\]}}é' * 10_000},
+                },
+            )
         async with operating(real_api, namespace, {KIND: "app=web"}) as operator:
             feed, names = operator.runtime.feed(KIND), operator.holds(KIND)
             asked.clear()
             feed._listwatches[0]._page_size.split()
             feed._listwatches[0].relist("audit")
             await until(lambda: feed.counts.relists["audit"], "it is listed anew")
-            assert [("continue" in query) for query in asked] == [True], "the first page is read as it comes; it keeps to the limit, so the second is not"
+            assert [("continue" in query) for query in asked] == [True], (
+                "the first page is read as it comes; it keeps to the limit, so the second is not"
+            )
             assert operator.holds(KIND) == names
             assert len(names) == COUNT
             await operator.in_step(KIND)
+
     run(main())

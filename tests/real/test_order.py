@@ -1,4 +1,6 @@
-"""What operators come to when all watches end at once: a handler that merges its siblings, on the real API server and the embedded one."""
+"""What operators come to when all watches end at once: a handler that merges its siblings, on the real API
+server and the embedded one."""
+
 from __future__ import annotations
 
 import json
@@ -36,28 +38,34 @@ seen = []
 async def see(name, type, **_):
     seen.append(f'{type} {name}')
     write('seen', seen)
-"""
+"""  # noqa: E501
 HANDLERS = {
-    "event": """
+    "event": (
+        """
 @kopf.on.event('configmaps', labels={'app': 'web'})
 @selectcache.with_cache
 async def handle(cache, namespace, **_):
     merge(cache, namespace)
-""",
-    "changes": """
+"""
+    ),
+    "changes": (
+        """
 @kopf.on.create('configmaps', labels={'app': 'web'})
 @kopf.on.update('configmaps', labels={'app': 'web'}, field='data')
 @kopf.on.delete('configmaps', labels={'app': 'web'}, optional=True)
 @selectcache.with_cache
 async def handle(cache, namespace, **_):
     merge(cache, namespace)
-""",
-    "others": """
+"""
+    ),
+    "others": (
+        """
 @kopf.on.event('configmaps', labels={'app': 'db'})
 @selectcache.with_cache
 async def handle(cache, namespace, **_):
     merge(cache, namespace)
-""",
+"""
+    ),
 }
 
 
@@ -71,11 +79,17 @@ class Merging:
         self._path = f"/api/v1/namespaces/{namespace}/configmaps"
 
     def create(self, name: str, app: str = "web") -> None:
-        self._api.request("POST", self._path, body={"metadata": {"name": name, "labels": {"app": app}}, "data": {"of": name}})
+        self._api.request(
+            "POST",
+            self._path,
+            body={"metadata": {"name": name, "labels": {"app": app}}, "data": {"of": name}},
+        )
 
     def update(self, name: str, value: str) -> None:
         body = {"data": {"of": value}}
-        self._api.request("PATCH", f"{self._path}/{name}", body=body, content_type="application/merge-patch+json")
+        self._api.request(
+            "PATCH", f"{self._path}/{name}", body=body, content_type="application/merge-patch+json"
+        )
 
     def delete(self, name: str) -> None:
         self._api.request("DELETE", f"{self._path}/{name}")
@@ -95,6 +109,7 @@ class Merging:
         def holds() -> bool:
             found[0] = json.loads(path.read_text()) if path.exists() else None
             return condition(found[0])
+
         try:
             wait_until(holds, f"what the operator has {name}", deadline=60)
         except Exception as error:
@@ -113,11 +128,15 @@ def of_the_cache(request: web.Request) -> bool:
 
 
 @pytest.mark.parametrize("handler", HANDLERS)
-def test_contract_9_a_handler_merges_all_siblings_though_its_cache_is_behind(handler: str, api: Cluster, tmp_path: Path) -> None:
+def test_contract_9_a_handler_merges_all_siblings_though_its_cache_is_behind(
+    handler: str, api: Cluster, tmp_path: Path
+) -> None:
     namespace = api.namespace()
     with Proxy(api) as proxy:
         source = SOURCE + HANDLERS[handler]
-        with Operator(tmp_path / "operator", api, source, namespaces=[namespace], server=proxy.url, asked=False) as operator:
+        with Operator(
+            tmp_path / "operator", api, source, namespaces=[namespace], server=proxy.url, asked=False
+        ) as operator:
             world = Merging(api, proxy, operator, namespace)
             for name in ("a", "b"):
                 world.create(name)
@@ -139,18 +158,28 @@ def test_contract_9_a_handler_merges_all_siblings_though_its_cache_is_behind(han
             world.merges(b="new", c="c", **({} if handler == "others" else {"d": "d"}))
 
 
-def test_contract_9_an_observer_of_jobs_never_takes_a_retried_run_for_a_failed_one(api: Cluster, tmp_path: Path) -> None:
-    """As Prefect's observer does: a run has crashed if no other job of it is active. Nobody asks it a second time."""
+def test_contract_9_an_observer_of_jobs_never_takes_a_retried_run_for_a_failed_one(
+    api: Cluster, tmp_path: Path
+) -> None:
+    """As Prefect's observer does: a run has crashed if no other job of it is active. Nobody asks it a second
+    time."""
     namespace = api.namespace()
     jobs, run = f"/apis/batch/v1/namespaces/{namespace}/jobs", {"example.com/run-id": "7"}
 
     def create(name: str) -> None:
         container = {"name": "main", "image": "busybox"}
-        spec = {"template": {"metadata": {"labels": run}, "spec": {"restartPolicy": "Never", "containers": [container]}}}
+        spec = {
+            "template": {
+                "metadata": {"labels": run},
+                "spec": {"restartPolicy": "Never", "containers": [container]},
+            }
+        }
         api.request("POST", jobs, body={"metadata": {"name": name, "labels": run}, "spec": spec})
 
     def status(name: str, **status: int) -> None:
-        api.request("PATCH", f"{jobs}/{name}/status", body={"status": {"startTime": "2026-01-01T00:00:00Z", **status}})
+        api.request(
+            "PATCH", f"{jobs}/{name}/status", body={"status": {"startTime": "2026-01-01T00:00:00Z", **status}}
+        )
 
     def of_jobs(request: web.Request) -> bool:
         return "/jobs" in request.path
@@ -165,7 +194,14 @@ async def see(name, status, logger, **_):
 """
     with Proxy(api) as proxy:
         create("first")
-        with Operator(tmp_path / "operator", api, EXAMPLE.read_text() + seen, namespaces=[namespace], server=proxy.url, asked=False) as operator:
+        with Operator(
+            tmp_path / "operator",
+            api,
+            EXAMPLE.read_text() + seen,
+            namespaces=[namespace],
+            server=proxy.url,
+            asked=False,
+        ) as operator:
             wait_until(lambda: "seen first: None" in operator.log, "the operator to see the job")
             wait_until(lambda: proxy.watches(of_jobs) == 2, "both watches")
             proxy.hold(of_the_cache_of_jobs)

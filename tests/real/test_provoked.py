@@ -1,7 +1,9 @@
-"""What a real server can be made to do to a cache, and what of it readers see: nothing half made, and in the end what there is.
+"""What a real server can be made to do to a cache, and what of it readers see: nothing half made, and in the
+end what there is.
 
-The caches run in the test's own process (see inprocess.py). What they must come to equal is what the API lists by the filter.
-"""
+The caches run in the test's own process (see inprocess.py). What they must come to equal is what the API
+lists by the filter."""
+
 from __future__ import annotations
 
 import asyncio
@@ -28,16 +30,24 @@ FILTERS: Mapping[str, Any] = {ONE: "app=web", TWO: ["app=web", "tier=gold"]}
 """A kind that one list and watch keeps, and one that takes two."""
 
 SHORT = {"min-request-timeout": "3"}
-"""The server ends each watch after 3 to 6 seconds, and two before that it says to which version all has been told."""
+"""The server ends each watch after 3 to 6 seconds, and two before that it says to which version all has been
+told."""
 PACE = 1 / 30
-"""On such a server time goes thirty times as fast for caches: then a watch lives for a minute or three, as it does elsewhere."""
+"""On such a server time goes thirty times as fast for caches: then a watch lives for a minute or three, as it
+does elsewhere."""
 
 
-def create(api: Cluster, namespace: str, name: str, *, kinds: Sequence[str] = (ONE, TWO), **labels: str) -> str:
+def create(
+    api: Cluster, namespace: str, name: str, *, kinds: Sequence[str] = (ONE, TWO), **labels: str
+) -> str:
     """Make an object of each kind; give the version since."""
     made: dict[str, Any] = {}
     for kind in kinds:
-        made = api.request("POST", f"/api/v1/namespaces/{namespace}/{kind}", body={"metadata": {"name": name, "labels": labels}})
+        made = api.request(
+            "POST",
+            f"/api/v1/namespaces/{namespace}/{kind}",
+            body={"metadata": {"name": name, "labels": labels}},
+        )
     version: str = made["metadata"]["resourceVersion"]
     return version
 
@@ -45,7 +55,9 @@ def create(api: Cluster, namespace: str, name: str, *, kinds: Sequence[str] = (O
 def relabel(api: Cluster, namespace: str, name: str, **labels: str | None) -> str:
     changed: dict[str, Any] = {}
     for kind in (ONE, TWO):
-        changed = api.request("PATCH", f"/api/v1/namespaces/{namespace}/{kind}/{name}", body={"metadata": {"labels": labels}})
+        changed = api.request(
+            "PATCH", f"/api/v1/namespaces/{namespace}/{kind}/{name}", body={"metadata": {"labels": labels}}
+        )
     version: str = changed["metadata"]["resourceVersion"]
     return version
 
@@ -57,7 +69,7 @@ def delete(api: Cluster, namespace: str, name: str) -> None:
 
 def write(api: Cluster, namespace: str, times: int) -> int:
     """Let versions go on by something that no filter holds; give the last."""
-    with suppress(ApiError):   # It is there already.
+    with suppress(ApiError):  # It is there already.
         create(api, namespace, "filler")
     return int([relabel(api, namespace, "filler", times=str(each)) for each in range(times)][-1])
 
@@ -74,8 +86,16 @@ def test_an_etcd_that_is_killed_costs_readers_nothing_but_time(start_api: StartA
             relabel(api, namespace, "before", seen="yes")
             await asyncio.to_thread(api.etcd.kill)
             # Whoever writes now waits, or is refused, until etcd is there again.
-            meanwhile = asyncio.create_task(asyncio.to_thread(persistently, lambda: create(api, namespace, "while", app="web", kinds=(ONE,))))
-            moving = asyncio.create_task(asyncio.to_thread(persistently, lambda: relabel(api, namespace, "mover", app=None, tier="gold")))
+            meanwhile = asyncio.create_task(
+                asyncio.to_thread(
+                    persistently, lambda: create(api, namespace, "while", app="web", kinds=(ONE,))
+                )
+            )
+            moving = asyncio.create_task(
+                asyncio.to_thread(
+                    persistently, lambda: relabel(api, namespace, "mover", app=None, tier="gold")
+                )
+            )
             await until(lambda: not answers(api), "the server misses its etcd")
             assert not meanwhile.done()
             await asyncio.to_thread(api.etcd.start)
@@ -86,8 +106,11 @@ def test_an_etcd_that_is_killed_costs_readers_nothing_but_time(start_api: StartA
             delete(api, namespace, "before")
             for kind in FILTERS:
                 await operator.in_step(kind)
-            assert [seen for reader in operator.readers.values() for seen in reader.seen if "!" in "".join(seen)] == []
+            assert [
+                seen for reader in operator.readers.values() for seen in reader.seen if "!" in "".join(seen)
+            ] == []
             assert all("mover" in names for names in operator.readers[TWO].names)
+
     # Who writes while etcd is away is answered after that time.
     run(main(start_api(flags={"request-timeout": "5s"})))
 
@@ -95,26 +118,32 @@ def test_an_etcd_that_is_killed_costs_readers_nothing_but_time(start_api: StartA
 def answers(api: ApiServer) -> bool:
     try:
         api.request("GET", "/readyz", timeout=5)
-    except Exception:   # noqa: BLE001  # Refused, or not answered.
+    except Exception:  # Refused, or not answered.  # noqa: BLE001
         return False
     return True
 
 
 def persistently(write: Callable[[], object]) -> None:
     """Write until it has been written."""
+
     def is_written() -> bool:
         try:
             write()
-        except Exception as error:   # noqa: BLE001  # Refused, or not answered.
-            return isinstance(error, ApiError) and error.status == 409   # The server did it, and could not say so.
+        except Exception as error:  # Refused, or not answered.  # noqa: BLE001
+            return (
+                isinstance(error, ApiError) and error.status == 409
+            )  # The server did it, and could not say so.
         return True
+
     wait_until(is_written, "it is written", deadline=120)
 
 
 # ---- A cluster that never stops writing.
 
 
-def test_watches_that_overlap_are_listed_as_of_one_version_whatever_is_written_meanwhile(real_api: ApiServer) -> None:
+def test_watches_that_overlap_are_listed_as_of_one_version_whatever_is_written_meanwhile(
+    real_api: ApiServer,
+) -> None:
     async def main(api: ApiServer) -> None:
         namespace = api.namespace()
         create(api, namespace, "both", app="web", tier="gold")
@@ -122,7 +151,13 @@ def test_watches_that_overlap_are_listed_as_of_one_version_whatever_is_written_m
         moves = iter(range(1000))
 
         def move() -> None:
-            relabel(api, namespace, "mover", **({"app": None, "tier": "gold"} if next(moves) % 2 else {"app": "web", "tier": None}))
+            relabel(
+                api,
+                namespace,
+                "mover",
+                **({"app": None, "tier": "gold"} if next(moves) % 2 else {"app": "web", "tier": None}),
+            )
+
         async with operating(api, namespace, FILTERS, asked=move) as operator:
             listed = [each.branch.listed for each in operator.runtime.feed(TWO)._listwatches]
             assert len(listed) == 2
@@ -131,18 +166,23 @@ def test_watches_that_overlap_are_listed_as_of_one_version_whatever_is_written_m
             for kind in FILTERS:
                 await operator.in_step(kind)
             assert all("mover" in names for names in operator.readers[TWO].names)
+
     run(main(real_api))
 
 
 # ---- A restore: versions go back.
 
 
-@pytest.mark.parametrize(("flags", "audit_interval"), [
-    pytest.param(SHORT, 0, id="by the silence of watches"),
-    pytest.param({}, 60.0, id="by the audit, before the first bookmark has come"),
-])
+@pytest.mark.parametrize(
+    ("flags", "audit_interval"),
+    [
+        pytest.param(SHORT, 0, id="by the silence of watches"),
+        pytest.param({}, 60.0, id="by the audit, before the first bookmark has come"),
+    ],
+)
 def test_after_a_restore_caches_start_anew_loudly_and_readers_see_one_world_or_the_other(
-        start_api: StartApi, caplog: pytest.LogCaptureFixture, flags: Mapping[str, str], audit_interval: float) -> None:
+    start_api: StartApi, caplog: pytest.LogCaptureFixture, flags: Mapping[str, str], audit_interval: float
+) -> None:
     async def main(api: ApiServer) -> None:
         namespace = api.namespace()
         populate(api, namespace)
@@ -155,14 +195,17 @@ def test_after_a_restore_caches_start_anew_loudly_and_readers_see_one_world_or_t
                 await operator.in_step(kind)
             told = int(create(api, namespace, "unseen"))
             if not audit_interval:
-                await until(lambda: all(int(feed.version) >= told for feed in operator.runtime.feeds.values()), "bookmarks come")
+                await until(
+                    lambda: all(int(feed.version) >= told for feed in operator.runtime.feeds.values()),
+                    "bookmarks come",
+                )
             before = {kind: reader.seen[-1] for kind, reader in operator.readers.items()}
             await asyncio.to_thread(api.restore, backup)
             live_otherwise(api, namespace)
             assert write(api, namespace, 10) < told
             for kind, reader in operator.readers.items():
                 await operator.in_step(kind)
-                seen = reader.seen[reader.seen.index(before[kind]):]
+                seen = reader.seen[reader.seen.index(before[kind]) :]
                 old, new = {*before[kind]}, {*backed_up[kind], *seen[-1]}
                 stays = names_of(before[kind]) & names_of(backed_up[kind]) & names_of(seen[-1])
                 assert [each for each in seen if not stays <= names_of(each)] == [], "absent in between"
@@ -170,19 +213,26 @@ def test_after_a_restore_caches_start_anew_loudly_and_readers_see_one_world_or_t
                 if kind == ONE:
                     worlds = [old >= {*each} for each in seen]
                     assert worlds == sorted(worlds, reverse=True)
-                    assert [each for each in seen if not (old >= {*each} or new >= {*each})] == [], "half a world"
+                    assert [each for each in seen if not (old >= {*each} or new >= {*each})] == [], (
+                        "half a world"
+                    )
             # No guard of versions is left that keeps out what comes next.
             relabel(api, namespace, "stays", seen="yes")
             delete(api, namespace, "moves")
             for kind in FILTERS:
                 await operator.in_step(kind)
+
     run(main(start_api(flags=flags)))
     loud = [message for message in caplog.messages if "went back to an older state" in message]
     assert {message.split()[3] for message in loud} == {ONE, TWO}
 
 
-def test_a_restore_that_nobody_could_notice_is_found_by_the_audit(start_api: StartApi, caplog: pytest.LogCaptureFixture) -> None:
-    """The server has passed the version that was lost before it can be asked: to the watch nothing seems to be wrong."""
+def test_a_restore_that_nobody_could_notice_is_found_by_the_audit(
+    start_api: StartApi, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The server has passed the version that was lost before it can be asked: to the watch nothing seems to
+    be wrong."""
+
     async def main(api: ApiServer) -> None:
         namespace = api.namespace()
         populate(api, namespace)
@@ -200,14 +250,17 @@ def test_a_restore_that_nobody_could_notice_is_found_by_the_audit(start_api: Sta
                 proxy.release()
                 create(api, namespace, "next", app="web")
                 for kind in FILTERS:
-                    await until(lambda kind=kind: "next" in operator.holds(kind), "it follows")   # type: ignore[misc]
+                    await until(lambda kind=kind: "next" in operator.holds(kind), "it follows")  # type: ignore[misc]
                     assert "new" in operator.holds(kind)
                     found = await operator.cache.audit(kind)
                     assert {name for _, name in found.extra} >= {"new"}
                     await operator.in_step(kind)
                     assert await operator.cache.audit(kind)
+
     run(main(start_api()))
-    assert len([message for message in caplog.messages if "has drifted from the server" in message]) == 3, "once for each list and watch"
+    assert len([message for message in caplog.messages if "has drifted from the server" in message]) == 3, (
+        "once for each list and watch"
+    )
 
 
 def populate(api: ApiServer, namespace: str) -> None:
@@ -242,16 +295,28 @@ def names_of(seen: Seen) -> set[str]:
 
 @pytest.mark.parametrize("again", ["v1", "v2"])
 def test_a_definition_that_is_deleted_makes_its_kind_missing_until_it_is_there_again(
-        real_api: ApiServer, caplog: pytest.LogCaptureFixture, again: str) -> None:
+    real_api: ApiServer, caplog: pytest.LogCaptureFixture, again: str
+) -> None:
     caplog.set_level(logging.INFO, "kopf_selectcache")
     group = f"{real_api.namespace(prefix='g')}.example.com"
-    kind, definition = f"widgets.{group}", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.{group}"
+    kind, definition = (
+        f"widgets.{group}",
+        f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.{group}",
+    )
 
     def make(namespace: str, version: str, *names: str) -> None:
         real_api.create_crd(group, version, "Widget", "widgets")
         for name in names:
-            body = {"apiVersion": f"{group}/{version}", "kind": "Widget", "metadata": {"name": name, "labels": {"app": "web"}}}
-            persistently(lambda body=body: real_api.request("POST", f"/apis/{group}/{version}/namespaces/{namespace}/widgets", body=body))   # type: ignore[misc]
+            body = {
+                "apiVersion": f"{group}/{version}",
+                "kind": "Widget",
+                "metadata": {"name": name, "labels": {"app": "web"}},
+            }
+            persistently(
+                lambda body=body: real_api.request(  # type: ignore[misc]
+                    "POST", f"/apis/{group}/{version}/namespaces/{namespace}/widgets", body=body
+                )
+            )
 
     async def main() -> None:
         namespace = real_api.namespace()
@@ -266,10 +331,14 @@ def test_a_definition_that_is_deleted_makes_its_kind_missing_until_it_is_there_a
             await until(lambda: reader.names[-1] == {"same", "new"}, "it is kept again")
             assert {each["apiVersion"] for each in operator.cache.held(kind)} == {f"{group}/{again}"}
             assert not {*before} & {*reader.seen[-1]}, "the objects are others"
-            # The server deletes what there was before the kind is gone, and once it is back, objects come one by one.
+            # The server deletes what there was before the kind is gone, and once it is back, objects come one
+            # by one.
             gone = reader.seen.index(("!Missing",))
-            assert all({*seen} <= {*before} for seen in reader.seen[reader.seen.index(before):gone])
-            assert [seen for seen in reader.seen[gone:] if {*before} & {*seen}] == [], "what was lost came back"
+            assert all({*seen} <= {*before} for seen in reader.seen[reader.seen.index(before) : gone])
+            assert [seen for seen in reader.seen[gone:] if {*before} & {*seen}] == [], (
+                "what was lost came back"
+            )
+
     run(main())
     assert len(caplog.messages) <= 6, caplog.messages
 
@@ -277,7 +346,9 @@ def test_a_definition_that_is_deleted_makes_its_kind_missing_until_it_is_there_a
 # ---- Comparing with the server.
 
 
-def test_an_audit_goes_through_the_pages_of_what_the_server_had_at_the_caches_version(real_api: ApiServer) -> None:
+def test_an_audit_goes_through_the_pages_of_what_the_server_had_at_the_caches_version(
+    real_api: ApiServer,
+) -> None:
     async def main() -> None:
         namespace = real_api.namespace()
         for number in range(7):
@@ -286,18 +357,25 @@ def test_an_audit_goes_through_the_pages_of_what_the_server_had_at_the_caches_ve
             for kind, objects in ((ONE, 7), (TWO, 14)):
                 create(real_api, namespace, f"later-{kind}", app="web")
                 await operator.in_step(kind)
-                for _ in range(3):   # Of events that are on their way, the server knows nothing at that version, either.
+                for _ in range(
+                    3
+                ):  # Of events that are on their way, the server knows nothing at that version, either.
                     relabel(real_api, namespace, "web-3", seen=str(time.monotonic_ns()))
                     create(real_api, namespace, f"other-{time.monotonic_ns()}", app="db")
                     found = await operator.cache.audit(kind)
                     assert found, str(found)
                     assert found.objects == objects + (2 if kind == TWO else 1)
             assert [operator.relists(kind) for kind in FILTERS] == [{}, {}]
+
     run(main())
 
 
-def test_of_a_version_that_is_compacted_there_is_no_audit_and_nothing_is_changed(start_api: StartApi, caplog: pytest.LogCaptureFixture) -> None:
-    """The server has no memory but that of etcd for this kind, so that it has forgotten the version at once."""
+def test_of_a_version_that_is_compacted_there_is_no_audit_and_nothing_is_changed(
+    start_api: StartApi, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The server has no memory but that of etcd for this kind, so that it has forgotten the version at
+    once."""
+
     async def main(api: ApiServer) -> None:
         namespace = api.namespace()
         create(api, namespace, "web-1", app="web")
@@ -315,6 +393,7 @@ def test_of_a_version_that_is_compacted_there_is_no_audit_and_nothing_is_changed
             await operator.in_step(ONE)
             assert await operator.cache.audit(ONE)
             assert operator.readers[ONE].names == [{"web-1"}, {"web-1", "web-2"}]
+
     run(main(start_api(flags={"watch-cache-sizes": f"{ONE}#0"})))
     assert [record.getMessage() for record in caplog.records if record.levelno > logging.INFO] == []
 
@@ -322,13 +401,20 @@ def test_of_a_version_that_is_compacted_there_is_no_audit_and_nothing_is_changed
 # ---- Credentials.
 
 
-def test_a_rotated_token_costs_one_login_for_all_branches_and_no_read(real_api: ApiServer, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_rotated_token_costs_one_login_for_all_branches_and_no_read(
+    real_api: ApiServer, caplog: pytest.LogCaptureFixture
+) -> None:
     tokens: list[str] = []
 
     async def main() -> None:
         namespace = real_api.namespace()
         user = await asyncio.to_thread(real_api.user)
-        await asyncio.to_thread(real_api.grant, user, [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch"]}], namespace)
+        await asyncio.to_thread(
+            real_api.grant,
+            user,
+            [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch"]}],
+            namespace,
+        )
         create(real_api, namespace, "mover", app="web")
         async with operating(real_api, namespace, {TWO: FILTERS[TWO]}, token=user.token) as operator:
             fresh = await asyncio.to_thread(real_api.new_token, user)
@@ -345,7 +431,8 @@ def test_a_rotated_token_costs_one_login_for_all_branches_and_no_read(real_api: 
             await asyncio.to_thread(real_api.revoke, user.token)
             assert logins == 0, "what is open stays open"
             feed = operator.runtime.feed(TWO)
-            feed.resume()   # As after a pause in which connections may have died: each branch opens its watch anew.
+            # As after a pause in which connections may have died: each branch opens its watch anew.
+            feed.resume()
             await until(lambda: feed.counts.watches >= 4 and logins, "both have logged in anew")
             for number in range(5):
                 relabel(real_api, namespace, "mover", app=None, tier="gold", seen=str(number))
@@ -356,6 +443,7 @@ def test_a_rotated_token_costs_one_login_for_all_branches_and_no_read(real_api: 
             assert {frozenset(names) for names in operator.readers[TWO].names} == {frozenset({"mover"})}
             assert operator.relists(TWO) == {}
             tokens.extend([user.token, fresh.token])
+
     run(main())
     assert len(tokens) == 2
     assert [token for token in tokens if token in caplog.text] == []

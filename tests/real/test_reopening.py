@@ -1,4 +1,6 @@
-"""A watch that the server ends by itself: the next one starts at once, at the version where the last one ended."""
+"""A watch that the server ends by itself: the next one starts at once, at the version where the last one
+ended."""
+
 from __future__ import annotations
 
 import asyncio
@@ -19,7 +21,8 @@ WATCHES = 4
 
 
 async def pass_quickly(time: Time) -> None:
-    """Let the clock of the caches go so fast that each watch lasts, although the server ends it after a second."""
+    """Let the clock of the caches go so fast that each watch lasts, although the server ends it after a
+    second."""
     while True:
         time.now += LASTED
         await asyncio.sleep(0.01)
@@ -44,7 +47,9 @@ def test_after_a_watch_that_the_server_ended_the_next_one_starts_without_a_wait(
                 before = feed.counts.watches
                 await asyncio.to_thread(create, api, namespace, pod(name, app="web"))
                 await until(partial(ended_since, feed, before), f"watch {before} has ended")
-            await until(lambda: {record.name for record in feed.store.records()[0]} == wanted, f"{wanted} are held")
+            await until(
+                lambda: {record.name for record in feed.store.records()[0]} == wanted, f"{wanted} are held"
+            )
             passing.cancel()
             await asyncio.wait({passing})
             assert time.slept == []

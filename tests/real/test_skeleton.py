@@ -1,4 +1,6 @@
-"""The product end to end: `kopf run` against the real API server and the embedded one, and what handlers get from their caches."""
+"""The product end to end: `kopf run` against the real API server and the embedded one, and what handlers get
+from their caches."""
+
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -47,7 +49,9 @@ def run(tmp_path: Path) -> Iterator[Run]:
     running: list[Operator] = []
 
     def start(cluster: Cluster, source: str, *, namespaces: Sequence[str], **options: Any) -> Operator:
-        operator = Operator(tmp_path / f"operator-{len(running)}", cluster, source, namespaces=namespaces, **options)
+        operator = Operator(
+            tmp_path / f"operator-{len(running)}", cluster, source, namespaces=namespaces, **options
+        )
         running.append(operator)
         return operator
 
@@ -63,7 +67,10 @@ def run(tmp_path: Path) -> Iterator[Run]:
 
 
 def pod(name: str, **labels: str) -> dict[str, Any]:
-    return {"metadata": {"name": name, "labels": labels}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
+    return {
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"containers": [{"name": "main", "image": "none"}]},
+    }
 
 
 def create(cluster: Cluster, namespace: str, *bodies: dict[str, Any]) -> None:
@@ -76,15 +83,24 @@ def delete(cluster: Cluster, namespace: str, name: str) -> None:
 
 
 def relabel(cluster: Cluster, namespace: str, name: str, **labels: str) -> None:
-    cluster.request("PATCH", f"/api/v1/namespaces/{namespace}/pods/{name}", body={"metadata": {"labels": labels}})
+    cluster.request(
+        "PATCH", f"/api/v1/namespaces/{namespace}/pods/{name}", body={"metadata": {"labels": labels}}
+    )
 
 
 def kopf_may_look_around(cluster: Cluster, user: User) -> None:
     """Without these rights Kopf itself tries for a minute before it starts."""
-    cluster.grant(user, [
-        {"apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"], "verbs": ["list", "watch"]},
-        {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["list", "watch"]},
-    ])
+    cluster.grant(
+        user,
+        [
+            {
+                "apiGroups": ["apiextensions.k8s.io"],
+                "resources": ["customresourcedefinitions"],
+                "verbs": ["list", "watch"],
+            },
+            {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["list", "watch"]},
+        ],
+    )
 
 
 @pytest.fixture
@@ -112,15 +128,23 @@ def test_a_get_tells_held_from_hidden_and_fetch_asks_the_server(web: Operator, n
     for name in ("db-1", "nope"):
         hidden = web.ask(f"cache.get('pods', '{name}', '{namespace}')")
         assert (hidden.error, hidden.reason) == ("OutsideFilter", "hidden")
-        assert [word for word in ("pods", name, namespace, "app=web", "cache.fetch(") if word not in hidden.text] == []
+        assert [
+            word for word in ("pods", name, namespace, "app=web", "cache.fetch(") if word not in hidden.text
+        ] == []
     assert web.ask(f"cache.fetch('pods', 'db-1', '{namespace}')").value["metadata"]["name"] == "db-1"
     assert web.ask(f"cache.fetch('pods', 'nope', '{namespace}')").error == "NotFound"
     assert web.ask(f"cache.fetch('pods', 'nope', '{namespace}', default=None)").value is None
 
 
-def test_a_filter_of_namespaces_proves_absence_inside_and_excludes_the_rest(api: Cluster, namespace: str, run: Run) -> None:
+def test_a_filter_of_namespaces_proves_absence_inside_and_excludes_the_rest(
+    api: Cluster, namespace: str, run: Run
+) -> None:
     other = api.namespace()
-    operator = run(api, WEB.replace("'app=web'", f"selectcache.Selector(namespaces=['{namespace}'])"), namespaces=[namespace])
+    operator = run(
+        api,
+        WEB.replace("'app=web'", f"selectcache.Selector(namespaces=['{namespace}'])"),
+        namespaces=[namespace],
+    )
     absent = operator.ask(f"cache.get('pods', 'x', '{namespace}')")
     assert absent.error == "NotFound"
     version = operator.ask("cache._runtime.feed('pods').store.version").value
@@ -141,8 +165,13 @@ def test_a_list_is_complete_or_refused_and_held_is_what_there_is(stage: Stage, r
     refused = web.ask("list(cache.list('pods'))")
     assert (refused.error, refused.reason) == ("OutsideFilter", "overlaps")
     assert "cache.held(" in refused.text
-    assert web.ask("[pod['metadata']['name'] for pod in cache.list('pods', label='app=web,tier=gold')]").value == []
-    assert web.ask("[pod['metadata']['name'] for pod in cache.list('pods', label='app=web')]").value == ["web-1"]
+    assert (
+        web.ask("[pod['metadata']['name'] for pod in cache.list('pods', label='app=web,tier=gold')]").value
+        == []
+    )
+    assert web.ask("[pod['metadata']['name'] for pod in cache.list('pods', label='app=web')]").value == [
+        "web-1"
+    ]
     overlapping = web.ask("list(cache.list('pods', label='app in (web,db)'))")
     assert (overlapping.error, overlapping.witness) == ("OutsideFilter", {"app": "db"})
     disjoint = web.ask("list(cache.held('pods', label='app=db'))")
@@ -160,12 +189,19 @@ def test_a_pod_that_is_relabelled_leaves_and_returns(web: Operator, api: Cluster
 
 
 @pytest.mark.parametrize("initial", ["pages", "stream"])
-def test_a_compacted_history_costs_one_relist_and_nothing_half_made_is_seen(stage: Stage, run: Run, initial: str) -> None:
-    """Two pods change places while nobody can watch: a reader sees the old pair, then the new pair, and nothing else."""
+def test_a_compacted_history_costs_one_relist_and_nothing_half_made_is_seen(
+    stage: Stage, run: Run, initial: str
+) -> None:
+    """Two pods change places while nobody can watch: a reader sees the old pair, then the new pair, and
+    nothing else."""
     api = stage.api
     namespace = api.namespace()
     create(api, namespace, pod("old", app="web"), pod("stays", app="web"))
-    source = WEB + f"    settings.selectcache.initial = {initial!r}\n    settings.selectcache.page_limit = 1\n" + READER
+    source = (
+        WEB
+        + f"    settings.selectcache.initial = {initial!r}\n    settings.selectcache.page_limit = 1\n"
+        + READER
+    )
     with Proxy(api) as proxy, run(api, source, namespaces=[namespace], server=proxy.url) as operator:
         read_by(api, namespace)
         wait_until(lambda: reads(operator), "the reader to read")
@@ -184,7 +220,11 @@ def test_a_compacted_history_costs_one_relist_and_nothing_half_made_is_seen(stag
 
 def read_by(api: Cluster, namespace: str) -> None:
     """Make the object whose daemon reads all along."""
-    api.request("POST", f"/api/v1/namespaces/{namespace}/configmaps", body={"metadata": {"name": "reader", "labels": {"reader": "yes"}}})
+    api.request(
+        "POST",
+        f"/api/v1/namespaces/{namespace}/configmaps",
+        body={"metadata": {"name": "reader", "labels": {"reader": "yes"}}},
+    )
 
 
 def reads(operator: Operator) -> list[tuple[str, str]]:
@@ -199,15 +239,24 @@ def names_read(operator: Operator) -> list[str]:
 
 
 def test_an_api_server_that_dies_is_waited_for_without_a_failed_read(stage: Stage, run: Run) -> None:
-    """By somebody with rights of RBAC: for some seconds after its start, the real server says 403 to everybody else."""
+    """By somebody with rights of RBAC: for some seconds after its start, the real server says 403 to
+    everybody else."""
     api = stage.api
     namespace = api.namespace()
     create(api, namespace, pod("web-1", app="web"))
     user = api.user()
-    api.grant(user, [
-        {"apiGroups": [""], "resources": ["configmaps", "pods"], "verbs": ["get", "list", "watch", "patch"]},
-        {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
-    ], namespace=namespace)
+    api.grant(
+        user,
+        [
+            {
+                "apiGroups": [""],
+                "resources": ["configmaps", "pods"],
+                "verbs": ["get", "list", "watch", "patch"],
+            },
+            {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
+        ],
+        namespace=namespace,
+    )
     kopf_may_look_around(api, user)
     operator = run(api, WEB + READER, namespaces=[namespace], token=user.token)
     read_by(api, namespace)
@@ -223,10 +272,12 @@ def test_an_api_server_that_dies_is_waited_for_without_a_failed_read(stage: Stag
     create(api, namespace, pod("web-2", app="web"))
     wait_until(lambda: names_read(operator)[-1] == "web-1,web-2", "the cache to go on", deadline=120)
     wait_until(lambda: age() < 3, "the age to shrink")
-    assert list(dict.fromkeys(names_read(operator))) == ["web-1", "web-1,web-2"]   # And no error in between.
+    assert list(dict.fromkeys(names_read(operator))) == ["web-1", "web-1,web-2"]  # And no error in between.
 
 
-def test_a_missing_right_is_named_and_once_granted_the_kind_syncs_by_itself(api: Cluster, namespace: str, run: Run) -> None:
+def test_a_missing_right_is_named_and_once_granted_the_kind_syncs_by_itself(
+    api: Cluster, namespace: str, run: Run
+) -> None:
     create(api, namespace, pod("web-1", app="web"))
     user = api.user()
     own = [
@@ -238,8 +289,13 @@ def test_a_missing_right_is_named_and_once_granted_the_kind_syncs_by_itself(api:
     api.grant(user, own, namespace=namespace)
     kopf_may_look_around(api, user)
     port = free_port()
-    operator = run(api, WEB + "    settings.selectcache.selectors['secrets'] = 'app=web'\n",
-                   namespaces=[namespace], token=user.token, options=[f"--liveness=http://127.0.0.1:{port}/healthz"])
+    operator = run(
+        api,
+        WEB + "    settings.selectcache.selectors['secrets'] = 'app=web'\n",
+        namespaces=[namespace],
+        token=user.token,
+        options=[f"--liveness=http://127.0.0.1:{port}/healthz"],
+    )
     operator.until("len(list(cache.held('secrets')))", 0)
     operator.until("len(list(cache.held('pods')))", "Forbidden")
     refused = operator.ask("len(list(cache.held('pods')))")
@@ -254,9 +310,14 @@ def test_a_missing_right_is_named_and_once_granted_the_kind_syncs_by_itself(api:
 
 def test_a_revoked_token_costs_a_login_and_the_cache_goes_on(api: Cluster, namespace: str, run: Run) -> None:
     user = api.user()
-    api.grant(user, [{"apiGroups": ["", "events.k8s.io"], "resources": ["*"], "verbs": ["*"]}], namespace=namespace)
+    api.grant(
+        user, [{"apiGroups": ["", "events.k8s.io"], "resources": ["*"], "verbs": ["*"]}], namespace=namespace
+    )
     kopf_may_look_around(api, user)
-    operator = run(api, WEB + """
+    operator = run(
+        api,
+        WEB
+        + """
 import os, pathlib
 logins = []
 
@@ -265,8 +326,12 @@ def login(**_):
     logins.append(1)
     return kopf.ConnectionInfo(
         server=os.environ['SERVER'], ca_path=os.environ['CA'], token=pathlib.Path('token').read_text())
-""", namespaces=[namespace], token=user.token, env={"SERVER": api.url, "CA": str(api.ca_file)},
-                   files={"token": user.token})
+""",
+        namespaces=[namespace],
+        token=user.token,
+        env={"SERVER": api.url, "CA": str(api.ca_file)},
+        files={"token": user.token},
+    )
     create(api, namespace, pod("web-1", app="web"))
     operator.until(f"cache.get('pods', 'web-1', '{namespace}')['metadata']['name']", "web-1")
     fresh = api.new_token(user)
@@ -288,12 +353,18 @@ def test_faults_that_end_plain_kopf_cost_us_a_request(stage: Stage, run: Run) ->
     create(api, namespace, pod("web-1", app="web"), pod("web-2", app="web"), pod("web-3", app="web"))
     page_two = Fault(lambda request: request.path.endswith("/pods") and "continue" in request.query, 410)
     source = WEB + "    settings.selectcache.page_limit = 2\n"
-    with Proxy(api, faults=[page_two]) as proxy, run(api, source, namespaces=[namespace], server=proxy.url) as operator:
+    with (
+        Proxy(api, faults=[page_two]) as proxy,
+        run(api, source, namespaces=[namespace], server=proxy.url) as operator,
+    ):
         names = "sorted(pod['metadata']['name'] for pod in cache.held('pods'))"
         operator.until(names, ["web-1", "web-2", "web-3"])
         assert page_two.hits == 1
         said = {"type": "ERROR", "object": status(500, "InternalError")}
-        wait_until(lambda: proxy.say_in_streams(lambda request: request.path.endswith("/pods"), said) == 1, "the cache to watch")
+        wait_until(
+            lambda: proxy.say_in_streams(lambda request: request.path.endswith("/pods"), said) == 1,
+            "the cache to watch",
+        )
         create(api, namespace, pod("web-4", app="web"))
         operator.until(names, ["web-1", "web-2", "web-3", "web-4"])
         assert not operator.ended
@@ -301,14 +372,19 @@ def test_faults_that_end_plain_kopf_cost_us_a_request(stage: Stage, run: Run) ->
 
 @pytest.mark.parametrize("fault", ["410 on page 2", "500 in the stream"])
 def test_the_same_faults_on_plain_kopf(stage: Stage, run: Run, fault: str) -> None:
-    """What Kopf 1.45 does with its own watch, recorded here so that we notice when it changes: the operator ends."""
+    """What Kopf 1.45 does with its own watch, recorded here so that we notice when it changes: the operator
+    ends."""
     api = stage.api
     namespace = api.namespace()
     create(api, namespace, pod("web-1", app="web"), pod("web-2", app="web"), pod("web-3", app="web"))
     with Proxy(api) as proxy:
         if fault == "410 on page 2":
-            proxy.faults.append(Fault(lambda request: request.path.endswith("/pods") and "continue" in request.query, 410))
-        operator = run(api, """
+            proxy.faults.append(
+                Fault(lambda request: request.path.endswith("/pods") and "continue" in request.query, 410)
+            )
+        operator = run(
+            api,
+            """
 import kopf
 
 @kopf.on.startup()
@@ -318,10 +394,18 @@ def configure(settings, **_):
 @kopf.on.event('pods')
 def seen(name, **_):
     pass
-""", namespaces=[namespace], server=proxy.url, asked=False)
+""",
+            namespaces=[namespace],
+            server=proxy.url,
+            asked=False,
+        )
         if fault == "500 in the stream":
             said = {"type": "ERROR", "object": status(500, "InternalError")}
-            wait_until(lambda: proxy.say_in_streams(lambda request: request.path.endswith("/pods") and "watch" in request.query, said),
-                       "Kopf to watch")
+            wait_until(
+                lambda: proxy.say_in_streams(
+                    lambda request: request.path.endswith("/pods") and "watch" in request.query, said
+                ),
+                "Kopf to watch",
+            )
         wait_until(lambda: operator.ended, "the operator to end", deadline=120)
         assert operator.process.returncode != 0

@@ -1,4 +1,6 @@
-"""The states that only the cluster can tell, provoked on a real server: what shows each on the embedded one shows it here."""
+"""The states that only the cluster can tell, provoked on a real server: what shows each on the embedded one
+shows it here."""
+
 from __future__ import annotations
 
 import asyncio
@@ -12,11 +14,20 @@ import pytest
 from kopf_selectcache import Cached, Selector
 from tests.apiserver.server import ApiServer
 from tests.faults.world import Time, run
-from tests.informer.test_states import LIST_AND_WATCH, STATES, Cure, Told, definition, large, seen_and_ended, told
+from tests.informer.test_states import (
+    LIST_AND_WATCH,
+    STATES,
+    Cure,
+    Told,
+    definition,
+    large,
+    seen_and_ended,
+    told,
+)
 from tests.real.inprocess import credentials
 from tests.real.proxy import Fault, Proxy
 
-__all__ = ["told"]   # A fixture.
+__all__ = ["told"]  # A fixture.
 
 PACE = 0.01
 """So long, in seconds, is a second in which caches wait."""
@@ -43,15 +54,21 @@ def proxy(real_api: ApiServer) -> Iterator[Proxy]:
         yield running
 
 
-def provoked(state: str, api: ApiServer, proxy: Proxy, group: str, namespace: str) -> tuple[kopf.ConnectionInfo, Cure]:
+def provoked(
+    state: str, api: ApiServer, proxy: Proxy, group: str, namespace: str
+) -> tuple[kopf.ConnectionInfo, Cure]:
     """Make it so; return how to log in, and what mends it."""
     match state:
         case "forbidden":
             user = api.user()
             return credentials(api, token=user.token), lambda: api.grant(user, [LIST_AND_WATCH])
         case "oversized":
-            api.request("POST", f"/api/v1/namespaces/{namespace}/secrets", body=large(namespace, app=namespace))
-            return credentials(api), lambda: api.request("DELETE", f"/api/v1/namespaces/{namespace}/secrets/large")
+            api.request(
+                "POST", f"/api/v1/namespaces/{namespace}/secrets", body=large(namespace, app=namespace)
+            )
+            return credentials(api), lambda: api.request(
+                "DELETE", f"/api/v1/namespaces/{namespace}/secrets/large"
+            )
         case "missing":
             return credentials(api), lambda: api.create_crd(group, "v1", "Widget", "widgets")
         case "rejected":
@@ -59,17 +76,34 @@ def provoked(state: str, api: ApiServer, proxy: Proxy, group: str, namespace: st
             schema = spec["versions"][0]["schema"]["openAPIV3Schema"]
             api.create_crd(group, "v1", "Widget", "widgets", schema=schema)
             path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.{group}"
-            return credentials(api), lambda: api.request("PATCH", path, body={"spec": {"versions": definition(".spec.color")["spec"]["versions"]}})
+            return credentials(api), lambda: api.request(
+                "PATCH", path, body={"spec": {"versions": definition(".spec.color")["spec"]["versions"]}}
+            )
         case _:
+
             def is_hit(path: str, query: object) -> bool:
-                return path == "/api/v1" if state == "forbidden to ask what there is" else path == "/api/v1/secrets" and "watch" not in str(query)
-            proxy.faults.append(Fault(lambda asked: is_hit(asked.path, asked.query), 403 if "forbidden" in state else 401 if state == "unauthorized" else 503, times=FOR_EVER))
+                return (
+                    path == "/api/v1"
+                    if state == "forbidden to ask what there is"
+                    else path == "/api/v1/secrets" and "watch" not in str(query)
+                )
+
+            proxy.faults.append(
+                Fault(
+                    lambda asked: is_hit(asked.path, asked.query),
+                    403 if "forbidden" in state else 401 if state == "unauthorized" else 503,
+                    times=FOR_EVER,
+                )
+            )
             return credentials(api, url=proxy.url), proxy.faults.clear
 
 
 @pytest.mark.parametrize("name", STATES)
 def test_each_state_is_seen_in_reads_probe_metrics_and_one_line_of_the_log_and_so_is_its_end(
-    name: str, real_api: ApiServer, proxy: Proxy, told: Told,
+    name: str,
+    real_api: ApiServer,
+    proxy: Proxy,
+    told: Told,
 ) -> None:
     namespace = real_api.namespace(prefix="g")
     group, state = f"{namespace}.example.com", STATES[name]
@@ -80,8 +114,18 @@ def test_each_state_is_seen_in_reads_probe_metrics_and_one_line_of_the_log_and_s
 
     # Others keep secrets on this server, too.
     mine = {"app": namespace}
-    declared = state.declared if isinstance(state.declared, Selector) else Cached(mine, max_bytes="64Ki") if name == "oversized" else mine
+    declared = (
+        state.declared
+        if isinstance(state.declared, Selector)
+        else Cached(mine, max_bytes="64Ki")
+        if name == "oversized"
+        else mine
+    )
     here = replace(
-        state, key=of_this_group(state.key), declared=declared, line=of_this_group(state.line).partition(" Service")[0],
-        labels={label: of_this_group(value) for label, value in state.labels.items()})
+        state,
+        key=of_this_group(state.key),
+        declared=declared,
+        line=of_this_group(state.line).partition(" Service")[0],
+        labels={label: of_this_group(value) for label, value in state.labels.items()},
+    )
     run(seen_and_ended(here, info, cure, told, time=Paced(), sync_timeout=1.0))

@@ -1,4 +1,5 @@
 """Two declared keys that mean two versions of one custom resource: the cluster alone can tell."""
+
 from __future__ import annotations
 
 import copy
@@ -12,7 +13,9 @@ from tests.faults.world import connections_closed, keeping, run
 from tests.real.inprocess import credentials, until
 
 
-def test_two_versions_of_one_custom_resource_are_warned_of(api: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+def test_two_versions_of_one_custom_resource_are_warned_of(
+    api: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
     namespace = api.namespace(prefix="g")
     group = f"{namespace}.example.com"
     definition = api.create_crd(group, "v1", "Widget", "widgets")
@@ -26,6 +29,7 @@ def test_two_versions_of_one_custom_resource_are_warned_of(api: Cluster, caplog:
         async with keeping(Vault({"login": credentials(api)}), keys) as (runtime, _):
             await until(lambda: all(feed.synced for feed in runtime.feeds.values()), "both versions are kept")
         await connections_closed()
+
     run(main())
-    said, = (message for message in caplog.messages if "two versions" in message)
+    (said,) = (message for message in caplog.messages if "two versions" in message)
     assert all(key in said for key in keys)

@@ -1,4 +1,6 @@
-"""Two watches keep one cache, and one is quiet: deletions that the other tells become visible after a handful of lists. On both servers."""
+"""Two watches keep one cache, and one is quiet: deletions that the other tells become visible after a handful
+of lists. On both servers."""
+
 from __future__ import annotations
 
 import asyncio
@@ -10,7 +12,9 @@ from .inprocess import operating, run, until
 DELETED = 200
 
 
-def test_200_deletions_become_visible_after_a_handful_of_requests_and_gone_knows_of_them_before(api: Cluster) -> None:
+def test_200_deletions_become_visible_after_a_handful_of_requests_and_gone_knows_of_them_before(
+    api: Cluster,
+) -> None:
     namespace = api.namespace(prefix="quiet")
     path = f"/api/v1/namespaces/{namespace}/configmaps"
 
@@ -22,16 +26,28 @@ def test_200_deletions_become_visible_after_a_handful_of_requests_and_gone_knows
         for number in range(DELETED):
             create(f"web-{number:03}", app="web")
         create("gold", tier="gold")
-        async with operating(api, namespace, {"v1/configmaps": ["app=web", "tier=gold"]}, asked=lambda: answered.append("list")) as operator:
+        async with operating(
+            api, namespace, {"v1/configmaps": ["app=web", "tier=gold"]}, asked=lambda: answered.append("list")
+        ) as operator:
             cache, feed = operator.cache, operator.runtime.feed("v1/configmaps")
-            await until(lambda: cache.count("configmaps", namespace=namespace, label="app=web") == DELETED, "all are held")
+            await until(
+                lambda: cache.count("configmaps", namespace=namespace, label="app=web") == DELETED,
+                "all are held",
+            )
             before = len(answered)
             await asyncio.to_thread(api.request, "DELETE", path, query={"labelSelector": "app=web"})
-            await until(lambda: feed._merging.doubts or not cache.held("configmaps", label="app=web"), "the first watch has told")
+            await until(
+                lambda: feed._merging.doubts or not cache.held("configmaps", label="app=web"),
+                "the first watch has told",
+            )
             for doubt in feed._merging.doubts[:3]:
                 assert await cache.gone("configmaps", doubt.name, namespace, uid=doubt.uid)
-            await until(lambda: not cache.list("configmaps", namespace=namespace, label="app=web"), "none is shown any more")
+            await until(
+                lambda: not cache.list("configmaps", namespace=namespace, label="app=web"),
+                "none is shown any more",
+            )
             assert [each["metadata"]["name"] for each in cache.held("configmaps", label="tier")] == ["gold"]
             assert len(answered) - before <= 50, "a few by their names, the rest by lists of the other stream"
             print(f"{len(answered) - before} requests")
+
     run(main())

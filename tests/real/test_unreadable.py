@@ -1,4 +1,6 @@
-"""A custom resource that is nested 1,500 levels, which a real server accepts: operators that start, and those that run, miss nothing else."""
+"""A custom resource that is nested 1,500 levels, which a real server accepts: operators that start, and those
+that run, miss nothing else."""
+
 from __future__ import annotations
 
 import asyncio
@@ -36,13 +38,17 @@ def test_contract_8_an_object_of_1500_levels_costs_itself_alone(real_api: Cluste
     kind, path = f"widgets.v1.{group}", f"/apis/{group}/v1/namespaces/{namespace}/widgets"
 
     def write(method: str, path: str, **options: Any) -> None:
-        with suppress(RecursionError):   # The answer is the object, or metadata with managedFields that are as deep.
+        with suppress(
+            RecursionError
+        ):  # The answer is the object, or metadata with managedFields that are as deep.
             api.request(method, path, **options)
 
     def create(name: str, value: bytes = b"{}", **labels: str) -> None:
         labelled = ",".join(f'"{key}":"{each}"' for key, each in labels.items())
-        body = b'{"apiVersion":"%s/v1","kind":"Widget","metadata":{"name":"%s","labels":{%s}},"spec":{"color":"red","deep":%s}}' % (
-            group.encode(), name.encode(), labelled.encode(), value)
+        body = (
+            b'{"apiVersion":"%s/v1","kind":"Widget","metadata":{"name":"%s","labels":{%s}},"spec":{"color":"red","deep":%s}}'
+            % (group.encode(), name.encode(), labelled.encode(), value)
+        )
         write("POST", path, body=body)
 
     def patch(name: str, **labels: str) -> None:
@@ -54,14 +60,19 @@ def test_contract_8_an_object_of_1500_levels_costs_itself_alone(real_api: Cluste
     async def holds(cache: Cache, readable: list[str], unreadable: list[str]) -> None:
         """Wait until the cache holds these objects."""
         expected = (sorted(readable + unreadable), []) if is_readable() else (readable, unreadable)
-        await until(lambda: (names(cache), sorted(name for _, name in cache.held(kind).unreadable)) == expected, f"the cache holds {expected}")
+        await until(
+            lambda: (names(cache), sorted(name for _, name in cache.held(kind).unreadable)) == expected,
+            f"the cache holds {expected}",
+        )
         for name in unreadable:
             if not is_readable():
                 with pytest.raises(Unreadable, match="nested too deeply"):
                     cache.get(kind, name, namespace)
                 with pytest.raises(Unreadable):
                     await cache.fetch_list(kind, namespace=namespace)
-        assert sorted(name for _, name in cache.list(kind, namespace=namespace, label="app=web", keys_only=True)) == [name for name in readable if name != "db"]
+        assert sorted(
+            name for _, name in cache.list(kind, namespace=namespace, label="app=web", keys_only=True)
+        ) == [name for name in readable if name != "db"]
 
     async def main() -> None:
         create("web-1", app="web")
@@ -80,7 +91,9 @@ def test_contract_8_an_object_of_1500_levels_costs_itself_alone(real_api: Cluste
             await asyncio.to_thread(write, "DELETE", f"{path}/deep-2")
             await asyncio.to_thread(patch, "web-1", app="web", tier="gold")
             await holds(cache, ["db", "web-1", "web-2"], ["deep-1"])
-            await until(lambda: names(cache, label="app=web,tier=gold") == ["web-1"], "the last change has come")
+            await until(
+                lambda: names(cache, label="app=web,tier=gold") == ["web-1"], "the last change has come"
+            )
             feed = fresh.feed(kind)
             assert not feed.counts.relists
             assert await cache.audit(kind)
@@ -89,9 +102,14 @@ def test_contract_8_an_object_of_1500_levels_costs_itself_alone(real_api: Cluste
             feed.listwatches[0].relist("test")
             await until(lambda: feed.listwatches[0].commits == 2, "it is listed anew")
             await holds(cache, ["db", "web-1", "web-2"], ["deep-1"])
-        async with keeping(Vault({"login": credentials(api)}), {kind: Cached(Selector(namespaces=[namespace]), drop=["spec.deep"])}, initial=initial) as (cut, _):
+        async with keeping(
+            Vault({"login": credentials(api)}),
+            {kind: Cached(Selector(namespaces=[namespace]), drop=["spec.deep"])},
+            initial=initial,
+        ) as (cut, _):
             cache = Cache(cut)
             await cache.wait_synced()
             assert names(cache) == ["db", "deep-1", "web-1", "web-2"]
             assert cache.get(kind, "deep-1", namespace)["spec"] == {"color": "red"}
+
     run(main())

@@ -1,4 +1,6 @@
-"""Kinds named by classes of kubernetes and pykube: in declarations, in reads, as `kinds=`. These are recognised by what they are like."""
+"""Kinds named by classes of kubernetes and pykube: in declarations, in reads, as `kinds=`. These are
+recognised by what they are like."""
+
 from __future__ import annotations
 
 import copy
@@ -29,20 +31,32 @@ from tests.cache.world import pod, reading
 WEB = pod("web-1", app="web")
 
 
-@pytest.mark.parametrize(("name", "key"), [
-    ("V1Pod", "v1/pods"),
-    ("V1Job", "batch/v1/jobs"),
-    ("V2HorizontalPodAutoscaler", "autoscaling/v2/horizontalpodautoscalers"),
-    ("V1HorizontalPodAutoscaler", "autoscaling/v1/horizontalpodautoscalers"),
-    ("V1beta1ResourceClaim", "resource.k8s.io/v1beta1/resourceclaims"),
-    ("ResourceV1ResourceClaim", "resource.k8s.io/v1/resourceclaims"),
-    ("CoreV1Event", "v1/events"),
-    ("EventsV1Event", "events.k8s.io/v1/events"),
-    ("V1CSIDriver", "storage.k8s.io/v1/csidrivers"),
-    ("V1CustomResourceDefinition", "apiextensions.k8s.io/v1/customresourcedefinitions"),
-])
-@pytest.mark.parametrize("module", ["kubernetes.client.models.any", "kubernetes_asyncio.client.models.any", "kubernetes.aio.client.models.any"])
-def test_a_model_of_the_kubernetes_client_names_its_kind_and_version(name: str, key: str, module: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("V1Pod", "v1/pods"),
+        ("V1Job", "batch/v1/jobs"),
+        ("V2HorizontalPodAutoscaler", "autoscaling/v2/horizontalpodautoscalers"),
+        ("V1HorizontalPodAutoscaler", "autoscaling/v1/horizontalpodautoscalers"),
+        ("V1beta1ResourceClaim", "resource.k8s.io/v1beta1/resourceclaims"),
+        ("ResourceV1ResourceClaim", "resource.k8s.io/v1/resourceclaims"),
+        ("CoreV1Event", "v1/events"),
+        ("EventsV1Event", "events.k8s.io/v1/events"),
+        ("V1CSIDriver", "storage.k8s.io/v1/csidrivers"),
+        ("V1CustomResourceDefinition", "apiextensions.k8s.io/v1/customresourcedefinitions"),
+    ],
+)
+@pytest.mark.parametrize(
+    "module",
+    [
+        "kubernetes.client.models.any",
+        "kubernetes_asyncio.client.models.any",
+        "kubernetes.aio.client.models.any",
+    ],
+)
+def test_a_model_of_the_kubernetes_client_names_its_kind_and_version(
+    name: str, key: str, module: str
+) -> None:
     assert key_of(model(name, module)) == key
 
 
@@ -51,26 +65,57 @@ def test_every_kind_of_kubernetes_can_be_named_by_a_model() -> None:
         for version in kind.versions:
             short = f"{version.capitalize()}{kind.kind}"
             prefix = (kind.group or "core").partition(".")[0].capitalize()
-            keys = {"/".join(filter(None, (each.group, version, each.plural))) for each in BUILT_IN if each.kind == kind.kind and version in each.versions}
+            keys = {
+                "/".join(filter(None, (each.group, version, each.plural)))
+                for each in BUILT_IN
+                if each.kind == kind.kind and version in each.versions
+            }
             key = "/".join(filter(None, (kind.group, version, kind.plural)))
             assert key_of(model(f"{prefix}{short}")) == key
             if keys == {key}:
                 assert key_of(model(short)) == key
 
 
-@pytest.mark.parametrize(("given", "said"), [
-    (model("V1Event"), "the class V1Event may stand for v1/events or events.k8s.io/v1/events. Write one of these as text"),
-    (model("V1PodList"), "the class V1PodList is one of lists, and not of objects. Write V1Pod"),
-    (model("V1ObjectMeta"), "the class V1ObjectMeta stands for a part of objects, or for a kind that is not known here. Name the kind itself, such as 'v1/pods'"),
-    (model("V1PodSpec"), "the class V1PodSpec stands for a part"),
-    (model("VersionInfo"), "the class VersionInfo stands for a part"),
-    (model("V1beta1Deployment"), "the class V1beta1Deployment is of a version in which deployments are not known: v1 are. Use a class"),
-    (APIObject, "the class APIObject has no version and endpoint, and names no kind. Give it those of the kind"),
-    (type("Half", (APIObject,), {"version": "v1", "endpoint": None}), "the class Half has no version and endpoint"),
-    (dict, "the class dict names no kind. Name the kind itself"),
-    (model("V1Pod", "somewhere.else"), "the class V1Pod names no kind"),
-    (model("Pod", "lightkube.resources.core_v1"), "the class Pod names no kind"),
-])
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            model("V1Event"),
+            (
+                "the class V1Event may stand for v1/events or events.k8s.io/v1/events. Write one of these as"
+                " text"
+            ),
+        ),
+        (model("V1PodList"), "the class V1PodList is one of lists, and not of objects. Write V1Pod"),
+        (
+            model("V1ObjectMeta"),
+            (
+                "the class V1ObjectMeta stands for a part of objects, or for a kind that is not known here."
+                " Name the kind itself, such as 'v1/pods'"
+            ),
+        ),
+        (model("V1PodSpec"), "the class V1PodSpec stands for a part"),
+        (model("VersionInfo"), "the class VersionInfo stands for a part"),
+        (
+            model("V1beta1Deployment"),
+            (
+                "the class V1beta1Deployment is of a version in which deployments are not known: v1 are. Use"
+                " a class"
+            ),
+        ),
+        (
+            APIObject,
+            "the class APIObject has no version and endpoint, and names no kind. Give it those of the kind",
+        ),
+        (
+            type("Half", (APIObject,), {"version": "v1", "endpoint": None}),
+            "the class Half has no version and endpoint",
+        ),
+        (dict, "the class dict names no kind. Name the kind itself"),
+        (model("V1Pod", "somewhere.else"), "the class V1Pod names no kind"),
+        (model("Pod", "lightkube.resources.core_v1"), "the class Pod names no kind"),
+    ],
+)
 def test_classes_that_name_no_kind_are_refused_with_what_to_write(given: Any, said: str) -> None:
     with pytest.raises(UnknownKind) as info:
         settings_of(kopf.OperatorSettings()).selectors[given] = "app=web"
@@ -82,9 +127,13 @@ def test_classes_that_name_no_kind_are_refused_with_what_to_write(given: Any, sa
 
 
 READS: list[Callable[[Any, Any], Any]] = [
-    lambda cache, kind: cache.get(kind, "web-1", "ns"), lambda cache, kind: cache.held(kind), lambda cache, kind: cache.list(kind),
-    lambda cache, kind: cache.exists(kind, "web-1", "ns"), lambda cache, kind: cache.blocking.fetch(kind, "web-1", "ns"),
-    lambda cache, kind: cache.blocking.fetch_list(kind), lambda cache, kind: cache.explain(kind),
+    lambda cache, kind: cache.get(kind, "web-1", "ns"),
+    lambda cache, kind: cache.held(kind),
+    lambda cache, kind: cache.list(kind),
+    lambda cache, kind: cache.exists(kind, "web-1", "ns"),
+    lambda cache, kind: cache.blocking.fetch(kind, "web-1", "ns"),
+    lambda cache, kind: cache.blocking.fetch_list(kind),
+    lambda cache, kind: cache.explain(kind),
     lambda cache, kind: cache.blocking.gone(kind, "web-1", "ns"),
 ]
 
@@ -116,12 +165,23 @@ def test_filters_are_declared_by_class() -> None:
 def test_what_is_declared_by_class_is_read_by_name_and_the_other_way_round() -> None:
     assert FakeCache([WEB], {V1Pod: ""}).exists("pods", "web-1", "ns")
     assert FakeCache([WEB], {"po": ""}).exists(V1Pod, "web-1", "ns")
-    with pytest.raises(NotDeclared, match=r"cache\.held\(V1Job\): no cache is declared for batch/v1/jobs; .*: cache\.blocking\.fetch_list\(V1Job\)"):
+    with pytest.raises(
+        NotDeclared,
+        match=(
+            r"cache\.held\(V1Job\): no cache is declared for batch/v1/jobs; .*:"
+            r" cache\.blocking\.fetch_list\(V1Job\)"
+        ),
+    ):
         FakeCache([WEB], {V1Pod: ""}).held(model("V1Job"))
 
 
 def test_custom_resources_are_read_by_classes_of_ones_own() -> None:
-    widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w", "namespace": "shop"}, "spec": {"size": 1}}
+    widget = {
+        "apiVersion": "example.com/v1",
+        "kind": "Widget",
+        "metadata": {"name": "w", "namespace": "shop"},
+        "spec": {"size": 1},
+    }
     cache = FakeCache([widget], {Widget: ""})
     found = cache.get(Widget, "w", "shop")
     assert (type(found), found.obj["spec"]) == (Widget, {"size": 1})
@@ -132,13 +192,20 @@ def test_a_custom_resource_of_the_name_of_a_kind_is_not_that_kind() -> None:
     mine = Resource(Kind.unknown("example.com", "Pod", "pods", namespaced=True), "v1")
     own = {**WEB, "apiVersion": "example.com/v1"}
     with pytest.raises(ReadError, match="none of them is a V1Pod"):
-        reading("", own, resource=mine, key="example.com/v1/pods").get("example.com/v1/pods", "web-1", "ns", as_=V1Pod)
+        reading("", own, resource=mine, key="example.com/v1/pods").get(
+            "example.com/v1/pods", "web-1", "ns", as_=V1Pod
+        )
 
 
 def test_a_kind_that_is_newer_than_the_table_is_read_by_a_class_and_a_custom_resource_is_not() -> None:
     new, v1 = model("V1Novelty"), {"apiVersion": "apps/v1", "kind": "Novelty", "metadata": WEB["metadata"]}
     for group, kept in (("apps", True), ("example.com", False)):
-        cache = reading("", v1 | {"apiVersion": f"{group}/v1"}, resource=Resource(Kind.unknown(group, "Novelty", "novelties", namespaced=True), "v1"), key="novelties")
+        cache = reading(
+            "",
+            v1 | {"apiVersion": f"{group}/v1"},
+            resource=Resource(Kind.unknown(group, "Novelty", "novelties", namespaced=True), "v1"),
+            key="novelties",
+        )
         if kept:
             assert type(cache.get("novelties", "web-1", "ns", as_=new)) is new
         else:
@@ -157,12 +224,21 @@ def test_handlers_wait_for_kinds_named_by_class() -> None:
 
 def test_an_object_of_pykube_says_that_it_has_no_client() -> None:
     found = reading("", WEB).get(Pod, "web-1", "ns")
-    with pytest.raises(ReadError, match=r"this object was read from a cache, and has no client to write or read with. Give it one: pod.api = pykube.HTTPClient"):
+    with pytest.raises(
+        ReadError,
+        match=(
+            r"this object was read from a cache, and has no client to write or read with. Give it one:"
+            r" pod.api = pykube.HTTPClient"
+        ),
+    ):
         found.update()
     assert not hasattr(found.api, "session")
 
 
-@pytest.mark.parametrize("through", [copy.copy, copy.deepcopy, lambda found: pickle.loads(pickle.dumps(found))])   # noqa: S301  # Our own.
+@pytest.mark.parametrize(
+    "through",
+    [copy.copy, copy.deepcopy, lambda found: pickle.loads(pickle.dumps(found))],  # noqa: S301
+)  # Our own.
 def test_an_object_of_pykube_can_be_copied_and_pickled(through: Callable[[Any], Any]) -> None:
     assert through(reading("", WEB).get(Pod, "web-1", "ns")).obj == WEB
 
@@ -171,32 +247,81 @@ def test_an_object_of_pykube_can_be_copied_and_pickled(through: Callable[[Any], 
 
 
 V1ObjectMeta = earlier(
-    "V1ObjectMeta", {"name": "str", "creation_timestamp": "datetime", "labels": "dict(str, str)", "owner_references": "list[V1OwnerReference]", "raw": "object"},
-    {"name": "name", "creation_timestamp": "creationTimestamp", "labels": "labels", "owner_references": "ownerReferences", "raw": "raw"})
-V1OwnerReference = earlier("V1OwnerReference", {"uid": "str", "api_version": "str"}, {"uid": "uid", "api_version": "apiVersion"})
+    "V1ObjectMeta",
+    {
+        "name": "str",
+        "creation_timestamp": "datetime",
+        "labels": "dict(str, str)",
+        "owner_references": "list[V1OwnerReference]",
+        "raw": "object",
+    },
+    {
+        "name": "name",
+        "creation_timestamp": "creationTimestamp",
+        "labels": "labels",
+        "owner_references": "ownerReferences",
+        "raw": "raw",
+    },
+)
+V1OwnerReference = earlier(
+    "V1OwnerReference", {"uid": "str", "api_version": "str"}, {"uid": "uid", "api_version": "apiVersion"}
+)
 V1Quantities = earlier("V1Quantities", {"size": "int"}, {"size": "size"})
 Earlier = earlier(
-    "V1Pod", {"metadata": "V1ObjectMeta", "spec": "Dict[str, V1Quantities]"}, {"metadata": "metadata", "spec": "spec"})
+    "V1Pod",
+    {"metadata": "V1ObjectMeta", "spec": "Dict[str, V1Quantities]"},
+    {"metadata": "metadata", "spec": "spec"},
+)
 
 
 def test_models_of_earlier_clients_are_made_part_by_part() -> None:
     obj = pod("web-1", app="web", owner="o-1")
     obj["metadata"] |= {"creationTimestamp": "2026-01-02T03:04:05Z", "raw": {"creationTimestamp": "x"}}
     obj["spec"] = {"cpu": {"size": 5}, "memory": "odd"}
-    with imported({"kubernetes_asyncio.client.models": [V1ObjectMeta, V1OwnerReference, V1Quantities, Earlier]}):
+    with imported(
+        {"kubernetes_asyncio.client.models": [V1ObjectMeta, V1OwnerReference, V1Quantities, Earlier]}
+    ):
         found = reading("", obj).get(Earlier, "web-1", "ns")
         mine: object = reading("", obj).get(type("MyPod", (Earlier,), {}), "web-1", "ns")
     assert (type(found), type(mine).__name__) == (Earlier, "MyPod")
     meta = found.metadata
-    assert (type(meta), meta.name, meta.labels, meta.raw) == (V1ObjectMeta, "web-1", {"app": "web"}, {"creationTimestamp": "x"})
+    assert (type(meta), meta.name, meta.labels, meta.raw) == (
+        V1ObjectMeta,
+        "web-1",
+        {"app": "web"},
+        {"creationTimestamp": "x"},
+    )
     assert meta.creation_timestamp == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-    assert [(type(each), each.uid, each.api_version) for each in meta.owner_references] == [(V1OwnerReference, "o-1", None)]
-    assert found.local_vars_configuration is meta.local_vars_configuration is meta.owner_references[0].local_vars_configuration
+    assert [(type(each), each.uid, each.api_version) for each in meta.owner_references] == [
+        (V1OwnerReference, "o-1", None)
+    ]
+    assert (
+        found.local_vars_configuration
+        is meta.local_vars_configuration
+        is meta.owner_references[0].local_vars_configuration
+    )
     assert (type(found.spec["cpu"]), found.spec["cpu"].size, found.spec["memory"]) == (V1Quantities, 5, "odd")
 
 
 def test_a_kind_that_is_too_new_for_the_table_is_made_if_it_is_of_a_group_of_kubernetes() -> None:
-    new = Resource(Kind.unknown("scheduling.k8s.io", "CompositePodGroup", "compositepodgroups", namespaced=True), "v1alpha3")
-    obj = {"apiVersion": "scheduling.k8s.io/v1alpha3", "kind": "CompositePodGroup", "metadata": {"name": "a", "namespace": "ns", "uid": "u", "resourceVersion": "5"}}
+    new = Resource(
+        Kind.unknown("scheduling.k8s.io", "CompositePodGroup", "compositepodgroups", namespaced=True),
+        "v1alpha3",
+    )
+    obj = {
+        "apiVersion": "scheduling.k8s.io/v1alpha3",
+        "kind": "CompositePodGroup",
+        "metadata": {"name": "a", "namespace": "ns", "uid": "u", "resourceVersion": "5"},
+    }
     cache = reading("", obj, resource=new, key="scheduling.k8s.io/v1alpha3/compositepodgroups")
-    assert vars(cache.get("scheduling.k8s.io/v1alpha3/compositepodgroups", "a", "ns", as_=model("V1alpha3CompositePodGroup"))) == obj
+    assert (
+        vars(
+            cache.get(
+                "scheduling.k8s.io/v1alpha3/compositepodgroups",
+                "a",
+                "ns",
+                as_=model("V1alpha3CompositePodGroup"),
+            )
+        )
+        == obj
+    )

@@ -1,4 +1,6 @@
-"""Laws that hold for all selectors and all valid objects, with counter-examples searched for by hypothesis."""
+"""Laws that hold for all selectors and all valid objects, with counter-examples searched for by
+hypothesis."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -9,7 +11,12 @@ from hypothesis import strategies as st
 from kopf_selectcache import Answer, AnyOf, FieldSelector, LabelSelector, Selector
 
 # What a run explores is fixed, so that one who changes nothing sees nothing new.
-laws = settings(max_examples=400, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+laws = settings(
+    max_examples=400,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
+)
 
 KEYS = st.sampled_from(["app", "tier", "example.com/n"])
 VALUES = st.sampled_from(["", "a", "b", "5", "05", "6", "7", "9223372036854775808"])
@@ -18,14 +25,23 @@ NAMES = st.sampled_from(["a", "b", "c"])
 PLAIN = st.text(alphabet="ab,=\\! é", max_size=4)
 
 label_requirements = st.one_of(
-    KEYS, KEYS.map("!{}".format),
+    KEYS,
+    KEYS.map("!{}".format),
     st.builds("{}{}{}".format, KEYS, st.sampled_from(["=", "==", "!="]), VALUES),
-    st.builds("{} {} ({})".format, KEYS, st.sampled_from(["in", "notin"]), st.lists(VALUES, max_size=3).map(",".join)),
+    st.builds(
+        "{} {} ({})".format,
+        KEYS,
+        st.sampled_from(["in", "notin"]),
+        st.lists(VALUES, max_size=3).map(",".join),
+    ),
     st.builds("{}{}{}".format, KEYS, st.sampled_from(["<", ">"]), st.sampled_from(["0", "5", "06", "7"])),
 )
 label_texts = st.lists(label_requirements, max_size=4).map(",".join)
 field_dicts = st.dictionaries(FIELDS, st.one_of(NAMES, st.just("")), min_size=1, max_size=2)
-field_texts = st.lists(st.builds("{}{}{}".format, FIELDS, st.sampled_from(["=", "!="]), st.one_of(NAMES, st.just(""))), max_size=3).map(",".join)
+field_texts = st.lists(
+    st.builds("{}{}{}".format, FIELDS, st.sampled_from(["=", "!="]), st.one_of(NAMES, st.just(""))),
+    max_size=3,
+).map(",".join)
 selectors = st.builds(
     Selector,
     st.one_of(st.none(), label_texts, st.dictionaries(KEYS, VALUES, min_size=1, max_size=2)),
@@ -34,11 +50,16 @@ selectors = st.builds(
     namespaces=st.one_of(st.none(), st.lists(NAMES, min_size=1, max_size=2)),
 )
 filters = st.one_of(selectors, st.builds(AnyOf, st.lists(selectors, min_size=2, max_size=3)))
-objects = st.fixed_dictionaries({
-    "name": NAMES, "namespace": st.one_of(NAMES, st.just("")),
-    "labels": st.dictionaries(KEYS, VALUES, max_size=3),
-    "fields": st.dictionaries(st.sampled_from(["spec.nodeName", "status.phase"]), st.one_of(NAMES, st.just("")), max_size=2),
-})
+objects = st.fixed_dictionaries(
+    {
+        "name": NAMES,
+        "namespace": st.one_of(NAMES, st.just("")),
+        "labels": st.dictionaries(KEYS, VALUES, max_size=3),
+        "fields": st.dictionaries(
+            st.sampled_from(["spec.nodeName", "status.phase"]), st.one_of(NAMES, st.just("")), max_size=2
+        ),
+    }
+)
 
 
 @laws
@@ -50,10 +71,20 @@ def test_covers_is_reflexive(one: Selector | AnyOf) -> None:
 @laws
 @given(selectors, st.data())
 def test_covers_is_transitive(narrow: Selector, data: st.DataObject) -> None:
-    """The wider ones are drawn at random, or made by leaving something out, so that the premise often holds."""
+    """The wider ones are drawn at random, or made by leaving something out, so that the premise often
+    holds."""
+
     def wider(one: Selector) -> Selector | AnyOf:
-        kept = {part: getattr(one, part) for part in ("label", "field", "names", "namespaces") if data.draw(st.booleans())}
-        choices: list[Selector | AnyOf] = [Selector(**kept), AnyOf([Selector(**kept), data.draw(selectors)]), data.draw(selectors)]
+        kept = {
+            part: getattr(one, part)
+            for part in ("label", "field", "names", "namespaces")
+            if data.draw(st.booleans())
+        }
+        choices: list[Selector | AnyOf] = [
+            Selector(**kept),
+            AnyOf([Selector(**kept), data.draw(selectors)]),
+            data.draw(selectors),
+        ]
         return data.draw(st.sampled_from(choices))
 
     middle = wider(narrow)
@@ -70,7 +101,9 @@ def test_disjoint_is_symmetric(one: Selector | AnyOf, two: Selector | AnyOf) -> 
 
 @laws
 @given(filters, filters, objects)
-def test_what_is_covered_is_matched(declared: Selector | AnyOf, request: Selector | AnyOf, an_object: dict[str, Any]) -> None:
+def test_what_is_covered_is_matched(
+    declared: Selector | AnyOf, request: Selector | AnyOf, an_object: dict[str, Any]
+) -> None:
     if request.matches(**an_object):
         assert declared.matches(**an_object) or declared.covers(request).answer is Answer.NO
         assert not (declared.matches(**an_object) and declared.disjoint(request))
@@ -84,7 +117,10 @@ def test_the_witness_is_asked_for_and_not_held(declared: Selector | AnyOf, reque
     assert (verdict.witness is None) == bool(verdict)
     if (witness := verdict.witness) is not None:
         point: dict[str, Any] = {
-            "name": witness.name, "namespace": witness.namespace, "labels": witness.labels, "fields": witness.fields,
+            "name": witness.name,
+            "namespace": witness.namespace,
+            "labels": witness.labels,
+            "fields": witness.fields,
         }
         assert request.matches(**point)
         assert not declared.matches(**point)
@@ -92,7 +128,9 @@ def test_the_witness_is_asked_for_and_not_held(declared: Selector | AnyOf, reque
 
 @laws
 @given(filters, filters)
-def test_the_narrowest_request_is_covered_and_nothing_new(declared: Selector | AnyOf, request: Selector | AnyOf) -> None:
+def test_the_narrowest_request_is_covered_and_nothing_new(
+    declared: Selector | AnyOf, request: Selector | AnyOf
+) -> None:
     verdict = declared.covers(request)
     narrowest = verdict.narrowest
     assert (narrowest is None) == declared.disjoint(request)
@@ -106,7 +144,9 @@ def test_the_narrowest_request_is_covered_and_nothing_new(declared: Selector | A
 @given(filters)
 def test_what_contradicts_itself_is_covered_by_everything_and_selects_nothing(one: Selector | AnyOf) -> None:
     nothing = Selector("a,!a")
-    assert (one.contradiction() is not None) == (nothing.covers(one).answer is Answer.YES) == one.disjoint(one)
+    assert (
+        (one.contradiction() is not None) == (nothing.covers(one).answer is Answer.YES) == one.disjoint(one)
+    )
 
 
 @laws
@@ -120,7 +160,10 @@ def test_a_label_selector_survives_its_own_text(text: str, labels: dict[str, str
 
 
 @laws
-@given(st.dictionaries(st.text(alphabet="ab.é ", min_size=1, max_size=3), PLAIN, min_size=1, max_size=3), st.dictionaries(st.sampled_from(["a", "b"]), PLAIN))
+@given(
+    st.dictionaries(st.text(alphabet="ab.é ", min_size=1, max_size=3), PLAIN, min_size=1, max_size=3),
+    st.dictionaries(st.sampled_from(["a", "b"]), PLAIN),
+)
 def test_a_field_selector_survives_its_own_text(given_: dict[str, str], fields: dict[str, str]) -> None:
     made = FieldSelector.from_dict(given_)
     again = FieldSelector.parse(str(made))

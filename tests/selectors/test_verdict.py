@@ -1,4 +1,6 @@
-"""Verdicts: the answer, the witness, the sentence, and the narrowest request, for the cases that users meet."""
+"""Verdicts: the answer, the witness, the sentence, and the narrowest request, for the cases that users
+meet."""
+
 from __future__ import annotations
 
 import pickle
@@ -13,31 +15,88 @@ from kopf_selectcache import Answer, AnyOf, Selector, Verdict
 WEB = Selector("app=web")
 
 
-@pytest.mark.parametrize(("declared", "request_", "answer", "sentence"), [
-    (WEB, Selector("app=web,tier=gold"), Answer.YES,
-     "label='app=web,tier=gold' is covered by label='app=web'."),
-    (WEB, Selector("app in (web,db)"), Answer.NO,
-     ("label='app in (db,web)' is not covered by label='app=web': default/example (app=db) would fail app=web; "
-     "label='app=web' would be covered.")),
-    (WEB, Selector(), Answer.NO,
-     "everything is not covered by label='app=web': default/example (no labels) would fail app=web; label='app=web' would be covered."),
-    (WEB, Selector("app=db"), Answer.NO,
-     ("label='app=db' is not covered by label='app=web': default/example (app=db) would fail app=web; "
-     "so would all that is asked for, and only another filter helps.")),
-    (WEB, Selector(names=["web-1"], namespaces=["shop"]), Answer.NO,
-     ("names=['web-1'], namespaces=['shop'] is not covered by label='app=web': shop/web-1 (no labels) would fail app=web; "
-     "label='app=web', names=['web-1'], namespaces=['shop'] would be covered.")),
-    (WEB, Selector("app=db,!app"), Answer.YES,
-     "label='app=db,!app' is covered by anything: nothing can satisfy app=db and !app."),
-    (Selector(namespaces=["a", "b"]), Selector(names=["x"], namespaces=["b", "c"]), Answer.NO,
-     ("names=['x'], namespaces=['b', 'c'] is not covered by namespaces=['a', 'b']: c/x (no labels) would fail namespace in (a,b); "
-     "names=['x'], namespaces=['b'] would be covered.")),
-    (Selector(names=["x"]), Selector(field="metadata.name!=y"), Answer.NO,
-     "field='metadata.name!=y' is not covered by names=['x']: default/other (no labels) would fail name=x; names=['x'] would be covered."),
-    (AnyOf([WEB, Selector("app=db", namespaces=["n"])]), Selector("app in (web,db)"), Answer.NO,
-     ("label='app in (db,web)' is not covered by (label='app=web') or (label='app=db', namespaces=['n']): "
-     "other/example (app=db) would fail app=web and namespace=n; label='app=web' would be covered.")),
-])
+@pytest.mark.parametrize(
+    ("declared", "request_", "answer", "sentence"),
+    [
+        (
+            WEB,
+            Selector("app=web,tier=gold"),
+            Answer.YES,
+            "label='app=web,tier=gold' is covered by label='app=web'.",
+        ),
+        (
+            WEB,
+            Selector("app in (web,db)"),
+            Answer.NO,
+            (
+                "label='app in (db,web)' is not covered by label='app=web': default/example (app=db) would"
+                " fail app=web; label='app=web' would be covered."
+            ),
+        ),
+        (
+            WEB,
+            Selector(),
+            Answer.NO,
+            (
+                "everything is not covered by label='app=web': default/example (no labels) would fail"
+                " app=web; label='app=web' would be covered."
+            ),
+        ),
+        (
+            WEB,
+            Selector("app=db"),
+            Answer.NO,
+            (
+                "label='app=db' is not covered by label='app=web': default/example (app=db) would fail"
+                " app=web; so would all that is asked for, and only another filter helps."
+            ),
+        ),
+        (
+            WEB,
+            Selector(names=["web-1"], namespaces=["shop"]),
+            Answer.NO,
+            (
+                "names=['web-1'], namespaces=['shop'] is not covered by label='app=web': shop/web-1 (no"
+                " labels) would fail app=web; label='app=web', names=['web-1'], namespaces=['shop'] would be"
+                " covered."
+            ),
+        ),
+        (
+            WEB,
+            Selector("app=db,!app"),
+            Answer.YES,
+            "label='app=db,!app' is covered by anything: nothing can satisfy app=db and !app.",
+        ),
+        (
+            Selector(namespaces=["a", "b"]),
+            Selector(names=["x"], namespaces=["b", "c"]),
+            Answer.NO,
+            (
+                "names=['x'], namespaces=['b', 'c'] is not covered by namespaces=['a', 'b']: c/x (no labels)"
+                " would fail namespace in (a,b); names=['x'], namespaces=['b'] would be covered."
+            ),
+        ),
+        (
+            Selector(names=["x"]),
+            Selector(field="metadata.name!=y"),
+            Answer.NO,
+            (
+                "field='metadata.name!=y' is not covered by names=['x']: default/other (no labels) would fail"
+                " name=x; names=['x'] would be covered."
+            ),
+        ),
+        (
+            AnyOf([WEB, Selector("app=db", namespaces=["n"])]),
+            Selector("app in (web,db)"),
+            Answer.NO,
+            (
+                "label='app in (db,web)' is not covered by (label='app=web') or (label='app=db',"
+                " namespaces=['n']): other/example (app=db) would fail app=web and namespace=n;"
+                " label='app=web' would be covered."
+            ),
+        ),
+    ],
+)
 def test_the_sentence(declared: Selector | AnyOf, request_: Selector, answer: Answer, sentence: str) -> None:
     verdict = declared.covers(request_)
     assert verdict.answer is answer
@@ -47,9 +106,14 @@ def test_the_sentence(declared: Selector | AnyOf, request_: Selector, answer: An
 
 def test_unknown_is_no_yes() -> None:
     """Pigeons in too few holes: see tests/core/selection/test_regions.py."""
-    hard = AnyOf([
-        Selector(f"p{one}=h{hole},p{two}=h{hole}") for one in range(8) for two in range(one) for hole in range(7)
-    ])
+    hard = AnyOf(
+        [
+            Selector(f"p{one}=h{hole},p{two}=h{hole}")
+            for one in range(8)
+            for two in range(one)
+            for hole in range(7)
+        ]
+    )
     holes = ",".join(f"h{hole}" for hole in range(7))
     request = Selector(",".join(f"p{pigeon} in ({holes})" for pigeon in range(8)))
     verdict = hard.covers(request)
@@ -57,47 +121,95 @@ def test_unknown_is_no_yes() -> None:
     assert not verdict
     assert verdict.witness is None
     assert "is undecided after 10,000 boxes; label='p0=h0,p1=h0," in str(verdict)
-    assert hard.covers(AnyOf([request, Selector("x")])).answer is Answer.NO, "a plain NO beats an UNKNOWN before it"
+    assert hard.covers(AnyOf([request, Selector("x")])).answer is Answer.NO, (
+        "a plain NO beats an UNKNOWN before it"
+    )
 
 
-@pytest.mark.parametrize(("declared", "request_", "narrowest"), [
-    ("x in (a,b)", "x in (b,c)", "x in (a,b),x in (b,c)"),
-    ("x", "y", "x,y"),
-    ("x=a", "x,y", "x=a,y"),
-    ("x>5", "x>3,x<9", "x>5,x<9,x>3"),
-])
+@pytest.mark.parametrize(
+    ("declared", "request_", "narrowest"),
+    [
+        ("x in (a,b)", "x in (b,c)", "x in (a,b),x in (b,c)"),
+        ("x", "y", "x,y"),
+        ("x=a", "x,y", "x=a,y"),
+        ("x>5", "x>3,x<9", "x>5,x<9,x>3"),
+    ],
+)
 def test_the_narrowest_request_in_words(declared: str, request_: str, narrowest: str) -> None:
     verdict = Selector(declared).covers(Selector(request_))
     assert isinstance(verdict.narrowest, Selector)
     assert set(str(verdict.narrowest.label).split(",")) == set(narrowest.split(","))
 
 
-@pytest.mark.parametrize(("declared", "request_", "narrowest"), [
-    (Selector(field="spec.nodeName=n"), Selector("app"), Selector("app", field="spec.nodeName=n")),
-    (Selector(field="spec.nodeName!=n"), Selector(field="spec.nodeName!=m"), Selector(field="spec.nodeName!=m,spec.nodeName!=n")),
-    (Selector(field="metadata.namespace!=n"), Selector("app"), Selector("app", field="metadata.namespace!=n")),
-    (Selector(field="metadata.namespace="), Selector("app"), Selector("app", field="metadata.namespace=")),
-    (Selector("x"), Selector("x,x,y=1,y=1", field="a=b,a=b"), Selector("x,x,y=1,y=1", field="a=b")),
-    (AnyOf([Selector("a"), Selector("b")]), AnyOf([Selector("a=1"), Selector("c")]), AnyOf([Selector("a=1"), Selector("a,c")])),
-    (AnyOf([Selector("a"), Selector("b")]), AnyOf([Selector("a=1,!a"), Selector("c")]), Selector("a,c")),
-    (Selector("a,b"), AnyOf([Selector("a"), Selector("b")]), Selector("a,b")),
-    # What is covered is left as it is; of sets of labels, the endless and the larger ones are preferred.
-    (AnyOf([Selector("x=1"), Selector("x=2")]), AnyOf([Selector("x in (1,2)"), Selector("y")]),
-     AnyOf([Selector("x in (1,2)"), Selector("x=1,y")])),
-    (AnyOf([Selector("x=1"), Selector("x in (1,2,3)")]), Selector("x"), Selector("x in (1,2,3)")),
-    (AnyOf([Selector("x=1"), Selector("x")]), Selector("x!=9"), Selector("x!=9,x")),
-    # The branch that adds least; then the one that leaves it endless; then the one with more names.
-    (AnyOf([Selector("a,b"), Selector("b")]), Selector("c"), Selector("b,c")),
-    (AnyOf([Selector(names=["x", "y"]), Selector("b")]), Selector("c"), Selector("b,c")),
-    (AnyOf([Selector(names=["x"]), Selector(names=["y", "z"])]), Selector("c"), Selector("c", names=["y", "z"])),
-    # Where all branches are confined to namespaces: what they cover there together, if that is all of it.
-    (AnyOf([Selector("x=1", namespaces=["n"]), Selector("x=2", namespaces=["n"])]), Selector("x in (1,2)"), Selector("x in (1,2)", namespaces=["n"])),
-    (AnyOf([Selector("x=1", namespaces=["m"]), Selector("x=1", namespaces=["n"])]), Selector("x=1", namespaces=["l", "m", "n"]),
-     Selector("x=1", namespaces=["m", "n"])),
-    (AnyOf([Selector("x=1", namespaces=["m"]), Selector("x=2", namespaces=["n"])]), Selector("x in (1,2)"), Selector("x=1", namespaces=["m"])),
-    (AnyOf([Selector("x=1", namespaces=["n"]), Selector("x=2")]), Selector("x in (1,2)"), Selector("x=2")),
-])
-def test_the_narrowest_request(declared: Selector | AnyOf, request_: Selector | AnyOf, narrowest: Selector | AnyOf) -> None:
+@pytest.mark.parametrize(
+    ("declared", "request_", "narrowest"),
+    [
+        (Selector(field="spec.nodeName=n"), Selector("app"), Selector("app", field="spec.nodeName=n")),
+        (
+            Selector(field="spec.nodeName!=n"),
+            Selector(field="spec.nodeName!=m"),
+            Selector(field="spec.nodeName!=m,spec.nodeName!=n"),
+        ),
+        (
+            Selector(field="metadata.namespace!=n"),
+            Selector("app"),
+            Selector("app", field="metadata.namespace!=n"),
+        ),
+        (
+            Selector(field="metadata.namespace="),
+            Selector("app"),
+            Selector("app", field="metadata.namespace="),
+        ),
+        (Selector("x"), Selector("x,x,y=1,y=1", field="a=b,a=b"), Selector("x,x,y=1,y=1", field="a=b")),
+        (
+            AnyOf([Selector("a"), Selector("b")]),
+            AnyOf([Selector("a=1"), Selector("c")]),
+            AnyOf([Selector("a=1"), Selector("a,c")]),
+        ),
+        (AnyOf([Selector("a"), Selector("b")]), AnyOf([Selector("a=1,!a"), Selector("c")]), Selector("a,c")),
+        (Selector("a,b"), AnyOf([Selector("a"), Selector("b")]), Selector("a,b")),
+        # What is covered is left as it is; of sets of labels, the endless and the larger ones are preferred.
+        (
+            AnyOf([Selector("x=1"), Selector("x=2")]),
+            AnyOf([Selector("x in (1,2)"), Selector("y")]),
+            AnyOf([Selector("x in (1,2)"), Selector("x=1,y")]),
+        ),
+        (AnyOf([Selector("x=1"), Selector("x in (1,2,3)")]), Selector("x"), Selector("x in (1,2,3)")),
+        (AnyOf([Selector("x=1"), Selector("x")]), Selector("x!=9"), Selector("x!=9,x")),
+        # The branch that adds least; then the one that leaves it endless; then the one with more names.
+        (AnyOf([Selector("a,b"), Selector("b")]), Selector("c"), Selector("b,c")),
+        (AnyOf([Selector(names=["x", "y"]), Selector("b")]), Selector("c"), Selector("b,c")),
+        (
+            AnyOf([Selector(names=["x"]), Selector(names=["y", "z"])]),
+            Selector("c"),
+            Selector("c", names=["y", "z"]),
+        ),
+        # Where all branches are confined to namespaces: what they cover there together, if that is all of it.
+        (
+            AnyOf([Selector("x=1", namespaces=["n"]), Selector("x=2", namespaces=["n"])]),
+            Selector("x in (1,2)"),
+            Selector("x in (1,2)", namespaces=["n"]),
+        ),
+        (
+            AnyOf([Selector("x=1", namespaces=["m"]), Selector("x=1", namespaces=["n"])]),
+            Selector("x=1", namespaces=["l", "m", "n"]),
+            Selector("x=1", namespaces=["m", "n"]),
+        ),
+        (
+            AnyOf([Selector("x=1", namespaces=["m"]), Selector("x=2", namespaces=["n"])]),
+            Selector("x in (1,2)"),
+            Selector("x=1", namespaces=["m"]),
+        ),
+        (
+            AnyOf([Selector("x=1", namespaces=["n"]), Selector("x=2")]),
+            Selector("x in (1,2)"),
+            Selector("x=2"),
+        ),
+    ],
+)
+def test_the_narrowest_request(
+    declared: Selector | AnyOf, request_: Selector | AnyOf, narrowest: Selector | AnyOf
+) -> None:
     verdict = declared.covers(request_)
     assert verdict.narrowest == narrowest
     assert declared.covers(narrowest)
@@ -108,22 +220,57 @@ def test_nothing_is_left_of_a_request_for_all_namespaces_but_those_of_the_filter
     assert declared.covers(Selector("x", field="metadata.namespace!=n")).narrowest is None
 
 
-@pytest.mark.parametrize(("declared", "request_", "kind", "answer"), [
-    (AnyOf([Selector(field="spec.hostNetwork=true"), Selector(field="spec.hostNetwork=false")]), Selector(), "pods", Answer.YES),
-    (AnyOf([Selector(field="spec.hostNetwork=true"), Selector(field="spec.hostNetwork=false")]), Selector(), None, Answer.NO),
-    (Selector(field="status.successful!=0"), Selector(field="status.successful=x"), "batch/v1/jobs", Answer.YES),
-    (Selector(field="spec.nodeName=a"), Selector(field="spec.host=a"), "pods", Answer.YES),
-    (Selector(field="spec.nodeName=a"), Selector(field="spec.host=a"), None, Answer.NO),
-    (Selector(field="metadata.namespace!=a"), Selector(), "deployments.apps", Answer.NO),
-    (Selector("x=06"), Selector("x>5,x<7"), None, Answer.NO),
-    (Selector("x in (" + ",".join("6".zfill(width) for width in range(1, 64)) + ")"), Selector("x>5,x<7"), None, Answer.YES),
-    (Selector("x notin (a)"), Selector("!x"), None, Answer.YES),
-    (Selector("x="), Selector("x in ()"), None, Answer.YES),
-    (Selector("x="), Selector("!x"), None, Answer.NO),
-    (Selector(field="metadata.name=a,metadata.namespace=n"), Selector(names=["a"], namespaces=["n"]), None, Answer.YES),
-    (Selector(names=["a"], namespaces=["n"]), Selector(field="metadata.name=a,metadata.namespace=n"), None, Answer.YES),
-])
-def test_answers_that_take_knowledge(declared: Selector | AnyOf, request_: Selector, kind: str | None, answer: Answer) -> None:
+@pytest.mark.parametrize(
+    ("declared", "request_", "kind", "answer"),
+    [
+        (
+            AnyOf([Selector(field="spec.hostNetwork=true"), Selector(field="spec.hostNetwork=false")]),
+            Selector(),
+            "pods",
+            Answer.YES,
+        ),
+        (
+            AnyOf([Selector(field="spec.hostNetwork=true"), Selector(field="spec.hostNetwork=false")]),
+            Selector(),
+            None,
+            Answer.NO,
+        ),
+        (
+            Selector(field="status.successful!=0"),
+            Selector(field="status.successful=x"),
+            "batch/v1/jobs",
+            Answer.YES,
+        ),
+        (Selector(field="spec.nodeName=a"), Selector(field="spec.host=a"), "pods", Answer.YES),
+        (Selector(field="spec.nodeName=a"), Selector(field="spec.host=a"), None, Answer.NO),
+        (Selector(field="metadata.namespace!=a"), Selector(), "deployments.apps", Answer.NO),
+        (Selector("x=06"), Selector("x>5,x<7"), None, Answer.NO),
+        (
+            Selector("x in (" + ",".join("6".zfill(width) for width in range(1, 64)) + ")"),
+            Selector("x>5,x<7"),
+            None,
+            Answer.YES,
+        ),
+        (Selector("x notin (a)"), Selector("!x"), None, Answer.YES),
+        (Selector("x="), Selector("x in ()"), None, Answer.YES),
+        (Selector("x="), Selector("!x"), None, Answer.NO),
+        (
+            Selector(field="metadata.name=a,metadata.namespace=n"),
+            Selector(names=["a"], namespaces=["n"]),
+            None,
+            Answer.YES,
+        ),
+        (
+            Selector(names=["a"], namespaces=["n"]),
+            Selector(field="metadata.name=a,metadata.namespace=n"),
+            None,
+            Answer.YES,
+        ),
+    ],
+)
+def test_answers_that_take_knowledge(
+    declared: Selector | AnyOf, request_: Selector, kind: str | None, answer: Answer
+) -> None:
     assert declared.covers(request_, kind=kind).answer is answer
 
 
@@ -132,7 +279,11 @@ def test_the_witness_is_an_object_of_its_kind() -> None:
     assert of_node is not None
     assert (of_node.namespace, of_node.fields) == ("", {"spec.unschedulable": "false"})
     assert str(of_node) == "example (no labels; spec.unschedulable=false)"
-    of_pod = Selector("app=web", field="spec.hostNetwork=false,spec.nodeName!=n").covers(Selector(field="spec.host=m"), kind="pods").witness
+    of_pod = (
+        Selector("app=web", field="spec.hostNetwork=false,spec.nodeName!=n")
+        .covers(Selector(field="spec.host=m"), kind="pods")
+        .witness
+    )
     assert of_pod is not None
     assert dict(of_pod.fields) == {"spec.host": "m", "spec.hostNetwork": "false", "spec.nodeName": "m"}
     assert of_pod.fails == ("app=web",)
@@ -140,7 +291,9 @@ def test_the_witness_is_an_object_of_its_kind() -> None:
 
 def test_the_sentence_knows_the_kind() -> None:
     impossible = Selector(field="spec.hostNetwork=maybe")
-    assert str(WEB.covers(impossible, kind="pods")).endswith("is covered by anything: nothing can satisfy spec.hostNetwork=maybe.")
+    assert str(WEB.covers(impossible, kind="pods")).endswith(
+        "is covered by anything: nothing can satisfy spec.hostNetwork=maybe."
+    )
     assert not WEB.covers(impossible)
 
 
@@ -150,10 +303,16 @@ def test_the_narrowest_request_knows_the_kind() -> None:
     assert declared.covers(request).narrowest is not None
 
 
-@pytest.mark.parametrize(("kind", "field"), [
-    ("secrets", "type"), ("pods", "spec.restartPolicy"), ("pods", "spec.schedulerName"), ("services", "spec.type"),
-    ("namespaces", "status.phase"),
-])
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [
+        ("secrets", "type"),
+        ("pods", "spec.restartPolicy"),
+        ("pods", "spec.schedulerName"),
+        ("services", "spec.type"),
+        ("namespaces", "status.phase"),
+    ],
+)
 def test_a_field_that_the_server_fills_in_is_never_empty(kind: str, field: str) -> None:
     assert Selector(field=f"{field}!=").covers(Selector(), kind=kind)
     assert Selector("x").covers(Selector(field=f"{field}="), kind=kind), "nothing is so"
@@ -200,7 +359,7 @@ def test_verdicts_and_witnesses_can_be_kept_in_sets_and_not_be_changed() -> None
     labels: Any = witness.labels
     with pytest.raises(TypeError):
         labels["app"] = "web"
-    assert pickle.loads(pickle.dumps(witness)) == witness   # noqa: S301  # Our own.
+    assert pickle.loads(pickle.dumps(witness)) == witness  # Our own.  # noqa: S301
 
 
 def test_what_a_verdict_is_about_is_of_public_types() -> None:

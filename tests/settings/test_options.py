@@ -1,4 +1,6 @@
-"""What an operator may declare: which keys and values are taken, and what is said about the others, where they stand."""
+"""What an operator may declare: which keys and values are taken, and what is said about the others, where
+they stand."""
+
 from __future__ import annotations
 
 import copy
@@ -22,7 +24,6 @@ from kopf_selectcache import (
 )
 from kopf_selectcache.client.transport import MAX_BYTES
 from kopf_selectcache.informer.health import Health
-from kopf_selectcache.plugin import hooks as _plugin  # noqa: F401  # Adds settings.selectcache.
 from kopf_selectcache.settings.declaration import Selectors
 from kopf_selectcache.settings.options import SelectCacheSettings, State, settings_of
 
@@ -38,11 +39,27 @@ FUNCTION: Any = print
 CACHED: Any = Cached
 
 
-@pytest.mark.parametrize("key", [
-    "pods", "po", "Pod", "pods.v1", "v1/pods", ("v1", "pods"), ("", "v1", "pods"), "jobs.batch", "batch/v1/jobs",
-    ("batch", "v1", "jobs"), ("batch/v1", "jobs"), ("batch", "jobs"), "webapps.v1.example.com", "example.com/v1/webapps",
-    ("webapps",), "example.com/webapps",
-])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "pods",
+        "po",
+        "Pod",
+        "pods.v1",
+        "v1/pods",
+        ("v1", "pods"),
+        ("", "v1", "pods"),
+        "jobs.batch",
+        "batch/v1/jobs",
+        ("batch", "v1", "jobs"),
+        ("batch/v1", "jobs"),
+        ("batch", "jobs"),
+        "webapps.v1.example.com",
+        "example.com/v1/webapps",
+        ("webapps",),
+        "example.com/webapps",
+    ],
+)
 def test_keys_are_those_of_kopf(key: Any) -> None:
     selectors = Selectors()
     selectors[key] = "app=web"
@@ -50,69 +67,156 @@ def test_keys_are_those_of_kopf(key: Any) -> None:
     assert selectors[key] == Selector("app=web")
 
 
-@pytest.mark.parametrize(("key", "words"), [
-    ("*", "wildcard, and caching everything is what this library is here to end"),
-    ("v1/*", "wildcard"),
-    (EVERYTHING, "there is no wildcard"),
-    (("example.com", EVERYTHING), "there is no wildcard"),
-    (FUNCTION, "names no kind"),
-    (NUMBER, "the key is 5, of the type int, and names no kind"),
-    ("", "names no kind"),
-    (" pods", "names no kind"),
-    ("a/b/c/d", "names no kind"),
-    (("a", "b", "c", "d"), "names no kind"),
-    ((), "names no kind"),
-    ("batch//jobs", "names no kind"),
-    ("v1/", "names no kind"),
-    ("webapps.example.com/v1", "ends in a version, v1, where a kind should be"),
-])
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("*", "wildcard, and caching everything is what this library is here to end"),
+        ("v1/*", "wildcard"),
+        (EVERYTHING, "there is no wildcard"),
+        (("example.com", EVERYTHING), "there is no wildcard"),
+        (FUNCTION, "names no kind"),
+        (NUMBER, "the key is 5, of the type int, and names no kind"),
+        ("", "names no kind"),
+        (" pods", "names no kind"),
+        ("a/b/c/d", "names no kind"),
+        (("a", "b", "c", "d"), "names no kind"),
+        ((), "names no kind"),
+        ("batch//jobs", "names no kind"),
+        ("v1/", "names no kind"),
+        ("webapps.example.com/v1", "ends in a version, v1, where a kind should be"),
+    ],
+)
 def test_a_key_that_names_no_kind_is_refused_with_examples(key: Any, words: str) -> None:
     with pytest.raises(UnknownKind, match=re.escape(words)) as caught:
         Selectors()[key] = "app=web"
     assert "Name one kind: 'v1/pods'" in caught.value.remedy
 
 
-@pytest.mark.parametrize("value", [
-    "app=web", {"app": "web"}, Selector("app=web"), AnyOf([Selector("app=web")]), [Selector("app=web")], (Selector("app=web"),),
-    ["app=web"], AnyOf(["app=web"]),
-])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "app=web",
+        {"app": "web"},
+        Selector("app=web"),
+        AnyOf([Selector("app=web")]),
+        [Selector("app=web")],
+        (Selector("app=web"),),
+        ["app=web"],
+        AnyOf(["app=web"]),
+    ],
+)
 def test_values_are_texts_dicts_and_selectors_also_in_a_list_of_one(value: Any) -> None:
     selectors = Selectors()
     selectors["pods"] = value
     assert selectors["pods"] == Selector("app=web")
 
 
-@pytest.mark.parametrize(("key", "value", "error", "words"), [
-    ("pods", "app in web", BadSelector, "column 8"),
-    ("pods", ARGUMENTS, BadSelector, "the filter of pods is a dict, and a dict is a label selector. Write Selector(label=..., namespaces=...)"),
-    ("pods", "app in", BadSelector, "the filter of pods: label selector 'app in', column 7"),
-    ("pods", {"app": "a b"}, BadSelector, "the filter of pods: label selector: app: 'a b' is not a label value"),
-    ("pods", {}, BadSelector, "the filter of pods is {}, and selects by nothing. Write Selector() to select all objects"),
-    ("pods", NUMBER, BadSelector, "the filter of pods is 5, of the type int"),
-    ("pods", NOTHING, BadSelector, "is None"),
-    ("pods", BYTES, BadSelector, (
-        "is a bytes. Assign the text of a label selector such as 'app=web', a dict of labels, a Selector(...), "
-        "or a list of texts and Selectors, for an OR; or a Cached(...) of one of these")),
-    ("pods", {5}, BadSelector, "the filter of pods is {5}, of the type set. Assign the text"),
-    ("pods", [NUMBER], BadSelector, "takes selectors, not 5"),
-    ("pods", [], BadSelector, "selects nothing"),
-    ("pods", [Cached("app=web", drop=["spec"]), "app=db"], BadSelector, (
-        "the filter of pods is a list with a Cached in it, and how objects are kept is said of all of a kind. "
-        "Write Cached([Selector(label='app=web'), 'app=db'], ...)")),
-    ("pods", "app=web,app=db", ConflictingSelectors, "can never select an object: nothing can satisfy app=web and app=db"),
-    ("nodes", Selector(namespaces=["shop"]), ConflictingSelectors, "nodes are cluster-scoped, and have no namespace"),
-    ("pods", Selector(field="spec.hostNetwork=yes"), ConflictingSelectors, "can never select"),
-    ("pods", Selector(field="spec.image=x"), NotSelectable, "Pod cannot be selected by the field 'spec.image'"),
-    ("example.com/v1/webapps", "a=b,!a", ConflictingSelectors, "can never select"),
-    (("v1", "pods"), Selector(names=NAMES), DeclarationError, (
-        "the filter of v1/pods: it takes 101 lists and watches, for 101 names, and 100 are the most. Select by a label that the objects share; "
-        "or let the names share one watch, Cached(..., share_watches=True), which takes the right to list and watch all objects of the namespace")),
-    ("webapps.example.com", Selector(namespaces=NAMES), DeclarationError,
-     "takes 101 lists and watches, for 101 namespaces, and 100 are the most. Drop the namespaces, and select by a label in all of them"),
-    ("pods", Selector("app=web", namespaces=["shop"], names=["A_B", "x"]), BadSelector, "pods cannot be called 'A_B'"),
-    ("pods", Selector(names=["A_B"]), BadSelector, "pods cannot be called 'A_B'. Correct it: lower-case letters, digits, '-' and '.'"),
-])
-def test_a_filter_that_cannot_be_meant_is_refused_where_it_is_assigned(key: Any, value: Any, error: type[Exception], words: str) -> None:
+@pytest.mark.parametrize(
+    ("key", "value", "error", "words"),
+    [
+        ("pods", "app in web", BadSelector, "column 8"),
+        (
+            "pods",
+            ARGUMENTS,
+            BadSelector,
+            (
+                "the filter of pods is a dict, and a dict is a label selector. Write Selector(label=...,"
+                " namespaces=...)"
+            ),
+        ),
+        ("pods", "app in", BadSelector, "the filter of pods: label selector 'app in', column 7"),
+        (
+            "pods",
+            {"app": "a b"},
+            BadSelector,
+            "the filter of pods: label selector: app: 'a b' is not a label value",
+        ),
+        (
+            "pods",
+            {},
+            BadSelector,
+            "the filter of pods is {}, and selects by nothing. Write Selector() to select all objects",
+        ),
+        ("pods", NUMBER, BadSelector, "the filter of pods is 5, of the type int"),
+        ("pods", NOTHING, BadSelector, "is None"),
+        (
+            "pods",
+            BYTES,
+            BadSelector,
+            (
+                "is a bytes. Assign the text of a label selector such as 'app=web', a dict of labels, a"
+                " Selector(...), or a list of texts and Selectors, for an OR; or a Cached(...) of one of"
+                " these"
+            ),
+        ),
+        ("pods", {5}, BadSelector, "the filter of pods is {5}, of the type set. Assign the text"),
+        ("pods", [NUMBER], BadSelector, "takes selectors, not 5"),
+        ("pods", [], BadSelector, "selects nothing"),
+        (
+            "pods",
+            [Cached("app=web", drop=["spec"]), "app=db"],
+            BadSelector,
+            (
+                "the filter of pods is a list with a Cached in it, and how objects are kept is said of all of"
+                " a kind. Write Cached([Selector(label='app=web'), 'app=db'], ...)"
+            ),
+        ),
+        (
+            "pods",
+            "app=web,app=db",
+            ConflictingSelectors,
+            "can never select an object: nothing can satisfy app=web and app=db",
+        ),
+        (
+            "nodes",
+            Selector(namespaces=["shop"]),
+            ConflictingSelectors,
+            "nodes are cluster-scoped, and have no namespace",
+        ),
+        ("pods", Selector(field="spec.hostNetwork=yes"), ConflictingSelectors, "can never select"),
+        (
+            "pods",
+            Selector(field="spec.image=x"),
+            NotSelectable,
+            "Pod cannot be selected by the field 'spec.image'",
+        ),
+        ("example.com/v1/webapps", "a=b,!a", ConflictingSelectors, "can never select"),
+        (
+            ("v1", "pods"),
+            Selector(names=NAMES),
+            DeclarationError,
+            (
+                "the filter of v1/pods: it takes 101 lists and watches, for 101 names, and 100 are the most."
+                " Select by a label that the objects share; or let the names share one watch, Cached(...,"
+                " share_watches=True), which takes the right to list and watch all objects of the namespace"
+            ),
+        ),
+        (
+            "webapps.example.com",
+            Selector(namespaces=NAMES),
+            DeclarationError,
+            (
+                "takes 101 lists and watches, for 101 namespaces, and 100 are the most. Drop the namespaces,"
+                " and select by a label in all of them"
+            ),
+        ),
+        (
+            "pods",
+            Selector("app=web", namespaces=["shop"], names=["A_B", "x"]),
+            BadSelector,
+            "pods cannot be called 'A_B'",
+        ),
+        (
+            "pods",
+            Selector(names=["A_B"]),
+            BadSelector,
+            "pods cannot be called 'A_B'. Correct it: lower-case letters, digits, '-' and '.'",
+        ),
+    ],
+)
+def test_a_filter_that_cannot_be_meant_is_refused_where_it_is_assigned(
+    key: Any, value: Any, error: type[Exception], words: str
+) -> None:
     selectors = Selectors()
     with pytest.raises(error, match=re.escape(words)) as caught:
         selectors[key] = value
@@ -155,7 +259,8 @@ def test_what_is_in_use_cannot_be_changed_and_can_be_declared_again() -> None:
     with selectors.in_use(), selectors.in_use():
         selectors["pods"] = Selector("app=web")
         changes: list[Callable[[], None]] = [
-            lambda: selectors.update(pods=Selector("app=db")), lambda: selectors.update(nodes=Selector("a")),
+            lambda: selectors.update(pods=Selector("app=db")),
+            lambda: selectors.update(nodes=Selector("a")),
             lambda: selectors.__delitem__("po"),
         ]
         for change in changes:
@@ -164,20 +269,40 @@ def test_what_is_in_use_cannot_be_changed_and_can_be_declared_again() -> None:
     selectors["pods"] = "app=db"
 
 
-@pytest.mark.parametrize(("name", "values"), [
-    ("page_limit", [0, -1, 2.5, "500", True, None, 10**6]),
-    ("max_page_bytes", [0, "15Mi", 16 * 1024**2 - 1, "64MB", 64e6, True, None]),
-    ("initial", ["page", None, True]),
-    ("sync_timeout", [0, -1, "1", None, True, float("nan"), float("inf"), 10**6]),
-    ("admission_timeout", [0, None]),
-    ("idle_timeout", [0]),
-    ("request_timeout", [0]),
-    ("fetch_per_second", [0]),
-    ("audit_interval", [5, -1, True, None, 10**7]),
-    ("failing_probe", [1, 0, None, "yes", "stale", ["sick"], {"sick": 1}, {"stale": -1}, {"stale": "120"}, {"stale": True}, {"synced": 1}, {1: 1}, iter(["stale"])]),
-    ("narrow_handlers", [1, 0, None, "yes"]),
-    ("selectors", [{"pods": "app=web"}, None]),
-])
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("page_limit", [0, -1, 2.5, "500", True, None, 10**6]),
+        ("max_page_bytes", [0, "15Mi", 16 * 1024**2 - 1, "64MB", 64e6, True, None]),
+        ("initial", ["page", None, True]),
+        ("sync_timeout", [0, -1, "1", None, True, float("nan"), float("inf"), 10**6]),
+        ("admission_timeout", [0, None]),
+        ("idle_timeout", [0]),
+        ("request_timeout", [0]),
+        ("fetch_per_second", [0]),
+        ("audit_interval", [5, -1, True, None, 10**7]),
+        (
+            "failing_probe",
+            [
+                1,
+                0,
+                None,
+                "yes",
+                "stale",
+                ["sick"],
+                {"sick": 1},
+                {"stale": -1},
+                {"stale": "120"},
+                {"stale": True},
+                {"synced": 1},
+                {1: 1},
+                iter(["stale"]),
+            ],
+        ),
+        ("narrow_handlers", [1, 0, None, "yes"]),
+        ("selectors", [{"pods": "app=web"}, None]),
+    ],
+)
 def test_options_are_checked_where_they_are_assigned(name: str, values: list[Any]) -> None:
     settings = SelectCacheSettings()
     before = getattr(settings, name)
@@ -190,10 +315,17 @@ def test_options_are_checked_where_they_are_assigned(name: str, values: list[Any
     assert getattr(settings, name) is before
 
 
-@pytest.mark.parametrize(("given", "limits"), [
-    (False, {}), (True, {"stalled": 0, "unauthorized": 0, "forbidden": 0}), ({"stale": 120, "stalled": 0.5}, {"stale": 120, "stalled": 0.5}),
-    (["stale", "missing"], {"stale": 0, "missing": 0}), ({"rejected"}, {"rejected": 0}), ((), {}),
-])
+@pytest.mark.parametrize(
+    ("given", "limits"),
+    [
+        (False, {}),
+        (True, {"stalled": 0, "unauthorized": 0, "forbidden": 0}),
+        ({"stale": 120, "stalled": 0.5}, {"stale": 120, "stalled": 0.5}),
+        (["stale", "missing"], {"stale": 0, "missing": 0}),
+        ({"rejected"}, {"rejected": 0}),
+        ((), {}),
+    ],
+)
 def test_states_and_ages_say_when_the_probe_fails(given: Any, limits: dict[str, float]) -> None:
     settings = SelectCacheSettings(failing_probe=given)
     assert settings.probe_limits() == limits
@@ -210,9 +342,11 @@ def test_a_misspelt_state_is_told_with_the_right_one() -> None:
     misspelt: Any = {"stal": 120}
     with pytest.raises(DeclarationError) as caught:
         SelectCacheSettings().failing_probe = misspelt
-    assert str(caught.value) == (
-        "settings.selectcache.failing_probe is a dict, and 'stal' is none of the states syncing, stale, stalled, unauthorized, forbidden, missing, rejected, "
-        "oversized. Assign 'stale' instead")
+    assert (
+        str(caught.value)
+        == "settings.selectcache.failing_probe is a dict, and 'stal' is none of the states syncing, stale,"
+        " stalled, unauthorized, forbidden, missing, rejected, oversized. Assign 'stale' instead"
+    )
 
 
 def test_every_option_has_a_check_and_takes_its_default() -> None:
@@ -224,7 +358,10 @@ def test_every_option_has_a_check_and_takes_its_default() -> None:
 
 def test_an_option_that_does_not_exist_is_no_new_attribute() -> None:
     misspelt: Any = SelectCacheSettings()
-    with pytest.raises(DeclarationError, match=r"has no option 'page_limits'\. Did you mean page_limit\? Use one of: .*page_limit"):
+    with pytest.raises(
+        DeclarationError,
+        match=r"has no option 'page_limits'\. Did you mean page_limit\? Use one of: .*page_limit",
+    ):
         misspelt.page_limits = 5
 
 
@@ -240,10 +377,13 @@ def test_what_is_assigned_comes_before_the_defaults_of_kopf() -> None:
 def test_each_operator_has_its_settings_and_a_copy_shares_the_declarations() -> None:
     settings = kopf.OperatorSettings()
     mine = settings_of(settings)
-    assert mine is settings_of(settings) is settings.selectcache   # type: ignore[attr-defined]  # Added to Kopf's settings.
+    # Added to Kopf's settings.
+    assert mine is settings_of(settings) is settings.selectcache  # type: ignore[attr-defined]
     assert settings_of(copy.copy(settings)) is mine
     assert settings_of(kopf.OperatorSettings()) is not mine
-    assert settings_of(dataclasses.replace(settings)) is not mine, "it knows Kopf's own fields alone: declare after it"
+    assert settings_of(dataclasses.replace(settings)) is not mine, (
+        "it knows Kopf's own fields alone: declare after it"
+    )
 
 
 def test_settings_replaced_by_something_else_are_told_of() -> None:
@@ -253,11 +393,17 @@ def test_settings_replaced_by_something_else_are_told_of() -> None:
         settings_of(settings)
 
 
-@pytest.mark.parametrize(("given", "words"), [
-    (None, "settings_of() was given None. Give it the settings that a startup handler is given"),
-    (kopf.OperatorSettings().watching, "settings_of() was given a WatchingSettings. Give it the settings"),
-    (kopf.OperatorSettings, "settings_of() was given the class OperatorSettings. Give it the settings"),
-])
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (None, "settings_of() was given None. Give it the settings that a startup handler is given"),
+        (
+            kopf.OperatorSettings().watching,
+            "settings_of() was given a WatchingSettings. Give it the settings",
+        ),
+        (kopf.OperatorSettings, "settings_of() was given the class OperatorSettings. Give it the settings"),
+    ],
+)
 def test_what_is_not_the_settings_of_an_operator_has_no_declarations(given: Any, words: str) -> None:
     with pytest.raises(DeclarationError, match=re.escape(words)):
         settings_of(given)
@@ -268,7 +414,10 @@ def test_options_cannot_be_changed_without_effect_once_the_operator_has_started(
     with settings.selectors.in_use():
         settings.page_limit = 100
         settings.admission_timeout = 3
-        with pytest.raises(DeclarationError, match=r"settings[.]selectcache[.]page_limit is changed after the operator has started"):
+        with pytest.raises(
+            DeclarationError,
+            match=r"settings[.]selectcache[.]page_limit is changed after the operator has started",
+        ):
             settings.page_limit = 200
         assert settings.with_defaults(idle_timeout=5).idle_timeout == 5
     settings.page_limit = 200
@@ -277,7 +426,7 @@ def test_options_cannot_be_changed_without_effect_once_the_operator_has_started(
 def test_a_misspelt_option_is_refused_when_it_is_read_as_well() -> None:
     settings = SelectCacheSettings()
     with pytest.raises(DeclarationError, match=r"has no option 'selector'\. Did you mean selectors\?"):
-        settings.selector["v1/pods"] = "app=web"   # type: ignore[attr-defined]  # A mistake.
+        settings.selector["v1/pods"] = "app=web"  # type: ignore[attr-defined]  # A mistake.
     assert not hasattr(settings, "_nothing")
     assert copy.copy(settings).selectors is settings.selectors
 
@@ -291,7 +440,11 @@ def test_several_kinds_can_be_declared_at_once() -> None:
     settings.selectors.update({"secrets": {"app": "web"}}, configmaps="app=web")
     assert list(settings.selectors) == ["v1/pods", "nodes", "secrets", "configmaps"]
     assert settings.selectors.setdefault("pods", "app=db") == Selector("app=web"), "it is declared"
-    assert settings.selectors.setdefault("jobs", "app=db") == settings.selectors["batch/v1/jobs"] == Selector("app=db")
+    assert (
+        settings.selectors.setdefault("jobs", "app=db")
+        == settings.selectors["batch/v1/jobs"]
+        == Selector("app=db")
+    )
 
 
 def test_what_others_have_declared_is_declared_with_how_it_is_kept() -> None:
@@ -305,22 +458,59 @@ def test_what_others_have_declared_is_declared_with_how_it_is_kept() -> None:
     assert ours["pods"] == Selector("app=web")
 
 
-@pytest.mark.parametrize(("declare", "words"), [
-    (lambda: CACHED(label="app=web"), "Cached() knows no label=. Write Cached(filter, keep=[...], drop=[...], transform=..., share_watches=..., storage=..., index={...}, max_bytes=...)"),
-    (CACHED, "Cached() was not given filter. Write Cached(filter,"),
-    (lambda: CACHED("app=web", "app=db"), "Cached() was given 2 arguments by position, and takes 1: filter. Write Cached(filter,"),
-    (lambda: CACHED(Cached("app=web", drop=["data"]), keep=["spec"]), "Cached() was given a Cached. Write one, with all that is meant: Cached(Selector(label='app=web'), ...)"),
-    (lambda: CACHED("app=web", share_watches=True),
-     "lets names share a watch, and the filter names none: label='app=web'. Leave share_watches= out, or name the objects: Selector(names=[...])"),
-    (lambda: CACHED("app=web", share_watches="yes"), "Cached(share_watches=...) is given 'yes'. Give True or False"),
-    (lambda: CACHED("app=web", namespaces=["a"]), "the filter is the text of a label selector such as 'app=web', a dict of labels, a Selector(...), or a list of texts and Selectors, for an OR"),
-])
-def test_a_cached_that_is_written_wrongly_ends_the_operator_and_says_what_to_write(declare: Callable[[], Any], words: str) -> None:
+@pytest.mark.parametrize(
+    ("declare", "words"),
+    [
+        (
+            lambda: CACHED(label="app=web"),
+            (
+                "Cached() knows no label=. Write Cached(filter, keep=[...], drop=[...], transform=...,"
+                " share_watches=..., storage=..., index={...}, max_bytes=...)"
+            ),
+        ),
+        (CACHED, "Cached() was not given filter. Write Cached(filter,"),
+        (
+            lambda: CACHED("app=web", "app=db"),
+            "Cached() was given 2 arguments by position, and takes 1: filter. Write Cached(filter,",
+        ),
+        (
+            lambda: CACHED(Cached("app=web", drop=["data"]), keep=["spec"]),
+            (
+                "Cached() was given a Cached. Write one, with all that is meant:"
+                " Cached(Selector(label='app=web'), ...)"
+            ),
+        ),
+        (
+            lambda: CACHED("app=web", share_watches=True),
+            (
+                "lets names share a watch, and the filter names none: label='app=web'. Leave share_watches="
+                " out, or name the objects: Selector(names=[...])"
+            ),
+        ),
+        (
+            lambda: CACHED("app=web", share_watches="yes"),
+            "Cached(share_watches=...) is given 'yes'. Give True or False",
+        ),
+        (
+            lambda: CACHED("app=web", namespaces=["a"]),
+            (
+                "the filter is the text of a label selector such as 'app=web', a dict of labels, a"
+                " Selector(...), or a list of texts and Selectors, for an OR"
+            ),
+        ),
+    ],
+)
+def test_a_cached_that_is_written_wrongly_ends_the_operator_and_says_what_to_write(
+    declare: Callable[[], Any], words: str
+) -> None:
     with pytest.raises(DeclarationError, match=re.escape(words)):
         declare()
 
 
-@pytest.mark.parametrize("named", [Selector(names=["a", "b"]), Selector(field="metadata.name=a"), ["app=web", Selector(names=["a"])]])
+@pytest.mark.parametrize(
+    "named",
+    [Selector(names=["a", "b"]), Selector(field="metadata.name=a"), ["app=web", Selector(names=["a"])]],
+)
 def test_names_share_a_watch_however_they_are_declared(named: Any) -> None:
     assert Cached(named, share_watches=True).share_watches
 
@@ -330,27 +520,61 @@ def test_an_interval_of_nothing_is_never_and_the_error_says_so() -> None:
     assert settings.audit_interval == 0
     with pytest.raises(DeclarationError) as info:
         settings.audit_interval = 5
-    assert str(info.value) == (
-        "settings.selectcache.audit_interval is 5, neither 0, for never, nor a number of seconds from 60 to 2592000, "
-        "which is 30 days. Assign a number of seconds, or 0")
+    assert (
+        str(info.value)
+        == "settings.selectcache.audit_interval is 5, neither 0, for never, nor a number of seconds from 60"
+        " to 2592000, which is 30 days. Assign a number of seconds, or 0"
+    )
 
 
 WAYS: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "a bad filter in |=": (lambda settings: settings.selectors.__ior__({"pods": "app in"}), "the filter of pods: label selector"),
-    "|= no dict": (lambda settings: settings.selectors.__ior__(5), "was given 5, which is no dict. Write update({"),
-    "update with a key alone": (lambda settings: settings.selectors.update(["pods"]), "was given ['pods'], which is no dict"),
-    "setdefault without a filter": (lambda settings: settings.selectors.setdefault("pods"), "the filter of pods is None"),
-    "setdefault of no kind": (lambda settings: settings.selectors.setdefault("v2/pods", "a"), "Write 'v1/pods'"),
-    "|": (lambda settings: settings.selectors | {"pods": "app=web"}, "Write settings.selectcache.selectors |= {"),
-    "+=": (lambda settings: settings.selectors.__iadd__({"pods": "app=web"}), "Write settings.selectcache.selectors |= {"),
-    "an attribute": (lambda settings: setattr(settings.selectors, "pods", "app=web"), "Write settings.selectcache.selectors['pods'] = 'app=web'"),
-    "an item of the settings": (lambda settings: settings.__setitem__("pods", "a"), "Write settings.selectcache.selectors['pods'] = ..."),
-    "an assignment": (lambda settings: setattr(settings, "selectors", {"pods": "app=web"}), "Assign its items, selectors['v1/pods'] = 'app=web'"),
+    "a bad filter in |=": (
+        lambda settings: settings.selectors.__ior__({"pods": "app in"}),
+        "the filter of pods: label selector",
+    ),
+    "|= no dict": (
+        lambda settings: settings.selectors.__ior__(5),
+        "was given 5, which is no dict. Write update({",
+    ),
+    "update with a key alone": (
+        lambda settings: settings.selectors.update(["pods"]),
+        "was given ['pods'], which is no dict",
+    ),
+    "setdefault without a filter": (
+        lambda settings: settings.selectors.setdefault("pods"),
+        "the filter of pods is None",
+    ),
+    "setdefault of no kind": (
+        lambda settings: settings.selectors.setdefault("v2/pods", "a"),
+        "Write 'v1/pods'",
+    ),
+    "|": (
+        lambda settings: settings.selectors | {"pods": "app=web"},
+        "Write settings.selectcache.selectors |= {",
+    ),
+    "+=": (
+        lambda settings: settings.selectors.__iadd__({"pods": "app=web"}),
+        "Write settings.selectcache.selectors |= {",
+    ),
+    "an attribute": (
+        lambda settings: setattr(settings.selectors, "pods", "app=web"),
+        "Write settings.selectcache.selectors['pods'] = 'app=web'",
+    ),
+    "an item of the settings": (
+        lambda settings: settings.__setitem__("pods", "a"),
+        "Write settings.selectcache.selectors['pods'] = ...",
+    ),
+    "an assignment": (
+        lambda settings: setattr(settings, "selectors", {"pods": "app=web"}),
+        "Assign its items, selectors['v1/pods'] = 'app=web'",
+    ),
 }
 
 
 @pytest.mark.parametrize(("write", "words"), WAYS.values(), ids=WAYS)
-def test_ways_that_lead_nowhere_end_the_operator_and_say_what_to_write(write: Callable[[Any], Any], words: str) -> None:
+def test_ways_that_lead_nowhere_end_the_operator_and_say_what_to_write(
+    write: Callable[[Any], Any], words: str
+) -> None:
     settings = SelectCacheSettings()
     with pytest.raises(DeclarationError, match=re.escape(words)):
         write(settings)
@@ -364,21 +588,34 @@ def test_a_declaration_of_any_size_is_told_of_in_a_few_lines() -> None:
             Selectors()["pods"] = value
         assert len(str(info.value)) < 4_500
     with pytest.raises(DeclarationError) as info:
-        SelectCacheSettings().page_limit = "x" * 60_000   # type: ignore[assignment]  # A mistake.
+        SelectCacheSettings().page_limit = "x" * 60_000  # type: ignore[assignment]  # A mistake.
     assert len(str(info.value)) < 1_000
 
 
-@pytest.mark.parametrize(("value", "told"), [
-    ("1Mi", "max_page_bytes is '1Mi', which is too little. Assign at least '16Mi'"),
-    (1000, "max_page_bytes is 1000, which is too little. Assign at least '16Mi'"),
-    ("64MB", "max_page_bytes is '64MB', no quantity. Assign a whole number of bytes, or a quantity as of Kubernetes, such as '64Mi'"),
-    (None, "max_page_bytes is None, no quantity. "),
-])
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("1Mi", "max_page_bytes is '1Mi', which is too little. Assign at least '16Mi'"),
+        (1000, "max_page_bytes is 1000, which is too little. Assign at least '16Mi'"),
+        (
+            "64MB",
+            (
+                "max_page_bytes is '64MB', no quantity. Assign a whole number of bytes, or a quantity as of"
+                " Kubernetes, such as '64Mi'"
+            ),
+        ),
+        (None, "max_page_bytes is None, no quantity. "),
+    ],
+)
 def test_too_few_bytes_of_an_answer_and_no_bytes_at_all_are_told_apart(value: Any, told: str) -> None:
     with pytest.raises(DeclarationError, match=re.escape(told)):
         SelectCacheSettings(max_page_bytes=value)
 
 
 def test_the_bytes_of_an_answer_are_a_number_or_a_quantity() -> None:
-    assert [SelectCacheSettings(max_page_bytes=size).page_bytes() for size in ("64Mi", "16Mi", 10**8)] == [64 * 1024**2, 16 * 1024**2, 10**8]
+    assert [SelectCacheSettings(max_page_bytes=size).page_bytes() for size in ("64Mi", "16Mi", 10**8)] == [
+        64 * 1024**2,
+        16 * 1024**2,
+        10**8,
+    ]
     assert SelectCacheSettings().page_bytes() == MAX_BYTES, "what a transport allows without settings"

@@ -1,4 +1,6 @@
-"""`Cached(..., keep=, drop=, transform=)`, from the declaration to the read: what was dropped is nowhere in memory."""
+"""`Cached(..., keep=, drop=, transform=)`, from the declaration to the read: what was dropped is nowhere in
+memory."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -19,8 +21,11 @@ from tests.secrets import caching, labelled, named, secret
 
 CANARY = "Y2FuYXJ5LTdmM2E="
 SECRET: dict[str, Any] = {
-    "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "ca", "namespace": "infra", "labels": {"app": "web"}},
-    "type": "kubernetes.io/tls", "data": {"tls.key": CANARY},
+    "apiVersion": "v1",
+    "kind": "Secret",
+    "metadata": {"name": "ca", "namespace": "infra", "labels": {"app": "web"}},
+    "type": "kubernetes.io/tls",
+    "data": {"tls.key": CANARY},
 }
 
 
@@ -41,7 +46,9 @@ def test_unless_something_else_is_declared_all_but_managed_fields_is_kept() -> N
 
 
 def test_what_cannot_be_dropped_is_refused_where_it_is_declared() -> None:
-    with pytest.raises(DeclarationError, match=r"drop=\['metadata\.uid'\] would drop metadata\.uid, which is always kept"):
+    with pytest.raises(
+        DeclarationError, match=r"drop=\['metadata\.uid'\] would drop metadata\.uid, which is always kept"
+    ):
         Cached("app=web", drop=["metadata.uid"])
 
 
@@ -62,7 +69,9 @@ def test_what_was_dropped_is_nowhere() -> None:
     found = cache.get("secrets", "ca", "infra")
     assert found["type"] == "kubernetes.io/tls"
     assert "data" not in found
-    assert CANARY.encode() not in b"".join(record.data + record.fields for record in cache._runtime.feed("secrets").store.records()[0])
+    assert CANARY.encode() not in b"".join(
+        record.data + record.fields for record in cache._runtime.feed("secrets").store.records()[0]
+    )
     with pytest.raises(NotKept):
         cache.list("secrets", label="app=web", where={("data", "tls.key"): CANARY})
 
@@ -76,7 +85,15 @@ def test_changes_are_cut_as_lists_are() -> None:
 
 
 def test_a_filter_by_a_field_that_is_dropped_is_kept_to() -> None:
-    pods = [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "shop"}, "spec": {"nodeName": node}} for name, node in (("a", "n1"), ("b", "n2"))]
+    pods = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": "shop"},
+            "spec": {"nodeName": node},
+        }
+        for name, node in (("a", "n1"), ("b", "n2"))
+    ]
     cache = FakeCache(pods, {"v1/pods": Cached(Selector(field="spec.nodeName!=n3"), drop=["spec"])})
     assert [each["metadata"]["name"] for each in cache.list("pods", field="spec.nodeName=n1")] == ["a"]
     assert "spec" not in cache.get("pods", "a", "shop")
@@ -85,7 +102,9 @@ def test_a_filter_by_a_field_that_is_dropped_is_kept_to() -> None:
 def test_a_secret_is_fetched_as_it_is_held_unless_all_of_it_is_asked_for() -> None:
     cache = FakeCache([SECRET], {"v1/secrets": Cached("app=db", drop=["data"])})
     assert "data" not in cache.blocking.fetch("secrets", "ca", "infra")
-    assert cache.blocking.fetch("secrets", "ca", "infra", whole=True)["data"].items() >= SECRET["data"].items()
+    assert (
+        cache.blocking.fetch("secrets", "ca", "infra", whole=True)["data"].items() >= SECRET["data"].items()
+    )
     assert cache.blocking.fetch_list("secrets", whole=True)[0]["data"].items() >= SECRET["data"].items()
 
 
@@ -99,13 +118,21 @@ def raising(obj: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_transform_that_fails_is_told_with_its_object_and_line_and_nothing_is_held_in_part() -> None:
-    with pytest.raises(Stalled, match=r"the transform of Secret, infra/bad, raised KeyError at test_partial\.py:\d+") as info:
-        FakeCache([SECRET | {"metadata": SECRET["metadata"] | {"name": "bad"}}], {"v1/secrets": Cached("", transform=raising)})
+    with pytest.raises(
+        Stalled, match=r"the transform of Secret, infra/bad, raised KeyError at test_partial\.py:\d+"
+    ) as info:
+        FakeCache(
+            [SECRET | {"metadata": SECRET["metadata"] | {"name": "bad"}}],
+            {"v1/secrets": Cached("", transform=raising)},
+        )
     assert CANARY not in str(info.value)
-    assert info.value.remedy == (
-        "Correct the transform= of settings.selectcache.selectors['v1/secrets']; meanwhile, "
-        "await cache.fetch(..., whole=True) and cache.fetch_list(..., whole=True) ask the server directly "
-        "(for settings.selectcache.selectors['v1/secrets'], label=''; to see what the server answers: selectcache check operator.py)")
+    assert (
+        info.value.remedy
+        == "Correct the transform= of settings.selectcache.selectors['v1/secrets']; meanwhile, await"
+        " cache.fetch(..., whole=True) and cache.fetch_list(..., whole=True) ask the server directly (for"
+        " settings.selectcache.selectors['v1/secrets'], label=''; to see what the server answers:"
+        " selectcache check operator.py)"
+    )
 
 
 def test_a_transform_is_not_called_with_what_is_not_declared() -> None:
@@ -117,7 +144,9 @@ def test_a_transform_is_not_called_with_what_is_not_declared() -> None:
         return raising(obj)
 
     names = Selector(names=["good", "other"], namespaces=["shop"])
-    cache = FakeCache([secret("good"), secret("bad")], {"v1/secrets": Cached(names, transform=noted, share_watches=True)})
+    cache = FakeCache(
+        [secret("good"), secret("bad")], {"v1/secrets": Cached(names, transform=noted, share_watches=True)}
+    )
     cache.cluster.patch(secret("bad"), labelled(seen="yes"))
     assert named(cache.list("secrets", names=["good", "other"], namespace="shop")) == ["good"]
     assert {*called} == {"good"}
@@ -130,20 +159,39 @@ def test_a_cache_stalled_by_a_transform_says_so_for_as_long_as_it_fails() -> Non
             await until(lambda: world.feed.health is Health.STALLED)
             failures = world.feed.counts.failures.total()
             await until(lambda: world.feed.counts.failures.total() > failures)
-            assert world.feed.remedy.startswith("Correct the transform= of settings.selectcache.selectors['secrets']; meanwhile, await cache.fetch(..., whole=True)")
+            assert world.feed.remedy.startswith(
+                "Correct the transform= of settings.selectcache.selectors['secrets']; meanwhile, await"
+                " cache.fetch(..., whole=True)"
+            )
             assert {*world.feed.counts.failures} == {"transform"}, "the server has done nothing wrong"
+
     run(main())
 
 
 def test_what_the_server_answered_is_not_taken_for_no_answer_where_a_transform_fails() -> None:
-    cache = FakeCache([secret("good", app="web"), secret("bad", app="db")], {"v1/secrets": Cached("app=web", transform=raising)})
+    cache = FakeCache(
+        [secret("good", app="web"), secret("bad", app="db")],
+        {"v1/secrets": Cached("app=web", transform=raising)},
+    )
     for read, whole in (
-        (lambda **more: cache.blocking.fetch("secrets", "bad", "shop", **more), "cache.blocking.fetch('secrets', 'bad', 'shop', whole=True)"),
-        (lambda **more: cache.blocking.fetch_list("secrets", **more), "cache.blocking.fetch_list('secrets', whole=True)"),
+        (
+            lambda **more: cache.blocking.fetch("secrets", "bad", "shop", **more),
+            "cache.blocking.fetch('secrets', 'bad', 'shop', whole=True)",
+        ),
+        (
+            lambda **more: cache.blocking.fetch_list("secrets", **more),
+            "cache.blocking.fetch_list('secrets', whole=True)",
+        ),
     ):
-        with pytest.raises(Stalled, match=r"\('secrets', \.\.\.\): the transform of Secret, shop/bad, raised KeyError") as info:
+        with pytest.raises(
+            Stalled, match=r"\('secrets', \.\.\.\): the transform of Secret, shop/bad, raised KeyError"
+        ) as info:
             read()
-        assert info.value.remedy == f"Correct transform= of settings.selectcache.selectors['v1/secrets']; for what the server has: {whole}"
+        assert (
+            info.value.remedy
+            == "Correct transform= of settings.selectcache.selectors['v1/secrets']; for what the server has:"
+            f" {whole}"
+        )
         assert read(whole=True)
 
 
@@ -153,12 +201,16 @@ def test_a_transform_that_fails_later_leaves_what_was_held_and_says_why_it_is_no
         bad = listed("120", pod("a", "90", app="web"), pod("bad", "110", app="web"))
         lists = [listed("100", pod("a", "90", app="web")), *[bad] * 100]
         watches = [streamed(event("ADDED", pod("bad", "110", app="web")))] * 100
-        async with Server(lists=lists, watches=watches) as server, operating(server, selectors={"pods": cut}) as world:
+        async with (
+            Server(lists=lists, watches=watches) as server,
+            operating(server, selectors={"pods": cut}) as world,
+        ):
             await until(lambda: world.feed.health is Health.STALE)
             assert world.names() == ["a@90"]
             assert "the transform of Pod, shop/bad, raised KeyError at test_partial.py:" in world.feed.trouble
             assert CANARY not in world.feed.trouble
-            server.pods.lists[len(server.pods.listed):] = [listed("130", pod("a", "90", app="web"))]
-            del server.pods.watches[len(server.pods.watched):]
+            server.pods.lists[len(server.pods.listed) :] = [listed("130", pod("a", "90", app="web"))]
+            del server.pods.watches[len(server.pods.watched) :]
             await world.synced()
+
     run(main())

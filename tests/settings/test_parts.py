@@ -1,4 +1,6 @@
-"""What a read needs of several lists and watches, and no more; and what becomes of readers when these begin anew."""
+"""What a read needs of several lists and watches, and no more; and what becomes of readers when these begin
+anew."""
+
 from __future__ import annotations
 
 import asyncio
@@ -26,10 +28,13 @@ def only_in(namespace: str) -> Callable[[EmbeddedCluster], str]:
 
 
 async def lost(world: World, namespace: str) -> None:
-    """Let the cluster say once that it does not serve the kind there; wait until it is asked again what the key means."""
+    """Let the cluster say once that it does not serve the kind there; wait until it is asked again what the
+    key means."""
     listwatch = next(each for each in world.feed._listwatches if each.stream.namespace == namespace)
     await until(lambda: listwatch.condition.health is Health.SYNCED)
-    refused = world.cluster.faults.add(Refuse(404), verb="watch", resource="secrets", namespace=namespace, times=1)
+    refused = world.cluster.faults.add(
+        Refuse(404), verb="watch", resource="secrets", namespace=namespace, times=1
+    )
     listwatch.resume()
     await until(lambda: refused.hits)
 
@@ -39,21 +44,27 @@ async def lost(world: World, namespace: str) -> None:
 
 def test_reads_that_several_watches_answer_together_are_not_spoiled_by_one_that_they_do_not_need() -> None:
     async def main() -> None:
-        async with caching(EVERYWHERE, secret("a", app="web"), secret("b", tier="gold"), who=only_in("shop")) as world:
+        async with caching(
+            EVERYWHERE, secret("a", app="web"), secret("b", tier="gold"), who=only_in("shop")
+        ) as world:
             await world.feed.settled(Selector(namespaces=["shop"]))
             assert named(world.cache.held("secrets", namespace="shop")) == ["a", "b"]
             assert world.cache.get("secrets", "b", "shop")["metadata"]["name"] == "b"
             world.cluster.patch(secret("a"), labelled(app=None, tier="gold"))
-            await until(lambda: world.cache.get("secrets", "a", "shop")["metadata"]["labels"] == {"tier": "gold"})
+            await until(
+                lambda: world.cache.get("secrets", "a", "shop")["metadata"]["labels"] == {"tier": "gold"}
+            )
             for namespace in ("infra", None):
                 with pytest.raises(Forbidden):
                     world.cache.held("secrets", namespace=namespace)
             assert world.feed.version == ""
+
     run(main())
 
 
 def test_what_a_read_needs_is_as_new_as_its_own_watches_are() -> None:
     """The watches of the other namespace have not heard of anything for long."""
+
     async def main() -> None:
         async with caching(EVERYWHERE, secret("a", app="web"), held="infra") as world:
             await world.feed.settled(Selector(namespaces=["shop"]))
@@ -62,11 +73,12 @@ def test_what_a_read_needs_is_as_new_as_its_own_watches_are() -> None:
                 world.cluster.patch(secret("a"), labelled(number=str(number)))
                 world.cluster.bookmark()
                 version = world.cluster.get(secret("a"))["metadata"]["resourceVersion"]
-                await until(lambda version=version: int(part.store.version) >= int(version))   # type: ignore[misc]
+                await until(lambda version=version: int(part.store.version) >= int(version))  # type: ignore[misc]
                 record, version = part.store.get("shop", "a")
                 assert record is not None
                 assert part.store.records() == ([record], version)
             assert world.feed.version == ""
+
     run(main())
 
 
@@ -81,12 +93,13 @@ def test_whoever_waits_is_let_go_when_the_kind_is_served_no_more(*, again: bool)
             waiting = asyncio.create_task(world.feed.settled())
             await asyncio.sleep(0)
             if not again:
-                world.feed._planned = never   # type: ignore[method-assign]
+                world.feed._planned = never  # type: ignore[method-assign]
             await lost(world, "shop")
             if again:
                 world.cluster.faults.clear()
             await waiting
             await until(lambda: world.feed.health is (Health.SYNCED if again else Health.MISSING))
+
     run(main())
 
 
@@ -98,12 +111,13 @@ def test_what_the_cluster_does_not_serve_is_missing_while_it_is_asked_about() ->
     async def main() -> None:
         async with caching(APART, secret("a", app="web"), secret("ca", "infra")) as world:
             await world.cache.wait_synced()
-            world.feed._planned = never   # type: ignore[method-assign]
+            world.feed._planned = never  # type: ignore[method-assign]
             world.cluster.faults.add(Refuse(404), verb="list", resource="secrets", namespace="infra")
             await lost(world, "infra")
             await until(lambda: world.feed._resolving)
             with pytest.raises(Missing):
                 world.cache.get("secrets", "ca", "infra")
+
     run(main())
 
 
@@ -111,13 +125,18 @@ def test_a_gap_harms_no_cache_that_is_not_watching() -> None:
     async def main() -> None:
         async with caching(APART, secret("a", app="web"), secret("ca", "infra")) as world:
             await world.cache.wait_synced()
-            world.feed._planned = never   # type: ignore[method-assign]
+            world.feed._planned = never  # type: ignore[method-assign]
             await lost(world, "infra")
-            await until(lambda: world.feed._resolving and all(each._running is None for each in world.feed._listwatches))
+            await until(
+                lambda: (
+                    world.feed._resolving and all(each._running is None for each in world.feed._listwatches)
+                )
+            )
             world.feed.resume()
             for each in world.feed._listwatches:
                 each.relist("audit")
             assert world.feed.resource is not None
+
     run(main())
 
 
@@ -125,7 +144,12 @@ def test_a_read_in_a_thread_during_a_new_beginning_pins_nothing_old() -> None:
     async def main() -> None:
         async with caching(APART, secret("a", app="web")) as world:
             await world.cache.wait_synced()
-            feed, before, inside, go_on = world.feed, world.feed._listwatches, threading.Event(), threading.Event()
+            feed, before, inside, go_on = (
+                world.feed,
+                world.feed._listwatches,
+                threading.Event(),
+                threading.Event(),
+            )
             disjoint = Selector.disjoint
 
             def slow(*args: Any, **kwargs: Any) -> bool:
@@ -136,7 +160,9 @@ def test_a_read_in_a_thread_during_a_new_beginning_pins_nothing_old() -> None:
 
             with pytest.MonkeyPatch.context() as patched:
                 patched.setattr(Selector, "disjoint", slow)
-                reading = asyncio.create_task(asyncio.to_thread(world.cache.list, "secrets", namespace="shop", label="app=web"))
+                reading = asyncio.create_task(
+                    asyncio.to_thread(world.cache.list, "secrets", namespace="shop", label="app=web")
+                )
                 await asyncio.to_thread(inside.wait, 60)
                 await lost(world, "infra")
                 await until(lambda: feed._listwatches is not before)
@@ -147,6 +173,7 @@ def test_a_read_in_a_thread_during_a_new_beginning_pins_nothing_old() -> None:
             world.cluster.delete(secret("a"))
             await until(lambda: named(world.cache.held("secrets")) == ["b"])
             assert named(world.cache.list("secrets", namespace="shop", label="app=web")) == ["b"]
+
     run(main())
 
 
@@ -164,9 +191,13 @@ def test_a_mistake_beside_the_watches_costs_them_nothing(caplog: pytest.LogCaptu
                     raise ZeroDivisionError
                 return await settle(doubt)
 
-            world.feed._confirming._confirm_one = mistaken   # type: ignore[method-assign]
+            world.feed._confirming._confirm_one = mistaken  # type: ignore[method-assign]
             world.cluster.delete(secret("a"))
             await until(lambda: named(world.cache.held("secrets")) == [])
             assert world.feed._listwatches is before
+
     run(main())
-    assert len([message for message in caplog.messages if "beside the cache of secrets stumbled" in message]) == 2
+    assert (
+        len([message for message in caplog.messages if "beside the cache of secrets stumbled" in message])
+        == 2
+    )

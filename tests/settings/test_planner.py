@@ -1,4 +1,5 @@
 """Which streams keep a filter: as a table, rule by rule; and what is refused, with what to do instead."""
+
 from __future__ import annotations
 
 from itertools import product
@@ -20,7 +21,9 @@ def resource(key: str) -> Resource:
 
 
 PODS, NODES, VOLUMES = resource("pods"), resource("nodes"), resource("persistentvolumes")
-WIDGETS = Resource(Kind.unknown("example.com", "Widget", "widgets", namespaced=True), "v1", fields_known=False)
+WIDGETS = Resource(
+    Kind.unknown("example.com", "Widget", "widgets", namespaced=True), "v1", fields_known=False
+)
 
 
 def either(*selectors: Selector | str) -> AnyOf:
@@ -30,7 +33,9 @@ def either(*selectors: Selector | str) -> AnyOf:
 def written(planned: Plan) -> list[str]:
     """Write each stream as `namespace?labels&fields`, with `*` for all namespaces."""
     return [
-        f"{stream.namespace or '*'}?{stream.query().get('labelSelector', '')}&{stream.query().get('fieldSelector', '')}".rstrip("&?")
+        f"{stream.namespace or '*'}?{stream.query().get('labelSelector', '')}&{stream.query().get('fieldSelector', '')}".rstrip(  # noqa: E501
+            "&?"
+        )
         for stream in planned.streams
     ]
 
@@ -38,58 +43,163 @@ def written(planned: Plan) -> list[str]:
 TABLE: list[tuple[str, Selector | AnyOf, list[str] | None, list[str]]] = [
     # Rule 1: where.
     ("no namespace is all of them", Selector("app=web"), None, ["*?app=web"]),
-    ("no namespace is those that the operator watches", Selector("app=web"), ["b", "a"], ["a?app=web", "b?app=web"]),
-    ("its own namespaces win over the operator's", Selector("app=web", namespaces=["c"]), ["a"], ["c?app=web"]),
-    ("a field's namespace becomes a path", Selector(field="metadata.namespace=shop,spec.nodeName=n"), None, ["shop?&spec.nodeName=n"]),
+    (
+        "no namespace is those that the operator watches",
+        Selector("app=web"),
+        ["b", "a"],
+        ["a?app=web", "b?app=web"],
+    ),
+    (
+        "its own namespaces win over the operator's",
+        Selector("app=web", namespaces=["c"]),
+        ["a"],
+        ["c?app=web"],
+    ),
+    (
+        "a field's namespace becomes a path",
+        Selector(field="metadata.namespace=shop,spec.nodeName=n"),
+        None,
+        ["shop?&spec.nodeName=n"],
+    ),
     ("both ways to say it meet", Selector(field="metadata.namespace=a", namespaces=["a", "b"]), None, ["a"]),
-    ("one that is excluded stays in the query of all", Selector(field="metadata.namespace!=a"), None, ["*?&metadata.namespace!=a"]),
-    ("one that is excluded is none of those watched", Selector(field="metadata.namespace!=a"), ["a", "b"], ["b"]),
-    ("one that is excluded is none of those named", Selector(field="metadata.namespace!=a", namespaces=["a", "b"]), None, ["b"]),
+    (
+        "one that is excluded stays in the query of all",
+        Selector(field="metadata.namespace!=a"),
+        None,
+        ["*?&metadata.namespace!=a"],
+    ),
+    (
+        "one that is excluded is none of those watched",
+        Selector(field="metadata.namespace!=a"),
+        ["a", "b"],
+        ["b"],
+    ),
+    (
+        "one that is excluded is none of those named",
+        Selector(field="metadata.namespace!=a", namespaces=["a", "b"]),
+        None,
+        ["b"],
+    ),
     # Rule 2: one watch a name.
     ("each name is a watch", Selector(names=["x", "y"]), None, ["*?&metadata.name=x", "*?&metadata.name=y"]),
-    ("in each namespace", Selector(names=["x", "y"], namespaces=["a", "b"]), None,
-     ["a?&metadata.name=x", "a?&metadata.name=y", "b?&metadata.name=x", "b?&metadata.name=y"]),
-    ("a name in a field selector is a name", Selector(field="metadata.name=x", namespaces=["a"]), None, ["a?&metadata.name=x"]),
-    ("names keep the other requirements", Selector("l=1", field="status.phase=Running", names=["x"]), None,
-     ["*?l=1&status.phase=Running,metadata.name=x"]),
-    ("an excluded name stays in the query", Selector(field="metadata.name!=x"), None, ["*?&metadata.name!=x"]),
+    (
+        "in each namespace",
+        Selector(names=["x", "y"], namespaces=["a", "b"]),
+        None,
+        ["a?&metadata.name=x", "a?&metadata.name=y", "b?&metadata.name=x", "b?&metadata.name=y"],
+    ),
+    (
+        "a name in a field selector is a name",
+        Selector(field="metadata.name=x", namespaces=["a"]),
+        None,
+        ["a?&metadata.name=x"],
+    ),
+    (
+        "names keep the other requirements",
+        Selector("l=1", field="status.phase=Running", names=["x"]),
+        None,
+        ["*?l=1&status.phase=Running,metadata.name=x"],
+    ),
+    (
+        "an excluded name stays in the query",
+        Selector(field="metadata.name!=x"),
+        None,
+        ["*?&metadata.name!=x"],
+    ),
     ("a name is escaped", Selector(names=["a,b=c"]), None, [r"*?&metadata.name=a\,b\=c"]),
     # Rule 3: folding.
     ("values of one label fold", either("app=web", "app=db"), None, ["*?app in (db,web)"]),
     ("lists of them fold", either("app in (a,b)", "app in (b,c)", "app=d"), None, ["*?app in (a,b,c,d)"]),
     ("what else they require stays", either("app=web,tier", "tier,app=db"), None, ["*?app in (db,web),tier"]),
-    ("two labels fold one by one", either("a=1,b=1", "a=1,b=2", "a=2,b=1", "a=2,b=2"), None, ["*?a in (1,2),b in (1,2)"]),
-    ("two labels that are no product do not fold into one", either("a=1,b=1", "a=2,b=2"), None, ["*?a=1,b=1", "*?a=2,b=2"]),
-    ("other namespaces do not fold", either(Selector("app=web", namespaces=["a"]), Selector("app=db", namespaces=["b"])), None,
-     ["a?app=web", "b?app=db"]),
-    ("it folds in each namespace that they share", either(Selector("app=web", namespaces=["a", "b"]), Selector("app=db", namespaces=["a"])), None,
-     ["a?app in (db,web)", "b?app=web"]),
-    ("fields do not fold: the server has no OR for them", either(Selector(field="spec.nodeName=a"), Selector(field="spec.nodeName=b")), None,
-     ["*?&spec.nodeName=a", "*?&spec.nodeName=b"]),
+    (
+        "two labels fold one by one",
+        either("a=1,b=1", "a=1,b=2", "a=2,b=1", "a=2,b=2"),
+        None,
+        ["*?a in (1,2),b in (1,2)"],
+    ),
+    (
+        "two labels that are no product do not fold into one",
+        either("a=1,b=1", "a=2,b=2"),
+        None,
+        ["*?a=1,b=1", "*?a=2,b=2"],
+    ),
+    (
+        "other namespaces do not fold",
+        either(Selector("app=web", namespaces=["a"]), Selector("app=db", namespaces=["b"])),
+        None,
+        ["a?app=web", "b?app=db"],
+    ),
+    (
+        "it folds in each namespace that they share",
+        either(Selector("app=web", namespaces=["a", "b"]), Selector("app=db", namespaces=["a"])),
+        None,
+        ["a?app in (db,web)", "b?app=web"],
+    ),
+    (
+        "fields do not fold: the server has no OR for them",
+        either(Selector(field="spec.nodeName=a"), Selector(field="spec.nodeName=b")),
+        None,
+        ["*?&spec.nodeName=a", "*?&spec.nodeName=b"],
+    ),
     ("a label that is not listed does not fold", either("app", "!app,x=1"), None, ["*?app", "*?!app,x=1"]),
     # Rule 4: what the others hold.
     ("duplicates are one", either("app=web", "app==web", "app in (web)"), None, ["*?app=web"]),
     ("what is contained is dropped", either("app=web,tier=gold", "app=web"), None, ["*?app=web"]),
     ("everything is enough", either("app=web", Selector()), None, ["*"]),
-    ("a name within a label's reach is not", either("app=web", Selector(names=["x"])), None, ["*?app=web", "*?&metadata.name=x"]),
-    ("a namespace within all is dropped", either(Selector("app=web", namespaces=["a"]), "app"), None, ["*?app"]),
-    ("but not where the operator watches others", either(Selector("app=web", namespaces=["a"]), "app"), ["b"], ["a?app=web", "b?app"]),
-    ("what two others hold together is dropped", either(Selector(names=["x"]), "app", "!app"), None, ["*?app", "*?!app"]),
-    ("what the values of a field hold together is dropped",
-     either(Selector("app=web"), Selector(field="spec.hostNetwork=true"), Selector(field="spec.hostNetwork=false")), None,
-     ["*?&spec.hostNetwork=true", "*?&spec.hostNetwork=false"]),
-    ("three names of which one is in a namespace that is held anyway",
-     either(Selector(names=["x"], namespaces=["a", "b"]), Selector(namespaces=["b"])), None, ["a?&metadata.name=x", "b"]),
+    (
+        "a name within a label's reach is not",
+        either("app=web", Selector(names=["x"])),
+        None,
+        ["*?app=web", "*?&metadata.name=x"],
+    ),
+    (
+        "a namespace within all is dropped",
+        either(Selector("app=web", namespaces=["a"]), "app"),
+        None,
+        ["*?app"],
+    ),
+    (
+        "but not where the operator watches others",
+        either(Selector("app=web", namespaces=["a"]), "app"),
+        ["b"],
+        ["a?app=web", "b?app"],
+    ),
+    (
+        "what two others hold together is dropped",
+        either(Selector(names=["x"]), "app", "!app"),
+        None,
+        ["*?app", "*?!app"],
+    ),
+    (
+        "what the values of a field hold together is dropped",
+        either(
+            Selector("app=web"),
+            Selector(field="spec.hostNetwork=true"),
+            Selector(field="spec.hostNetwork=false"),
+        ),
+        None,
+        ["*?&spec.hostNetwork=true", "*?&spec.hostNetwork=false"],
+    ),
+    (
+        "three names of which one is in a namespace that is held anyway",
+        either(Selector(names=["x"], namespaces=["a", "b"]), Selector(namespaces=["b"])),
+        None,
+        ["a?&metadata.name=x", "b"],
+    ),
 ]
 
 
 @pytest.mark.parametrize(("promise", "declared", "watched", "streams"), TABLE, ids=[row[0] for row in TABLE])
-def test_what_keeps_a_filter(promise: str, declared: Selector | AnyOf, watched: list[str] | None, streams: list[str]) -> None:
+def test_what_keeps_a_filter(
+    promise: str, declared: Selector | AnyOf, watched: list[str] | None, streams: list[str]
+) -> None:
     assert written(plan(declared, PODS, namespaces=watched)) == streams, promise
 
 
 @pytest.mark.parametrize(("promise", "declared", "watched", "streams"), TABLE, ids=[row[0] for row in TABLE])
-def test_the_streams_hold_just_what_the_filter_does(promise: str, declared: Selector | AnyOf, watched: list[str] | None, streams: list[str]) -> None:
+def test_the_streams_hold_just_what_the_filter_does(
+    promise: str, declared: Selector | AnyOf, watched: list[str] | None, streams: list[str]
+) -> None:
     planned = plan(declared, PODS, namespaces=watched)
     union = AnyOf([stream.selector for stream in planned.streams])
     assert len(planned.streams) == len(streams), promise
@@ -100,10 +210,19 @@ def test_the_streams_hold_just_what_the_filter_does(promise: str, declared: Sele
 
 
 def test_the_paths_and_keys_of_streams_are_those_of_their_namespace_and_name() -> None:
-    stream, = plan(Selector(names=["x"], namespaces=["a"]), PODS).streams
-    assert (stream.path(PODS), stream.keys, stream.is_wider) == ("/api/v1/namespaces/a/pods", Keys("a", frozenset({"x"})), False)
-    stream, = plan(Selector("app=web"), PODS).streams
-    assert (stream.path(PODS), stream.query(), stream.keys, stream.is_wider) == ("/api/v1/pods", {"labelSelector": "app=web"}, Keys(), False)
+    (stream,) = plan(Selector(names=["x"], namespaces=["a"]), PODS).streams
+    assert (stream.path(PODS), stream.keys, stream.is_wider) == (
+        "/api/v1/namespaces/a/pods",
+        Keys("a", frozenset({"x"})),
+        False,
+    )
+    (stream,) = plan(Selector("app=web"), PODS).streams
+    assert (stream.path(PODS), stream.query(), stream.keys, stream.is_wider) == (
+        "/api/v1/pods",
+        {"labelSelector": "app=web"},
+        Keys(),
+        False,
+    )
 
 
 def test_cluster_scoped_kinds_are_not_confined() -> None:
@@ -112,7 +231,9 @@ def test_cluster_scoped_kinds_are_not_confined() -> None:
 
 
 def test_what_the_definition_does_not_tell_is_taken_as_it_is_written() -> None:
-    assert written(plan(Selector(field="metadata.namespace=a,spec.color=red"), WIDGETS)) == ["a?&spec.color=red"]
+    assert written(plan(Selector(field="metadata.namespace=a,spec.color=red"), WIDGETS)) == [
+        "a?&spec.color=red"
+    ]
     with pytest.raises(ConflictingSelectors, match="selects nothing in the namespaces"):
         plan(Selector(field="metadata.namespace="), WIDGETS)
 
@@ -120,7 +241,10 @@ def test_what_the_definition_does_not_tell_is_taken_as_it_is_written() -> None:
 def test_names_share_a_watch_only_where_that_is_declared() -> None:
     planned = plan(Selector(names=["x", "y"], namespaces=["a", "b"]), PODS, share_watches=True)
     assert written(planned) == ["a", "b"]
-    assert [stream.keys for stream in planned.streams] == [Keys("a", frozenset("xy")), Keys("b", frozenset("xy"))]
+    assert [stream.keys for stream in planned.streams] == [
+        Keys("a", frozenset("xy")),
+        Keys("b", frozenset("xy")),
+    ]
 
 
 def test_what_is_needless_is_told() -> None:
@@ -129,41 +253,109 @@ def test_what_is_needless_is_told() -> None:
     assert plan(either("app=web", "app=db"), PODS).needless == ()
 
 
-@pytest.mark.parametrize(("declared", "what", "remedy"), [
-    (Selector(names=[f"n-{number}" for number in range(101)]), "takes 101 lists and watches, for 101 names, and 100 are the most", "share_watches=True"),
-    (Selector(namespaces=[f"n-{number}" for number in range(101)]), "for 101 namespaces", "Drop the namespaces"),
-    (Selector(names=["a", "b"], namespaces=[f"n-{number}" for number in range(51)]), "takes 102 .* for 2 names in 51 namespaces", "Drop the namespaces"),
-    (Selector(names=[f"n-{number}" for number in range(35)], namespaces=["a", "b", "c"]), "takes 105 .* for 35 names in 3 namespaces", "share_watches=True"),
-    (AnyOf([f"l-{number}" for number in range(101)]), "for 101 alternatives", "one label that the alternatives share"),
-    (Selector(names=[f"n-{number}" for number in range(9_000)], namespaces=["a", "b"]), "takes 18,000 .* 100 are the most", "share_watches=True"),
-    (AnyOf([Selector(names=[f"n-{number}"], namespaces=["a"]) for number in range(101)]), "for 101 names", "Select by a label that the objects share"),
-    (AnyOf([Selector(f"l-{number}", namespaces=["a", "b"]) for number in range(101)]), "takes 202 .* for 101 alternatives", "one label that the alternatives"),
-])
-def test_more_streams_than_a_server_should_keep_are_refused(declared: Selector | AnyOf, what: str, remedy: str) -> None:
+@pytest.mark.parametrize(
+    ("declared", "what", "remedy"),
+    [
+        (
+            Selector(names=[f"n-{number}" for number in range(101)]),
+            "takes 101 lists and watches, for 101 names, and 100 are the most",
+            "share_watches=True",
+        ),
+        (
+            Selector(namespaces=[f"n-{number}" for number in range(101)]),
+            "for 101 namespaces",
+            "Drop the namespaces",
+        ),
+        (
+            Selector(names=["a", "b"], namespaces=[f"n-{number}" for number in range(51)]),
+            "takes 102 .* for 2 names in 51 namespaces",
+            "Drop the namespaces",
+        ),
+        (
+            Selector(names=[f"n-{number}" for number in range(35)], namespaces=["a", "b", "c"]),
+            "takes 105 .* for 35 names in 3 namespaces",
+            "share_watches=True",
+        ),
+        (
+            AnyOf([f"l-{number}" for number in range(101)]),
+            "for 101 alternatives",
+            "one label that the alternatives share",
+        ),
+        (
+            Selector(names=[f"n-{number}" for number in range(9_000)], namespaces=["a", "b"]),
+            "takes 18,000 .* 100 are the most",
+            "share_watches=True",
+        ),
+        (
+            AnyOf([Selector(names=[f"n-{number}"], namespaces=["a"]) for number in range(101)]),
+            "for 101 names",
+            "Select by a label that the objects share",
+        ),
+        (
+            AnyOf([Selector(f"l-{number}", namespaces=["a", "b"]) for number in range(101)]),
+            "takes 202 .* for 101 alternatives",
+            "one label that the alternatives",
+        ),
+    ],
+)
+def test_more_streams_than_a_server_should_keep_are_refused(
+    declared: Selector | AnyOf, what: str, remedy: str
+) -> None:
     with pytest.raises(DeclarationError, match=what) as raised:
         plan(declared, PODS)
     assert remedy in raised.value.remedy
 
 
-@pytest.mark.parametrize(("declared", "what", "remedy"), [
-    (Selector("app=web"), "for 101 namespaces that the operator watches", "Run the operator with -A"),
-    (Selector(names=[f"n-{number}" for number in range(30)]), "takes 3,030 .* for 30 names in 101 namespaces that the operator watches", "Run the operator with -A"),
-    (Selector(namespaces=[f"n-{number}" for number in range(102)]), "for 102 namespaces, and", "Drop the namespaces"),
-    (either("app=web", Selector("tier", namespaces=[f"n-{number}" for number in range(102)])), "for 203 namespaces, and", "Drop the namespaces"),
-])
-def test_who_named_the_namespaces_that_are_too_many_is_told(declared: Selector | AnyOf, what: str, remedy: str) -> None:
+@pytest.mark.parametrize(
+    ("declared", "what", "remedy"),
+    [
+        (Selector("app=web"), "for 101 namespaces that the operator watches", "Run the operator with -A"),
+        (
+            Selector(names=[f"n-{number}" for number in range(30)]),
+            "takes 3,030 .* for 30 names in 101 namespaces that the operator watches",
+            "Run the operator with -A",
+        ),
+        (
+            Selector(namespaces=[f"n-{number}" for number in range(102)]),
+            "for 102 namespaces, and",
+            "Drop the namespaces",
+        ),
+        (
+            either("app=web", Selector("tier", namespaces=[f"n-{number}" for number in range(102)])),
+            "for 203 namespaces, and",
+            "Drop the namespaces",
+        ),
+    ],
+)
+def test_who_named_the_namespaces_that_are_too_many_is_told(
+    declared: Selector | AnyOf, what: str, remedy: str
+) -> None:
     with pytest.raises(DeclarationError, match=what) as raised:
         plan(declared, PODS, namespaces=[f"watched-{number}" for number in range(101)])
     assert remedy in raised.value.remedy
 
 
-@pytest.mark.parametrize(("declared", "share_watches"), [
-    (AnyOf([Selector(names=[f"n-{number}"], namespaces=["a"]) for number in range(101)]), False),
-    (AnyOf([Selector(names=[f"n-{number}"], namespaces=[f"s-{number}"]) for number in range(101)]), False),
-    (AnyOf([Selector(names=[f"n-{number}"], namespaces=[f"s-{number}"]) for number in range(101)]), True),
-    (Selector(names=[f"n-{number}" for number in range(30)], namespaces=[f"s-{number}" for number in range(101)]), True),
-])
-def test_to_share_watches_is_no_remedy_where_that_leaves_too_many(declared: Selector | AnyOf, share_watches: bool) -> None:
+@pytest.mark.parametrize(
+    ("declared", "share_watches"),
+    [
+        (AnyOf([Selector(names=[f"n-{number}"], namespaces=["a"]) for number in range(101)]), False),
+        (
+            AnyOf([Selector(names=[f"n-{number}"], namespaces=[f"s-{number}"]) for number in range(101)]),
+            False,
+        ),
+        (AnyOf([Selector(names=[f"n-{number}"], namespaces=[f"s-{number}"]) for number in range(101)]), True),
+        (
+            Selector(
+                names=[f"n-{number}" for number in range(30)],
+                namespaces=[f"s-{number}" for number in range(101)],
+            ),
+            True,
+        ),
+    ],
+)
+def test_to_share_watches_is_no_remedy_where_that_leaves_too_many(
+    declared: Selector | AnyOf, share_watches: bool
+) -> None:
     with pytest.raises(DeclarationError) as raised:
         plan(declared, PODS, share_watches=share_watches)
     assert "share_watches" not in raised.value.remedy
@@ -171,22 +363,38 @@ def test_to_share_watches_is_no_remedy_where_that_leaves_too_many(declared: Sele
 
 def test_a_hundred_streams_are_kept_and_what_folds_counts_once() -> None:
     assert len(plan(Selector(names=[f"n-{number}" for number in range(100)]), PODS).streams) == MOST_STREAMS
-    assert len(plan(Selector("app=web"), PODS, namespaces=[f"n-{number}" for number in range(100)]).streams) == MOST_STREAMS
+    assert (
+        len(plan(Selector("app=web"), PODS, namespaces=[f"n-{number}" for number in range(100)]).streams)
+        == MOST_STREAMS
+    )
     assert len(plan(AnyOf([f"app=a-{number}" for number in range(1_000)]), PODS).streams) == 1
-    assert len(plan(Selector(names=[f"n-{number}" for number in range(900)]), PODS, share_watches=True).streams) == 1
+    assert (
+        len(plan(Selector(names=[f"n-{number}" for number in range(900)]), PODS, share_watches=True).streams)
+        == 1
+    )
 
 
-@pytest.mark.parametrize(("declared", "of", "watched", "what"), [
-    (Selector(namespaces=["a"]), NODES, None, "nodes are cluster-scoped"),
-    (either("zone=a", Selector(namespaces=["a"])), NODES, None, "nodes are cluster-scoped"),
-    (Selector(field="metadata.namespace=a"), VOLUMES, None, "persistentvolumes are cluster-scoped"),
-    (Selector(field="metadata.namespace=a", namespaces=["b"]), PODS, None, "nothing can satisfy"),
-    (Selector(field="metadata.name=a", names=["b"]), PODS, None, "nothing can satisfy"),
-    (Selector("app=a,app=b"), PODS, None, "nothing can satisfy app=a and app=b"),
-    (either("app=web", "app=a,!app"), PODS, None, "nothing can satisfy"),
-    (Selector(field="metadata.namespace!=a"), PODS, ["a"], "selects nothing in the namespaces that the operator watches, a"),
-])
-def test_what_contradicts_itself_is_refused(declared: Selector | AnyOf, of: Resource, watched: list[str] | None, what: str) -> None:
+@pytest.mark.parametrize(
+    ("declared", "of", "watched", "what"),
+    [
+        (Selector(namespaces=["a"]), NODES, None, "nodes are cluster-scoped"),
+        (either("zone=a", Selector(namespaces=["a"])), NODES, None, "nodes are cluster-scoped"),
+        (Selector(field="metadata.namespace=a"), VOLUMES, None, "persistentvolumes are cluster-scoped"),
+        (Selector(field="metadata.namespace=a", namespaces=["b"]), PODS, None, "nothing can satisfy"),
+        (Selector(field="metadata.name=a", names=["b"]), PODS, None, "nothing can satisfy"),
+        (Selector("app=a,app=b"), PODS, None, "nothing can satisfy app=a and app=b"),
+        (either("app=web", "app=a,!app"), PODS, None, "nothing can satisfy"),
+        (
+            Selector(field="metadata.namespace!=a"),
+            PODS,
+            ["a"],
+            "selects nothing in the namespaces that the operator watches, a",
+        ),
+    ],
+)
+def test_what_contradicts_itself_is_refused(
+    declared: Selector | AnyOf, of: Resource, watched: list[str] | None, what: str
+) -> None:
     with pytest.raises(ConflictingSelectors, match=what):
         plan(declared, of, namespaces=watched)
 

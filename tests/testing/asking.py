@@ -1,4 +1,6 @@
-"""A whole embedded API without sockets, asked as a client would ask it. Its clock stands still until it is set."""
+"""A whole embedded API without sockets, asked as a client would ask it. Its clock stands still until it is
+set."""
+
 import datetime as dt
 import itertools
 import json
@@ -26,14 +28,30 @@ class Asked:
         self.time = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
         counter = itertools.count(1)
         self.api = Api(
-            now=lambda: self.time, new_uid=lambda: f"uid-{next(counter)}", suffix=lambda: "abcde", admin_token=ADMIN)
+            now=lambda: self.time,
+            new_uid=lambda: f"uid-{next(counter)}",
+            suffix=lambda: "abcde",
+            admin_token=ADMIN,
+        )
 
     def do(
-        self, method: str, path: str, body: object = None, *, query: Mapping[str, object] | None = None,
-        accept: str = "application/json", content_type: str = "", token: str = ADMIN, seen: int | None = None,
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        query: Mapping[str, object] | None = None,
+        accept: str = "application/json",
+        content_type: str = "",
+        token: str = ADMIN,
+        seen: int | None = None,
     ) -> Answer | Watch:
         default = "application/merge-patch+json" if method == "PATCH" else "application/json"
-        headers = {"authorization": f"Bearer {token}", "accept": accept, "content-type": content_type or default}
+        headers = {
+            "authorization": f"Bearer {token}",
+            "accept": accept,
+            "content-type": content_type or default,
+        }
         sent = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         words = {key: str(value) for key, value in (query or {}).items()}
         return self.api.answer(Request(method, path, words, headers, sent), seen=seen)
@@ -55,17 +73,26 @@ class Asked:
         return status
 
     def watch(
-        self, path: str, query: Mapping[str, object] | None = None, *,
-        accept: str = "application/json", seen: int | None = None, **more: object,
+        self,
+        path: str,
+        query: Mapping[str, object] | None = None,
+        *,
+        accept: str = "application/json",
+        seen: int | None = None,
+        **more: object,
     ) -> Watch:
         watch = self.do("GET", path, query={"watch": "1", **(query or {}), **more}, accept=accept, seen=seen)
         assert isinstance(watch, Watch), watch
         return watch
 
-    def create(self, *names: str, path: str = MAPS, labels: Mapping[str, str] | None = None, **body: Any) -> int:
+    def create(
+        self, *names: str, path: str = MAPS, labels: Mapping[str, str] | None = None, **body: Any
+    ) -> int:
         """Create objects; give the version of the last one."""
         for name in names:
-            answer = self.ask("POST", path, {"metadata": {"name": name, "labels": dict(labels or {})}, **body})
+            answer = self.ask(
+                "POST", path, {"metadata": {"name": name, "labels": dict(labels or {})}, **body}
+            )
             assert answer.code == 201, answer
         return self.api.history.version
 
@@ -82,11 +109,26 @@ class Asked:
     def define(self, **version: Any) -> None:
         """Define Widgets of example.com, which may hold anything."""
         schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-        answer = self.ask("POST", DEFINITIONS, {"metadata": {"name": "widgets.example.com"}, "spec": {
-            "group": "example.com", "scope": "Namespaced",
-            "names": {"plural": "widgets", "kind": "Widget", "singular": "widget", "listKind": "WidgetList"},
-            "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema, **version}],
-        }})
+        answer = self.ask(
+            "POST",
+            DEFINITIONS,
+            {
+                "metadata": {"name": "widgets.example.com"},
+                "spec": {
+                    "group": "example.com",
+                    "scope": "Namespaced",
+                    "names": {
+                        "plural": "widgets",
+                        "kind": "Widget",
+                        "singular": "widget",
+                        "listKind": "WidgetList",
+                    },
+                    "versions": [
+                        {"name": "v1", "served": True, "storage": True, "schema": schema, **version}
+                    ],
+                },
+            },
+        )
         assert answer.code == 201, answer
 
     def widget(self, name: str, **spec: Any) -> None:
@@ -110,7 +152,11 @@ def events(watch: Watch) -> list[dict[str, Any]]:
 def told(watch: Watch) -> list[tuple[str, str, int]]:
     """Take what is ready, as types, names and versions."""
     return [
-        (event["type"], event["object"]["metadata"].get("name", ""), int(event["object"]["metadata"]["resourceVersion"]))
+        (
+            event["type"],
+            event["object"]["metadata"].get("name", ""),
+            int(event["object"]["metadata"]["resourceVersion"]),
+        )
         for event in events(watch)
     ]
 

@@ -1,4 +1,5 @@
 """An embedded cluster over real sockets, and a client of it: for tests of the shell and of faults."""
+
 from __future__ import annotations
 
 import json
@@ -17,12 +18,21 @@ from tests.apiserver.client import ApiError, Client
 
 PODS = "/api/v1/namespaces/default/pods"
 FOLLOWED = {"timeoutSeconds": 600}
-INITIAL = {"sendInitialEvents": True, "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": True, **FOLLOWED}
+INITIAL = {
+    "sendInitialEvents": True,
+    "resourceVersionMatch": "NotOlderThan",
+    "allowWatchBookmarks": True,
+    **FOLLOWED,
+}
 
 
 def pod(name: str, **labels: str) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels},
-            "spec": {"containers": [{"name": "main", "image": "example.com/app"}]}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"containers": [{"name": "main", "image": "example.com/app"}]},
+    }
 
 
 class Served(Client):
@@ -52,7 +62,14 @@ def told(events: Iterator[dict[str, Any]], count: int) -> list[tuple[str, str]]:
 class RawRequest:
     """A request on a bare socket: every byte that comes, and how the connection ends."""
 
-    def __init__(self, cluster: EmbeddedCluster, path: str = PODS, *, headers: dict[str, str] | None = None, **query: object) -> None:
+    def __init__(
+        self,
+        cluster: EmbeddedCluster,
+        path: str = PODS,
+        *,
+        headers: dict[str, str] | None = None,
+        **query: object,
+    ) -> None:
         self.socket = socket.create_connection(("127.0.0.1", cluster.port), timeout=60)
         if cluster.url.startswith("https"):
             trust = ssl.create_default_context(cafile=str(cluster.ca_file))
@@ -63,8 +80,14 @@ class RawRequest:
 
     def send(self, path: str, *, headers: dict[str, str] | None = None, **query: object) -> None:
         """Send a request, the first one or one more."""
-        words = {key: str(value).lower() if isinstance(value, bool) else value for key, value in query.items()}
-        lines = [f"GET {path}?{urlencode(words)} HTTP/1.1", "Host: localhost", f"Authorization: Bearer {self._token}"]
+        words = {
+            key: str(value).lower() if isinstance(value, bool) else value for key, value in query.items()
+        }
+        lines = [
+            f"GET {path}?{urlencode(words)} HTTP/1.1",
+            "Host: localhost",
+            f"Authorization: Bearer {self._token}",
+        ]
         lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
         self.socket.sendall("\r\n".join([*lines, "", ""]).encode())
 
@@ -103,6 +126,6 @@ def unchunked(body: bytes) -> bytes:
     parts = []
     while body:
         size, _, body = body.partition(b"\r\n")
-        parts.append(body[:int(size, 16)])
-        body = body[int(size, 16) + 2:]
+        parts.append(body[: int(size, 16)])
+        body = body[int(size, 16) + 2 :]
     return b"".join(parts)

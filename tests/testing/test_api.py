@@ -1,4 +1,5 @@
 """The API as a whole: who is asked what first, paths, methods, bodies, codes; as the real server."""
+
 import json
 from typing import Any
 
@@ -9,7 +10,7 @@ from kopf_selectcache.testing.api.request import Answer, Request, User
 from .asking import ALL_MAPS, DEFINITIONS, MAPS, WIDGETS, Asked, names, read
 
 PODS = "/api/v1/namespaces/default/pods"
-JOE, WRONG = "joe", "wrong"   # Tokens.
+JOE, WRONG = "joe", "wrong"  # Tokens.
 NOT_FOUND = "the server could not find the requested resource"
 NOT_ALLOWED = "the server does not allow this method on the requested resource"
 REFERENCE = {"metadata": {"name": "a"}}
@@ -41,8 +42,11 @@ def test_whoever_is_impersonated_counts(api: Asked) -> None:
     headers = {"authorization": "Bearer admin", "impersonate-user": "joe"}
     answer = api.api.answer(Request("GET", MAPS, headers=headers))
     assert isinstance(answer, Answer)
-    assert json.loads(answer.body)["message"] == (
-        'configmaps is forbidden: User "joe" cannot list resource "configmaps" in API group "" in the namespace "default"')
+    assert (
+        json.loads(answer.body)["message"]
+        == 'configmaps is forbidden: User "joe" cannot list resource "configmaps" in API group "" in the'
+        ' namespace "default"'
+    )
 
 
 def test_a_question_about_rights_is_answered(api: Asked) -> None:
@@ -56,7 +60,9 @@ def test_a_token_of_a_service_account_is_a_user(api: Asked) -> None:
     accounts = "/api/v1/namespaces/default/serviceaccounts"
     api.create("joe", path=accounts)
     token = read(api.ask("POST", f"{accounts}/joe/token", {"spec": {}}))["status"]["token"]
-    assert 'User "system:serviceaccount:default:joe" cannot' in api.refused("GET", MAPS, token=token)["message"]
+    assert (
+        'User "system:serviceaccount:default:joe" cannot' in api.refused("GET", MAPS, token=token)["message"]
+    )
 
 
 # ---- Paths and methods.
@@ -76,7 +82,14 @@ def test_it_says_which_version_it_does_as(api: Asked) -> None:
 def test_its_root_lists_what_can_be_asked_for(api: Asked) -> None:
     api.define()
     paths = api.get("/")["paths"]
-    assert {"/api/v1", "/apis/apps/v1", "/apis/example.com", "/apis/example.com/v1", "/healthz", "/version"} <= set(paths)
+    assert {
+        "/api/v1",
+        "/apis/apps/v1",
+        "/apis/example.com",
+        "/apis/example.com/v1",
+        "/healthz",
+        "/version",
+    } <= set(paths)
     assert paths == sorted(paths)
 
 
@@ -93,41 +106,78 @@ def test_it_can_be_discovered(api: Asked) -> None:
     assert "widgets" in [resource["name"] for resource in api.get("/apis/example.com/v1")["resources"]]
 
 
-@pytest.mark.parametrize("path", [
-    "/api/v1/nothing", "/apis/apps/v1/nothing/x", "/api/v1/namespaces/default/nodes", "/api/v1/configmaps/x",
-    f"{MAPS}/a/status", f"{MAPS}/a/nothing", f"{PODS}/a/nothing", "/api/v2/pods", "/apis/apps/v9/deployments",
-])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/v1/nothing",
+        "/apis/apps/v1/nothing/x",
+        "/api/v1/namespaces/default/nodes",
+        "/api/v1/configmaps/x",
+        f"{MAPS}/a/status",
+        f"{MAPS}/a/nothing",
+        f"{PODS}/a/nothing",
+        "/api/v2/pods",
+        "/apis/apps/v9/deployments",
+    ],
+)
 def test_what_is_not_served_is_not_found(api: Asked, path: str) -> None:
     status = api.refused("GET", path)
-    assert (status["code"], status["reason"], status["message"], status["details"]) == (404, "NotFound", NOT_FOUND, {})
+    assert (status["code"], status["reason"], status["message"], status["details"]) == (
+        404,
+        "NotFound",
+        NOT_FOUND,
+        {},
+    )
 
 
-@pytest.mark.parametrize("path", [
-    "/nothing", "/livez/nothing", "/apis/example.com/v1/nothing"
-])
+@pytest.mark.parametrize("path", ["/nothing", "/livez/nothing", "/apis/example.com/v1/nothing"])
 def test_what_nobody_feels_responsible_for_is_plainly_not_found(api: Asked, path: str) -> None:
     answer = api.ask("GET", path)
-    assert (answer.code, answer.body, answer.content_type) == (404, b"404 page not found\n", "text/plain; charset=utf-8")
+    assert (answer.code, answer.body, answer.content_type) == (
+        404,
+        b"404 page not found\n",
+        "text/plain; charset=utf-8",
+    )
 
 
 def test_an_object_that_is_not_there_is_not_found_by_its_name(api: Asked) -> None:
     status = api.refused("GET", f"{MAPS}/a")
-    assert (status["message"], status["details"]) == ('configmaps "a" not found', {"name": "a", "kind": "configmaps"})
+    assert (status["message"], status["details"]) == (
+        'configmaps "a" not found',
+        {"name": "a", "kind": "configmaps"},
+    )
 
 
-@pytest.mark.parametrize(("method", "path"), [
-    ("POST", ALL_MAPS), ("DELETE", ALL_MAPS), ("PUT", MAPS), ("PATCH", MAPS), ("POST", f"{MAPS}/a"), ("HEAD", MAPS),
-    ("OPTIONS", MAPS), ("DELETE", "/api/v1/namespaces"), ("POST", f"{PODS}/a/status"), ("POST", "/version"),
-])
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", ALL_MAPS),
+        ("DELETE", ALL_MAPS),
+        ("PUT", MAPS),
+        ("PATCH", MAPS),
+        ("POST", f"{MAPS}/a"),
+        ("HEAD", MAPS),
+        ("OPTIONS", MAPS),
+        ("DELETE", "/api/v1/namespaces"),
+        ("POST", f"{PODS}/a/status"),
+        ("POST", "/version"),
+    ],
+)
 def test_methods_without_sense_are_not_allowed(api: Asked, method: str, path: str) -> None:
     status = api.refused(method, path, REFERENCE if method in ("POST", "PUT", "PATCH") else None)
     assert (status["code"], status["reason"], status["message"]) == (405, "MethodNotAllowed", NOT_ALLOWED)
 
 
-@pytest.mark.parametrize("path", [
-    f"{PODS}/a/log", f"{PODS}/a/exec", f"{PODS}/a/eviction", "/api/v1/namespaces/default/replicationcontrollers/a/scale",
-    "/api/v1/watch/pods",
-])
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"{PODS}/a/log",
+        f"{PODS}/a/exec",
+        f"{PODS}/a/eviction",
+        "/api/v1/namespaces/default/replicationcontrollers/a/scale",
+        "/api/v1/watch/pods",
+    ],
+)
 def test_what_only_a_cluster_has_is_said_to_be_missing(api: Asked, path: str) -> None:
     status = api.refused("GET", path)
     assert (status["code"], status["reason"]) == (501, "NotImplemented")
@@ -146,10 +196,17 @@ def test_the_status_of_a_namespace_is_that_of_the_namespace(api: Asked) -> None:
 # ---- Bodies and codes.
 
 
-@pytest.mark.parametrize(("body", "content_type", "code"), [
-    (b"", "application/json", 400), (b"{", "application/json", 400), (b"[]", "application/json", 400),
-    (b"null", "application/json", 422), (b"{}", "text/plain", 415), (b"{}", "application/json; charset=utf-8", 422),
-])
+@pytest.mark.parametrize(
+    ("body", "content_type", "code"),
+    [
+        (b"", "application/json", 400),
+        (b"{", "application/json", 400),
+        (b"[]", "application/json", 400),
+        (b"null", "application/json", 422),
+        (b"{}", "text/plain", 415),
+        (b"{}", "application/json; charset=utf-8", 422),
+    ],
+)
 def test_bodies_that_are_no_object_are_refused(api: Asked, body: bytes, content_type: str, code: int) -> None:
     assert api.refused("POST", MAPS, body, content_type=content_type)["code"] == code
 
@@ -157,7 +214,10 @@ def test_bodies_that_are_no_object_are_refused(api: Asked, body: bytes, content_
 def test_a_status_is_written_beside_its_object(api: Asked) -> None:
     api.create("a", path=PODS, spec={"containers": [{"name": "c", "image": "i"}]})
     patched = read(api.ask("PATCH", f"{PODS}/a/status", {"status": {"phase": "Running"}}))
-    assert (patched["status"]["phase"], api.get(f"{PODS}/a/status")["status"]["phase"]) == ("Running", "Running")
+    assert (patched["status"]["phase"], api.get(f"{PODS}/a/status")["status"]["phase"]) == (
+        "Running",
+        "Running",
+    )
 
 
 def test_put_tells_whether_it_created(api: Asked) -> None:
@@ -171,8 +231,12 @@ def test_a_deleted_object_is_a_status_or_is_shown_a_last_time(api: Asked) -> Non
     api.create("a")
     uid = api.get(f"{MAPS}/a")["metadata"]["uid"]
     assert read(api.ask("DELETE", f"{MAPS}/a")) == {
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
-        "details": {"name": "a", "kind": "configmaps", "uid": uid}}
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": {"name": "a", "kind": "configmaps", "uid": uid},
+    }
     api.create("a", path="/api/v1/namespaces/default/serviceaccounts")
     assert read(api.ask("DELETE", "/api/v1/namespaces/default/serviceaccounts/a"))["kind"] == "ServiceAccount"
 
@@ -183,11 +247,17 @@ def test_an_object_that_is_held_is_shown_with_the_time_of_its_deletion(api: Aske
     assert (held["kind"], held["metadata"]["deletionTimestamp"]) == ("ConfigMap", "2026-01-01T00:00:00Z")
 
 
-@pytest.mark.parametrize(("query", "body"), [
-    ({"propagationPolicy": "Orphan"}, None), ({}, {"propagationPolicy": "Orphan"}),
-    ({}, {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Orphan"}),
-])
-def test_how_to_delete_is_said_in_the_query_or_in_the_body(api: Asked, query: dict[str, str], body: object) -> None:
+@pytest.mark.parametrize(
+    ("query", "body"),
+    [
+        ({"propagationPolicy": "Orphan"}, None),
+        ({}, {"propagationPolicy": "Orphan"}),
+        ({}, {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Orphan"}),
+    ],
+)
+def test_how_to_delete_is_said_in_the_query_or_in_the_body(
+    api: Asked, query: dict[str, str], body: object
+) -> None:
     api.create("a")
     held = read(api.ask("DELETE", f"{MAPS}/a", body, query=query))
     assert held["metadata"]["finalizers"] == ["orphan"]
@@ -215,15 +285,20 @@ def test_a_limit_limits_what_is_deleted(api: Asked) -> None:
     assert names(api.get(MAPS)) == ["b"]
 
 
-@pytest.mark.parametrize(("method", "path", "body", "query"), [
-    ("POST", MAPS, {"metadata": {"name": "b"}}, {"dryRun": "All"}),
-    ("PATCH", f"{MAPS}/a", {"data": {"k": "v"}}, {"dryRun": "All"}),
-    ("PUT", f"{MAPS}/a", {"metadata": {"name": "a"}, "data": {"k": "v"}}, {"dryRun": "All"}),
-    ("DELETE", f"{MAPS}/a", None, {"dryRun": "All"}),
-    ("DELETE", f"{MAPS}/a", {"dryRun": ["All"]}, {}),
-    ("DELETE", MAPS, None, {"dryRun": "All"}),
-])
-def test_nothing_is_kept_of_what_is_tried(api: Asked, method: str, path: str, body: object, query: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("method", "path", "body", "query"),
+    [
+        ("POST", MAPS, {"metadata": {"name": "b"}}, {"dryRun": "All"}),
+        ("PATCH", f"{MAPS}/a", {"data": {"k": "v"}}, {"dryRun": "All"}),
+        ("PUT", f"{MAPS}/a", {"metadata": {"name": "a"}, "data": {"k": "v"}}, {"dryRun": "All"}),
+        ("DELETE", f"{MAPS}/a", None, {"dryRun": "All"}),
+        ("DELETE", f"{MAPS}/a", {"dryRun": ["All"]}, {}),
+        ("DELETE", MAPS, None, {"dryRun": "All"}),
+    ],
+)
+def test_nothing_is_kept_of_what_is_tried(
+    api: Asked, method: str, path: str, body: object, query: dict[str, str]
+) -> None:
     version = api.create("a")
     assert api.ask(method, path, body, query=query).code < 300
     assert (api.api.history.version, names(api.get(MAPS))) == (version, ["a"])
@@ -232,7 +307,12 @@ def test_nothing_is_kept_of_what_is_tried(api: Asked, method: str, path: str, bo
 def test_dry_runs_are_of_all_stages(api: Asked) -> None:
     status = api.refused("POST", MAPS, REFERENCE, query={"dryRun": "Foo"})
     assert (status["code"], status["message"]) == (
-        422, 'CreateOptions.meta.k8s.io "" is invalid: dryRun: Unsupported value: ["Foo"]: supported values: "All"')
+        422,
+        (
+            'CreateOptions.meta.k8s.io "" is invalid: dryRun: Unsupported value: ["Foo"]: supported values:'
+            ' "All"'
+        ),
+    )
 
 
 def test_unknown_fields_are_judged_in_ways_that_there_are(api: Asked) -> None:
@@ -249,7 +329,9 @@ def test_an_object_is_read_as_of_now(api: Asked) -> None:
     assert api.refused("GET", f"{MAPS}/a", query={"resourceVersion": "x"})["code"] == 500
 
 
-def test_custom_resources_are_served_the_moment_they_are_defined_and_gone_with_their_definition(api: Asked) -> None:
+def test_custom_resources_are_served_the_moment_they_are_defined_and_gone_with_their_definition(
+    api: Asked,
+) -> None:
     assert api.ask("GET", WIDGETS).code == 404
     api.define()
     api.widget("a")

@@ -1,4 +1,5 @@
 """The table of built-in kinds, and what kubectl prints of them."""
+
 from typing import Any
 
 import pytest
@@ -10,11 +11,24 @@ from .writing import Store
 STORE = Store()
 
 
-@pytest.mark.parametrize(("kind", "singular", "short", "namespaced"), [
-    ("pods", "pod", ("po",), True), ("namespaces", "namespace", ("ns",), False), ("endpoints", "endpoints", ("ep",), True),
-    ("jobs.batch", "job", (), True), ("customresourcedefinitions.apiextensions.k8s.io", "customresourcedefinition", ("crd", "crds"), False),
-])
-def test_kinds_are_served_under_their_names(kind: str, singular: str, short: tuple[str, ...], *, namespaced: bool) -> None:
+@pytest.mark.parametrize(
+    ("kind", "singular", "short", "namespaced"),
+    [
+        ("pods", "pod", ("po",), True),
+        ("namespaces", "namespace", ("ns",), False),
+        ("endpoints", "endpoints", ("ep",), True),
+        ("jobs.batch", "job", (), True),
+        (
+            "customresourcedefinitions.apiextensions.k8s.io",
+            "customresourcedefinition",
+            ("crd", "crds"),
+            False,
+        ),
+    ],
+)
+def test_kinds_are_served_under_their_names(
+    kind: str, singular: str, short: tuple[str, ...], *, namespaced: bool
+) -> None:
     served = STORE.kind(kind)
     assert (served.singular, served.short_names, served.namespaced) == (singular, short, namespaced)
 
@@ -25,7 +39,18 @@ def test_both_groups_of_events_are_kept_in_one_place() -> None:
     assert len(tables) == len(set(tables)) + 1
 
 
-@pytest.mark.parametrize("group", ["", "apps", "batch", "rbac.authorization.k8s.io", "coordination.k8s.io", "events.k8s.io", "apiextensions.k8s.io"])
+@pytest.mark.parametrize(
+    "group",
+    [
+        "",
+        "apps",
+        "batch",
+        "rbac.authorization.k8s.io",
+        "coordination.k8s.io",
+        "events.k8s.io",
+        "apiextensions.k8s.io",
+    ],
+)
 def test_the_groups_that_operators_need_are_served(group: str) -> None:
     assert any(served.group == group for served in STORE.kinds)
 
@@ -35,28 +60,105 @@ def cells(kind: str, obj: dict[str, Any]) -> dict[str, Any]:
     return {column.name: column.cell(obj) for column in COLUMNS[kind] if column.cell is not None}
 
 
-@pytest.mark.parametrize(("kind", "obj", "expected"), [
-    ("pods", {"spec": {"containers": [{}, {}], "nodeName": "n"}, "status": {"phase": "Running", "containerStatuses": [
-        {"ready": True, "restartCount": 2}, {"restartCount": 1, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]}},
-     {"Ready": "1/2", "Status": "CrashLoopBackOff", "Restarts": "3", "IP": "<none>", "Node": "n",
-      "Nominated Node": "<none>", "Readiness Gates": "<none>"}),
-    ("pods", {"metadata": {"deletionTimestamp": "x"}, "spec": {"containers": [{}]}, "status": {"phase": "Pending"}},
-     {"Ready": "0/1", "Status": "Terminating", "Restarts": "0", "IP": "<none>", "Node": "<none>",
-      "Nominated Node": "<none>", "Readiness Gates": "<none>"}),
-    ("pods", {"spec": {"readinessGates": [{"conditionType": "a"}, {"conditionType": "b"}], "containers": [{}]},
-              "status": {"phase": "Pending", "nominatedNodeName": "n", "conditions": [{"type": "a", "status": "True"}]}},
-     {"Ready": "0/1", "Status": "Pending", "Restarts": "0", "IP": "<none>", "Node": "<none>",
-      "Nominated Node": "n", "Readiness Gates": "1/2"}),
-    ("configmaps", {"data": {"a": "b"}, "binaryData": {"c": "d"}}, {"Data": 2}),
-    ("secrets", {}, {"Data": 0}),
-    ("deployments", {"spec": {"replicas": 3}, "status": {"readyReplicas": 1}}, {"Ready": "1/3", "Up-to-date": 0, "Available": 0}),
-    ("jobs", {"status": {"succeeded": 1, "conditions": [{"type": "Complete", "status": "True"}]}}, {"Status": "Complete", "Completions": "1/1"}),
-    ("nodes", {"metadata": {"labels": {"node-role.kubernetes.io/worker": ""}}, "spec": {"unschedulable": True},
-               "status": {"conditions": [{"type": "Ready", "status": "True"}]}},
-     {"Status": "Ready,SchedulingDisabled", "Roles": "worker"}),
-    ("services", {"spec": {"ports": [{"port": 80}, {"port": 53, "protocol": "UDP"}]}},
-     {"Cluster-IP": "<none>", "External-IP": "<none>", "Port(s)": "80/TCP,53/UDP"}),
-    ("events", {"involvedObject": {"kind": "Pod", "name": "x"}, "message": "m"}, {"Object": "pod/x", "Message": "m"}),
-])
-def test_columns_of_common_kinds_show_what_kubectl_shows(kind: str, obj: dict[str, Any], expected: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("kind", "obj", "expected"),
+    [
+        (
+            "pods",
+            {
+                "spec": {"containers": [{}, {}], "nodeName": "n"},
+                "status": {
+                    "phase": "Running",
+                    "containerStatuses": [
+                        {"ready": True, "restartCount": 2},
+                        {"restartCount": 1, "state": {"waiting": {"reason": "CrashLoopBackOff"}}},
+                    ],
+                },
+            },
+            {
+                "Ready": "1/2",
+                "Status": "CrashLoopBackOff",
+                "Restarts": "3",
+                "IP": "<none>",
+                "Node": "n",
+                "Nominated Node": "<none>",
+                "Readiness Gates": "<none>",
+            },
+        ),
+        (
+            "pods",
+            {
+                "metadata": {"deletionTimestamp": "x"},
+                "spec": {"containers": [{}]},
+                "status": {"phase": "Pending"},
+            },
+            {
+                "Ready": "0/1",
+                "Status": "Terminating",
+                "Restarts": "0",
+                "IP": "<none>",
+                "Node": "<none>",
+                "Nominated Node": "<none>",
+                "Readiness Gates": "<none>",
+            },
+        ),
+        (
+            "pods",
+            {
+                "spec": {
+                    "readinessGates": [{"conditionType": "a"}, {"conditionType": "b"}],
+                    "containers": [{}],
+                },
+                "status": {
+                    "phase": "Pending",
+                    "nominatedNodeName": "n",
+                    "conditions": [{"type": "a", "status": "True"}],
+                },
+            },
+            {
+                "Ready": "0/1",
+                "Status": "Pending",
+                "Restarts": "0",
+                "IP": "<none>",
+                "Node": "<none>",
+                "Nominated Node": "n",
+                "Readiness Gates": "1/2",
+            },
+        ),
+        ("configmaps", {"data": {"a": "b"}, "binaryData": {"c": "d"}}, {"Data": 2}),
+        ("secrets", {}, {"Data": 0}),
+        (
+            "deployments",
+            {"spec": {"replicas": 3}, "status": {"readyReplicas": 1}},
+            {"Ready": "1/3", "Up-to-date": 0, "Available": 0},
+        ),
+        (
+            "jobs",
+            {"status": {"succeeded": 1, "conditions": [{"type": "Complete", "status": "True"}]}},
+            {"Status": "Complete", "Completions": "1/1"},
+        ),
+        (
+            "nodes",
+            {
+                "metadata": {"labels": {"node-role.kubernetes.io/worker": ""}},
+                "spec": {"unschedulable": True},
+                "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+            },
+            {"Status": "Ready,SchedulingDisabled", "Roles": "worker"},
+        ),
+        (
+            "services",
+            {"spec": {"ports": [{"port": 80}, {"port": 53, "protocol": "UDP"}]}},
+            {"Cluster-IP": "<none>", "External-IP": "<none>", "Port(s)": "80/TCP,53/UDP"},
+        ),
+        (
+            "events",
+            {"involvedObject": {"kind": "Pod", "name": "x"}, "message": "m"},
+            {"Object": "pod/x", "Message": "m"},
+        ),
+    ],
+)
+def test_columns_of_common_kinds_show_what_kubectl_shows(
+    kind: str, obj: dict[str, Any], expected: dict[str, Any]
+) -> None:
     assert cells(kind, obj) == expected

@@ -1,4 +1,6 @@
-"""The embedded cluster: how it begins and ends, how clients get to it, and what tests can do to it without HTTP."""
+"""The embedded cluster: how it begins and ends, how clients get to it, and what tests can do to it without
+HTTP."""
+
 from __future__ import annotations
 
 import asyncio
@@ -42,12 +44,16 @@ class _Timer:
 
 def left() -> tuple[int, int]:
     """Give how many files (sockets are files) and threads this process has."""
-    return len(os.listdir("/proc/self/fd")), threading.active_count()   # noqa: PTH208  # Names alone: a Path made of each would say no more.
+    # Names alone: a Path made of each would say no more.
+    return len(os.listdir("/proc/self/fd")), threading.active_count()  # noqa: PTH208
 
 
 def test_it_listens_on_no_other_address_of_the_machine(cluster: EmbeddedCluster) -> None:
     # Linux answers on all of 127.0.0.0/8. Elsewhere, no interface has this address.
-    with pytest.raises(OSError), socket.create_connection(("127.0.0.2", cluster.port), timeout=60):   # Refused or unreachable.
+    with (
+        pytest.raises(OSError),
+        socket.create_connection(("127.0.0.2", cluster.port), timeout=60),
+    ):  # Refused or unreachable.
         pass
 
 
@@ -62,13 +68,14 @@ class TestItsLife:
                     listed = await response.json()
                 assert [asked.code for asked in await cluster.requests.until("list", "pods")] == [200]
                 return [item["metadata"]["name"] for item in listed["items"]]
+
         assert asyncio.run(run()) == ["a"]
 
     def test_it_leaves_nothing_behind(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-        with EmbeddedCluster().in_thread() as warm:   # What the first one imports stays.
+        with EmbeddedCluster().in_thread() as warm:  # What the first one imports stays.
             assert warm.url
-        gc.collect()   # Other tests may have left something to collect.
+        gc.collect()  # Other tests may have left something to collect.
         before = left()
         with EmbeddedCluster().in_thread() as cluster:
             client = Client(cluster.url, ca_file=cluster.ca_file, token=cluster.token)
@@ -82,11 +89,16 @@ class TestItsLife:
         assert list(tmp_path.iterdir()) == []
 
     def test_without_the_extra_it_says_what_to_install_and_leaves_nothing_behind(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+        self,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
         monkeypatch.setitem(sys.modules, "trustme", None)
-        with pytest.raises(ImportError, match=r"pip install '\.\[testing\]' in a clone"), EmbeddedCluster().in_thread():
+        with (
+            pytest.raises(ImportError, match=r"pip install '\.\[testing\]' in a clone"),
+            EmbeddedCluster().in_thread(),
+        ):
             pass
         assert list(tmp_path.iterdir()) == []
 
@@ -106,7 +118,7 @@ class TestItsLife:
         cluster = EmbeddedCluster(tls=False)
         with ThreadPoolExecutor(4) as pool:
             made = list(pool.map(lambda number: cluster.create(pod(f"a-{number}")), range(200)))
-        assert len({each["metadata"]["resourceVersion"] for each, in made}) == 200
+        assert len({each["metadata"]["resourceVersion"] for (each,) in made}) == 200
 
     def test_it_leaves_no_task_behind(self) -> None:
         async def run() -> None:
@@ -119,6 +131,7 @@ class TestItsLife:
             for writer in (silent, idle):
                 writer.transport.abort()
             await asyncio.sleep(0)
+
         asyncio.run(run())
 
     def test_it_ends_with_open_watches(self) -> None:
@@ -136,7 +149,10 @@ class TestItsLife:
 
     def test_a_port_that_is_taken_is_told(self, cluster: EmbeddedCluster) -> None:
         message = f"port {cluster.port} of 127.0.0.1 cannot be listened on: Address already in use"
-        with pytest.raises(OSError, match=message) as caught, EmbeddedCluster(tls=False, port=cluster.port).in_thread():
+        with (
+            pytest.raises(OSError, match=message) as caught,
+            EmbeddedCluster(tls=False, port=cluster.port).in_thread(),
+        ):
             pass
         assert caught.value.errno == errno.EADDRINUSE
 
@@ -151,12 +167,17 @@ class TestItsLife:
                 cluster.listen_again(port=port)
 
     def test_a_call_from_another_thread_that_is_interrupted_leaves_nothing_unfinished(
-        self, cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder,
+        self,
+        cluster: EmbeddedCluster,
+        monkeypatch: pytest.MonkeyPatch,
+        recwarn: pytest.WarningsRecorder,
     ) -> None:
         def interrupted(*_: object, **__: object) -> None:
             raise KeyboardInterrupt
 
-        warnings.simplefilter("always")   # As an error, nobody would hear of it: nothing can be raised while garbage goes.
+        warnings.simplefilter(
+            "always"
+        )  # As an error, nobody would hear of it: nothing can be raised while garbage goes.
         with monkeypatch.context() as patch:
             patch.setattr(cluster._loop, "call_soon_threadsafe", interrupted)
             with pytest.raises(KeyboardInterrupt):
@@ -187,7 +208,9 @@ class TestHowToGetThere:
             namespace = client.namespace()
             user = client.user()
             pods = f"/api/v1/namespaces/{namespace}/pods"
-            grant = client.grant(user, [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}], namespace)
+            grant = client.grant(
+                user, [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}], namespace
+            )
             assert client.request("GET", pods, token=user.token)["items"] == []
             client.withdraw(grant)
             with pytest.raises(ApiError, match="403"):
@@ -212,7 +235,9 @@ class TestHowToGetThere:
         assert cluster.kubeconfig(str(tmp_path / "config")) == tmp_path / "config"
         assert (tmp_path / "config").exists()
 
-    def test_without_tls_a_kubeconfig_names_no_authority(self, cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    def test_without_tls_a_kubeconfig_names_no_authority(
+        self, cluster: EmbeddedCluster, tmp_path: Path
+    ) -> None:
         config = json.loads(cluster.kubeconfig(tmp_path / "config").read_text())
         assert config["clusters"][0]["cluster"] == {"server": cluster.url}
 
@@ -229,21 +254,26 @@ class TestHowToGetThere:
 
 class TestObjects:
     def test_objects_are_created_with_their_status(self, cluster: EmbeddedCluster, client: Served) -> None:
-        made, = cluster.create({**pod("a"), "status": {"phase": "Running"}})
+        (made,) = cluster.create({**pod("a"), "status": {"phase": "Running"}})
         assert made["status"]["phase"] == "Running"
         assert client.names(fieldSelector="status.phase=Running") == ["a"]
 
     def test_the_status_of_a_generated_name_is_written_too(self, cluster: EmbeddedCluster) -> None:
         obj = pod("")
         obj["metadata"] = {"generateName": "a-"}
-        made, = cluster.create({**obj, "status": {"phase": "Running"}})
+        (made,) = cluster.create({**obj, "status": {"phase": "Running"}})
         assert made["metadata"]["name"].startswith("a-")
         assert made["status"]["phase"] == "Running"
 
     def test_an_object_is_patched_and_deleted(self, cluster: EmbeddedCluster, client: Served) -> None:
         cluster.create(pod("a"))
-        assert cluster.patch(pod("a"), {"metadata": {"labels": {"app": "web"}}})["metadata"]["labels"] == {"app": "web"}
-        assert cluster.patch(pod("a"), {"status": {"phase": "Failed"}}, subresource="status")["status"]["phase"] == "Failed"
+        assert cluster.patch(pod("a"), {"metadata": {"labels": {"app": "web"}}})["metadata"]["labels"] == {
+            "app": "web"
+        }
+        assert (
+            cluster.patch(pod("a"), {"status": {"phase": "Failed"}}, subresource="status")["status"]["phase"]
+            == "Failed"
+        )
         assert cluster.get(pod("a"))["status"]["phase"] == "Failed"
         cluster.delete(pod("a"))
         assert client.names() == []
@@ -255,7 +285,9 @@ class TestObjects:
         with pytest.raises(Problem, match='no matches for kind "Widget"'):
             cluster.create({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"}})
 
-    def test_what_its_node_would_have_to_end_is_gone_at_once_without_grace(self, cluster: EmbeddedCluster, client: Served) -> None:
+    def test_what_its_node_would_have_to_end_is_gone_at_once_without_grace(
+        self, cluster: EmbeddedCluster, client: Served
+    ) -> None:
         cluster.create({**pod("a"), "spec": {**pod("a")["spec"], "nodeName": "node01"}})
         cluster.delete(pod("a"))
         assert client.names() == ["a"]
@@ -265,25 +297,47 @@ class TestObjects:
         cluster.delete(pod("a"), grace_period=0)
         assert client.names() == []
 
-    @pytest.mark.parametrize(("given", "said"), [
-        ("pods", "this is a str"), ([pod("a")], r"several are given one by one, as in cluster\.create\(\*objects\)"), (None, "this is a NoneType")])
-    def test_what_is_no_object_is_told_with_one_that_is(self, cluster: EmbeddedCluster, given: Any, said: str) -> None:
-        message = rf"an object is a dict, such as \{{'kind': 'Pod', 'metadata': \{{'name': 'web-1'\}}\}}: {said}"
+    @pytest.mark.parametrize(
+        ("given", "said"),
+        [
+            ("pods", "this is a str"),
+            ([pod("a")], r"several are given one by one, as in cluster\.create\(\*objects\)"),
+            (None, "this is a NoneType"),
+        ],
+    )
+    def test_what_is_no_object_is_told_with_one_that_is(
+        self, cluster: EmbeddedCluster, given: Any, said: str
+    ) -> None:
+        message = (
+            rf"an object is a dict, such as \{{'kind': 'Pod', 'metadata': \{{'name': 'web-1'\}}\}}: {said}"
+        )
         tries: list[Callable[[], object]] = [
-            lambda: cluster.get(given), lambda: cluster.create(given), lambda: cluster.delete(given), lambda: cluster.patch(given, {})]
+            lambda: cluster.get(given),
+            lambda: cluster.create(given),
+            lambda: cluster.delete(given),
+            lambda: cluster.patch(given, {}),
+        ]
         for each in tries:
             with pytest.raises(TypeError, match=message):
                 each()
         with pytest.raises(ValueError, match="an object is meant that has no kind"):
             cluster.create({"metadata": {"name": "a"}})
 
-    def test_the_name_of_a_file_is_no_manifest_and_an_object_is_none_to_apply(self, cluster: EmbeddedCluster) -> None:
-        with pytest.raises(ManifestError, match=r"it has no kind\. Of a file or a folder, give the Path: Path\('crd\.yaml'\)"):
+    def test_the_name_of_a_file_is_no_manifest_and_an_object_is_none_to_apply(
+        self, cluster: EmbeddedCluster
+    ) -> None:
+        with pytest.raises(
+            ManifestError, match=r"it has no kind\. Of a file or a folder, give the Path: Path\('crd\.yaml'\)"
+        ):
             cluster.apply("crd.yaml")
-        with pytest.raises(TypeError, match="apply takes a YAML text or a Path, and was given a dict; create takes objects"):
+        with pytest.raises(
+            TypeError, match="apply takes a YAML text or a Path, and was given a dict; create takes objects"
+        ):
             cluster.apply(cast("Any", pod("a")))
 
-    def test_all_objects_are_never_meant_by_an_object_without_a_name(self, cluster: EmbeddedCluster, client: Served) -> None:
+    def test_all_objects_are_never_meant_by_an_object_without_a_name(
+        self, cluster: EmbeddedCluster, client: Served
+    ) -> None:
         cluster.create(pod("a"))
         with pytest.raises(ValueError, match="a Pod is meant that has no name"):
             cluster.delete({"apiVersion": "v1", "kind": "Pod"})
@@ -305,22 +359,26 @@ class TestObjects:
         assert again[1]["data"] == {"color": "blue"}
 
     def test_what_is_applied_again_keeps_what_others_have_added(self, cluster: EmbeddedCluster) -> None:
-        text = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, labels: {app: web}}, data: {color: red}}"
-        made, = cluster.apply(text)
+        text = (
+            "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, labels: {app: web}}, data: {color: red}}"
+        )
+        (made,) = cluster.apply(text)
         cluster.patch(made, {"metadata": {"finalizers": ["example.com/kept"], "labels": {"seen": "yes"}}})
-        again, = cluster.apply(text.replace("red", "blue"))
+        (again,) = cluster.apply(text.replace("red", "blue"))
         assert again["metadata"]["finalizers"] == ["example.com/kept"]
         assert again["metadata"]["labels"] == {"app": "web", "seen": "yes"}
         assert again["data"] == {"color": "blue"}
 
     def test_a_refusal_that_has_no_reason_is_raised_as_any_other(self, cluster: EmbeddedCluster) -> None:
         saved = {**pod("a"), "metadata": {"name": "a", "resourceVersion": "7"}}
-        with pytest.raises(Problem, match="resourceVersion should not be set on objects to be created") as caught:
+        with pytest.raises(
+            Problem, match="resourceVersion should not be set on objects to be created"
+        ) as caught:
             cluster.create(saved)
         assert (caught.value.code, caught.value.reason) == (500, "")
 
     def test_the_body_that_kopf_hands_to_handlers_is_an_object(self, cluster: EmbeddedCluster) -> None:
-        made, = cluster.create(kopf.Body(cast("Any", {**pod("a"), "status": {"phase": "Running"}})))
+        (made,) = cluster.create(kopf.Body(cast("Any", {**pod("a"), "status": {"phase": "Running"}})))
         assert made["status"]["phase"] == "Running"
         with pytest.raises(TypeError, match=r"an object has .* in it, a set, which no JSON is made of"):
             cluster.create({**pod("b"), "spec": {"containers": {1}}})
@@ -332,7 +390,9 @@ class TestObjects:
 
     def test_a_user_may_what_the_rules_say_and_can_be_locked_out(self, cluster: EmbeddedCluster) -> None:
         cluster.namespace("team")
-        token = cluster.user("ann", [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}], namespace="team")
+        token = cluster.user(
+            "ann", [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}], namespace="team"
+        )
         client = Served(cluster, token=token)
         assert client.request("GET", "/api/v1/namespaces/team/pods")["items"] == []
         assert client.refused(PODS).status == 403
@@ -341,21 +401,53 @@ class TestObjects:
         assert client.refused(PODS).status == 401
         client.close()
 
-    @pytest.mark.parametrize(("rule", "said"), [
-        ({"apiGroups": [""], "resources": "pods", "verbs": ["list"]}, r"the resources of a rule are a list, .* Write 'resources': \['pods'\]"),
-        ({"apiGroups": [""], "resources": ["pods"], "verbs": "list"}, r"the verbs of a rule are a list, .* Write 'verbs': \['list'\]"),
-        ({"apiGroups": [""], "resources": [1], "verbs": ["list"]}, "Write 'resources': a list of texts"),
-        ({"apiGroups": [""], "resource": ["pods"], "verbs": ["list"]}, "a rule has no 'resource'. Did you mean 'resources'"),
-        ({"apiGroups": [""], "resources": ["pods"], "verbs": ["LIST"]}, "the verb 'LIST' allows nothing. Did you mean 'list'"),
-        ({"apiGroups": [""], "resources": ["pods"], "verbs": ["post"]}, "the verb 'post' allows nothing. Did you mean 'create'"),
-        ({"apiGroups": [""], "resources": ["pod/status"], "verbs": ["get"]}, "the resource 'pod/status' of a rule allows nothing. Did you mean 'pods'"),
-        ({"apiGroups": ["*"], "resources": ["Deployment"], "verbs": ["get"]}, "Did you mean 'deployments'"),
-        ({"apiGroups": [""], "resources": ["webapps.example.com"], "verbs": ["get"]}, r"Write 'apiGroups': \['example\.com'\], 'resources': \['webapps'\]"),
-        ({"apiGroups": [""], "resources": ["pods"]}, "a rule without verbs allows nothing"),
-        ({"resources": ["pods"], "verbs": ["list"]}, "a rule without apiGroups or resources allows nothing"),
-        ("pods", "a rule is a dict, .* and this is a str"),
-    ])
-    def test_a_rule_that_allows_nothing_is_refused_and_makes_no_user(self, cluster: EmbeddedCluster, rule: Any, said: str) -> None:
+    @pytest.mark.parametrize(
+        ("rule", "said"),
+        [
+            (
+                {"apiGroups": [""], "resources": "pods", "verbs": ["list"]},
+                r"the resources of a rule are a list, .* Write 'resources': \['pods'\]",
+            ),
+            (
+                {"apiGroups": [""], "resources": ["pods"], "verbs": "list"},
+                r"the verbs of a rule are a list, .* Write 'verbs': \['list'\]",
+            ),
+            ({"apiGroups": [""], "resources": [1], "verbs": ["list"]}, "Write 'resources': a list of texts"),
+            (
+                {"apiGroups": [""], "resource": ["pods"], "verbs": ["list"]},
+                "a rule has no 'resource'. Did you mean 'resources'",
+            ),
+            (
+                {"apiGroups": [""], "resources": ["pods"], "verbs": ["LIST"]},
+                "the verb 'LIST' allows nothing. Did you mean 'list'",
+            ),
+            (
+                {"apiGroups": [""], "resources": ["pods"], "verbs": ["post"]},
+                "the verb 'post' allows nothing. Did you mean 'create'",
+            ),
+            (
+                {"apiGroups": [""], "resources": ["pod/status"], "verbs": ["get"]},
+                "the resource 'pod/status' of a rule allows nothing. Did you mean 'pods'",
+            ),
+            (
+                {"apiGroups": ["*"], "resources": ["Deployment"], "verbs": ["get"]},
+                "Did you mean 'deployments'",
+            ),
+            (
+                {"apiGroups": [""], "resources": ["webapps.example.com"], "verbs": ["get"]},
+                r"Write 'apiGroups': \['example\.com'\], 'resources': \['webapps'\]",
+            ),
+            ({"apiGroups": [""], "resources": ["pods"]}, "a rule without verbs allows nothing"),
+            (
+                {"resources": ["pods"], "verbs": ["list"]},
+                "a rule without apiGroups or resources allows nothing",
+            ),
+            ("pods", "a rule is a dict, .* and this is a str"),
+        ],
+    )
+    def test_a_rule_that_allows_nothing_is_refused_and_makes_no_user(
+        self, cluster: EmbeddedCluster, rule: Any, said: str
+    ) -> None:
         with pytest.raises((TypeError, ValueError), match=said):
             cluster.user("ann", [rule])
         with pytest.raises(Problem, match="not found"):
@@ -365,12 +457,24 @@ class TestObjects:
         with pytest.raises(TypeError, match=r"rules are a list, .* and this is a dict"):
             cluster.user("ann", cast("Any", {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}))
 
-    @pytest.mark.parametrize("rule", [
-        {"apiGroups": [""], "resources": ["pods", "pods/status", "*", "*/scale"], "verbs": ["*"]},
-        {"apiGroups": ["example.com"], "resources": ["limits", "webapps/status"], "verbs": ("get", "approve")},
-        {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"], "verbs": ["bind", "escalate"], "resourceNames": ["a"]},
-        {"nonResourceURLs": ["/metrics"], "verbs": ["get"]},
-    ])
+    @pytest.mark.parametrize(
+        "rule",
+        [
+            {"apiGroups": [""], "resources": ["pods", "pods/status", "*", "*/scale"], "verbs": ["*"]},
+            {
+                "apiGroups": ["example.com"],
+                "resources": ["limits", "webapps/status"],
+                "verbs": ("get", "approve"),
+            },
+            {
+                "apiGroups": ["rbac.authorization.k8s.io"],
+                "resources": ["roles"],
+                "verbs": ["bind", "escalate"],
+                "resourceNames": ["a"],
+            },
+            {"nonResourceURLs": ["/metrics"], "verbs": ["get"]},
+        ],
+    )
     def test_a_rule_that_may_allow_something_is_taken(self, cluster: EmbeddedCluster, rule: Any) -> None:
         cluster.user("ann", [rule])
         role = cluster.get({"kind": "ClusterRole", "metadata": {"name": "user-ann"}})
@@ -389,10 +493,12 @@ class TestObjects:
 class TestWaiting:
     def test_it_is_over_when_the_object_has_become_what_is_waited_for(self, cluster: EmbeddedCluster) -> None:
         # Each look is followed by a change: it takes one to be looked at again.
-        changes: Iterator[Callable[[], object]] = iter([
-            lambda: cluster.patch(pod("a"), {"metadata": {"labels": {"app": "other"}}}),
-            lambda: cluster.patch(pod("a"), {"status": {"phase": "Running"}}, subresource="status"),
-        ])
+        changes: Iterator[Callable[[], object]] = iter(
+            [
+                lambda: cluster.patch(pod("a"), {"metadata": {"labels": {"app": "other"}}}),
+                lambda: cluster.patch(pod("a"), {"status": {"phase": "Running"}}, subresource="status"),
+            ]
+        )
 
         def is_running(now: dict[str, Any]) -> bool:
             if now["status"]["phase"] != "Running":
@@ -410,25 +516,67 @@ class TestWaiting:
                 assert not waiting.done()
                 cluster.create(pod("a"))
                 assert (await waiting)["metadata"]["name"] == "a"
+
         asyncio.run(run())
 
-    @pytest.mark.parametrize(("existing", "awaited", "told"), [
-        ([], {"kind": "Pod", "metadata": {"name": "a"}}, "Pod 'a' in namespace 'default' has not become what is waited for within 0.01 seconds: it does not exist"),
-        ([pod("a")], pod("a"), "in namespace 'default' has not become what is waited for within 0.01 seconds: its status is {\"phase\": \"Pending\""),
-        ([], {"kind": "Node", "metadata": {"name": "a"}}, "Node 'a' has not become what is waited for within 0.01 seconds: it does not exist"),
-        ([], {"kind": "Namespace", "metadata": {"name": "a"}}, "Namespace 'a' has not become what is waited for within 0.01 seconds: it does not exist"),
-        ([], {"kind": "Widget", "metadata": {"name": "a", "namespace": "shop"}},
-         "Widget 'a' in namespace 'shop' has not become what is waited for within 0.01 seconds: it does not exist"),
-        ([{"kind": "ConfigMap", "metadata": {"name": "a"}}], {"kind": "ConfigMap", "metadata": {"name": "a"}}, "0.01 seconds: it has no status"),
-    ])
+    @pytest.mark.parametrize(
+        ("existing", "awaited", "told"),
+        [
+            (
+                [],
+                {"kind": "Pod", "metadata": {"name": "a"}},
+                (
+                    "Pod 'a' in namespace 'default' has not become what is waited for within 0.01 seconds: it"
+                    " does not exist"
+                ),
+            ),
+            (
+                [pod("a")],
+                pod("a"),
+                (
+                    "in namespace 'default' has not become what is waited for within 0.01 seconds: its"
+                    ' status is {"phase": "Pending"'
+                ),
+            ),
+            (
+                [],
+                {"kind": "Node", "metadata": {"name": "a"}},
+                "Node 'a' has not become what is waited for within 0.01 seconds: it does not exist",
+            ),
+            (
+                [],
+                {"kind": "Namespace", "metadata": {"name": "a"}},
+                "Namespace 'a' has not become what is waited for within 0.01 seconds: it does not exist",
+            ),
+            (
+                [],
+                {"kind": "Widget", "metadata": {"name": "a", "namespace": "shop"}},
+                (
+                    "Widget 'a' in namespace 'shop' has not become what is waited for within 0.01 seconds: it"
+                    " does not exist"
+                ),
+            ),
+            (
+                [{"kind": "ConfigMap", "metadata": {"name": "a"}}],
+                {"kind": "ConfigMap", "metadata": {"name": "a"}},
+                "0.01 seconds: it has no status",
+            ),
+        ],
+    )
     def test_what_does_not_come_is_told_with_the_namespace_and_the_status(
-            self, cluster: EmbeddedCluster, existing: list[dict[str, Any]], awaited: dict[str, Any], told: str) -> None:
+        self, cluster: EmbeddedCluster, existing: list[dict[str, Any]], awaited: dict[str, Any], told: str
+    ) -> None:
         cluster.create(*existing)
         with pytest.raises(TimeoutError, match=re.escape(told)):
             cluster.wait_for(awaited, lambda _: False, timeout=0.01)
 
     def test_a_long_status_is_clipped_and_no_data_is_told(self, cluster: EmbeddedCluster) -> None:
-        secret = {"kind": "Secret", "metadata": {"name": "a"}, "stringData": {"key": "canary"}, "status": {"key": "canary"}}
+        secret = {
+            "kind": "Secret",
+            "metadata": {"name": "a"},
+            "stringData": {"key": "canary"},
+            "status": {"key": "canary"},
+        }
         cluster.create({**pod("a"), "status": {"message": "x" * 100_000}}, secret)
         for awaited in (pod("a"), secret):
             with pytest.raises(TimeoutError) as raised:
@@ -440,11 +588,12 @@ class TestWaiting:
         cluster.create(pod("a"))
         with pytest.raises(KeyError, match="nope"):
             cluster.wait_for(pod("a"), lambda now: now["nope"])
-        cluster.create(pod("b"))   # Nobody is told of changes who does not wait any more.
+        cluster.create(pod("b"))  # Nobody is told of changes who does not wait any more.
 
     def test_a_loop_is_not_stopped(self) -> None:
         async def run() -> None:
             async with EmbeddedCluster(tls=False) as cluster:
                 with pytest.raises(RuntimeError, match=r"await cluster\.until"):
                     cluster.wait_for(pod("a"), lambda _: True)
+
         asyncio.run(run())

@@ -1,4 +1,5 @@
 """What tests can do to the history of an embedded cluster: compaction, bookmarks, a restore."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -21,23 +22,32 @@ def test_what_is_compacted_is_gone(cluster: EmbeddedCluster, client: Served) -> 
 
 
 def test_bookmarks_come_when_they_are_asked_for(cluster: EmbeddedCluster, client: Served) -> None:
-    with client.watch(PODS, query={"resourceVersion": cluster.version, "allowWatchBookmarks": True, **FOLLOWED}) as watch:
+    with client.watch(
+        PODS, query={"resourceVersion": cluster.version, "allowWatchBookmarks": True, **FOLLOWED}
+    ) as watch:
         cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "other"}})
         cluster.requests.wait("watch", "pods")
         cluster.bookmark()
         event = next(watch)
-    assert (event["type"], event["object"]["metadata"]["resourceVersion"]) == ("BOOKMARK", str(cluster.version))
+    assert (event["type"], event["object"]["metadata"]["resourceVersion"]) == (
+        "BOOKMARK",
+        str(cluster.version),
+    )
 
 
 def test_bookmarks_come_by_themselves() -> None:
     with EmbeddedCluster(tls=False, bookmarks_every=0.01).in_thread() as cluster:
         client = Served(cluster)
-        with client.watch(PODS, query={"resourceVersion": cluster.version, "allowWatchBookmarks": True, **FOLLOWED}) as watch:
+        with client.watch(
+            PODS, query={"resourceVersion": cluster.version, "allowWatchBookmarks": True, **FOLLOWED}
+        ) as watch:
             assert [next(watch)["type"] for _ in range(2)] == ["BOOKMARK", "BOOKMARK"]
         client.close()
 
 
-def test_a_restored_cluster_serves_the_resources_that_were_defined_at_the_backup(cluster: EmbeddedCluster) -> None:
+def test_a_restored_cluster_serves_the_resources_that_were_defined_at_the_backup(
+    cluster: EmbeddedCluster,
+) -> None:
     client = Cluster(cluster.url, ca_file=Path("no-tls"), token=cluster.token)
     backup = cluster.backup()
     client.create_crd("example.com", "v1", "Widget", "widgets")

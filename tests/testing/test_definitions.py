@@ -1,4 +1,6 @@
-"""Custom resources: served the moment they are defined, shaped by their schema, and gone with their definition."""
+"""Custom resources: served the moment they are defined, shaped by their schema, and gone with their
+definition."""
+
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +12,10 @@ from kopf_selectcache.testing.api.status import Problem
 from .writing import DEFINITIONS, Store
 
 WIDGETS = "widgets.example.com"
-FIELD = {"type": "object", "properties": {"spec": {"type": "object", "properties": {"color": {"type": "string"}}}}}
+FIELD = {
+    "type": "object",
+    "properties": {"spec": {"type": "object", "properties": {"color": {"type": "string"}}}},
+}
 
 
 @pytest.fixture
@@ -26,12 +31,24 @@ def schema_of(spec: Mapping[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def test_a_resource_is_served_the_moment_it_is_defined(store: Store) -> None:
-    answer = store.define(subresources={"status": {}}, additionalPrinterColumns=[{"name": "Color", "type": "string", "jsonPath": ".spec.color"}])
+    answer = store.define(
+        subresources={"status": {}},
+        additionalPrinterColumns=[{"name": "Color", "type": "string", "jsonPath": ".spec.color"}],
+    )
     served = store.kind(WIDGETS)
-    assert (served.kind, served.singular, served.api_version, served.namespaced) == ("Widget", "widget", "example.com/v1", True)
+    assert (served.kind, served.singular, served.api_version, served.namespaced) == (
+        "Widget",
+        "widget",
+        "example.com/v1",
+        True,
+    )
     assert (served.has_status, served.custom, served.unconditional) == (True, True, False)
     assert [column.name for column in served.columns] == ["Name", "Color"]
-    assert answer["status"] == {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": ["v1"]}
+    assert answer["status"] == {
+        "conditions": None,
+        "acceptedNames": {"plural": "", "kind": ""},
+        "storedVersions": ["v1"],
+    }
 
 
 def test_its_conditions_follow_as_a_change_of_their_own(store: Store) -> None:
@@ -39,26 +56,65 @@ def test_its_conditions_follow_as_a_change_of_their_own(store: Store) -> None:
     added, modified = store.changes(4, DEFINITIONS)
     assert (added.before, modified.before) == (None, added.after)
     made = store.get(DEFINITIONS, WIDGETS)
-    assert [(item["type"], item["status"]) for item in made["status"]["conditions"]] == [("NamesAccepted", "True"), ("Established", "True")]
+    assert [(item["type"], item["status"]) for item in made["status"]["conditions"]] == [
+        ("NamesAccepted", "True"),
+        ("Established", "True"),
+    ]
     assert made["status"]["acceptedNames"] == made["spec"]["names"]
     assert made["spec"]["names"]["listKind"] == "WidgetList"
 
 
-@pytest.mark.parametrize(("name", "spec", "message"), [
-    ("wrong", {}, 'metadata.name: Invalid value: "wrong": must be spec.names.plural+"."+spec.group'),
-    (WIDGETS, {"versions": [{"name": "v1", "served": True, "storage": True}]}, "spec.versions[0].schema.openAPIV3Schema: Required value"),
-    (WIDGETS, {"scope": ""}, "spec.scope: Required value"),
-    ("widgets.example", {"group": "example"}, 'spec.group: Invalid value: "example": should be a domain with at least one dot'),
-    (WIDGETS, {"versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": FIELD},
-                             "selectableFields": [{"jsonPath": ".spec.size"}]}]},
-     'spec.selectableFields[0].jsonPath: Invalid value: ".spec.size": is an invalid path: does not refer to a valid field'),
-])
-def test_a_definition_that_cannot_be_served_is_refused(store: Store, name: str, spec: dict[str, Any], message: str) -> None:
-    whole = {"group": "example.com", "scope": "Namespaced", "names": {"plural": "widgets", "kind": "Widget"},
-             "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": FIELD}}], **spec}
+@pytest.mark.parametrize(
+    ("name", "spec", "message"),
+    [
+        ("wrong", {}, 'metadata.name: Invalid value: "wrong": must be spec.names.plural+"."+spec.group'),
+        (
+            WIDGETS,
+            {"versions": [{"name": "v1", "served": True, "storage": True}]},
+            "spec.versions[0].schema.openAPIV3Schema: Required value",
+        ),
+        (WIDGETS, {"scope": ""}, "spec.scope: Required value"),
+        (
+            "widgets.example",
+            {"group": "example"},
+            'spec.group: Invalid value: "example": should be a domain with at least one dot',
+        ),
+        (
+            WIDGETS,
+            {
+                "versions": [
+                    {
+                        "name": "v1",
+                        "served": True,
+                        "storage": True,
+                        "schema": {"openAPIV3Schema": FIELD},
+                        "selectableFields": [{"jsonPath": ".spec.size"}],
+                    }
+                ]
+            },
+            (
+                'spec.selectableFields[0].jsonPath: Invalid value: ".spec.size": is an invalid path: does not'
+                " refer to a valid field"
+            ),
+        ),
+    ],
+)
+def test_a_definition_that_cannot_be_served_is_refused(
+    store: Store, name: str, spec: dict[str, Any], message: str
+) -> None:
+    whole = {
+        "group": "example.com",
+        "scope": "Namespaced",
+        "names": {"plural": "widgets", "kind": "Widget"},
+        "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": FIELD}}],
+        **spec,
+    }
     with pytest.raises(Problem) as caught:
         store.create(DEFINITIONS, name, spec=whole)
-    assert (caught.value.code, caught.value.message) == (422, f'CustomResourceDefinition.apiextensions.k8s.io "{name}" is invalid: {message}')
+    assert (caught.value.code, caught.value.message) == (
+        422,
+        f'CustomResourceDefinition.apiextensions.k8s.io "{name}" is invalid: {message}',
+    )
 
 
 @pytest.mark.parametrize(("key", "value"), [("scope", "Cluster"), ("group", "example.org")])
@@ -82,7 +138,11 @@ def test_objects_can_be_selected_by_fields_that_their_definition_gets_later(stor
     store.define(schema=FIELD)
     store.create(WIDGETS, "a", spec={"color": "red"})
     versions = store.get(DEFINITIONS, WIDGETS)["spec"]["versions"]
-    store.patch(DEFINITIONS, WIDGETS, {"spec": {"versions": [{**versions[0], "selectableFields": [{"jsonPath": ".spec.color"}]}]}})
+    store.patch(
+        DEFINITIONS,
+        WIDGETS,
+        {"spec": {"versions": [{**versions[0], "selectableFields": [{"jsonPath": ".spec.color"}]}]}},
+    )
     assert "spec.color" in store.kind(WIDGETS).fields.fields
     assert store.objects.get(store.kind(WIDGETS), "default", "a").fields["spec.color"] == "red"
 
@@ -111,7 +171,10 @@ def test_a_deleted_definition_takes_its_objects_with_it(store: Store) -> None:
     assert store.kinds.find("example.com", "v1", "widgets") is None
     changes = store.changes(since)
     assert [(change.table, change.gone is not None) for change in changes] == [
-        (store.kind(DEFINITIONS).table, False), (table, True), (store.kind(DEFINITIONS).table, True)]
+        (store.kind(DEFINITIONS).table, False),
+        (table, True),
+        (store.kind(DEFINITIONS).table, True),
+    ]
 
 
 def test_a_definition_stays_while_a_finalizer_holds_one_of_its_objects(store: Store) -> None:
@@ -121,8 +184,11 @@ def test_a_definition_stays_while_a_finalizer_holds_one_of_its_objects(store: St
     with pytest.raises(Problem) as caught:
         store.create(WIDGETS, "b")
     assert caught.value.code == 403
-    assert caught.value.message == (
-        'widgets.example.com "b" is forbidden: create not allowed while custom resource definition is terminating')
+    assert (
+        caught.value.message
+        == 'widgets.example.com "b" is forbidden: create not allowed while custom resource definition is'
+        " terminating"
+    )
     store.patch(WIDGETS, "a", {"metadata": {"finalizers": []}})
     assert store.names(DEFINITIONS) == []
     assert store.kinds.find("example.com", "v1", "widgets") is None
@@ -140,14 +206,32 @@ def test_what_is_defined_again_begins_anew(store: Store) -> None:
 # ---- Objects.
 
 
-@pytest.mark.parametrize(("body", "code", "message"), [
-    ({"metadata": {"name": "a"}}, 400, "the object provided is unrecognized (must be of type Widget): Object 'Kind' is missing"),
-    ({"kind": "Widget", "apiVersion": "example.com/v2", "metadata": {"name": "a"}}, 400,
-     "the API version in the data (example.com/v2) does not match the expected API version (example.com/v1)"),
-    ({"kind": "Other", "apiVersion": "example.com/v1", "metadata": {"name": "a"}}, 422,
-     'Other.example.com "a" is invalid: kind: Invalid value: "Other": must be Widget'),
-])
-def test_a_custom_object_must_say_what_it_is(store: Store, body: dict[str, Any], code: int, message: str) -> None:
+@pytest.mark.parametrize(
+    ("body", "code", "message"),
+    [
+        (
+            {"metadata": {"name": "a"}},
+            400,
+            "the object provided is unrecognized (must be of type Widget): Object 'Kind' is missing",
+        ),
+        (
+            {"kind": "Widget", "apiVersion": "example.com/v2", "metadata": {"name": "a"}},
+            400,
+            (
+                "the API version in the data (example.com/v2) does not match the expected API version"
+                " (example.com/v1)"
+            ),
+        ),
+        (
+            {"kind": "Other", "apiVersion": "example.com/v1", "metadata": {"name": "a"}},
+            422,
+            'Other.example.com "a" is invalid: kind: Invalid value: "Other": must be Widget',
+        ),
+    ],
+)
+def test_a_custom_object_must_say_what_it_is(
+    store: Store, body: dict[str, Any], code: int, message: str
+) -> None:
     store.define()
     with pytest.raises(Problem) as caught:
         store.objects.create(store.kind(WIDGETS), "default", body)
@@ -157,16 +241,27 @@ def test_a_custom_object_must_say_what_it_is(store: Store, body: dict[str, Any],
 def test_a_custom_object_is_put_with_its_version_or_not_at_all(store: Store) -> None:
     store.define()
     made = store.create(WIDGETS, "a")
-    with pytest.raises(Problem, match=r'widgets.example.com "a" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified'):
+    with pytest.raises(
+        Problem,
+        match=(
+            r'widgets.example.com "a" is invalid: metadata.resourceVersion: Invalid value: 0: must be'
+            r" specified"
+        ),
+    ):
         store.put(WIDGETS, {"metadata": {"name": "a"}})
     assert store.put(WIDGETS, {**made, "spec": {"x": 1}})["metadata"]["generation"] == 2
 
 
-@pytest.mark.parametrize(("subresources", "first", "then", "generation"), [
-    ({"status": {}}, None, None, 1), ({}, {"x": 1}, {"x": 2}, 2),
-])
+@pytest.mark.parametrize(
+    ("subresources", "first", "then", "generation"),
+    [
+        ({"status": {}}, None, None, 1),
+        ({}, {"x": 1}, {"x": 2}, 2),
+    ],
+)
 def test_a_status_is_part_of_the_object_unless_it_is_a_subresource(
-        store: Store, subresources: dict[str, Any], first: object, then: object, generation: int) -> None:
+    store: Store, subresources: dict[str, Any], first: object, then: object, generation: int
+) -> None:
     store.define(subresources=subresources)
     assert store.create(WIDGETS, "a", status={"x": 1}).get("status") == first
     changed = store.patch(WIDGETS, "a", {"status": {"x": 2}})
@@ -176,7 +271,11 @@ def test_a_status_is_part_of_the_object_unless_it_is_a_subresource(
 def test_a_write_of_a_status_writes_nothing_else(store: Store) -> None:
     store.define(subresources={"status": {}})
     store.create(WIDGETS, "a", spec={"x": 1})
-    patch = {"status": {"y": 1}, "spec": {"x": 2}, "metadata": {"labels": {"a": "b"}, "finalizers": ["a.b/c"]}}
+    patch = {
+        "status": {"y": 1},
+        "spec": {"x": 2},
+        "metadata": {"labels": {"a": "b"}, "finalizers": ["a.b/c"]},
+    }
     changed = store.patch(WIDGETS, "a", patch, subresource="status")
     assert (changed["spec"], changed["status"], changed["metadata"]["generation"]) == ({"x": 1}, {"y": 1}, 1)
     assert not {"labels", "finalizers"} & changed["metadata"].keys()
@@ -188,57 +287,136 @@ def test_numbers_without_a_fraction_are_kept_without_a_point(store: Store) -> No
     assert json.dumps(store.get(WIDGETS, "a")["spec"]) == '{"x": 1, "y": 1.5, "z": [2000]}'
 
 
-@pytest.mark.parametrize(("properties", "sent", "kept"), [
-    ({"a": {"type": "string"}}, {"a": "x", "b": 1}, {"a": "x"}),
-    ({"a": {"type": "string", "default": "x"}}, {}, {"a": "x"}),
-    ({"a": {"type": "string", "default": "x"}}, {"a": None}, {"a": "x"}),
-    ({"a": {"type": "string"}}, {"a": None}, {}),
-    ({"a": {"type": "string", "nullable": True, "default": "x"}}, {"a": None}, {"a": None}),
-    ({"o": {"type": "object", "default": {}, "properties": {"d": {"type": "string", "default": "x"}}}}, {}, {"o": {"d": "x"}}),
-    ({"l": {"type": "array", "items": {"type": "object", "properties": {"d": {"type": "string", "default": "x"}}}}},
-     {"l": [{}, {"d": "y", "e": 1}]}, {"l": [{"d": "x"}, {"d": "y"}]}),
-    ({"m": {"type": "object", "additionalProperties": {"type": "integer"}}}, {"m": {"x": 1}}, {"m": {"x": 1}}),
-    ({"p": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}, {"p": {"x": {"y": None}}}, {"p": {"x": {"y": None}}}),
-    ({"e": {"type": "object", "x-kubernetes-embedded-resource": True}},
-     {"e": {"apiVersion": "v1", "kind": "X", "metadata": {"name": "n"}, "f": 1}},
-     {"e": {"apiVersion": "v1", "kind": "X", "metadata": {"name": "n"}}}),
-])
+@pytest.mark.parametrize(
+    ("properties", "sent", "kept"),
+    [
+        ({"a": {"type": "string"}}, {"a": "x", "b": 1}, {"a": "x"}),
+        ({"a": {"type": "string", "default": "x"}}, {}, {"a": "x"}),
+        ({"a": {"type": "string", "default": "x"}}, {"a": None}, {"a": "x"}),
+        ({"a": {"type": "string"}}, {"a": None}, {}),
+        ({"a": {"type": "string", "nullable": True, "default": "x"}}, {"a": None}, {"a": None}),
+        (
+            {"o": {"type": "object", "default": {}, "properties": {"d": {"type": "string", "default": "x"}}}},
+            {},
+            {"o": {"d": "x"}},
+        ),
+        (
+            {
+                "l": {
+                    "type": "array",
+                    "items": {"type": "object", "properties": {"d": {"type": "string", "default": "x"}}},
+                }
+            },
+            {"l": [{}, {"d": "y", "e": 1}]},
+            {"l": [{"d": "x"}, {"d": "y"}]},
+        ),
+        (
+            {"m": {"type": "object", "additionalProperties": {"type": "integer"}}},
+            {"m": {"x": 1}},
+            {"m": {"x": 1}},
+        ),
+        (
+            {"p": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            {"p": {"x": {"y": None}}},
+            {"p": {"x": {"y": None}}},
+        ),
+        (
+            {"e": {"type": "object", "x-kubernetes-embedded-resource": True}},
+            {"e": {"apiVersion": "v1", "kind": "X", "metadata": {"name": "n"}, "f": 1}},
+            {"e": {"apiVersion": "v1", "kind": "X", "metadata": {"name": "n"}}},
+        ),
+    ],
+)
 def test_a_schema_drops_what_it_does_not_have_and_fills_in_defaults(
-        store: Store, properties: dict[str, Any], sent: object, kept: object) -> None:
+    store: Store, properties: dict[str, Any], sent: object, kept: object
+) -> None:
     store.define(schema=schema_of(properties))
     made = store.create(WIDGETS, "a", spec=sent, other=1)
     assert made["spec"] == kept
     assert "other" not in made
 
 
-@pytest.mark.parametrize(("schema", "value", "message"), [
-    ({"type": "integer"}, "1", 'Invalid value: "string": spec.a in body must be of type integer: "string"'),
-    ({"type": "integer"}, True, 'Invalid value: "boolean": spec.a in body must be of type integer: "boolean"'),
-    ({"x-kubernetes-int-or-string": True}, True, 'Invalid value: "boolean": spec.a in body must be of type integer,string: "boolean"'),
-    ({"type": "integer", "minimum": 1}, 0, "Invalid value: 0: spec.a in body should be greater than or equal to 1"),
-    ({"type": "integer", "maximum": 1}, 2, "Invalid value: 2: spec.a in body should be less than or equal to 1"),
-    ({"type": "string", "enum": ["x", "y"]}, "z", 'Unsupported value: "z": supported values: "x", "y"'),
-    ({"type": "string", "minLength": 2, "pattern": "^[a-z]+$"}, "A", 'Invalid value: "A": spec.a in body should be at least 2 chars long'),
-    ({"type": "string", "pattern": "^[a-z]+$"}, "A", 'Invalid value: "A": spec.a in body should match \'^[a-z]+$\''),
-    ({"type": "string", "maxLength": 2}, "abc", "Too long: may not be more than 2 bytes"),
-    ({"type": "array", "items": {"type": "string"}, "maxItems": 1}, ["a", "b"], "Too many: 2: must have at most 1 items"),
-    ({"type": "array", "items": {"type": "string"}, "minItems": 1}, [], "Invalid value: 0: spec.a in body should have at least 1 items"),
-])
-def test_what_the_schema_forbids_is_refused(store: Store, schema: dict[str, Any], value: object, message: str) -> None:
+@pytest.mark.parametrize(
+    ("schema", "value", "message"),
+    [
+        (
+            {"type": "integer"},
+            "1",
+            'Invalid value: "string": spec.a in body must be of type integer: "string"',
+        ),
+        (
+            {"type": "integer"},
+            True,
+            'Invalid value: "boolean": spec.a in body must be of type integer: "boolean"',
+        ),
+        (
+            {"x-kubernetes-int-or-string": True},
+            True,
+            'Invalid value: "boolean": spec.a in body must be of type integer,string: "boolean"',
+        ),
+        (
+            {"type": "integer", "minimum": 1},
+            0,
+            "Invalid value: 0: spec.a in body should be greater than or equal to 1",
+        ),
+        (
+            {"type": "integer", "maximum": 1},
+            2,
+            "Invalid value: 2: spec.a in body should be less than or equal to 1",
+        ),
+        ({"type": "string", "enum": ["x", "y"]}, "z", 'Unsupported value: "z": supported values: "x", "y"'),
+        (
+            {"type": "string", "minLength": 2, "pattern": "^[a-z]+$"},
+            "A",
+            'Invalid value: "A": spec.a in body should be at least 2 chars long',
+        ),
+        (
+            {"type": "string", "pattern": "^[a-z]+$"},
+            "A",
+            "Invalid value: \"A\": spec.a in body should match '^[a-z]+$'",
+        ),
+        ({"type": "string", "maxLength": 2}, "abc", "Too long: may not be more than 2 bytes"),
+        (
+            {"type": "array", "items": {"type": "string"}, "maxItems": 1},
+            ["a", "b"],
+            "Too many: 2: must have at most 1 items",
+        ),
+        (
+            {"type": "array", "items": {"type": "string"}, "minItems": 1},
+            [],
+            "Invalid value: 0: spec.a in body should have at least 1 items",
+        ),
+    ],
+)
+def test_what_the_schema_forbids_is_refused(
+    store: Store, schema: dict[str, Any], value: object, message: str
+) -> None:
     store.define(schema=schema_of({"a": schema}))
     with pytest.raises(Problem) as caught:
         store.create(WIDGETS, "w", spec={"a": value})
-    assert (caught.value.code, caught.value.message) == (422, f'Widget.example.com "w" is invalid: spec.a: {message}')
+    assert (caught.value.code, caught.value.message) == (
+        422,
+        f'Widget.example.com "w" is invalid: spec.a: {message}',
+    )
 
 
 def test_inner_values_are_named_by_their_path(store: Store) -> None:
-    store.define(schema=schema_of({
-        "l": {"type": "array", "items": {"type": "object", "properties": {"a": {"type": "string"}}}},
-        "m": {"type": "object", "additionalProperties": {"type": "integer"}},
-    }, required=["r"]))
+    store.define(
+        schema=schema_of(
+            {
+                "l": {"type": "array", "items": {"type": "object", "properties": {"a": {"type": "string"}}}},
+                "m": {"type": "object", "additionalProperties": {"type": "integer"}},
+            },
+            required=["r"],
+        )
+    )
     with pytest.raises(Problem) as caught:
         store.create(WIDGETS, "w", spec={"l": [{"a": 5}], "m": {"x": "y"}})
-    assert [cause["field"] for cause in (caught.value.details or {})["causes"]] == ["spec.l[0].a", "spec.m.x", "spec.r"]
+    assert [cause["field"] for cause in (caught.value.details or {})["causes"]] == [
+        "spec.l[0].a",
+        "spec.m.x",
+        "spec.r",
+    ]
 
 
 def test_a_number_may_be_whole_and_either_kind_of_value_where_both_are_allowed(store: Store) -> None:

@@ -1,4 +1,6 @@
-"""Deletions: at once, held by finalizers or a node, of many, of a namespace; as the real kube-apiserver does it."""
+"""Deletions: at once, held by finalizers or a node, of many, of a namespace; as the real kube-apiserver does
+it."""
+
 import json
 from typing import Any
 
@@ -27,7 +29,9 @@ def events(store: Store, since: int, kind: str) -> list[tuple[str, dict[str, Any
     return told
 
 
-def test_what_nothing_holds_is_gone_at_once_and_shown_a_last_time_with_a_version_of_its_own(store: Store) -> None:
+def test_what_nothing_holds_is_gone_at_once_and_shown_a_last_time_with_a_version_of_its_own(
+    store: Store,
+) -> None:
     made = store.create("configmaps", "a")
     since = store.history.version
     last, gone = store.delete("configmaps", "a")
@@ -54,14 +58,22 @@ def test_the_last_finalizers_removal_is_the_end_and_shows_what_was_there_before(
     answer = store.patch("configmaps", "a", {"metadata": {"finalizers": None, "labels": {"x": "y"}}})
     assert answer["metadata"]["labels"] == {"x": "y"}
     assert answer["metadata"]["resourceVersion"] == held["metadata"]["resourceVersion"]
-    assert events(store, since, "configmaps") == [("DELETED", {**held["metadata"], "resourceVersion": str(since + 1)})]
+    assert events(store, since, "configmaps") == [
+        ("DELETED", {**held["metadata"], "resourceVersion": str(since + 1)})
+    ]
     assert store.names("configmaps") == []
 
 
 def test_nobody_adds_a_finalizer_to_what_is_being_deleted(store: Store) -> None:
     store.create("configmaps", "a", metadata=HELD)
     store.delete("configmaps", "a")
-    with pytest.raises(Problem, match=r'no new finalizers can be added if the object is being deleted, found new finalizers \[\]string\{"x\.y/z"\}'):
+    with pytest.raises(
+        Problem,
+        match=(
+            r"no new finalizers can be added if the object is being deleted, found new finalizers"
+            r' \[\]string\{"x\.y/z"\}'
+        ),
+    ):
         store.patch("configmaps", "a", {"metadata": {"finalizers": ["example.com/a", "x.y/z"]}})
 
 
@@ -83,12 +95,25 @@ def test_a_deletion_counts_as_a_generation(store: Store) -> None:
     assert store.delete("deployments.apps", "d")[0]["metadata"]["generation"] == 2
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    ({"uid": "x"}, ('on ConfigMap "a": the UID in the precondition (x) does not match the UID in record (uid-5). '
-                    "The object might have been deleted and then recreated")),
-    ({"resourceVersion": "1"}, 'on ConfigMap "a": the ResourceVersion in the precondition (1) does not match'),
-])
-def test_a_deletion_of_something_else_is_a_conflict(store: Store, options: dict[str, str], message: str) -> None:
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"uid": "x"},
+            (
+                'on ConfigMap "a": the UID in the precondition (x) does not match the UID in record (uid-5). '
+                "The object might have been deleted and then recreated"
+            ),
+        ),
+        (
+            {"resourceVersion": "1"},
+            'on ConfigMap "a": the ResourceVersion in the precondition (1) does not match',
+        ),
+    ],
+)
+def test_a_deletion_of_something_else_is_a_conflict(
+    store: Store, options: dict[str, str], message: str
+) -> None:
     store.create("configmaps", "a")
     with pytest.raises(Problem) as caught:
         store.delete("configmaps", "a", preconditions=options)
@@ -96,8 +121,12 @@ def test_a_deletion_of_something_else_is_a_conflict(store: Store, options: dict[
     assert message in caught.value.message
 
 
-@pytest.mark.parametrize(("policy", "finalizers"), [("Foreground", ["foregroundDeletion"]), ("Orphan", ["orphan"])])
-def test_a_policy_that_a_controller_carries_out_is_a_finalizer(store: Store, policy: str, finalizers: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("policy", "finalizers"), [("Foreground", ["foregroundDeletion"]), ("Orphan", ["orphan"])]
+)
+def test_a_policy_that_a_controller_carries_out_is_a_finalizer(
+    store: Store, policy: str, finalizers: list[str]
+) -> None:
     store.create("configmaps", "a")
     held, gone = store.delete("configmaps", "a", propagationPolicy=policy)
     assert (held["metadata"]["finalizers"], gone) == (finalizers, False)
@@ -121,7 +150,9 @@ def test_of_some_kinds_dependents_are_orphaned_unless_it_is_said_otherwise(store
 
 def test_a_policy_that_there_is_not_is_refused(store: Store) -> None:
     store.create("configmaps", "a")
-    with pytest.raises(Problem, match=r'DeleteOptions.meta.k8s.io "" is invalid: propagationPolicy: Unsupported value: "Bad"'):
+    with pytest.raises(
+        Problem, match=r'DeleteOptions.meta.k8s.io "" is invalid: propagationPolicy: Unsupported value: "Bad"'
+    ):
         store.delete("configmaps", "a", propagationPolicy="Bad")
 
 
@@ -149,10 +180,16 @@ def test_a_pod_on_a_node_is_left_to_the_node(store: Store) -> None:
     store.create("pods", "p", spec={**POD, "nodeName": "n"})
     held, gone = store.delete("pods", "p")
     assert not gone
-    assert (held["metadata"]["deletionTimestamp"], held["metadata"]["deletionGracePeriodSeconds"]) == ("2026-01-01T00:00:30Z", 30)
+    assert (held["metadata"]["deletionTimestamp"], held["metadata"]["deletionGracePeriodSeconds"]) == (
+        "2026-01-01T00:00:30Z",
+        30,
+    )
     assert store.delete("pods", "p")[0] == held
     shorter, _ = store.delete("pods", "p", gracePeriodSeconds="5")
-    assert (shorter["metadata"]["deletionTimestamp"], shorter["metadata"]["generation"]) == ("2026-01-01T00:00:05Z", 2)
+    assert (shorter["metadata"]["deletionTimestamp"], shorter["metadata"]["generation"]) == (
+        "2026-01-01T00:00:05Z",
+        2,
+    )
     assert store.delete("pods", "p", gracePeriodSeconds=0)[1]
 
 
@@ -174,14 +211,18 @@ def test_without_its_finalizers_a_pod_still_waits_for_its_node(store: Store) -> 
 
 def test_of_many_that_are_deleted_those_are_told_as_they_were(store: Store) -> None:
     made = [store.create("configmaps", name, metadata={"labels": {"x": name}}) for name in "abc"]
-    deleted = store.objects.delete_collection(store.kind("configmaps"), "default", lambda stored: stored.labels["x"] != "b")
+    deleted = store.objects.delete_collection(
+        store.kind("configmaps"), "default", lambda stored: stored.labels["x"] != "b"
+    )
     assert [json.loads(stored.data) for stored in deleted] == [made[0], made[2]]
     assert store.names("configmaps") == ["b"]
 
 
 def test_the_first_namespaces_are_there_from_the_start(store: Store) -> None:
     assert store.names("namespaces") == ["default", "kube-node-lease", "kube-public", "kube-system"]
-    assert store.get("namespaces", "default")["metadata"]["labels"] == {"kubernetes.io/metadata.name": "default"}
+    assert store.get("namespaces", "default")["metadata"]["labels"] == {
+        "kubernetes.io/metadata.name": "default"
+    }
 
 
 def test_a_namespace_ends_with_all_that_is_in_it(store: Store) -> None:
@@ -204,8 +245,11 @@ def test_what_a_finalizer_holds_holds_its_namespace_and_nothing_new_comes(store:
     with pytest.raises(Problem) as caught:
         store.create("configmaps", "b", "n")
     assert caught.value.code == 403
-    assert caught.value.message == (
-        'configmaps "b" is forbidden: unable to create new content in namespace n because it is being terminated')
+    assert (
+        caught.value.message
+        == 'configmaps "b" is forbidden: unable to create new content in namespace n because it is being'
+        " terminated"
+    )
     with pytest.raises(Problem, match=r'^object is being deleted: namespaces "n" already exists$'):
         store.create("namespaces", "n")
     store.patch("configmaps", "a", {"metadata": {"finalizers": None}}, "n")

@@ -1,4 +1,5 @@
 """FakeCache: what a handler could not see in a cluster, it cannot see in its test."""
+
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,13 +28,21 @@ Obj = dict[str, Any]
 
 
 def pod(name: str, namespace: str = "shop", **labels: str) -> Obj:
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace, "labels": labels},
-            "status": {"phase": "Running"}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "status": {"phase": "Running"},
+    }
 
 
 def webapp(name: str, **labels: str) -> Obj:
-    return {"apiVersion": "example.com/v1", "kind": "WebApp", "spec": {"size": 1},
-            "metadata": {"name": name, "namespace": "shop", "labels": labels}}
+    return {
+        "apiVersion": "example.com/v1",
+        "kind": "WebApp",
+        "spec": {"size": 1},
+        "metadata": {"name": name, "namespace": "shop", "labels": labels},
+    }
 
 
 def namespace(name: str, **labels: str) -> Obj:
@@ -43,9 +52,16 @@ def namespace(name: str, **labels: str) -> Obj:
 def definition(kind: str, plural: str) -> Obj:
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     return {
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": f"{plural}.example.com"},
-        "spec": {"group": "example.com", "scope": "Namespaced", "names": {"kind": kind, "plural": plural},
-                 "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}]}}
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"kind": kind, "plural": plural},
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
+        },
+    }
 
 
 def names(objects: Sequence[Obj]) -> list[str]:
@@ -79,20 +95,29 @@ def test_proves_absence_where_production_does() -> None:
 
 
 def test_selects_by_field_as_the_server_does() -> None:
-    cache = FakeCache([pod("one"), {**pod("two"), "spec": {"nodeName": "node01"}}], {"pods": Selector(field="spec.nodeName=node01")})
+    cache = FakeCache(
+        [pod("one"), {**pod("two"), "spec": {"nodeName": "node01"}}],
+        {"pods": Selector(field="spec.nodeName=node01")},
+    )
     assert names(cache.held("pods")) == ["two"]
 
 
 def test_takes_the_settings_that_the_operator_configures() -> None:
     settings = kopf.OperatorSettings()
     settings_of(settings).selectors["pods"] = "app=db"
-    assert names(FakeCache([pod("web-1", app="web"), pod("db-1", app="db")], settings).held("pods")) == ["db-1"]
+    assert names(FakeCache([pod("web-1", app="web"), pod("db-1", app="db")], settings).held("pods")) == [
+        "db-1"
+    ]
 
 
 def test_what_the_cluster_alone_can_judge_is_told_with_the_declared_key() -> None:
     with pytest.raises(NotSelectable) as info:
-        FakeCache([definition("WebApp", "webapps")], {"example.com/v1/webapps": Selector(field="spec.image=x")})
-    assert info.value.what.startswith("the filter of example.com/v1/webapps: WebApp cannot be selected by the field 'spec.image'")
+        FakeCache(
+            [definition("WebApp", "webapps")], {"example.com/v1/webapps": Selector(field="spec.image=x")}
+        )
+    assert info.value.what.startswith(
+        "the filter of example.com/v1/webapps: WebApp cannot be selected by the field 'spec.image'"
+    )
 
 
 def test_a_wrong_declaration_fails_here_already() -> None:
@@ -108,14 +133,14 @@ def test_fetches_from_all_objects_in_sync_tests() -> None:
     assert cache.blocking.fetch("pods", "nope", "shop", default=None) is None
     assert names(cache.blocking.fetch_list("pods", namespace="shop")) == ["db-1", "web-1"]
     with pytest.raises(ReadError, match=r"cache\.blocking\.fetch"):
-        _ = cache.fetch("pods", "db-1", "shop")   # As a sync handler would be refused.
+        _ = cache.fetch("pods", "db-1", "shop")  # As a sync handler would be refused.
 
 
 def test_is_audited_in_sync_tests() -> None:
     cache = web_and_db()
     assert cache.blocking.audit("pods").objects == 1
     with pytest.raises(ReadError, match=r"write: cache\.blocking\.audit\('pods'\)"):
-        _ = cache.audit("pods")   # As a sync handler would be refused.
+        _ = cache.audit("pods")  # As a sync handler would be refused.
 
 
 def test_fetches_from_all_objects_in_async_tests() -> None:
@@ -123,7 +148,8 @@ def test_fetches_from_all_objects_in_async_tests() -> None:
         cache = web_and_db()
         assert (await cache.fetch("pods", "db-1", "shop"))["metadata"]["name"] == "db-1"
         with pytest.raises(ReadError, match=r"await cache\.fetch"):
-            cache.blocking.fetch("pods", "db-1", "shop")   # It would stop the operator's loop.
+            cache.blocking.fetch("pods", "db-1", "shop")  # It would stop the operator's loop.
+
     asyncio.run(main())
 
 
@@ -141,12 +167,15 @@ def test_follows_each_change_at_once() -> None:
 def test_wait_for_is_woken_by_a_change() -> None:
     async def main() -> None:
         cache = web_and_db()
-        waiting = asyncio.create_task(cache.wait_for("pods", lambda each: each["metadata"]["name"] == "web-2"))
+        waiting = asyncio.create_task(
+            cache.wait_for("pods", lambda each: each["metadata"]["name"] == "web-2")
+        )
         await asyncio.sleep(0)
         assert not waiting.done()
         cache.cluster.create(pod("web-2", app="web"))
         async with asyncio.timeout(60):
             assert (await waiting)["metadata"]["name"] == "web-2"
+
     asyncio.run(main())
 
 
@@ -164,12 +193,16 @@ def test_its_own_object_is_there_as_the_body_says() -> None:
     assert cache.get("pods", "web-1", "shop")["metadata"]["labels"]["step"] == "two"
 
 
-@pytest.mark.parametrize("given", [{}, {"uid": "1"}, {"resourceVersion": "3"}, {"uid": "1", "resourceVersion": "1000000"}])
+@pytest.mark.parametrize(
+    "given", [{}, {"uid": "1"}, {"resourceVersion": "3"}, {"uid": "1", "resourceVersion": "1000000"}]
+)
 def test_its_own_object_has_the_labels_of_the_body_and_not_those_of_the_list(given: dict[str, str]) -> None:
     entered, left = pod("web-1", app="web"), pod("web-2", app="db")
     for body in (entered, left):
         body["metadata"] |= given
-    assert names(FakeCache([pod("web-1", app="db")], {"pods": "app=web"}, own=entered).held("pods")) == ["web-1"]
+    assert names(FakeCache([pod("web-1", app="db")], {"pods": "app=web"}, own=entered).held("pods")) == [
+        "web-1"
+    ]
     assert names(FakeCache([pod("web-2", app="web")], {"pods": "app=web"}, own=left).held("pods")) == []
 
 
@@ -190,8 +223,12 @@ def test_a_listed_object_that_is_newer_than_the_body_is_as_it_is_listed() -> Non
 def test_its_own_object_keeps_the_uid_by_which_it_owns_others() -> None:
     listed, mine = webapp("shop"), pod("web-1")
     listed["metadata"]["uid"] = "1"
-    mine["metadata"]["ownerReferences"] = [{"apiVersion": "example.com/v1", "kind": "WebApp", "name": "shop", "uid": "1"}]
-    cache = FakeCache([mine, listed], {"pods": Selector(namespaces=["shop"]), "webapps": ""}, own=webapp("shop", app="web"))
+    mine["metadata"]["ownerReferences"] = [
+        {"apiVersion": "example.com/v1", "kind": "WebApp", "name": "shop", "uid": "1"}
+    ]
+    cache = FakeCache(
+        [mine, listed], {"pods": Selector(namespaces=["shop"]), "webapps": ""}, own=webapp("shop", app="web")
+    )
     assert names(cache.owned(cache.get("webapps", "shop", "shop"), "pods")) == ["web-1"]
 
 
@@ -212,11 +249,22 @@ def test_another_object_may_have_the_name_of_the_deleted_one() -> None:
     assert cache.blocking.gone("pods", "web-1", "shop", uid="1")
 
 
-@pytest.mark.parametrize(("given", "said"), [
-    ({"own": {}}, r"has no metadata\.name"), ({"own": {"kind": "Pod", "metadata": {"name": "a"}}}, "'a', which has no apiVersion"),
-    ({"own": "web-1"}, "was given a str"), ({"deleted": True}, "give it as own="),
-    ({"namespace": "shop"}, r"FakeCache\(\) knows no namespace=\. Did you mean namespaces=\? Write: FakeCache\(namespaces=\['shop'\]\)"),
-])
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"own": {}}, r"has no metadata\.name"),
+        ({"own": {"kind": "Pod", "metadata": {"name": "a"}}}, "'a', which has no apiVersion"),
+        ({"own": "web-1"}, "was given a str"),
+        ({"deleted": True}, "give it as own="),
+        (
+            {"namespace": "shop"},
+            (
+                r"FakeCache\(\) knows no namespace=\. Did you mean namespaces=\? Write:"
+                r" FakeCache\(namespaces=\['shop'\]\)"
+            ),
+        ),
+    ],
+)
 def test_what_it_is_told_of_the_handler_must_make_sense(given: Any, said: str) -> None:
     with pytest.raises((TypeError, ValueError), match=said):
         FakeCache(**given)
@@ -225,15 +273,25 @@ def test_what_it_is_told_of_the_handler_must_make_sense(given: Any, said: str) -
 def test_objects_are_there_as_a_backup_brings_them_back() -> None:
     app = {**webapp("shop", app="web"), "status": {"ready": True}}
     app["metadata"] |= {
-        "uid": "1", "generation": 7, "resourceVersion": "999999", "creationTimestamp": "2020-01-01T00:00:00Z",
-        "deletionTimestamp": "2021-01-01T00:00:00Z", "finalizers": ["example.com/kept"]}
+        "uid": "1",
+        "generation": 7,
+        "resourceVersion": "999999",
+        "creationTimestamp": "2020-01-01T00:00:00Z",
+        "deletionTimestamp": "2021-01-01T00:00:00Z",
+        "finalizers": ["example.com/kept"],
+    }
     mine = pod("web-1")
-    mine["metadata"]["ownerReferences"] = [{"apiVersion": "example.com/v1", "kind": "WebApp", "name": "shop", "uid": "1"}]
+    mine["metadata"]["ownerReferences"] = [
+        {"apiVersion": "example.com/v1", "kind": "WebApp", "name": "shop", "uid": "1"}
+    ]
     cache = FakeCache([mine, app], {"pods": Selector(namespaces=["shop"]), "webapps": "app=web"})
     held = cache.get("webapps", "shop", "shop")
-    assert held["metadata"].pop("resourceVersion") != "999999"   # This cluster has versions of its own.
-    del held["metadata"]["annotations"]   # Of the canary, which is in all objects of tests.
-    assert held == {**app, "metadata": {key: value for key, value in app["metadata"].items() if key != "resourceVersion"}}
+    assert held["metadata"].pop("resourceVersion") != "999999"  # This cluster has versions of its own.
+    del held["metadata"]["annotations"]  # Of the canary, which is in all objects of tests.
+    assert held == {
+        **app,
+        "metadata": {key: value for key, value in app["metadata"].items() if key != "resourceVersion"},
+    }
     assert names(cache.owned(app, "pods")) == ["web-1"]
 
 
@@ -247,27 +305,38 @@ def test_a_namespace_that_ends_still_has_what_is_in_it() -> None:
 
 def test_objects_come_in_any_order_and_may_be_what_every_cluster_has() -> None:
     cache = FakeCache(
-        [webapp("one", app="web"), definition("WebApp", "webapps"), namespace("shop", team="a"), namespace("default", team="b")],
-        {"example.com/v1/webapps": "app=web", "namespaces": "team"})
+        [
+            webapp("one", app="web"),
+            definition("WebApp", "webapps"),
+            namespace("shop", team="a"),
+            namespace("default", team="b"),
+        ],
+        {"example.com/v1/webapps": "app=web", "namespaces": "team"},
+    )
     assert names(cache.held("webapps")) == ["one"]
     assert names(cache.held("namespaces")) == ["default", "shop"]
 
 
 def test_any_mapping_is_an_object() -> None:
-    assert names(FakeCache([kopf.Body(cast("Any", pod("web-1", app="web")))], {"pods": "app=web"}).held("pods")) == ["web-1"]
+    assert names(
+        FakeCache([kopf.Body(cast("Any", pod("web-1", app="web")))], {"pods": "app=web"}).held("pods")
+    ) == ["web-1"]
 
 
-@pytest.mark.parametrize(("objects", "selectors", "said"), [
-    (pod("web-1"), {}, "FakeCache takes a list of objects, and was given a dict"),
-    (["web-1"], {}, "and was given a str among them"),
-    ([{**pod("web-1"), "metadata": None}], {}, r"a Pod that has no metadata\.name"),
-    ([{"kind": "Pod", "metadata": {"name": "web-1"}}], {}, "the object 'web-1', which has no apiVersion"),
-    ([{"apiVersion": "v1", "metadata": {"name": "web-1"}}], {}, "the object 'web-1', which has no kind"),
-    ([pod("web-1"), pod("web-1")], {}, "the Pod 'web-1' twice"),
-    ([{**pod("web-1"), "kind": "Widget"}], {}, "knows no Widget in v1"),
-    ([], "app=web", "takes the filters as a dict, .* and was given a str"),
-    ([], ["app=web"], "takes the filters as a dict, .* and was given a list"),
-])
+@pytest.mark.parametrize(
+    ("objects", "selectors", "said"),
+    [
+        (pod("web-1"), {}, "FakeCache takes a list of objects, and was given a dict"),
+        (["web-1"], {}, "and was given a str among them"),
+        ([{**pod("web-1"), "metadata": None}], {}, r"a Pod that has no metadata\.name"),
+        ([{"kind": "Pod", "metadata": {"name": "web-1"}}], {}, "the object 'web-1', which has no apiVersion"),
+        ([{"apiVersion": "v1", "metadata": {"name": "web-1"}}], {}, "the object 'web-1', which has no kind"),
+        ([pod("web-1"), pod("web-1")], {}, "the Pod 'web-1' twice"),
+        ([{**pod("web-1"), "kind": "Widget"}], {}, "knows no Widget in v1"),
+        ([], "app=web", "takes the filters as a dict, .* and was given a str"),
+        ([], ["app=web"], "takes the filters as a dict, .* and was given a list"),
+    ],
+)
 def test_what_is_given_wrongly_is_told_in_a_sentence(objects: Any, selectors: Any, said: str) -> None:
     with pytest.raises((TypeError, ValueError), match=said):
         FakeCache(objects, selectors)
@@ -276,8 +345,12 @@ def test_what_is_given_wrongly_is_told_in_a_sentence(objects: Any, selectors: An
 def test_what_needs_a_server_is_refused() -> None:
     cluster = FakeCache().cluster
     tries: list[Callable[[], object]] = [
-        cluster.bookmark, cluster.cut, cluster.stop_listening, lambda: cluster.restore(cluster.backup()),
-        lambda: cluster.requests, lambda: cluster.in_thread().__enter__(),
+        cluster.bookmark,
+        cluster.cut,
+        cluster.stop_listening,
+        lambda: cluster.restore(cluster.backup()),
+        lambda: cluster.requests,
+        lambda: cluster.in_thread().__enter__(),
     ]
     for each in tries:
         with pytest.raises(RuntimeError, match=r"a fake cache has no server, and .* needs one"):
@@ -285,12 +358,18 @@ def test_what_needs_a_server_is_refused() -> None:
 
 
 def test_filters_are_confined_to_the_namespaces_of_the_operator() -> None:
-    cache = FakeCache([pod("web-1", app="web"), pod("web-2", "other", app="web")], {"pods": "app=web"}, namespaces=["shop"])
+    cache = FakeCache(
+        [pod("web-1", app="web"), pod("web-2", "other", app="web")], {"pods": "app=web"}, namespaces=["shop"]
+    )
     cache.cluster.create(pod("web-3", app="web"), pod("web-4", "other", app="web"))
     assert names(cache.held("pods")) == ["web-1", "web-3"]
     with pytest.raises(OutsideFilter):
         cache.get("pods", "web-2", "other")
-    both = FakeCache([pod("web-1", app="web"), pod("web-2", "other", app="web")], {"pods": "app=web"}, namespaces=["shop", "other"])
+    both = FakeCache(
+        [pod("web-1", app="web"), pod("web-2", "other", app="web")],
+        {"pods": "app=web"},
+        namespaces=["shop", "other"],
+    )
     both.cluster.namespace("third")
     both.cluster.create(pod("web-3", app="web"), pod("web-4", "third", app="web"))
     assert names(both.held("pods")) == ["web-1", "web-2", "web-3"]
@@ -307,7 +386,10 @@ def test_a_declared_namespace_confines_what_is_followed() -> None:
 
 
 def test_follows_a_custom_resource_through_changes_of_its_definition() -> None:
-    cache = FakeCache([definition("WebApp", "webapps"), webapp("one")], {"example.com/v1/webapps": Selector(namespaces=["shop"])})
+    cache = FakeCache(
+        [definition("WebApp", "webapps"), webapp("one")],
+        {"example.com/v1/webapps": Selector(namespaces=["shop"])},
+    )
     cache.cluster.patch(definition("WebApp", "webapps"), {"spec": {"names": {"shortNames": ["wa"]}}})
     cache.cluster.create(webapp("two"))
     assert names(cache.held("webapps")) == ["one", "two"]
@@ -320,24 +402,42 @@ def test_follows_a_custom_resource_through_changes_of_its_definition() -> None:
 
 
 def test_follows_after_its_version_was_forgotten() -> None:
-    cache = FakeCache([definition("WebApp", "webapps"), webapp("one")], {"example.com/v1/webapps": Selector(namespaces=["shop"])})
+    cache = FakeCache(
+        [definition("WebApp", "webapps"), webapp("one")],
+        {"example.com/v1/webapps": Selector(namespaces=["shop"])},
+    )
     cache.cluster.create(pod("other"))
     cache.cluster.compact()
-    cache.cluster.patch(definition("WebApp", "webapps"), {"spec": {"names": {"shortNames": ["wa"]}}})   # It ends the watch.
+    cache.cluster.patch(
+        definition("WebApp", "webapps"), {"spec": {"names": {"shortNames": ["wa"]}}}
+    )  # It ends the watch.
     cache.cluster.delete(webapp("one"))
     assert names(cache.held("webapps")) == []
 
 
 def test_a_declaration_of_another_group_or_kind_gives_no_plural() -> None:
-    cache = FakeCache([{**webapp("one"), "kind": "D"}, webapp("two")], {"apps/v1/deployments": "", "webapps": ""})
+    cache = FakeCache(
+        [{**webapp("one"), "kind": "D"}, webapp("two")], {"apps/v1/deployments": "", "webapps": ""}
+    )
     assert cache.blocking.fetch("ds.example.com", "one", "shop")["kind"] == "D"
     assert names(cache.held("webapps")) == ["two"]
 
 
-@pytest.mark.parametrize(("kind", "plural"), [
-    ("Policy", "policies"), ("Gateway", "gateways"), ("Mesh", "meshes"), ("Mesh", "meshs"), ("Redis", "redis"), ("DB", "dbs")])
+@pytest.mark.parametrize(
+    ("kind", "plural"),
+    [
+        ("Policy", "policies"),
+        ("Gateway", "gateways"),
+        ("Mesh", "meshes"),
+        ("Mesh", "meshs"),
+        ("Redis", "redis"),
+        ("DB", "dbs"),
+    ],
+)
 def test_a_regular_plural_is_recognized(kind: str, plural: str) -> None:
-    cache = FakeCache([{**webapp("one"), "kind": kind}], {f"example.com/v1/{plural}": Selector(namespaces=["shop"])})
+    cache = FakeCache(
+        [{**webapp("one"), "kind": kind}], {f"example.com/v1/{plural}": Selector(namespaces=["shop"])}
+    )
     assert names(cache.held(plural)) == ["one"]
 
 
@@ -356,7 +456,9 @@ def test_a_kind_may_have_objects_of_several_versions() -> None:
 
 
 def test_what_is_declared_in_full_needs_no_object() -> None:
-    cache = FakeCache([webapp("one", app="web")], {"example.com/v1/webapps": "app=web", "example.com/v1/policies": ""})
+    cache = FakeCache(
+        [webapp("one", app="web")], {"example.com/v1/webapps": "app=web", "example.com/v1/policies": ""}
+    )
     assert cache.held("policies") == []
     cache.cluster.create({**webapp("p"), "kind": "Policy"})
     assert names(cache.held("policies")) == ["p"]
@@ -370,12 +472,15 @@ def test_two_declarations_of_one_resource_are_refused() -> None:
 def test_changes_of_other_threads_wake_who_waits() -> None:
     async def main() -> None:
         cache = web_and_db()
-        waiting = asyncio.create_task(cache.wait_for("pods", lambda each: each["metadata"]["name"] == "web-2"))
+        waiting = asyncio.create_task(
+            cache.wait_for("pods", lambda each: each["metadata"]["name"] == "web-2")
+        )
         await asyncio.sleep(0)
         await asyncio.to_thread(cache.cluster.create, pod("web-2", app="web"))
         async with asyncio.timeout(60):
             assert (await waiting)["metadata"]["name"] == "web-2"
-    asyncio.run(main(), debug=True)   # In debug mode, a loop refuses calls of other threads.
+
+    asyncio.run(main(), debug=True)  # In debug mode, a loop refuses calls of other threads.
 
 
 def test_sync_tests_can_wait_as_well() -> None:
@@ -393,7 +498,11 @@ def test_sync_tests_can_wait_as_well() -> None:
 def test_many_threads_may_change_the_cluster() -> None:
     cache = FakeCache([], {"pods": "app=web"})
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda number: cache.cluster.create(pod(f"web-{number}", "default", app="web")), range(200)))
+        list(
+            pool.map(
+                lambda number: cache.cluster.create(pod(f"web-{number}", "default", app="web")), range(200)
+            )
+        )
     assert len(cache.held("pods")) == 200
 
 

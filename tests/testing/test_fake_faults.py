@@ -1,4 +1,6 @@
-"""Faults of a fake cache: what reads ask the server goes wrong on demand, and what is held is read as before."""
+"""Faults of a fake cache: what reads ask the server goes wrong on demand, and what is held is read as
+before."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -27,8 +29,16 @@ from kopf_selectcache.testing.faults import (
     Unauthorized,
 )
 
-POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "shop", "uid": "u1", "labels": {"app": "web"}}}
-CONFIG = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "options", "namespace": "shop", "uid": "u2"}}
+POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "web", "namespace": "shop", "uid": "u1", "labels": {"app": "web"}},
+}
+CONFIG = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "options", "namespace": "shop", "uid": "u2"},
+}
 
 READS: dict[str, Callable[[FakeCache], Any]] = {
     "fetch": lambda cache: cache.blocking.fetch("configmaps", "options", "shop"),
@@ -42,11 +52,25 @@ def fake() -> FakeCache:
 
 
 @pytest.mark.parametrize("read", READS)
-@pytest.mark.parametrize(("fault", "error"), [
-    (Refuse(403), Forbidden), (Refuse(405), Rejected), (Refuse(429), Stalled), (Refuse(500), Stalled), (Refuse(503), Stalled),
-    (MalformedJSON(), Stalled), (Unauthorized(), kopf_selectcache.Unauthorized), (LeaderChanged(), Stalled), (BadGateway(), Stalled), (Gone(), Stalled),
-], ids=str)
-def test_a_read_that_asks_the_server_is_refused_and_what_is_held_is_read(read: str, fault: Fault, error: type[ReadError]) -> None:
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        (Refuse(403), Forbidden),
+        (Refuse(405), Rejected),
+        (Refuse(429), Stalled),
+        (Refuse(500), Stalled),
+        (Refuse(503), Stalled),
+        (MalformedJSON(), Stalled),
+        (Unauthorized(), kopf_selectcache.Unauthorized),
+        (LeaderChanged(), Stalled),
+        (BadGateway(), Stalled),
+        (Gone(), Stalled),
+    ],
+    ids=str,
+)
+def test_a_read_that_asks_the_server_is_refused_and_what_is_held_is_read(
+    read: str, fault: Fault, error: type[ReadError]
+) -> None:
     cache = fake()
     planned = cache.cluster.faults.add(fault, resource="configmaps")
     with pytest.raises(error):
@@ -72,7 +96,9 @@ def test_a_fault_happens_to_the_requests_that_it_is_planned_for() -> None:
         READS["fetch"](cache)
     READS["fetch"](cache)
     READS["fetch_list"](cache)
-    assert [str(asked) for asked in planned.hits] == ["get /api/v1/namespaces/shop/configmaps/options, of admin: 503"]
+    assert [str(asked) for asked in planned.hits] == [
+        "get /api/v1/namespaces/shop/configmaps/options, of admin: 503"
+    ]
 
 
 def test_what_the_server_asks_for_is_told() -> None:
@@ -84,14 +110,28 @@ def test_what_the_server_asks_for_is_told() -> None:
 
 def test_code_of_the_test_that_raises_is_told() -> None:
     cache = fake()
-    cache.cluster.faults.add(Refuse(503), resource="configmaps", where=lambda asked: asked.query["nothing"] == "")
+    cache.cluster.faults.add(
+        Refuse(503), resource="configmaps", where=lambda asked: asked.query["nothing"] == ""
+    )
     with pytest.raises(BrokenFault, match="KeyError"):
         READS["fetch"](cache)
 
 
-@pytest.mark.parametrize("fault", [
-    Silence(), Disconnect(), EndStream(), Delay(1.0), OldVersionOnDelete(), ErrorEvent(Refuse(500)),
-], ids=lambda fault: type(fault).__name__)
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Silence(),
+        Disconnect(),
+        EndStream(),
+        Delay(1.0),
+        OldVersionOnDelete(),
+        ErrorEvent(Refuse(500)),
+    ],
+    ids=lambda fault: type(fault).__name__,
+)
 def test_a_fault_of_connections_or_watches_is_refused(fault: Fault) -> None:
-    with pytest.raises(TypeError, match=f"{type(fault).__name__} happens to connections and watches, and a fake cache has none"):
+    with pytest.raises(
+        TypeError,
+        match=f"{type(fault).__name__} happens to connections and watches, and a fake cache has none",
+    ):
         fake().cluster.faults.add(fault)

@@ -1,4 +1,6 @@
-"""Faults of connections and of time, over real sockets: what breaks, stalls or comes late, and how it is over."""
+"""Faults of connections and of time, over real sockets: what breaks, stalls or comes late, and how it is
+over."""
+
 from __future__ import annotations
 
 import asyncio
@@ -25,7 +27,9 @@ from .serving import FOLLOWED, PODS, RawRequest, Served, lines_in, pod, told, un
 
 
 class TestConnections:
-    def test_a_stream_ends_in_good_order_after_so_many_events(self, cluster: EmbeddedCluster, client: Served) -> None:
+    def test_a_stream_ends_in_good_order_after_so_many_events(
+        self, cluster: EmbeddedCluster, client: Served
+    ) -> None:
         cluster.create(pod("a"), pod("b"))
         fault = cluster.faults.add(EndStream(after_events=1))
         with client.watch(PODS, query=FOLLOWED) as watch:
@@ -40,7 +44,9 @@ class TestConnections:
         assert body.count(b'{"type":"ADDED"') == 2
         assert body.count(b"}\n") == 1
 
-    @pytest.mark.parametrize("fault", [Reset(after_bytes=100), Reset(after_events=1), Reset(after_events=1, mid_line=True)])
+    @pytest.mark.parametrize(
+        "fault", [Reset(after_bytes=100), Reset(after_events=1), Reset(after_events=1, mid_line=True)]
+    )
     def test_a_reset_is_a_reset_after_what_has_come(self, cluster: EmbeddedCluster, fault: Reset) -> None:
         cluster.create(pod("a"), pod("b"))
         planned = cluster.faults.add(fault, verb="watch")
@@ -51,7 +57,9 @@ class TestConnections:
             assert b"\r\n0\r\n\r\n" not in request.data
         planned.wait()
 
-    def test_a_reset_after_so_many_bytes_of_a_stream_lets_exactly_them_pass(self, cluster: EmbeddedCluster) -> None:
+    def test_a_reset_after_so_many_bytes_of_a_stream_lets_exactly_them_pass(
+        self, cluster: EmbeddedCluster
+    ) -> None:
         cluster.create(pod("a"))
         cluster.faults.add(Reset(after_bytes=100))
         with RawRequest(cluster, watch=True) as request:
@@ -66,9 +74,12 @@ class TestConnections:
                 request.to_the_end()
             assert request.data == b""
 
-    @pytest.mark.parametrize(("fault", "breaks"), [(Reset(after_bytes=10), True), (Disconnect(after_bytes=10), False)])
+    @pytest.mark.parametrize(
+        ("fault", "breaks"), [(Reset(after_bytes=10), True), (Disconnect(after_bytes=10), False)]
+    )
     def test_an_answer_breaks_off_after_so_many_bytes(
-            self, cluster: EmbeddedCluster, fault: Reset, breaks: bool) -> None:
+        self, cluster: EmbeddedCluster, fault: Reset, breaks: bool
+    ) -> None:
         cluster.faults.add(fault)
         with RawRequest(cluster) as request:
             try:
@@ -88,7 +99,9 @@ class TestConnections:
         assert [event["object"]["metadata"]["name"] for event in lines_in(data)] == ["a"]
         assert b"\r\n0\r\n\r\n" not in data
 
-    def test_a_silent_watch_goes_on_when_it_is_released(self, cluster: EmbeddedCluster, client: Served) -> None:
+    def test_a_silent_watch_goes_on_when_it_is_released(
+        self, cluster: EmbeddedCluster, client: Served
+    ) -> None:
         cluster.create(pod("a"))
         fault = cluster.faults.add(Silence(after_events=1))
         with client.watch(PODS, query=FOLLOWED) as watch:
@@ -133,7 +146,9 @@ class TestConnections:
             fault.release()
             request.until(b'"items":[]}')
 
-    def test_a_request_without_an_answer_is_done_all_the_same(self, cluster: EmbeddedCluster, client: Served) -> None:
+    def test_a_request_without_an_answer_is_done_all_the_same(
+        self, cluster: EmbeddedCluster, client: Served
+    ) -> None:
         fault = cluster.faults.add(Reset(), verb="create")
         with pytest.raises(Exception, match="Connection"):
             client.request("POST", PODS, body=pod("a"))
@@ -145,7 +160,9 @@ class TestConnections:
         with RawRequest(cluster, watch=True) as request:
             while len(request.data) < 3_000_000:
                 request.data += request.socket.recv(1 << 20)
-        assert request.data.partition(b"\r\n\r\n")[2].count(b"\n") == request.data.partition(b"\r\n\r\n")[2].count(b"\r\n")
+        assert request.data.partition(b"\r\n\r\n")[2].count(b"\n") == request.data.partition(b"\r\n\r\n")[
+            2
+        ].count(b"\r\n")
 
     def test_a_buffering_proxy_holds_back_until_it_has_enough(self, cluster: EmbeddedCluster) -> None:
         cluster.create(pod("a"))
@@ -155,9 +172,11 @@ class TestConnections:
             cluster.create(*[pod(f"b-{number}") for number in range(5)])
             head, _, chunks = request.until(b"}\n").partition(b"\r\n\r\n")
         assert b"chunked" in head
-        assert int(chunks.partition(b"\r\n")[0], 16) >= 1500   # Bytes of the first chunk.
+        assert int(chunks.partition(b"\r\n")[0], 16) >= 1500  # Bytes of the first chunk.
 
-    def test_a_buffering_proxy_passes_on_what_it_has_with_the_end(self, cluster: EmbeddedCluster, client: Served) -> None:
+    def test_a_buffering_proxy_passes_on_what_it_has_with_the_end(
+        self, cluster: EmbeddedCluster, client: Served
+    ) -> None:
         cluster.create(pod("a"))
         fault = cluster.faults.add(BufferingProxy())
         with client.watch(PODS, query=FOLLOWED) as watch:
@@ -175,7 +194,9 @@ class TestConnections:
         assert b"Content-Encoding: gzip" in head
         assert lines_in(gzip.decompress(unchunked(body)))[0]["type"] == "ADDED"
 
-    def test_a_watch_of_a_client_that_accepts_identity_alone_is_not_compressed(self, cluster: EmbeddedCluster) -> None:
+    def test_a_watch_of_a_client_that_accepts_identity_alone_is_not_compressed(
+        self, cluster: EmbeddedCluster
+    ) -> None:
         cluster.create(pod("a"))
         cluster.faults.add(GzipWatch())
         with RawRequest(cluster, headers={"Accept-Encoding": "identity"}, watch=True) as request:

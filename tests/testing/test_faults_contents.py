@@ -1,4 +1,5 @@
 """Faults of what stands in answers and events, over real sockets."""
+
 from __future__ import annotations
 
 import json
@@ -35,7 +36,9 @@ class TestNames:
             fault(names=names)
 
     @pytest.mark.parametrize("names", [["big"], ("big",), {"big"}, frozenset({"big"})])
-    def test_any_collection_of_names_will_do(self, fault: Callable[..., Fault], names: Collection[str]) -> None:
+    def test_any_collection_of_names_will_do(
+        self, fault: Callable[..., Fault], names: Collection[str]
+    ) -> None:
         assert fault(names=names) == fault(names=["big", "big"])
 
 
@@ -97,7 +100,9 @@ class TestContents:
         with client.watch(PODS, query=FOLLOWED) as watch:
             assert told(watch, 1) == [("SURPRISED", "a")]
 
-    def test_bytes_that_are_no_json_come_in_lists_and_in_lines(self, cluster: EmbeddedCluster, client: Served) -> None:
+    def test_bytes_that_are_no_json_come_in_lists_and_in_lines(
+        self, cluster: EmbeddedCluster, client: Served
+    ) -> None:
         fault = cluster.faults.add(Inserted(b'{"x":[1]}', names=["a"]))
         assert [item.get("inserted") for item in client.listed()["items"]] == [{"x": [1]}, None]
         with client.watch(PODS, query=FOLLOWED) as watch:
@@ -107,7 +112,9 @@ class TestContents:
         with pytest.raises(RecursionError):
             client.listed()
 
-    def test_objects_of_2_mib_come_in_lists_and_in_lines(self, cluster: EmbeddedCluster, client: Served) -> None:
+    def test_objects_of_2_mib_come_in_lists_and_in_lines(
+        self, cluster: EmbeddedCluster, client: Served
+    ) -> None:
         cluster.faults.add(BigObjects(names=["a"]))
         assert [len(json.dumps(item)) > 2 * 1024 * 1024 for item in client.listed()["items"]] == [True, False]
         with client.watch(PODS, query=FOLLOWED) as watch:

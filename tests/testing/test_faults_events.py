@@ -1,4 +1,5 @@
 """Faults of the events of watches, over real sockets: lost, doubled, reordered, stale."""
+
 from __future__ import annotations
 
 import json
@@ -24,7 +25,9 @@ from .serving import FOLLOWED, INITIAL, PODS, Served, pod, told
 
 
 class TestEvents:
-    def test_a_lagging_replica_lists_and_watches_what_it_has_seen(self, cluster: EmbeddedCluster, client: Served) -> None:
+    def test_a_lagging_replica_lists_and_watches_what_it_has_seen(
+        self, cluster: EmbeddedCluster, client: Served
+    ) -> None:
         cluster.create(pod("a"))
         fault = cluster.faults.add(Lag(cluster.version))
         cluster.create(pod("b"))
@@ -36,7 +39,8 @@ class TestEvents:
         assert client.names(resourceVersion="0") == ["a", "b"]
 
     def test_a_lagging_replica_lists_what_is_there_now_where_no_version_is_given(
-            self, cluster: EmbeddedCluster, client: Served) -> None:
+        self, cluster: EmbeddedCluster, client: Served
+    ) -> None:
         cluster.create(pod("a"))
         cluster.faults.add(Lag(cluster.version))
         cluster.create(pod("b"))
@@ -46,7 +50,8 @@ class TestEvents:
         assert client.names(resourceVersion=cluster.version, resourceVersionMatch="Exact") == ["a", "b"]
 
     def test_a_lagging_replica_has_caught_up_for_a_watch_that_asks_for_what_is_there_now(
-            self, cluster: EmbeddedCluster, client: Served) -> None:
+        self, cluster: EmbeddedCluster, client: Served
+    ) -> None:
         cluster.create(pod("a"))
         fault = cluster.faults.add(Lag(cluster.version))
         cluster.create(pod("b"))
@@ -91,7 +96,9 @@ class TestEvents:
             cluster.create(pod("c"), pod("d"))
             assert told(watch, 2) == [("ADDED", "c"), ("ADDED", "d")]
 
-    def test_no_bookmarks_come_but_the_one_that_ends_the_initial_events(self, cluster: EmbeddedCluster, client: Served) -> None:
+    def test_no_bookmarks_come_but_the_one_that_ends_the_initial_events(
+        self, cluster: EmbeddedCluster, client: Served
+    ) -> None:
         cluster.faults.add(NoBookmarks())
         with client.watch(PODS, query=INITIAL) as watch:
             assert told(watch, 1) == [("BOOKMARK", "")]
@@ -99,7 +106,9 @@ class TestEvents:
             cluster.create(pod("a"))
             assert told(watch, 1) == [("ADDED", "a")]
 
-    def test_the_end_of_the_initial_events_is_never_told(self, cluster: EmbeddedCluster, client: Served) -> None:
+    def test_the_end_of_the_initial_events_is_never_told(
+        self, cluster: EmbeddedCluster, client: Served
+    ) -> None:
         cluster.create(pod("a"))
         cluster.faults.add(NoEndBookmark())
         with client.watch(PODS, query=INITIAL) as watch:
@@ -107,17 +116,22 @@ class TestEvents:
             cluster.create(pod("b"))
             assert told(watch, 1) == [("ADDED", "b")]
 
-    def test_initial_events_that_are_not_understood_have_no_end(self, cluster: EmbeddedCluster, client: Served) -> None:
+    def test_initial_events_that_are_not_understood_have_no_end(
+        self, cluster: EmbeddedCluster, client: Served
+    ) -> None:
         cluster.create(pod("a"))
         cluster.faults.add(IgnoredInitialEvents())
         with client.watch(PODS, query=INITIAL) as watch:
             assert told(watch, 1) == [("ADDED", "a")]
             cluster.create(pod("b"))
             events = watch.until(lambda event: event["type"] == "ADDED")
-        assert not any(END_OF_INITIAL_EVENTS in event["object"]["metadata"].get("annotations", {}) for event in events)
+        assert not any(
+            END_OF_INITIAL_EVENTS in event["object"]["metadata"].get("annotations", {}) for event in events
+        )
 
     def test_initial_events_that_are_not_understood_do_not_come_for_a_version(
-            self, cluster: EmbeddedCluster, client: Served) -> None:
+        self, cluster: EmbeddedCluster, client: Served
+    ) -> None:
         cluster.create(pod("a"))
         cluster.faults.add(IgnoredInitialEvents())
         with client.watch(PODS, query={**INITIAL, "resourceVersion": cluster.version}) as watch:
@@ -125,28 +139,52 @@ class TestEvents:
             events = watch.until(lambda event: event["type"] == "ADDED")
         assert events[-1]["object"]["metadata"]["name"] == "b"
 
-    def test_a_plain_bookmark_comes_among_the_initial_events(self, cluster: EmbeddedCluster, client: Served) -> None:
+    def test_a_plain_bookmark_comes_among_the_initial_events(
+        self, cluster: EmbeddedCluster, client: Served
+    ) -> None:
         cluster.create(pod("a"), pod("b"))
         cluster.faults.add(EarlyBookmark(after_events=1))
         with client.watch(PODS, query=INITIAL) as watch:
             first, early, second, end = (next(watch) for _ in range(4))
-        assert [event["type"] for event in (first, early, second, end)] == ["ADDED", "BOOKMARK", "ADDED", "BOOKMARK"]
+        assert [event["type"] for event in (first, early, second, end)] == [
+            "ADDED",
+            "BOOKMARK",
+            "ADDED",
+            "BOOKMARK",
+        ]
         assert "annotations" not in early["object"]["metadata"]
-        assert early["object"]["metadata"]["resourceVersion"] == first["object"]["metadata"]["resourceVersion"]
+        assert (
+            early["object"]["metadata"]["resourceVersion"] == first["object"]["metadata"]["resourceVersion"]
+        )
 
-    def test_deletions_carry_the_version_that_the_object_had(self, cluster: EmbeddedCluster, client: Served) -> None:
-        cluster.create(config_map := {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}})
+    def test_deletions_carry_the_version_that_the_object_had(
+        self, cluster: EmbeddedCluster, client: Served
+    ) -> None:
+        cluster.create(
+            config_map := {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": "a", "namespace": "default"},
+            }
+        )
         had = cluster.get(config_map)["metadata"]["resourceVersion"]
         cluster.faults.add(OldVersionOnDelete())
         with client.watch("/api/v1/namespaces/default/configmaps", query=FOLLOWED) as watch:
             watch.until(lambda event: event["object"]["metadata"]["name"] == "a")
-            cluster.create(pod("b"))   # Another write comes between.
+            cluster.create(pod("b"))  # Another write comes between.
             cluster.delete(config_map)
             deletion = watch.until(is_deletion)[-1]
         assert deletion["object"]["metadata"]["resourceVersion"] == had
 
-    def test_what_leaves_a_selector_carries_the_version_that_it_had_inside(self, cluster: EmbeddedCluster, client: Served) -> None:
-        cluster.create(labelled := {**pod("a"), "metadata": {"name": "a", "namespace": "default", "labels": {"app": "web"}}})
+    def test_what_leaves_a_selector_carries_the_version_that_it_had_inside(
+        self, cluster: EmbeddedCluster, client: Served
+    ) -> None:
+        cluster.create(
+            labelled := {
+                **pod("a"),
+                "metadata": {"name": "a", "namespace": "default", "labels": {"app": "web"}},
+            }
+        )
         cluster.faults.add(OldVersionOnDelete())
         with client.watch(PODS, query=FOLLOWED | {"labelSelector": "app=web"}) as watch:
             had = next(watch)["object"]["metadata"]["resourceVersion"]
@@ -159,12 +197,20 @@ class TestEvents:
         assert filter_ is not None
 
         def line(version: int) -> bytes:
-            return json.dumps({"type": "DELETED", "object": {"metadata": {"resourceVersion": str(version)}}}).encode()
+            return json.dumps(
+                {"type": "DELETED", "object": {"metadata": {"resourceVersion": str(version)}}}
+            ).encode()
 
         pieces = filter_([line(7), line(9)], released=False)
-        assert [json.loads(piece)["object"]["metadata"]["resourceVersion"] for piece in pieces if isinstance(piece, bytes)] == ["3", "9"]
+        assert [
+            json.loads(piece)["object"]["metadata"]["resourceVersion"]
+            for piece in pieces
+            if isinstance(piece, bytes)
+        ] == ["3", "9"]
 
-    def test_an_object_that_was_deleted_and_made_again_comes_as_modified(self, cluster: EmbeddedCluster, client: Served) -> None:
+    def test_an_object_that_was_deleted_and_made_again_comes_as_modified(
+        self, cluster: EmbeddedCluster, client: Served
+    ) -> None:
         cluster.create(pod("a"))
         cluster.faults.add(RecreatedAsModified())
         with client.watch(PODS, query=FOLLOWED) as watch:
@@ -174,7 +220,9 @@ class TestEvents:
             events = watch.until(lambda event: event["object"]["metadata"]["uid"] != old)
         assert {event["type"] for event in events} == {"MODIFIED"}
 
-    def test_a_deletion_that_nothing_makes_up_for_is_told_before_anything_else(self, cluster: EmbeddedCluster, client: Served) -> None:
+    def test_a_deletion_that_nothing_makes_up_for_is_told_before_anything_else(
+        self, cluster: EmbeddedCluster, client: Served
+    ) -> None:
         cluster.create(pod("a"), pod("b"))
         cluster.faults.add(RecreatedAsModified())
         with client.watch(PODS, query=FOLLOWED | {"allowWatchBookmarks": "true"}) as watch:
@@ -183,21 +231,37 @@ class TestEvents:
             cluster.delete(pod("b"))
             cluster.bookmark()
             events = watch.until(lambda event: event["type"] == "BOOKMARK")
-        assert [event["type"] for event in events if event["type"] != "MODIFIED"] == ["DELETED", "DELETED", "BOOKMARK"]
+        assert [event["type"] for event in events if event["type"] != "MODIFIED"] == [
+            "DELETED",
+            "DELETED",
+            "BOOKMARK",
+        ]
 
     def test_an_early_bookmark_promises_nothing_that_comes_after_it(self) -> None:
         filter_ = EarlyBookmark(after_events=3).filter()
         assert filter_ is not None
 
         def line(number: int) -> bytes:
-            return json.dumps({"type": "ADDED", "object": {"metadata": {"resourceVersion": str(number)}}}).encode()
+            return json.dumps(
+                {"type": "ADDED", "object": {"metadata": {"resourceVersion": str(number)}}}
+            ).encode()
 
-        pieces = [piece for lines in ([1], [2, 3, 4, 5]) for piece in filter_([*map(line, lines)], released=False)]
+        pieces = [
+            piece for lines in ([1], [2, 3, 4, 5]) for piece in filter_([*map(line, lines)], released=False)
+        ]
         events = [json.loads(piece) for piece in pieces if isinstance(piece, bytes)]
         assert [(event["type"], event["object"]["metadata"]["resourceVersion"]) for event in events] == [
-            ("ADDED", "1"), ("ADDED", "2"), ("ADDED", "3"), ("BOOKMARK", "3"), ("ADDED", "4"), ("ADDED", "5")]
+            ("ADDED", "1"),
+            ("ADDED", "2"),
+            ("ADDED", "3"),
+            ("BOOKMARK", "3"),
+            ("ADDED", "4"),
+            ("ADDED", "5"),
+        ]
 
-    def test_a_deletion_that_is_kept_back_is_told_when_the_fault_is_released(self, cluster: EmbeddedCluster, client: Served) -> None:
+    def test_a_deletion_that_is_kept_back_is_told_when_the_fault_is_released(
+        self, cluster: EmbeddedCluster, client: Served
+    ) -> None:
         cluster.create(pod("a"))
         fault = cluster.faults.add(RecreatedAsModified())
         with client.watch(PODS, query=FOLLOWED) as watch:
@@ -206,7 +270,9 @@ class TestEvents:
             fault.release()
             watch.until(is_deletion)
 
-    def test_a_released_filter_of_events_lets_the_rest_of_the_stream_be(self, cluster: EmbeddedCluster, client: Served) -> None:
+    def test_a_released_filter_of_events_lets_the_rest_of_the_stream_be(
+        self, cluster: EmbeddedCluster, client: Served
+    ) -> None:
         fault = cluster.faults.add(DropEvents())
         with client.watch(PODS, query=FOLLOWED) as watch:
             cluster.create(pod("a"))

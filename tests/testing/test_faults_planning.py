@@ -1,4 +1,5 @@
 """Whom faults happen to, over real sockets: to which requests, how often, and how they are over."""
+
 from __future__ import annotations
 
 import asyncio
@@ -41,20 +42,33 @@ from .serving import FOLLOWED, INITIAL, PODS, Served, pod, told
 
 
 class TestWhomItHappensTo:
-    def test_a_fault_happens_to_all_requests_unless_it_says_to_which(self, cluster: EmbeddedCluster, client: Served) -> None:
+    def test_a_fault_happens_to_all_requests_unless_it_says_to_which(
+        self, cluster: EmbeddedCluster, client: Served
+    ) -> None:
         cluster.faults.add(Refuse(503))
         assert [client.refused(path).status for path in (PODS, "/version", "/apis")] == [503, 503, 503]
 
-    @pytest.mark.parametrize(("match", "hit"), [
-        ({"verb": "list"}, True), ({"verb": "watch"}, False),
-        ({"resource": "pods"}, True), ({"resource": "pods/status"}, False), ({"resource": "jobs.batch"}, False),
-        ({"namespace": "default"}, True), ({"namespace": "other"}, False), ({"namespace": ""}, False),
-        ({"user": "admin"}, True), ({"user": "somebody"}, False),
-        ({"name": "a"}, False),
-    ])
+    @pytest.mark.parametrize(
+        ("match", "hit"),
+        [
+            ({"verb": "list"}, True),
+            ({"verb": "watch"}, False),
+            ({"resource": "pods"}, True),
+            ({"resource": "pods/status"}, False),
+            ({"resource": "jobs.batch"}, False),
+            ({"namespace": "default"}, True),
+            ({"namespace": "other"}, False),
+            ({"namespace": ""}, False),
+            ({"user": "admin"}, True),
+            ({"user": "somebody"}, False),
+            ({"name": "a"}, False),
+        ],
+    )
     def test_it_happens_where_all_that_is_given_is_equal(
-            self, cluster: EmbeddedCluster, client: Served, match: dict[str, str], hit: bool) -> None:
-        fault = cluster.faults.add(Refuse(503), **match)   # type: ignore[arg-type]  # One of several types, by the key.
+        self, cluster: EmbeddedCluster, client: Served, match: dict[str, str], hit: bool
+    ) -> None:
+        # One of several types, by the key.
+        fault = cluster.faults.add(Refuse(503), **match)  # type: ignore[arg-type]
         assert status_of(client) == (503 if hit else 200)
         assert len(fault.hits) == hit
 
@@ -62,37 +76,71 @@ class TestWhomItHappensTo:
         cluster.faults.add(Refuse(503), resource="jobs.batch")
         assert client.refused("/apis/batch/v1/jobs").status == 503
 
-    @pytest.mark.parametrize(("match", "meant"), [({"verb": "LIST"}, "list"), ({"resource": "pod"}, "pods"), ({"resource": "v1/pods"}, "pods")])
-    def test_a_fault_that_could_never_happen_is_refused(self, cluster: EmbeddedCluster, match: dict[str, str], meant: str) -> None:
+    @pytest.mark.parametrize(
+        ("match", "meant"),
+        [({"verb": "LIST"}, "list"), ({"resource": "pod"}, "pods"), ({"resource": "v1/pods"}, "pods")],
+    )
+    def test_a_fault_that_could_never_happen_is_refused(
+        self, cluster: EmbeddedCluster, match: dict[str, str], meant: str
+    ) -> None:
         with pytest.raises(ValueError, match=f"of no request. Did you mean '{meant}'"):
-            cluster.faults.add(Refuse(503), **match)   # type: ignore[arg-type]  # As above.
+            cluster.faults.add(Refuse(503), **match)  # type: ignore[arg-type]  # As above.
         assert list(cluster.faults) == []
 
-    def test_a_condition_says_what_else_there_is_to_say(self, cluster: EmbeddedCluster, client: Served) -> None:
+    def test_a_condition_says_what_else_there_is_to_say(
+        self, cluster: EmbeddedCluster, client: Served
+    ) -> None:
         cluster.faults.add(Refuse(503), where=lambda asked: asked.query.get("labelSelector") == "app=web")
         assert client.names() == []
         assert client.refused(labelSelector="app=web").status == 503
 
-    def test_it_happens_from_the_nth_request_on_so_many_times(self, cluster: EmbeddedCluster, client: Served) -> None:
+    def test_it_happens_from_the_nth_request_on_so_many_times(
+        self, cluster: EmbeddedCluster, client: Served
+    ) -> None:
         fault = cluster.faults.add(Refuse(503), verb="list", nth=2, times=2)
         assert [status_of(client) for _ in range(5)] == [200, 503, 503, 200, 200]
         assert [asked.verb for asked in fault.hits] == ["list", "list"]
 
-    def test_only_requests_that_it_can_happen_to_are_counted(self, cluster: EmbeddedCluster, client: Served) -> None:
+    def test_only_requests_that_it_can_happen_to_are_counted(
+        self, cluster: EmbeddedCluster, client: Served
+    ) -> None:
         cluster.create(pod("a"))
         cluster.faults.add(EndStream(), nth=1, times=1)
         assert client.names() == ["a"]
         with client.watch(PODS, query=FOLLOWED) as watch:
             assert list(watch) == []
 
-    @pytest.mark.parametrize("fault", [
-        BufferingProxy(), DropEvents(), DuplicateEvents(), EarlyBookmark(), EmptyPage(), EndStream(), EndlessLine(),
-        ErrorEvent(Refuse(410)), ExpiredToken(), GzipWatch(), IdleCut(1), IgnoredInitialEvents(), IgnoredLimit(), IgnoreSelectors(),
-        NoBookmarks(), NoEndBookmark(), NoWatchList(), OldVersionOnDelete(), RecreatedAsModified(), ReorderInitialEvents(),
-        ReplayEvents(), UnknownEventType(),
-    ], ids=lambda fault: type(fault).__name__)
+    @pytest.mark.parametrize(
+        "fault",
+        [
+            BufferingProxy(),
+            DropEvents(),
+            DuplicateEvents(),
+            EarlyBookmark(),
+            EmptyPage(),
+            EndStream(),
+            EndlessLine(),
+            ErrorEvent(Refuse(410)),
+            ExpiredToken(),
+            GzipWatch(),
+            IdleCut(1),
+            IgnoredInitialEvents(),
+            IgnoredLimit(),
+            IgnoreSelectors(),
+            NoBookmarks(),
+            NoEndBookmark(),
+            NoWatchList(),
+            OldVersionOnDelete(),
+            RecreatedAsModified(),
+            ReorderInitialEvents(),
+            ReplayEvents(),
+            UnknownEventType(),
+        ],
+        ids=lambda fault: type(fault).__name__,
+    )
     def test_a_plain_list_does_not_count_for_what_can_happen_to_pages_and_watches_alone(
-            self, cluster: EmbeddedCluster, client: Served, fault: Fault) -> None:
+        self, cluster: EmbeddedCluster, client: Served, fault: Fault
+    ) -> None:
         planned = cluster.faults.add(fault)
         assert client.names() == []
         assert list(planned.hits) == []
@@ -124,13 +172,20 @@ class TestWhomItHappensTo:
             await asyncio.to_thread(client.refused)
             await asyncio.to_thread(client.refused)
             return (await waiting).path
+
         assert asyncio.run(wait()) == PODS
 
-    def test_to_wait_in_a_thread_ends_with_an_error_where_it_never_happens(self, cluster: EmbeddedCluster) -> None:
-        with pytest.raises(TimeoutError, match=r"Refuse \(list pods\) has happened 0 of 1 times; 0 requests came"):
+    def test_to_wait_in_a_thread_ends_with_an_error_where_it_never_happens(
+        self, cluster: EmbeddedCluster
+    ) -> None:
+        with pytest.raises(
+            TimeoutError, match=r"Refuse \(list pods\) has happened 0 of 1 times; 0 requests came"
+        ):
             cluster.faults.add(Refuse(503), verb="list", resource="pods").wait(timeout=0)
 
-    def test_a_fault_can_be_injected_into_the_watches_that_are_open(self, cluster: EmbeddedCluster, client: Served) -> None:
+    def test_a_fault_can_be_injected_into_the_watches_that_are_open(
+        self, cluster: EmbeddedCluster, client: Served
+    ) -> None:
         with client.watch(PODS, query=FOLLOWED) as watch:
             cluster.requests.wait("watch", "pods")
             cluster.inject(ErrorEvent(Refuse(410)), "pods")
@@ -145,7 +200,7 @@ def is_canary(asked: Asked) -> bool:
 
 
 def backwards(lines: list[bytes]) -> list[bytes]:
-    return sorted(lines, key=lambda line: line["name"])   # type: ignore[call-overload]  # A mistake.
+    return sorted(lines, key=lambda line: line["name"])  # type: ignore[call-overload]  # A mistake.
 
 
 def run_into_a_mistake(then: Callable[[Planned, ApiError], object]) -> None:
@@ -159,10 +214,13 @@ def run_into_a_mistake(then: Callable[[Planned, ApiError], object]) -> None:
 
 
 class TestMistakesOfTheTestItself:
-    WORDS = r"Refuse \(list, where=is_canary \(.*\)\) has raised KeyError\('labelSelector'\), about list /api/v1/"
+    WORDS = (
+        r"Refuse \(list, where=is_canary \(.*\)\) has raised KeyError\('labelSelector'\), about list /api/v1/"
+    )
 
     def test_an_error_of_a_condition_is_told_to_the_client_in_the_log_and_when_the_cluster_ends(
-            self, caplog: pytest.LogCaptureFixture) -> None:
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
         refusals: list[ApiError] = []
         with pytest.raises(BrokenFault, match=self.WORDS) as caught:
             run_into_a_mistake(lambda _, refusal: refusals.append(refusal))

@@ -1,4 +1,5 @@
 """Faults that are answers, over real sockets: what a client gets to see of each."""
+
 from __future__ import annotations
 
 import json
@@ -28,24 +29,36 @@ from .serving import FOLLOWED, INITIAL, PODS, RawRequest, Served, pod, told
 
 
 class TestRefusals:
-    def test_a_refusal_is_a_status_as_real_servers_fill_it(self, cluster: EmbeddedCluster, client: Served) -> None:
+    def test_a_refusal_is_a_status_as_real_servers_fill_it(
+        self, cluster: EmbeddedCluster, client: Served
+    ) -> None:
         cluster.faults.add(Refuse(503))
         assert client.refused().body == {
-            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": "ServiceUnavailable", "reason": "ServiceUnavailable", "code": 503}
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": "ServiceUnavailable",
+            "reason": "ServiceUnavailable",
+            "code": 503,
+        }
 
     @pytest.mark.parametrize("code", [200, 100, 600, 0, True, "429"])
     def test_what_is_the_code_of_no_refusal_is_refused(self, code: Any) -> None:
         with pytest.raises(ValueError, match=rf"Refuse\({code!r}\) is no refusal: give the code of one"):
             Refuse(code)
 
-    @pytest.mark.parametrize(("fault", "header", "details"), [
-        (Refuse(503, retry_after=2), b"Retry-After: 2\r\n", 2),
-        (Refuse(503, retry_after=2, in_details=False), b"Retry-After: 2\r\n", None),
-        (Refuse(503, retry_after=2, in_header=False), b"", 2),
-    ])
+    @pytest.mark.parametrize(
+        ("fault", "header", "details"),
+        [
+            (Refuse(503, retry_after=2), b"Retry-After: 2\r\n", 2),
+            (Refuse(503, retry_after=2, in_details=False), b"Retry-After: 2\r\n", None),
+            (Refuse(503, retry_after=2, in_header=False), b"", 2),
+        ],
+    )
     def test_retry_after_is_told_in_the_header_and_in_the_details(
-            self, cluster: EmbeddedCluster, fault: Refuse, header: bytes, details: int | None) -> None:
+        self, cluster: EmbeddedCluster, fault: Refuse, header: bytes, details: int | None
+    ) -> None:
         cluster.faults.add(fault)
         with RawRequest(cluster, headers={"Connection": "close"}) as request:
             head, _, body = request.to_the_end().partition(b"\r\n\r\n")
@@ -53,7 +66,9 @@ class TestRefusals:
         assert header in head + b"\r\n"
         assert json.loads(body).get("details", {}).get("retryAfterSeconds") == details
 
-    def test_an_overloaded_server_speaks_in_plain_words(self, cluster: EmbeddedCluster, client: Served) -> None:
+    def test_an_overloaded_server_speaks_in_plain_words(
+        self, cluster: EmbeddedCluster, client: Served
+    ) -> None:
         cluster.faults.add(Refuse(429, retry_after=7))
         with RawRequest(cluster, headers={"Connection": "close"}) as request:
             assert b"Retry-After: 7\r\n" in request.to_the_end()
@@ -68,37 +83,53 @@ class TestRefusals:
         cluster.faults.add(Gone())
         assert (client.refused().status, client.refused().body["reason"]) == (410, "Expired")
 
-    def test_410_comes_as_a_status_that_looks_like_success(self, cluster: EmbeddedCluster, client: Served) -> None:
+    def test_410_comes_as_a_status_that_looks_like_success(
+        self, cluster: EmbeddedCluster, client: Served
+    ) -> None:
         cluster.faults.add(Gone(http=200), verb="watch")
         with client.watch(PODS, query=FOLLOWED) as watch:
             status = next(watch)
         assert (status["kind"], status["code"]) == ("Status", 410)
 
-    @pytest.mark.parametrize(("fault", "code", "message"), [
-        (LeaderChanged(), 500, "etcdserver: leader changed"),
-        (TooLargeVersion(99, 5), 504, "Timeout: Too large resource version: 99, current: 5"),
-        (TooLargeVersion(before_1_34=True), 500, "etcdserver: mvcc: required revision is a future revision"),
-        (Unauthorized(), 401, "Unauthorized"),
-    ])
+    @pytest.mark.parametrize(
+        ("fault", "code", "message"),
+        [
+            (LeaderChanged(), 500, "etcdserver: leader changed"),
+            (TooLargeVersion(99, 5), 504, "Timeout: Too large resource version: 99, current: 5"),
+            (
+                TooLargeVersion(before_1_34=True),
+                500,
+                "etcdserver: mvcc: required revision is a future revision",
+            ),
+            (Unauthorized(), 401, "Unauthorized"),
+        ],
+    )
     def test_other_refusals_are_worded_as_by_real_servers(
-            self, cluster: EmbeddedCluster, client: Served, fault: LeaderChanged, code: int, message: str) -> None:
+        self, cluster: EmbeddedCluster, client: Served, fault: LeaderChanged, code: int, message: str
+    ) -> None:
         cluster.faults.add(fault)
         error = client.refused()
         assert (error.status, error.body["message"]) == (code, message)
 
-    @pytest.mark.parametrize(("fault", "code", "words"), [
-        (BadGateway(), 502, "502 Bad Gateway"), (NotServed(), 404, "404 page not found")])
+    @pytest.mark.parametrize(
+        ("fault", "code", "words"),
+        [(BadGateway(), 502, "502 Bad Gateway"), (NotServed(), 404, "404 page not found")],
+    )
     def test_some_refusals_are_no_status(
-            self, cluster: EmbeddedCluster, client: Served, fault: BadGateway, code: int, words: str) -> None:
+        self, cluster: EmbeddedCluster, client: Served, fault: BadGateway, code: int, words: str
+    ) -> None:
         cluster.faults.add(fault)
         error = client.refused()
         assert error.status == code
         assert words in error.body
 
-    @pytest.mark.parametrize(("fault", "field"), [
-        (NoWatchList(), "sendInitialEvents"), (NoWatchList(before_1_27=True), "resourceVersionMatch")])
+    @pytest.mark.parametrize(
+        ("fault", "field"),
+        [(NoWatchList(), "sendInitialEvents"), (NoWatchList(before_1_27=True), "resourceVersionMatch")],
+    )
     def test_an_old_server_refuses_initial_events_and_nothing_else(
-            self, cluster: EmbeddedCluster, client: Served, fault: NoWatchList, field: str) -> None:
+        self, cluster: EmbeddedCluster, client: Served, fault: NoWatchList, field: str
+    ) -> None:
         cluster.faults.add(fault)
         with pytest.raises(ApiError) as caught:
             client.watch(PODS, query=INITIAL)
@@ -108,7 +139,9 @@ class TestRefusals:
         with client.watch(PODS, query=FOLLOWED) as watch:
             assert told(watch, 1) == [("ADDED", "a")]
 
-    def test_an_error_event_of_any_status_ends_the_stream(self, cluster: EmbeddedCluster, client: Served) -> None:
+    def test_an_error_event_of_any_status_ends_the_stream(
+        self, cluster: EmbeddedCluster, client: Served
+    ) -> None:
         cluster.create(pod("a"), pod("b"))
         cluster.faults.add(ErrorEvent(Refuse(429, retry_after=3), after_events=1))
         with client.watch(PODS, query=FOLLOWED) as watch:
@@ -122,7 +155,9 @@ class TestPages:
     def _three_pods(self, cluster: EmbeddedCluster) -> None:
         cluster.create(pod("a"), pod("b"), pod("c"))
 
-    def test_an_expired_token_is_refused_on_later_pages_alone(self, cluster: EmbeddedCluster, client: Served) -> None:
+    def test_an_expired_token_is_refused_on_later_pages_alone(
+        self, cluster: EmbeddedCluster, client: Served
+    ) -> None:
         cluster.faults.add(ExpiredToken(), nth=2)
         first = client.listed(limit=1)
         second = client.listed(limit=1, **{"continue": first["metadata"]["continue"]})
@@ -137,7 +172,9 @@ class TestPages:
         assert error.status == 410
         assert client.names(limit=5, **{"continue": error.body["metadata"]["continue"]}) == ["b", "c", "d"]
 
-    def test_an_empty_page_has_a_token_that_goes_on_to_what_was_left_out(self, cluster: EmbeddedCluster, client: Served) -> None:
+    def test_an_empty_page_has_a_token_that_goes_on_to_what_was_left_out(
+        self, cluster: EmbeddedCluster, client: Served
+    ) -> None:
         cluster.faults.add(EmptyPage(), nth=2, times=1)
         first = client.listed(limit=1)
         empty = client.listed(limit=1, **{"continue": first["metadata"]["continue"]})
@@ -146,17 +183,25 @@ class TestPages:
 
     @pytest.mark.parametrize("path", [PODS, "/api/v1/pods"])
     def test_an_empty_first_page_has_a_token_that_goes_on_to_all(
-            self, cluster: EmbeddedCluster, client: Served, path: str) -> None:
+        self, cluster: EmbeddedCluster, client: Served, path: str
+    ) -> None:
         cluster.faults.add(EmptyPage(), times=1)
         empty = client.request("GET", path, query={"limit": 2})
         assert empty["items"] == []
         more = client.request("GET", path, query={"continue": empty["metadata"]["continue"]})
         assert [item["metadata"]["name"] for item in more["items"]] == ["a", "b", "c"]
 
-    @pytest.mark.parametrize(("fault", "expected"), [
-        (IgnoreSelectors(), ["a", "b", "c"]), (IgnoreSelectors(field=False), ["b"]), (IgnoreSelectors(label=False), []),
-    ])
-    def test_ignored_selectors_select_nothing(self, cluster: EmbeddedCluster, client: Served, fault: IgnoreSelectors, expected: list[str]) -> None:
+    @pytest.mark.parametrize(
+        ("fault", "expected"),
+        [
+            (IgnoreSelectors(), ["a", "b", "c"]),
+            (IgnoreSelectors(field=False), ["b"]),
+            (IgnoreSelectors(label=False), []),
+        ],
+    )
+    def test_ignored_selectors_select_nothing(
+        self, cluster: EmbeddedCluster, client: Served, fault: IgnoreSelectors, expected: list[str]
+    ) -> None:
         cluster.faults.add(fault)
         assert client.names(labelSelector="app=none", fieldSelector="metadata.name=b") == expected
 

@@ -1,4 +1,5 @@
 """Faults of whole servers: they go, come back elsewhere, forget, and cut off who watches."""
+
 from __future__ import annotations
 
 import contextlib
@@ -11,7 +12,9 @@ from .serving import FOLLOWED, PODS, RawRequest, Served, pod
 
 
 class TestServers:
-    def test_a_server_that_does_not_listen_refuses_connections_and_has_broken_all(self, cluster: EmbeddedCluster) -> None:
+    def test_a_server_that_does_not_listen_refuses_connections_and_has_broken_all(
+        self, cluster: EmbeddedCluster
+    ) -> None:
         with RawRequest(cluster, watch=True) as request:
             request.until(b"\r\n\r\n")
             cluster.stop_listening()
@@ -42,8 +45,13 @@ class TestServers:
         assert client.names() == ["a"]
         assert cluster.version == version
 
-    def test_watches_are_cut_all_or_those_that_are_meant(self, cluster: EmbeddedCluster, client: Served) -> None:
-        with client.watch(PODS, query=FOLLOWED) as pods, client.watch("/api/v1/nodes", query=FOLLOWED) as nodes:
+    def test_watches_are_cut_all_or_those_that_are_meant(
+        self, cluster: EmbeddedCluster, client: Served
+    ) -> None:
+        with (
+            client.watch(PODS, query=FOLLOWED) as pods,
+            client.watch("/api/v1/nodes", query=FOLLOWED) as nodes,
+        ):
             cluster.requests.wait("watch", times=2)
             assert cluster.cut(resource="pods") == 1
             assert list(pods) == []

@@ -1,4 +1,6 @@
-"""The pytest plugin, in tests as users write them, run by a pytest of their own. The tests of docs/testing.md are among them."""
+"""The pytest plugin, in tests as users write them, run by a pytest of their own. The tests of docs/testing.md
+are among them."""
+
 import os
 import re
 import subprocess
@@ -33,7 +35,7 @@ spec:
   names: {kind: WebApp, plural: webapps}
   versions:
   - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
-"""
+"""  # noqa: E501
 PRELUDE = """
 import kopf, kopf.testing, pytest
 
@@ -54,13 +56,18 @@ def run(cluster, name):
 def block_with(function: str) -> str:
     """Return the documented test of this name, as it stands."""
     block: str
-    block, = (block for block in re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL) if f"def {function}(" in block)
+    (block,) = (
+        block
+        for block in re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
+        if f"def {function}(" in block
+    )
     return block
 
 
 # They share a process, since to import Kopf takes longer than all of them.
 TESTS = {
-    "test_order": PRELUDE + """
+    "test_order": PRELUDE
+    + """
 def test_cluster_first(cluster, registry):
     assert kopf.get_default_registry() is registry
     see('me')
@@ -71,12 +78,14 @@ def test_registry_first(registry, cluster):
     see('me')
     run(cluster, 'me')
 """,
-    "test_late": PRELUDE + """
+    "test_late": PRELUDE
+    + """
 def test_late(registry, request):
     see('me')
     run(request.getfixturevalue('cluster'), 'me')
 """,
-    "test_two": PRELUDE + """
+    "test_two": PRELUDE
+    + """
 BEFORE = kopf.get_default_registry()
 
 @pytest.mark.parametrize('name', ['one', 'two'])
@@ -95,19 +104,40 @@ def test_after_them():
 class Ran:
     """A run of pytest, in a project of somebody who has installed the package."""
 
-    def __init__(self, folder: Path, tests: Mapping[str, str], environment: Mapping[str, str] | None = None) -> None:
-        files = {"crd.yaml": DEFINITION, "my_operator.py": OPERATOR, "pytest.ini": "[pytest]\nfilterwarnings = error\n"}
-        for name, text in {**files, **{f"{name}.py": textwrap.dedent(text) for name, text in tests.items()}}.items():
+    def __init__(
+        self, folder: Path, tests: Mapping[str, str], environment: Mapping[str, str] | None = None
+    ) -> None:
+        files = {
+            "crd.yaml": DEFINITION,
+            "my_operator.py": OPERATOR,
+            "pytest.ini": "[pytest]\nfilterwarnings = error\n",
+        }
+        for name, text in {
+            **files,
+            **{f"{name}.py": textwrap.dedent(text) for name, text in tests.items()},
+        }.items():
             (folder / name).write_text(text)
         # Without the plugins of our own tests, which are slow to import and would be there for nobody else.
-        options = ["-rA", f"--basetemp={folder / 'tmp'}", *(f"-pno:{name}" for name in ("cacheprovider", "hypothesispytest", "pytest_cov"))]
+        options = [
+            "-rA",
+            f"--basetemp={folder / 'tmp'}",
+            *(f"-pno:{name}" for name in ("cacheprovider", "hypothesispytest", "pytest_cov")),
+        ]
         self.output = subprocess.run(
-            [sys.executable, "-m", "pytest", *options], cwd=folder, env={**os.environ, **(environment or {})},
-            capture_output=True, text=True, check=False).stdout
+            [sys.executable, "-m", "pytest", *options],
+            cwd=folder,
+            env={**os.environ, **(environment or {})},
+            capture_output=True,
+            text=True,
+            check=False,
+        ).stdout
 
     def outcomes(self, file: str) -> dict[str, str]:
         """Return the outcome of each test of a file."""
-        return {test: word for word, test in re.findall(rf"^([A-Z]+) {file}\.py::(\S+)", self.output, re.MULTILINE)}
+        return {
+            test: word
+            for word, test in re.findall(rf"^([A-Z]+) {file}\.py::(\S+)", self.output, re.MULTILINE)
+        }
 
     def assert_passed(self, file: str, *tests: str) -> None:
         assert self.outcomes(file) == dict.fromkeys(tests, "PASSED"), self.output
@@ -119,24 +149,41 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
 
 
 def test_who_does_not_use_it_does_not_pay_for_it(tmp_path: Path) -> None:
-    Ran(tmp_path, {"test_it": """
+    Ran(
+        tmp_path,
+        {
+            "test_it": (
+                """
         import sys
         def test_it():
             assert not {'kopf', 'kopf_selectcache', 'aiohttp', 'trustme'} & set(sys.modules)
-    """}).assert_passed("test_it", "test_it")
+    """
+            )
+        },
+    ).assert_passed("test_it", "test_it")
 
 
 def test_without_the_extra_only_the_cluster_fails_and_says_what_to_install(tmp_path: Path) -> None:
     blocked = tmp_path / "blocked"
     blocked.mkdir()
-    (blocked / "trustme.py").write_text("raise ModuleNotFoundError(\"No module named 'trustme'\", name='trustme')\n")
-    ran = Ran(tmp_path, {"test_it": """
+    (blocked / "trustme.py").write_text(
+        "raise ModuleNotFoundError(\"No module named 'trustme'\", name='trustme')\n"
+    )
+    ran = Ran(
+        tmp_path,
+        {
+            "test_it": (
+                """
         def test_fake():
             from kopf_selectcache.testing import FakeCache
             FakeCache([], {'pods': 'app=web'})
         def test_cluster(cluster):
             pass
-    """}, {"PYTHONPATH": str(blocked)})
+    """
+            )
+        },
+        {"PYTHONPATH": str(blocked)},
+    )
     assert ran.outcomes("test_it") == {"test_fake": "PASSED", "test_cluster": "ERROR"}, ran.output
     assert "pip install '.[testing]'" in ran.output
 
@@ -153,8 +200,12 @@ def test_two_tests_know_nothing_of_each_other(ran: Ran) -> None:
     ran.assert_passed("test_two", "test_two[one]", "test_two[two]", "test_after_them")
 
 
-@pytest.mark.parametrize(("file", "test"), [
-    ("test_documented_handler", "test_reconcile"), ("test_documented_operator", "test_my_operator"),
-])
+@pytest.mark.parametrize(
+    ("file", "test"),
+    [
+        ("test_documented_handler", "test_reconcile"),
+        ("test_documented_operator", "test_my_operator"),
+    ],
+)
 def test_the_documented_tests_run_as_they_stand(ran: Ran, file: str, test: str) -> None:
     ran.assert_passed(file, test)

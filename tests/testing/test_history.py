@@ -1,4 +1,5 @@
 """What the history remembers, and what it forgets to be bounded."""
+
 import pytest
 
 from kopf_selectcache.testing.api.history import History, Stored

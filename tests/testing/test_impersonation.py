@@ -1,4 +1,5 @@
 """Acting as somebody else: whom the headers mean, and who may."""
+
 import pytest
 
 from kopf_selectcache.testing.api.impersonation import Impersonation
@@ -23,7 +24,9 @@ def impersonation(world: World) -> Impersonation:
     return Impersonation(world.rbac)
 
 
-def refused(impersonation: Impersonation, headers: dict[str, str], user: User = JOE, asked: Asked = LISTING) -> Problem:
+def refused(
+    impersonation: Impersonation, headers: dict[str, str], user: User = JOE, asked: Asked = LISTING
+) -> Problem:
     with pytest.raises(Problem) as caught:
         impersonation.effective(user, headers, asked)
     return caught.value
@@ -33,26 +36,54 @@ def test_without_headers_one_is_oneself(impersonation: Impersonation) -> None:
     assert impersonation.effective(JOE, {"authorization": "Bearer x"}, LISTING) is JOE
 
 
-@pytest.mark.parametrize(("headers", "meant"), [
-    ({"impersonate-user": "jane"}, User("jane", ("system:authenticated",))),
-    ({"impersonate-user": "jane", "impersonate-group": "a\nb"}, User("jane", ("a", "b", "system:authenticated"))),
-    ({"impersonate-user": "jane", "impersonate-group": "a, b"}, User("jane", ("a, b", "system:authenticated"))),
-    ({"impersonate-user": "jane", "impersonate-group": "system:masters"},
-     User("jane", ("system:masters", "system:authenticated"))),
-    ({"impersonate-user": "jane", "impersonate-group": "system:unauthenticated"}, User("jane", ("system:unauthenticated",))),
-    ({"impersonate-user": "system:serviceaccount:ns:sa"},
-     User("system:serviceaccount:ns:sa", ("system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated"))),
-    ({"impersonate-user": "system:serviceaccount:ns:sa", "impersonate-group": "a"},
-     User("system:serviceaccount:ns:sa", ("a", "system:authenticated"))),
-    ({"impersonate-user": "system:anonymous"}, User("system:anonymous", ("system:unauthenticated",))),
-    ({"impersonate-user": "system:node:n"}, User("system:node:n", ("system:nodes", "system:authenticated"))),
-])
+@pytest.mark.parametrize(
+    ("headers", "meant"),
+    [
+        ({"impersonate-user": "jane"}, User("jane", ("system:authenticated",))),
+        (
+            {"impersonate-user": "jane", "impersonate-group": "a\nb"},
+            User("jane", ("a", "b", "system:authenticated")),
+        ),
+        (
+            {"impersonate-user": "jane", "impersonate-group": "a, b"},
+            User("jane", ("a, b", "system:authenticated")),
+        ),
+        (
+            {"impersonate-user": "jane", "impersonate-group": "system:masters"},
+            User("jane", ("system:masters", "system:authenticated")),
+        ),
+        (
+            {"impersonate-user": "jane", "impersonate-group": "system:unauthenticated"},
+            User("jane", ("system:unauthenticated",)),
+        ),
+        (
+            {"impersonate-user": "system:serviceaccount:ns:sa"},
+            User(
+                "system:serviceaccount:ns:sa",
+                ("system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated"),
+            ),
+        ),
+        (
+            {"impersonate-user": "system:serviceaccount:ns:sa", "impersonate-group": "a"},
+            User("system:serviceaccount:ns:sa", ("a", "system:authenticated")),
+        ),
+        ({"impersonate-user": "system:anonymous"}, User("system:anonymous", ("system:unauthenticated",))),
+        (
+            {"impersonate-user": "system:node:n"},
+            User("system:node:n", ("system:nodes", "system:authenticated")),
+        ),
+    ],
+)
 def test_a_master_may_be_anybody(impersonation: Impersonation, headers: dict[str, str], meant: User) -> None:
     assert impersonation.effective(ADMIN, headers, LISTING) == meant
 
 
 def test_uid_and_extra_values_are_taken_over(impersonation: Impersonation) -> None:
-    headers = {"impersonate-user": "jane", "impersonate-uid": "7", "impersonate-extra-acme.com%2fscope": "a\nb"}
+    headers = {
+        "impersonate-user": "jane",
+        "impersonate-uid": "7",
+        "impersonate-extra-acme.com%2fscope": "a\nb",
+    }
     meant = impersonation.effective(ADMIN, headers, LISTING)
     assert (meant.uid, meant.extra) == ("7", {"acme.com/scope": ("a", "b")})
 
@@ -63,39 +94,82 @@ def test_groups_without_a_user_are_a_bad_request(impersonation: Impersonation) -
 
 
 def test_the_right_is_asked_of_each_part(world: World, impersonation: Impersonation) -> None:
-    world.grant("g", [{"apiGroups": [""], "resources": ["users"], "verbs": ["impersonate"], "resourceNames": ["jane"]}])
+    world.grant(
+        "g",
+        [{"apiGroups": [""], "resources": ["users"], "verbs": ["impersonate"], "resourceNames": ["jane"]}],
+    )
     assert impersonation.effective(JOE, {"impersonate-user": "jane"}, LISTING).name == "jane"
-    assert refused(impersonation, {"impersonate-user": "jack"}).message == (
-        'users "jack" is forbidden: User "joe" cannot impersonate resource "users" in API group "" at the cluster scope')
-    assert refused(impersonation, {"impersonate-user": "jane", "impersonate-group": "g"}).message == (
-        'groups "g" is forbidden: User "joe" cannot impersonate resource "groups" in API group "" at the cluster scope')
-    assert refused(impersonation, {"impersonate-user": "jane", "impersonate-extra-a": "b"}).message == (
-        'userextras.authentication.k8s.io "b" is forbidden: User "joe" cannot impersonate resource "userextras/a" '
-        'in API group "authentication.k8s.io" at the cluster scope')
+    assert (
+        refused(impersonation, {"impersonate-user": "jack"}).message
+        == 'users "jack" is forbidden: User "joe" cannot impersonate resource "users" in API group "" at the'
+        " cluster scope"
+    )
+    assert (
+        refused(impersonation, {"impersonate-user": "jane", "impersonate-group": "g"}).message
+        == 'groups "g" is forbidden: User "joe" cannot impersonate resource "groups" in API group "" at the'
+        " cluster scope"
+    )
+    assert (
+        refused(impersonation, {"impersonate-user": "jane", "impersonate-extra-a": "b"}).message
+        == 'userextras.authentication.k8s.io "b" is forbidden: User "joe" cannot impersonate resource'
+        ' "userextras/a" in API group "authentication.k8s.io" at the cluster scope'
+    )
 
 
 def test_a_service_account_is_asked_for_in_its_namespace(world: World, impersonation: Impersonation) -> None:
-    world.grant("g", [{"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["impersonate"]}], namespace="ns")
+    world.grant(
+        "g", [{"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["impersonate"]}], namespace="ns"
+    )
     meant = impersonation.effective(JOE, {"impersonate-user": "system:serviceaccount:ns:sa"}, LISTING)
     assert meant.name == "system:serviceaccount:ns:sa"
     assert refused(impersonation, {"impersonate-user": "system:serviceaccount:other:sa"}).code == 403
 
 
-@pytest.mark.parametrize(("name", "mode"), [
-    ("jane", "user-info"), ("system:serviceaccount:a:b", "serviceaccount"), ("system:node:n", "arbitrary-node"),
-])
-def test_who_has_no_such_right_is_told_of_the_narrowest(impersonation: Impersonation, name: str, mode: str) -> None:
-    assert refused(impersonation, {"impersonate-user": name}).message == (
-        f'pods is forbidden: User "joe" cannot impersonate-on:{mode}:list resource "pods" in API group "" in the namespace "ns"')
-    assert refused(impersonation, {"impersonate-user": name}, asked=Url("get", "/version")).message == (
-        f'forbidden: User "joe" cannot impersonate-on:{mode}:get path "/version"')
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [
+        ("jane", "user-info"),
+        ("system:serviceaccount:a:b", "serviceaccount"),
+        ("system:node:n", "arbitrary-node"),
+    ],
+)
+def test_who_has_no_such_right_is_told_of_the_narrowest(
+    impersonation: Impersonation, name: str, mode: str
+) -> None:
+    assert (
+        refused(impersonation, {"impersonate-user": name}).message
+        == f'pods is forbidden: User "joe" cannot impersonate-on:{mode}:list resource "pods" in API group ""'
+        ' in the namespace "ns"'
+    )
+    assert (
+        refused(impersonation, {"impersonate-user": name}, asked=Url("get", "/version")).message
+        == f'forbidden: User "joe" cannot impersonate-on:{mode}:get path "/version"'
+    )
 
 
 def test_the_right_can_be_for_one_action_alone(world: World, impersonation: Impersonation) -> None:
-    world.grant("g", [
-        {"apiGroups": ["authentication.k8s.io"], "resources": ["users"], "verbs": ["impersonate:user-info"], "resourceNames": ["jane"]},
-        {"apiGroups": [""], "resources": ["pods"], "verbs": ["impersonate-on:user-info:list"]},
-    ])
+    world.grant(
+        "g",
+        [
+            {
+                "apiGroups": ["authentication.k8s.io"],
+                "resources": ["users"],
+                "verbs": ["impersonate:user-info"],
+                "resourceNames": ["jane"],
+            },
+            {"apiGroups": [""], "resources": ["pods"], "verbs": ["impersonate-on:user-info:list"]},
+        ],
+    )
     assert impersonation.effective(JOE, {"impersonate-user": "jane"}, LISTING).name == "jane"
-    assert refused(impersonation, {"impersonate-user": "jane"}, asked=Call("delete", "", "v1", "pods", namespace="ns")).code == 403
-    assert refused(impersonation, {"impersonate-user": "jane", "impersonate-group": "system:masters"}).code == 403
+    assert (
+        refused(
+            impersonation,
+            {"impersonate-user": "jane"},
+            asked=Call("delete", "", "v1", "pods", namespace="ns"),
+        ).code
+        == 403
+    )
+    assert (
+        refused(impersonation, {"impersonate-user": "jane", "impersonate-group": "system:masters"}).code
+        == 403
+    )

@@ -1,4 +1,6 @@
-"""Manifests: what is read of them, in which order it can be created, and what is said of those that are none."""
+"""Manifests: what is read of them, in which order it can be created, and what is said of those that are
+none."""
+
 from __future__ import annotations
 
 import json
@@ -23,7 +25,10 @@ def test_a_json_file_has_several_documents_too(tmp_path: Path, between: str) -> 
 
 
 def test_lists_are_taken_apart() -> None:
-    text = '{"kind": "List", "apiVersion": "v1", "items": [{"kind": "A"}, {"kind": "List", "items": [{"kind": "B"}]}]}'
+    text = (
+        '{"kind": "List", "apiVersion": "v1", "items": [{"kind": "A"}, {"kind": "List", "items": [{"kind":'
+        ' "B"}]}]}'
+    )
     assert list(read_text(text)) == [{"kind": "A"}, {"kind": "B"}]
 
 
@@ -34,7 +39,8 @@ def test_items_of_an_answer_are_of_the_kind_of_their_list() -> None:
 
 def test_what_looks_like_a_time_stays_text() -> None:
     assert list(read_text("{kind: A, since: 2020-01-01, at: 2020-01-01T00:00:00Z}")) == [
-        {"kind": "A", "since": "2020-01-01", "at": "2020-01-01T00:00:00Z"}]
+        {"kind": "A", "since": "2020-01-01", "at": "2020-01-01T00:00:00Z"}
+    ]
 
 
 def test_a_text_may_be_indented() -> None:
@@ -43,7 +49,12 @@ def test_a_text_may_be_indented() -> None:
 
 def test_namespaces_and_definitions_come_first() -> None:
     objects = [{"kind": kind} for kind in ("Pod", "CustomResourceDefinition", "ConfigMap", "Namespace")]
-    assert [obj["kind"] for obj in in_order(objects)] == ["Namespace", "CustomResourceDefinition", "Pod", "ConfigMap"]
+    assert [obj["kind"] for obj in in_order(objects)] == [
+        "Namespace",
+        "CustomResourceDefinition",
+        "Pod",
+        "ConfigMap",
+    ]
 
 
 def test_a_folder_is_searched_for_manifests(tmp_path: Path) -> None:
@@ -58,12 +69,15 @@ def test_what_is_not_there_is_told(tmp_path: Path) -> None:
         files_in(tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize(("text", "message"), [
-    ("{kind: A}\n---\n{kind: [", r"document 2 of .*a\.yaml cannot be read"),
-    ("just text", r"document 1 of .*a\.yaml is no object of Kubernetes: it has no kind"),
-    ("{metadata: {name: a}}", "it has no kind"),
-    ("{kind: List, items: [1]}", "it has no kind"),
-])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{kind: A}\n---\n{kind: [", r"document 2 of .*a\.yaml cannot be read"),
+        ("just text", r"document 1 of .*a\.yaml is no object of Kubernetes: it has no kind"),
+        ("{metadata: {name: a}}", "it has no kind"),
+        ("{kind: List, items: [1]}", "it has no kind"),
+    ],
+)
 def test_what_is_no_manifest_is_told_with_its_place(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "a.yaml"
     file.write_text(text)

@@ -1,4 +1,5 @@
 """What kubectl reads of OpenAPI before it writes."""
+
 import json
 from typing import Any
 
@@ -33,8 +34,12 @@ def test_each_version_of_a_group_has_a_document(world: World) -> None:
 
 def test_each_kind_can_be_patched_and_validated(world: World) -> None:
     patched = {
-        tuple(path["patch"]["x-kubernetes-group-version-kind"].values()): {one["name"] for one in path["patch"]["parameters"]}
-        for document in told(world, "/openapi/v3")["paths"].values() for path in told(world, document["serverRelativeURL"])["paths"].values()}
+        tuple(path["patch"]["x-kubernetes-group-version-kind"].values()): {
+            one["name"] for one in path["patch"]["parameters"]
+        }
+        for document in told(world, "/openapi/v3")["paths"].values()
+        for path in told(world, document["serverRelativeURL"])["paths"].values()
+    }
     assert patched.keys() == {(served.group, served.version, served.kind) for served in world.kinds}
     assert all("fieldValidation" in names for names in patched.values())
 
@@ -46,9 +51,14 @@ def test_built_in_kinds_are_patched_by_what_kubectl_knows_of_them(world: World) 
 
 def test_version_2_is_empty(world: World) -> None:
     assert told(world, "/openapi/v2")["definitions"] == {}
-    found = openapi.answer("/openapi/v2", "application/com.github.proto-openapi.spec.v2@v1.0+protobuf", world.kinds)
+    found = openapi.answer(
+        "/openapi/v2", "application/com.github.proto-openapi.spec.v2@v1.0+protobuf", world.kinds
+    )
     assert found is not None
-    assert (found.body, found.content_type) == (b"\n\x032.0", "application/com.github.proto-openapi.spec.v2.v1.0+protobuf")
+    assert (found.body, found.content_type) == (
+        b"\n\x032.0",
+        "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
+    )
     with pytest.raises(Problem) as caught:
         openapi.answer("/openapi/v2", "text/html", world.kinds)
     assert caught.value.code == 406

@@ -1,4 +1,5 @@
 """Merge patches and JSON patches, with the real server's library's own ideas of RFC 6902."""
+
 import json
 from typing import Any
 
@@ -16,51 +17,60 @@ def patched(obj: dict[str, Any], patch: object, content_type: str = patches.JSON
     return patches.read(json.dumps(patch).encode(), content_type, CONFIG_MAPS)(obj)
 
 
-@pytest.mark.parametrize(("patch", "expected"), [
-    ({"a": 2}, {"a": 2, "b": {"c": 1, "d": [1]}}),
-    ({"a": None, "x": None}, {"b": {"c": 1, "d": [1]}}),
-    ({"b": {"c": None, "e": {"f": None, "g": 1}}}, {"a": 1, "b": {"d": [1], "e": {"g": 1}}}),
-    ({"b": {"d": [2, None]}}, {"a": 1, "b": {"c": 1, "d": [2, None]}}),
-    ({"a": {"n": 1}, "b": 5}, {"a": {"n": 1}, "b": 5}),
-])
+@pytest.mark.parametrize(
+    ("patch", "expected"),
+    [
+        ({"a": 2}, {"a": 2, "b": {"c": 1, "d": [1]}}),
+        ({"a": None, "x": None}, {"b": {"c": 1, "d": [1]}}),
+        ({"b": {"c": None, "e": {"f": None, "g": 1}}}, {"a": 1, "b": {"d": [1], "e": {"g": 1}}}),
+        ({"b": {"d": [2, None]}}, {"a": 1, "b": {"c": 1, "d": [2, None]}}),
+        ({"a": {"n": 1}, "b": 5}, {"a": {"n": 1}, "b": 5}),
+    ],
+)
 def test_a_merge_patch_replaces_what_it_names_and_null_removes(patch: object, expected: object) -> None:
     obj = {"a": 1, "b": {"c": 1, "d": [1]}}
     assert patched(obj, patch, patches.MERGE) == expected
     assert obj == {"a": 1, "b": {"c": 1, "d": [1]}}
 
 
-@pytest.mark.parametrize(("step", "expected"), [
-    ({"op": "add", "path": "/b", "value": 1}, {"a": {"k": [1, 2]}, "b": 1}),
-    ({"op": "add", "path": "/a/k/-", "value": 3}, {"a": {"k": [1, 2, 3]}}),
-    ({"op": "add", "path": "/a/k/0", "value": 3}, {"a": {"k": [3, 1, 2]}}),
-    ({"op": "add", "path": "/a/x~1y~0", "value": 3}, {"a": {"k": [1, 2], "x/y~": 3}}),
-    ({"op": "add", "path": "/b"}, {"a": {"k": [1, 2]}, "b": None}),
-    ({"op": "remove", "path": "/a/k/0"}, {"a": {"k": [2]}}),
-    ({"op": "remove", "path": "/a/k/-1"}, {"a": {"k": [1]}}),
-    ({"op": "replace", "path": "/a/k/1", "value": 5}, {"a": {"k": [1, 5]}}),
-    ({"op": "replace", "path": "/a/new", "value": 5}, {"a": {"k": [1, 2], "new": 5}}),
-    ({"op": "move", "from": "/a/k", "path": "/m"}, {"a": {}, "m": [1, 2]}),
-    ({"op": "copy", "from": "/a/k", "path": "/m"}, {"a": {"k": [1, 2]}, "m": [1, 2]}),
-    ({"op": "test", "path": "/a/k", "value": [1, 2]}, {"a": {"k": [1, 2]}}),
-    ({"op": "test", "path": "/a/none", "value": None}, {"a": {"k": [1, 2]}}),
-])
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        ({"op": "add", "path": "/b", "value": 1}, {"a": {"k": [1, 2]}, "b": 1}),
+        ({"op": "add", "path": "/a/k/-", "value": 3}, {"a": {"k": [1, 2, 3]}}),
+        ({"op": "add", "path": "/a/k/0", "value": 3}, {"a": {"k": [3, 1, 2]}}),
+        ({"op": "add", "path": "/a/x~1y~0", "value": 3}, {"a": {"k": [1, 2], "x/y~": 3}}),
+        ({"op": "add", "path": "/b"}, {"a": {"k": [1, 2]}, "b": None}),
+        ({"op": "remove", "path": "/a/k/0"}, {"a": {"k": [2]}}),
+        ({"op": "remove", "path": "/a/k/-1"}, {"a": {"k": [1]}}),
+        ({"op": "replace", "path": "/a/k/1", "value": 5}, {"a": {"k": [1, 5]}}),
+        ({"op": "replace", "path": "/a/new", "value": 5}, {"a": {"k": [1, 2], "new": 5}}),
+        ({"op": "move", "from": "/a/k", "path": "/m"}, {"a": {}, "m": [1, 2]}),
+        ({"op": "copy", "from": "/a/k", "path": "/m"}, {"a": {"k": [1, 2]}, "m": [1, 2]}),
+        ({"op": "test", "path": "/a/k", "value": [1, 2]}, {"a": {"k": [1, 2]}}),
+        ({"op": "test", "path": "/a/none", "value": None}, {"a": {"k": [1, 2]}}),
+    ],
+)
 def test_each_step_of_a_json_patch(step: object, expected: object) -> None:
     assert patched({"a": {"k": [1, 2]}}, [step]) == expected
 
 
-@pytest.mark.parametrize("steps", [
-    [{"op": "test", "path": "/a/k", "value": [1]}],
-    [{"op": "test", "path": "/a/none", "value": 1}],
-    [{"op": "test", "path": "/a/k/0", "value": True}],
-    [{"op": "remove", "path": "/a/none"}],
-    [{"op": "move", "from": "/none", "path": "/a/x"}],
-    [{"op": "add", "path": "/none/x", "value": 1}],
-    [{"op": "add", "path": "/a/k/7", "value": 1}],
-    [{"op": "add", "path": "a", "value": 1}],
-    [{"op": "frob", "path": "/a", "value": 1}],
-    [{"op": "add"}],
-    [{"op": "add", "path": "/b", "value": 1}, {"op": "test", "path": "/b", "value": 2}],
-])
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [{"op": "test", "path": "/a/k", "value": [1]}],
+        [{"op": "test", "path": "/a/none", "value": 1}],
+        [{"op": "test", "path": "/a/k/0", "value": True}],
+        [{"op": "remove", "path": "/a/none"}],
+        [{"op": "move", "from": "/none", "path": "/a/x"}],
+        [{"op": "add", "path": "/none/x", "value": 1}],
+        [{"op": "add", "path": "/a/k/7", "value": 1}],
+        [{"op": "add", "path": "a", "value": 1}],
+        [{"op": "frob", "path": "/a", "value": 1}],
+        [{"op": "add"}],
+        [{"op": "add", "path": "/b", "value": 1}, {"op": "test", "path": "/b", "value": 2}],
+    ],
+)
 def test_a_step_that_fails_fails_the_patch(steps: object) -> None:
     obj = {"a": {"k": [1, 2]}}
     with pytest.raises(Problem) as caught:
@@ -70,12 +80,40 @@ def test_a_step_that_fails_fails_the_patch(steps: object) -> None:
     assert obj == {"a": {"k": [1, 2]}}
 
 
-@pytest.mark.parametrize(("patch", "content_type", "message"), [
-    ([1], patches.MERGE, "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}"),
-    ("x", patches.MERGE, "error decoding patch: json: cannot unmarshal string into Go value of type map[string]interface {}"),
-    ({}, patches.JSON, "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"),
-    ([1], patches.STRATEGIC, "json: cannot unmarshal array into Go value of type map[string]interface {}"),
-])
+@pytest.mark.parametrize(
+    ("patch", "content_type", "message"),
+    [
+        (
+            [1],
+            patches.MERGE,
+            (
+                "error decoding patch: json: cannot unmarshal array into Go value of type"
+                " map[string]interface {}"
+            ),
+        ),
+        (
+            "x",
+            patches.MERGE,
+            (
+                "error decoding patch: json: cannot unmarshal string into Go value of type"
+                " map[string]interface {}"
+            ),
+        ),
+        (
+            {},
+            patches.JSON,
+            (
+                "error decoding patch: json: cannot unmarshal object into Go value of type"
+                " []handlers.jsonPatchOp"
+            ),
+        ),
+        (
+            [1],
+            patches.STRATEGIC,
+            "json: cannot unmarshal array into Go value of type map[string]interface {}",
+        ),
+    ],
+)
 def test_a_patch_of_another_shape_cannot_be_read(patch: object, content_type: str, message: str) -> None:
     with pytest.raises(Problem) as caught:
         patched({}, patch, content_type)
@@ -89,7 +127,9 @@ def test_custom_resources_have_no_strategic_merge_patch() -> None:
         patches.read(b"{}", patches.STRATEGIC, store.kind("widgets.example.com"))
     assert caught.value.code == 415
     assert caught.value.message.endswith(
-        "accepted media types include: application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml")
+        "accepted media types include: application/json-patch+json, application/merge-patch+json,"
+        " application/apply-patch+yaml"
+    )
 
 
 def test_server_side_apply_is_not_there_and_says_so() -> None:
@@ -105,5 +145,7 @@ def test_a_patch_after_which_an_object_cannot_be_read_is_told_as_the_patchs_faul
         store.patch("configmaps", "a", {"data": {"k": 5}})
     assert caught.value.code == 422
     assert caught.value.message.startswith(' "" is invalid: patch: Invalid value: "{')
-    assert caught.value.message.endswith("json: cannot unmarshal number into Go struct field ConfigMap.data of type string")
+    assert caught.value.message.endswith(
+        "json: cannot unmarshal number into Go struct field ConfigMap.data of type string"
+    )
     assert store.get("configmaps", "a")["data"] == {"k": "v"}

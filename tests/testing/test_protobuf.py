@@ -1,11 +1,13 @@
 """Small objects out of protobuf: the bytes are those that kubectl sends."""
+
 import pytest
 
 from kopf_selectcache.testing.api.kubectl import protobuf
 from kopf_selectcache.testing.api.status import Problem
 
-# What an object that is made in Go says of its metadata, when it has none: empty texts, and no time of creation.
-NO_METADATA = bytes.fromhex("0a10" "0a00" "1200" "1a00" "2200" "2a00" "3200" "3800" "4200")
+# What an object that is made in Go says of its metadata, when it has none: empty texts, and no time of
+# creation.
+NO_METADATA = bytes.fromhex("0a100a0012001a0022002a00320038004200")
 
 
 def sent(api_version: str, kind: str, raw: bytes) -> bytes:
@@ -27,45 +29,75 @@ def varint(value: int) -> bytes:
 
 def test_kubectl_auth_can_i() -> None:
     raw = NO_METADATA + bytes.fromhex(
-        "121e0a1c" "0a0764656661756c74" "1203676574" "1a00" "2200" "2a04706f6473" "3200" "3a00" "1a080800" "1200" "1a00" "2000")
+        "121e0a1c0a0764656661756c7412036765741a0022002a04706f647332003a001a08080012001a002000"
+    )
     assert protobuf.decode(sent("authorization.k8s.io/v1", "SelfSubjectAccessReview", raw)) == {
-        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "metadata": {},
-        "spec": {"resourceAttributes": {"namespace": "default", "verb": "get", "resource": "pods"}}}
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "metadata": {},
+        "spec": {"resourceAttributes": {"namespace": "default", "verb": "get", "resource": "pods"}},
+    }
 
 
 def test_kubectl_auth_whoami() -> None:
     assert protobuf.decode(sent("authentication.k8s.io/v1", "SelfSubjectReview", NO_METADATA)) == {
-        "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview", "metadata": {}}
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "SelfSubjectReview",
+        "metadata": {},
+    }
 
 
 def test_kubectl_create_configmap() -> None:
-    raw = bytes.fromhex("0a12" "0a026b39" "1200" "1a00" "2200" "2a00" "3200" "3800" "4200" "1206" "0a0161" "120162")
+    raw = bytes.fromhex("0a120a026b3912001a0022002a0032003800420012060a0161120162")
     assert protobuf.decode(sent("v1", "ConfigMap", raw)) == {
-        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "k9"}, "data": {"a": "b"}}
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "k9"},
+        "data": {"a": "b"},
+    }
 
 
 def test_values_of_a_secret_are_bytes() -> None:
     raw = field(1, field(1, b"s")) + field(2, field(1, b"key") + field(2, b"\xff\0")) + field(3, b"Opaque")
     assert protobuf.decode(sent("v1", "Secret", raw)) == {
-        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"key": "/wA="}, "type": "Opaque"}
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "s"},
+        "data": {"key": "/wA="},
+        "type": "Opaque",
+    }
 
 
 def test_lists_and_empty_texts_in_them_are_kept() -> None:
     rule = field(1, b"get") + field(1, b"list") + field(2, b"") + field(3, b"pods")
     raw = field(1, field(1, b"r")) + field(2, rule)
     assert protobuf.decode(sent("rbac.authorization.k8s.io/v1", "Role", raw))["rules"] == [
-        {"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods"]}]
+        {"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods"]}
+    ]
 
 
 def test_a_zero_that_is_meant_is_kept() -> None:
     assert protobuf.decode(sent("v1", "DeleteOptions", field(1, 0) + field(3, 0))) == {
-        "apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0, "orphanDependents": False}
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "gracePeriodSeconds": 0,
+        "orphanDependents": False,
+    }
     assert protobuf.decode(sent("v1", "DeleteOptions", field(1, (1 << 64) - 5)))["gracePeriodSeconds"] == -5
 
 
 def test_what_is_unknown_is_passed_over() -> None:
-    unknown = bytes([15 << 3 | 1]) + b"12345678" + bytes([15 << 3 | 5]) + b"1234" + field(15, 300) + field(15, b"text")
-    assert protobuf.decode(sent("v1", "Namespace", unknown + field(1, unknown + field(1, b"n"))))["metadata"] == {"name": "n"}
+    unknown = (
+        bytes([15 << 3 | 1])
+        + b"12345678"
+        + bytes([15 << 3 | 5])
+        + b"1234"
+        + field(15, 300)
+        + field(15, b"text")
+    )
+    assert protobuf.decode(sent("v1", "Namespace", unknown + field(1, unknown + field(1, b"n"))))[
+        "metadata"
+    ] == {"name": "n"}
 
 
 def test_other_kinds_are_refused_with_what_helps() -> None:
@@ -76,10 +108,20 @@ def test_other_kinds_are_refused_with_what_helps() -> None:
         assert "kubectl apply -f" in caught.value.message
 
 
-@pytest.mark.parametrize("body", [
-    b"", b"{}", b"k8s\0\xff", b"k8s\0\x0a\x7f", b"k8s\0\x0b", sent("v1", "Namespace", b"\x0a\x05\x0a"),
-    sent("v1", "Namespace", field(1, field(1, b"\xff"))), sent("v1", "Namespace", field(1, 5)), b"k8s\0" + b"\xff" * 30,
-])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{}",
+        b"k8s\0\xff",
+        b"k8s\0\x0a\x7f",
+        b"k8s\0\x0b",
+        sent("v1", "Namespace", b"\x0a\x05\x0a"),
+        sent("v1", "Namespace", field(1, field(1, b"\xff"))),
+        sent("v1", "Namespace", field(1, 5)),
+        b"k8s\0" + b"\xff" * 30,
+    ],
+)
 def test_what_is_no_protobuf_is_a_bad_request(body: bytes) -> None:
     with pytest.raises(Problem) as caught:
         protobuf.decode(body)

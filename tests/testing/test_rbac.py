@@ -1,4 +1,5 @@
 """Rights: who may do what, by the Roles and bindings that are there; and the wording of a refusal."""
+
 from typing import Any
 
 import pytest
@@ -54,36 +55,61 @@ def test_a_cluster_role_bound_in_a_namespace_holds_there_alone(world: World) -> 
     assert not world.rbac.allows(JOE, call(namespace="b"))
 
 
-@pytest.mark.parametrize(("rule", "asked", "allowed"), [
-    ({"verbs": ["*"]}, call("delete"), True),
-    ({"verbs": ["get"]}, call("list"), False),
-    ({"apiGroups": ["*"]}, call(group="batch"), True),
-    ({"apiGroups": ["apps"]}, call(group="batch"), False),
-    ({"resources": ["*"]}, call(resource="nodes"), True),
-    ({"resources": ["*"]}, call(subresource="status"), True),
-    ({"resources": ["pods"]}, call(subresource="status"), False),
-    ({"resources": ["pods/status"]}, call(subresource="status"), True),
-    ({"resources": ["pods/status"]}, call(), False),
-    ({"resources": ["*/status"]}, call(subresource="status"), True),
-    ({"resources": ["*/status"]}, call(subresource="log"), False),
-    ({"resources": ["pods/*"]}, call(subresource="status"), False),
-])
-def test_a_rule_is_matched_by_verb_group_and_resource(world: World, rule: dict[str, Any], asked: Call, *, allowed: bool) -> None:
+@pytest.mark.parametrize(
+    ("rule", "asked", "allowed"),
+    [
+        ({"verbs": ["*"]}, call("delete"), True),
+        ({"verbs": ["get"]}, call("list"), False),
+        ({"apiGroups": ["*"]}, call(group="batch"), True),
+        ({"apiGroups": ["apps"]}, call(group="batch"), False),
+        ({"resources": ["*"]}, call(resource="nodes"), True),
+        ({"resources": ["*"]}, call(subresource="status"), True),
+        ({"resources": ["pods"]}, call(subresource="status"), False),
+        ({"resources": ["pods/status"]}, call(subresource="status"), True),
+        ({"resources": ["pods/status"]}, call(), False),
+        ({"resources": ["*/status"]}, call(subresource="status"), True),
+        ({"resources": ["*/status"]}, call(subresource="log"), False),
+        ({"resources": ["pods/*"]}, call(subresource="status"), False),
+    ],
+)
+def test_a_rule_is_matched_by_verb_group_and_resource(
+    world: World, rule: dict[str, Any], asked: Call, *, allowed: bool
+) -> None:
     world.grant("g", [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"], **rule}])
     assert world.rbac.allows(JOE, asked) is allowed
 
 
-@pytest.mark.parametrize(("subject", "user", "allowed"), [
-    ({"kind": "User", "name": "joe"}, JOE, True),
-    ({"kind": "User", "name": "jane"}, JOE, False),
-    ({"kind": "Group", "name": "team"}, User("joe", ("team",)), True),
-    ({"kind": "Group", "name": "joe"}, JOE, False),
-    ({"kind": "ServiceAccount", "name": "sa", "namespace": "b"}, User("system:serviceaccount:b:sa"), True),
-    ({"kind": "ServiceAccount", "name": "sa", "namespace": "b"}, User("system:serviceaccount:a:sa"), False),
-])
-def test_a_binding_names_users_groups_and_accounts(world: World, subject: dict[str, str], user: User, *, allowed: bool) -> None:
+@pytest.mark.parametrize(
+    ("subject", "user", "allowed"),
+    [
+        ({"kind": "User", "name": "joe"}, JOE, True),
+        ({"kind": "User", "name": "jane"}, JOE, False),
+        ({"kind": "Group", "name": "team"}, User("joe", ("team",)), True),
+        ({"kind": "Group", "name": "joe"}, JOE, False),
+        (
+            {"kind": "ServiceAccount", "name": "sa", "namespace": "b"},
+            User("system:serviceaccount:b:sa"),
+            True,
+        ),
+        (
+            {"kind": "ServiceAccount", "name": "sa", "namespace": "b"},
+            User("system:serviceaccount:a:sa"),
+            False,
+        ),
+    ],
+)
+def test_a_binding_names_users_groups_and_accounts(
+    world: World, subject: dict[str, str], user: User, *, allowed: bool
+) -> None:
     world.create(GROUP, "roles", "r", "a", rules=[READING])
-    world.create(GROUP, "rolebindings", "b", "a", roleRef={"apiGroup": GROUP, "kind": "Role", "name": "r"}, subjects=[subject])
+    world.create(
+        GROUP,
+        "rolebindings",
+        "b",
+        "a",
+        roleRef={"apiGroup": GROUP, "kind": "Role", "name": "r"},
+        subjects=[subject],
+    )
     assert world.rbac.allows(user, call(namespace="a")) is allowed
 
 
@@ -98,14 +124,27 @@ def test_masters_may_do_all(world: World) -> None:
 
 def test_a_name_that_a_field_selector_requires_counts_as_the_name(world: World) -> None:
     world.grant("g", [{**READING, "resourceNames": ["a"]}])
-    for text in ("metadata.name=a", "metadata.name==a", "metadata.namespace=ns,metadata.name=a", "metadata.name=a,metadata.name=b"):
+    for text in (
+        "metadata.name=a",
+        "metadata.name==a",
+        "metadata.namespace=ns,metadata.name=a",
+        "metadata.name=a,metadata.name=b",
+    ):
         for verb in ("list", "watch"):
             assert world.rbac.allows(JOE, call(verb, options={"fieldSelector": text})), text
 
 
 def test_a_field_selector_that_does_not_require_the_name_does_not(world: World) -> None:
     world.grant("g", [{**READING, "resourceNames": ["a", "b/c", ".."]}])
-    for text in ("metadata.name!=a", "metadata.name=b", "metadata.name=b/c", "metadata.name=..", "spec.nodeName=a", "nonsense", "="):
+    for text in (
+        "metadata.name!=a",
+        "metadata.name=b",
+        "metadata.name=b/c",
+        "metadata.name=..",
+        "spec.nodeName=a",
+        "nonsense",
+        "=",
+    ):
         assert not world.rbac.allows(JOE, call(options={"fieldSelector": text})), text
 
 
@@ -130,14 +169,19 @@ def test_a_role_in_a_namespace_can_give_the_namespace_itself(world: World) -> No
 # ---- Paths.
 
 
-@pytest.mark.parametrize(("url", "path", "allowed"), [
-    ("/metrics", "/metrics", True),
-    ("/metrics", "/metrics/x", False),
-    ("/metrics/*", "/metrics/x/y", True),
-    ("/metrics/*", "/metrics", False),
-    ("*", "/whatever", True),
-])
-def test_a_path_is_matched_as_it_stands_or_by_its_beginning(world: World, url: str, path: str, *, allowed: bool) -> None:
+@pytest.mark.parametrize(
+    ("url", "path", "allowed"),
+    [
+        ("/metrics", "/metrics", True),
+        ("/metrics", "/metrics/x", False),
+        ("/metrics/*", "/metrics/x/y", True),
+        ("/metrics/*", "/metrics", False),
+        ("*", "/whatever", True),
+    ],
+)
+def test_a_path_is_matched_as_it_stands_or_by_its_beginning(
+    world: World, url: str, path: str, *, allowed: bool
+) -> None:
     world.grant("g", [{"nonResourceURLs": [url], "verbs": ["get"]}])
     assert world.rbac.allows_url(JOE, "get", path) is allowed
     assert not world.rbac.allows_url(JOE, "post", path)
@@ -167,14 +211,24 @@ def test_rights_go_back_with_the_history(world: World) -> None:
     assert not world.rbac.allows(JOE, call())
 
 
-@pytest.mark.parametrize("role", [
-    {"rules": None}, {"rules": [{"verbs": "*", "apiGroups": [None], "resources": {}}]},
-    {"aggregationRule": {"clusterRoleSelectors": ["all"]}}, {"aggregationRule": {"clusterRoleSelectors": "all"}},
-])
+@pytest.mark.parametrize(
+    "role",
+    [
+        {"rules": None},
+        {"rules": [{"verbs": "*", "apiGroups": [None], "resources": {}}]},
+        {"aggregationRule": {"clusterRoleSelectors": ["all"]}},
+        {"aggregationRule": {"clusterRoleSelectors": "all"}},
+    ],
+)
 def test_what_is_misshapen_gives_no_rights_and_harms_no_others(world: World, role: dict[str, Any]) -> None:
     world.create(GROUP, "clusterroles", "bad", **role)
-    world.create(GROUP, "clusterrolebindings", "bad", subjects=[{"kind": "User"}, {"kind": "User", "name": "joe"}],
-                 roleRef={"apiGroup": GROUP, "kind": "ClusterRole", "name": "bad"})
+    world.create(
+        GROUP,
+        "clusterrolebindings",
+        "bad",
+        subjects=[{"kind": "User"}, {"kind": "User", "name": "joe"}],
+        roleRef={"apiGroup": GROUP, "kind": "ClusterRole", "name": "bad"},
+    )
     world.create(GROUP, "clusterrolebindings", "worse", subjects=[{"name": ["joe"]}], roleRef={"kind": {}})
     assert not world.rbac.allows(JOE, call())
     world.grant("g", [READING])
@@ -189,16 +243,29 @@ def test_an_aggregating_role_has_the_rules_of_those_it_selects(world: World) -> 
     crontabs = call(resource="crontabs", group="stable.io")
     assert not world.rbac.allows(JOE, crontabs)
     world.create(
-        GROUP, "clusterroles", "more", rules=[{"apiGroups": ["stable.io"], "resources": ["crontabs"], "verbs": ["list"]}],
-        metadata={"labels": {"rbac.authorization.k8s.io/aggregate-to-view": "true"}})
+        GROUP,
+        "clusterroles",
+        "more",
+        rules=[{"apiGroups": ["stable.io"], "resources": ["crontabs"], "verbs": ["list"]}],
+        metadata={"labels": {"rbac.authorization.k8s.io/aggregate-to-view": "true"}},
+    )
     assert world.rbac.allows(JOE, crontabs)
 
 
 def test_roles_that_aggregate_each_other_end(world: World) -> None:
     for name, other in (("a", "b"), ("b", "a")):
         world.create(
-            GROUP, "clusterroles", name, rules=[], metadata={"labels": {"is": name}},
-            aggregationRule={"clusterRoleSelectors": [{"matchExpressions": [{"key": "is", "operator": "In", "values": [other]}]}]})
+            GROUP,
+            "clusterroles",
+            name,
+            rules=[],
+            metadata={"labels": {"is": name}},
+            aggregationRule={
+                "clusterRoleSelectors": [
+                    {"matchExpressions": [{"key": "is", "operator": "In", "values": [other]}]}
+                ]
+            },
+        )
     world.grant("g", [], role="a")
     assert not world.rbac.allows(JOE, call())
 
@@ -206,18 +273,23 @@ def test_roles_that_aggregate_each_other_end(world: World) -> None:
 # ---- The roles that are there from the start.
 
 
-@pytest.mark.parametrize(("role", "asked", "allowed"), [
-    ("view", call("list"), True),
-    ("view", call("list", "secrets"), False),
-    ("view", call("create"), False),
-    ("edit", call("create"), True),
-    ("edit", call("list", "secrets"), True),
-    ("edit", call("create", "rolebindings", GROUP), False),
-    ("admin", call("create", "rolebindings", GROUP), True),
-    ("admin", call("create", "namespaces"), False),
-    ("cluster-admin", call("create", "namespaces"), True),
-])
-def test_the_standard_roles_allow_what_they_should(world: World, role: str, asked: Call, *, allowed: bool) -> None:
+@pytest.mark.parametrize(
+    ("role", "asked", "allowed"),
+    [
+        ("view", call("list"), True),
+        ("view", call("list", "secrets"), False),
+        ("view", call("create"), False),
+        ("edit", call("create"), True),
+        ("edit", call("list", "secrets"), True),
+        ("edit", call("create", "rolebindings", GROUP), False),
+        ("admin", call("create", "rolebindings", GROUP), True),
+        ("admin", call("create", "namespaces"), False),
+        ("cluster-admin", call("create", "namespaces"), True),
+    ],
+)
+def test_the_standard_roles_allow_what_they_should(
+    world: World, role: str, asked: Call, *, allowed: bool
+) -> None:
     world.grant("g", [], role=role)
     assert world.rbac.allows(JOE, asked) is allowed
 
@@ -232,33 +304,69 @@ def test_whoever_is_authenticated_may_discover_and_ask_for_his_rights(world: Wor
 
 def test_the_anonymous_see_no_more_than_version_and_health(world: World) -> None:
     nobody = User("system:anonymous", ("system:unauthenticated",))
-    assert [path for path in ("/version", "/healthz", "/livez", "/readyz", "/api", "/apis", "/openapi/v3", "/")
-            if world.rbac.allows_url(nobody, "get", path)] == ["/version", "/healthz", "/livez", "/readyz"]
+    assert [
+        path
+        for path in ("/version", "/healthz", "/livez", "/readyz", "/api", "/apis", "/openapi/v3", "/")
+        if world.rbac.allows_url(nobody, "get", path)
+    ] == ["/version", "/healthz", "/livez", "/readyz"]
 
 
 # ---- Refusals.
 
 
-@pytest.mark.parametrize(("asked", "message", "details"), [
-    (call(namespace="ns"),
-     'pods is forbidden: User "joe" cannot list resource "pods" in API group "" in the namespace "ns"', {"kind": "pods"}),
-    (call("get", namespace="ns", name="x"),
-     'pods "x" is forbidden: User "joe" cannot get resource "pods" in API group "" in the namespace "ns"',
-     {"name": "x", "kind": "pods"}),
-    (call("update", namespace="ns", name="x", subresource="status"),
-     'pods "x" is forbidden: User "joe" cannot update resource "pods/status" in API group "" in the namespace "ns"',
-     {"name": "x", "kind": "pods"}),
-    (call("list", "jobs", "batch"),
-     'jobs.batch is forbidden: User "joe" cannot list resource "jobs" in API group "batch" at the cluster scope',
-     {"group": "batch", "kind": "jobs"}),
-    (call("get", "namespaces", name="ns"),
-     'namespaces "ns" is forbidden: User "joe" cannot get resource "namespaces" in API group "" in the namespace "ns"',
-     {"name": "ns", "kind": "namespaces"}),
-    (call("list", namespace="ns", options={"fieldSelector": "metadata.name=x"}),
-     'pods "x" is forbidden: User "joe" cannot list resource "pods" in API group "" in the namespace "ns"',
-     {"name": "x", "kind": "pods"}),
-])
-def test_a_refusal_says_who_may_not_do_what_and_where(world: World, asked: Call, message: str, details: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("asked", "message", "details"),
+    [
+        (
+            call(namespace="ns"),
+            'pods is forbidden: User "joe" cannot list resource "pods" in API group "" in the namespace "ns"',
+            {"kind": "pods"},
+        ),
+        (
+            call("get", namespace="ns", name="x"),
+            (
+                'pods "x" is forbidden: User "joe" cannot get resource "pods" in API group "" in the'
+                ' namespace "ns"'
+            ),
+            {"name": "x", "kind": "pods"},
+        ),
+        (
+            call("update", namespace="ns", name="x", subresource="status"),
+            (
+                'pods "x" is forbidden: User "joe" cannot update resource "pods/status" in API group "" in'
+                ' the namespace "ns"'
+            ),
+            {"name": "x", "kind": "pods"},
+        ),
+        (
+            call("list", "jobs", "batch"),
+            (
+                'jobs.batch is forbidden: User "joe" cannot list resource "jobs" in API group "batch" at the'
+                " cluster scope"
+            ),
+            {"group": "batch", "kind": "jobs"},
+        ),
+        (
+            call("get", "namespaces", name="ns"),
+            (
+                'namespaces "ns" is forbidden: User "joe" cannot get resource "namespaces" in API group "" in'
+                ' the namespace "ns"'
+            ),
+            {"name": "ns", "kind": "namespaces"},
+        ),
+        (
+            call("list", namespace="ns", options={"fieldSelector": "metadata.name=x"}),
+            (
+                'pods "x" is forbidden: User "joe" cannot list resource "pods" in API group "" in the'
+                ' namespace "ns"'
+            ),
+            {"name": "x", "kind": "pods"},
+        ),
+    ],
+)
+def test_a_refusal_says_who_may_not_do_what_and_where(
+    world: World, asked: Call, message: str, details: dict[str, str]
+) -> None:
     problem = refusal(world, asked)
     assert (problem.code, problem.reason, problem.message) == (403, "Forbidden", message)
     assert problem.details == details
@@ -282,15 +390,31 @@ def test_a_refusal_names_the_roles_that_are_missing(world: World) -> None:
     assert refusal(world, call()).message.endswith(f"at the cluster scope: RBAC: {missing}")
     world.grant("lost", [READING], namespace="ns")
     world.delete(GROUP, "roles", "lost", "ns")
-    assert refusal(world, call(namespace="ns")).message.endswith(f': RBAC: [{missing}, role.{GROUP} "lost" not found]')
+    assert refusal(world, call(namespace="ns")).message.endswith(
+        f': RBAC: [{missing}, role.{GROUP} "lost" not found]'
+    )
 
 
 def test_a_decision_tells_what_allows_it(world: World) -> None:
     world.grant("g", [READING], namespace="ns")
-    assert world.rbac.decide(JOE, call(namespace="ns")).reason == 'RBAC: allowed by RoleBinding "g/ns" of Role "g" to User "joe"'
-    assert world.rbac.decide(JOE, Url("get", "/apis")).reason == (
-        'RBAC: allowed by ClusterRoleBinding "system:discovery" of ClusterRole "system:discovery" to Group "system:authenticated"')
-    world.create(GROUP, "rolebindings", "sa", "ns", subjects=[{"kind": "ServiceAccount", "name": "sa"}],
-                 roleRef={"apiGroup": GROUP, "kind": "ClusterRole", "name": "view"})
-    assert world.rbac.decide(User("system:serviceaccount:ns:sa"), call(namespace="ns")).reason == (
-        'RBAC: allowed by RoleBinding "sa/ns" of ClusterRole "view" to ServiceAccount "sa/ns"')
+    assert (
+        world.rbac.decide(JOE, call(namespace="ns")).reason
+        == 'RBAC: allowed by RoleBinding "g/ns" of Role "g" to User "joe"'
+    )
+    assert (
+        world.rbac.decide(JOE, Url("get", "/apis")).reason
+        == 'RBAC: allowed by ClusterRoleBinding "system:discovery" of ClusterRole "system:discovery" to Group'
+        ' "system:authenticated"'
+    )
+    world.create(
+        GROUP,
+        "rolebindings",
+        "sa",
+        "ns",
+        subjects=[{"kind": "ServiceAccount", "name": "sa"}],
+        roleRef={"apiGroup": GROUP, "kind": "ClusterRole", "name": "view"},
+    )
+    assert (
+        world.rbac.decide(User("system:serviceaccount:ns:sa"), call(namespace="ns")).reason
+        == 'RBAC: allowed by RoleBinding "sa/ns" of ClusterRole "view" to ServiceAccount "sa/ns"'
+    )

@@ -1,4 +1,5 @@
 """What was asked: how each request is understood, and how to wait for it."""
+
 from __future__ import annotations
 
 import asyncio
@@ -16,18 +17,35 @@ def asked(path: str, *, code: int = 200, **query: str) -> Asked:
     return made
 
 
-@pytest.mark.parametrize(("method", "path", "query", "verb", "group", "resource", "namespace", "name"), [
-    ("GET", "/api/v1/pods", {}, "list", "", "pods", "", ""),
-    ("GET", "/api/v1/namespaces/ns/pods", {"watch": "true"}, "watch", "", "pods", "ns", ""),
-    ("GET", "/apis/batch/v1/namespaces/ns/jobs/a", {}, "get", "batch", "jobs", "ns", "a"),
-    ("PUT", "/api/v1/namespaces/ns/pods/a/status", {}, "update", "", "pods/status", "ns", "a"),
-    ("DELETE", "/api/v1/namespaces/ns/pods", {}, "deletecollection", "", "pods", "ns", ""),
-    ("GET", "/apis", {}, "get", "", "", "", ""),
-])
+@pytest.mark.parametrize(
+    ("method", "path", "query", "verb", "group", "resource", "namespace", "name"),
+    [
+        ("GET", "/api/v1/pods", {}, "list", "", "pods", "", ""),
+        ("GET", "/api/v1/namespaces/ns/pods", {"watch": "true"}, "watch", "", "pods", "ns", ""),
+        ("GET", "/apis/batch/v1/namespaces/ns/jobs/a", {}, "get", "batch", "jobs", "ns", "a"),
+        ("PUT", "/api/v1/namespaces/ns/pods/a/status", {}, "update", "", "pods/status", "ns", "a"),
+        ("DELETE", "/api/v1/namespaces/ns/pods", {}, "deletecollection", "", "pods", "ns", ""),
+        ("GET", "/apis", {}, "get", "", "", "", ""),
+    ],
+)
 def test_a_request_is_understood_as_rights_see_it(
-        method: str, path: str, query: dict[str, str], verb: str, group: str, resource: str, namespace: str, name: str) -> None:
+    method: str,
+    path: str,
+    query: dict[str, str],
+    verb: str,
+    group: str,
+    resource: str,
+    namespace: str,
+    name: str,
+) -> None:
     seen = Asked.of(Request(method, path, query), "admin")
-    assert (seen.verb, seen.group, seen.resource, seen.namespace, seen.name) == (verb, group, resource, namespace, name)
+    assert (seen.verb, seen.group, seen.resource, seen.namespace, seen.name) == (
+        verb,
+        group,
+        resource,
+        namespace,
+        name,
+    )
 
 
 def test_requests_are_found_by_what_they_are() -> None:
@@ -43,14 +61,30 @@ def test_requests_are_found_by_what_they_are() -> None:
 def test_a_resource_may_be_named_with_its_group_and_its_subresource_with_it() -> None:
     requests = Requests()
     requests.add(asked("/apis/example.com/v1/namespaces/ns/webapps/a/status"))
-    assert len(requests.where("get", "webapps.example.com/status")) == len(requests.where("get", "webapps/status")) == 1
-    assert requests.where("get", "webapps.example.com") == requests.where("get", "webapps.example.org/status") == []
+    assert (
+        len(requests.where("get", "webapps.example.com/status"))
+        == len(requests.where("get", "webapps/status"))
+        == 1
+    )
+    assert (
+        requests.where("get", "webapps.example.com")
+        == requests.where("get", "webapps.example.org/status")
+        == []
+    )
 
 
-@pytest.mark.parametrize(("verb", "meant"), [
-    ("LIST", "Did you mean 'list'[?] "), ("GET", "Did you mean 'get'[?] "), ("lists", "Did you mean 'list'[?] "),
-    ("POST", "Did you mean 'create'[?] "), ("put", "Did you mean 'update'[?] "), ("pods", ""), (1, ""),
-])
+@pytest.mark.parametrize(
+    ("verb", "meant"),
+    [
+        ("LIST", "Did you mean 'list'[?] "),
+        ("GET", "Did you mean 'get'[?] "),
+        ("lists", "Did you mean 'list'[?] "),
+        ("POST", "Did you mean 'create'[?] "),
+        ("put", "Did you mean 'update'[?] "),
+        ("pods", ""),
+        (1, ""),
+    ],
+)
 def test_a_verb_that_no_request_has_is_refused_at_once(verb: Any, meant: str) -> None:
     message = f"^verb={verb!r} is the verb of no request[.] {meant}There are get, list, watch, create, "
     with pytest.raises(ValueError, match=message):
@@ -61,20 +95,46 @@ def test_a_verb_that_no_request_has_is_refused_at_once(verb: Any, meant: str) ->
         asyncio.run(Requests().until(verb, "pods"))
 
 
-@pytest.mark.parametrize(("resource", "meant"), [
-    ("pod", "pods"), ("po", "pods"), ("Pod", "pods"), ("Pods", "pods"), ("ConfigMaps", "configmaps"), ("v1/pods", "pods"),
-    ("apps/v1/deployments", "deployments"), ("pods.v1", "pods"), ("deploy/status", "deployments/status"),
-    ("deployment.apps", "deployments.apps"), ("webapps.v1.example.com", "webapps.example.com"),
-    ("example.com/v1/webapps", "webapps.example.com"), ("WebApp", ""), (1, ""),
-])
+@pytest.mark.parametrize(
+    ("resource", "meant"),
+    [
+        ("pod", "pods"),
+        ("po", "pods"),
+        ("Pod", "pods"),
+        ("Pods", "pods"),
+        ("ConfigMaps", "configmaps"),
+        ("v1/pods", "pods"),
+        ("apps/v1/deployments", "deployments"),
+        ("pods.v1", "pods"),
+        ("deploy/status", "deployments/status"),
+        ("deployment.apps", "deployments.apps"),
+        ("webapps.v1.example.com", "webapps.example.com"),
+        ("example.com/v1/webapps", "webapps.example.com"),
+        ("WebApp", ""),
+        (1, ""),
+    ],
+)
 def test_a_name_that_is_no_plural_of_a_resource_is_refused_at_once(resource: Any, meant: str) -> None:
     asking = f"Did you mean '{meant}'[?] " if meant else ""
-    with pytest.raises(ValueError, match=f"^resource={resource!r} is the resource of no request[.] {asking}A resource is a plural"):
+    with pytest.raises(
+        ValueError,
+        match=f"^resource={resource!r} is the resource of no request[.] {asking}A resource is a plural",
+    ):
         Requests().where("list", resource)
 
 
-@pytest.mark.parametrize("resource", [
-    "webapps", "things/scale", "pods/status", "services/proxy/path", "events.events.k8s.io", "limits.example.com", "pods.metrics.k8s.io"])
+@pytest.mark.parametrize(
+    "resource",
+    [
+        "webapps",
+        "things/scale",
+        "pods/status",
+        "services/proxy/path",
+        "events.events.k8s.io",
+        "limits.example.com",
+        "pods.metrics.k8s.io",
+    ],
+)
 def test_a_resource_that_may_be_served_some_day_is_none_that_is_refused(resource: str) -> None:
     assert Requests().where("list", resource) == []
 
@@ -97,6 +157,7 @@ def test_a_request_is_waited_for_until_it_is_answered() -> None:
         late.code = 429
         requests.stir()
         return (await waiting)[0].code
+
     assert asyncio.run(run()) == 429
 
 
@@ -109,12 +170,15 @@ def test_who_waits_no_more_is_forgotten() -> None:
         await asyncio.gather(waiting, return_exceptions=True)
         requests.add(asked("/api/v1/pods"))
         assert await requests.until("list")
+
     asyncio.run(run())
 
 
 def test_waiting_in_a_thread_has_an_end() -> None:
     requests = Requests()
-    with pytest.raises(TimeoutError, match="0 of 1 such requests have been answered: list; nothing at all was asked"):
+    with pytest.raises(
+        TimeoutError, match="0 of 1 such requests have been answered: list; nothing at all was asked"
+    ):
         requests.wait("list", timeout=0)
     requests.add(asked("/api/v1/pods"))
     assert requests.wait("list")[0].code == 200
@@ -124,7 +188,9 @@ def test_who_waits_in_vain_is_told_what_for_and_what_came_instead() -> None:
     requests = Requests()
     for number in range(5):
         requests.add(asked(f"/api/v1/namespaces/other/pods/a-{number}"))
-    requests.add(asked("/api/v1/namespaces/shop/pods", code=0, labelSelector="app=web", **{"continue": "hidden"}))
+    requests.add(
+        asked("/api/v1/namespaces/shop/pods", code=0, labelSelector="app=web", **{"continue": "hidden"})
+    )
     with pytest.raises(TimeoutError) as caught:
         requests.wait("list", "pods", namespace="shop", times=2, where=is_canary, timeout=0)
     meant = f"list pods, namespace='shop', where=is_canary ({__file__}:{is_canary.__code__.co_firstlineno})"
@@ -158,8 +224,12 @@ def test_an_error_of_a_condition_is_told_to_who_waits_and_not_to_the_server() ->
         requests.add(asked("/api/v1/pods"))
         with pytest.raises(KeyError, match="no such") as caught:
             await wrong
-        assert caught.value.__notes__[0].startswith(f"raised by where={test_an_error_of_a_condition_is_told_to_who_waits_and_not_to_the_server.__qualname__}")
+        assert caught.value.__notes__[0].startswith(
+            "raised by"
+            f" where={test_an_error_of_a_condition_is_told_to_who_waits_and_not_to_the_server.__qualname__}"
+        )
         assert len(await right) == 1
+
     asyncio.run(run())
 
 
@@ -184,7 +254,9 @@ def test_what_nobody_waits_for_any_more_is_not_looked_at() -> None:
 
 
 def test_what_is_recorded_may_be_printed() -> None:
-    made = Asked.of(Request("POST", "/api/v1/secrets", {}, {"authorization": "Bearer hidden"}, b"hidden"), "admin")
+    made = Asked.of(
+        Request("POST", "/api/v1/secrets", {}, {"authorization": "Bearer hidden"}, b"hidden"), "admin"
+    )
     assert "hidden" not in repr(made)
 
 

@@ -1,4 +1,5 @@
 """Questions about users and rights, and tokens on demand: the answers are those of the real server."""
+
 import json
 from typing import Any
 
@@ -23,7 +24,9 @@ def world() -> World:
     return world
 
 
-def ask(world: World, group: str, resource: str, body: dict[str, Any], *, user: User = JOE, **parts: Any) -> dict[str, Any]:
+def ask(
+    world: World, group: str, resource: str, body: dict[str, Any], *, user: User = JOE, **parts: Any
+) -> dict[str, Any]:
     reviews = Reviews(world.users, world.rbac, now=world.now)
     answer = reviews.answer(user, Call("create", group, "v1", resource, **parts), body)
     assert answer.code == 201
@@ -51,32 +54,52 @@ def token(world: World, **spec: Any) -> dict[str, Any]:
 
 def test_one_can_ask_for_ones_own_rights(world: World) -> None:
     world.grant("g", [GETTING], namespace="ns")
-    told = ask(world, AUTHORIZATION, "selfsubjectaccessreviews", {
-        "spec": {"resourceAttributes": {"verb": "get", "resource": "pods", "namespace": "ns", "name": "a"}}})
+    told = ask(
+        world,
+        AUTHORIZATION,
+        "selfsubjectaccessreviews",
+        {"spec": {"resourceAttributes": {"verb": "get", "resource": "pods", "namespace": "ns", "name": "a"}}},
+    )
     assert told == {
-        "kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "metadata": {},
+        "kind": "SelfSubjectAccessReview",
+        "apiVersion": "authorization.k8s.io/v1",
+        "metadata": {},
         "spec": {"resourceAttributes": {"verb": "get", "resource": "pods", "namespace": "ns", "name": "a"}},
-        "status": {"allowed": True, "reason": 'RBAC: allowed by RoleBinding "g/ns" of Role "g" to User "joe"'}}
+        "status": {
+            "allowed": True,
+            "reason": 'RBAC: allowed by RoleBinding "g/ns" of Role "g" to User "joe"',
+        },
+    }
 
 
 def test_what_is_not_allowed_has_no_reason(world: World) -> None:
     world.grant("g", [GETTING], namespace="ns")
-    assert may_joe(world, resourceAttributes={"verb": "get", "resource": "pods", "namespace": "ns"}) == {"allowed": False}
-    assert may_joe(world, resourceAttributes={"verb": "get", "resource": "pods", "name": "a"}) == {"allowed": False}
+    assert may_joe(world, resourceAttributes={"verb": "get", "resource": "pods", "namespace": "ns"}) == {
+        "allowed": False
+    }
+    assert may_joe(world, resourceAttributes={"verb": "get", "resource": "pods", "name": "a"}) == {
+        "allowed": False
+    }
     assert may_joe(world, resourceAttributes={}) == {"allowed": False}
 
 
 def test_a_field_selector_in_the_question_is_no_name(world: World) -> None:
     world.grant("g", [{**GETTING, "verbs": ["list"]}], namespace="ns")
     listing = {"verb": "list", "resource": "pods", "namespace": "ns"}
-    assert may_joe(world, resourceAttributes={**listing, "fieldSelector": {"rawSelector": "metadata.name=a"}}) == {"allowed": False}
+    assert may_joe(
+        world, resourceAttributes={**listing, "fieldSelector": {"rawSelector": "metadata.name=a"}}
+    ) == {"allowed": False}
     assert may_joe(world, resourceAttributes={**listing, "name": "a"})["allowed"]
 
 
 def test_the_rights_to_a_namespace_are_asked_for_with_that_namespace(world: World) -> None:
     world.grant("g", [{"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]}], namespace="ns")
-    assert not may_joe(world, resourceAttributes={"verb": "get", "resource": "namespaces", "name": "ns"})["allowed"]
-    assert may_joe(world, resourceAttributes={"verb": "get", "resource": "namespaces", "namespace": "ns", "name": "ns"})["allowed"]
+    assert not may_joe(world, resourceAttributes={"verb": "get", "resource": "namespaces", "name": "ns"})[
+        "allowed"
+    ]
+    assert may_joe(
+        world, resourceAttributes={"verb": "get", "resource": "namespaces", "namespace": "ns", "name": "ns"}
+    )["allowed"]
 
 
 def test_one_can_ask_for_a_path(world: World) -> None:
@@ -87,41 +110,80 @@ def test_one_can_ask_for_a_path(world: World) -> None:
 def test_a_missing_role_is_told(world: World) -> None:
     world.grant("g", [], role="gone")
     assert may_joe(world, resourceAttributes={"verb": "get"}) == {
-        "allowed": False, "reason": 'RBAC: clusterrole.rbac.authorization.k8s.io "gone" not found'}
+        "allowed": False,
+        "reason": 'RBAC: clusterrole.rbac.authorization.k8s.io "gone" not found',
+    }
 
 
-@pytest.mark.parametrize(("spec", "message"), [
-    ({}, "spec.resourceAttributes: Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified"),
-    ({"resourceAttributes": {"verb": "get"}, "nonResourceAttributes": {"path": "/version", "verb": "get"}},
-     ('spec.nonResourceAttributes: Invalid value: {"Path":"/version","Verb":"get"}: cannot be specified in combination with '
-      "resourceAttributes")),
-])
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (
+            {},
+            (
+                "spec.resourceAttributes: Invalid value: null: exactly one of nonResourceAttributes or"
+                " resourceAttributes must be specified"
+            ),
+        ),
+        (
+            {
+                "resourceAttributes": {"verb": "get"},
+                "nonResourceAttributes": {"path": "/version", "verb": "get"},
+            },
+            (
+                'spec.nonResourceAttributes: Invalid value: {"Path":"/version","Verb":"get"}: cannot be'
+                " specified in combination with resourceAttributes"
+            ),
+        ),
+    ],
+)
 def test_the_question_is_about_a_resource_or_a_path(world: World, spec: dict[str, Any], message: str) -> None:
     problem = refusal(world, AUTHORIZATION, "selfsubjectaccessreviews", {"spec": spec})
-    assert (problem.code, problem.reason, problem.message) == (422, "Invalid", f'.authorization.k8s.io "" is invalid: {message}')
+    assert (problem.code, problem.reason, problem.message) == (
+        422,
+        "Invalid",
+        f'.authorization.k8s.io "" is invalid: {message}',
+    )
     assert problem.details is not None
-    assert {key: value for key, value in problem.details.items() if key != "causes"} == {"group": "authorization.k8s.io"}
+    assert {key: value for key, value in problem.details.items() if key != "causes"} == {
+        "group": "authorization.k8s.io"
+    }
 
 
 def test_a_question_is_no_object(world: World) -> None:
     body = {"metadata": {"name": "x"}, "spec": {"resourceAttributes": {}}}
     problem = refusal(world, AUTHORIZATION, "selfsubjectaccessreviews", body)
-    assert problem.message == '.authorization.k8s.io "" is invalid: metadata: Invalid value: {"name":"x"}: must be empty'
+    assert (
+        problem.message
+        == '.authorization.k8s.io "" is invalid: metadata: Invalid value: {"name":"x"}: must be empty'
+    )
     assert refusal(world, AUTHORIZATION, "selfsubjectaccessreviews", {"kind": "Nix"}).message.startswith(
-        'Nix in version "v1" cannot be handled as a SelfSubjectAccessReview')
+        'Nix in version "v1" cannot be handled as a SelfSubjectAccessReview'
+    )
 
 
-@pytest.mark.parametrize("body", [
-    {"spec": "all"}, {"metadata": "x"}, {"spec": {"resourceAttributes": "pods"}}, {"spec": {"nonResourceAttributes": ["/"]}},
-    {"spec": {"resourceAttributes": {}, "groups": "g"}},
-])
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"spec": "all"},
+        {"metadata": "x"},
+        {"spec": {"resourceAttributes": "pods"}},
+        {"spec": {"nonResourceAttributes": ["/"]}},
+        {"spec": {"resourceAttributes": {}, "groups": "g"}},
+    ],
+)
 def test_a_misshapen_question_is_a_bad_request(world: World, body: dict[str, Any]) -> None:
     assert refusal(world, AUTHORIZATION, "subjectaccessreviews", body).code == 400
 
 
-@pytest.mark.parametrize(("resource", "parts"), [
-    ("selfsubjectaccessreviews", {"namespace": "ns"}), ("localsubjectaccessreviews", {}), ("subjectaccessreviews", {"name": "x"}),
-])
+@pytest.mark.parametrize(
+    ("resource", "parts"),
+    [
+        ("selfsubjectaccessreviews", {"namespace": "ns"}),
+        ("localsubjectaccessreviews", {}),
+        ("subjectaccessreviews", {"name": "x"}),
+    ],
+)
 def test_questions_are_asked_in_one_place(world: World, resource: str, parts: dict[str, str]) -> None:
     assert refusal(world, AUTHORIZATION, resource, {}, **parts).code == 404
 
@@ -133,12 +195,26 @@ def test_one_can_ask_for_the_rights_of_others(world: World) -> None:
     world.grant("g", [GETTING])
     getting = {"verb": "get", "resource": "pods", "name": "a"}
     asked: list[tuple[dict[str, Any], bool]] = [
-        ({"user": "joe"}, True), ({"user": "jane"}, False), ({"groups": ["system:masters"]}, True)]
+        ({"user": "joe"}, True),
+        ({"user": "jane"}, False),
+        ({"groups": ["system:masters"]}, True),
+    ]
     for who, allowed in asked:
-        told = ask(world, AUTHORIZATION, "subjectaccessreviews", {"spec": {**who, "resourceAttributes": getting}}, user=User("jane"))
+        told = ask(
+            world,
+            AUTHORIZATION,
+            "subjectaccessreviews",
+            {"spec": {**who, "resourceAttributes": getting}},
+            user=User("jane"),
+        )
         assert told["status"]["allowed"] is allowed
-    assert refusal(world, AUTHORIZATION, "subjectaccessreviews", {"spec": {"resourceAttributes": getting}}).message == (
-        '.authorization.k8s.io "" is invalid: spec.user: Invalid value: "": at least one of user or group must be specified')
+    assert (
+        refusal(
+            world, AUTHORIZATION, "subjectaccessreviews", {"spec": {"resourceAttributes": getting}}
+        ).message
+        == '.authorization.k8s.io "" is invalid: spec.user: Invalid value: "": at least one of user or group'
+        " must be specified"
+    )
 
 
 def test_one_can_ask_inside_a_namespace(world: World) -> None:
@@ -147,11 +223,21 @@ def test_one_can_ask_inside_a_namespace(world: World) -> None:
     spec = {"user": "joe", "resourceAttributes": getting}
     told = ask(world, AUTHORIZATION, "localsubjectaccessreviews", {"spec": spec}, namespace="ns")
     assert (told["metadata"], told["status"]["allowed"]) == ({"namespace": "ns"}, True)
-    assert refusal(world, AUTHORIZATION, "localsubjectaccessreviews", {"spec": spec}, namespace="other").message == (
-        '.authorization.k8s.io "" is invalid: spec.resourceAttributes.namespace: Invalid value: "ns": must match metadata.namespace')
-    assert refusal(
-        world, AUTHORIZATION, "localsubjectaccessreviews", {"metadata": {"namespace": "other"}, "spec": spec}, namespace="ns",
-    ).message == "the namespace of the provided object does not match the namespace sent on the request"
+    assert (
+        refusal(world, AUTHORIZATION, "localsubjectaccessreviews", {"spec": spec}, namespace="other").message
+        == '.authorization.k8s.io "" is invalid: spec.resourceAttributes.namespace: Invalid value: "ns": must'
+        " match metadata.namespace"
+    )
+    assert (
+        refusal(
+            world,
+            AUTHORIZATION,
+            "localsubjectaccessreviews",
+            {"metadata": {"namespace": "other"}, "spec": spec},
+            namespace="ns",
+        ).message
+        == "the namespace of the provided object does not match the namespace sent on the request"
+    )
 
 
 # ---- What may I?
@@ -162,12 +248,21 @@ def test_all_rules_of_a_user_are_listed(world: World) -> None:
     world.grant("lost", [], role="gone")
     told = ask(world, AUTHORIZATION, "selfsubjectrulesreviews", {"spec": {"namespace": "ns"}})
     assert told["spec"] == {}
-    assert {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["a"]} in told["status"]["resourceRules"]
-    assert {"verbs": ["create"], "apiGroups": ["authentication.k8s.io"], "resources": ["selfsubjectreviews"]} in told["status"]["resourceRules"]
+    assert {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["a"]} in told[
+        "status"
+    ]["resourceRules"]
+    assert {
+        "verbs": ["create"],
+        "apiGroups": ["authentication.k8s.io"],
+        "resources": ["selfsubjectreviews"],
+    } in told["status"]["resourceRules"]
     assert {"verbs": ["get"], "nonResourceURLs": ["/metrics"]} in told["status"]["nonResourceRules"]
     assert told["status"]["incomplete"] is False
     assert told["status"]["evaluationError"] == 'clusterrole.rbac.authorization.k8s.io "gone" not found'
-    assert refusal(world, AUTHORIZATION, "selfsubjectrulesreviews", {"spec": {}}).message == "no namespace on request"
+    assert (
+        refusal(world, AUTHORIZATION, "selfsubjectrulesreviews", {"spec": {}}).message
+        == "no namespace on request"
+    )
 
 
 # ---- Who am I?
@@ -175,17 +270,30 @@ def test_all_rules_of_a_user_are_listed(world: World) -> None:
 
 def test_one_can_ask_who_one_is(world: World) -> None:
     assert ask(world, AUTHENTICATION, "selfsubjectreviews", {}) == {
-        "kind": "SelfSubjectReview", "apiVersion": "authentication.k8s.io/v1", "metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"},
-        "status": {"userInfo": {
-            "username": "joe", "uid": "7", "groups": ["team", "system:authenticated"], "extra": {"scope": ["a"]}}}}
-    assert ask(world, AUTHENTICATION, "selfsubjectreviews", {}, user=User("x"))["status"] == {"userInfo": {"username": "x"}}
+        "kind": "SelfSubjectReview",
+        "apiVersion": "authentication.k8s.io/v1",
+        "metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"},
+        "status": {
+            "userInfo": {
+                "username": "joe",
+                "uid": "7",
+                "groups": ["team", "system:authenticated"],
+                "extra": {"scope": ["a"]},
+            }
+        },
+    }
+    assert ask(world, AUTHENTICATION, "selfsubjectreviews", {}, user=User("x"))["status"] == {
+        "userInfo": {"username": "x"}
+    }
 
 
 def test_one_can_ask_whose_a_token_is(world: World) -> None:
     told = ask(world, AUTHENTICATION, "tokenreviews", {"spec": {"token": "admin-token"}})
     assert told["status"] == {
-        "authenticated": True, "audiences": [ISSUER],
-        "user": {"username": "admin", "uid": "admin", "groups": ["system:masters", "system:authenticated"]}}
+        "authenticated": True,
+        "audiences": [ISSUER],
+        "user": {"username": "admin", "uid": "admin", "groups": ["system:masters", "system:authenticated"]},
+    }
     told = ask(world, AUTHENTICATION, "tokenreviews", {"spec": {"token": "nonsense"}})
     assert told["status"] == {"user": {}, "error": "invalid bearer token"}
     assert refusal(world, AUTHENTICATION, "tokenreviews", {"spec": {}}).code == 400
@@ -194,7 +302,9 @@ def test_one_can_ask_whose_a_token_is(world: World) -> None:
 def test_a_token_is_for_those_whom_it_names(world: World) -> None:
     issued = token(world, audiences=["vault", "web"])["status"]["token"]
     for asked, read in [(["vault"], ["vault"]), (["web", "other"], ["web"]), (["other"], None), ([], None)]:
-        status = ask(world, AUTHENTICATION, "tokenreviews", {"spec": {"token": issued, "audiences": asked}})["status"]
+        status = ask(world, AUTHENTICATION, "tokenreviews", {"spec": {"token": issued, "audiences": asked}})[
+            "status"
+        ]
         assert status.get("audiences") == read, asked
 
 
@@ -207,11 +317,21 @@ def test_a_token_can_be_had_for_an_account(world: World) -> None:
     account = world.users.find("ServiceAccount", "ns", "sa")
     assert account is not None
     assert told == {
-        "kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1",
-        "metadata": {"name": "sa", "namespace": "ns", "uid": account.uid, "creationTimestamp": "2026-01-01T00:00:00Z"},
-        "spec": {"audiences": [ISSUER], "expirationSeconds": 3600, "boundObjectRef": None}}
+        "kind": "TokenRequest",
+        "apiVersion": "authentication.k8s.io/v1",
+        "metadata": {
+            "name": "sa",
+            "namespace": "ns",
+            "uid": account.uid,
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+        },
+        "spec": {"audiences": [ISSUER], "expirationSeconds": 3600, "boundObjectRef": None},
+    }
     assert status["expirationTimestamp"] == "2026-01-01T01:00:00Z"
-    assert world.users.authenticate({"authorization": f"Bearer {status['token']}"}).name == "system:serviceaccount:ns:sa"
+    assert (
+        world.users.authenticate({"authorization": f"Bearer {status['token']}"}).name
+        == "system:serviceaccount:ns:sa"
+    )
 
 
 def test_a_token_can_be_bound_to_an_object(world: World) -> None:
@@ -219,43 +339,99 @@ def test_a_token_can_be_bound_to_an_object(world: World) -> None:
     bound = {"apiVersion": "v1", "kind": "Secret", "name": "s"}
     for reference in (bound, {**bound, "uid": secret.uid}):
         assert token(world, boundObjectRef=reference)["spec"]["boundObjectRef"] == reference
-    world.create("", "pods", "p", "ns", spec={"serviceAccountName": "sa", "containers": [{"name": "c", "image": "i"}]})
+    world.create(
+        "", "pods", "p", "ns", spec={"serviceAccountName": "sa", "containers": [{"name": "c", "image": "i"}]}
+    )
     assert token(world, boundObjectRef={"apiVersion": "v1", "kind": "Pod", "name": "p"})["status"]["token"]
 
 
-@pytest.mark.parametrize(("spec", "code", "message"), [
-    ({"boundObjectRef": {"apiVersion": "v1", "kind": "Secret", "name": "gone"}}, 404, 'secrets "gone" not found'),
-    ({"boundObjectRef": {"apiVersion": "v1", "kind": "Node", "name": "gone"}}, 404, 'nodes "gone" not found'),
-    ({"boundObjectRef": {"apiVersion": "v1", "kind": "Secret", "name": "s", "uid": "x"}}, 409,
-     ('Operation cannot be fulfilled on Secret "s": the UID in the bound object reference (x) does not match the UID in record. '
-      "The object might have been deleted and then recreated")),
-    ({"boundObjectRef": {"apiVersion": "v1", "kind": "ConfigMap", "name": "c"}}, 400,
-     "cannot bind token to object of type /v1, Kind=ConfigMap"),
-    ({"boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": "p"}}, 400,
-     'cannot bind token for serviceaccount "sa" to pod running with different serviceaccount name.'),
-    ({"expirationSeconds": "long"}, 400, "expirationSeconds must be an integer"),
-    ({"expirationSeconds": 10}, 422,
-     ('TokenRequest.authentication.k8s.io "" is invalid: spec.expirationSeconds: Invalid value: 10: '
-      "may not specify a duration less than 10 minutes")),
-    ({"expirationSeconds": 1 << 33}, 422,
-     ('TokenRequest.authentication.k8s.io "" is invalid: spec.expirationSeconds: Invalid value: 8589934592: '
-      "may not specify a duration larger than 2^32 seconds")),
-])
-def test_a_token_that_cannot_be_had_is_refused(world: World, spec: dict[str, Any], code: int, message: str) -> None:
+@pytest.mark.parametrize(
+    ("spec", "code", "message"),
+    [
+        (
+            {"boundObjectRef": {"apiVersion": "v1", "kind": "Secret", "name": "gone"}},
+            404,
+            'secrets "gone" not found',
+        ),
+        (
+            {"boundObjectRef": {"apiVersion": "v1", "kind": "Node", "name": "gone"}},
+            404,
+            'nodes "gone" not found',
+        ),
+        (
+            {"boundObjectRef": {"apiVersion": "v1", "kind": "Secret", "name": "s", "uid": "x"}},
+            409,
+            (
+                'Operation cannot be fulfilled on Secret "s": the UID in the bound object reference (x) does'
+                " not match the UID in record. The object might have been deleted and then recreated"
+            ),
+        ),
+        (
+            {"boundObjectRef": {"apiVersion": "v1", "kind": "ConfigMap", "name": "c"}},
+            400,
+            "cannot bind token to object of type /v1, Kind=ConfigMap",
+        ),
+        (
+            {"boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": "p"}},
+            400,
+            'cannot bind token for serviceaccount "sa" to pod running with different serviceaccount name.',
+        ),
+        ({"expirationSeconds": "long"}, 400, "expirationSeconds must be an integer"),
+        (
+            {"expirationSeconds": 10},
+            422,
+            (
+                'TokenRequest.authentication.k8s.io "" is invalid: spec.expirationSeconds: Invalid value: 10:'
+                " may not specify a duration less than 10 minutes"
+            ),
+        ),
+        (
+            {"expirationSeconds": 1 << 33},
+            422,
+            (
+                'TokenRequest.authentication.k8s.io "" is invalid: spec.expirationSeconds: Invalid value:'
+                " 8589934592: may not specify a duration larger than 2^32 seconds"
+            ),
+        ),
+    ],
+)
+def test_a_token_that_cannot_be_had_is_refused(
+    world: World, spec: dict[str, Any], code: int, message: str
+) -> None:
     world.create("", "secrets", "s", "ns")
-    world.create("", "pods", "p", "ns", spec={"serviceAccountName": "other", "containers": [{"name": "c", "image": "i"}]})
-    problem = refusal(world, "", "serviceaccounts", {"spec": spec}, namespace="ns", name="sa", subresource="token")
+    world.create(
+        "",
+        "pods",
+        "p",
+        "ns",
+        spec={"serviceAccountName": "other", "containers": [{"name": "c", "image": "i"}]},
+    )
+    problem = refusal(
+        world, "", "serviceaccounts", {"spec": spec}, namespace="ns", name="sa", subresource="token"
+    )
     assert (problem.code, problem.message) == (code, message)
 
 
 def test_a_token_is_for_an_account_that_is_there_and_meant(world: World) -> None:
     def refused(name: str, metadata: dict[str, str]) -> tuple[int, str]:
-        problem = refusal(world, "", "serviceaccounts", {"metadata": metadata}, namespace="ns", name=name, subresource="token")
+        problem = refusal(
+            world,
+            "",
+            "serviceaccounts",
+            {"metadata": metadata},
+            namespace="ns",
+            name=name,
+            subresource="token",
+        )
         return problem.code, problem.message
 
     assert refused("gone", {}) == (404, 'serviceaccounts "gone" not found')
-    assert refused("sa", {"name": "b"}) == (422, (
-        'TokenRequest.authentication.k8s.io "sa" is invalid: metadata.name: Invalid value: "b": '
-        "must match the service account name if specified"))
+    assert refused("sa", {"name": "b"}) == (
+        422,
+        (
+            'TokenRequest.authentication.k8s.io "sa" is invalid: metadata.name: Invalid value: "b": '
+            "must match the service account name if specified"
+        ),
+    )
     assert refused("sa", {"uid": "x"})[0] == 409
     assert refusal(world, "", "pods", {}, namespace="ns", name="p", subresource="token").code == 404

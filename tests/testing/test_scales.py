@@ -1,4 +1,5 @@
 """The subresource `scale`, by which `kubectl scale` sets the replicas of a workload; as the real server."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -11,7 +12,10 @@ from .asking import Asked
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 SCALE = f"{DEPLOYMENTS}/d/scale"
-SELECTOR = {"matchLabels": {"app": "web"}, "matchExpressions": [{"key": "tier", "operator": "In", "values": ["b", "a"]}]}
+SELECTOR = {
+    "matchLabels": {"app": "web"},
+    "matchExpressions": [{"key": "tier", "operator": "In", "values": ["b", "a"]}],
+}
 REFUSED = 'Scale in version "v1" cannot be handled as a Scale: '
 
 
@@ -21,24 +25,37 @@ def _deployment(api: Asked) -> None:
 
 
 def scale(replicas: object, **metadata: str) -> dict[str, Any]:
-    return {"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": {"name": "d", "namespace": "default", **metadata},
-            "spec": {"replicas": replicas}}
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {"name": "d", "namespace": "default", **metadata},
+        "spec": {"replicas": replicas},
+    }
 
 
 def test_a_scale_shows_the_replicas_and_the_selector(api: Asked) -> None:
     shown = api.get(SCALE)
     of = api.get(f"{DEPLOYMENTS}/d")["metadata"]
     assert shown == {
-        "kind": "Scale", "apiVersion": "autoscaling/v1",
-        "metadata": {key: of[key] for key in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")},
-        "spec": {"replicas": 2}, "status": {"replicas": 0, "selector": "app=web,tier in (a,b)"}}
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {
+            key: of[key] for key in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+        },
+        "spec": {"replicas": 2},
+        "status": {"replicas": 0, "selector": "app=web,tier in (a,b)"},
+    }
 
 
-@pytest.mark.parametrize(("method", "body", "content_type"), [
-    ("PUT", scale(5), ""), ("PATCH", {"spec": {"replicas": 5}}, ""),
-    ("PATCH", {"spec": {"replicas": 5}}, "application/strategic-merge-patch+json"),
-    ("PATCH", [{"op": "replace", "path": "/spec/replicas", "value": 5}], "application/json-patch+json"),
-])
+@pytest.mark.parametrize(
+    ("method", "body", "content_type"),
+    [
+        ("PUT", scale(5), ""),
+        ("PATCH", {"spec": {"replicas": 5}}, ""),
+        ("PATCH", {"spec": {"replicas": 5}}, "application/strategic-merge-patch+json"),
+        ("PATCH", [{"op": "replace", "path": "/spec/replicas", "value": 5}], "application/json-patch+json"),
+    ],
+)
 def test_a_scale_changes_the_replicas_alone(api: Asked, method: str, body: object, content_type: str) -> None:
     before = api.get(f"{DEPLOYMENTS}/d")
     answered = api.ask(method, SCALE, body, content_type=content_type)
@@ -53,19 +70,61 @@ def test_a_scale_of_nothing_is_nothing(api: Asked) -> None:
     assert api.get(SCALE)["spec"] == {}
 
 
-@pytest.mark.parametrize(("method", "path", "body", "code", "message"), [
-    ("PUT", SCALE, scale(-5), 422, 'Scale.autoscaling "d" is invalid: spec.replicas: Invalid value: -5: must be greater than or equal to 0'),
-    ("PUT", SCALE, scale("x"), 400, f"{REFUSED}json: cannot unmarshal string into Go struct field ScaleSpec.spec.replicas of type int32"),
-    ("PUT", SCALE, scale(1, resourceVersion="1"), 409,
-     f'Operation cannot be fulfilled on deployments.apps "d": {CHANGED}'),
-    ("PUT", SCALE, {**scale(1), "kind": "Deployment", "apiVersion": "apps/v1"}, 400,
-     'Deployment in version "v1" cannot be handled as a Scale: converting (v1.Deployment) to (autoscaling.Scale): unknown conversion'),
-    ("PUT", SCALE, scale(1, name="x"), 400, "the name of the object (x) does not match the name on the URL (d)"),
-    ("GET", f"{DEPLOYMENTS}/x/scale", None, 404, 'deployments.apps "x" not found'),
-    ("POST", SCALE, scale(1), 405, "the server does not allow this method on the requested resource"),
-    ("DELETE", SCALE, None, 405, "the server does not allow this method on the requested resource"),
-])
-def test_what_is_no_scale_is_refused(api: Asked, method: str, path: str, body: object, code: int, message: str) -> None:
+@pytest.mark.parametrize(
+    ("method", "path", "body", "code", "message"),
+    [
+        (
+            "PUT",
+            SCALE,
+            scale(-5),
+            422,
+            (
+                'Scale.autoscaling "d" is invalid: spec.replicas: Invalid value: -5: must be greater than or'
+                " equal to 0"
+            ),
+        ),
+        (
+            "PUT",
+            SCALE,
+            scale("x"),
+            400,
+            (
+                f"{REFUSED}json: cannot unmarshal string into Go struct field ScaleSpec.spec.replicas of type"
+                " int32"
+            ),
+        ),
+        (
+            "PUT",
+            SCALE,
+            scale(1, resourceVersion="1"),
+            409,
+            f'Operation cannot be fulfilled on deployments.apps "d": {CHANGED}',
+        ),
+        (
+            "PUT",
+            SCALE,
+            {**scale(1), "kind": "Deployment", "apiVersion": "apps/v1"},
+            400,
+            (
+                'Deployment in version "v1" cannot be handled as a Scale: converting (v1.Deployment) to'
+                " (autoscaling.Scale): unknown conversion"
+            ),
+        ),
+        (
+            "PUT",
+            SCALE,
+            scale(1, name="x"),
+            400,
+            "the name of the object (x) does not match the name on the URL (d)",
+        ),
+        ("GET", f"{DEPLOYMENTS}/x/scale", None, 404, 'deployments.apps "x" not found'),
+        ("POST", SCALE, scale(1), 405, "the server does not allow this method on the requested resource"),
+        ("DELETE", SCALE, None, 405, "the server does not allow this method on the requested resource"),
+    ],
+)
+def test_what_is_no_scale_is_refused(
+    api: Asked, method: str, path: str, body: object, code: int, message: str
+) -> None:
     status = api.refused(method, path, body)
     assert (status["code"], status["message"]) == (code, message)
 
@@ -74,4 +133,8 @@ def test_it_can_be_discovered_what_has_a_scale(api: Asked) -> None:
     found = [one for one in api.get("/apis/apps/v1")["resources"] if one["name"].endswith("/scale")]
     assert [one["name"] for one in found] == ["deployments/scale", "replicasets/scale", "statefulsets/scale"]
     assert (found[0]["group"], found[0]["version"], found[0]["kind"], found[0]["verbs"]) == (
-        "autoscaling", "v1", "Scale", ["get", "patch", "update"])
+        "autoscaling",
+        "v1",
+        "Scale",
+        ["get", "patch", "update"],
+    )

@@ -1,4 +1,6 @@
-"""The command `serve`: a server of its own process, from the kubeconfig that it writes to the signal that ends it."""
+"""The command `serve`: a server of its own process, from the kubeconfig that it writes to the signal that
+ends it."""
+
 from __future__ import annotations
 
 import asyncio
@@ -31,9 +33,23 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
     started: list[subprocess.Popen[str]] = []
 
     def start(*arguments: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-W", "error", "-m", "kopf_selectcache", "serve", "--kubeconfig", str(tmp_path / "config")]
-        started.append(subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        command = [
+            sys.executable,
+            "-W",
+            "error",
+            "-m",
+            "kopf_selectcache",
+            "serve",
+            "--kubeconfig",
+            str(tmp_path / "config"),
+        ]
+        started.append(
+            subprocess.Popen(
+                [*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
+        )
         return started[-1]
+
     yield start
     for process in started:
         process.kill()
@@ -59,7 +75,8 @@ def test_it_serves_until_it_is_told_to_end(serve: Serve, tmp_path: Path, number:
     (tmp_path / "manifests").mkdir()
     (tmp_path / "manifests" / "all.yaml").write_text(
         "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: prod}}\n"
-        "---\n{apiVersion: v1, kind: Namespace, metadata: {name: prod}}\n")
+        "---\n{apiVersion: v1, kind: Namespace, metadata: {name: prod}}\n"
+    )
     kubeconfig = tmp_path / "config"
     process = serve("--load", str(tmp_path / "manifests"))
     ready(process, kubeconfig)
@@ -80,10 +97,17 @@ def test_it_prints_requests_where_that_is_asked_for_and_no_bodies(serve: Serve, 
     process = serve("-v")
     ready(process, kubeconfig)
     client = client_of(kubeconfig, tmp_path)
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, "stringData": {"key": "canary"}}
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "a"},
+        "stringData": {"key": "canary"},
+    }
     client.request("POST", "/api/v1/namespaces/default/secrets", body=secret)
     client.request("POST", "/api/v1/namespaces/default/secrets", body={**secret, "metadata": {"name": "b"}})
-    first = client.request("GET", "/api/v1/secrets", query={"limit": "1", "labelSelector": "app in (web,db),!old"})
+    first = client.request(
+        "GET", "/api/v1/secrets", query={"limit": "1", "labelSelector": "app in (web,db),!old"}
+    )
     assert first["kind"] == "SecretList"
     page = client.request("GET", "/api/v1/secrets", query={"limit": "1"})
     client.request("GET", "/api/v1/secrets", query={"limit": "1", "continue": page["metadata"]["continue"]})
@@ -94,9 +118,13 @@ def test_it_prints_requests_where_that_is_asked_for_and_no_bodies(serve: Serve, 
     output, errors = process.communicate(timeout=60)
     assert (process.returncode, errors) == (0, "")
     assert output.partition("Ctrl-C ends it.\n")[2].splitlines() == [
-        "POST /api/v1/namespaces/default/secrets 201", "POST /api/v1/namespaces/default/secrets 201",
-        "GET /api/v1/secrets?limit=1&labelSelector=app+in+(web,db),!old 200", "GET /api/v1/secrets?limit=1 200",
-        "GET /api/v1/secrets?limit=1&continue=... 200", "GET /api/v1/namespaces/default/secrets/nothing 404"]
+        "POST /api/v1/namespaces/default/secrets 201",
+        "POST /api/v1/namespaces/default/secrets 201",
+        "GET /api/v1/secrets?limit=1&labelSelector=app+in+(web,db),!old 200",
+        "GET /api/v1/secrets?limit=1 200",
+        "GET /api/v1/secrets?limit=1&continue=... 200",
+        "GET /api/v1/namespaces/default/secrets/nothing 404",
+    ]
     assert "canary" not in output
 
 
@@ -108,13 +136,25 @@ def test_it_can_be_ended_while_it_loads(tmp_path: Path, phase: str) -> None:
                 signal.raise_signal(signal.SIGINT)
             return super().write(text)
 
-    (tmp_path / "all.yaml").write_text("".join(
-        f"---\n{{apiVersion: v1, kind: ConfigMap, metadata: {{name: a-{number}}}}}\n" for number in range(1000)))
+    (tmp_path / "all.yaml").write_text(
+        "".join(
+            f"---\n{{apiVersion: v1, kind: ConfigMap, metadata: {{name: a-{number}}}}}\n"
+            for number in range(1000)
+        )
+    )
     seconds = itertools.count()
     output, errors = io.StringIO(), Interrupting()
     kubeconfig = tmp_path / "config"
-    code = asyncio.run(serve_until_told(
-        kubeconfig, port=0, manifests=[tmp_path / "all.yaml"], output=output, errors=errors, clock=lambda: float(next(seconds))))
+    code = asyncio.run(
+        serve_until_told(
+            kubeconfig,
+            port=0,
+            manifests=[tmp_path / "all.yaml"],
+            output=output,
+            errors=errors,
+            clock=lambda: float(next(seconds)),
+        )
+    )
     assert (code, output.getvalue(), kubeconfig.exists()) == (0, "", False)
     assert "100%" not in errors.getvalue().splitlines()[-1]
 
@@ -142,7 +182,10 @@ def test_it_refuses_the_kubeconfig_of_a_server_that_runs(serve: Serve, tmp_path:
         written = cluster.kubeconfig(kubeconfig).read_bytes()
         second = serve()
         _, errors = second.communicate(timeout=60)
-        assert (second.returncode, errors) == (1, f"serve: {kubeconfig} belongs to a server that runs at {cluster.url}; name another file\n")
+        assert (second.returncode, errors) == (
+            1,
+            f"serve: {kubeconfig} belongs to a server that runs at {cluster.url}; name another file\n",
+        )
         assert kubeconfig.read_bytes() == written
 
 
@@ -155,7 +198,9 @@ def test_it_replaces_a_kubeconfig_whose_port_another_server_uses_now(serve: Serv
         kubeconfig.write_text(json.dumps(config))
         written = kubeconfig.read_text()
         serve()
-        wait_until(lambda: kubeconfig.exists() and kubeconfig.read_text() != written, "the second server is ready")
+        wait_until(
+            lambda: kubeconfig.exists() and kubeconfig.read_text() != written, "the second server is ready"
+        )
 
 
 def left_by_another_server(kubeconfig: Path) -> str:
@@ -163,7 +208,9 @@ def left_by_another_server(kubeconfig: Path) -> str:
         return cluster.kubeconfig(kubeconfig).read_text()
 
 
-def test_it_does_not_overwrite_somebodys_kubeconfig(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_does_not_overwrite_somebodys_kubeconfig(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     kubeconfig = tmp_path / "config"
     kubeconfig.write_text("current-context: production\n")
     assert main(["serve", "--kubeconfig", str(kubeconfig)]) == 1
@@ -171,24 +218,41 @@ def test_it_does_not_overwrite_somebodys_kubeconfig(tmp_path: Path, capsys: pyte
     assert "somebody's kubeconfig" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("manifest", "message"), [
-    ("{kind: Widget, apiVersion: example.com/v1, metadata: {name: a}}", "Widget 'a' cannot be created: no matches for kind"),
-    ("{kind: ConfigMap, apiVersion: v1, metadata: {name: a, namespace: nowhere}}", 'namespaces "nowhere" not found'),
-    ("{kind: [", "document 1 of"),
-    ("{kind: ConfigMap, apiVersion: v1}", "ConfigMap None cannot be created"),
-    ("{kind: ConfigMap, apiVersion: v1, metadata: [1]}", "its metadata are no mapping"),
-    ("{kind: Secret, apiVersion: v1, metadata: {name: a}, data: {a: !!binary aGk=}}", "Secret 'a' cannot be created: "),
-])
+@pytest.mark.parametrize(
+    ("manifest", "message"),
+    [
+        (
+            "{kind: Widget, apiVersion: example.com/v1, metadata: {name: a}}",
+            "Widget 'a' cannot be created: no matches for kind",
+        ),
+        (
+            "{kind: ConfigMap, apiVersion: v1, metadata: {name: a, namespace: nowhere}}",
+            'namespaces "nowhere" not found',
+        ),
+        ("{kind: [", "document 1 of"),
+        ("{kind: ConfigMap, apiVersion: v1}", "ConfigMap None cannot be created"),
+        ("{kind: ConfigMap, apiVersion: v1, metadata: [1]}", "its metadata are no mapping"),
+        (
+            "{kind: Secret, apiVersion: v1, metadata: {name: a}, data: {a: !!binary aGk=}}",
+            "Secret 'a' cannot be created: ",
+        ),
+    ],
+)
 def test_what_cannot_be_loaded_ends_it_with_the_reason(
-        tmp_path: Path, capsys: pytest.CaptureFixture[str], manifest: str, message: str) -> None:
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], manifest: str, message: str
+) -> None:
     (tmp_path / "a.yaml").write_text(manifest)
     assert main(["serve", "--kubeconfig", str(tmp_path / "config"), "--load", str(tmp_path / "a.yaml")]) == 1
     assert message in capsys.readouterr().err
     assert not (tmp_path / "config").exists()
 
 
-def test_a_file_that_is_no_manifest_is_told_without_the_parsers_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "op.py").write_text("import kopf\n\n@kopf.on.startup()\ndef configure(settings, **_):\n    pass\n")
+def test_a_file_that_is_no_manifest_is_told_without_the_parsers_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "op.py").write_text(
+        "import kopf\n\n@kopf.on.startup()\ndef configure(settings, **_):\n    pass\n"
+    )
     assert main(["serve", "--kubeconfig", str(tmp_path / "config"), "--load", str(tmp_path / "op.py")]) == 1
     assert capsys.readouterr().err == f"serve: {tmp_path}/op.py is no YAML file\n"
 

@@ -1,4 +1,6 @@
-"""What is sent and is of the wrong type, too deep, or in a field that there is not: refused in the real server's words."""
+"""What is sent and is of the wrong type, too deep, or in a field that there is not: refused in the real
+server's words."""
+
 from __future__ import annotations
 
 import json
@@ -11,14 +13,19 @@ from .asking import DEFINITIONS, MAPS, Asked
 PODS = "/api/v1/namespaces/default/pods"
 JSON_PATCH = "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
-UNTYPED = "the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse error: "
+UNTYPED = (
+    "the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse"
+    " error: "
+)
 
 
 def unmarshal(what: str, field: str, wanted: str) -> str:
     return f"json: cannot unmarshal {what} into Go struct field {field} of type {wanted}"
 
 
-@pytest.mark.parametrize(("value", "what"), [(5, "number"), ({}, "object"), (["a"], "array"), (True, "bool"), (1.5, "number")])
+@pytest.mark.parametrize(
+    ("value", "what"), [(5, "number"), ({}, "object"), (["a"], "array"), (True, "bool"), (1.5, "number")]
+)
 @pytest.mark.parametrize("key", ["kind", "apiVersion"])
 def test_kind_and_version_are_texts(api: Asked, key: str, value: object, what: str) -> None:
     for method, path in (("POST", MAPS), ("PUT", f"{MAPS}/a")):
@@ -30,21 +37,40 @@ def test_kind_and_version_are_texts(api: Asked, key: str, value: object, what: s
 def test_what_was_sent_is_quoted_by_its_start(api: Asked) -> None:
     assert api.refused("POST", MAPS, b'{"kind": 5}')["message"].endswith('({"kind": 5})')
     assert api.refused("POST", MAPS, b'{"kind": 5, "apiVersion": "v1", "metadata": {}}')["message"].endswith(
-        '({"kind": 5, "apiVersion": "v1" ...)')
+        '({"kind": 5, "apiVersion": "v1" ...)'
+    )
 
 
-@pytest.mark.parametrize(("path", "body", "why"), [
-    (PODS, {"spec": 1}, unmarshal("number", "Pod.spec", "v1.PodSpec")),
-    (PODS, {"spec": {}, "status": True}, unmarshal("bool", "Pod.status", "v1.PodStatus")),
-    ("/api/v1/namespaces/default/replicationcontrollers", {"spec": ["a"]},
-     unmarshal("array", "ReplicationController.spec", "v1.ReplicationControllerSpec")),
-    (MAPS, {"data": []}, unmarshal("array", "ConfigMap.data", "map[string]string")),
-    (MAPS, {"data": {"a": 1}}, unmarshal("number", "ConfigMap.data", "string")),
-    (MAPS, {"immutable": "yes"}, unmarshal("string", "ConfigMap.immutable", "bool")),
-    ("/api/v1/namespaces/default/secrets", {"data": {"a": 1}}, unmarshal("number", "Secret.data", "[]uint8")),
-    ("/api/v1/namespaces", {"spec": {"finalizers": {}}}, unmarshal("object", "NamespaceSpec.spec.finalizers", "[]v1.FinalizerName")),
-    ("/apis/rbac.authorization.k8s.io/v1/clusterroles", {"rules": ["all"]}, unmarshal("string", "ClusterRole.rules", "v1.PolicyRule")),
-])
+@pytest.mark.parametrize(
+    ("path", "body", "why"),
+    [
+        (PODS, {"spec": 1}, unmarshal("number", "Pod.spec", "v1.PodSpec")),
+        (PODS, {"spec": {}, "status": True}, unmarshal("bool", "Pod.status", "v1.PodStatus")),
+        (
+            "/api/v1/namespaces/default/replicationcontrollers",
+            {"spec": ["a"]},
+            unmarshal("array", "ReplicationController.spec", "v1.ReplicationControllerSpec"),
+        ),
+        (MAPS, {"data": []}, unmarshal("array", "ConfigMap.data", "map[string]string")),
+        (MAPS, {"data": {"a": 1}}, unmarshal("number", "ConfigMap.data", "string")),
+        (MAPS, {"immutable": "yes"}, unmarshal("string", "ConfigMap.immutable", "bool")),
+        (
+            "/api/v1/namespaces/default/secrets",
+            {"data": {"a": 1}},
+            unmarshal("number", "Secret.data", "[]uint8"),
+        ),
+        (
+            "/api/v1/namespaces",
+            {"spec": {"finalizers": {}}},
+            unmarshal("object", "NamespaceSpec.spec.finalizers", "[]v1.FinalizerName"),
+        ),
+        (
+            "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+            {"rules": ["all"]},
+            unmarshal("string", "ClusterRole.rules", "v1.PolicyRule"),
+        ),
+    ],
+)
 def test_fields_of_built_in_kinds_have_types(api: Asked, path: str, body: dict[str, Any], why: str) -> None:
     status = api.refused("POST", path, {"metadata": {"name": "a"}, **body})
     assert status["code"] == 400
@@ -70,9 +96,16 @@ def test_a_job_without_a_name_is_told_so(api: Asked) -> None:
 def definition(**version: Any) -> dict[str, Any]:
     schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object"}}}}
     return {
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "foos.example.com"},
-        "spec": {"group": "example.com", "scope": "Namespaced", "names": {"kind": "Foo", "plural": "foos"}, "versions": [
-            {"name": "v1", "served": True, "storage": True, "schema": schema, **version}]}}
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "foos.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"kind": "Foo", "plural": "foos"},
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema, **version}],
+        },
+    }
 
 
 def changed(path: str, value: object) -> dict[str, Any]:
@@ -85,41 +118,107 @@ def changed(path: str, value: object) -> dict[str, Any]:
     return body
 
 
-@pytest.mark.parametrize(("path", "value", "why"), [
-    ("spec", [], unmarshal("array", "CustomResourceDefinition.spec", "v1.CustomResourceDefinitionSpec")),
-    ("spec.group", 5, unmarshal("number", "CustomResourceDefinitionSpec.spec.group", "string")),
-    ("spec.scope", {}, unmarshal("object", "CustomResourceDefinitionSpec.spec.scope", "v1.ResourceScope")),
-    ("spec.names", [], unmarshal("array", "CustomResourceDefinitionSpec.spec.names", "v1.CustomResourceDefinitionNames")),
-    ("spec.names.shortNames", 5, unmarshal("number", "CustomResourceDefinitionNames.spec.names.shortNames", "[]string")),
-    ("spec.names.shortNames", [5], unmarshal("number", "CustomResourceDefinitionNames.spec.names.shortNames", "string")),
-    ("spec.versions", 1.5, unmarshal("number", "CustomResourceDefinitionSpec.spec.versions", "[]v1.CustomResourceDefinitionVersion")),
-    ("spec.versions", ["a"], unmarshal("string", "CustomResourceDefinitionSpec.spec.versions", "v1.CustomResourceDefinitionVersion")),
-    ("spec.versions.0.served", "x", unmarshal("string", "CustomResourceDefinitionVersion.spec.versions.served", "bool")),
-    ("spec.versions.0.selectableFields", [{"jsonPath": {}}],
-     unmarshal("object", "SelectableField.spec.versions.selectableFields.jsonPath", "string")),
-    ("spec.versions.0.schema.openAPIV3Schema.properties", [1],
-     unmarshal("array", "JSONSchemaProps.spec.versions.schema.openAPIV3Schema.properties", "map[string]v1.JSONSchemaProps")),
-    ("spec.versions.0.schema.openAPIV3Schema.properties", {"x": 5},
-     unmarshal("number", "JSONSchemaProps.spec.versions.schema.openAPIV3Schema.properties", "v1.JSONSchemaProps")),
-    ("spec.versions.0.schema.openAPIV3Schema.required", 5,
-     unmarshal("number", "JSONSchemaProps.spec.versions.schema.openAPIV3Schema.required", "[]string")),
-])
-def test_a_definition_of_the_wrong_types_is_refused_and_not_kept(api: Asked, path: str, value: object, why: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "value", "why"),
+    [
+        ("spec", [], unmarshal("array", "CustomResourceDefinition.spec", "v1.CustomResourceDefinitionSpec")),
+        ("spec.group", 5, unmarshal("number", "CustomResourceDefinitionSpec.spec.group", "string")),
+        (
+            "spec.scope",
+            {},
+            unmarshal("object", "CustomResourceDefinitionSpec.spec.scope", "v1.ResourceScope"),
+        ),
+        (
+            "spec.names",
+            [],
+            unmarshal("array", "CustomResourceDefinitionSpec.spec.names", "v1.CustomResourceDefinitionNames"),
+        ),
+        (
+            "spec.names.shortNames",
+            5,
+            unmarshal("number", "CustomResourceDefinitionNames.spec.names.shortNames", "[]string"),
+        ),
+        (
+            "spec.names.shortNames",
+            [5],
+            unmarshal("number", "CustomResourceDefinitionNames.spec.names.shortNames", "string"),
+        ),
+        (
+            "spec.versions",
+            1.5,
+            unmarshal(
+                "number", "CustomResourceDefinitionSpec.spec.versions", "[]v1.CustomResourceDefinitionVersion"
+            ),
+        ),
+        (
+            "spec.versions",
+            ["a"],
+            unmarshal(
+                "string", "CustomResourceDefinitionSpec.spec.versions", "v1.CustomResourceDefinitionVersion"
+            ),
+        ),
+        (
+            "spec.versions.0.served",
+            "x",
+            unmarshal("string", "CustomResourceDefinitionVersion.spec.versions.served", "bool"),
+        ),
+        (
+            "spec.versions.0.selectableFields",
+            [{"jsonPath": {}}],
+            unmarshal("object", "SelectableField.spec.versions.selectableFields.jsonPath", "string"),
+        ),
+        (
+            "spec.versions.0.schema.openAPIV3Schema.properties",
+            [1],
+            unmarshal(
+                "array",
+                "JSONSchemaProps.spec.versions.schema.openAPIV3Schema.properties",
+                "map[string]v1.JSONSchemaProps",
+            ),
+        ),
+        (
+            "spec.versions.0.schema.openAPIV3Schema.properties",
+            {"x": 5},
+            unmarshal(
+                "number",
+                "JSONSchemaProps.spec.versions.schema.openAPIV3Schema.properties",
+                "v1.JSONSchemaProps",
+            ),
+        ),
+        (
+            "spec.versions.0.schema.openAPIV3Schema.required",
+            5,
+            unmarshal("number", "JSONSchemaProps.spec.versions.schema.openAPIV3Schema.required", "[]string"),
+        ),
+    ],
+)
+def test_a_definition_of_the_wrong_types_is_refused_and_not_kept(
+    api: Asked, path: str, value: object, why: str
+) -> None:
     before = api.api.history.version
     status = api.refused("POST", DEFINITIONS, changed(path, value))
     assert (status["code"], status["message"]) == (
-        400, f'CustomResourceDefinition in version "v1" cannot be handled as a CustomResourceDefinition: {why}')
+        400,
+        f'CustomResourceDefinition in version "v1" cannot be handled as a CustomResourceDefinition: {why}',
+    )
     assert api.api.history.version == before
 
 
-@pytest.mark.parametrize(("column", "fields"), [
-    ({}, ["name", "type", "JSONPath"]), ({"name": "a", "type": "string"}, ["JSONPath"]),
-    ({"name": "a", "type": "foo", "jsonPath": ".a"}, ["type"]), ({"name": "a", "type": "string", "jsonPath": "a"}, ["JSONPath"]),
-])
+@pytest.mark.parametrize(
+    ("column", "fields"),
+    [
+        ({}, ["name", "type", "JSONPath"]),
+        ({"name": "a", "type": "string"}, ["JSONPath"]),
+        ({"name": "a", "type": "foo", "jsonPath": ".a"}, ["type"]),
+        ({"name": "a", "type": "string", "jsonPath": "a"}, ["JSONPath"]),
+    ],
+)
 def test_a_column_is_whole(api: Asked, column: dict[str, str], fields: list[str]) -> None:
     status = api.refused("POST", DEFINITIONS, definition(additionalPrinterColumns=[column]))
     assert status["code"] == 422
-    assert [cause["field"] for cause in status["details"]["causes"]] == [f"spec.additionalPrinterColumns[0].{field}" for field in fields]
+    assert [cause["field"] for cause in status["details"]["causes"]] == [
+        f"spec.additionalPrinterColumns[0].{field}" for field in fields
+    ]
 
 
 @pytest.mark.parametrize("name", [None, "V1"])
@@ -131,15 +230,42 @@ def test_a_version_has_a_name(api: Asked, name: object) -> None:
 # ---- Patches and options.
 
 
-@pytest.mark.parametrize(("step", "code", "message"), [
-    ({"op": "add", "path": 1, "value": 1}, 400, "error decoding patch: " + unmarshal("number", "jsonPatchOp.path", "string")),
-    ({"op": "move", "path": "/data/b", "from": 5}, 400, "error decoding patch: " + unmarshal("number", "jsonPatchOp.from", "string")),
-    ({"op": {}, "path": "/data"}, 400, "error decoding patch: " + unmarshal("object", "jsonPatchOp.op", "string")),
-    (5, 400, "error decoding patch: json: cannot unmarshal number into Go value of type handlers.jsonPatchOp"),
-    ({"op": "add", "path": None, "value": 1}, 422, "the server rejected our request due to an error in our request"),
-    ({"op": "move", "path": "/data/b", "from": None}, 422, "the server rejected our request due to an error in our request"),
-    (None, 422, "the server rejected our request due to an error in our request"),
-])
+@pytest.mark.parametrize(
+    ("step", "code", "message"),
+    [
+        (
+            {"op": "add", "path": 1, "value": 1},
+            400,
+            "error decoding patch: " + unmarshal("number", "jsonPatchOp.path", "string"),
+        ),
+        (
+            {"op": "move", "path": "/data/b", "from": 5},
+            400,
+            "error decoding patch: " + unmarshal("number", "jsonPatchOp.from", "string"),
+        ),
+        (
+            {"op": {}, "path": "/data"},
+            400,
+            "error decoding patch: " + unmarshal("object", "jsonPatchOp.op", "string"),
+        ),
+        (
+            5,
+            400,
+            "error decoding patch: json: cannot unmarshal number into Go value of type handlers.jsonPatchOp",
+        ),
+        (
+            {"op": "add", "path": None, "value": 1},
+            422,
+            "the server rejected our request due to an error in our request",
+        ),
+        (
+            {"op": "move", "path": "/data/b", "from": None},
+            422,
+            "the server rejected our request due to an error in our request",
+        ),
+        (None, 422, "the server rejected our request due to an error in our request"),
+    ],
+)
 def test_a_step_of_a_json_patch_is_made_of_texts(api: Asked, step: object, code: int, message: str) -> None:
     api.create("a", data={"a": "b"})
     status = api.refused("PATCH", f"{MAPS}/a", [step], content_type=JSON_PATCH)
@@ -152,28 +278,44 @@ def test_a_strategic_patch_of_a_field_that_there_is_not_changes_nothing(api: Ask
     assert api.api.history.version == version
 
 
-@pytest.mark.parametrize(("option", "value", "why"), [
-    ("dryRun", 1, unmarshal("number", "DeleteOptions.dryRun", "[]string")),
-    ("dryRun", "All", unmarshal("string", "DeleteOptions.dryRun", "[]string")),
-    ("dryRun", [1], unmarshal("number", "DeleteOptions.dryRun", "string")),
-    ("gracePeriodSeconds", "1", unmarshal("string", "DeleteOptions.gracePeriodSeconds", "int64")),
-    ("gracePeriodSeconds", 1.5, unmarshal("number 1.5", "DeleteOptions.gracePeriodSeconds", "int64")),
-    ("propagationPolicy", 5, unmarshal("number", "DeleteOptions.propagationPolicy", "v1.DeletionPropagation")),
-    ("preconditions", {"uid": 5}, unmarshal("number", "Preconditions.preconditions.uid", "types.UID")),
-    ("orphanDependents", "x", unmarshal("string", "DeleteOptions.orphanDependents", "bool")),
-])
+@pytest.mark.parametrize(
+    ("option", "value", "why"),
+    [
+        ("dryRun", 1, unmarshal("number", "DeleteOptions.dryRun", "[]string")),
+        ("dryRun", "All", unmarshal("string", "DeleteOptions.dryRun", "[]string")),
+        ("dryRun", [1], unmarshal("number", "DeleteOptions.dryRun", "string")),
+        ("gracePeriodSeconds", "1", unmarshal("string", "DeleteOptions.gracePeriodSeconds", "int64")),
+        ("gracePeriodSeconds", 1.5, unmarshal("number 1.5", "DeleteOptions.gracePeriodSeconds", "int64")),
+        (
+            "propagationPolicy",
+            5,
+            unmarshal("number", "DeleteOptions.propagationPolicy", "v1.DeletionPropagation"),
+        ),
+        ("preconditions", {"uid": 5}, unmarshal("number", "Preconditions.preconditions.uid", "types.UID")),
+        ("orphanDependents", "x", unmarshal("string", "DeleteOptions.orphanDependents", "bool")),
+    ],
+)
 def test_how_to_delete_has_types(api: Asked, option: str, value: object, why: str) -> None:
     api.create("a")
     status = api.refused("DELETE", f"{MAPS}/a", {"kind": "DeleteOptions", "apiVersion": "v1", option: value})
     assert (status["code"], status["message"]) == (400, why)
 
 
-@pytest.mark.parametrize(("method", "path", "content_type"), [
-    ("POST", MAPS, ""), ("PUT", f"{MAPS}/a", ""), ("DELETE", f"{MAPS}/a", ""), ("PATCH", f"{MAPS}/a", ""),
-    ("PATCH", f"{MAPS}/a", JSON_PATCH), ("PATCH", f"{MAPS}/a", STRATEGIC),
-])
+@pytest.mark.parametrize(
+    ("method", "path", "content_type"),
+    [
+        ("POST", MAPS, ""),
+        ("PUT", f"{MAPS}/a", ""),
+        ("DELETE", f"{MAPS}/a", ""),
+        ("PATCH", f"{MAPS}/a", ""),
+        ("PATCH", f"{MAPS}/a", JSON_PATCH),
+        ("PATCH", f"{MAPS}/a", STRATEGIC),
+    ],
+)
 @pytest.mark.parametrize("depth", [250, 100_000])
-def test_what_is_too_deep_is_refused(api: Asked, method: str, path: str, content_type: str, depth: int) -> None:
+def test_what_is_too_deep_is_refused(
+    api: Asked, method: str, path: str, content_type: str, depth: int
+) -> None:
     api.create("a")
     status = api.refused(method, path, b'{"a":' * depth + b"1" + b"}" * depth, content_type=content_type)
     assert status["code"] == 400
@@ -182,11 +324,19 @@ def test_what_is_too_deep_is_refused(api: Asked, method: str, path: str, content
 
 def test_a_patch_that_piles_up_too_deep_is_refused(api: Asked) -> None:
     api.define()
-    api.create("w", path="/apis/example.com/v1/namespaces/default/widgets", apiVersion="example.com/v1", kind="Widget", spec={"a": {}})
+    api.create(
+        "w",
+        path="/apis/example.com/v1/namespaces/default/widgets",
+        apiVersion="example.com/v1",
+        kind="Widget",
+        spec={"a": {}},
+    )
     deep = {"op": "add", "path": "/spec/a" + "/a" * 100, "value": {}}
     steps = [{"op": "add", "path": "/spec/a" + "/a" * level, "value": {}} for level in range(1, 100)]
     more = [{**deep, "value": json.loads('{"a":' * 150 + "{}" + "}" * 150)}]
-    status = api.refused("PATCH", "/apis/example.com/v1/namespaces/default/widgets/w", steps + more, content_type=JSON_PATCH)
+    status = api.refused(
+        "PATCH", "/apis/example.com/v1/namespaces/default/widgets/w", steps + more, content_type=JSON_PATCH
+    )
     assert status["code"] == 422
 
 
@@ -202,26 +352,41 @@ def test_unknown_fields_are_refused_where_that_is_asked_for(api: Asked) -> None:
     body = {"metadata": {"name": "a", "lables": {}}, "dta": {"a": "b"}, "zzz": 1}
     status = api.refused("POST", MAPS, body, query={"fieldValidation": "Strict"})
     assert (status["code"], status["message"]) == (
-        400, (
+        400,
+        (
             'ConfigMap in version "v1" cannot be handled as a ConfigMap: strict decoding error: '
-            'unknown field "metadata.lables", unknown field "dta", unknown field "zzz"'))
+            'unknown field "metadata.lables", unknown field "dta", unknown field "zzz"'
+        ),
+    )
 
 
-@pytest.mark.parametrize(("judging", "warning"), [
-    ("", '299 - "unknown field \\"dta\\"", 299 - "unknown field \\"zzz\\""'),
-    ("Warn", '299 - "unknown field \\"dta\\"", 299 - "unknown field \\"zzz\\""'), ("Ignore", None),
-])
+@pytest.mark.parametrize(
+    ("judging", "warning"),
+    [
+        ("", '299 - "unknown field \\"dta\\"", 299 - "unknown field \\"zzz\\""'),
+        ("Warn", '299 - "unknown field \\"dta\\"", 299 - "unknown field \\"zzz\\""'),
+        ("Ignore", None),
+    ],
+)
 def test_unknown_fields_are_dropped_with_a_warning(api: Asked, judging: str, warning: str | None) -> None:
-    answer = api.ask("POST", MAPS, {"metadata": {"name": "a"}, "dta": {}, "zzz": 1}, query={"fieldValidation": judging})
+    answer = api.ask(
+        "POST", MAPS, {"metadata": {"name": "a"}, "dta": {}, "zzz": 1}, query={"fieldValidation": judging}
+    )
     assert (answer.code, answer.headers.get("Warning")) == (201, warning)
     assert not {"dta", "zzz"} & api.get(f"{MAPS}/a").keys()
 
 
-@pytest.mark.parametrize(("patch", "content_type"), [
-    ({"dta": {}}, ""), ({"dta": {}}, STRATEGIC), ([{"op": "add", "path": "/dta", "value": 1}], JSON_PATCH)])
-def test_a_patch_of_unknown_fields_is_a_fault_of_the_patch(api: Asked, patch: object, content_type: str) -> None:
+@pytest.mark.parametrize(
+    ("patch", "content_type"),
+    [({"dta": {}}, ""), ({"dta": {}}, STRATEGIC), ([{"op": "add", "path": "/dta", "value": 1}], JSON_PATCH)],
+)
+def test_a_patch_of_unknown_fields_is_a_fault_of_the_patch(
+    api: Asked, patch: object, content_type: str
+) -> None:
     api.create("a")
-    status = api.refused("PATCH", f"{MAPS}/a", patch, content_type=content_type, query={"fieldValidation": "Strict"})
+    status = api.refused(
+        "PATCH", f"{MAPS}/a", patch, content_type=content_type, query={"fieldValidation": "Strict"}
+    )
     assert (status["code"], status["details"]["causes"][0]["field"]) == (422, "patch")
     assert status["message"].endswith('strict decoding error: unknown field "dta"')
 
@@ -229,12 +394,26 @@ def test_a_patch_of_unknown_fields_is_a_fault_of_the_patch(api: Asked, patch: ob
 def test_unknown_fields_of_custom_resources_are_those_that_the_schema_has_not_got(api: Asked) -> None:
     body = definition()
     schema = body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    schema["properties"]["spec"]["properties"] = {"a": {"type": "string"}, "l": {"type": "array", "items": {"type": "object"}}}
+    schema["properties"]["spec"]["properties"] = {
+        "a": {"type": "string"},
+        "l": {"type": "array", "items": {"type": "object"}},
+    }
     assert api.ask("POST", DEFINITIONS, body).code == 201
-    foo = {"apiVersion": "example.com/v1", "kind": "Foo", "metadata": {"name": "f"}, "spec": {"z": 1, "a": "x", "l": [{"c": 1}]}}
+    foo = {
+        "apiVersion": "example.com/v1",
+        "kind": "Foo",
+        "metadata": {"name": "f"},
+        "spec": {"z": 1, "a": "x", "l": [{"c": 1}]},
+    }
     foos = "/apis/example.com/v1/namespaces/default/foos"
     status = api.refused("POST", foos, foo, query={"fieldValidation": "Strict"})
-    assert status["message"] == (
-        'Foo in version "v1" cannot be handled as a Foo: strict decoding error: unknown field "spec.l[0].c", unknown field "spec.z"')
-    assert api.ask("POST", foos, foo).headers["Warning"] == '299 - "unknown field \\"spec.l[0].c\\"", 299 - "unknown field \\"spec.z\\""'
+    assert (
+        status["message"]
+        == 'Foo in version "v1" cannot be handled as a Foo: strict decoding error: unknown field'
+        ' "spec.l[0].c", unknown field "spec.z"'
+    )
+    assert (
+        api.ask("POST", foos, foo).headers["Warning"]
+        == '299 - "unknown field \\"spec.l[0].c\\"", 299 - "unknown field \\"spec.z\\""'
+    )
     assert api.get(f"{foos}/f")["spec"] == {"a": "x", "l": [{}]}

@@ -1,4 +1,5 @@
 """Strategic merge patches: lists are merged by a key, in the order that the real server finds."""
+
 from typing import Any
 
 import pytest
@@ -17,7 +18,11 @@ def order(obj: dict[str, Any]) -> str:
 
 def test_an_item_is_changed_where_it_stands() -> None:
     result = merged(containers("a", "b", "c"), {"containers": [{"name": "b", "image": "X"}]})
-    assert result["containers"] == [{"name": "a", "image": "A"}, {"name": "b", "image": "X"}, {"name": "c", "image": "C"}]
+    assert result["containers"] == [
+        {"name": "a", "image": "A"},
+        {"name": "b", "image": "X"},
+        {"name": "c", "image": "C"},
+    ]
 
 
 def test_a_new_item_comes_first() -> None:
@@ -35,7 +40,10 @@ def test_a_list_can_be_replaced() -> None:
 
 
 def test_the_patch_can_set_the_order_and_others_stay_behind_what_they_stood_behind() -> None:
-    patch = {"$setElementOrder/containers": [{"name": "c"}, {"name": "a"}], "containers": [{"name": "c", "image": "X"}]}
+    patch = {
+        "$setElementOrder/containers": [{"name": "c"}, {"name": "a"}],
+        "containers": [{"name": "c", "image": "X"}],
+    }
     assert order(merged(containers("a", "b", "c"), patch)) == "bca"
 
 
@@ -49,19 +57,27 @@ def test_ports_of_containers_are_told_apart_by_their_own_port_and_those_of_servi
 
 
 def test_a_list_without_a_key_is_replaced() -> None:
-    assert merged({"tolerations": [{"key": "x"}]}, {"tolerations": [{"key": "y"}]}) == {"tolerations": [{"key": "y"}]}
+    assert merged({"tolerations": [{"key": "x"}]}, {"tolerations": [{"key": "y"}]}) == {
+        "tolerations": [{"key": "y"}]
+    }
 
 
 def test_finalizers_are_a_set_and_can_be_taken_out() -> None:
     result = merged({"finalizers": ["c", "d"]}, {"finalizers": ["e", "d"]})
     assert sorted(result["finalizers"]) == ["c", "d", "e"]
-    assert merged({"finalizers": ["c", "d"]}, {"$deleteFromPrimitiveList/finalizers": ["c"]}) == {"finalizers": ["d"]}
-    assert merged({"finalizers": ["c", "d"]}, {"$setElementOrder/finalizers": ["d", "c"]}) == {"finalizers": ["d", "c"]}
+    assert merged({"finalizers": ["c", "d"]}, {"$deleteFromPrimitiveList/finalizers": ["c"]}) == {
+        "finalizers": ["d"]
+    }
+    assert merged({"finalizers": ["c", "d"]}, {"$setElementOrder/finalizers": ["d", "c"]}) == {
+        "finalizers": ["d", "c"]
+    }
 
 
 def test_retained_keys_are_all_that_stays() -> None:
     patch = {"strategy": {"$retainKeys": ["type"], "type": "Recreate"}}
-    assert merged({"strategy": {"type": "RollingUpdate", "rollingUpdate": {}}}, patch) == {"strategy": {"type": "Recreate"}}
+    assert merged({"strategy": {"type": "RollingUpdate", "rollingUpdate": {}}}, patch) == {
+        "strategy": {"type": "Recreate"}
+    }
 
 
 def test_objects_are_merged_replaced_or_removed() -> None:
@@ -73,11 +89,16 @@ def test_objects_are_merged_replaced_or_removed() -> None:
     assert obj == {"labels": {"a": "b"}}
 
 
-@pytest.mark.parametrize(("patch", "message"), [
-    ({"containers": [{"image": "k"}]}, "map: map[image:k] does not contain declared merge key: name"),
-    ({"$patch": "frob"}, "unknown patch type: frob in map: map[$patch:frob]"),
-])
-def test_a_patch_that_cannot_be_applied_is_an_internal_error_as_in_the_real_server(patch: dict[str, Any], message: str) -> None:
+@pytest.mark.parametrize(
+    ("patch", "message"),
+    [
+        ({"containers": [{"image": "k"}]}, "map: map[image:k] does not contain declared merge key: name"),
+        ({"$patch": "frob"}, "unknown patch type: frob in map: map[$patch:frob]"),
+    ],
+)
+def test_a_patch_that_cannot_be_applied_is_an_internal_error_as_in_the_real_server(
+    patch: dict[str, Any], message: str
+) -> None:
     with pytest.raises(Problem) as caught:
         merged(containers("a"), patch)
     assert (caught.value.code, caught.value.message) == (500, message)

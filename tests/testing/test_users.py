@@ -1,4 +1,5 @@
 """Who asks: tokens, what they live and die with, and what stands in them."""
+
 import base64
 import datetime as dt
 import json
@@ -23,13 +24,25 @@ def world() -> World:
     return world
 
 
-def issue(world: World, *, bound: bool = False, kind: str = "Secret", name: str = "s", audiences: tuple[str, ...] = (ISSUER,)) -> Issued:
+def issue(
+    world: World,
+    *,
+    bound: bool = False,
+    kind: str = "Secret",
+    name: str = "s",
+    audiences: tuple[str, ...] = (ISSUER,),
+) -> Issued:
     account = world.users.find("ServiceAccount", "ns", "sa")
     assert account is not None
     thing = world.users.find(kind, "ns", name)
     assert thing is not None
     return world.users.issue(
-        "ns", account, audiences=audiences, lifetime=DAY, bound=Bound(kind, name, thing.uid) if bound else None)
+        "ns",
+        account,
+        audiences=audiences,
+        lifetime=DAY,
+        bound=Bound(kind, name, thing.uid) if bound else None,
+    )
 
 
 def who(world: World, header: str) -> User:
@@ -40,7 +53,12 @@ def is_refused(world: World, token: str) -> bool:
     try:
         who(world, f"Bearer {token}")
     except Problem as problem:
-        return (problem.code, problem.reason, problem.message, problem.details) == (401, "Unauthorized", "Unauthorized", None)
+        return (problem.code, problem.reason, problem.message, problem.details) == (
+            401,
+            "Unauthorized",
+            "Unauthorized",
+            None,
+        )
     return False
 
 
@@ -54,7 +72,9 @@ def test_without_a_token_one_is_anonymous(world: World) -> None:
     assert (ANONYMOUS.name, ANONYMOUS.groups) == ("system:anonymous", ("system:unauthenticated",))
 
 
-@pytest.mark.parametrize("header", ["Bearer admin-token", "bearer admin-token", "Bearer admin-token ", "Bearer admin-token x"])
+@pytest.mark.parametrize(
+    "header", ["Bearer admin-token", "bearer admin-token", "Bearer admin-token ", "Bearer admin-token x"]
+)
 def test_the_token_is_the_word_after_bearer(world: World, header: str) -> None:
     assert who(world, header).name == "admin"
 
@@ -67,7 +87,9 @@ def test_an_unknown_token_is_refused(world: World) -> None:
 
 
 def test_the_admin_is_a_master(world: World) -> None:
-    assert who(world, "Bearer admin-token") == User("admin", ("system:masters", "system:authenticated"), "admin")
+    assert who(world, "Bearer admin-token") == User(
+        "admin", ("system:masters", "system:authenticated"), "admin"
+    )
 
 
 def test_a_named_token_is_valid_until_it_is_revoked(world: World) -> None:
@@ -101,7 +123,10 @@ def test_a_token_says_whose_it_is_and_for_how_long(world: World) -> None:
     assert (claims["iat"], claims["exp"]) == (world.time.timestamp(), (world.time + DAY).timestamp())
     assert issued.bound is not None
     assert claims["kubernetes.io"] == {
-        "namespace": "ns", "secret": {"name": "s", "uid": issued.bound.uid}, "serviceaccount": {"name": "sa", "uid": issued.user.uid}}
+        "namespace": "ns",
+        "secret": {"name": "s", "uid": issued.bound.uid},
+        "serviceaccount": {"name": "sa", "uid": issued.user.uid},
+    }
     assert issued.user.extra["authentication.kubernetes.io/credential-id"] == (f"JTI={claims['jti']}",)
 
 
@@ -113,7 +138,9 @@ def test_a_token_expires(world: World) -> None:
     assert is_refused(world, token)
 
 
-def test_a_bound_token_dies_with_its_secret_and_the_next_of_that_name_does_not_revive_it(world: World) -> None:
+def test_a_bound_token_dies_with_its_secret_and_the_next_of_that_name_does_not_revive_it(
+    world: World,
+) -> None:
     bound, free = issue(world, bound=True).token, issue(world).token
     world.delete("", "secrets", "s", "ns")
     assert is_refused(world, bound)
@@ -131,7 +158,9 @@ def test_a_token_dies_with_its_account_and_the_next_of_that_name_does_not_revive
 
 
 def test_a_token_that_is_bound_to_a_pod_names_it(world: World) -> None:
-    world.create("", "pods", "p", "ns", spec={"serviceAccountName": "sa", "containers": [{"name": "c", "image": "i"}]})
+    world.create(
+        "", "pods", "p", "ns", spec={"serviceAccountName": "sa", "containers": [{"name": "c", "image": "i"}]}
+    )
     issued = issue(world, bound=True, kind="Pod", name="p")
     assert issued.bound is not None
     extra = who(world, f"Bearer {issued.token}").extra

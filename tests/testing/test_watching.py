@@ -1,14 +1,32 @@
-"""Watches: where they begin, what they show at the edges of a selector, bookmarks, and how they end; as the real server."""
+"""Watches: where they begin, what they show at the edges of a selector, bookmarks, and how they end; as the
+real server."""
+
 import json
 
 import pytest
 
 from kopf_selectcache.testing.api.status import expired
 
-from .asking import ALL_MAPS, DEFINITIONS, MAPS, METADATA, METADATA_LIST, TABLE, WIDGETS, Asked, counted, events, told
+from .asking import (
+    ALL_MAPS,
+    DEFINITIONS,
+    MAPS,
+    METADATA,
+    METADATA_LIST,
+    TABLE,
+    WIDGETS,
+    Asked,
+    counted,
+    events,
+    told,
+)
 
 END = {"k8s.io/initial-events-end": "true"}
-STREAMING = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
+STREAMING = {
+    "sendInitialEvents": "true",
+    "resourceVersionMatch": "NotOlderThan",
+    "allowWatchBookmarks": "true",
+}
 
 
 # ---- Changes.
@@ -45,7 +63,9 @@ def test_what_leaves_a_selector_is_deleted_with_what_it_was_and_the_version_of_n
     [event] = events(watch)
     assert event["type"] == "DELETED"
     assert (event["object"]["metadata"]["labels"], event["object"]["data"]) == ({"i": "1"}, {"k": "v"})
-    assert event["object"]["metadata"]["resourceVersion"] == json.loads(left.body)["metadata"]["resourceVersion"]
+    assert (
+        event["object"]["metadata"]["resourceVersion"] == json.loads(left.body)["metadata"]["resourceVersion"]
+    )
 
 
 def test_what_enters_a_selector_is_added(api: Asked) -> None:
@@ -76,13 +96,18 @@ def test_fields_are_edges_as_labels_are(api: Asked) -> None:
     for phase in ("Running", "Failed"):
         api.ask("PATCH", f"{pods}/p/status", {"status": {"phase": phase}})
     assert [(event["type"], event["object"]["status"]["phase"]) for event in events(watch)] == [
-        ("ADDED", "Running"), ("DELETED", "Running")]
+        ("ADDED", "Running"),
+        ("DELETED", "Running"),
+    ]
 
 
 # ---- Where a watch begins.
 
 
-@pytest.mark.parametrize("query", [{}, {"resourceVersion": "0"}, {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}])
+@pytest.mark.parametrize(
+    "query",
+    [{}, {"resourceVersion": "0"}, {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}],
+)
 def test_a_watch_from_no_version_begins_with_what_is_there(api: Asked, query: dict[str, str]) -> None:
     first, second = api.create("a"), api.create("b")
     watch = api.watch(MAPS, query)
@@ -90,17 +115,29 @@ def test_a_watch_from_no_version_begins_with_what_is_there(api: Asked, query: di
     assert told(watch) == [("ADDED", "a", first), ("ADDED", "b", second), ("MODIFIED", "a", third)]
 
 
-@pytest.mark.parametrize("query", [
-    STREAMING, STREAMING | {"resourceVersion": "0"}, STREAMING | {"resourceVersion": "1"},
-    {"allowWatchBookmarks": "true"}, {"allowWatchBookmarks": "true", "resourceVersion": "0"},
-])
+@pytest.mark.parametrize(
+    "query",
+    [
+        STREAMING,
+        STREAMING | {"resourceVersion": "0"},
+        STREAMING | {"resourceVersion": "1"},
+        {"allowWatchBookmarks": "true"},
+        {"allowWatchBookmarks": "true", "resourceVersion": "0"},
+    ],
+)
 def test_the_end_of_the_initial_events_is_marked(api: Asked, query: dict[str, str]) -> None:
     first = api.create("a", labels={"i": "1"})
     version = api.create("b")
     *added, bookmark = events(api.watch(MAPS, query, labelSelector="i"))
     assert [event["object"]["metadata"]["resourceVersion"] for event in added] == [str(first)]
-    assert bookmark == {"type": "BOOKMARK", "object": {
-        "kind": "ConfigMap", "apiVersion": "v1", "metadata": {"resourceVersion": str(version), "annotations": END}}}
+    assert bookmark == {
+        "type": "BOOKMARK",
+        "object": {
+            "kind": "ConfigMap",
+            "apiVersion": "v1",
+            "metadata": {"resourceVersion": str(version), "annotations": END},
+        },
+    }
 
 
 @pytest.mark.parametrize("more", [{}, {"resourceVersion": "0"}])
@@ -135,9 +172,20 @@ def test_a_forgotten_version_is_an_error_in_the_stream(api: Asked) -> None:
     api.create("b")
     horizon = api.api.history.compact()
     watch = api.watch(MAPS, resourceVersion=version)
-    assert events(watch) == [{"type": "ERROR", "object": {
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-        "message": f"too old resource version: {version} ({horizon})", "reason": "Expired", "code": 410}}]
+    assert events(watch) == [
+        {
+            "type": "ERROR",
+            "object": {
+                "kind": "Status",
+                "apiVersion": "v1",
+                "metadata": {},
+                "status": "Failure",
+                "message": f"too old resource version: {version} ({horizon})",
+                "reason": "Expired",
+                "code": 410,
+            },
+        }
+    ]
     assert watch.ended
     api.create("c")
     assert events(watch) == []
@@ -158,8 +206,16 @@ def test_a_bookmark_tells_the_version_of_the_cluster(api: Asked) -> None:
     watch = api.watch(MAPS, resourceVersion=api.create("a"), allowWatchBookmarks="true")
     version = api.create("other", path="/api/v1/namespaces/default/secrets")
     watch.bookmark()
-    assert events(watch) == [{"type": "BOOKMARK", "object": {
-        "kind": "ConfigMap", "apiVersion": "v1", "metadata": {"resourceVersion": str(version)}}}]
+    assert events(watch) == [
+        {
+            "type": "BOOKMARK",
+            "object": {
+                "kind": "ConfigMap",
+                "apiVersion": "v1",
+                "metadata": {"resourceVersion": str(version)},
+            },
+        }
+    ]
 
 
 def test_no_bookmark_comes_to_who_did_not_ask_for_them(api: Asked) -> None:
@@ -175,12 +231,16 @@ def test_events_of_custom_resources_say_first_what_they_are(api: Asked) -> None:
     api.define()
     api.widget("a", size=1)
     [line] = api.watch(WIDGETS).lines()
-    assert line.startswith(b'{"type":"ADDED","object":{"apiVersion":"example.com/v1","kind":"Widget","metadata":{')
+    assert line.startswith(
+        b'{"type":"ADDED","object":{"apiVersion":"example.com/v1","kind":"Widget","metadata":{'
+    )
 
 
 def test_a_watch_of_metadata_shows_metadata_alone(api: Asked) -> None:
     start = api.create("a", labels={"i": "1"}, data={"k": "v"})
-    watch = api.watch(MAPS, accept=METADATA, resourceVersion=start, allowWatchBookmarks="true", labelSelector="i")
+    watch = api.watch(
+        MAPS, accept=METADATA, resourceVersion=start, allowWatchBookmarks="true", labelSelector="i"
+    )
     api.label("a", i=None)
     watch.bookmark()
     left, bookmark = (event["object"] for event in events(watch))
@@ -214,11 +274,16 @@ def test_a_watch_of_what_no_event_can_be_ends_without_a_word(api: Asked) -> None
 def test_watches_of_different_forms_and_selectors_see_the_same_change_each_in_its_way(api: Asked) -> None:
     start = api.create("a", labels={"i": "1"})
     whole, narrow, metadata = (
-        api.watch(ALL_MAPS, resourceVersion=start), api.watch(MAPS, resourceVersion=start, labelSelector="i=1"),
-        api.watch(MAPS, accept=METADATA, resourceVersion=start))
+        api.watch(ALL_MAPS, resourceVersion=start),
+        api.watch(MAPS, resourceVersion=start, labelSelector="i=1"),
+        api.watch(MAPS, accept=METADATA, resourceVersion=start),
+    )
     api.label("a", i="2")
-    assert [(event["type"], event["object"]["kind"]) for watch in (whole, narrow, metadata) for event in events(watch)] == [
-        ("MODIFIED", "ConfigMap"), ("DELETED", "ConfigMap"), ("MODIFIED", "PartialObjectMetadata")]
+    assert [
+        (event["type"], event["object"]["kind"])
+        for watch in (whole, narrow, metadata)
+        for event in events(watch)
+    ] == [("MODIFIED", "ConfigMap"), ("DELETED", "ConfigMap"), ("MODIFIED", "PartialObjectMetadata")]
 
 
 def test_watches_of_one_form_share_the_bytes_of_an_event(api: Asked) -> None:
@@ -271,6 +336,7 @@ def test_one_who_follows_badly_harms_no_later_watch(api: Asked) -> None:
     def broken() -> None:
         bad.on_ready(lambda: None)
         raise RuntimeError("of the test")
+
     bad.on_ready(broken)
     with pytest.raises(RuntimeError, match="of the test"):
         api.create("a")
@@ -294,12 +360,24 @@ def test_the_time_that_a_client_wants_to_watch_is_told(api: Asked) -> None:
     assert api.watch(MAPS).timeout is None
 
 
-@pytest.mark.parametrize("change", [
-    lambda api: api.delete("widgets.example.com", path=DEFINITIONS),
-    lambda api: api.ask("PATCH", f"{DEFINITIONS}/widgets.example.com", [
-        {"op": "add", "path": "/spec/versions/0/additionalPrinterColumns",
-         "value": [{"name": "Size", "type": "integer", "jsonPath": ".spec.size"}]}], content_type="application/json-patch+json"),
-])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda api: api.delete("widgets.example.com", path=DEFINITIONS),
+        lambda api: api.ask(
+            "PATCH",
+            f"{DEFINITIONS}/widgets.example.com",
+            [
+                {
+                    "op": "add",
+                    "path": "/spec/versions/0/additionalPrinterColumns",
+                    "value": [{"name": "Size", "type": "integer", "jsonPath": ".spec.size"}],
+                }
+            ],
+            content_type="application/json-patch+json",
+        ),
+    ],
+)
 def test_a_watch_ends_with_the_definition_that_it_began_under(api: Asked, change: object) -> None:
     api.define()
     watch, other = api.watch(WIDGETS), api.watch(MAPS)

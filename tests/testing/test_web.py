@@ -1,4 +1,5 @@
 """The shell around the API: what is HTTP about it."""
+
 from __future__ import annotations
 
 import asyncio
@@ -46,7 +47,9 @@ def test_a_small_answer_is_never_compressed(cluster: EmbeddedCluster) -> None:
 
 
 def test_the_head_of_a_watch_comes_before_any_event(cluster: EmbeddedCluster) -> None:
-    with RawRequest(cluster, watch=True, resourceVersion=cluster.version, headers={"Accept-Encoding": "gzip"}) as request:
+    with RawRequest(
+        cluster, watch=True, resourceVersion=cluster.version, headers={"Accept-Encoding": "gzip"}
+    ) as request:
         head = request.until(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200 OK\r\n")
     assert b"Transfer-Encoding: chunked" in head
@@ -83,27 +86,35 @@ def test_a_watch_whose_client_has_gone_is_forgotten(cluster: EmbeddedCluster) ->
 
 
 @pytest.mark.parametrize("tls", [False, True])
-def test_a_client_that_goes_away_in_the_middle_of_a_list_is_no_failure(tls: bool, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_client_that_goes_away_in_the_middle_of_a_list_is_no_failure(
+    tls: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     async def run() -> None:
         async with EmbeddedCluster(tls=tls) as cluster:
-            cluster.create(*(big(f"a-{number}") for number in range(20)))   # More than is written at a time.
+            cluster.create(*(big(f"a-{number}") for number in range(20)))  # More than is written at a time.
             request = await asyncio.to_thread(RawRequest, cluster, "/version")
             await asyncio.to_thread(request.until, b"\r\n\r\n")
             request.send(PODS)
             request.reset()
             await cluster.requests.until("list")
+
     asyncio.run(run())
     assert caplog.text == ""
 
 
 @pytest.mark.parametrize("tls", [False, True])
-def test_a_client_that_goes_away_in_the_middle_of_an_event_is_no_failure(tls: bool, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_client_that_goes_away_in_the_middle_of_an_event_is_no_failure(
+    tls: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     async def run() -> None:
         async with EmbeddedCluster(tls=tls) as cluster:
-            request = await asyncio.to_thread(RawRequest, cluster, watch=True, resourceVersion=cluster.version)
+            request = await asyncio.to_thread(
+                RawRequest, cluster, watch=True, resourceVersion=cluster.version
+            )
             await asyncio.to_thread(request.until, b"\r\n\r\n")
             request.reset()
-            cluster.create(*(big(f"a-{number}") for number in range(20)))   # More than is written at a time.
+            cluster.create(*(big(f"a-{number}") for number in range(20)))  # More than is written at a time.
+
     asyncio.run(run())
     assert caplog.text == ""
 
@@ -122,10 +133,15 @@ def test_a_body_of_2_mib_is_read(client: Served) -> None:
 
 
 def test_a_long_selector_is_read(client: Served) -> None:
-    assert client.names(labelSelector=f"app in ({','.join(f'value-{number:05}' for number in range(5000))})") == []
+    assert (
+        client.names(labelSelector=f"app in ({','.join(f'value-{number:05}' for number in range(5000))})")
+        == []
+    )
 
 
-def test_of_a_parameter_that_is_given_twice_the_first_counts(cluster: EmbeddedCluster, client: Served) -> None:
+def test_of_a_parameter_that_is_given_twice_the_first_counts(
+    cluster: EmbeddedCluster, client: Served
+) -> None:
     cluster.create(pod("a"), pod("b"))
     listed = client.request("GET", f"{PODS}?limit=1&limit=2")
     assert len(listed["items"]) == 1
@@ -140,7 +156,9 @@ def test_an_escaped_query_is_read(cluster: EmbeddedCluster, client: Served) -> N
 def test_groups_to_impersonate_are_all_read(cluster: EmbeddedCluster, client: Served) -> None:
     review: dict[str, Any] = {"spec": {}}
     path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
-    who = client.request("POST", path, body=review, as_user="ann", as_groups=["one", "two"])["status"]["userInfo"]
+    who = client.request("POST", path, body=review, as_user="ann", as_groups=["one", "two"])["status"][
+        "userInfo"
+    ]
     assert who["username"] == "ann"
     assert {"one", "two"} <= set(who["groups"])
     assert cluster.requests[-1].user == "ann"
@@ -154,7 +172,11 @@ def test_a_request_without_a_valid_token_is_recorded_without_a_user(cluster: Emb
 
 
 def test_a_bug_is_a_500_that_tells_nothing_and_a_log_that_tells_all(
-        cluster: EmbeddedCluster, client: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    cluster: EmbeddedCluster,
+    client: Served,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     monkeypatch.setattr(cluster.api, "answer", lambda *_, **__: 1 / 0)
     with caplog.at_level(logging.ERROR):
         error = client.refused()

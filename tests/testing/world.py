@@ -1,4 +1,5 @@
 """An embedded API's parts, for tests of one of them: a clock that stands still, and names that count."""
+
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,13 +14,18 @@ Rules = Sequence[Mapping[str, Sequence[str]]]
 
 
 class World(Parts):
-    """History, kinds, objects, users and rights, wired as in a server; with the steps that tests begin with."""
+    """History, kinds, objects, users and rights, wired as in a server; with the steps that tests begin
+    with."""
 
     def __init__(self) -> None:
         super().__init__()
         self.users = Users(
-            self.objects, self.kinds, admin_token="admin-token", now=self.now,
-            new_token=lambda: f"secret-{next(self.counter)}")
+            self.objects,
+            self.kinds,
+            admin_token="admin-token",
+            now=self.now,
+            new_token=lambda: f"secret-{next(self.counter)}",
+        )
         self.rbac = Rbac(self.objects, self.kinds)
         default_roles.create(self.objects, self.kinds)
 
@@ -29,7 +35,9 @@ class World(Parts):
             self.create("", "namespaces", namespace)
         served = self.kinds.find(group, "v1", plural)
         assert served is not None
-        return self.objects.create(served, namespace, {"metadata": {"name": name, **body.pop("metadata", {})}, **body})
+        return self.objects.create(
+            served, namespace, {"metadata": {"name": name, **body.pop("metadata", {})}, **body}
+        )
 
     def delete(self, group: str, plural: str, name: str, namespace: str = "") -> None:
         served = self.kinds.find(group, "v1", plural)
@@ -37,26 +45,57 @@ class World(Parts):
         self.objects.delete(served, namespace, name)
 
     def define(
-        self, group: str, plural: str, kind: str, *versions: str, namespaced: bool = True, status: bool = False, **names: Any,
+        self,
+        group: str,
+        plural: str,
+        kind: str,
+        *versions: str,
+        namespaced: bool = True,
+        status: bool = False,
+        **names: Any,
     ) -> None:
         """Define a custom resource; the first version is the one that is stored."""
         schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-        self.create("apiextensions.k8s.io", "customresourcedefinitions", f"{plural}.{group}", spec={
-            "group": group, "scope": "Namespaced" if namespaced else "Cluster",
-            "names": {"plural": plural, "kind": kind, "singular": kind.lower(), "listKind": f"{kind}List", **names},
-            "versions": [
-                {"name": version, "served": True, "storage": version == versions[0], "schema": schema,
-                 **({"subresources": {"status": {}}} if status else {})}
-                for version in versions
-            ],
-        })
+        self.create(
+            "apiextensions.k8s.io",
+            "customresourcedefinitions",
+            f"{plural}.{group}",
+            spec={
+                "group": group,
+                "scope": "Namespaced" if namespaced else "Cluster",
+                "names": {
+                    "plural": plural,
+                    "kind": kind,
+                    "singular": kind.lower(),
+                    "listKind": f"{kind}List",
+                    **names,
+                },
+                "versions": [
+                    {
+                        "name": version,
+                        "served": True,
+                        "storage": version == versions[0],
+                        "schema": schema,
+                        **({"subresources": {"status": {}}} if status else {}),
+                    }
+                    for version in versions
+                ],
+            },
+        )
 
-    def grant(self, name: str, rules: Rules, *, user: str = "joe", namespace: str = "", role: str = "") -> None:
-        """Give rights to a user: by a role and a binding of this name, or by a binding to a ClusterRole that is there."""
+    def grant(
+        self, name: str, rules: Rules, *, user: str = "joe", namespace: str = "", role: str = ""
+    ) -> None:
+        """Give rights to a user: by a role and a binding of this name, or by a binding to a ClusterRole that
+        is there."""
         kind = "ClusterRole" if role or not namespace else "Role"
         if not role:
             self.create(GROUP, f"{kind.lower()}s", name, namespace, rules=rules)
         self.create(
-            GROUP, "rolebindings" if namespace else "clusterrolebindings", name, namespace,
+            GROUP,
+            "rolebindings" if namespace else "clusterrolebindings",
+            name,
+            namespace,
             roleRef={"apiGroup": GROUP, "kind": kind, "name": role or name},
-            subjects=[{"apiGroup": GROUP, "kind": "User", "name": user}])
+            subjects=[{"apiGroup": GROUP, "kind": "User", "name": user}],
+        )

@@ -1,4 +1,7 @@
-"""In which form reads return objects: `as_=`, and kinds named by classes. Decides no read, and keeps no object."""
+"""In which form reads return objects: `as_=`, and kinds named by classes. Decides no read, and keeps no
+object.
+"""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
@@ -22,7 +25,7 @@ from .lazy_list import Objects
 from .structs import is_struct, paths, reader, wrong
 from .views import BodyView
 
-if TYPE_CHECKING:   # Defaults of type variables are newer than the Python that we run on.
+if TYPE_CHECKING:  # Defaults of type variables are newer than the Python that we run on.
     from typing_extensions import TypeVar
 
     Named = TypeVar("Named")
@@ -34,7 +37,10 @@ if TYPE_CHECKING:   # Defaults of type variables are newer than the Python that 
     As: TypeAlias = type[Made] | Callable[[Obj], Made]
     """What `as_=` can be, but for `'view'`."""
 
-_WANTED = "'view', bytes, a msgspec.Struct, a class of kubernetes or pykube, or a function of an object; for dicts leave it out"
+_WANTED = (
+    "'view', bytes, a msgspec.Struct, a class of kubernetes or pykube, or a function of an object; for dicts"
+    " leave it out"
+)
 
 
 class Form(NamedTuple):
@@ -61,14 +67,16 @@ def _view(record: Record, _: Obj | None) -> BodyView:
 def _as_client(wanted: type, record: Record, obj: Obj | None) -> Any:
     try:
         return made(wanted, _decoded(record, obj))
-    except Exception as error:   # noqa: BLE001  # It is the client's, and may show a Secret.
+    except Exception as error:  # It is the client's, and may show a Secret.  # noqa: BLE001
         why = f"{type(error).__name__}{_where(error)}"
-    raise unmade(record, wanted.__name__, why)   # Out here it does not carry the error along.
+    raise unmade(record, wanted.__name__, why)  # Out here it does not carry the error along.
 
 
 def _as_function(call: str, function: Callable[[Obj], Any], record: Record, obj: Obj | None) -> Any:
     answer = function(_decoded(record, obj))
-    if isinstance(answer, Coroutine):   # No other awaitable: objects of kr8s can be awaited, and are objects all the same.
+    if isinstance(
+        answer, Coroutine
+    ):  # No other awaitable: objects of kr8s can be awaited, and are objects all the same.
         answer.close()
         raise awaitable(call, "the function of as_=", function)
     return answer
@@ -79,14 +87,17 @@ def _as_struct(name: str, read: Callable[[Record], Any], record: Record, _: Obj 
         return read(record)
     except msgspec.ValidationError as error:
         where, lacks = wrong(error)
-    raise mismade(record, name, where, lacks)   # Out here, as above.
+    raise mismade(record, name, where, lacks)  # Out here, as above.
 
 
 def _where(error: Any) -> str:
     """Say where pydantic found something wrong, and never what is there."""
     if not callable(getattr(error, "errors", None)):
         return ""
-    return f" for {error.title}: {', '.join('.'.join(map(str, each['loc'])) + ' ' + each['type'] for each in error.errors())}"
+    return (
+        f" for {error.title}:"
+        f" {', '.join('.'.join(map(str, each['loc'])) + ' ' + each['type'] for each in error.errors())}"
+    )
 
 
 def _decoded(record: Record, obj: Obj | None) -> Obj:
@@ -97,32 +108,48 @@ def form_of(call: str, as_: Any) -> Form:
     """Return the form that is asked for. Raise ReadError for what can be none."""
     if as_ == "view" or as_ is BodyView:
         return Form("view", _view)
-    if as_ is Any or as_ is msgspec.Struct:   # They are classes, of which nobody has objects.
+    if as_ is Any or as_ is msgspec.Struct:  # They are classes, of which nobody has objects.
         raise mistyped(call, "as_", as_, _WANTED)
     if as_ is bytes:
         return Form(as_, _data)
-    if is_lightkube(as_):   # Of which some versions are structs, too.
-        raise ReadError(f"{call}: as_ is {as_.__name__}, which makes no objects of dicts", remedy=f"Write as_={as_.__name__}.from_dict")
+    if is_lightkube(as_):  # Of which some versions are structs, too.
+        raise ReadError(
+            f"{call}: as_ is {as_.__name__}, which makes no objects of dicts",
+            remedy=f"Write as_={as_.__name__}.from_dict",
+        )
     if is_struct(as_):
         try:
             return Form(as_, partial(_as_struct, as_.__name__, reader(as_)), paths=paths(as_))
-        except (NameError, TypeError) as error:   # Its types are names that are not to be found, or are nothing that JSON has.
-            raise ReadError(f"{call}: as_ is {as_.__name__}, whose fields make no sense to msgspec: {error}", remedy=(
-                "Define it, and what it is made of, at the top of a module, and of types that msgspec decodes")) from None
+        except (
+            NameError,
+            TypeError,
+        ) as error:  # Its types are names that are not to be found, or are nothing that JSON has.
+            raise ReadError(
+                f"{call}: as_ is {as_.__name__}, whose fields make no sense to msgspec: {error}",
+                remedy=(
+                    "Define it, and what it is made of, at the top of a module, and of types that msgspec"
+                    " decodes"
+                ),
+            ) from None
     if isinstance(origin := get_origin(as_), type) and issubclass(origin, (Collection, msgspec.Struct)):
-        raise ReadError(f"{call}: as_ is {clipped(as_, 100)}, and each object is made one by itself", remedy=f"Give {_WANTED}")
+        raise ReadError(
+            f"{call}: as_ is {clipped(as_, 100)}, and each object is made one by itself",
+            remedy=f"Give {_WANTED}",
+        )
     if is_of_client(as_):
         return Form(as_, partial(_as_client, as_), as_)
     if not callable(as_):
         raise mistyped(call, "as_", as_, _WANTED)
     if iscoroutinefunction(as_) or iscoroutinefunction(type(as_).__call__):
         raise awaitable(call, "the function of as_=", as_)
-    bound_to = getattr(as_, "__self__", None)   # Of `Pod.from_dict` of lightkube, the class.
+    bound_to = getattr(as_, "__self__", None)  # Of `Pod.from_dict` of lightkube, the class.
     return Form(as_, partial(_as_function, call, as_), bound_to if is_lightkube(bound_to) else None)
 
 
 def quick(as_: object) -> Callable[[Record], Any] | None:
-    """Return what makes this form of a whole object with no more ado; None if there may be something to say about it first."""
+    """Return what makes this form of a whole object with no more ado; None if there may be something to say
+    about it first.
+    """
     if as_ is bytes:
         return _data
     return _quick_struct(as_) if is_struct(as_) else None
@@ -135,13 +162,24 @@ def _quick_struct(as_: type[msgspec.Struct]) -> Callable[[Record], Any] | None:
     except ReadError:
         return None
     # That is never kept unless it is said, by a part of each object.
-    return (lambda record: form.make(record, None)) if not any(path[:2] == MANAGED for path in form.paths) else None
+    return (
+        (lambda record: form.make(record, None))
+        if not any(path[:2] == MANAGED for path in form.paths)
+        else None
+    )
 
 
 def formed(
-    match: Match, records: Iterable[Record], form: Form | None, *, sort_by: SortBy | None, limit: int | None, unreadable: Sequence[Record] = (),
+    match: Match,
+    records: Iterable[Record],
+    form: Form | None,
+    *,
+    sort_by: SortBy | None,
+    limit: int | None,
+    unreadable: Sequence[Record] = (),
 ) -> Sequence[Any]:
-    """Return those that match in the form that is asked for: sorted as dicts, then cut, then made. Dicts and views are made when they are reached.
+    """Return those that match in the form that is asked for: sorted as dicts, then cut, then made. Dicts and
+    views are made when they are reached.
 
     `unreadable` are those that would match as well, and are left out.
     """
@@ -156,4 +194,7 @@ def formed(
     if sort_by is None:
         return [form.make(record, obj) for record, obj in islice(match.records(records), limit)]
     key = key_for(sort_by)
-    return [form.make(record, obj) for record, obj in sorted(match.pairs(records), key=lambda pair: key(pair[1]))[:limit]]
+    return [
+        form.make(record, obj)
+        for record, obj in sorted(match.pairs(records), key=lambda pair: key(pair[1]))[:limit]
+    ]

@@ -1,8 +1,11 @@
-"""What reads of several objects return: a sequence of them, of which each is made when it is reached. Knows no cache.
+"""What reads of several objects return: a sequence of them, of which each is made when it is reached. Knows
+no cache.
 
-To make an object is quick; to have many at once is what takes memory, and time of the garbage collector. So whoever looks at one
-after the other has one at a time, and who asks only how many there are, or which, has none made.
+To make an object is quick; to have many at once is what takes memory, and time of the garbage collector. So
+whoever looks at one after the other has one at a time, and who asks only how many there are, or which, has
+none made.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,24 +20,28 @@ _T_co = TypeVar("_T_co", covariant=True)
 
 def _refuse(*_: object, **__: object) -> NoReturn:
     raise ReadOnly(
-        "what a read returned is changed, or sorted in place, and is no list: each object is made when it is reached",
-        remedy="Make a list of it: list(cache.list(...)); or in order: sorted(cache.list(...), key=...)")
+        "what a read returned is changed, or sorted in place, and is no list: each object is made when it is"
+        " reached",
+        remedy="Make a list of it: list(cache.list(...)); or in order: sorted(cache.list(...), key=...)",
+    )
 
 
 class Objects(Sequence[_T_co]):
-    """What `cache.list` and its like return. Each object is made anew whenever it is reached, and belongs to who reaches it.
+    """What `cache.list` and its like return. Each object is made anew whenever it is reached, and belongs to
+    who reaches it.
 
-        pods = cache.list('pods', label='app=web')
-        len(pods), pods.keys()               # nothing is made
-        pods.unreadable                      # those of `held` and `owned` that are left out, as they cannot be read
-        for pod in pods: ...                 # one at a time
-        mine = list(pods)                    # all of them, to be changed or kept
+    pods = cache.list('pods', label='app=web') len(pods), pods.keys()               # nothing is made
+    pods.unreadable                      # those of `held` and `owned` that are left out, as they cannot be
+    read for pod in pods: ...                 # one at a time mine = list(pods)                    # all of
+    them, to be changed or kept
     """
 
     __slots__ = ("_make", "_records", "_unreadable")
-    __hash__ = None   # type: ignore[assignment]  # As of a list.
+    __hash__ = None  # type: ignore[assignment]  # As of a list.
 
-    def __init__(self, records: Sequence[Record], make: Callable[[Record], _T_co], unreadable: Sequence[Record] = ()) -> None:
+    def __init__(
+        self, records: Sequence[Record], make: Callable[[Record], _T_co], unreadable: Sequence[Record] = ()
+    ) -> None:
         self._records = records
         self._make = make
         self._unreadable = unreadable
@@ -45,7 +52,9 @@ class Objects(Sequence[_T_co]):
 
     @property
     def unreadable(self) -> list[tuple[str, str]]:
-        """The namespace and name of each object that may match, and is left out since it cannot be decoded."""
+        """The namespace and name of each object that may match, and is left out since it cannot be
+        decoded.
+        """
         return [(record.namespace, record.name) for record in self._unreadable]
 
     def __len__(self) -> int:
@@ -59,7 +68,11 @@ class Objects(Sequence[_T_co]):
     @overload
     def __getitem__(self, index: slice) -> Objects[_T_co]: ...
     def __getitem__(self, index: int | slice) -> Any:
-        return Objects(self._records[index], self._make, self._unreadable) if isinstance(index, slice) else self._make(self._records[index])
+        return (
+            Objects(self._records[index], self._make, self._unreadable)
+            if isinstance(index, slice)
+            else self._make(self._records[index])
+        )
 
     def __add__(self, others: Iterable[Any]) -> list[Any]:
         return [*self, *others]
@@ -76,11 +89,16 @@ class Objects(Sequence[_T_co]):
         """Say which objects they are, and nothing that is in them: they may be Secrets."""
         which = [f"{namespace}/{name}" if namespace else name for namespace, name in islice(self.keys(), 5)]
         more = f" and {len(self) - len(which):,} more" if len(self) > len(which) else ""
-        return f"<{len(self):,} object{'' if len(self) == 1 else 's'}{': ' if which else ''}{', '.join(which)}{more}>"
+        return (
+            f"<{len(self):,}"
+            f" object{'' if len(self) == 1 else 's'}{': ' if which else ''}{', '.join(which)}{more}>"
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies are lists: they have the objects, and no more to do with the cache."""
         return list, (list(self),)
 
-    if not TYPE_CHECKING:   # Checkers know better what is not there.
-        __setitem__ = __delitem__ = __iadd__ = append = clear = copy = extend = insert = pop = remove = reverse = sort = _refuse
+    if not TYPE_CHECKING:  # Checkers know better what is not there.
+        __setitem__ = __delitem__ = __iadd__ = append = clear = copy = extend = insert = pop = remove = (
+            reverse
+        ) = sort = _refuse

@@ -1,4 +1,7 @@
-"""Objects as `msgspec.Struct`s of the fields that are wanted: what is not wanted is never made. Knows no cache."""
+"""Objects as `msgspec.Struct`s of the fields that are wanted: what is not wanted is never made. Knows no
+cache.
+"""
+
 from __future__ import annotations
 
 import re
@@ -31,6 +34,7 @@ def reader(wanted: type[msgspec.Struct]) -> Callable[[Record], Any]:
             return decode(record.data)
         except RecursionError:
             return on_empty_stack(partial(decode, record.data))
+
     return read
 
 
@@ -49,7 +53,7 @@ def _paths(wanted: type[msgspec.Struct], within: Keys, seen: tuple[type, ...]) -
     for field in msgspec.structs.fields(wanted):
         path = (*within, field.encode_name)
         inner = [each for each in _classes(field.type) if is_struct(each)]
-        if not inner or any(each in seen for each in inner):   # One that contains itself would have no end.
+        if not inner or any(each in seen for each in inner):  # One that contains itself would have no end.
             yield path
         else:
             for each in inner:
@@ -64,13 +68,14 @@ def _classes(of: Any) -> Iterator[Any]:
 
 
 def wrong(error: msgspec.ValidationError) -> tuple[str, str]:
-    """Say where in an object something is wrong, and which field is missing there, if one is; never what is there: it may be a Secret's.
+    """Say where in an object something is wrong, and which field is missing there, if one is; never what is
+    there: it may be a Secret's.
 
     >>> try: msgspec.convert({'spec': {}}, msgspec.defstruct('Pod', [('spec', msgspec.defstruct('Spec', [('node', str)]))]))
     ... except msgspec.ValidationError as error: wrong(error)
     ('$.spec', 'node')
-    """
+    """  # noqa: E501
     if error.__cause__ is not None:
-        return "$", ""   # It is the class's own, whose words may be anything.
+        return "$", ""  # It is the class's own, whose words may be anything.
     path, lacks = _WHERE.search(str(error)), _LACKS.match(str(error))
     return path["path"] if path is not None else "$", lacks["field"] if lacks is not None else ""

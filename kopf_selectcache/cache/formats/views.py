@@ -1,7 +1,9 @@
-"""Objects as they are, for those who only look: what Kopf calls a body, read-only all the way down. Holds no state of a cache.
+"""Objects as they are, for those who only look: what Kopf calls a body, read-only all the way down. Holds no
+state of a cache.
 
 A part of the object, such as its metadata, is decoded when it is looked at, and never before.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -21,7 +23,8 @@ _PARTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 def _refuse(*_: object, **__: object) -> NoReturn:
     raise ReadOnly(
         "a view of an object is changed, and views are read-only",
-        remedy="Read it without as_='view' for a dict of your own, or make one: copy.deepcopy(dict(view))")
+        remedy="Read it without as_='view' for a dict of your own, or make one: copy.deepcopy(dict(view))",
+    )
 
 
 class Dict(dict[str, Any]):
@@ -37,7 +40,7 @@ class Dict(dict[str, Any]):
         copied: dict[str, Any] = _thawed(self)
         return copied
 
-    if not TYPE_CHECKING:   # To checkers it is any dict.
+    if not TYPE_CHECKING:  # To checkers it is any dict.
         __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
 
 
@@ -53,12 +56,16 @@ class List(list[Any]):
         copied: list[Any] = _thawed(self)
         return copied
 
-    if not TYPE_CHECKING:   # As above.
-        __setitem__ = __delitem__ = __iadd__ = __imul__ = append = clear = extend = insert = pop = remove = reverse = sort = _refuse
+    if not TYPE_CHECKING:  # As above.
+        __setitem__ = __delitem__ = __iadd__ = __imul__ = append = clear = extend = insert = pop = remove = (
+            reverse
+        ) = sort = _refuse
 
 
 def _frozen(value: Any) -> Any:
-    """Return what was just decoded, as what cannot be changed. It is done in place: to make all of it anew takes half as long again."""
+    """Return what was just decoded, as what cannot be changed. It is done in place: to make all of it anew
+    takes half as long again.
+    """
     if isinstance(value, dict):
         for key, each in value.items():
             if (kind := type(each)) is dict or kind is list:
@@ -74,16 +81,18 @@ def _thawed(value: Any) -> Any:
 
 
 def _converted(value: Any, mapping: type, sequence: type, to_mapping: type, to_sequence: type) -> Any:
-    """Return a copy with all of these dicts and lists as those. It may be nested more deeply than Python calls may be."""
+    """Return a copy with all of these dicts and lists as those. It may be nested more deeply than Python
+    calls may be.
+    """
     top = [value]
     todo: list[Any] = [top]
-    for each in todo:   # It grows meanwhile.
+    for each in todo:  # It grows meanwhile.
         pairs = dict.items(each) if isinstance(each, dict) else enumerate(each)
         put = dict.__setitem__ if isinstance(each, dict) else list.__setitem__
         for key, inner in pairs:
             if (kind := type(inner)) is mapping or kind is sequence:
                 copy = to_mapping(inner) if kind is mapping else to_sequence(inner)
-                put(each, key, copy)   # No key is new.
+                put(each, key, copy)  # No key is new.
                 todo.append(copy)
     return top[0]
 
@@ -91,15 +100,16 @@ def _converted(value: Any, mapping: type, sequence: type, to_mapping: type, to_s
 class BodyView(Body):
     """What `as_='view'` returns: read-only, and usable wherever Kopf takes a body.
 
-        pod = cache.get('pods', 'web-1', namespace, as_='view')
-        kopf.info(pod, reason='Seen', message=f'on {pod.spec["nodeName"]}')
+    pod = cache.get('pods', 'web-1', namespace, as_='view')
+    kopf.info(pod, reason='Seen', message=f'on {pod.spec["nodeName"]}')
     """
 
     _split: dict[str, msgspec.Raw] | None = None
     _made: dict[str, Any] | None = None
 
     def __init__(self, held: Record | bytes) -> None:
-        # Of what Kopf's own body is made, nothing is made until it is asked for: a view costs next to nothing.
+        # Of what Kopf's own body is made, nothing is made until it is asked for: a view costs next to
+        # nothing.
         self._held = held
 
     def __getitem__(self, key: str) -> Any:
@@ -152,11 +162,15 @@ class BodyView(Body):
     def __repr__(self) -> str:
         """Say which object it is, and nothing that is in it: Kopf's own would show a Secret to any log."""
         metadata = self.get("metadata") or {}
-        known = {"apiVersion": self.get("apiVersion"), "kind": self.get("kind"), **{key: metadata.get(key) for key in ("namespace", "name")}}
+        known = {
+            "apiVersion": self.get("apiVersion"),
+            "kind": self.get("kind"),
+            **{key: metadata.get(key) for key in ("namespace", "name")},
+        }
         return f"BodyView({', '.join(f'{key}={value!r}' for key, value in known.items() if value)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._data(),)
 
-    if not TYPE_CHECKING:   # Checkers know better what is not there.
+    if not TYPE_CHECKING:  # Checkers know better what is not there.
         __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse

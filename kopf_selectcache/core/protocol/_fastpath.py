@@ -1,8 +1,11 @@
-"""Finds the parts of what a server sends by their bytes, where those are as servers write them. Reads no values.
+"""Finds the parts of what a server sends by their bytes, where those are as servers write them. Reads no
+values.
 
-JSON is not looked at byte by byte here: a part is where its neighbours are found, and certain once the decoder has taken
-both it and what is left without it. Whatever is found otherwise is None, and the decoder's to read as a whole.
+JSON is not looked at byte by byte here: a part is where its neighbours are found, and certain once the
+decoder has taken both it and what is left without it. Whatever is found otherwise is None, and the decoder's
+to read as a whole.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -17,9 +20,11 @@ _skip = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 def without_managed(data: bytes, metadata: int) -> bytes | None:
-    """Return an object without the `managedFields` of its metadata, which begins at this place; None if they are elsewhere.
+    """Return an object without the `managedFields` of its metadata, which begins at this place; None if they
+    are elsewhere.
 
-    It is what the bytes mean only if what is returned can be decoded. Fields that are not found may be there all the same.
+    It is what the bytes mean only if what is returned can be decoded. Fields that are not found may be there
+    all the same.
 
     >>> without_managed(b'{"metadata":{"name":"a","managedFields":[{"manager":"b"}]},"spec":{}}', 12)
     b'{"metadata":{"name":"a"},"spec":{}}'
@@ -28,11 +33,12 @@ def without_managed(data: bytes, metadata: int) -> bytes | None:
     if start < 0:
         return data
     if data[start - 1] == ord("{"):
-        return None   # A comma before the first member is no JSON, and would be cut out.
+        return None  # A comma before the first member is no JSON, and would be cut out.
     value = start + len(_MANAGED) - 2
-    end = data.find(b"]", value) + 1   # There are lists in it in texts alone, which is seldom.
+    end = data.find(b"]", value) + 1  # There are lists in it in texts alone, which is seldom.
     try:
-        # What stands before is complete, so this is a key of the metadata and not of something within; and it is a whole value.
+        # What stands before is complete, so this is a key of the metadata and not of something within; and it
+        # is a whole value.
         _skip(data[metadata:start] + b"}")
         _skip(data[value:end])
     except (msgspec.DecodeError, RecursionError):
@@ -50,12 +56,13 @@ class Parts(NamedTuple):
 
 
 def parted(data: bytes, starts: Sequence[bytes]) -> Parts | None:
-    """Take a list apart whose items all begin with the same one of these bytes; None if it is not written like that.
+    """Take a list apart whose items all begin with the same one of these bytes; None if it is not written
+    like that.
 
     >>> parts = parted(b'{"kind":"PodList","items":[{"metadata":{}},{"metadata":{}}],"metadata":{}}', [b'{"metadata":{'])
     >>> parts.envelope, list(parts.items)
     (b'{"kind":"PodList","items":[],"metadata":{}}', [b'{"metadata":{}}', b'{"metadata":{}}'])
-    """
+    """  # noqa: E501
     first, end = data.find(_ITEMS) + len(_ITEMS), data.rfind(b"]")
     if not len(_ITEMS) <= first <= end:
         return None

@@ -1,18 +1,23 @@
-"""How long to wait before asking a server again. The randomness comes from the caller, as a number from 0 to 1."""
+"""How long to wait before asking a server again. The randomness comes from the caller, as a number from 0 to
+1.
+"""
+
 from __future__ import annotations
 
 SHORTEST, LONGEST = 0.5, 30.0
 """The first and the longest delay, in seconds: what keeps the rate of requests bounded, whatever fails."""
 
 ASKED = 600.0
-"""The longest that a server can make us wait on top of that, in seconds: it cannot switch a cache off by a slip."""
+"""The longest that a server can make us wait on top of that, in seconds: it cannot switch a cache off by a
+slip."""
 
 SLOW = 10.0
 """The delay while only a person can help: a missing right, a refused selector, a kind that is not served."""
 
 
 def delay(failures: int, jitter: float, *, at_least: float = 0.0, slow: bool = False) -> float:
-    """Double the delay with each failure in a row, and spread it, so that a thousand clients do not come back at once.
+    """Double the delay with each failure in a row, and spread it, so that a thousand clients do not come back
+    at once.
 
     >>> [delay(failures, 1.0) for failures in range(8)]
     [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]

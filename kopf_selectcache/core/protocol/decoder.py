@@ -1,11 +1,14 @@
-"""Bytes of the list/watch API -> pages, events and refusals. Reads an object's metadata; leaves the rest as bytes.
+"""Bytes of the list/watch API -> pages, events and refusals. Reads an object's metadata; leaves the rest as
+bytes.
 
-Nothing that a server sends is trusted: what is not of the promised shape is a `Garbled` problem, never a guess. An
-object stays the bytes that it came as, except for what is dropped (`core.store.projection`): that is cut out without decoding the rest.
+Nothing that a server sends is trusted: what is not of the promised shape is a `Garbled` problem, never a
+guess. An object stays the bytes that it came as, except for what is dropped (`core.store.projection`): that
+is cut out without decoding the rest.
 
-An object that the decoder gives up on costs itself alone: pages and lines that it is a part of, and its metadata, are
-scanned instead (`core.scanner`). What remains of it is an `Unreadable` record.
+An object that the decoder gives up on costs itself alone: pages and lines that it is a part of, and its
+metadata, are scanned instead (`core.scanner`). What remains of it is an `Unreadable` record.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +19,14 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from kopf_selectcache.core.errors import BadIndex, BadTransform, Garbled, Undecodable, Unindexed, Untransformed
+from kopf_selectcache.core.errors import (
+    BadIndex,
+    BadTransform,
+    Garbled,
+    Undecodable,
+    Unindexed,
+    Untransformed,
+)
 from kopf_selectcache.core.recursion import decoded, decoded_again
 from kopf_selectcache.core.scanner import Listed, Outline, Unscannable, identity, outline
 from kopf_selectcache.core.selection.grammar import LabelRequirement
@@ -42,15 +52,17 @@ class Page:
     version: str
     token: str
     records: tuple[Record, ...]
-    size: int = field(default=0, compare=False)   # In bytes, as it came.
+    size: int = field(default=0, compare=False)  # In bytes, as it came.
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some objects of a page that has yet to end (`core.protocol.splitter`). Its version is not known before the rest of the page has come."""
+    """Some objects of a page that has yet to end (`core.protocol.splitter`). Its version is not known before
+    the rest of the page has come.
+    """
 
     records: tuple[Record, ...]
-    size: int = field(default=0, compare=False)   # In bytes.
+    size: int = field(default=0, compare=False)  # In bytes.
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +75,9 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Bookmark:
-    """The server has sent all there is up to this version; `complete` says that the initial state was part of it."""
+    """The server has sent all there is up to this version; `complete` says that the initial state was part of
+    it.
+    """
 
     version: str
     complete: bool = False
@@ -105,7 +119,11 @@ class _Object(msgspec.Struct, rename={"api_version": "apiVersion"}):
     metadata: _Metadata | None = None
 
 
-class _UsualMetadata(msgspec.Struct, gc=False, rename={"version": "resourceVersion", "owners": "ownerReferences", "managed": "managedFields"}):
+class _UsualMetadata(
+    msgspec.Struct,
+    gc=False,
+    rename={"version": "resourceVersion", "owners": "ownerReferences", "managed": "managedFields"},
+):
     name: str = ""
     namespace: str = ""
     uid: str = ""
@@ -200,7 +218,7 @@ def _why(error: Exception) -> str:
             return TOO_DEEP
         case UnicodeError():
             return "it is not UTF-8"
-        case msgspec.ValidationError():   # Without a type, all else is valid.
+        case msgspec.ValidationError():  # Without a type, all else is valid.
             return OUT_OF_RANGE
         case _:
             return f"it is no valid JSON: {str(error).removeprefix('JSON is malformed: ')}"
@@ -215,20 +233,29 @@ def read_refusal(code: int, data: bytes, *, retry_after: float | None = None) ->
         refusal = _refusal(_decode(data, _Answer, "a Status"))
     except Garbled:
         refusal = Refusal(code)
-    return replace(refusal, code=code, retry_after=refusal.retry_after if retry_after is None else retry_after)
+    return replace(
+        refusal, code=code, retry_after=refusal.retry_after if retry_after is None else retry_after
+    )
 
 
 def _refusal(answer: _Answer) -> Refusal:
     seconds = answer.details.retry_after if answer.details is not None else None
     return Refusal(
-        answer.code, _said(answer.reason), _said(answer.message), None if seconds is None or seconds < 0 else seconds,
-        answer.metadata.token if answer.metadata is not None and len(answer.metadata.token) <= MOST_TOKEN else "",
+        answer.code,
+        _said(answer.reason),
+        _said(answer.message),
+        None if seconds is None or seconds < 0 else seconds,
+        (
+            answer.metadata.token
+            if answer.metadata is not None and len(answer.metadata.token) <= MOST_TOKEN
+            else ""
+        ),
     )
 
 
 def _said(text: str) -> str:
     """Return what a server says as one line, of which there is an end."""
-    line = " ".join("".join(each if each.isprintable() else " " for each in text[:2 * MOST_SAID]).split())
+    line = " ".join("".join(each if each.isprintable() else " " for each in text[: 2 * MOST_SAID]).split())
     return line if len(line) <= MOST_SAID and len(text) <= 2 * MOST_SAID else f"{line[:MOST_SAID]}…"
 
 
@@ -241,28 +268,36 @@ _DOTS = frozenset({".", ".."})
 _SAYS_NO_KIND = b'{"metadata":{'
 """How the items of most lists begin."""
 
-def _sharing(sent: Sent) -> Callable[[tuple[tuple[str, str], ...]], dict[str, str] | LabelRequirement]:
-    """Return what makes labels of pairs: of the same few keys each time, and of values of which many come again.
 
-    For labels that the selector does not select, it makes the requirement that they fail: so the labels of many objects
-    are compared with the selector once.
+def _sharing(sent: Sent) -> Callable[[tuple[tuple[str, str], ...]], dict[str, str] | LabelRequirement]:
+    """Return what makes labels of pairs: of the same few keys each time, and of values of which many come
+    again.
+
+    For labels that the selector does not select, it makes the requirement that they fail: so the labels of
+    many objects are compared with the selector once.
     """
     values: Sharing[str] = Sharing(str)
 
     def made(pairs: tuple[tuple[str, str], ...]) -> dict[str, str] | LabelRequirement:
         labels = {intern(key): values.of(value) for key, value in pairs}
         return sent.failing_label(labels) or labels
+
     return made
 
 
 _EVENTS: tuple[tuple[Literal["ADDED", "MODIFIED", "DELETED"], bytes], ...] = (
-    ("MODIFIED", b'{"type":"MODIFIED","object":'), ("ADDED", b'{"type":"ADDED","object":'), ("DELETED", b'{"type":"DELETED","object":'))
+    ("MODIFIED", b'{"type":"MODIFIED","object":'),
+    ("ADDED", b'{"type":"ADDED","object":'),
+    ("DELETED", b'{"type":"DELETED","object":'),
+)
 
 SLICE = 64 * 1024
-"""After so many bytes of a long answer, or of a busy watch, somebody else is let in, who would have to wait for the whole."""
+"""After so many bytes of a long answer, or of a busy watch, somebody else is let in, who would have to wait
+for the whole."""
 
 APIECE = 4 * 1024
-"""So many bytes does each object count as besides its own: to take it in takes its time, however small it is."""
+"""So many bytes does each object count as besides its own: to take it in takes its time, however small it
+is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,33 +318,61 @@ class Reader:
     sent: Sent = EVERYTHING
     """What was sent to select the objects: one that it does not select is no part of an answer."""
     _labels: Sharing[dict[str, str] | LabelRequirement] = field(init=False, repr=False, compare=False)
-    _owners: Sharing[tuple[str, ...]] = field(default_factory=lambda: Sharing(tuple), init=False, repr=False, compare=False)
+    _owners: Sharing[tuple[str, ...]] = field(
+        default_factory=lambda: Sharing(tuple), init=False, repr=False, compare=False
+    )
     _starts: tuple[bytes, ...] = field(init=False, repr=False, compare=False)
     """How objects usually begin: up to their metadata, having said what they are, or nothing of it."""
 
     def __post_init__(self) -> None:
-        kind, version = (b'"%s":%s,' % (key, msgspec.json.encode(said)) for key, said in ((b"kind", self.kind), (b"apiVersion", self.api_version)))
+        kind, version = (
+            b'"%s":%s,' % (key, msgspec.json.encode(said))
+            for key, said in ((b"kind", self.kind), (b"apiVersion", self.api_version))
+        )
         # As typed clients write them, in whose order the members are declared; and as maps are written.
         object.__setattr__(self, "_labels", Sharing(_sharing(self.sent)))
-        object.__setattr__(self, "_starts", tuple(b"{" + said + _SAYS_NO_KIND[1:] for said in (kind + version, b"", version + kind)))
+        object.__setattr__(
+            self,
+            "_starts",
+            tuple(b"{" + said + _SAYS_NO_KIND[1:] for said in (kind + version, b"", version + kind)),
+        )
 
     @classmethod
     def of(
-        cls, resource: Resource, projection: Projection, *, wanted: Callable[[tuple[str, str]], bool] | None = None, packing: Packing | None = None,
+        cls,
+        resource: Resource,
+        projection: Projection,
+        *,
+        wanted: Callable[[tuple[str, str]], bool] | None = None,
+        packing: Packing | None = None,
         sent: Sent = EVERYTHING,
     ) -> Reader:
         """Return the reader of a resource of which this much is kept."""
-        return cls(resource.api_version, resource.kind.kind, projection, {
-            label: each.value for label, each in resource.kind.fields.items() if not all(map(projection.exact, each.value.paths))}, wanted, packing, sent=sent)
+        return cls(
+            resource.api_version,
+            resource.kind.kind,
+            projection,
+            {
+                label: each.value
+                for label, each in resource.kind.fields.items()
+                if not all(map(projection.exact, each.value.paths))
+            },
+            wanted,
+            packing,
+            sent=sent,
+        )
 
     def page(self, data: bytes) -> Page | Refusal:
-        """Read the answer to a list: a page of it, or the Status that some servers send instead, even with code 200."""
+        """Read the answer to a list: a page of it, or the Status that some servers send instead, even with
+        code 200.
+        """
         *_, answer = self.slices(data)
         assert answer is not None, "the last slice is the answer"
         return answer
 
     def slices(self, data: bytes, *, first: int = 0) -> Iterator[Page | Refusal | None]:
-        """Read the answer to a list bit by bit: yield None whenever a slice has been read, and the answer last.
+        """Read the answer to a list bit by bit: yield None whenever a slice has been read, and the answer
+        last.
 
         Its items are counted from `first` where one of them is garbled.
         """
@@ -322,7 +385,7 @@ class Reader:
             except (Untransformed, Unselected):
                 raise
             except Garbled:
-                pass   # It may be nothing but written in another way.
+                pass  # It may be nothing but written in another way.
         try:
             answer = _decode(data, _Answer, "a list")
         except Undecodable as error:
@@ -333,15 +396,19 @@ class Reader:
                 return
             items, answer.items = answer.items or [], None
             items.reverse()
-            yield from self._sliced(answer, (items.pop() for _ in range(len(items))), len(data), first)   # Each of them is forgotten once it is read.
+            yield from self._sliced(
+                answer, (items.pop() for _ in range(len(items))), len(data), first
+            )  # Each of them is forgotten once it is read.
             return
         yield from self._scanned(data, undecodable, first)
 
     def end_of(self, head: bytes) -> bytes:
-        """Return what ends a list that begins with `head` after some of its items, so that they can be read as a page.
+        """Return what ends a list that begins with `head` after some of its items, so that they can be read
+        as a page.
 
-        Of what the head does not say, the usual is assumed: whoever reads the items of a list before its end must read the end as well.
-        A custom resource may name its list otherwise, so its items must name their kind if the list has yet to.
+        Of what the head does not say, the usual is assumed: whoever reads the items of a list before its end
+        must read the end as well. A custom resource may name its list otherwise, so its items must name their
+        kind if the list has yet to.
         """
         answer = _decode(head + b"]}", _Answer, "a list")
         end: dict[str, Any] = {}
@@ -362,23 +429,32 @@ class Reader:
                     yield None
                     taken = end
             answer = _decode(listed.envelope, _Answer, "a list")
-            if answer.items is None:   # The key may come a second time, with an escape.
+            if answer.items is None:  # The key may come a second time, with an escape.
                 yield from self._sliced(answer, listed.items, len(data), first)
                 return
         raise undecodable
 
-    def _sliced(self, answer: _Answer, items: Iterator[bytes | msgspec.Raw], length: int, first: int) -> Iterator[Page | None]:
+    def _sliced(
+        self, answer: _Answer, items: Iterator[bytes | msgspec.Raw], length: int, first: int
+    ) -> Iterator[Page | None]:
         usual = answer.kind == f"{self.kind}List"
-        # The definition of a custom resource may name its list otherwise. The items of such lists do name their kind,
-        # and their group has a dot; an empty list of another kind must not be taken for one that says there is nothing.
-        unusual = "." in self.api_version and answer.kind.endswith("List") and answer.api_version == self.api_version
+        # The definition of a custom resource may name its list otherwise. The items of such lists do name
+        # their kind, and their group has a dot; an empty list of another kind must not be taken for one that
+        # says there is nothing.
+        unusual = (
+            "." in self.api_version
+            and answer.kind.endswith("List")
+            and answer.api_version == self.api_version
+        )
         if not usual and not unusual:
             raise Garbled(f"a {answer.kind[:100]!r} came instead of a {self.kind}List")
         if answer.metadata is None or not answer.metadata.version:
             raise Garbled(f"a {self.kind}List came without a resourceVersion")
         _require_short(answer.metadata.version, f"a {self.kind}List")
         if len(answer.metadata.token) > MOST_TOKEN:
-            raise Garbled(f"a {self.kind}List came with a continue token of more than {MOST_TOKEN:,} characters")
+            raise Garbled(
+                f"a {self.kind}List came with a continue token of more than {MOST_TOKEN:,} characters"
+            )
         records, size = list[Record](), 0
         for item in items:
             if size >= SLICE:
@@ -395,7 +471,7 @@ class Reader:
         else:
             problem = None
         if problem is not None:
-            raise problem   # As above.
+            raise problem  # As above.
         yield Page(answer.metadata.version, answer.metadata.token, tuple(records), length)
 
     def line(self, data: bytes) -> Message:
@@ -405,7 +481,7 @@ class Reader:
             for type_, start in _EVENTS:
                 # If what stands between is an object, this is how the line is to be read.
                 if data.startswith(start):
-                    usual = self._usual(data[len(start):-1], kindless=False, leaves=type_ == "DELETED")
+                    usual = self._usual(data[len(start) : -1], kindless=False, leaves=type_ == "DELETED")
                     if isinstance(usual, Record):
                         return Event(type_, usual)
                     break
@@ -417,22 +493,34 @@ class Reader:
                 obj, leaves = bytes(line.object), line.type == "DELETED"
                 if usual is None:
                     usual = self._usual(obj, kindless=False, leaves=leaves)
-                return Event(line.type, usual if isinstance(usual, Record) else self._checked(obj, kindless=False, leaves=leaves, failed=usual, outlined=found))
+                return Event(
+                    line.type,
+                    (
+                        usual
+                        if isinstance(usual, Record)
+                        else self._checked(obj, kindless=False, leaves=leaves, failed=usual, outlined=found)
+                    ),
+                )
             case "BOOKMARK":
                 mark = _decode(line.object, _Mark, "a bookmark")
-                self._require_kind(mark)   # A version of another kind may be far ahead: it would suppress all later events.
+                self._require_kind(
+                    mark
+                )  # A version of another kind may be far ahead: it would suppress all later events.
                 marked = mark.metadata
                 if not marked.version:
                     raise Garbled("a bookmark came without a resourceVersion")
                 _require_short(marked.version, "a bookmark")
-                return Bookmark(marked.version, complete=(marked.annotations or {}).get(END_OF_INITIAL_EVENTS) == "true")
+                return Bookmark(
+                    marked.version, complete=(marked.annotations or {}).get(END_OF_INITIAL_EVENTS) == "true"
+                )
             case "ERROR":
                 return _refusal(_decode(line.object, _Answer, "a Status"))
             case other:
                 raise Garbled(f"an event of the unknown type {other[:100]!r} came")
 
     def rest(self, data: bytes) -> Refusal | None:
-        """Read what came after the last newline of a watch that has ended: some servers answer a watch with a Status alone.
+        """Read what came after the last newline of a watch that has ended: some servers answer a watch with a
+        Status alone.
 
         Anything else is the half of a line, and nothing.
         """
@@ -443,18 +531,25 @@ class Reader:
         return _refusal(answer) if answer.kind == "Status" else None
 
     def record(self, data: bytes | msgspec.Raw, *, kindless: bool = True, leaves: bool = False) -> Record:
-        """Read an object. It must be of the kind, since some proxies answer with Tables; in lists it may be `kindless`.
+        """Read an object. It must be of the kind, since some proxies answer with Tables; in lists it may be
+        `kindless`.
 
         Raise Unselected if it is not what was asked for, unless it `leaves`: then it may be selected no more.
         """
         data = bytes(data)
         usual = self._usual(data, kindless=kindless, leaves=leaves)
-        return usual if isinstance(usual, Record) else self._checked(data, kindless=kindless, leaves=leaves, failed=usual)
+        return (
+            usual
+            if isinstance(usual, Record)
+            else self._checked(data, kindless=kindless, leaves=leaves, failed=usual)
+        )
 
     def _usual(self, data: bytes, *, kindless: bool, leaves: bool) -> Record | _Failed | None:
-        """Read an object that is written as servers write them, and kept as it usually is. None says nothing about it.
+        """Read an object that is written as servers write them, and kept as it usually is. None says nothing
+        about it.
 
-        It is decoded once, and wholly, since the decoder looks only at what it is asked for, and readers ask for all of it.
+        It is decoded once, and wholly, since the decoder looks only at what it is asked for, and readers ask
+        for all of it.
         """
         start = next((start for start in self._starts if data.startswith(start)), b"")
         says_no_kind = start == _SAYS_NO_KIND
@@ -470,17 +565,26 @@ class Reader:
         try:
             found = msgspec.convert(decoded, _UsualObject)
             term = self.sent.failing_term(decoded) if self.sent.terms and not leaves else None
-            del decoded   # It takes several times the bytes.
+            del decoded  # It takes several times the bytes.
         except _FAILURES:
             return None
         metadata, said = found.metadata, ("", "") if says_no_kind else (self.kind, self.api_version)
-        if metadata is None or metadata.managed is not msgspec.UNSET or (found.kind, found.api_version) != said:
+        if (
+            metadata is None
+            or metadata.managed is not msgspec.UNSET
+            or (found.kind, found.api_version) != said
+        ):
             return None
-        if (not metadata.name or not metadata.version or not metadata.uid or len(metadata.version) > MOST_VERSION
-                or not _can_be_named(metadata.namespace, metadata.name)):
+        if (
+            not metadata.name
+            or not metadata.version
+            or not metadata.uid
+            or len(metadata.version) > MOST_VERSION
+            or not _can_be_named(metadata.namespace, metadata.name)
+        ):
             return None
         if says_no_kind:
-            kept = self._starts[0][:-len(start) + 1] + kept[1:]
+            kept = self._starts[0][: -len(start) + 1] + kept[1:]
         labels = self._labels.of(tuple(metadata.labels.items()) if metadata.labels else ())
         if isinstance(labels, LabelRequirement):
             labels = self._outside(metadata, labels, metadata.labels, leaves=leaves)
@@ -488,26 +592,50 @@ class Reader:
             raise Unselected(metadata.namespace, metadata.name, metadata.uid, metadata.version, term, labels)
         try:
             return self._made(metadata, labels, metadata.owners, kept)
-        except Undecodable:   # The function of an index recurses too deeply.
+        except Undecodable:  # The function of an index recurses too deeply.
             return None
 
     def _outside(
-        self, metadata: _Metadata | _UsualMetadata, failed: LabelRequirement, labels: dict[str, str] | None, *, leaves: bool,
+        self,
+        metadata: _Metadata | _UsualMetadata,
+        failed: LabelRequirement,
+        labels: dict[str, str] | None,
+        *,
+        leaves: bool,
     ) -> dict[str, str]:
-        """Return the labels of an object that the selector does not select, if it `leaves`; else raise Unselected."""
+        """Return the labels of an object that the selector does not select, if it `leaves`; else raise
+        Unselected.
+        """
         if not leaves:
-            raise Unselected(metadata.namespace, metadata.name, metadata.uid, metadata.version, failed, labels or {})
+            raise Unselected(
+                metadata.namespace, metadata.name, metadata.uid, metadata.version, failed, labels or {}
+            )
         return labels or {}
 
-    def _checked(self, data: bytes, *, kindless: bool, leaves: bool, failed: _Failed | None = None, outlined: Outline | None = None) -> Record:
-        """Read any object, and say what is wrong with it. It is scanned once at most: `outlined` is what a scan of its line has found."""
+    def _checked(
+        self,
+        data: bytes,
+        *,
+        kindless: bool,
+        leaves: bool,
+        failed: _Failed | None = None,
+        outlined: Outline | None = None,
+    ) -> Record:
+        """Read any object, and say what is wrong with it. It is scanned once at most: `outlined` is what a
+        scan of its line has found.
+        """
         found, outlined = self._found(data, outlined)
         metadata = found.metadata
         self._require_kind(found, kindless=kindless)
         if metadata is None or not metadata.name or not metadata.version or not metadata.uid:
-            raise Garbled(f"an object of kind {self.kind}{_named(metadata)} came without a name, uid or resourceVersion")
+            raise Garbled(
+                f"an object of kind {self.kind}{_named(metadata)} came without a name, uid or resourceVersion"
+            )
         if not _can_be_named(metadata.namespace, metadata.name):
-            raise Garbled(f"an object of kind {self.kind}{_named(metadata)} came with a name or namespace that no request can have")
+            raise Garbled(
+                f"an object of kind {self.kind}{_named(metadata)} came with a name or namespace that no"
+                " request can have"
+            )
         if self.wanted is not None and not self.wanted((metadata.namespace, metadata.name)):
             return Record(metadata.namespace, metadata.name, metadata.uid, metadata.version, {}, (), b"")
         own_labels, owners = self._common(metadata)
@@ -520,14 +648,27 @@ class Reader:
             if self.sent.terms and not leaves:
                 lost = msgspec.json.decode(fields, type=dict[str, str]) if fields else {}
                 if (term := self.sent.failing_term(obj, lost)) is not None:
-                    raise Unselected(metadata.namespace, metadata.name, metadata.uid, metadata.version, term, labels)
-            return self._made(metadata, labels, owners, kept, fields, whole=parts if self.projection.partial else None)
+                    raise Unselected(
+                        metadata.namespace, metadata.name, metadata.uid, metadata.version, term, labels
+                    )
+            return self._made(
+                metadata, labels, owners, kept, fields, whole=parts if self.projection.partial else None
+            )
         except Undecodable as undecodable:
             why = undecodable.why
         if not leaves and (term := self.sent.failing_key(metadata.namespace, metadata.name)) is not None:
             raise Unselected(metadata.namespace, metadata.name, metadata.uid, metadata.version, term, labels)
         uids = self._owners.of(tuple([owner.uid for owner in owners or ()]))
-        return Unreadable(intern(metadata.namespace), metadata.name, metadata.uid, metadata.version, labels, uids, b"", why=why)
+        return Unreadable(
+            intern(metadata.namespace),
+            metadata.name,
+            metadata.uid,
+            metadata.version,
+            labels,
+            uids,
+            b"",
+            why=why,
+        )
 
     def _found(self, data: bytes, outlined: Outline | None) -> tuple[_Object, Outline | None]:
         """Read what an object is, and its metadata. Return the outline with it if it has been scanned."""
@@ -538,7 +679,7 @@ class Reader:
         with suppress(Unscannable):
             outlined = outlined or outline(data, "metadata")
             return self._bounded(_decode(identity(outlined), _Object, what)), outlined
-        return self._bounded(_decode(data, _Object, what)), outlined   # It raises the decoder's words.
+        return self._bounded(_decode(data, _Object, what)), outlined  # It raises the decoder's words.
 
     def _bounded(self, found: _Object) -> _Object:
         """Return what was read; raise Garbled if its version is too long."""
@@ -557,24 +698,43 @@ class Reader:
             return _LABELS.decode(metadata.labels), _OWNERS.decode(metadata.owners)
         except _FAILURES as error:
             why = str(error)
-        raise Garbled(f"an object of kind {self.kind}{_named(metadata)} has labels or owners that are not what the API promises: {why}")
+        raise Garbled(
+            f"an object of kind {self.kind}{_named(metadata)} has labels or owners that are not what the API"
+            f" promises: {why}"
+        )
 
     def _made(
-        self, metadata: _Metadata | _UsualMetadata, labels: dict[str, str], owners: list[_Owner] | None,
-        kept: bytes, fields: bytes = b"", *, whole: Mapping[str, msgspec.Raw] | None = None,
+        self,
+        metadata: _Metadata | _UsualMetadata,
+        labels: dict[str, str],
+        owners: list[_Owner] | None,
+        kept: bytes,
+        fields: bytes = b"",
+        *,
+        whole: Mapping[str, msgspec.Raw] | None = None,
     ) -> Record:
         if self.indexes:
             fields = with_values(fields, self._by_indexes(metadata, kept, whole))
         return Record(
-            intern(metadata.namespace), metadata.name, metadata.uid, metadata.version,
-            labels, self._owners.of(tuple([owner.uid for owner in owners]) if owners else ()),
-            kept if self.packing is None else self.packing.pack(kept), fields, self.packing)
+            intern(metadata.namespace),
+            metadata.name,
+            metadata.uid,
+            metadata.version,
+            labels,
+            self._owners.of(tuple([owner.uid for owner in owners]) if owners else ()),
+            kept if self.packing is None else self.packing.pack(kept),
+            fields,
+            self.packing,
+        )
 
-    def _by_indexes(self, metadata: _Metadata | _UsualMetadata, kept: bytes, whole: Mapping[str, msgspec.Raw] | None) -> dict[str, Values]:
+    def _by_indexes(
+        self, metadata: _Metadata | _UsualMetadata, kept: bytes, whole: Mapping[str, msgspec.Raw] | None
+    ) -> dict[str, Values]:
         """Read the values of declared indexes off an object: each function is given one of its own.
 
-        Lists, watches and handlers have it in several shapes, and it must be found by the same: it says what it is, and has no
-        `managedFields`. `whole` has its members as they came, where not all but those is kept.
+        Lists, watches and handlers have it in several shapes, and it must be found by the same: it says what
+        it is, and has no `managedFields`. `whole` has its members as they came, where not all but those is
+        kept.
         """
         try:
             came = kept if whole is None else msgspec.json.encode(ALL.cut(self._members(whole)))
@@ -584,10 +744,13 @@ class Reader:
             problem: Garbled = self._undecodable(metadata, error)
         except BadIndex as bad:
             problem = Unindexed(f"{self.kind}{_named(metadata)} cannot be indexed: {bad}")
-        raise problem   # As below.
+        raise problem  # As below.
 
-    def _kept(self, data: bytes, found: _Object, outlined: Outline | None) -> tuple[bytes, bytes, Mapping[str, msgspec.Raw] | None]:
-        """Return what is kept of an object, which says what it is, the field labels' values that are not to be found in that, and its members.
+    def _kept(
+        self, data: bytes, found: _Object, outlined: Outline | None
+    ) -> tuple[bytes, bytes, Mapping[str, msgspec.Raw] | None]:
+        """Return what is kept of an object, which says what it is, the field labels' values that are not to
+        be found in that, and its members.
 
         What is kept as a whole is copied unread, and its members are None.
         """
@@ -595,7 +758,11 @@ class Reader:
         if untouched and found.kind and found.api_version:
             return data, b"", None
         try:
-            parts = parts_of(data) if outlined is None else {key: msgspec.Raw(part) for key, part in outlined.members.items()}
+            parts = (
+                parts_of(data)
+                if outlined is None
+                else {key: msgspec.Raw(part) for key, part in outlined.members.items()}
+            )
             all_of_it = self._members(parts)
             kept = kept_json(all_of_it if untouched else self.projection.cut(all_of_it))
             if self.projection.transform is not None:
@@ -605,7 +772,7 @@ class Reader:
             problem: Garbled = self._undecodable(found.metadata, error)
         except BadTransform as bad:
             problem = Untransformed(f"the transform of {self.kind}{_named(found.metadata)} {bad}")
-        raise problem   # Out here it does not carry the error along, which may hold the object.
+        raise problem  # Out here it does not carry the error along, which may hold the object.
 
     def _decoded(self, kept: bytes, metadata: _Metadata, failed: _Failed | None) -> Any:
         try:
@@ -618,13 +785,18 @@ class Reader:
             return decoded(kept)
         except _FAILURES as error:
             problem = self._undecodable(metadata, error)
-        raise problem   # As above.
+        raise problem  # As above.
 
     def _undecodable(self, metadata: _Metadata | _UsualMetadata | None, error: Exception) -> Undecodable:
-        return Undecodable(f"an object of kind {self.kind}{_named(metadata)} is not what the API promises: {error}", _why(error))
+        return Undecodable(
+            f"an object of kind {self.kind}{_named(metadata)} is not what the API promises: {error}",
+            _why(error),
+        )
 
     def _members(self, parts: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
-        """Return the parts of an object in the order in which the server itself writes them: it is the same bytes in lists and in watches."""
+        """Return the parts of an object in the order in which the server itself writes them: it is the same
+        bytes in lists and in watches.
+        """
         said = {"kind": self.kind, "apiVersion": self.api_version, "metadata": parts["metadata"]}
         return {**said, **parts, **said}
 
@@ -636,14 +808,22 @@ class Reader:
 
 
 def _line(data: bytes) -> tuple[_Line, Outline | None]:
-    """Read the type of an event, and leave its object as bytes. Return the outline of the object with it if the line has been scanned."""
+    """Read the type of an event, and leave its object as bytes. Return the outline of the object with it if
+    the line has been scanned.
+    """
     try:
         return _decode(data, _Line, "a line of a watch"), None
     except Undecodable as error:
         undecodable = error
     with suppress(KeyError, Unscannable, Undecodable):
         found = outline(data, "object", "metadata")
-        return _Line(_decode(found.members["type"], str, "the type of an event"), msgspec.Raw(found.members["object"])), found.below
+        return (
+            _Line(
+                _decode(found.members["type"], str, "the type of an event"),
+                msgspec.Raw(found.members["object"]),
+            ),
+            found.below,
+        )
     raise undecodable
 
 
@@ -653,10 +833,19 @@ def _require_short(version: str, what: str) -> None:
 
 
 def _can_be_named(namespace: str, name: str) -> bool:
-    """Return True if a request can ask for the object: by its path (`core.selection.resource`), and by its name in a field selector."""
+    """Return True if a request can ask for the object: by its path (`core.selection.resource`), and by its
+    name in a field selector.
+    """
     return not (
-        "/" in name or "%" in name or "\0" in name or name in _DOTS
-        or "/" in namespace or "%" in namespace or "\0" in namespace or namespace in _DOTS)
+        "/" in name
+        or "%" in name
+        or "\0" in name
+        or name in _DOTS
+        or "/" in namespace
+        or "%" in namespace
+        or "\0" in namespace
+        or namespace in _DOTS
+    )
 
 
 def _named(metadata: _Metadata | _UsualMetadata | None) -> str:

@@ -1,4 +1,5 @@
 """The bytes of a stream as lines. Reads no line, but for the name of an object whose line has no end."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -6,14 +7,17 @@ from collections.abc import Iterator
 from kopf_selectcache.core.errors import Garbled
 
 MAX_LINE = 16 * 1024 * 1024
-"""The longest line of a watch, in bytes. etcd takes objects of 1.5 MiB; some aggregated servers ten times that."""
+"""The longest line of a watch, in bytes. etcd takes objects of 1.5 MiB; some aggregated servers ten times
+that."""
 
 _START = 64 * 1024
 """So much of an endless line is searched for the object's name."""
 
 
 class Lines:
-    """Splits the chunks of a stream into lines. What follows the last newline is kept back: half a line is no event."""
+    """Splits the chunks of a stream into lines. What follows the last newline is kept back: half a line is no
+    event.
+    """
 
     def __init__(self, limit: int = MAX_LINE) -> None:
         self._limit = limit
@@ -36,12 +40,17 @@ class Lines:
         self._size += len(rest)
         if self._size > self._limit:
             name = _name_in(b"".join((*self._parts, rest))[:_START])
-            raise Garbled(f"a line of a watch is longer than {self._limit:,} bytes{f'; the object is {name!r}' if name else ''}")
+            raise Garbled(
+                f"a line of a watch is longer than {self._limit:,}"
+                f" bytes{f'; the object is {name!r}' if name else ''}"
+            )
         self._parts.append(rest)
 
 
 def _name_in(start: bytes) -> str:
-    """Find the object's name in the start of a line. Any other value must not be told, be its key `name` or not."""
+    """Find the object's name in the start of a line. Any other value must not be told, be its key `name` or
+    not.
+    """
     # Without escaped quotes, every other piece is what stands in quotes.
     pieces = start.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
     path: list[bytes] = []

@@ -1,26 +1,28 @@
-"""The list/watch protocol as a state machine: `step(state, input)` gives the next state and what is to be done. No I/O.
+"""The list/watch protocol as a state machine: `step(state, input)` gives the next state and what is to be
+done. No I/O.
 
-Theory of operation
--------------------
-A cache must come to equal what the server has, and stay so. It lists all objects, page by page, and then watches for
-what changed since the version of that list. While the watch goes on, each event moves the version forward. When it
-ends, for whatever reason, a new one starts at that version. When the server does not know the version any more (410),
-everything is listed anew, beside what is held: readers see the old state until the new one is complete.
+Theory of operation ------------------- A cache must come to equal what the server has, and stay so. It lists
+all objects, page by page, and then watches for what changed since the version of that list. While the watch
+goes on, each event moves the version forward. When it ends, for whatever reason, a new one starts at that
+version. When the server does not know the version any more (410), everything is listed anew, beside what is
+held: readers see the old state until the new one is complete.
 
 Four rules keep it true:
 
-1. Nothing is shown before it is complete. A list is committed when its last page has come, all pages of one version;
-   an initial stream when the bookmark with the end marker has come. What is cut short is forgotten; only a page that
-   fails is asked for again, a few times, beside those that have come.
-2. The version never goes back. A relist asks for NotOlderThan the highest version seen; a server that lags behind is
-   asked again later. Only a consistent read that is older than what was seen means that the server was restored.
-3. After a failure the next request waits, twice as long with each failure in a row. A watch that ended cleanly, or was open
-   for a while and brought something, has not failed: the next one is opened at once. That happens once, and again after
-   each watch that was open for some seconds, so no fault makes a storm. Pages that bring new objects follow each other at
-   once, too (`core.protocol.pager`); so does the newest list, once, if the version that several branches agreed upon (`agreed`) is refused.
-4. A message is progress only if the version moves. A version that is no number among numbers, half a line, garbled bytes and
-   unknown types end the stream, and it is resumed; after more than three failures in a row at the same version, everything
-   is listed anew.
+1. Nothing is shown before it is complete. A list is committed when its last page has come, all pages of one
+   version; an initial stream when the bookmark with the end marker has come. What is cut short is forgotten;
+   only a page that fails is asked for again, a few times, beside those that have come.
+2. The version never goes back. A relist asks for NotOlderThan the highest version seen; a server that lags
+   behind is asked again later. Only a consistent read that is older than what was seen means that the server
+   was restored.
+3. After a failure the next request waits, twice as long with each failure in a row. A watch that ended
+   cleanly, or was open for a while and brought something, has not failed: the next one is opened at once.
+   That happens once, and again after each watch that was open for some seconds, so no fault makes a storm.
+   Pages that bring new objects follow each other at once, too (`core.protocol.pager`); so does the newest
+   list, once, if the version that several branches agreed upon (`agreed`) is refused.
+4. A message is progress only if the version moves. A version that is no number among numbers, half a line,
+   garbled bytes and unknown types end the stream, and it is resumed; after more than three failures in a row
+   at the same version, everything is listed anew.
 
 States
 ------
@@ -30,8 +32,10 @@ States
     Watching    a watch is asked for or open; events are taken in as they come
     Waiting     the next request is due after a while
 
-Effects are what the caller must do, in order: *commands* go to the server and the clock, *deltas* to the store.
+Effects are what the caller must do, in order: *commands* go to the server and the clock, *deltas* to the
+store.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -50,7 +54,8 @@ PATIENCE = 3
 """So many failures in a row, and the next way to a complete state is tried."""
 
 EXPIRIES = 2
-"""So many lists in a row that took longer than the server remembers their state, and one in a single piece is asked for."""
+"""So many lists in a row that took longer than the server remembers their state, and one in a single piece is
+asked for."""
 
 
 # ---- Inputs, besides pages, events, bookmarks and refusals.
@@ -72,7 +77,8 @@ class Lost:
 
     why: str
     lived: bool = False
-    """Whether the stream had been open for as long as a good one is. Not every good one has something to say."""
+    """Whether the stream had been open for as long as a good one is. Not every good one has something to
+    say."""
     lasted: bool = False
     """Whether the stream had been open for some seconds, so that the next one may follow at once."""
     clean: bool = False
@@ -90,7 +96,8 @@ class Lost:
     too_large: bool = False
     """Whether the answer has more bytes than are read of one, and no smaller page can be asked for."""
     outside: bool = False
-    """Whether an object came that the selector does not select: nothing of the list or the event may be shown."""
+    """Whether an object came that the selector does not select: nothing of the list or the event may be
+    shown."""
     at_least: float = 0.0
     """The seconds to wait before the next request, besides those that double with each failure in a row."""
     paced: bool = False
@@ -99,7 +106,9 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Silent:
-    """Nothing has come for longer than a live connection can be silent; or an initial state takes longer than it may."""
+    """Nothing has come for longer than a live connection can be silent; or an initial state takes longer than
+    it may.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +124,11 @@ Input: TypeAlias = Start | Piece | Page | Opened | Event | Bookmark | Refusal | 
 
 @dataclass(frozen=True, slots=True)
 class List:
-    """Ask for a page: the one of the token, or the first: as new as `not_older_than`, or the newest of all if empty.
+    """Ask for a page: the one of the token, or the first: as new as `not_older_than`, or the newest of all if
+    empty.
 
-    The first of several branches' may be as of the version that others are listed at, too: that was the newest, a moment ago.
+    The first of several branches' may be as of the version that others are listed at, too: that was the
+    newest, a moment ago.
     """
 
     not_older_than: str = ""
@@ -128,7 +139,9 @@ class List:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Ask for what happens after a version; with `initial`, for all objects first, at least as new as the version."""
+    """Ask for what happens after a version; with `initial`, for all objects first, at least as new as the
+    version.
+    """
 
     version: str
     initial: bool = False
@@ -218,13 +231,15 @@ class Known:
     floor: str = ""
     """The highest version seen."""
     beyond: bool = False
-    """Whether something newer was seen as well that did not say its version: only a consistent read is sure to know it."""
+    """Whether something newer was seen as well that did not say its version: only a consistent read is sure
+    to know it."""
     failures: int = 0
     """How many requests in a row have brought nothing good."""
     expired: int = 0
     """How many lists in a row have lost their later pages because the server had forgotten the state."""
     may_reopen: bool = True
-    """Whether a watch that ends too soon to earn it may be followed by the next at once: this happens a single time."""
+    """Whether a watch that ends too soon to earn it may be followed by the next at once: this happens a
+    single time."""
 
     def failed(self) -> Known:
         return replace(self, failures=self.failures + 1)
@@ -244,7 +259,8 @@ class Listing:
     tries: int = 0
     """How many times in a row this page has failed."""
     is_partial: bool = False
-    """Whether pieces of this page have come: then it cannot be asked for again, since its other pieces may come from another state."""
+    """Whether pieces of this page have come: then it cannot be asked for again, since its other pieces may
+    come from another state."""
     unordered: str = ""
     """The version of an object of these pieces, if it is no number; empty if all are numbers."""
 
@@ -284,18 +300,41 @@ class Waiting:
 
 State: TypeAlias = Idle | Listing | Filling | Watching | Waiting
 
-TRANSITIONS: Mapping[tuple[str, str], frozenset[str]] = MappingProxyType({
-    (state, input_): frozenset(after.split()) for state, row in {
-        "Idle": {"Start": "Listing Filling"},
-        "Listing": {"Piece": "Listing Waiting", "Page": "Listing Watching Waiting", "Refusal": "Waiting", "Lost": "Waiting", "Silent": "Waiting"},
-        "Filling": {"Opened": "Filling", "Event": "Filling Waiting", "Bookmark": "Filling Watching Waiting",
-                    "Refusal": "Waiting", "Lost": "Waiting", "Silent": "Waiting"},
-        "Watching": {"Opened": "Watching", "Event": "Watching Waiting", "Bookmark": "Watching Waiting",
-                     "Refusal": "Waiting", "Lost": "Watching Waiting", "Silent": "Waiting"},
-        "Waiting": {"Due": "Listing Filling Watching"},
-    }.items() for input_, after in row.items()
-})
-"""For each state and each input that can come in it, the states that can follow. Anything else is a mistake of ours."""
+TRANSITIONS: Mapping[tuple[str, str], frozenset[str]] = MappingProxyType(
+    {
+        (state, input_): frozenset(after.split())
+        for state, row in {
+            "Idle": {"Start": "Listing Filling"},
+            "Listing": {
+                "Piece": "Listing Waiting",
+                "Page": "Listing Watching Waiting",
+                "Refusal": "Waiting",
+                "Lost": "Waiting",
+                "Silent": "Waiting",
+            },
+            "Filling": {
+                "Opened": "Filling",
+                "Event": "Filling Waiting",
+                "Bookmark": "Filling Watching Waiting",
+                "Refusal": "Waiting",
+                "Lost": "Waiting",
+                "Silent": "Waiting",
+            },
+            "Watching": {
+                "Opened": "Watching",
+                "Event": "Watching Waiting",
+                "Bookmark": "Watching Waiting",
+                "Refusal": "Waiting",
+                "Lost": "Watching Waiting",
+                "Silent": "Waiting",
+            },
+            "Waiting": {"Due": "Listing Filling Watching"},
+        }.items()
+        for input_, after in row.items()
+    }
+)
+"""For each state and each input that can come in it, the states that can follow. Anything else is a mistake
+of ours."""
 
 
 class Misuse(AssertionError):
@@ -326,14 +365,19 @@ def step(state: State, input_: Input) -> Step:
                 state = replace(state, numeric=is_number(record.version))
             elif state.numeric != is_number(record.version):
                 return _lost(state, _mixed(record.version))
-            # The order of the versions means nothing here, and a deletion only that it is over before it is shown.
+            # The order of the versions means nothing here, and a deletion only that it is over before it is
+            # shown.
             return Step(state, (Leave(record) if type_ == "DELETED" else Put(record),))
         case Filling(known, _, numeric, marks), Bookmark(version, complete):
             if numeric is not None and numeric != is_number(version):
                 return _lost(state, _mixed(version))
-            if complete:   # The stream goes on, as the watch.
+            if complete:  # The stream goes on, as the watch.
                 done = _complete(known, version, exact=not known.floor or known.beyond)
-                return Step(done.state, (*done.effects, Told(None))) if isinstance(done.state, Watching) else done
+                return (
+                    Step(done.state, (*done.effects, Told(None)))
+                    if isinstance(done.state, Watching)
+                    else done
+                )
             if marks + 1 < PATIENCE:
                 return Step(replace(state, marks=marks + 1))
             # Bookmarks come about once a minute: the end of the initial state will not come any more.
@@ -343,7 +387,7 @@ def step(state: State, input_: Input) -> Step:
                 return _lost(state, _mixed(record.version))
             if not is_newer(record.version, version):
                 if type_ != "DELETED":
-                    return Step(state)   # A replay: it may bring back what has left since.
+                    return Step(state)  # A replay: it may bring back what has left since.
                 # Some servers delete with the version that was deleted.
                 return Step(replace(state, known=replace(known, beyond=True)), (Leave(record),))
             delta = Leave(record) if type_ == "DELETED" else Put(record)
@@ -355,9 +399,9 @@ def step(state: State, input_: Input) -> Step:
             if is_newer(marked, version):
                 return Step(_ahead(known, version, marked), (Progress(marked),))
             return Step(replace(state, known=known, heard=state.heard or marked == version))
-        case (Listing() | Filling() | Watching()), Refusal():
+        case ((Listing() | Filling() | Watching()), Refusal()):
             return _refused(state, input_)
-        case (Listing() | Filling() | Watching()), (Lost() | Silent()):
+        case ((Listing() | Filling() | Watching()), (Lost() | Silent())):
             return _lost(state, input_)
         case Waiting(paused=Listing() as paused), Due():
             return Step(paused, (List(token=paused.token),))
@@ -374,7 +418,9 @@ def _shown(version: str) -> str:
 
 
 def _mixed(version: str) -> Lost:
-    """Return the failure of a list or stream that has numbers and other texts as versions, which cannot be compared."""
+    """Return the failure of a list or stream that has numbers and other texts as versions, which cannot be
+    compared.
+    """
     others = "no numbers" if is_number(version) else "numbers"
     return Lost(f"version {_shown(version)} came where all others are {others}", garbled=True)
 
@@ -386,7 +432,11 @@ def _later(one: str, two: str) -> str:
 def _ahead(known: Known, before: str, version: str) -> Watching:
     """Go on from one version to a newer one. For each event, what is clear is not compared again."""
     floor = version if known.floor == before else _later(known.floor, version)
-    return Watching(Known(known.streaming, known.marked, floor, known.beyond, 0, known.expired, known.may_reopen), version, True)
+    return Watching(
+        Known(known.streaming, known.marked, floor, known.beyond, 0, known.expired, known.may_reopen),
+        version,
+        True,
+    )
 
 
 def _ask_for_all(known: Known) -> Step:
@@ -394,7 +444,9 @@ def _ask_for_all(known: Known) -> Step:
         return Step(Filling(known), (Begin(), Watch("" if known.beyond else known.floor, initial=True)))
     # A server that cannot reach the version that others have shown is asked for the newest that it has.
     exact = not known.floor or known.beyond or known.failures >= PATIENCE
-    return Step(Listing(known, exact), (Begin(), List("" if exact else known.floor, whole=known.expired >= EXPIRIES)))
+    return Step(
+        Listing(known, exact), (Begin(), List("" if exact else known.floor, whole=known.expired >= EXPIRIES))
+    )
 
 
 def _piece(state: Listing, piece: Piece) -> Step:
@@ -404,7 +456,9 @@ def _piece(state: Listing, piece: Piece) -> Step:
     except Garbled as garbled:
         return _give_up(state, Lost(str(garbled)))
     return Step(
-        replace(state, pager=pager, is_partial=True, unordered=state.unordered or _first_unordered(piece)), tuple(map(Put, piece.records)))
+        replace(state, pager=pager, is_partial=True, unordered=state.unordered or _first_unordered(piece)),
+        tuple(map(Put, piece.records)),
+    )
 
 
 def _first_unordered(page: Page | Piece) -> str:
@@ -427,7 +481,10 @@ def _page(state: Listing, page: Page) -> Step:
     if pager.token:
         state = replace(state, pager=pager, tries=0, is_partial=False)
         if pager.is_paced:
-            return Step(Waiting(state.known, paused=state), (*puts, Told(Lost(FEW, paced=True)), Wait(state.known.failures)))
+            return Step(
+                Waiting(state.known, paused=state),
+                (*puts, Told(Lost(FEW, paced=True)), Wait(state.known.failures)),
+            )
         return Step(state, (*puts, List(token=pager.token)))
     done = _complete(state.known, page.version, exact=state.exact)
     watch = (Watch(page.version),) if isinstance(done.state, Watching) else ()
@@ -435,10 +492,16 @@ def _page(state: Listing, page: Page) -> Step:
 
 
 def _complete(known: Known, version: str, *, exact: bool) -> Step:
-    """Commit what was staged, unless it is older than what was seen: then it lags, or the server was restored."""
+    """Commit what was staged, unless it is older than what was seen: then it lags, or the server was
+    restored.
+    """
     older = is_older(version, known.floor)
     if older and not exact:
-        return _wait(known.failed(), (Abandon(), Close()), Lost(f"version {_shown(version)} came after {_shown(known.floor)}"))
+        return _wait(
+            known.failed(),
+            (Abandon(), Close()),
+            Lost(f"version {_shown(version)} came after {_shown(known.floor)}"),
+        )
     # A commit is no proof yet that the version can be watched: the failures stand until a message has come.
     known = replace(known, floor=version, beyond=False, expired=0)
     return Step(Watching(known, version), (Commit(version, restored=older),))
@@ -447,17 +510,27 @@ def _complete(known: Known, version: str, *, exact: bool) -> Step:
 def _refused(state: Listing | Filling | Watching, refusal: Refusal) -> Step:
     wait, slow = refusal.retry_after or 0.0, refusal.code in (400, 403, 404, 405, 422)
     if isinstance(state, Listing):
-        if not slow and refusal.code != 410 and (state.tries < PATIENCE or refusal.code == 429) and state.token and not state.is_partial:
+        if (
+            not slow
+            and refusal.code != 410
+            and (state.tries < PATIENCE or refusal.code == 429)
+            and state.token
+            and not state.is_partial
+        ):
             return _same_page(state, refusal, at_least=wait)
-        return _give_up(state, refusal, at_least=wait, slow=slow, expired=refusal.code == 410 and state.token != "")
+        return _give_up(
+            state, refusal, at_least=wait, slow=slow, expired=refusal.code == 410 and state.token != ""
+        )
     known = state.known.failed()
     if isinstance(state, Filling):
         if refusal.code in (400, 422):
-            # Streams are what is refused, most likely. If it is the selector, the list will be as well, and that is told.
+            # Streams are what is refused, most likely. If it is the selector, the list will be as well, and
+            # that is told.
             known = replace(known, streaming=False)
             return Step(Waiting(known), (Abandon(), Close(), Wait(known.failures - 1, wait)))
         return _wait(known, (Abandon(), Close()), refusal, at_least=wait, slow=slow)
-    # It may be the version that is refused, and will be for ever: unless it is the caller, the verb or the rate.
+    # It may be the version that is refused, and will be for ever: unless it is the caller, the verb or the
+    # rate.
     stuck = refusal.code not in (401, 403, 405, 429) and known.failures > PATIENCE
     resume = "" if stuck or refusal.code in (404, 410) else state.version
     return _wait(known, (Close(),), refusal, resume=resume, at_least=wait, slow=slow)
@@ -466,30 +539,43 @@ def _refused(state: Listing | Filling | Watching, refusal: Refusal) -> Step:
 def _lost(state: Listing | Filling | Watching, why: Lost | Silent) -> Step:
     outside, at_least = (why.outside, why.at_least) if isinstance(why, Lost) else (False, 0.0)
     if isinstance(state, Listing) and isinstance(why, Lost) and why.too_large:
-        # Servers that answer from a cache of their own may ignore the limit. Only of a consistent list is it certain that they do not.
+        # Servers that answer from a cache of their own may ignore the limit. Only of a consistent list is it
+        # certain that they do not.
         return _give_up(replace(state, known=replace(state.known, beyond=True)), why, slow=state.exact)
     if isinstance(state, Listing):
         if state.token and state.tries < PATIENCE and not outside and not state.is_partial:
             return _same_page(state, why, at_least=at_least)
         return _give_up(state, why, at_least=at_least, slow=outside)
     if outside:
-        # Only a complete list, in pages, shows that the selector counts again: a watch is opened before it shows anything.
+        # Only a complete list, in pages, shows that the selector counts again: a watch is opened before it
+        # shows anything.
         known = replace(state.known, failures=max(state.known.failures + 1, PATIENCE))
-        return _wait(known, (Abandon(), Close()) if isinstance(state, Filling) else (Close(),), why, slow=True)
+        return _wait(
+            known, (Abandon(), Close()) if isinstance(state, Filling) else (Close(),), why, slow=True
+        )
     lived, garbled = isinstance(why, Lost) and why.lived, isinstance(why, Lost) and why.garbled
     known = state.known.failed()
     if isinstance(state, Filling):
         if lived or (isinstance(why, Silent) and state.opened):
-            known = replace(known, streaming=False)   # There was time enough for the end of the initial state.
+            known = replace(known, streaming=False)  # There was time enough for the end of the initial state.
         elif isinstance(why, Silent):
-            known = replace(known, failures=max(known.failures, PATIENCE))   # Pages, this once: whatever it was, it has taken long.
+            known = replace(
+                known, failures=max(known.failures, PATIENCE)
+            )  # Pages, this once: whatever it was, it has taken long.
         return _wait(known, (Abandon(), Close()), why, at_least=at_least)
-    # A server that was restored from a backup answers a version that it has yet to reach with silence; so is everything
-    # answered by a proxy that holds events back.
+    # A server that was restored from a backup answers a version that it has yet to reach with silence; so is
+    # everything answered by a proxy that holds events back.
     mute = not state.heard and (isinstance(why, Silent) or (lived and known.marked))
-    if isinstance(why, Lost) and not mute and (why.clean or (why.lasted and state.heard)) and (why.lasted or known.may_reopen):
+    if (
+        isinstance(why, Lost)
+        and not mute
+        and (why.clean or (why.lasted and state.heard))
+        and (why.lasted or known.may_reopen)
+    ):
         known = replace(known, failures=0 if lived else state.known.failures, may_reopen=False)
-        return Step(Watching(known, state.version), (Close(), Watch(state.version)))   # No failure: nobody is told.
+        return Step(
+            Watching(known, state.version), (Close(), Watch(state.version))
+        )  # No failure: nobody is told.
     if lived and not mute:
         known = replace(known, failures=1)
     stuck = (garbled or mute) and known.failures > PATIENCE
@@ -507,7 +593,12 @@ def _same_page(state: Listing, trouble: Refusal | Lost | Silent, *, at_least: fl
 
 
 def _give_up(
-    state: Listing, trouble: Refusal | Lost | Silent, *, at_least: float = 0.0, slow: bool = False, expired: bool = False,
+    state: Listing,
+    trouble: Refusal | Lost | Silent,
+    *,
+    at_least: float = 0.0,
+    slow: bool = False,
+    expired: bool = False,
 ) -> Step:
     """Forget the list, and begin another one."""
     known = replace(state.known.failed(), expired=state.known.expired + 1 if expired else 0)
@@ -515,7 +606,12 @@ def _give_up(
 
 
 def _wait(
-    known: Known, before: tuple[Effect, ...], trouble: Refusal | Lost | Silent,
-    *, resume: str = "", at_least: float = 0.0, slow: bool = False,
+    known: Known,
+    before: tuple[Effect, ...],
+    trouble: Refusal | Lost | Silent,
+    *,
+    resume: str = "",
+    at_least: float = 0.0,
+    slow: bool = False,
 ) -> Step:
     return Step(Waiting(known, resume), (*before, Told(trouble), Wait(known.failures - 1, at_least, slow)))

@@ -1,4 +1,7 @@
-"""What a cache asks a server for, as the queries of its requests: the command of the protocol. Asks nothing."""
+"""What a cache asks a server for, as the queries of its requests: the command of the protocol. Asks
+nothing.
+"""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -7,8 +10,9 @@ from .decoder import Refusal
 from .machine import Effect, List, Watch
 
 _BEYOND = ("Too large resource version", "required revision is a future revision")
-"""What servers answer to a list at a version that they have yet to reach. Up to Kubernetes 1.33, a list at an exact version gets
-the second, which is etcd's, with the code 500. Watches of such a version are accepted, and silent."""
+"""What servers answer to a list at a version that they have yet to reach. Up to Kubernetes 1.33, a list at an
+exact version gets the second, which is etcd's, with the code 500. Watches of such a version are accepted, and
+silent."""
 
 
 def written(path: str, query: Mapping[str, str]) -> str:

@@ -1,9 +1,12 @@
-"""Splits the answer to a list, as it comes, into pieces of its items: for servers that ignore `limit`. Decodes nothing, and never recurses.
+"""Splits the answer to a list, as it comes, into pieces of its items: for servers that ignore `limit`.
+Decodes nothing, and never recurses.
 
-Only brackets and texts are looked at: a piece ends with an item, where as many brackets are closed as were opened. If a piece in
-brackets is a JSON list, its last item ends there and nowhere else, so whoever reads the pieces needs no other check of the split.
-The buffer has at most one unfinished object, one piece and one chunk.
+Only brackets and texts are looked at: a piece ends with an item, where as many brackets are closed as were
+opened. If a piece in brackets is a JSON list, its last item ends there and nowhere else, so whoever reads the
+pieces needs no other check of the split. The buffer has at most one unfinished object, one piece and one
+chunk.
 """
+
 from __future__ import annotations
 
 import re
@@ -15,8 +18,11 @@ from kopf_selectcache.core.scanner import TEXT, Unscannable, members
 _SPACE = rb"[ \t\n\r]*+"
 _BARE = rb'[^"{}\[\]]*+'
 _PLAIN = _BARE + rb"(?:" + TEXT + _BARE + rb")*+"
-_INSIDE = re.compile(_PLAIN + rb"(?:(?:\{" + _PLAIN + rb"\}|\[" + _PLAIN + rb"\])" + _PLAIN + rb")*+", re.DOTALL)
-r"""All up to the next bracket, or to a text without an end. Objects and lists without others inside are skipped as a whole."""
+_INSIDE = re.compile(
+    _PLAIN + rb"(?:(?:\{" + _PLAIN + rb"\}|\[" + _PLAIN + rb"\])" + _PLAIN + rb")*+", re.DOTALL
+)
+r"""All up to the next bracket, or to a text without an end. Objects and lists without others inside are
+skipped as a whole."""
 _IN_TEXT = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 """The rest of a text, up to its quote or to an escape without an end."""
 _BRACKETS = re.compile(rb"[{\[]++|[}\]]++")
@@ -37,24 +43,25 @@ class Splitter:
     [b'{"a": 1}', b' {"b": {}}, {"c": "]}"}']
     >>> splitter.head, splitter.envelope()
     (b'{"items": [', b'{"items": [], "kind": "List"}')
-    """
+    """  # noqa: E501
 
     def __init__(self, *, most: int, piece: int) -> None:
         self.head = b""
         """The answer up to its items; empty until they begin."""
-        self._most = most   # The bytes of an object, and of what stands before or after the items.
+        self._most = most  # The bytes of an object, and of what stands before or after the items.
         self._piece = piece
         self._buffer = bytearray()
-        self._at = 0   # The buffer is scanned up to here.
-        self._complete = 0   # The end of the last complete item in the buffer.
-        self._depth = 0   # The number of open brackets: of the answer before its items, then of the item.
+        self._at = 0  # The buffer is scanned up to here.
+        self._complete = 0  # The end of the last complete item in the buffer.
+        self._depth = 0  # The number of open brackets: of the answer before its items, then of the item.
         self._in_text = False
         self._items = 0
         self._pieces = 0
-        self._has_ended = False   # Whether the items have.
+        self._has_ended = False  # Whether the items have.
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Yield the items that this chunk completes, as JSON without the brackets around them, once they are enough for a piece.
+        """Yield the items that this chunk completes, as JSON without the brackets around them, once they are
+        enough for a piece.
 
         Raise Garbled if they are no list of objects, and TooLarge if one of them is too large.
         """
@@ -63,16 +70,24 @@ class Splitter:
             self._find_items()
         if self.head and not self._has_ended:
             end = self._scan_items()
-            if self._has_ended:   # The buffer is what comes after the items from now on.
+            if self._has_ended:  # The buffer is what comes after the items from now on.
                 yield from self._cut(end)
             elif self._complete and len(self._buffer) >= self._piece:
                 yield from self._cut(self._complete)
         if len(self._buffer) - self._complete > self._most:
-            where = f"item {self._items} of a list" if self.head and not self._has_ended else "an answer, without its items,"
-            raise TooLarge(f"{where} has more than {self._most:,} bytes (settings.selectcache.max_page_bytes)")
+            where = (
+                f"item {self._items} of a list"
+                if self.head and not self._has_ended
+                else "an answer, without its items,"
+            )
+            raise TooLarge(
+                f"{where} has more than {self._most:,} bytes (settings.selectcache.max_page_bytes)"
+            )
 
     def envelope(self) -> bytes:
-        """Return the list without its items, once it has ended. Raise Garbled if it has not, or if it has other items as well."""
+        """Return the list without its items, once it has ended. Raise Garbled if it has not, or if it has
+        other items as well.
+        """
         if self.head and not self._has_ended:
             raise Garbled(f"a list ended before its items did (after {self._items} items)")
         rest = bytes(self._buffer)
@@ -80,7 +95,7 @@ class Splitter:
             try:
                 has_others = "items" in members(b'{"":[' + rest)
             except Unscannable:
-                has_others = False   # The decoder refuses it.
+                has_others = False  # The decoder refuses it.
             if has_others:
                 raise Garbled("a list has two members `items`")
         return self.head + rest
@@ -88,9 +103,13 @@ class Splitter:
     def _find_items(self) -> None:
         while self._find_brackets():
             buffer, at = self._buffer, self._at
-            if self._depth == 1 and buffer[at] == _LIST and _KEY.search(buffer[max(0, at - _LONGEST_KEY):at]):
-                self.head = bytes(buffer[:at + 1])
-                del buffer[:at + 1]
+            if (
+                self._depth == 1
+                and buffer[at] == _LIST
+                and _KEY.search(buffer[max(0, at - _LONGEST_KEY) : at])
+            ):
+                self.head = bytes(buffer[: at + 1])
+                del buffer[: at + 1]
                 self._at = self._depth = 0
                 return
             self._take_brackets()
@@ -122,7 +141,9 @@ class Splitter:
         while True:
             if self._in_text:
                 self._at = _end(_IN_TEXT, buffer, self._at)
-                if self._at == len(buffer) or buffer[self._at] != _QUOTE:   # A backslash comes with what it escapes.
+                if (
+                    self._at == len(buffer) or buffer[self._at] != _QUOTE
+                ):  # A backslash comes with what it escapes.
                     return False
                 self._in_text, self._at = False, self._at + 1
             self._at = _end(_INSIDE, buffer, self._at)
@@ -153,7 +174,9 @@ class Splitter:
                 comma = _COMMA.match(data)
                 start = comma.end() if comma is not None else len(data)
                 if not data[start:].strip():
-                    raise Garbled(f"the items of a list are not separated by single commas (item {self._items})")
+                    raise Garbled(
+                        f"the items of a list are not separated by single commas (item {self._items})"
+                    )
             self._pieces += 1
             yield data[start:]
 

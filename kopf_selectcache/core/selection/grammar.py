@@ -1,10 +1,13 @@
-"""Label and field selector text <-> requirements, exactly as Kubernetes reads and prints it. Knows no objects or kinds.
+"""Label and field selector text <-> requirements, exactly as Kubernetes reads and prints it. Knows no objects
+or kinds.
 
-The grammar and its corners are those of apimachinery's `labels.Parse` and `fields.ParseSelector`, proven equal by
-tests/oracle. Both parsers are linear scanners: each character is looked at a bounded number of times.
+The grammar and its corners are those of apimachinery's `labels.Parse` and `fields.ParseSelector`, proven
+equal by tests/oracle. Both parsers are linear scanners: each character is looked at a bounded number of
+times.
 
 One deviation: a NUL in the text is refused. Go ends a label selector there, silently dropping what follows.
 """
+
 from __future__ import annotations
 
 import reprlib
@@ -22,7 +25,9 @@ _SPACE = " \t\r\n"
 _SYMBOLS = "=!(),><"
 _OPERATORS: dict[str, LabelOperator] = {op: op for op in ("=", "==", "!=", "in", "notin", ">", "<")}
 
-KEY_RULE = "up to 63 characters of A-Za-z0-9-_. with alphanumeric ends, after an optional DNS subdomain and a slash"
+KEY_RULE = (
+    "up to 63 characters of A-Za-z0-9-_. with alphanumeric ends, after an optional DNS subdomain and a slash"
+)
 VALUE_RULE = "empty, or up to 63 characters of A-Za-z0-9-_. with alphanumeric ends"
 
 
@@ -79,7 +84,9 @@ class LabelRequirement:
 
 @dataclass(frozen=True, slots=True)
 class FieldTerm:
-    """One condition on one field label: its value is, or is not, this string. An absent field is the empty string."""
+    """One condition on one field label: its value is, or is not, this string. An absent field is the empty
+    string.
+    """
 
     label: str
     value: str
@@ -120,20 +127,26 @@ def _refuse_unsendable(text: str, of: str = "") -> None:
 
 def _shown(value: object) -> str:
     if isinstance(value, Mapping):
-        return "a dict"   # What it holds may be a secret: somebody gave an object instead of its labels.
+        return "a dict"  # What it holds may be a secret: somebody gave an object instead of its labels.
     # Python refuses to print an integer of thousands of digits.
-    return "an integer that is too large" if isinstance(value, int) and abs(value) > MAX_INT else reprlib.repr(value)
+    return (
+        "an integer that is too large"
+        if isinstance(value, int) and abs(value) > MAX_INT
+        else reprlib.repr(value)
+    )
 
 
 def _scan(text: str) -> Iterator[_Token]:
-    """Split a label selector into words and symbols; whitespace only separates. Ends with one token of kind "end"."""
+    """Split a label selector into words and symbols; whitespace only separates. Ends with one token of kind
+    "end".
+    """
     at, end = 0, len(text)
     while at < end:
         start, char = at, text[at]
         if char in _SPACE:
             at += 1
         elif char in _SYMBOLS:
-            at += 2 if text[at:at + 2] in ("==", "!=") else 1
+            at += 2 if text[at : at + 2] in ("==", "!=") else 1
             yield _Token("symbol", text[start:at], start + 1)
         else:
             while at < end and text[at] not in _SPACE and text[at] not in _SYMBOLS:
@@ -143,7 +156,9 @@ def _scan(text: str) -> Iterator[_Token]:
 
 
 class _LabelParser:
-    """A recursive descent over the tokens, one token ahead. `in` and `notin` are words wherever a word may stand."""
+    """A recursive descent over the tokens, one token ahead. `in` and `notin` are words wherever a word may
+    stand.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -151,7 +166,9 @@ class _LabelParser:
         self.next = next(self.tokens)
 
     def take(self) -> _Token:
-        """Return the token ahead and move on. The end is never taken twice: every caller stops or refuses there."""
+        """Return the token ahead and move on. The end is never taken twice: every caller stops or refuses
+        there.
+        """
         token = self.next
         if token.kind != "end":
             self.next = next(self.tokens)
@@ -175,7 +192,9 @@ class _LabelParser:
         negated = self.next.is_symbol("!") and self.take()
         key = self.take()
         if key.kind != "word":
-            self.refuse(key, f"expected a label key{' after !' if negated else ', or ! and a label key'}, found {key}")
+            self.refuse(
+                key, f"expected a label key{' after !' if negated else ', or ! and a label key'}, found {key}"
+            )
         if not is_label_key(key.text):
             self.refuse(key, f"{key} is not a label key: {KEY_RULE}")
         if negated:
@@ -205,7 +224,9 @@ class _LabelParser:
             self.refuse(value, f"expected a value, found {value}")
 
     def listed(self) -> Iterator[_Token]:
-        """Read `(a,b)`. Nothing between two of its commas and parentheses is the empty value: `()`, `(,a)`, `(a,,b)`."""
+        """Read `(a,b)`. Nothing between two of its commas and parentheses is the empty value: `()`, `(,a)`,
+        `(a,,b)`.
+        """
         bracket = self.take()
         if not bracket.is_symbol("("):
             self.refuse(bracket, f"expected '(' before the values, found {bracket}")
@@ -223,33 +244,45 @@ class _LabelParser:
 
 
 def parse_labels(text: str) -> tuple[LabelRequirement, ...]:
-    """Read a label selector; the requirements come sorted by key, those of one key in the order of the text."""
+    """Read a label selector; the requirements come sorted by key, those of one key in the order of the
+    text.
+    """
     _refuse_unsendable(text)
     return tuple(sorted(_LabelParser(text).selector(), key=lambda requirement: requirement.key))
 
 
 def labels_from_dict(labels: Mapping[str, str | Collection[str]]) -> tuple[LabelRequirement, ...]:
-    """Make requirements of a dict: a string must be the value (`=`), a list must have it among its items (`in`)."""
+    """Make requirements of a dict: a string must be the value (`=`), a list must have it among its items
+    (`in`).
+    """
     requirements = []
     for key, given in labels.items():
         if not isinstance(key, str) or not is_label_key(key):
             raise BadText(f"{_shown(key)} is not a label key: {KEY_RULE}", text=_shown(key), column=1)
         values = [given] if isinstance(given, str) else given
         if not isinstance(values, Collection) or isinstance(values, (bytes, Mapping)) or not values:
-            raise BadText(f"{key} wants a string or a list of strings, got {_shown(given)}", text=key, column=1)
+            raise BadText(
+                f"{key} wants a string or a list of strings, got {_shown(given)}", text=key, column=1
+            )
         for value in values:
             if not isinstance(value, str) or not is_label_value(value):
-                raise BadText(f"{key}: {_shown(value)} is not a label value: {VALUE_RULE}", text=key, column=1)
+                raise BadText(
+                    f"{key}: {_shown(value)} is not a label value: {VALUE_RULE}", text=key, column=1
+                )
         operator: LabelOperator = "=" if isinstance(given, str) else "in"
-        requirements.append(LabelRequirement(plain(key), operator, tuple(sorted({plain(value) for value in values}))))
+        requirements.append(
+            LabelRequirement(plain(key), operator, tuple(sorted({plain(value) for value in values})))
+        )
     return tuple(sorted(requirements, key=lambda requirement: requirement.key))
 
 
 def parse_fields(text: str) -> tuple[FieldTerm, ...]:
-    """Read a field selector; the terms come sorted by their text. Spaces count: they are part of what they touch."""
+    """Read a field selector; the terms come sorted by their text. Spaces count: they are part of what they
+    touch.
+    """
     _refuse_unsendable(text)
     terms = [_parse_term(text, start, part) for part, start in sorted(_split_terms(text)) if part]
-    return tuple(term for term in terms if term.label or term.value)   # Go drops `=` and `!=`.
+    return tuple(term for term in terms if term.label or term.value)  # Go drops `=` and `!=`.
 
 
 def _split_terms(text: str) -> Iterator[tuple[str, int]]:
@@ -265,13 +298,17 @@ def _split_terms(text: str) -> Iterator[tuple[str, int]]:
 def _parse_term(text: str, start: int, part: str) -> FieldTerm:
     label, equals, value = part.partition("=")
     if not equals:
-        raise BadText(f"expected a field label, then = or !=, then a value, found {part!r}", text=text, column=start + 1)
+        raise BadText(
+            f"expected a field label, then = or !=, then a value, found {part!r}", text=text, column=start + 1
+        )
     equal = not label.endswith("!")
     if not equal:
         label = label[:-1]
     elif value.startswith("="):
         equals, value = "==", value[1:]
-    return FieldTerm(label, _unescape(text, start + len(label) + len(equals) + (not equal), value), equal=equal)
+    return FieldTerm(
+        label, _unescape(text, start + len(label) + len(equals) + (not equal), value), equal=equal
+    )
 
 
 def _unescape(text: str, start: int, value: str) -> str:
@@ -280,7 +317,9 @@ def _unescape(text: str, start: int, value: str) -> str:
         if escaped and char not in "\\,=":
             raise BadText(f"expected \\, or \\= or \\\\, found \\{char}", text=text, column=column - 1)
         if char == "=" and not escaped:
-            raise BadText("expected \\= for an equals sign inside a value, found '='", text=text, column=column)
+            raise BadText(
+                "expected \\= for an equals sign inside a value, found '='", text=text, column=column
+            )
         escaped = char == "\\" and not escaped
         if not escaped:
             plain.append(char)
@@ -290,14 +329,30 @@ def _unescape(text: str, start: int, value: str) -> str:
 
 
 def fields_from_dict(fields: Mapping[str, str | bool | int]) -> tuple[FieldTerm, ...]:
-    """Make terms of a dict: each field must be the value. True, False and integers are written as the server does."""
+    """Make terms of a dict: each field must be the value. True, False and integers are written as the server
+    does.
+    """
     terms = []
     for label, given in fields.items():
         if not isinstance(label, str) or not label or any(char in label for char in ",=!\\"):
-            raise BadText(f"{_shown(label)} is not a field label: a path such as 'spec.nodeName'", text=_shown(label), column=1)
+            raise BadText(
+                f"{_shown(label)} is not a field label: a path such as 'spec.nodeName'",
+                text=_shown(label),
+                column=1,
+            )
         if not isinstance(given, (str, bool, int)) or (isinstance(given, int) and abs(given) > MAX_INT):
-            raise BadText(f"{label} wants a string, an integer of 64 bits or a bool, got {_shown(given)}", text=label, column=1)
-        value = str(given).lower() if isinstance(given, bool) else plain(given) if isinstance(given, str) else str(given)
+            raise BadText(
+                f"{label} wants a string, an integer of 64 bits or a bool, got {_shown(given)}",
+                text=label,
+                column=1,
+            )
+        value = (
+            str(given).lower()
+            if isinstance(given, bool)
+            else plain(given)
+            if isinstance(given, str)
+            else str(given)
+        )
         _refuse_unsendable(label)
         _refuse_unsendable(value, of=f"{label}: ")
         terms.append(FieldTerm(plain(label), value))

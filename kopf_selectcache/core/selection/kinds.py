@@ -1,13 +1,16 @@
-"""The field labels by which the server selects objects of each kind: what they can be, and an object's value for each.
+"""The field labels by which the server selects objects of each kind: what they can be, and an object's value
+for each.
 
-A field label is no JSON path. The server decides which ones a kind has, renames some before it compares (a pod's
-`spec.host` is `spec.nodeName`), and compares strings that it makes: of a pod without `spec.hostNetwork`, it is `false`.
-Which field labels there are is generated from Kubernetes' own code (`_fieldlabels.py`); how their values are read off
-an object is written here by hand, and tested on the real server (tests/real/test_fields.py).
+A field label is no JSON path. The server decides which ones a kind has, renames some before it compares (a
+pod's `spec.host` is `spec.nodeName`), and compares strings that it makes: of a pod without
+`spec.hostNetwork`, it is `false`. Which field labels there are is generated from Kubernetes' own code
+(`_fieldlabels.py`); how their values are read off an object is written here by hand, and tested on the real
+server (tests/real/test_fields.py).
 
-Values are read from objects as their kind's API serves them. An object of another shape must never be an error here:
-what is not where it belongs, or not of its type, counts as absent.
+Values are read from objects as their kind's API serves them. An object of another shape must never be an
+error here: what is not where it belongs, or not of its type, counts as absent.
 """
+
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
@@ -57,19 +60,23 @@ class Field:
     value: Extractor
 
     def path_of(self, value: str) -> tuple[str, ...] | None:
-        """Return the path at which each object with this value, and no other object, has it as a string; None if there is none.
+        """Return the path at which each object with this value, and no other object, has it as a string; None
+        if there is none.
 
-        An index of that path answers for the field. No path does where absence has the value (an empty string, a default,
-        `false`, `0`), where several paths can have it, or where the server prints a number or a boolean the same way.
+        An index of that path answers for the field. No path does where absence has the value (an empty
+        string, a default, `false`, `0`), where several paths can have it, or where the server prints a number
+        or a boolean the same way.
 
         >>> spec = find('pods').fields
         >>> spec['spec.nodeName'].path_of('n1'), spec['spec.restartPolicy'].path_of('Never'), spec['spec.restartPolicy'].path_of('Always')
         (('spec', 'nodeName'), ('spec', 'restartPolicy'), None)
-        """
+        """  # noqa: E501
         match self.value:
             case _String((path,), default) if value not in ("", default):
                 return path
-            case _Custom((path,)) if value not in ("", "true", "false") and not value.removeprefix("-").isdecimal():
+            case _Custom((path,)) if (
+                value not in ("", "true", "false") and not value.removeprefix("-").isdecimal()
+            ):
                 return path
             case _:
                 return None
@@ -108,26 +115,38 @@ class Kind:
 
     @classmethod
     def unknown(
-        cls, group: str, kind: str, plural: str, *, namespaced: bool | None = None, names: Collection[str] = (),
+        cls,
+        group: str,
+        kind: str,
+        plural: str,
+        *,
+        namespaced: bool | None = None,
+        names: Collection[str] = (),
     ) -> Kind:
-        """Make a kind of which only that is known which is true of every kind, and what else it is called, perhaps."""
-        return cls(group, kind, plural, namespaced, _METADATA[namespaced], names=frozenset({kind, plural, *names}))
+        """Make a kind of which only that is known which is true of every kind, and what else it is called,
+        perhaps.
+        """
+        return cls(
+            group, kind, plural, namespaced, _METADATA[namespaced], names=frozenset({kind, plural, *names})
+        )
 
     @classmethod
     def custom(cls, crd: Mapping[str, Any], version: str) -> Kind:
         """Make the kind that this CustomResourceDefinition defines, as served by one of its versions.
 
-        A field label is a selectable field's path without its leading dot. The server prints the value as it is,
-        and nothing for one that is null or absent: other than for built-in kinds, that is neither `false` nor `0`.
-        Only defaults of the schema help, and they are in the objects as they are served.
+        A field label is a selectable field's path without its leading dot. The server prints the value as it
+        is, and nothing for one that is null or absent: other than for built-in kinds, that is neither `false`
+        nor `0`. Only defaults of the schema help, and they are in the objects as they are served.
 
-        One case cannot be told from the object, and is wrong here: with the alpha feature CBORServingAndStorage
-        an integer that was written as 1e6 is compared as `1e+06`, while the server shows it as 1000000.
+        One case cannot be told from the object, and is wrong here: with the alpha feature
+        CBORServingAndStorage an integer that was written as 1e6 is compared as `1e+06`, while the server
+        shows it as 1000000.
         """
         spec = _mapping(crd.get("spec"))
         names = _mapping(spec.get("names"))
         namespaced = spec.get("scope") == "Namespaced"
-        # Built-in kinds without a namespace accept `metadata.namespace`, and it is empty; custom resources do not.
+        # Built-in kinds without a namespace accept `metadata.namespace`, and it is empty; custom resources do
+        # not.
         fields = [_NAME, _IN_NAMESPACE] if namespaced else [_NAME]
         for served in _mappings(spec.get("versions")):
             if served.get("name") == version:
@@ -137,7 +156,12 @@ class Kind:
         kind, plural = _text(names.get("kind")), _text(names.get("plural"))
         aliases = [_text(names.get("singular")), *map(_text, _list(names.get("shortNames")))]
         return cls(
-            _text(spec.get("group")), kind, plural, namespaced, _by_label(*fields), (version,),
+            _text(spec.get("group")),
+            kind,
+            plural,
+            namespaced,
+            _by_label(*fields),
+            (version,),
             frozenset({kind, plural, *filter(None, aliases)}),
         )
 
@@ -155,21 +179,26 @@ def find(key: Key | Kind) -> Kind | None:
 
     >>> find('events').group, find('events.events.k8s.io').group
     ('', 'events.k8s.io')
-    """
+    """  # noqa: E501
     if isinstance(key, Kind):
         return key
     group, version, name = parse_key(key)
     return next(
         (
-            kind for kind in BUILT_IN
-            if name in kind.names and group in (None, kind.group) and (version is None or version in kind.versions)
+            kind
+            for kind in BUILT_IN
+            if name in kind.names
+            and group in (None, kind.group)
+            and (version is None or version in kind.versions)
         ),
         None,
     )
 
 
 def parse_key(key: Key) -> tuple[str | None, str | None, str]:
-    """Read a key as Kopf reads the arguments of its decorators: the group and version, where given, and a name."""
+    """Read a key as Kopf reads the arguments of its decorators: the group and version, where given, and a
+    name.
+    """
     match tuple(key.split("/")) if isinstance(key, str) else key:
         case (text,):
             name, dot, rest = text.partition(".")
@@ -194,7 +223,7 @@ def is_version(text: str) -> bool:
     return text.startswith("v") and major.isdecimal() and (minor.isdecimal() or text == f"v{major}")
 
 
-# ---- Reading objects -------------------------------------------------------------------------------------------------
+# ---- Reading objects
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
@@ -215,7 +244,8 @@ def _text(value: object) -> str:
 
 def _at(obj: Any, path: tuple[str, ...]) -> Any:
     for key in path:
-        # Watches read fields of each event: a comparison of classes takes a tenth of `isinstance(obj, Mapping)`.
+        # Watches read fields of each event: a comparison of classes takes a tenth of `isinstance(obj,
+        # Mapping)`.
         obj = (obj if obj.__class__ is dict else _mapping(obj)).get(key)
     return obj
 
@@ -290,12 +320,14 @@ class _PodIP:
         return _text(one) or _text(_mapping(addresses[0]).get("ip") if addresses else None)
 
 
-# ---- The table -------------------------------------------------------------------------------------------------------
+# ---- The table
 
 
 def _string(*paths: str, default: str = "") -> tuple[Domain, Extractor]:
     # The server's default stands wherever there would be nothing.
-    return SOMETHING if default else ANYTHING, _String(tuple(tuple(path.split(".")) for path in paths), default)
+    return SOMETHING if default else ANYTHING, _String(
+        tuple(tuple(path.split(".")) for path in paths), default
+    )
 
 
 def _bool(path: str) -> tuple[Domain, Extractor]:
@@ -306,68 +338,74 @@ def _int(path: str) -> tuple[Domain, Extractor]:
     return INTEGER, _Int((tuple(path.split(".")),))
 
 
-# The kinds with field labels of their own. All versions of one kind have the same ones and show them at the same place.
-_EXTRACTORS: Mapping[tuple[str, str], Mapping[str, tuple[Domain, Extractor]]] = MappingProxyType({
-    ("", "Event"): {
-        "involvedObject.apiVersion": _string("involvedObject.apiVersion"),
-        "involvedObject.fieldPath": _string("involvedObject.fieldPath"),
-        "involvedObject.kind": _string("involvedObject.kind"),
-        "involvedObject.name": _string("involvedObject.name"),
-        "involvedObject.namespace": _string("involvedObject.namespace"),
-        "involvedObject.resourceVersion": _string("involvedObject.resourceVersion"),
-        "involvedObject.uid": _string("involvedObject.uid"),
-        "reason": _string("reason"),
-        "reportingComponent": _string("reportingComponent"),
-        "source": _string("source.component", "reportingComponent"),
-        "type": _string("type"),
-    },
-    ("", "Namespace"): {"status.phase": _string("status.phase", default="Active")},
-    ("", "Node"): {"spec.unschedulable": _bool("spec.unschedulable")},
-    ("", "Pod"): {
-        "spec.hostNetwork": _bool("spec.hostNetwork"),
-        "spec.nodeName": _string("spec.nodeName"),
-        "spec.restartPolicy": _string("spec.restartPolicy", default="Always"),
-        "spec.schedulerName": _string("spec.schedulerName", default="default-scheduler"),
-        # Its default is an admission plugin's: a pod that came without it, such as a static one, has none.
-        "spec.serviceAccountName": _string("spec.serviceAccountName", "spec.serviceAccount"),
-        "status.nominatedNodeName": _string("status.nominatedNodeName"),
-        "status.phase": _string("status.phase"),
-        "status.podIP": (ANYTHING, _PodIP()),
-    },
-    ("", "ReplicationController"): {"status.replicas": _int("status.replicas")},
-    ("", "Secret"): {"type": _string("type", default="Opaque")},
-    ("", "Service"): {
-        "spec.clusterIP": _string("spec.clusterIP"),
-        "spec.type": _string("spec.type", default="ClusterIP"),
-    },
-    ("batch", "Job"): {"status.successful": _int("status.succeeded")},
-    ("certificates.k8s.io", "CertificateSigningRequest"): {"spec.signerName": _string("spec.signerName")},
-    ("certificates.k8s.io", "ClusterTrustBundle"): {"spec.signerName": _string("spec.signerName")},
-    ("certificates.k8s.io", "PodCertificateRequest"): {
-        "spec.nodeName": _string("spec.nodeName"),
-        "spec.podName": _string("spec.podName"),
-        "spec.signerName": _string("spec.signerName"),
-    },
-    ("events.k8s.io", "Event"): {
-        "reason": _string("reason"),
-        "regarding.apiVersion": _string("regarding.apiVersion"),
-        "regarding.fieldPath": _string("regarding.fieldPath"),
-        "regarding.kind": _string("regarding.kind"),
-        "regarding.name": _string("regarding.name"),
-        "regarding.namespace": _string("regarding.namespace"),
-        "regarding.resourceVersion": _string("regarding.resourceVersion"),
-        "regarding.uid": _string("regarding.uid"),
-        "reportingController": _string("reportingController"),
-        "type": _string("type"),
-    },
-    ("resource.k8s.io", "ResourceSlice"): {
-        "spec.driver": _string("spec.driver"),
-        "spec.nodeName": _string("spec.nodeName"),
-    },
-})
+# The kinds with field labels of their own. All versions of one kind have the same ones and show them at the
+# same place.
+_EXTRACTORS: Mapping[tuple[str, str], Mapping[str, tuple[Domain, Extractor]]] = MappingProxyType(
+    {
+        ("", "Event"): {
+            "involvedObject.apiVersion": _string("involvedObject.apiVersion"),
+            "involvedObject.fieldPath": _string("involvedObject.fieldPath"),
+            "involvedObject.kind": _string("involvedObject.kind"),
+            "involvedObject.name": _string("involvedObject.name"),
+            "involvedObject.namespace": _string("involvedObject.namespace"),
+            "involvedObject.resourceVersion": _string("involvedObject.resourceVersion"),
+            "involvedObject.uid": _string("involvedObject.uid"),
+            "reason": _string("reason"),
+            "reportingComponent": _string("reportingComponent"),
+            "source": _string("source.component", "reportingComponent"),
+            "type": _string("type"),
+        },
+        ("", "Namespace"): {"status.phase": _string("status.phase", default="Active")},
+        ("", "Node"): {"spec.unschedulable": _bool("spec.unschedulable")},
+        ("", "Pod"): {
+            "spec.hostNetwork": _bool("spec.hostNetwork"),
+            "spec.nodeName": _string("spec.nodeName"),
+            "spec.restartPolicy": _string("spec.restartPolicy", default="Always"),
+            "spec.schedulerName": _string("spec.schedulerName", default="default-scheduler"),
+            # Its default is an admission plugin's: a pod that came without it, such as a static one, has
+            # none.
+            "spec.serviceAccountName": _string("spec.serviceAccountName", "spec.serviceAccount"),
+            "status.nominatedNodeName": _string("status.nominatedNodeName"),
+            "status.phase": _string("status.phase"),
+            "status.podIP": (ANYTHING, _PodIP()),
+        },
+        ("", "ReplicationController"): {"status.replicas": _int("status.replicas")},
+        ("", "Secret"): {"type": _string("type", default="Opaque")},
+        ("", "Service"): {
+            "spec.clusterIP": _string("spec.clusterIP"),
+            "spec.type": _string("spec.type", default="ClusterIP"),
+        },
+        ("batch", "Job"): {"status.successful": _int("status.succeeded")},
+        ("certificates.k8s.io", "CertificateSigningRequest"): {"spec.signerName": _string("spec.signerName")},
+        ("certificates.k8s.io", "ClusterTrustBundle"): {"spec.signerName": _string("spec.signerName")},
+        ("certificates.k8s.io", "PodCertificateRequest"): {
+            "spec.nodeName": _string("spec.nodeName"),
+            "spec.podName": _string("spec.podName"),
+            "spec.signerName": _string("spec.signerName"),
+        },
+        ("events.k8s.io", "Event"): {
+            "reason": _string("reason"),
+            "regarding.apiVersion": _string("regarding.apiVersion"),
+            "regarding.fieldPath": _string("regarding.fieldPath"),
+            "regarding.kind": _string("regarding.kind"),
+            "regarding.name": _string("regarding.name"),
+            "regarding.namespace": _string("regarding.namespace"),
+            "regarding.resourceVersion": _string("regarding.resourceVersion"),
+            "regarding.uid": _string("regarding.uid"),
+            "reportingController": _string("reportingController"),
+            "type": _string("type"),
+        },
+        ("resource.k8s.io", "ResourceSlice"): {
+            "spec.driver": _string("spec.driver"),
+            "spec.nodeName": _string("spec.nodeName"),
+        },
+    }
+)
 
 _NAME = Field("metadata.name", NAME, "metadata.name", _String((("metadata", "name"),)))
-_IN_NAMESPACE = Field("metadata.namespace", NAMESPACE, "metadata.namespace", _String((("metadata", "namespace"),)))
+_IN_NAMESPACE = Field(
+    "metadata.namespace", NAMESPACE, "metadata.namespace", _String((("metadata", "namespace"),))
+)
 _IN_NONE = Field("metadata.namespace", NO_NAMESPACE, "metadata.namespace", _Nothing())
 _IN_SOME_OR_NONE = Field("metadata.namespace", NAMESPACE_OR_NONE, "metadata.namespace", _IN_NAMESPACE.value)
 
@@ -377,18 +415,21 @@ def _by_label(*fields: Field) -> Mapping[str, Field]:
 
 
 # What every kind has, by whether it is namespaced.
-_METADATA: Mapping[bool | None, Mapping[str, Field]] = MappingProxyType({
-    True: _by_label(_NAME, _IN_NAMESPACE),
-    False: _by_label(_NAME, _IN_NONE),
-    None: _by_label(_NAME, _IN_SOME_OR_NONE),
-})
+_METADATA: Mapping[bool | None, Mapping[str, Field]] = MappingProxyType(
+    {
+        True: _by_label(_NAME, _IN_NAMESPACE),
+        False: _by_label(_NAME, _IN_NONE),
+        None: _by_label(_NAME, _IN_SOME_OR_NONE),
+    }
+)
 
 
 def _built_in() -> Iterator[Kind]:
     for group, versions, kind, plural, shorts, namespaced, labels in KINDS:
         pairs = (text.partition(":") for text in labels.split())
         taken_for = {label: what if colon else label for label, colon, what in pairs}
-        # Events of events.k8s.io are compared under names that only the core group accepts: the alias stands for them.
+        # Events of events.k8s.io are compared under names that only the core group accepts: the alias stands
+        # for them.
         first = {what: label for label, what in taken_for.items()} | {label: label for label in taken_for}
         own = _EXTRACTORS.get((group, kind), {})
         fields = []
@@ -405,12 +446,15 @@ def _built_in() -> Iterator[Kind]:
 
 
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-/")
-_TYPES: Mapping[str, Domain] = MappingProxyType({"boolean": BOOLEAN.or_empty(), "integer": INTEGER.or_empty()})
+_TYPES: Mapping[str, Domain] = MappingProxyType(
+    {"boolean": BOOLEAN.or_empty(), "integer": INTEGER.or_empty()}
+)
 _TEXT = ANYTHING.or_empty()
 
 
 def _is_plain(path: str) -> bool:
-    """Whether each step of the path is read by the server as the name that it is: not so with `*`, spaces, quotes, ...
+    """Whether each step of the path is read by the server as the name that it is: not so with `*`, spaces,
+    quotes, ...
 
     The server accepts such paths in a definition, and selects by something else. We leave them out.
     """
@@ -424,7 +468,8 @@ def _selectable(path: str, schema: Mapping[str, Any]) -> Field:
     keys = tuple(label.split("."))
     for key in keys:
         schema = _mapping(_mapping(schema.get("properties")).get(key, schema.get("additionalProperties")))
-    # An enum is no reason to believe that there is nothing else: objects stored before it was written stay as they are.
+    # An enum is no reason to believe that there is nothing else: objects stored before it was written stay as
+    # they are.
     domain = _TYPES.get(_text(schema.get("type")), _TEXT)
     return Field(label, domain, label, _Custom((keys,)))
 

@@ -1,14 +1,17 @@
-"""Regions: what a filter holds and what a read asks for. Answers whether one contains, or misses, the other; exactly.
+"""Regions: what a filter holds and what a read asks for. Answers whether one contains, or misses, the other;
+exactly.
 
-A *box* allows one set of values in each of finitely many dimensions, and anything in all others: the conjunction of
-a selector's requirements. Dimensions are independent of each other, so an object is inside a box when each of its
-values is inside that dimension's set, and two boxes share an object when they share a value in every dimension.
+A *box* allows one set of values in each of finitely many dimensions, and anything in all others: the
+conjunction of a selector's requirements. Dimensions are independent of each other, so an object is inside a
+box when each of its values is inside that dimension's set, and two boxes share an object when they share a
+value in every dimension.
 
-A *union* of boxes contains a box when nothing is left of it after each of them has been subtracted. What is left is
-cut into disjoint boxes: outside the set of the first dimension, or inside it and outside that of the second, and so
-on. Their number can grow exponentially (the question is co-NP-complete), so it has a bound, beyond which the answer is
-not guessed: `TooManyBoxes`.
+A *union* of boxes contains a box when nothing is left of it after each of them has been subtracted. What is
+left is cut into disjoint boxes: outside the set of the first dimension, or inside it and outside that of the
+second, and so on. Their number can grow exponentially (the question is co-NP-complete), so it has a bound,
+beyond which the answer is not guessed: `TooManyBoxes`.
 """
+
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
@@ -35,7 +38,9 @@ MAX_BOXES = 10_000
 
 
 class Dimension(NamedTuple):
-    """One independent property of an object: its namespace, its name, a field of it, or the value of a label key."""
+    """One independent property of an object: its namespace, its name, a field of it, or the value of a label
+    key.
+    """
 
     axis: Literal["namespace", "name", "field", "label"]
     key: str = ""
@@ -59,7 +64,9 @@ def box_of(
     namespaces: Collection[str] | None = None,
     kind: Kind | None = None,
 ) -> Box:
-    """Make the box of all objects that satisfy every requirement; of one kind, if given, with its fields' domains."""
+    """Make the box of all objects that satisfy every requirement; of one kind, if given, with its fields'
+    domains.
+    """
     sets: dict[Dimension, list[ValueSet]] = {}
     if namespaces is not None:
         sets[THE_NAMESPACE] = [Strings.only(namespace_domain(kind), namespaces)]
@@ -76,15 +83,19 @@ def box_of(
 
 
 def _common(sets: Sequence[ValueSet]) -> ValueSet:
-    """Intersect all of them, in pairs: one after the other, a thousand sets would copy what they list a thousand times."""
+    """Intersect all of them, in pairs: one after the other, a thousand sets would copy what they list a
+    thousand times.
+    """
     while len(sets) > 1:
         pairs = [some & other for some, other in zip(sets[::2], sets[1::2], strict=False)]
-        sets = [*pairs, *sets[2 * len(pairs):]]
+        sets = [*pairs, *sets[2 * len(pairs) :]]
     return sets[0]
 
 
 def namespace_domain(kind: Kind | None) -> Domain:
-    """Say which namespaces objects of this kind can have; those of a cluster-scoped kind have the empty one."""
+    """Say which namespaces objects of this kind can have; those of a cluster-scoped kind have the empty
+    one.
+    """
     if kind is None or kind.namespaced is None:
         return NAMESPACE_OR_NONE
     return NAMESPACE if kind.namespaced else NO_NAMESPACE
@@ -116,7 +127,9 @@ def overlap(some: Box, other: Box) -> Box | None:
 
 
 def sticks_out(box: Box, branch: Box) -> list[Dimension] | None:
-    """List the dimensions in which a box leaves a branch, or say None if no object is inside both. Neither is empty."""
+    """List the dimensions in which a box leaves a branch, or say None if no object is inside both. Neither is
+    empty.
+    """
     dimensions = []
     for dimension, allowed in branch.items():
         if (values := box.get(dimension)) is None:
@@ -129,10 +142,11 @@ def sticks_out(box: Box, branch: Box) -> list[Dimension] | None:
 
 
 def uncovered(request: Box, union: Iterable[Box], *, limit: int = MAX_BOXES) -> Point | None:
-    """Return a point that the request has and no branch of the union, or None if the union contains the request.
+    """Return a point that the request has and no branch of the union, or None if the union contains the
+    request.
 
-    Raises TooManyBoxes once more than `limit` boxes were cut. Most questions need none: a branch contains the request
-    by itself, or none of those that touch it reaches some value that it has.
+    Raises TooManyBoxes once more than `limit` boxes were cut. Most questions need none: a branch contains the
+    request by itself, or none of those that touch it reaches some value that it has.
     """
     if conflict(request) is not None:
         return None
@@ -149,7 +163,9 @@ def uncovered(request: Box, union: Iterable[Box], *, limit: int = MAX_BOXES) -> 
     for dimensions, branch in touching:
         # The point fails in one dimension alone, and shows by that which requirement is in the way.
         for dimension in branch:
-            left[dimension] = branch[dimension] & request[dimension] if dimension in request else branch[dimension]
+            left[dimension] = (
+                branch[dimension] & request[dimension] if dimension in request else branch[dimension]
+            )
         at = dimensions[-1]
         left[at] = request[at] & ~branch[at] if at in request else ~branch[at]
     return {dimension: pick(values) for dimension, values in left.items()}
@@ -160,10 +176,11 @@ Cell: TypeAlias = dict[Dimension, int]
 
 
 class _Grid:
-    """The finitely many values in each dimension that a request and some branches can tell apart; sets are their bits.
+    """The finitely many values in each dimension that a request and some branches can tell apart; sets are
+    their bits.
 
-    Values that nobody lists and that satisfy the same rules are one value here, so the search is exact and its sets
-    are integers. The lower a bit, the clearer its value is to a reader: those listed come first.
+    Values that nobody lists and that satisfy the same rules are one value here, so the search is exact and
+    its sets are integers. The lower a bit, the clearer its value is to a reader: those listed come first.
     """
 
     def __init__(self, request: Box, branches: Sequence[Box]) -> None:
@@ -193,12 +210,16 @@ class _Grid:
                 cell[dimension] = cut(box)
 
     def search(self, limit: int) -> Point | None:
-        """Subtract the branches from the request, depth first, until something is left that no branch touches."""
+        """Subtract the branches from the request, depth first, until something is left that no branch
+        touches.
+        """
         pending = [(self.request, self.branches)]
         cut = 0
         while pending:
             left, branches = pending.pop()
-            touching = [(out, branch) for branch in branches if (out := _sticks_out(left, branch)) is not None]
+            touching = [
+                (out, branch) for branch in branches if (out := _sticks_out(left, branch)) is not None
+            ]
             if (escape := _escape(left, [branch for _, branch in touching])) is not None:
                 return self._point(escape)
             # The branch that cuts what is left into the fewest pieces goes first: often that is one, or none.
@@ -215,7 +236,9 @@ class _Grid:
         return None
 
     def _point(self, cell: Cell) -> Point:
-        """Return the clearest point of a cell, in the dimensions in which the cell does not have every value."""
+        """Return the clearest point of a cell, in the dimensions in which the cell does not have every
+        value.
+        """
         return {
             dimension: values[(cell[dimension] & -cell[dimension]).bit_length() - 1]
             for dimension, values in self.values.items()
@@ -236,7 +259,9 @@ def _sticks_out(cell: Cell, branch: Cell) -> list[Dimension] | None:
 
 
 def _escape(cell: Cell, branches: Sequence[Cell]) -> Cell | None:
-    """Return a part of the cell that no branch touches, if one dimension alone shows it: thousands of branches are no matter."""
+    """Return a part of the cell that no branch touches, if one dimension alone shows it: thousands of
+    branches are no matter.
+    """
     if not branches:
         return cell
     for dimension in branches[0]:

@@ -1,8 +1,11 @@
-"""The selector that was sent with a request, and the check of the answer against it: a server or a proxy may ignore selectors.
+"""The selector that was sent with a request, and the check of the answer against it: a server or a proxy may
+ignore selectors.
 
-Field labels are read by our own table (`core.selection.kinds`), which may be wrong where the server is right. So a mismatch of a
-field proves nothing by itself: the caller confirms it with the server, or drops the term (`without`).
+Field labels are read by our own table (`core.selection.kinds`), which may be wrong where the server is right.
+So a mismatch of a field proves nothing by itself: the caller confirms it with the server, or drops the term
+(`without`).
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -19,10 +22,18 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class Unselected(Garbled):
-    """An object came that the selector which was sent does not select. Names the object and the requirement, and no value but a label's."""
+    """An object came that the selector which was sent does not select. Names the object and the requirement,
+    and no value but a label's.
+    """
 
     def __init__(
-        self, namespace: str, name: str, uid: str, version: str, requirement: LabelRequirement | FieldTerm, labels: Mapping[str, str],
+        self,
+        namespace: str,
+        name: str,
+        uid: str,
+        version: str,
+        requirement: LabelRequirement | FieldTerm,
+        labels: Mapping[str, str],
     ) -> None:
         self.namespace, self.name, self.uid, self.version = namespace, name, uid, version
         self.term = requirement if isinstance(requirement, FieldTerm) else None
@@ -31,13 +42,18 @@ class Unselected(Garbled):
         why = ""
         if isinstance(requirement, LabelRequirement):
             value = labels.get(requirement.key)
-            why = f": it has no label {requirement.key}" if value is None else f": its label {requirement.key} is {value[:63]!r}"
+            why = (
+                f": it has no label {requirement.key}"
+                if value is None
+                else f": its label {requirement.key} is {value[:63]!r}"
+            )
         super().__init__(f"the object {shown!r} came, which {requirement} does not select{why}")
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """The label requirements and field terms that were sent; of the terms, those that can be read off an object.
+    """The label requirements and field terms that were sent; of the terms, those that can be read off an
+    object.
 
     >>> from kopf_selectcache.core.selection.kinds import find
     >>> sent = Sent.of(find('pods'), (LabelRequirement('app', '=', ('web',)),), (FieldTerm('spec.nodeName', 'n1'), FieldTerm('spec.unknown', 'a')))
@@ -46,21 +62,26 @@ class Sent:
     >>> str(sent.failing_term({'spec': {'nodeName': 'n2'}})), sent.failing_term({'spec': {'nodeName': 'n1'}})
     ('spec.nodeName=n1', None)
     >>> sent.without('spec.nodeName').failing_term({'spec': {'nodeName': 'n2'}})
-    """
+    """  # noqa: E501
 
     requirements: tuple[LabelRequirement, ...] = ()
     terms: tuple[tuple[FieldTerm, Extractor], ...] = ()
 
     @classmethod
     def of(cls, kind: Kind, requirements: Iterable[LabelRequirement], terms: Iterable[FieldTerm]) -> Sent:
-        return cls(tuple(requirements), tuple((term, kind.fields[term.label].value) for term in terms if term.label in kind.fields))
+        return cls(
+            tuple(requirements),
+            tuple((term, kind.fields[term.label].value) for term in terms if term.label in kind.fields),
+        )
 
     def failing_label(self, labels: Mapping[str, str]) -> LabelRequirement | None:
         """Return a requirement that these labels do not satisfy; None if they satisfy all."""
         return next((each for each in self.requirements if not each.matches(labels)), None)
 
     def failing_term(self, obj: Mapping[str, Any], lost: Mapping[str, str] = _NOTHING) -> FieldTerm | None:
-        """Return a term that the object does not satisfy; `lost` has the values of those fields that it does not have any more."""
+        """Return a term that the object does not satisfy; `lost` has the values of those fields that it does
+        not have any more.
+        """
         for term, value in self.terms:
             found = lost[term.label] if lost and term.label in lost else value(obj)
             if (found == term.value) is not term.equal:
@@ -68,13 +89,17 @@ class Sent:
         return None
 
     def failing_key(self, namespace: str, name: str) -> FieldTerm | None:
-        """Return a term that an object does not satisfy of which no more than this is known: terms of other fields are not compared."""
+        """Return a term that an object does not satisfy of which no more than this is known: terms of other
+        fields are not compared.
+        """
         known = {"metadata.namespace": namespace, "metadata.name": name}
         return next((term for term, _ in self.terms if term.label in known and not term.matches(known)), None)
 
     def without(self, label: str) -> Sent:
         """Return the same without the terms of this field label."""
-        return Sent(self.requirements, tuple((term, value) for term, value in self.terms if term.label != label))
+        return Sent(
+            self.requirements, tuple((term, value) for term, value in self.terms if term.label != label)
+        )
 
 
 EVERYTHING = Sent()

@@ -1,13 +1,17 @@
-"""The sets of values that one dimension of a region may have. Exact: closed under `&` and `~`, emptiness decidable.
+"""The sets of values that one dimension of a region may have. Exact: closed under `&` and `~`, emptiness
+decidable.
 
 A dimension is the namespace, the name, a field label, or a label key. Two kinds of sets are enough:
 
 * `Strings` for the first three: finitely many strings of a domain, or all of them but finitely many.
-* `LabelValues` for label keys, where `>` and `<` speak of integers, `!key` of absence, and only valid label values
-  exist at all, so that even an infinite-looking set can be exhausted: 63 values satisfy `x>5,x<7`, and no more.
+* `LabelValues` for label keys, where `>` and `<` speak of integers, `!key` of absence, and only valid label
+  values exist at all, so that even an infinite-looking set can be exhausted: 63 values satisfy `x>5,x<7`, and
+  no more.
 
-Both keep a set as a simple rule, its *base*, and the finitely many values *listed* for which the rule is turned round.
-"""
+Both keep a set as a simple rule, its *base*, and the finitely many values *listed* for which the rule is
+turned round.
+"""  # noqa: E501
+
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -36,7 +40,8 @@ def parse_int(text: str) -> int | None:
     Python's `int` reads more than that: underscores, spaces, digits of other scripts, numbers of any size.
     """
     digits = text[1:] if text[:1] in ("+", "-") else text
-    # A number of more than 19 significant digits is out of range; to convert a long one first would cost too much.
+    # A number of more than 19 significant digits is out of range; to convert a long one first would cost too
+    # much.
     if not digits or not _DIGITS.issuperset(digits) or len(digits.lstrip("0")) > 19:
         return None
     value = -int(digits) if text[0] == "-" else int(digits)
@@ -44,17 +49,28 @@ def parse_int(text: str) -> int | None:
 
 
 def is_label_value(text: str) -> bool:
-    """Whether this is a valid value of a label: empty, or up to 63 of `A-Za-z0-9-_.` with alphanumeric ends."""
-    return not text or (len(text) <= MAX_LABEL_VALUE and text[0] in _ALNUM and text[-1] in _ALNUM and _LABEL_INNER.issuperset(text))
+    """Whether this is a valid value of a label: empty, or up to 63 of `A-Za-z0-9-_.` with alphanumeric
+    ends.
+    """
+    return not text or (
+        len(text) <= MAX_LABEL_VALUE
+        and text[0] in _ALNUM
+        and text[-1] in _ALNUM
+        and _LABEL_INNER.issuperset(text)
+    )
 
 
 def is_dns_label(text: str) -> bool:
     """Whether this is a DNS label of RFC 1123, as the name of every namespace is."""
-    return 0 < len(text) <= 63 and text[0] in _DNS_EDGE and text[-1] in _DNS_EDGE and _DNS_INNER.issuperset(text)
+    return (
+        0 < len(text) <= 63 and text[0] in _DNS_EDGE and text[-1] in _DNS_EDGE and _DNS_INNER.issuperset(text)
+    )
 
 
 def is_dns_subdomain(text: str) -> bool:
-    """Whether this is a DNS subdomain of RFC 1123; its parts are not limited to 63 characters, only the whole to 253."""
+    """Whether this is a DNS subdomain of RFC 1123; its parts are not limited to 63 characters, only the whole
+    to 253.
+    """
     return 0 < len(text) <= 253 and all(
         part != "" and part[0] in _DNS_EDGE and part[-1] in _DNS_EDGE and _DNS_INNER.issuperset(part)
         for part in text.split(".")
@@ -62,12 +78,16 @@ def is_dns_subdomain(text: str) -> bool:
 
 
 def is_object_name(text: str) -> bool:
-    """Whether an object of some kind may have this name: whatever can stand as one segment of a URL's path."""
+    """Whether an object of some kind may have this name: whatever can stand as one segment of a URL's
+    path.
+    """
     return text not in ("", ".", "..") and "/" not in text and "%" not in text
 
 
 def is_label_key(text: str) -> bool:
-    """Whether this is a valid key of a label: a name like a label's value, not empty, after an optional `prefix/`."""
+    """Whether this is a valid key of a label: a name like a label's value, not empty, after an optional
+    `prefix/`.
+    """
     prefix, slash, name = text.rpartition("/")
     return name != "" and is_label_value(name) and (is_dns_subdomain(prefix) if slash else True)
 
@@ -95,7 +115,9 @@ class ValueSet(Protocol):
 
     @classmethod
     def classes(cls, sets: Sequence[Self], listed: frozenset[str]) -> Iterable[str | None]:
-        """Return a value for every class of values, none of them listed, that the bases of the sets can tell apart."""
+        """Return a value for every class of values, none of them listed, that the bases of the sets can tell
+        apart.
+        """
 
 
 def pick(values: ValueSet) -> str | None:
@@ -121,7 +143,9 @@ class Domain:
         return cls(name, finite.__contains__, values.__getitem__, finite)
 
     def or_empty(self) -> Domain:
-        """Return this domain with the empty string in it: how the server shows an absent field of a custom resource."""
+        """Return this domain with the empty string in it: how the server shows an absent field of a custom
+        resource.
+        """
         if self.finite is not None:
             return Domain.of(f"{self.name} or empty", *sorted(self.finite), "")
         return Domain(f"{self.name} or empty", lambda text: text == "" or self.accepts(text), self.example)
@@ -168,7 +192,8 @@ class Strings:
     def base(self) -> bool:
         return self.others
 
-    def in_base(self, value: str | None) -> bool:  # noqa: ARG002  # The rule is the same for all of the domain.
+    # The rule is the same for all of the domain.
+    def in_base(self, value: str | None) -> bool:  # noqa: ARG002
         return self.others
 
     @property
@@ -249,7 +274,9 @@ def _spellings(interval: Interval) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LabelValues:
-    """Values of one label key, absence included: a rule, and the values listed for which it is turned round."""
+    """Values of one label key, absence included: a rule, and the values listed for which it is turned
+    round.
+    """
 
     absent: bool
     integers: tuple[Interval, ...]
@@ -283,7 +310,9 @@ class LabelValues:
     def in_base(self, value: str | None) -> bool:
         if value is None:
             return self.absent
-        if self.integers == (_INTEGERS if self.others else ()):   # Most rules make no difference between values.
+        if self.integers == (
+            _INTEGERS if self.others else ()
+        ):  # Most rules make no difference between values.
             return self.others
         number = parse_int(value)
         if number is None:
@@ -297,13 +326,19 @@ class LabelValues:
 
     def __and__(self, other: LabelValues) -> LabelValues:
         for some, all_ in ((self, other), (other, self)):
-            if some.few:   # Most sets are a handful of words.
+            if some.few:  # Most sets are a handful of words.
                 return LabelValues(*_FEW, frozenset(value for value in some.listed if value in all_))
-        if self.base == other.base == _MOST:   # And many of the others are what `!=` and `notin` leave.
+        if self.base == other.base == _MOST:  # And many of the others are what `!=` and `notin` leave.
             return LabelValues(*_MOST, self.listed | other.listed)
-        rule = LabelValues(self.absent and other.absent, tuple(_common(self.integers, other.integers)), self.others and other.others)
+        rule = LabelValues(
+            self.absent and other.absent,
+            tuple(_common(self.integers, other.integers)),
+            self.others and other.others,
+        )
         listed = frozenset(
-            value for value in self.listed | other.listed if (value in self and value in other) != rule.in_base(value)
+            value
+            for value in self.listed | other.listed
+            if (value in self and value in other) != rule.in_base(value)
         )
         return LabelValues(rule.absent, rule.integers, rule.others, listed)
 
@@ -322,7 +357,9 @@ class LabelValues:
     def classes(cls, sets: Sequence[LabelValues], listed: frozenset[str]) -> Iterable[str | None]:
         yield None
         yield next(word for word in map(_numbered("other"), count()) if word not in listed)
-        edges = sorted({0, *(edge for values in sets for first, last in values.integers for edge in (first, last + 1))})
+        edges = sorted(
+            {0, *(edge for values in sets for first, last in values.integers for edge in (first, last + 1))}
+        )
         for first, past in pairwise([*edges, MAX_INT + 1]):
             # Most often the first spelling that is looked at; none, where a list exhausts them.
             spelled = (text for number in range(first, past) for text in _spell(number))

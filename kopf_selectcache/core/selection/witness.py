@@ -1,4 +1,5 @@
 """What a comparison of two regions shows: an answer, and for NO an object that proves it. Pure data."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -51,7 +52,9 @@ class _Frozen(Mapping[str, str]):
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """An object that the request selects and the filter does not hold. It has no other labels; other fields do not matter."""
+    """An object that the request selects and the filter does not hold. It has no other labels; other fields
+    do not matter.
+    """
 
     namespace: str
     """Empty for an object of a cluster-scoped kind."""
@@ -67,14 +70,18 @@ class Witness:
 
     @classmethod
     def at(cls, point: Point, kind: Kind | None, field_labels: Iterable[str]) -> Witness:
-        """Make a witness of a point; what it leaves open is filled with the plainest value that the kind can have."""
+        """Make a witness of a point; what it leaves open is filled with the plainest value that the kind can
+        have.
+        """
         cluster_scoped = kind is not None and kind.namespaced is False
         fields = {}
         for label in field_labels:
             dimension, domain = field_dimension(label, kind)
             if dimension.axis == "field":
                 value = point.get(dimension)
-                fields[label] = value if value is not None else "" if domain.accepts("") else domain.example(0)
+                fields[label] = (
+                    value if value is not None else "" if domain.accepts("") else domain.example(0)
+                )
         return cls(
             namespace=point.get(THE_NAMESPACE, "" if cluster_scoped else "default") or "",
             name=point.get(THE_NAME) or "example",

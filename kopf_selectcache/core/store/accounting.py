@@ -1,7 +1,9 @@
-"""How much the objects take that some stores hold. Each is counted once, whoever holds it; nothing is counted twice or anew.
+"""How much the objects take that some stores hold. Each is counted once, whoever holds it; nothing is counted
+twice or anew.
 
 It knows no limit, and decides nothing.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -9,8 +11,8 @@ from collections.abc import Iterable
 from .record import Record
 
 OVERHEAD = 530
-"""
-Bytes that each object takes besides its own: its name, uid and version, and its place in the store, measured with tracemalloc.
+""" Bytes that each object takes besides its own: its name, uid and version, and its place in the store,
+measured with tracemalloc.
 
 Labels and owners are not among them: what many objects have in common is kept once.
 """
@@ -22,7 +24,9 @@ def weight(record: Record) -> int:
 
 
 class Tally:
-    """What some stores hold, as numbers. The writer of the stores alone changes it; readers may be in any thread."""
+    """What some stores hold, as numbers. The writer of the stores alone changes it; readers may be in any
+    thread.
+    """
 
     def __init__(self) -> None:
         self.objects = 0

@@ -1,8 +1,11 @@
-"""Objects as fewer bytes: packed, with a dictionary of what the objects of one kind have in common. Knows no object and no kind.
+"""Objects as fewer bytes: packed, with a dictionary of what the objects of one kind have in common. Knows no
+object and no kind.
 
-Each object is packed alone, so that each is read alone. What makes that worthwhile is the dictionary, which is learned from
-objects of the kind; learned from others than those that come, it does little, and a new one is due.
+Each object is packed alone, so that each is read alone. What makes that worthwhile is the dictionary, which
+is learned from objects of the kind; learned from others than those that come, it does little, and a new one
+is due.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -29,10 +32,14 @@ OUTGROWN = 1.5
 LEVEL = 1
 """Of compression. Level 3 saves 2 % more, and takes twice as long."""
 
-_SHORTEST = 64   # No object in JSON is shorter; of samples that are, zstd may read what is behind them.
-_SAMPLE = 8 * 1024   # Bytes of an object that count as a sample: what objects have in common is not in the rest of the largest.
-_USUAL = 8 * 1024   # Bytes of an object that the compressor makes room for. It takes larger ones as well.
-_RAW = ord("{")   # How an object begins that is not packed. What is packed begins with the number of its dictionary.
+_SHORTEST = 64  # No object in JSON is shorter; of samples that are, zstd may read what is behind them.
+_SAMPLE = (
+    8 * 1024
+)  # Bytes of an object that count as a sample: what objects have in common is not in the rest of the largest.
+_USUAL = 8 * 1024  # Bytes of an object that the compressor makes room for. It takes larger ones as well.
+_RAW = ord(
+    "{"
+)  # How an object begins that is not packed. What is packed begins with the number of its dictionary.
 
 
 class Learned(NamedTuple):
@@ -45,17 +52,23 @@ class Learned(NamedTuple):
 
 
 def learned(objects: Sequence[bytes]) -> Learned | None:
-    """Return what is learned from such objects, None if they have too little in common. Takes a while, and may be done in any thread."""
+    """Return what is learned from such objects, None if they have too little in common. Takes a while, and
+    may be done in any thread.
+    """
     objects = [each for each in objects if len(each) >= _SHORTEST]
-    samples = objects[::max(1, len(objects) // SAMPLES)][:SAMPLES]
-    looked_at: list[bytes | bytearray | memoryview] = [each[:_SAMPLE] for number, each in enumerate(samples) if number % 5]
-    tried = samples[::5]   # On others than these, it is seen what it does.
+    samples = objects[:: max(1, len(objects) // SAMPLES)][:SAMPLES]
+    looked_at: list[bytes | bytearray | memoryview] = [
+        each[:_SAMPLE] for number, each in enumerate(samples) if number % 5
+    ]
+    tried = samples[::5]  # On others than these, it is seen what it does.
     try:
         dictionary = zstandard.train_dictionary(DICTIONARY, looked_at, k=200, d=8, level=LEVEL)
     except zstandard.ZstdError:
         return None
     compressor = _compressor(dictionary)
-    return Learned(dictionary, compressor, sum(len(compressor.compress(each)) for each in tried) / sum(map(len, tried)))
+    return Learned(
+        dictionary, compressor, sum(len(compressor.compress(each)) for each in tried) / sum(map(len, tried))
+    )
 
 
 class Packing:
@@ -67,15 +80,19 @@ class Packing:
     """
 
     def __init__(self, *, always: bool = False) -> None:
-        self._always = always   # Whether or not it is worthwhile.
-        self._dictionaries: list[zstandard.ZstdCompressionDict | None] = [None]   # All that something may be packed with.
+        self._always = always  # Whether or not it is worthwhile.
+        self._dictionaries: list[zstandard.ZstdCompressionDict | None] = [
+            None
+        ]  # All that something may be packed with.
         self._compressor = _compressor(None) if always else None
         self._leaves = 1.0
-        self._packed = self._given = self._left = 0   # Objects, and their bytes, since it was last looked whether the dictionary fits.
-        self._window = SAMPLES   # After so many objects, it is looked.
+        self._packed = self._given = self._left = (
+            0  # Objects, and their bytes, since it was last looked whether the dictionary fits.
+        )
+        self._window = SAMPLES  # After so many objects, it is looked.
         self.fits = False
         """Whether there is no need to learn: what was learned fits. At first, nothing was."""
-        self._local = local()   # Threads cannot share what unpacks.
+        self._local = local()  # Threads cannot share what unpacks.
 
     @property
     def packs(self) -> bool:
@@ -88,7 +105,9 @@ class Packing:
         return len(self._dictionaries) > 1
 
     def pack(self, data: bytes) -> bytes:
-        """Return an object, in JSON, as it is to be stored: as it is, if packing it would save next to nothing."""
+        """Return an object, in JSON, as it is to be stored: as it is, if packing it would save next to
+        nothing.
+        """
         data = data if data[0] == _RAW else data.lstrip()
         self._packed += 1
         self._given += len(data)
@@ -115,7 +134,9 @@ class Packing:
         return unpacked
 
     def begin(self) -> None:
-        """Take note that somebody learns: nothing is due for twice as long as the last time, whatever comes of it."""
+        """Take note that somebody learns: nothing is due for twice as long as the last time, whatever comes
+        of it.
+        """
         self.fits, self._window = True, 2 * self._window
         self._packed = self._given = self._left = 0
 
@@ -127,14 +148,18 @@ class Packing:
         """Pack with what was learned from now on, if it is worthwhile."""
         self._packed = self._given = self._left = 0
         if found is not None and (self._always or found.leaves <= WORTHWHILE):
-            self._dictionaries.append(found.dictionary)   # So there are few: their number never comes near that of `_RAW`.
+            self._dictionaries.append(
+                found.dictionary
+            )  # So there are few: their number never comes near that of `_RAW`.
             self._compressor, self._leaves = found.compressor, found.leaves
 
     def _decompressor(self, number: int) -> zstandard.ZstdDecompressor:
         """Return what unpacks what was packed with this dictionary, for this thread alone."""
         if not hasattr(self._local, "decompressors"):
             self._local.decompressors = {}
-        made = zstandard.ZstdDecompressor(dict_data=self._dictionaries[number], format=zstandard.FORMAT_ZSTD1_MAGICLESS)
+        made = zstandard.ZstdDecompressor(
+            dict_data=self._dictionaries[number], format=zstandard.FORMAT_ZSTD1_MAGICLESS
+        )
         self._local.decompressors[number] = made
         return made
 
@@ -142,13 +167,18 @@ class Packing:
 def _compressor(dictionary: zstandard.ZstdCompressionDict | None) -> zstandard.ZstdCompressor:
     size = len(dictionary) if dictionary is not None else 0
     parameters = zstandard.ZstdCompressionParameters.from_level(
-        LEVEL, source_size=_USUAL, dict_size=size, write_dict_id=False, write_checksum=False, format=zstandard.FORMAT_ZSTD1_MAGICLESS)
+        LEVEL,
+        source_size=_USUAL,
+        dict_size=size,
+        write_dict_id=False,
+        write_checksum=False,
+        format=zstandard.FORMAT_ZSTD1_MAGICLESS,
+    )
     return zstandard.ZstdCompressor(dict_data=dictionary, compression_params=parameters)
 
 
 Storage: TypeAlias = Literal["auto", "packed", "raw"]
 """How objects are stored: packed where it is worthwhile, always, or never."""
-
 
 
 def packing_of(storage: Storage) -> Packing | None:

@@ -1,4 +1,7 @@
-"""How one generation of objects differs from another. Knows nothing of who reads them, and changes nothing."""
+"""How one generation of objects differs from another. Knows nothing of who reads them, and changes
+nothing.
+"""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -16,7 +19,9 @@ def all_of(held: Held) -> Iterator[Record]:
 
 
 def differing(before: Held, after: Held) -> Iterator[tuple[Record | None, Record | None]]:
-    """Yield what was held, and what is instead. An object that was replaced by another of its name leaves, and comes."""
+    """Yield what was held, and what is instead. An object that was replaced by another of its name leaves,
+    and comes.
+    """
     for old in all_of(before):
         new = after.get(old.namespace, {}).get(old.name)
         if new is None or new.uid != old.uid:

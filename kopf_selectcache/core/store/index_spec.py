@@ -1,8 +1,10 @@
-"""What a declared index is by: a path, or the operator's own function. Reads values off objects; finds no object by them.
+"""What a declared index is by: a path, or the operator's own function. Reads values off objects; finds no
+object by them.
 
-The values are read off an object as it comes, before anything of it is dropped, and are kept beside it. An index that is
-added later reads them off what is kept.
+The values are read off an object as it comes, before anything of it is dropped, and are kept beside it. An
+index that is added later reads them off what is kept.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -27,7 +29,8 @@ ODD: Final = None
 Values: TypeAlias = tuple[Value | None, ...]
 
 Failing: TypeAlias = Callable[[tuple[str, str], str], object]
-"""Told the namespace and name of an object, and why an index has no value of it. It may be called in any thread."""
+"""Told the namespace and name of an object, and why an index has no value of it. It may be called in any
+thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,11 @@ class Indexed:
 
     def __str__(self) -> str:
         """Write it as it is declared."""
-        by = repr(as_written(self.path)) if self.path is not None else getattr(self.function, "__name__", type(self.function).__name__)
+        by = (
+            repr(as_written(self.path))
+            if self.path is not None
+            else getattr(self.function, "__name__", type(self.function).__name__)
+        )
         return f"{self.name!r}: {by}"
 
     def is_like(self, other: Indexed) -> bool:
@@ -57,7 +64,9 @@ class Indexed:
         return None if known is None else tuple(known)
 
     def of(self, record: Record) -> Values:
-        """Return the values of a record: those that are known, or else what is read off what is kept. None if its function fails, or the object is unreadable."""
+        """Return the values of a record: those that are known, or else what is read off what is kept. None if
+        its function fails, or the object is unreadable.
+        """
         if (known := self.known(record)) is not None:
             return known
         try:
@@ -68,7 +77,8 @@ class Indexed:
     def come(self, key: tuple[str, str], obj: dict[str, Any]) -> Values:
         """Return the values of an object that has come; raise what `values` raises, if it was declared.
 
-        One that was added is left without a value of that object: nobody who declared the cache has reckoned with it.
+        One that was added is left without a value of that object: nobody who declared the cache has reckoned
+        with it.
         """
         try:
             return self.values(obj)
@@ -80,7 +90,8 @@ class Indexed:
             return ()
 
     def values(self, obj: dict[str, Any]) -> Values:
-        """Return the values of an object; raise BadIndex if its function fails, or returns what can be none, and Undecodable if it recurses too deeply.
+        """Return the values of an object; raise BadIndex if its function fails, or returns what can be none,
+        and Undecodable if it recurses too deeply.
 
         What the function does is told without its words, which may be a Secret's.
         """
@@ -100,15 +111,21 @@ class Indexed:
                     return tuple(map(str.__str__, each))
         except Undecodable:
             raise
-        except Exception as error:   # noqa: BLE001  # It is anybody's code.
+        except Exception as error:  # It is anybody's code.  # noqa: BLE001
             why = f"raised {type(error).__name__}{where_of(error)}"
         else:
-            why = f"returned {'a list with something else than texts in it' if isinstance(made, (list, tuple, set, frozenset)) else f'something of the type {type(made).__name__}'}"
-        raise BadIndex(self.name, why)   # Out here it does not carry the error along, which may hold the object.
+            why = (
+                "returned"
+                f" {'a list with something else than texts in it' if isinstance(made, (list, tuple, set, frozenset)) else f'something of the type {type(made).__name__}'}"  # noqa: E501
+            )
+        raise BadIndex(
+            self.name, why
+        )  # Out here it does not carry the error along, which may hold the object.
 
 
 def note(record: Record, indexes: Collection[Indexed]) -> None:
-    """Keep beside a record those values of these indexes that are not known yet. The writer's, and under no lock: functions are called.
+    """Keep beside a record those values of these indexes that are not known yet. The writer's, and under no
+    lock: functions are called.
 
     They are its values from now on, whatever a function would make of it later.
     """
@@ -126,7 +143,9 @@ def _at(obj: dict[str, Any], path: Keys) -> Values:
     found = at(obj, path)
     if _is_plain(found):
         return (found,)
-    leads_on = found is None and not any(isinstance(at(obj, path[:depth]), list) for depth in range(1, len(path)))
+    leads_on = found is None and not any(
+        isinstance(at(obj, path[:depth]), list) for depth in range(1, len(path))
+    )
     return () if leads_on else (*dict.fromkeys(filter(_is_plain, ends(obj, path))), ODD)
 
 

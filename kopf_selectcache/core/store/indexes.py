@@ -1,8 +1,11 @@
-"""How records are looked up: by the index that leaves the fewest to look at, cut by others, the rest left to who asks.
+"""How records are looked up: by the index that leaves the fewest to look at, cut by others, the rest left to
+who asks.
 
-The answer is that of a scan: what is chosen holds all that is looked for, and says what of it has not been looked at. An
-index that a read could use and that is not there is wanted from then on; the writer builds it (`Indexes.build`).
+The answer is that of a scan: what is chosen holds all that is looked for, and says what of it has not been
+looked at. An index that a read could use and that is not there is wanted from then on; the writer builds it
+(`Indexes.build`).
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -21,7 +24,8 @@ WORTH = 200
 """A read that looks at no more records than this wants no index: it would save some 20 µs."""
 
 MOST = 16
-"""So many indexes of labels are made on demand. One that so many reads (`IDLE`) have not used makes room for another."""
+"""So many indexes of labels are made on demand. One that so many reads (`IDLE`) have not used makes room for
+another."""
 
 IDLE = 1000
 
@@ -46,7 +50,8 @@ class Lookup(NamedTuple):
     values: tuple[tuple[Indexed, object], ...] = ()
     """By declared indexes: a value that the record must have."""
     where: tuple[tuple[Indexed, object], ...] = ()
-    """By declared indexes of a path: the value that must be there, and no list with it. Only an index can tell."""
+    """By declared indexes of a path: the value that must be there, and no list with it. Only an index can
+    tell."""
 
     def admits(self, record: Record) -> bool:
         """Whether a record meets all of this but `where`."""
@@ -55,7 +60,8 @@ class Lookup(NamedTuple):
             and (self.namespaces is None or record.namespace in self.namespaces)
             and all(each.matches(record.labels) for each in self.labels)
             and (self.owner is None or self.owner in record.owners)
-            and all(value in index.of(record) for index, value in self.values))
+            and all(value in index.of(record) for index, value in self.values)
+        )
 
 
 class Chosen(NamedTuple):
@@ -69,7 +75,8 @@ class Chosen(NamedTuple):
     beside: Record | None = None
     """What is held under the key that was asked for as well."""
     by: tuple[str, ...] = ()
-    """How they were found: the fewest candidates first, then what those were cut by. Empty if all were taken."""
+    """How they were found: the fewest candidates first, then what those were cut by. Empty if all were
+    taken."""
     size: int = 0
     """How many candidates there were."""
     wanted: Dimension | None = None
@@ -88,7 +95,9 @@ class _Candidates(NamedTuple):
 
 
 class Indexes:
-    """The indexes of one store. The store's lock is held around each call: whose values are not known has none to a declared index."""
+    """The indexes of one store. The store's lock is held around each call: whose values are not known has
+    none to a declared index.
+    """
 
     def __init__(self) -> None:
         self._all: dict[Dimension, Index] = {}
@@ -141,7 +150,9 @@ class Indexes:
     # ---- Choosing.
 
     def chosen(self, held: Held, lookup: Lookup, *, asking: bool) -> Chosen:
-        """Choose the fewest records that hold all that is looked for; `asking` wants an index where that would help."""
+        """Choose the fewest records that hold all that is looked for; `asking` wants an index where that
+        would help.
+        """
         self._reads += asking
         best = min(self._ways(held, lookup), key=lambda way: way.size, default=None)
         if best is None:
@@ -149,12 +160,16 @@ class Indexes:
             best = _Candidates(sum(map(len, named)), "", partial(chain.from_iterable, named), lookup)
         wanted = self._missing(lookup, best.size, asking=asking)
         records, rest, cuts = self._cut(best)
-        return Chosen(list(records), rest, by=(*((best.by,) if best.by else ()), *cuts), size=best.size, wanted=wanted)
+        return Chosen(
+            list(records), rest, by=(*((best.by,) if best.by else ()), *cuts), size=best.size, wanted=wanted
+        )
 
     def _missing(self, lookup: Lookup, size: int, *, asking: bool) -> Dimension | None:
         """Return an index that there is not, and that would help; `asking` has it made."""
         for indexed, _ in (*lookup.values, *lookup.where):
-            if (dimension := Dimension("index", indexed.name)) not in self._all:   # Of a branch: the whole has them all.
+            if (
+                dimension := Dimension("index", indexed.name)
+            ) not in self._all:  # Of a branch: the whole has them all.
                 if asking:
                     self.declare(indexed)
                 return dimension
@@ -168,10 +183,20 @@ class Indexes:
         names, spaces = lookup.names, lookup.namespaces
         if names is not None:
             within = held if spaces is None else spaces
-            yield _Candidates(len(names) * len(within), "names", partial(_by_name, held, within, names), lookup._replace(names=None, namespaces=None))
+            yield _Candidates(
+                len(names) * len(within),
+                "names",
+                partial(_by_name, held, within, names),
+                lookup._replace(names=None, namespaces=None),
+            )
         if spaces is not None:
             near = [held[space].values() for space in spaces if space in held]
-            yield _Candidates(sum(map(len, near)), "namespace", partial(chain.from_iterable, near), lookup._replace(namespaces=None))
+            yield _Candidates(
+                sum(map(len, near)),
+                "namespace",
+                partial(chain.from_iterable, near),
+                lookup._replace(namespaces=None),
+            )
         if not self._all:
             return
         if lookup.owner is not None and (index := self._ready(OWNER)) is not None:
@@ -186,17 +211,26 @@ class Indexes:
                 yield _of([index.posting(each[1])], Dimension("index", each[0].name), rest)
         for each in lookup.where:
             index = self._ready(Dimension("index", each[0].name))
-            if index is not None and not index.posting(ODD):   # Elsewhere, objects have to be decoded to see what is there.
+            if index is not None and not index.posting(
+                ODD
+            ):  # Elsewhere, objects have to be decoded to see what is there.
                 rest = lookup._replace(where=tuple(other for other in lookup.where if other is not each))
                 yield _of([index.posting(each[1])], Dimension("index", each[0].name), rest)
 
     def _by_label(self, requirement: LabelRequirement, rest: Lookup, whole: Lookup) -> _Candidates | None:
         """Return the candidates by a label, if there is an index of it: `rest` is looked for beside it."""
-        dimension, lacking = Dimension("label", requirement.key), self._ready(Dimension("lacking", requirement.key))
+        dimension, lacking = (
+            Dimension("label", requirement.key),
+            self._ready(Dimension("lacking", requirement.key)),
+        )
         index = self._ready(dimension)
         match requirement.operator:
             case "!":
-                return _of([lacking.posting(LACKING)], Dimension("lacking", requirement.key), rest) if lacking is not None else None
+                return (
+                    _of([lacking.posting(LACKING)], Dimension("lacking", requirement.key), rest)
+                    if lacking is not None
+                    else None
+                )
             case _ if index is None:
                 return None
             case "=" | "==" | "in":
@@ -204,25 +238,38 @@ class Indexes:
             case "!=" | "notin":
                 if lacking is None:
                     return None
-                size = lacking.count + index.count - sum(len(index.posting(value)) for value in requirement.values)
+                size = (
+                    lacking.count
+                    + index.count
+                    - sum(len(index.posting(value)) for value in requirement.values)
+                )
                 others = chain(index.postings(but=requirement.values), (lacking.posting(LACKING),))
                 return _Candidates(size, str(dimension), partial(chain.from_iterable, others), rest)
-            case operator:   # Which numbers are greater, or less, whoever asks has to see.
+            case operator:  # Which numbers are greater, or less, whoever asks has to see.
                 records = partial(chain.from_iterable, index.postings())
-                return _Candidates(index.count, str(dimension), records, rest if operator == "exists" else whole)
+                return _Candidates(
+                    index.count, str(dimension), records, rest if operator == "exists" else whole
+                )
 
     def _cut(self, way: _Candidates) -> tuple[Iterable[Record], Lookup, list[str]]:
         """Cut the candidates by the sets of other labels. What has no index is looked at by whoever asks."""
         records, cuts, left = way.records(), [], []
         for requirement in way.rest.labels:
-            index = self._ready(Dimension("label", requirement.key)) if requirement.operator in CUTTING else None
-            if index is None or (requirement.operator in ("=", "==") and not isinstance(index.posting(requirement.values[0]), set)):
-                left.append(requirement)   # Of few that are equal there would be no more candidates.
+            index = (
+                self._ready(Dimension("label", requirement.key)) if requirement.operator in CUTTING else None
+            )
+            if index is None or (
+                requirement.operator in ("=", "==")
+                and not isinstance(index.posting(requirement.values[0]), set)
+            ):
+                left.append(requirement)  # Of few that are equal there would be no more candidates.
                 continue
             cut = filter if requirement.operator in ("=", "==") else filterfalse
             for value in requirement.values:
                 posting = index.posting(value)
-                records = cut((posting if isinstance(posting, set) else frozenset(posting)).__contains__, records)
+                records = cut(
+                    (posting if isinstance(posting, set) else frozenset(posting)).__contains__, records
+                )
             cuts.append(f"label {requirement.key}")
         return records, way.rest._replace(labels=tuple(left)) if cuts else way.rest, cuts
 
@@ -233,7 +280,9 @@ class Indexes:
         positive = [each for each in lookup.labels if each.operator not in ("!=", "notin", "!")]
         for requirement in positive or lookup.labels:
             label, lacking = Dimension("label", requirement.key), Dimension("lacking", requirement.key)
-            needed = {"!": (lacking,), "!=": (label, lacking), "notin": (label, lacking)}.get(requirement.operator, (label,))
+            needed = {"!": (lacking,), "!=": (label, lacking), "notin": (label, lacking)}.get(
+                requirement.operator, (label,)
+            )
             for dimension in needed:
                 if not self._is_ready(dimension):
                     return dimension

@@ -1,4 +1,5 @@
 """Values that many objects have in common: made and kept once. Knows no object."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
@@ -24,7 +25,7 @@ class Sharing(Generic[_T]):
     def __init__(self, make: Callable[[Any], _T]) -> None:
         self._make = make
         self._known: dict[Hashable, _T] = {}
-        self._found = 0   # How often one of these has come again.
+        self._found = 0  # How often one of these has come again.
 
     def of(self, given: Hashable) -> _T:
         """Return what is made of this; raise what making it does."""

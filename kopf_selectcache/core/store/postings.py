@@ -1,11 +1,15 @@
-"""Where the records with a label, an owner or a value of a declared index are found without looking at all of them.
+"""Where the records with a label, an owner or a value of a declared index are found without looking at all of
+them.
 
-An index maps values to *postings*: of one record that record itself, of a few a tuple, of many a set. What has values that
-are nearly all distinct costs one entry of a dict an object, what has few values some 40 bytes an object. An index is made
-only when a read asks for it, slice by slice (`build`), and is kept true from then on. Until it is ready, reads scan.
+An index maps values to *postings*: of one record that record itself, of a few a tuple, of many a set. What
+has values that are nearly all distinct costs one entry of a dict an object, what has few values some 40 bytes
+an object. An index is made only when a read asks for it, slice by slice (`build`), and is kept true from then
+on. Until it is ready, reads scan.
 
-It never decides what is held, and never decodes an object whose index was declared when it came. The store has the lock.
+It never decides what is held, and never decodes an object whose index was declared when it came. The store
+has the lock.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -54,7 +58,9 @@ OWNER = Dimension("owner")
 
 
 class Index:
-    """Values and their postings. The writer's alone until it is `ready`; then the store's lock is held around each call."""
+    """Values and their postings. The writer's alone until it is `ready`; then the store's lock is held around
+    each call.
+    """
 
     __slots__ = ("_of", "_postings", "_steps", "count", "ready", "used")
 
@@ -91,7 +97,8 @@ class Index:
         self._postings, self._steps, self.ready, self.count = {}, None, False, 0
 
     def build(self, all_: Callable[[], list[Record]], is_held: Callable[[Record], bool], most: int) -> bool:
-        """Take in so many more of the records that were there at the first call; return whether that was all of them.
+        """Take in so many more of the records that were there at the first call; return whether that was all
+        of them.
 
         What came since is here already, and what left since is held no more.
         """
@@ -128,7 +135,7 @@ class Index:
             else:
                 few = (found,) if isinstance(found, Record) else found
                 if any(each is record for each in few):
-                    continue   # It came while the index was being built.
+                    continue  # It came while the index was being built.
                 self._postings[value] = (*few, record) if len(few) < FEW else {*few, record}
             self.count += 1
 
@@ -147,7 +154,7 @@ class Index:
                 rest = tuple(each for each in found if each is not record)
                 self._postings[value] = rest if len(rest) > 1 else rest[0]
             else:
-                continue   # It has not been taken in yet.
+                continue  # It has not been taken in yet.
             self.count -= 1
 
     def containers(self) -> list[object]:

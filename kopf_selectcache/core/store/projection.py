@@ -1,8 +1,11 @@
-"""What is kept of each object of a kind: some paths of it, then what the user's own function makes of that. Decides no read.
+"""What is kept of each object of a kind: some paths of it, then what the user's own function makes of that.
+Decides no read.
 
-Paths are keys: they lead through objects, and where there is a list, to each of its items. What identifies an object, and
-what reads select it by in its metadata, is always kept (`IDENTITY`): a projected object is still that object in that version.
+Paths are keys: they lead through objects, and where there is a list, to each of its items. What identifies an
+object, and what reads select it by in its metadata, is always kept (`IDENTITY`): a projected object is still
+that object in that version.
 """
+
 from __future__ import annotations
 
 import json
@@ -18,7 +21,8 @@ from kopf_selectcache.core.recursion import decoded, on_empty_stack, with_room
 from kopf_selectcache.core.scanner import Unscannable, items, members
 
 Path: TypeAlias = str | tuple[str, ...]
-"""Keys with dots between them: `'spec.nodeName'`; or a tuple of keys, for those that have a dot themselves."""
+"""Keys with dots between them: `'spec.nodeName'`; or a tuple of keys, for those that have a dot
+themselves."""
 
 Keys: TypeAlias = tuple[str, ...]
 
@@ -28,8 +32,24 @@ _PACKAGE = __name__.partition(".")[0]
 
 Transform: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 
-IDENTITY: tuple[Keys, ...] = (("apiVersion",), ("kind",), *(("metadata", key) for key in (
-    "name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "labels", "ownerReferences")))
+IDENTITY: tuple[Keys, ...] = (
+    ("apiVersion",),
+    ("kind",),
+    *(
+        ("metadata", key)
+        for key in (
+            "name",
+            "namespace",
+            "uid",
+            "resourceVersion",
+            "generation",
+            "creationTimestamp",
+            "deletionTimestamp",
+            "labels",
+            "ownerReferences",
+        )
+    ),
+)
 """What nothing can drop or change."""
 
 MANAGED: Keys = ("metadata", "managedFields")
@@ -72,10 +92,12 @@ _WHOLE, _NOTHING = _Tree(rest=True), _Tree(rest=False)
 
 
 def _tree(rules: Collection[tuple[Keys, bool]], *, rest: bool) -> _Tree:
-    """Make the tree of the rules, which say of a path whether it is kept; `rest` says so of what no rule names."""
+    """Make the tree of the rules, which say of a path whether it is kept; `rest` says so of what no rule
+    names.
+    """
     decided = [kept for path, kept in rules if not path]
     if False in decided:
-        return _NOTHING   # Whatever is said of the paths below.
+        return _NOTHING  # Whatever is said of the paths below.
     rest = rest or True in decided
     parts = {
         key: _tree([(path[1:], kept) for path, kept in rules if path[:1] == (key,)], rest=rest)
@@ -90,7 +112,7 @@ class Projection:
 
     >>> Projection.of(drop=['spec.containers.env', ('metadata', 'annotations', 'kubectl.kubernetes.io/last-applied-configuration')])
     Projection(drop=(('metadata', 'annotations', 'kubectl.kubernetes.io/last-applied-configuration'), ('spec', 'containers', 'env')))
-    """
+    """  # noqa: E501
 
     keep: tuple[Keys, ...] | None = None
     """These paths and the identity alone; None is everything."""
@@ -101,8 +123,16 @@ class Projection:
     _kept: _Tree = field(init=False, repr=False, compare=False)
 
     @classmethod
-    def of(cls, *, keep: Collection[Path] | None = None, drop: Collection[Path] = (), transform: Transform | None = None) -> Projection:
-        """Make one of paths as users write them; raise BadPath for one that says nothing, or contradicts another."""
+    def of(
+        cls,
+        *,
+        keep: Collection[Path] | None = None,
+        drop: Collection[Path] = (),
+        transform: Transform | None = None,
+    ) -> Projection:
+        """Make one of paths as users write them; raise BadPath for one that says nothing, or contradicts
+        another.
+        """
         return cls(None if keep is None else _in_order(keep), _in_order(drop), transform)
 
     def __post_init__(self) -> None:
@@ -113,30 +143,44 @@ class Projection:
             if (lost := next((each for each in IDENTITY if _related(path, each)), None)) is not None:
                 raise BadPath(path, f"would drop {'.'.join(lost)}, which is always kept")
             if self.keep is not None:
-                if (kept := next((each for each in self.keep if each[:len(path)] == path), None)) is not None:
+                if (
+                    kept := next((each for each in self.keep if each[: len(path)] == path), None)
+                ) is not None:
                     raise BadPath(path, f"would drop {'.'.join(kept)}, which is to be kept")
-                if not any(path[:len(each)] == each for each in self.keep):
+                if not any(path[: len(each)] == each for each in self.keep):
                     raise BadPath(path, "is not kept in the first place")
-        rules = [(path, True) for path in (*IDENTITY, *(self.keep or ()))] + [(path, False) for path in self.drop]
-        if not any(path[:len(MANAGED)] == MANAGED for path in self.keep or ()):
+        rules = [(path, True) for path in (*IDENTITY, *(self.keep or ()))] + [
+            (path, False) for path in self.drop
+        ]
+        if not any(path[: len(MANAGED)] == MANAGED for path in self.keep or ()):
             rules.append((MANAGED, False))
         object.__setattr__(self, "_kept", _tree(rules, rest=self.keep is None))
 
     def __repr__(self) -> str:
         said = {"keep": self.keep, "drop": self.drop or None, "transform": self.transform}
-        return f"Projection({', '.join(f'{name}={value!r}' for name, value in said.items() if value is not None)})"
+        return f"Projection({', '.join(f'{name}={value!r}' for name, value in said.items() if value is not None)})"  # noqa: E501
 
     def __str__(self) -> str:
         """Write it as it is declared."""
-        said = [f"{name}={[as_written(path) for path in paths]}" for name, paths in (("keep", self.keep), ("drop", self.drop or None)) if paths is not None]
+        said = [
+            f"{name}={[as_written(path) for path in paths]}"
+            for name, paths in (("keep", self.keep), ("drop", self.drop or None))
+            if paths is not None
+        ]
         if self.transform is not None:
             said.append(f"transform={getattr(self.transform, '__name__', type(self.transform).__name__)}")
         return ", ".join(said)
 
     @property
     def partial(self) -> bool:
-        """Whether objects lack what only the user knows of: written back, they would wipe it. `managedFields` are no such thing."""
-        return self.keep is not None or any(path[:len(MANAGED)] != MANAGED for path in self.drop) or self.transform is not None
+        """Whether objects lack what only the user knows of: written back, they would wipe it. `managedFields`
+        are no such thing.
+        """
+        return (
+            self.keep is not None
+            or any(path[: len(MANAGED)] != MANAGED for path in self.drop)
+            or self.transform is not None
+        )
 
     def kept(self, path: Keys) -> bool:
         """Whether nothing of what is at this path is dropped."""
@@ -157,21 +201,27 @@ class Projection:
         return next((each for each in (*self.drop, MANAGED) if _related(path, each)), None)
 
     def exact(self, path: Keys) -> bool:
-        """Whether what is at this path is what the server has: a transform may change all but the identity."""
-        return self.kept(path) and (self.transform is None or any(path[:len(each)] == each for each in IDENTITY))
+        """Whether what is at this path is what the server has: a transform may change all but the
+        identity.
+        """
+        return self.kept(path) and (
+            self.transform is None or any(path[: len(each)] == each for each in IDENTITY)
+        )
 
     def cut(self, members: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what is kept of an object, whose members are bytes still, to be encoded. What is kept whole stays bytes.
+        """Return what is kept of an object, whose members are bytes still, to be encoded. What is kept whole
+        stays bytes.
 
         Raises what the decoder raises.
         """
         return _members(members, self._kept)
 
     def transformed(self, data: bytes) -> bytes:
-        """Return what the user's function makes of an object that is kept so far; raise BadTransform if that is not this object.
+        """Return what the user's function makes of an object that is kept so far; raise BadTransform if that
+        is not this object.
 
-        Raises what the decoder raises, RecursionError for what is nested too deeply, and Undecodable if the function recurses too deeply.
-        Problems do not quote the function's error: it may contain a Secret.
+        Raises what the decoder raises, RecursionError for what is nested too deeply, and Undecodable if the
+        function recurses too deeply. Problems do not quote the function's error: it may contain a Secret.
         """
         assert self.transform is not None, "there is nothing to call"
         obj = decoded(data)
@@ -183,7 +233,7 @@ class Projection:
             made = repeated(lambda: transform(obj), lambda: transform(decoded(data)), "transform=")
         except Undecodable:
             raise
-        except Exception as error:   # noqa: BLE001  # It is anybody's code.
+        except Exception as error:  # It is anybody's code.  # noqa: BLE001
             why = f"raised {type(error).__name__}{where_of(error)}"
         else:
             if made is None:
@@ -195,10 +245,12 @@ class Projection:
                     raise BadTransform(f"changed {'.'.join(path)}, which must stay as it is")
             try:
                 # Other than msgspec, it takes nothing but JSON, and numbers of any length.
-                return with_room(partial(json.dumps, made, ensure_ascii=False, allow_nan=False, separators=(",", ":"))).encode()
+                return with_room(
+                    partial(json.dumps, made, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+                ).encode()
             except (TypeError, ValueError):
                 why = "returned a dict with something in it that is no JSON"
-        raise BadTransform(why)   # Out here it does not carry the error along, which may hold the object.
+        raise BadTransform(why)  # Out here it does not carry the error along, which may hold the object.
 
 
 ALL = Projection()
@@ -215,14 +267,16 @@ def _related(one: Keys, two: Keys) -> bool:
 
 
 def repeated(call: Callable[[], _T], again: Callable[[], _T], what: str) -> _T:
-    """Return the result of the operator's function; raise Undecodable if it recurses too deeply for an empty stack, or what it raises.
+    """Return the result of the operator's function; raise Undecodable if it recurses too deeply for an empty
+    stack, or what it raises.
 
-    `again` makes the second call, on an empty stack: what the function makes of an object must not depend on who reads it.
+    `again` makes the second call, on an empty stack: what the function makes of an object must not depend on
+    who reads it.
     """
     try:
         return call()
     except RecursionError:
-        pass   # Out here the stack is not held by a traceback.
+        pass  # Out here the stack is not held by a traceback.
     try:
         return on_empty_stack(again)
     except RecursionError:
@@ -249,7 +303,9 @@ _LIST = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def parts_of(data: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
-    """Return the members of an object, undecoded, whatever is in them. Raise what the decoder raises, if it is no object."""
+    """Return the members of an object, undecoded, whatever is in them. Raise what the decoder raises, if it
+    is no object.
+    """
     try:
         return _OBJECT.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -290,5 +346,5 @@ def _cut(value: msgspec.Raw, tree: _Tree) -> Any:
             return _members(parts_of(value), tree)
         case b"[":
             return [cut for each in items_of(value) if (cut := _cut(each, tree)) is not None]
-        case _:   # Paths lead nowhere from here: it is a part of the rest.
+        case _:  # Paths lead nowhere from here: it is a part of the rest.
             return value if tree.rest else None

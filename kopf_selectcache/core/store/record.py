@@ -1,7 +1,10 @@
-"""One object as the cache holds it: what reads select by, and the object itself as bytes, decoded anew for each reader.
+"""One object as the cache holds it: what reads select by, and the object itself as bytes, decoded anew for
+each reader.
 
-So whatever a reader does to what it gets stays with the reader, and nothing is a dict until somebody asks for one.
+So whatever a reader does to what it gets stays with the reader, and nothing is a dict until somebody asks for
+one.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -31,13 +34,16 @@ class Record(msgspec.Struct, eq=False, gc=False):
     version: str
     """Its resourceVersion."""
     labels: dict[str, str]
-    """Other records may have the very same dict. Nobody changes it: readers get their own as a part of what `decode` makes."""
+    """Other records may have the very same dict. Nobody changes it: readers get their own as a part of what
+    `decode` makes."""
     owners: tuple[str, ...]
     """The uids of the objects that own it."""
     stored: bytes
-    """The object in JSON, packed or not. It alone may be replaced, by the same object (`pack`). Empty if it is unreadable."""
+    """The object in JSON, packed or not. It alone may be replaced, by the same object (`pack`). Empty if it
+    is unreadable."""
     fields: bytes = b""
-    """What cannot be read off what is kept: the values of field labels whose paths were dropped, and of declared indexes; empty if there is none."""
+    """What cannot be read off what is kept: the values of field labels whose paths were dropped, and of
+    declared indexes; empty if there is none."""
     packing: Packing | None = None
     """How it is packed, if it may be."""
     holders: int = 0
@@ -45,7 +51,10 @@ class Record(msgspec.Struct, eq=False, gc=False):
 
     def __repr__(self) -> str:
         """Show which object it is, and nothing of it: it may be a Secret."""
-        return f"Record(namespace={self.namespace!r}, name={self.name!r}, uid={self.uid!r}, version={self.version!r})"
+        return (
+            f"Record(namespace={self.namespace!r}, name={self.name!r}, uid={self.uid!r},"
+            f" version={self.version!r})"
+        )
 
     @property
     def key(self) -> tuple[str, str]:
@@ -66,14 +75,19 @@ class Record(msgspec.Struct, eq=False, gc=False):
         return decoded
 
     def pack(self) -> None:
-        """Store the object as its kind is packed now. Readers in other threads see it as it was, or as it is then, which is the same."""
+        """Store the object as its kind is packed now. Readers in other threads see it as it was, or as it is
+        then, which is the same.
+        """
         if self.packing is not None:
             self.stored = self.packing.pack(self.data)
 
     def is_same(self, other: Record) -> bool:
-        """Whether this is the same object in the same version. A server that was restored gives versions out again, for other contents."""
+        """Whether this is the same object in the same version. A server that was restored gives versions out
+        again, for other contents.
+        """
         return (self.uid, self.version, self.fields) == (other.uid, other.version, other.fields) and (
-            self.stored == other.stored or (self.stored != b"" != other.stored and self.data == other.data))
+            self.stored == other.stored or (self.stored != b"" != other.stored and self.data == other.data)
+        )
 
     def lost(self) -> dict[str, str]:
         """Return the values of those field labels that can not be read off what is kept."""
@@ -83,7 +97,9 @@ class Record(msgspec.Struct, eq=False, gc=False):
 
     def indexed(self) -> dict[str, list[Any]]:
         """Return the values of declared indexes that were read when it came, by their names."""
-        values: dict[str, list[Any]] = msgspec.json.decode(self.fields).get(INDEXED, {}) if self.fields else {}
+        values: dict[str, list[Any]] = (
+            msgspec.json.decode(self.fields).get(INDEXED, {}) if self.fields else {}
+        )
         return values
 
 
@@ -106,22 +122,31 @@ class Unreadable(Record):
 
     @property
     def is_suspect(self) -> bool:
-        """Whether it may have been damaged on its way: API servers send UTF-8 and valid JSON, of any depth and with any numbers."""
+        """Whether it may have been damaged on its way: API servers send UTF-8 and valid JSON, of any depth
+        and with any numbers.
+        """
         return self.why not in (TOO_DEEP, OUT_OF_RANGE)
 
     def is_same(self, other: Record) -> bool:
         """Return True if this is the same object in the same version, and the same is known of it."""
-        return isinstance(other, Unreadable) and super().is_same(other) and (
-            (self.labels, self.owners, self.why) == (other.labels, other.owners, other.why))
+        return (
+            isinstance(other, Unreadable)
+            and super().is_same(other)
+            and ((self.labels, self.owners, self.why) == (other.labels, other.owners, other.why))
+        )
 
 
 def kept_json(value: object) -> bytes:
-    """Return a value as JSON that is to be kept: in as many bytes as it has, where the encoder leaves room behind what it writes."""
+    """Return a value as JSON that is to be kept: in as many bytes as it has, where the encoder leaves room
+    behind what it writes.
+    """
     return bytes(memoryview(msgspec.json.encode(value)))
 
 
 def is_newer(version: str, than: str) -> bool:
-    """Whether one resourceVersion comes after another, or may: of those that are no numbers, only that they differ is known."""
+    """Whether one resourceVersion comes after another, or may: of those that are no numbers, only that they
+    differ is known.
+    """
     if not _comparable(version, than):
         return version != than
     # Of as many digits, the greater comes later as a text as well.
@@ -129,12 +154,18 @@ def is_newer(version: str, than: str) -> bool:
 
 
 def is_older(version: str, than: str) -> bool:
-    """Whether one resourceVersion is known to come before another. That is never known of those that are no numbers."""
-    return _comparable(version, than) and (version < than if len(version) == len(than) else rank_of(version) < rank_of(than))
+    """Whether one resourceVersion is known to come before another. That is never known of those that are no
+    numbers.
+    """
+    return _comparable(version, than) and (
+        version < than if len(version) == len(than) else rank_of(version) < rank_of(than)
+    )
 
 
 def is_number(version: str) -> bool:
-    """Return True if the resourceVersion can be compared with others. Those of some aggregated servers cannot."""
+    """Return True if the resourceVersion can be compared with others. Those of some aggregated servers
+    cannot.
+    """
     return version.isascii() and version.isdecimal()
 
 
@@ -150,6 +181,7 @@ def _comparable(one: str, two: str) -> bool:
 
 def rank_of(version: str) -> tuple[int, str]:
     """Return what sorts versions that are numbers."""
-    # As Kubernetes compares them: by length, then digit by digit. Python refuses to make integers of endless texts.
+    # As Kubernetes compares them: by length, then digit by digit. Python refuses to make integers of endless
+    # texts.
     digits = version.lstrip("0")
     return len(digits), digits

@@ -1,8 +1,10 @@
-"""The objects of one kind: one writer, many readers, in generations. A relist is seen as a whole or not at all.
+"""The objects of one kind: one writer, many readers, in generations. A relist is seen as a whole or not at
+all.
 
-The writer's methods return what they changed. It is the protocol (`core.protocol.machine`) that says when to call them; what is
-guarded here is that an object never goes back: servers replay, duplicate and reorder.
+The writer's methods return what they changed. It is the protocol (`core.protocol.machine`) that says when to
+call them; what is guarded here is that an object never goes back: servers replay, duplicate and reorder.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -24,7 +26,9 @@ Records = dict[str, dict[str, Record]]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An object came, changed or left. It left the filter: whether it was deleted as well is another question."""
+    """An object came, changed or left. It left the filter: whether it was deleted as well is another
+    question.
+    """
 
     before: Record | None
     after: Record | None
@@ -37,14 +41,17 @@ class Readable(Protocol):
     def version(self) -> str: ...
     def get(self, namespace: str, name: str) -> tuple[Record | None, str]: ...
     def records(self) -> tuple[list[Record], str]: ...
-    def chosen(self, lookup: Lookup, key: tuple[str, str] | None = None, *, asking: bool = True) -> Chosen: ...
+    def chosen(
+        self, lookup: Lookup, key: tuple[str, str] | None = None, *, asking: bool = True
+    ) -> Chosen: ...
     def weights(self) -> dict[str, int]: ...
 
 
 class Store:
     """What is held of one kind. Readers may be in any thread; the writer is one task.
 
-    `wanted` is called, in a reader's thread perhaps, when there is an index to `build`. A `tally` is told of what is held.
+    `wanted` is called, in a reader's thread perhaps, when there is an index to `build`. A `tally` is told of
+    what is held.
     """
 
     def __init__(self, *, wanted: Callable[[], None] = lambda: None, tally: Tally | None = None) -> None:
@@ -73,7 +80,9 @@ class Store:
             return self._held.get(namespace, {}).get(name), self._version
 
     def peek(self, namespace: str, name: str) -> Record | None:
-        """Return the object, if it is held, for those who need no version: what is found is true, whatever is written meanwhile."""
+        """Return the object, if it is held, for those who need no version: what is found is true, whatever is
+        written meanwhile.
+        """
         named = self._held.get(namespace)
         return named.get(name) if named is not None else None
 
@@ -83,7 +92,8 @@ class Store:
             return list(all_of(self._held)), self._version
 
     def chosen(self, lookup: Lookup, key: tuple[str, str] | None = None, *, asking: bool = True) -> Chosen:
-        """Return what must be looked at to find this, of one generation, and what is held under the key as well.
+        """Return what must be looked at to find this, of one generation, and what is held under the key as
+        well.
 
         With `asking`, an index that would help is wanted from now on.
         """
@@ -97,11 +107,15 @@ class Store:
         chosen = self._indexes.chosen(self._held, lookup, asking=asking)
         if self.unreadable:
             chosen = chosen._replace(
-                records=[record for record in chosen.records if record.stored], unreadable=tuple(self.unreadable.values()))
+                records=[record for record in chosen.records if record.stored],
+                unreadable=tuple(self.unreadable.values()),
+            )
         return chosen._replace(beside=self._held.get(key[0], {}).get(key[1])) if key is not None else chosen
 
     def weights(self) -> dict[str, int]:
-        """Return about how many bytes each index takes, and the tables of what is held: their containers alone."""
+        """Return about how many bytes each index takes, and the tables of what is held: their containers
+        alone.
+        """
         with self._lock:
             containers = {"": [self._held, *self._held.values()], **self._indexes.containers()}
         return {what: room(each) for what, each in containers.items()}
@@ -129,7 +143,9 @@ class Store:
         return self._held.get(record.namespace, {}).get(record.name) is record
 
     def writing(self) -> list[Record]:
-        """Return all objects of the generation that is written: the one that was begun, or else the one that is read."""
+        """Return all objects of the generation that is written: the one that was begun, or else the one that
+        is read.
+        """
         return list(all_of(self._held if self._staged is None else self._staged))
 
     def begin(self) -> None:
@@ -149,7 +165,7 @@ class Store:
         if self._staged is not None:
             same = self._held.get(record.namespace, {}).get(record.name)
             if same is not None and same.is_same(record):
-                record = same   # Unchanged objects are held once, not once a generation.
+                record = same  # Unchanged objects are held once, not once a generation.
             staged = self._staged.setdefault(record.namespace, {})
             earlier = staged.get(record.name)
             if _supersedes(record, earlier) and _supersedes(record, self._gone.get(record.key)):
@@ -193,7 +209,9 @@ class Store:
         return [Change(before, None)]
 
     def commit(self, version: str) -> list[Change]:
-        """Show the generation that was begun to readers, at once and whole, and return how it differs from the last."""
+        """Show the generation that was begun to readers, at once and whole, and return how it differs from
+        the last.
+        """
         staged = self._staged
         assert staged is not None, "nothing was begun"
         self._staged, self._gone = None, {}
@@ -217,7 +235,9 @@ class Store:
             self._tally.drop(before)
 
     def _note(self, record: Record) -> None:
-        """Have the values of declared indexes beside a record before it is indexed, which happens under the lock. Most have come with them."""
+        """Have the values of declared indexes beside a record before it is indexed, which happens under the
+        lock. Most have come with them.
+        """
         if self._indexes.declared:
             before = weight(record)
             note(record, self._indexes.declared)
@@ -231,7 +251,9 @@ class Store:
                 self._note(change.after)
 
     def _index(self, changes: list[Change]) -> bool:
-        """Keep the indexes true, and the unreadable objects apart; return whether so much changed that indexes have to be built anew."""
+        """Keep the indexes true, and the unreadable objects apart; return whether so much changed that
+        indexes have to be built anew.
+        """
         self._separate(changes)
         if len(changes) > AT_ONCE:
             return self._indexes.forget()

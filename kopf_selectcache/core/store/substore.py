@@ -1,7 +1,9 @@
-"""One of several streams: which objects it could hold, what it holds, and how far it is. What is shown, `core.store.union` says.
+"""One of several streams: which objects it could hold, what it holds, and how far it is. What is shown,
+`core.store.union` says.
 
 It never answers readers of the whole, and decides nothing.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +21,8 @@ Key: TypeAlias = tuple[str, str]
 """Namespace and name."""
 
 SPARE = 1000
-"""How many answers of the server's are remembered for a branch that is behind, until it is to be listed anew."""
+"""How many answers of the server's are remembered for a branch that is behind, until it is to be listed
+anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,9 @@ class Left(NamedTuple):
 
 
 class Read(NamedTuple):
-    """The answer of a read that not all branches have reached yet: what they say of the key up to then is old."""
+    """The answer of a read that not all branches have reached yet: what they say of the key up to then is
+    old.
+    """
 
     epoch: int
     version: str
@@ -57,7 +62,9 @@ class Read(NamedTuple):
 
 
 class _Wait:
-    """What is to be looked at again when a branch has reached a version; in a heap, the oldest version comes first."""
+    """What is to be looked at again when a branch has reached a version; in a heap, the oldest version comes
+    first.
+    """
 
     __slots__ = ("keys", "version")
 
@@ -85,14 +92,20 @@ class View(Store):
 
 
 class Union(View):
-    """What several branches show: each group of them, which no key has in common with others, as of a version of its own."""
+    """What several branches show: each group of them, which no key has in common with others, as of a version
+    of its own.
+    """
 
-    def __init__(self, groups: int, *, wanted: Callable[[], None] = lambda: None, tally: Tally | None = None) -> None:
+    def __init__(
+        self, groups: int, *, wanted: Callable[[], None] = lambda: None, tally: Tally | None = None
+    ) -> None:
         super().__init__(wanted=wanted, tally=tally)
         self.versions = ("",) * groups
 
     def version_of(self, groups: Iterable[int]) -> str:
-        """Return the version as of which everything is shown that these groups hold; empty until all are listed."""
+        """Return the version as of which everything is shown that these groups hold; empty until all are
+        listed.
+        """
         versions = self.versions
         return least(versions[each] for each in groups)
 
@@ -112,14 +125,18 @@ class Union(View):
         return chosen
 
     def show(self, changes: list[Change], moved: Mapping[int, str]) -> None:
-        """Show all of these changes at once, and the versions as of which these groups are all shown. The other groups keep theirs."""
+        """Show all of these changes at once, and the versions as of which these groups are all shown. The
+        other groups keep theirs.
+        """
         self._note_all(changes)
         versions, of_all = list(self.versions), self._version
         moved = {group: version for group, version in moved.items() if version != versions[group]}
         for group, version in moved.items():
             versions[group] = version
         # There may be a hundred groups: they are all looked at only if the oldest one has moved.
-        if any(self.versions[group] == of_all or is_older(version, of_all) for group, version in moved.items()):
+        if any(
+            self.versions[group] == of_all or is_older(version, of_all) for group, version in moved.items()
+        ):
             of_all = least(versions)
         with self._lock:
             self.versions, self._version = tuple(versions), of_all
@@ -139,7 +156,9 @@ class Union(View):
 
 
 class Section:
-    """Some groups of what several branches show, read as a store is: the version is theirs. The rest is not hidden."""
+    """Some groups of what several branches show, read as a store is: the version is theirs. The rest is not
+    hidden.
+    """
 
     def __init__(self, union: Union, groups: Iterable[int]) -> None:
         self._union = union
@@ -175,16 +194,26 @@ class Merger(Protocol):
 
 
 class Branch:
-    """Where the effects of one stream go: the calls of a `Store`, each of which returns what it changed for readers."""
+    """Where the effects of one stream go: the calls of a `Store`, each of which returns what it changed for
+    readers.
+    """
 
-    def __init__(self, keys: Keys, merger: Merger, *, wanted: Callable[[], None] = lambda: None, tally: Tally | None = None) -> None:
+    def __init__(
+        self,
+        keys: Keys,
+        merger: Merger,
+        *,
+        wanted: Callable[[], None] = lambda: None,
+        tally: Tally | None = None,
+    ) -> None:
         self.keys = keys
         self.view = View(wanted=wanted, tally=tally)
         self.epoch = 0
         self.listed = ""
         """The version of the last list: what came and left before it, this branch has not heard of."""
         self.vague: set[Key] = set()
-        """What has left at a version not told: after the last one that was told, and not after the next one."""
+        """What has left at a version not told: after the last one that was told, and not after the next
+        one."""
         self._merger = merger
         self._waits: list[_Wait] = []
         self._versions: dict[str, _Wait] = {}
@@ -197,8 +226,10 @@ class Branch:
         return self.view.version
 
     def end(self) -> None:
-        """Nothing will come any more. What is read meanwhile is held for as long as it is read, and no longer."""
-        del self._merger   # Else each would keep the other.
+        """Nothing will come any more. What is read meanwhile is held for as long as it is read, and no
+        longer.
+        """
+        del self._merger  # Else each would keep the other.
 
     def begin(self) -> None:
         self.view.begin()
@@ -214,20 +245,26 @@ class Branch:
         return self._merger.leave(self, record) if self.keys.have(record.key) else []
 
     def commit(self, version: str, *, restored: bool = False) -> list[Change]:
-        """Show the generation that was begun, whole; `restored` says that the server's versions have gone back."""
+        """Show the generation that was begun, whole; `restored` says that the server's versions have gone
+        back.
+        """
         return self._merger.commit(self, version, restored=restored)
 
     def progress(self, version: str) -> list[Change]:
         return self._merger.progress(self, version)
 
     def has_reached(self, mark: Left) -> bool:
-        """Whether everything up to there has been taken in: never of versions that cannot be compared, unless equal."""
-        return self.epoch > mark.epoch or (self.epoch == mark.epoch and not is_newer(mark.version, self.version))
+        """Whether everything up to there has been taken in: never of versions that cannot be compared, unless
+        equal.
+        """
+        return self.epoch > mark.epoch or (
+            self.epoch == mark.epoch and not is_newer(mark.version, self.version)
+        )
 
     def lags(self, read: Read) -> bool:
         """Whether it may still say what is older than the read: never of versions that cannot be compared."""
         if not self.version and self.view.stages_nothing:
-            return False   # The list that it has yet to begin will be the newest there is.
+            return False  # The list that it has yet to begin will be the newest there is.
         return self.epoch < read.epoch or is_older(self.version or "0", read.version)
 
     def wait_for(self, version: str, key: Key) -> None:
@@ -273,7 +310,7 @@ def least(versions: Iterable[str]) -> str:
     if not all(all_):
         return ""
     if len(set(map(len, all_))) == 1 and are_numbers(all_):
-        return min(all_)   # The same, and many times as fast: there may be a hundred of them, for each event.
+        return min(all_)  # The same, and many times as fast: there may be a hundred of them, for each event.
     for version in others:
         if is_older(version, found):
             found = version
@@ -305,7 +342,11 @@ def supersedes(record: Record, other: Record, *, said: bool) -> bool:
 
 
 def is_denied(record: Record, branch: Branch, read: Read) -> bool:
-    """Whether a read says that a record is no more which a branch holds: from before the read, and not listed since."""
+    """Whether a read says that a record is no more which a branch holds: from before the read, and not listed
+    since.
+    """
     return branch.epoch < read.epoch or (
-        record.uid != read.there and not is_newer(record.version, read.version)
-        and (branch.lags(read) or is_older(branch.listed, read.version)))
+        record.uid != read.there
+        and not is_newer(record.version, read.version)
+        and (branch.lags(read) or is_older(branch.listed, read.version))
+    )

@@ -1,10 +1,13 @@
-"""Unconfirmed leaves: objects that are shown, and that no branch holds, or none as new; and the lists that settle many of them.
+"""Unconfirmed leaves: objects that are shown, and that no branch holds, or none as new; and the lists that
+settle many of them.
 
-A joined list proves a leave only if it says, together with all other branches, that no branch holds the object at one and
-the same version: between two versions, the object may have moved from one branch to another. So the lists are exactly as
-of the newest version that a branch has reached, and each branch that is behind this version is listed. An older
-version would be enough for the leaves. But a server that was restored unnoticed may already be past it, with other objects.
+A joined list proves a leave only if it says, together with all other branches, that no branch holds the
+object at one and the same version: between two versions, the object may have moved from one branch to
+another. So the lists are exactly as of the newest version that a branch has reached, and each branch that is
+behind this version is listed. An older version would be enough for the leaves. But a server that was restored
+unnoticed may already be past it, with other objects.
 """
+
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
@@ -18,16 +21,19 @@ from .substore import SPARE, Branch, Key, Left
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """An object that is shown, and that no branch holds, or none as new: does it still exist, inside of some branch?
+    """An object that is shown, and that no branch holds, or none as new: does it still exist, inside of some
+    branch?
 
-    Ask the server for this name and uid, for the metadata only, as a list (`metadata.name=`), whose version is known.
+    Ask the server for this name and uid, for the metadata only, as a list (`metadata.name=`), whose version
+    is known.
     """
 
     namespace: str
     name: str
     uid: str
     version: str
-    """The answer counts if it is as new as this. If empty, only a consistent read will do that begins after now."""
+    """The answer counts if it is as new as this. If empty, only a consistent read will do that begins after
+    now."""
     epoch: int
 
     @property
@@ -36,7 +42,9 @@ class Doubt:
 
 
 class Doubts(dict[Key, Doubt]):
-    """The unconfirmed leaves, by key. The oldest is found without looking at all; those at a version not told come first."""
+    """The unconfirmed leaves, by key. The oldest is found without looking at all; those at a version not told
+    come first.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,7 +71,9 @@ class Doubts(dict[Key, Doubt]):
 
 @dataclass(frozen=True, slots=True)
 class JoinedLists:
-    """Lists of metadata that settle many leaves at once: one for each branch that has not told yet, with its own selector."""
+    """Lists of metadata that settle many leaves at once: one for each branch that has not told yet, with its
+    own selector.
+    """
 
     version: str
     """All of the lists must be exactly as of this version."""
@@ -74,18 +84,32 @@ class JoinedLists:
 
 
 def lists_of(
-    group: Collection[Branch], branches: Sequence[Branch], could_hold: Mapping[Doubt, Collection[Branch]], epoch: int,
+    group: Collection[Branch],
+    branches: Sequence[Branch],
+    could_hold: Mapping[Doubt, Collection[Branch]],
+    epoch: int,
 ) -> JoinedLists | None:
-    """Return the lists that settle what they can of these leaves, each with the branches that could hold the object; None if they settle none."""
+    """Return the lists that settle what they can of these leaves, each with the branches that could hold the
+    object; None if they settle none.
+    """
     version = ""
     for branch in branches:
         if branch in group and branch.epoch == epoch and (not version or is_older(version, branch.version)):
             version = branch.version
     behind = frozenset(branch for branch in group if not branch.has_reached(Left(epoch, version)))
-    # A branch that is not behind, and holds the object, was not told that it left: it has to be asked for by its name.
+    # A branch that is not behind, and holds the object, was not told that it left: it has to be asked for by
+    # its name.
     doubts = tuple(
-        doubt for doubt, near in could_hold.items()
-        if doubt.version and not is_newer(doubt.version, version) and not behind.isdisjoint(near)
-        and all(branch in behind or branch.view.held(doubt.key) is None for branch in near))
-    numbers = tuple(number for number, branch in enumerate(branches) if branch in behind and any(branch in could_hold[doubt] for doubt in doubts))
+        doubt
+        for doubt, near in could_hold.items()
+        if doubt.version
+        and not is_newer(doubt.version, version)
+        and not behind.isdisjoint(near)
+        and all(branch in behind or branch.view.held(doubt.key) is None for branch in near)
+    )
+    numbers = tuple(
+        number
+        for number, branch in enumerate(branches)
+        if branch in behind and any(branch in could_hold[doubt] for doubt in doubts)
+    )
     return JoinedLists(version, numbers, doubts) if doubts else None

@@ -1,25 +1,27 @@
-"""Several streams feed one store: an object is held while any stream holds it, and never absent while it moves between them.
+"""Several streams feed one store: an object is held while any stream holds it, and never absent while it
+moves between them.
 
-Theory of operation
--------------------
-An OR is kept by several lists and watches, its *branches*. Each has a *view*: what it alone would hold, by the rules of
-`core.store.store`. Readers see the *union* of the views: of each object the newest record. Branches are not equally fast, so
-three rules keep the union true:
+Theory of operation ------------------- An OR is kept by several lists and watches, its *branches*. Each has a
+*view*: what it alone would hold, by the rules of `core.store.store`. Readers see the *union* of the views: of
+each object the newest record. Branches are not equally fast, so three rules keep the union true:
 
-1. A leave at version r says only that the branch does not hold the object any more. It is shown until no branch can
-   still have it: until every branch that could hold its key has *reached* r, which is when its version is r or newer.
-   What a branch does not hold then, it did not hold at r.
-2. A branch that is slow, or refused for ever, would keep the object for ever. So an object that nobody holds and that
-   is still shown is in *doubt*, and one read of the server's ends the doubt: `confirmed`. What the branches that are
-   behind that read still say of the object is older than the answer, and is not shown.
-3. What is shown of a key never gets older, whichever branch speaks of it; except when the server was restored, which
-   starts a new *epoch*. A branch is in the epoch of its last complete list, and what an older epoch says gives way.
-   A branch that is past a change, and holds what was before, has *missed* it: it has to be listed anew.
+1. A leave at version r says only that the branch does not hold the object any more. It is shown until no
+   branch can still have it: until every branch that could hold its key has *reached* r, which is when its
+   version is r or newer. What a branch does not hold then, it did not hold at r.
+2. A branch that is slow, or refused for ever, would keep the object for ever. So an object that nobody holds
+   and that is still shown is in *doubt*, and one read of the server's ends the doubt: `confirmed`. What the
+   branches that are behind that read still say of the object is older than the answer, and is not shown.
+3. What is shown of a key never gets older, whichever branch speaks of it; except when the server was
+   restored, which starts a new *epoch*. A branch is in the epoch of its last complete list, and what an older
+   epoch says gives way. A branch that is past a change, and holds what was before, has *missed* it: it has to
+   be listed anew.
 
-Everything that happens ends in the same question, asked for each key that it concerns: what is to be shown now? It is
-answered from the views alone, the leave that is waited for, and the read that was made. So the order in which branches
-speak cannot matter. With one branch the view is what readers see, and nothing of this costs anything.
+Everything that happens ends in the same question, asked for each key that it concerns: what is to be shown
+now? It is answered from the views alone, the leave that is waited for, and the read that was made. So the
+order in which branches speak cannot matter. With one branch the view is what readers see, and nothing of this
+costs anything.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -48,23 +50,33 @@ from .substore import (
 from .unconfirmed import Doubt, Doubts, JoinedLists, lists_of
 
 Outdated: TypeAlias = Literal["restored", "behind", "missed"]
-"""Why a branch must be listed anew: the server was restored, or the branch is too far behind others, or was not told of a change."""
+"""Why a branch must be listed anew: the server was restored, or the branch is too far behind others, or was
+not told of a change."""
 
 
 class Merging:
     """The branches of one filter, and the store that readers see. The writer is one task."""
 
     def __init__(
-        self, branches: Sequence[Keys] = (Keys(),), *, wanted: Callable[[], None] = lambda: None, tally: Tally | None = None,
+        self,
+        branches: Sequence[Keys] = (Keys(),),
+        *,
+        wanted: Callable[[], None] = lambda: None,
+        tally: Tally | None = None,
     ) -> None:
         self.tally = tally
         """Told of what all stores hold, if there is one."""
         self.branches = tuple(Branch(keys, self, wanted=wanted, tally=tally) for keys in branches)
         self._alone = len(self.branches) == 1
         spaces = {branch.keys.namespace for branch in self.branches}
-        self._near = {space: tuple(branch for branch in self.branches if branch.keys.namespace in (None, space)) for space in spaces}
+        self._near = {
+            space: tuple(branch for branch in self.branches if branch.keys.namespace in (None, space))
+            for space in spaces
+        }
         self._by_name = any(branch.keys.names is not None for branch in self.branches)
-        self._groups = groups_of(self.branches)   # Branches of several groups never hold the same keys: each group has a version of its own.
+        self._groups = groups_of(
+            self.branches
+        )  # Branches of several groups never hold the same keys: each group has a version of its own.
         self._group_of = {branch: index for index, group in enumerate(self._groups) for branch in group}
         self._union = Union(len(self._groups), wanted=wanted, tally=tally)
         self._shown: View = self.branches[0].view if self._alone else self._union
@@ -81,17 +93,19 @@ class Merging:
 
     @property
     def store(self) -> Store:
-        """What readers read. Its version is the least of all branches', and empty until each has had a complete list."""
+        """What readers read. Its version is the least of all branches', and empty until each has had a
+        complete list.
+        """
         return self._shown
 
     def needed(self, branches: Collection[Branch]) -> Readable:
         """Return what to read where none but these branches could hold something of the answer.
 
-        What one branch alone can hold is read as that one knows it: whatever moves away from it is no answer any more.
-        What several can hold is known only when all of their groups have told.
+        What one branch alone can hold is read as that one knows it: whatever moves away from it is no answer
+        any more. What several can hold is known only when all of their groups have told.
         """
         if len(branches) == 1:
-            branch, = branches
+            (branch,) = branches
             return branch.view
         groups = [index for index, group in enumerate(self._groups) if not group.isdisjoint(branches)]
         return self._shown if len(groups) == len(self._groups) else Section(self._union, groups)
@@ -110,8 +124,16 @@ class Merging:
         return any(store.build(most) for store in self.stores)
 
     def newest(self) -> list[Record]:
-        """Return what is held, each once, of each branch from the larger of the generations that is read and the one that is written."""
-        return list(dict.fromkeys(record for branch in self.branches for record in max(branch.view.records()[0], branch.view.writing(), key=len)))
+        """Return what is held, each once, of each branch from the larger of the generations that is read and
+        the one that is written.
+        """
+        return list(
+            dict.fromkeys(
+                record
+                for branch in self.branches
+                for record in max(branch.view.records()[0], branch.view.writing(), key=len)
+            )
+        )
 
     def writing(self) -> list[Record]:
         """Return what all branches hold, or are about to: what several do, several times."""
@@ -119,7 +141,9 @@ class Merging:
 
     @property
     def doubts(self) -> tuple[Doubt, ...]:
-        """What one read of the server's each would settle, sooner than the branches or at all. Empty with one branch."""
+        """What one read of the server's each would settle, sooner than the branches or at all. Empty with one
+        branch.
+        """
         return tuple(self._doubts.values())
 
     @property
@@ -128,11 +152,16 @@ class Merging:
         return self._doubts.oldest()
 
     def has_doubts_before(self, version: str, *, besides: Key) -> bool:
-        """Return True if another object than this one has left a branch before the version, and that is unconfirmed."""
+        """Return True if another object than this one has left a branch before the version, and that is
+        unconfirmed.
+        """
         oldest = self._doubts.oldest()
         if oldest is None or is_newer(oldest.version or version, version):
-            return False   # All others are newer.
-        return any(key != besides and (not doubt.version or not is_newer(doubt.version, version)) for key, doubt in self._doubts.items())
+            return False  # All others are newer.
+        return any(
+            key != besides and (not doubt.version or not is_newer(doubt.version, version))
+            for key, doubt in self._doubts.items()
+        )
 
     def is_in_doubt(self, doubt: Doubt) -> bool:
         """Whether it has not been settled yet."""
@@ -141,29 +170,44 @@ class Merging:
         return found == doubt and (found is doubt or doubt.version != "")
 
     def is_unconfirmed(self, key: Key) -> bool:
-        """Return whether the object is shown although a stream has told that it left, and nothing newer is known."""
+        """Return whether the object is shown although a stream has told that it left, and nothing newer is
+        known.
+        """
         left, shown = self._left.get(key), self._shown.held(key)
-        return key in self._doubts or key in self._unclear or (
-            left is not None and shown is not None and is_newer(left.version, shown.version))
+        return (
+            key in self._doubts
+            or key in self._unclear
+            or (left is not None and shown is not None and is_newer(left.version, shown.version))
+        )
 
     def confirmed(self, doubt: Doubt, *, version: str, uid: str = "", outside: bool = False) -> list[Change]:
-        """Take in what the server answered, as of a version: the uid of the object of that name, or none if there is none.
+        """Take in what the server answered, as of a version: the uid of the object of that name, or none if
+        there is none.
 
-        `outside` says that its metadata alone excludes it from every branch. Where it does not, and the uid is the
-        same, nothing is known: ask again after a while, as long as there is the doubt.
+        `outside` says that its metadata alone excludes it from every branch. Where it does not, and the uid
+        is the same, nothing is known: ask again after a while, as long as there is the doubt.
         """
         return self._settled([doubt.key] if self._confirm(doubt, version, uid, outside=outside) else [])
 
     def joined_lists(self) -> list[JoinedLists]:
-        """Return the lists of metadata that settle many unconfirmed leaves at once, for each group of branches that has some."""
+        """Return the lists of metadata that settle many unconfirmed leaves at once, for each group of
+        branches that has some.
+        """
         branches = {doubt: self._could_hold(doubt.key) for doubt in self._doubts.values()}
         found = [lists_of(group, self.branches, branches, self._epoch) for group in self._groups]
         return [lists for lists in found if lists is not None]
 
     def confirmed_by_lists(self, lists: JoinedLists, uids: Mapping[Key, str]) -> list[Change]:
-        """Take in joined lists, all of them whole: the uids of the objects that they have. Leaves that came since stay unconfirmed."""
-        return self._settled([
-            doubt.key for doubt in lists.doubts if self._confirm(doubt, lists.version, uids.get(doubt.key, ""), outside=False)])
+        """Take in joined lists, all of them whole: the uids of the objects that they have. Leaves that came
+        since stay unconfirmed.
+        """
+        return self._settled(
+            [
+                doubt.key
+                for doubt in lists.doubts
+                if self._confirm(doubt, lists.version, uids.get(doubt.key, ""), outside=False)
+            ]
+        )
 
     def _confirm(self, doubt: Doubt, version: str, uid: str, *, outside: bool) -> bool:
         """Remember what the server answered; return False if it settles nothing."""
@@ -171,15 +215,18 @@ class Merging:
         undecided = uid == doubt.uid and not outside
         left = self._left.get(key)
         if uid and not outside and left is not None and left.lost:
-            undecided = True   # Another object of the name, in the world after a restore: in neither world is there none.
+            # Another object of the name, in the world after a restore: in neither world is there none.
+            undecided = True
         if undecided or not self.is_in_doubt(doubt) or is_older(version, doubt.version):
-            return False   # Or it was settled meanwhile, or a server that lags has answered.
+            return False  # Or it was settled meanwhile, or a server that lags has answered.
         self._forget(key)
         for branch in self.branches:
             branch.wait_no_more([key])
         self._reads[key] = Read(self._epoch, version, "" if outside else uid)
-        if len(self._reads) > self._most_reads and all(branch.view.stages_nothing for branch in self.branches):
-            self._catch_up()   # A list that is under way may be older than they are.
+        if len(self._reads) > self._most_reads and all(
+            branch.view.stages_nothing for branch in self.branches
+        ):
+            self._catch_up()  # A list that is under way may be older than they are.
         return True
 
     def take_outdated(self) -> dict[Branch, Outdated]:
@@ -199,7 +246,7 @@ class Merging:
             return branch.view.put(record)
         shown = self._shown.held(record.key)
         if shown is not None and shown.is_same(record):
-            record = shown   # An object that is in several branches is held once.
+            record = shown  # An object that is in several branches is held once.
         return self._settled([record.key], said=branch) if branch.view.put(record) else []
 
     def leave(self, branch: Branch, record: Record) -> list[Change]:
@@ -210,21 +257,26 @@ class Merging:
             # A message at a version says that all before it have come.
             self._leaves(key, record.version)
             return self._settled([key, *self._reach(branch, record.version)], said=branch)
-        # Some servers delete with the version that was deleted. Only the next message says what cannot be later.
+        # Some servers delete with the version that was deleted. Only the next message says what cannot be
+        # later.
         if any(other is not branch for other in self._could_hold(key)):
             branch.vague.add(key)
             self._unclear.add(key)
         return self._settled([key], said=branch)
 
     def commit(self, branch: Branch, version: str, *, restored: bool = False) -> list[Change]:
-        first = not (self._left or self._reads or any(view.holds_any for view in (self._shown, *(each.view for each in self.branches))))
+        first = not (
+            self._left
+            or self._reads
+            or any(view.holds_any for view in (self._shown, *(each.view for each in self.branches)))
+        )
         changes = branch.view.commit(version)
         if self._alone:
             return changes
         branch.listed = version
         self._listed.add(branch)
         if first and not restored and not branch.epoch < self._epoch:
-            return self._show(changes, [self._group_of[branch]])   # There is nothing to compare it with.
+            return self._show(changes, [self._group_of[branch]])  # There is nothing to compare it with.
         keys = dict.fromkeys(map(key_of, changes))
         # A server may be restored under higher versions, too: then its objects alone show it.
         anew = self._disproved(branch) if not restored else set()
@@ -232,19 +284,33 @@ class Merging:
             reads = tuple(self._reads)
             anew |= self._begin_epoch(branch, higher=not restored)
             # What they kept out is there, where a branch of the new epoch holds it.
-            keys |= dict.fromkeys(key for key in reads if any(
-                other.epoch == self._epoch and other.view.held(key) is not None for other in self._could_hold(key)))
+            keys |= dict.fromkeys(
+                key
+                for key in reads
+                if any(
+                    other.epoch == self._epoch and other.view.held(key) is not None
+                    for other in self._could_hold(key)
+                )
+            )
         if restored or branch.epoch < self._epoch:
             branch.epoch = self._epoch
             anew |= keys.keys()
-            keys |= dict.fromkeys(record.key for record in branch.view.records()[0])   # What a read kept out may be as it was.
+            keys |= dict.fromkeys(
+                record.key for record in branch.view.records()[0]
+            )  # What a read kept out may be as it was.
         left = [key_of(change) for change in changes if change.after is None]
-        # A list does not tell what came and left before it, as something that is on its way back may have done.
+        # A list does not tell what came and left before it, as something that is on its way back may have
+        # done.
         passing = set(self._left).union(*(other.vague for other in self.branches))
         left += [key for key in passing if branch.keys.have(key) and branch.view.held(key) is None]
         for key in left:
             self._leaves(key, version, lost=key in anew)
-        return self._settled([*keys, *anew, *self._reach(branch, version)], said=branch, anew=anew, groups=range(len(self._groups)))
+        return self._settled(
+            [*keys, *anew, *self._reach(branch, version)],
+            said=branch,
+            anew=anew,
+            groups=range(len(self._groups)),
+        )
 
     def progress(self, branch: Branch, version: str) -> list[Change]:
         if self._alone:
@@ -253,17 +319,30 @@ class Merging:
         return self._settled(self._reach(branch, version), said=branch)
 
     def _disproved(self, branch: Branch) -> set[Key]:
-        """Return the keys of which something is shown that the list denies, though it is past that: newer, or of another uid."""
+        """Return the keys of which something is shown that the list denies, though it is past that: newer, or
+        of another uid.
+        """
         listed = ((record, self._shown.held(record.key)) for record in branch.view.records()[0])
         return {
-            record.key for record, shown in listed
-            if shown is not None and shown is not record and not is_newer(shown.version, branch.version) and (
-                is_older(record.version, shown.version) or (record.version == shown.version and record.uid != shown.uid))}
+            record.key
+            for record, shown in listed
+            if shown is not None
+            and shown is not record
+            and not is_newer(shown.version, branch.version)
+            and (
+                is_older(record.version, shown.version)
+                or (record.version == shown.version and record.uid != shown.uid)
+            )
+        }
 
     def _begin_epoch(self, first: Branch, *, higher: bool) -> set[Key]:
-        """Take note that the server was restored, as the first branch has found; return what is shown although nobody holds it."""
+        """Take note that the server was restored, as the first branch has found; return what is shown
+        although nobody holds it.
+        """
         self._epoch += 1
-        self._outdated = {branch: "restored" for branch in self.branches if branch is not first and branch.version}
+        self._outdated = {
+            branch: "restored" for branch in self.branches if branch is not first and branch.version
+        }
         self._reads.clear()
         self._unclear.clear()
         orphans = {*self._left, *self._doubts}
@@ -271,7 +350,7 @@ class Merging:
             orphans |= branch.vague
             branch.wait_for_nothing()
             if not higher and not is_newer(branch.version, first.version):
-                branch.epoch = self._epoch   # What it has taken in, the restored server has as well.
+                branch.epoch = self._epoch  # What it has taken in, the restored server has as well.
         for key in orphans:
             self._left[key] = Left(self._epoch, first.version, lost=True)
         return orphans
@@ -295,9 +374,17 @@ class Merging:
         return [*vague, *branch.reach(version)]
 
     def _catch_up(self) -> None:
-        """Have the branches that are behind listed anew, rather than remember all that they have not heard of."""
-        behind = [branch for branch in self.branches if any(branch.lags(read) for read in self._reads.values())]
-        self._outdated = {branch: self._outdated.get(branch, "behind") for branch in self.branches if branch in behind or branch in self._outdated}
+        """Have the branches that are behind listed anew, rather than remember all that they have not heard
+        of.
+        """
+        behind = [
+            branch for branch in self.branches if any(branch.lags(read) for read in self._reads.values())
+        ]
+        self._outdated = {
+            branch: self._outdated.get(branch, "behind")
+            for branch in self.branches
+            if branch in behind or branch in self._outdated
+        }
         # What they hold, they say already.
         over = [key for key in self._reads if all(branch.view.held(key) is None for branch in self.branches)]
         for key in over:
@@ -319,9 +406,16 @@ class Merging:
         return tuple(branch for branch in near if branch.keys.have(key)) if self._by_name else near
 
     def _settled(
-        self, keys: Iterable[Key], *, said: Branch | None = None, anew: Collection[Key] = (), groups: Iterable[int] | None = None,
+        self,
+        keys: Iterable[Key],
+        *,
+        said: Branch | None = None,
+        anew: Collection[Key] = (),
+        groups: Iterable[int] | None = None,
     ) -> list[Change]:
-        """Show what is to be shown of these keys now, all at once, and return what that changed. `groups` are those that may have moved on."""
+        """Show what is to be shown of these keys now, all at once, and return what that changed. `groups` are
+        those that may have moved on.
+        """
         changes: list[Change] = []
         for key in dict.fromkeys(keys):
             before = self._shown.held(key)
@@ -333,37 +427,59 @@ class Merging:
                 changes.append(Change(before, None))
                 before = None
             changes.append(Change(before, after))
-        return self._show(changes, groups if groups is not None else range(len(self._groups)) if said is None else [self._group_of[said]])
+        return self._show(
+            changes,
+            (
+                groups
+                if groups is not None
+                else range(len(self._groups))
+                if said is None
+                else [self._group_of[said]]
+            ),
+        )
 
     def _show(self, changes: list[Change], groups: Iterable[int]) -> list[Change]:
         self._listed = {branch for branch in self._listed if self._is_ahead(branch)}
-        self._union.show(changes, {index: self._version(self._groups[index], self._union.versions[index]) for index in groups})
+        self._union.show(
+            changes,
+            {index: self._version(self._groups[index], self._union.versions[index]) for index in groups},
+        )
         return changes
 
     def _version(self, group: frozenset[Branch], before: str) -> str:
-        """Return the version as of which all of a group is shown: the least of its branches', unless it must stay what it was.
+        """Return the version as of which all of a group is shown: the least of its branches', unless it must
+        stay what it was.
 
-        It stays while a branch was listed and others have yet to reach the list: an object may have been in that branch
-        meanwhile, and have come to one that has not heard of it yet, or be gone. It stays while something is shown that
-        has left at a version not told. And it stays until all have heard that the server was restored: what is lost may
-        still be shown.
+        It stays while a branch was listed and others have yet to reach the list: an object may have been in
+        that branch meanwhile, and have come to one that has not heard of it yet, or be gone. It stays while
+        something is shown that has left at a version not told. And it stays until all have heard that the
+        server was restored: what is lost may still be shown.
         """
-        if not self._listed.isdisjoint(group) or any(branch.epoch < self._epoch for branch in group) or any(
-                not group.isdisjoint(self._could_hold(key)) for key in self._unclear):
+        if (
+            not self._listed.isdisjoint(group)
+            or any(branch.epoch < self._epoch for branch in group)
+            or any(not group.isdisjoint(self._could_hold(key)) for key in self._unclear)
+        ):
             return before
         return least(branch.version for branch in group)
 
     def _first(self, key: Key) -> Record | None:
-        """Return what is plainly to be shown of a key of which nothing is shown, as there is nothing to weigh."""
+        """Return what is plainly to be shown of a key of which nothing is shown, as there is nothing to
+        weigh.
+        """
         if key in self._left or key in self._reads:
             return None
-        records = [record for branch in self._could_hold(key) if (record := branch.view.held(key)) is not None]
+        records = [
+            record for branch in self._could_hold(key) if (record := branch.view.held(key)) is not None
+        ]
         return records[0] if len(records) == 1 else None
 
     def _is_ahead(self, listed: Branch) -> bool:
         return any(
             branch.version == "" or branch.epoch < listed.epoch or is_older(branch.version, listed.listed)
-            for branch in self.branches if listed.epoch == self._epoch and branch.keys.meet(listed.keys))
+            for branch in self.branches
+            if listed.epoch == self._epoch and branch.keys.meet(listed.keys)
+        )
 
     def _choice(self, key: Key, shown: Record | None, said: Branch | None, *, anew: bool) -> Record | None:
         """Say what is to be shown of a key; `anew` if what is shown of it may be of an older epoch."""
@@ -378,12 +494,19 @@ class Merging:
         best_epoch = shown_epoch = -1
         for branch in branches:
             record = branch.view.held(key)
-            if record is None or (left is not None and branch.epoch < left.epoch) or (read is not None and is_denied(record, branch, read)):
+            if (
+                record is None
+                or (left is not None and branch.epoch < left.epoch)
+                or (read is not None and is_denied(record, branch, read))
+            ):
                 continue
             if record is shown:
                 shown_epoch = branch.epoch
-            if best is None or branch.epoch > best_epoch or (
-                    branch.epoch == best_epoch and supersedes(record, best, said=branch is said)):
+            if (
+                best is None
+                or branch.epoch > best_epoch
+                or (branch.epoch == best_epoch and supersedes(record, best, said=branch is said))
+            ):
                 best, best_epoch = record, branch.epoch
         if best is None:
             if shown is None or (left is None and not vague):
@@ -397,14 +520,29 @@ class Merging:
             if orphan and not anew and not (left is not None and left.lost):
                 shown_epoch = self._epoch
             newer = best_epoch > shown_epoch or (
-                best_epoch == shown_epoch and supersedes(best, shown, said=said is not None and said.view.held(key) is best))
-            # What all branches are past, and none holds, is not there: versions may be equal, or not comparable.
+                best_epoch == shown_epoch
+                and supersedes(best, shown, said=said is not None and said.view.held(key) is best)
+            )
+            # What all branches are past, and none holds, is not there: versions may be equal, or not
+            # comparable.
             if not newer and not (orphan and left is None and not vague):
                 return shown
-            if not newer and not anew and best_epoch == shown_epoch and is_older(best.version, shown.version) and (
-                    past := [branch for branch in branches if branch.view.held(key) is best and not is_newer(shown.version, branch.version)]):
-                # Past that, and with what it was before: it was not told of it. Objects never go back, so it has to be listed anew,
-                # or asked about if it cannot be. Where none is past that, it is of a server before it was restored.
+            if (
+                not newer
+                and not anew
+                and best_epoch == shown_epoch
+                and is_older(best.version, shown.version)
+                and (
+                    past := [
+                        branch
+                        for branch in branches
+                        if branch.view.held(key) is best and not is_newer(shown.version, branch.version)
+                    ]
+                )
+            ):
+                # Past that, and with what it was before: it was not told of it. Objects never go back, so it
+                # has to be listed anew, or asked about if it cannot be. Where none is past that, it is of a
+                # server before it was restored.
                 self._miss(past)
                 self._unclear.add(key)
                 self._doubts[key] = Doubt(*key, shown.uid, shown.version, self._epoch)
@@ -430,8 +568,12 @@ class Merging:
             return None
         behind = next((branch for branch in branches if branch.lags(read)), None)
         missed = [
-            branch for branch in branches
-            if not branch.lags(read) and (record := branch.view.held(key)) is not None and is_denied(record, branch, read)]
+            branch
+            for branch in branches
+            if not branch.lags(read)
+            and (record := branch.view.held(key)) is not None
+            and is_denied(record, branch, read)
+        ]
         if behind is None and not missed:
             del self._reads[key]
             return None
@@ -442,5 +584,7 @@ class Merging:
         return read
 
     def _miss(self, branches: Iterable[Branch]) -> None:
-        """Have branches listed anew that are past a change, and hold what was before it: the server has not told them of it."""
+        """Have branches listed anew that are past a change, and hold what was before it: the server has not
+        told them of it.
+        """
         self._outdated |= {branch: "missed" for branch in branches if branch not in self._outdated}

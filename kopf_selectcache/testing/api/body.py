@@ -1,11 +1,13 @@
 """JSON as clients send it: decoded, or refused in the server's words. Knows no kinds."""
+
 from __future__ import annotations
 
 from typing import Any
 
 import msgspec
 
-DEEPEST = 200   # Levels. The server goes down ten thousand, which no object needs, and no recursion here would stand.
+# Levels. The server goes down ten thousand, which no object needs, and no recursion here would stand.
+DEEPEST = 200
 
 
 class Unreadable(ValueError):
@@ -31,8 +33,11 @@ def is_too_deep(value: object) -> bool:
     level = [value]
     for _ in range(DEEPEST):
         level = [
-            inner for item in level if isinstance(item, dict | list)
-            for inner in (item.values() if isinstance(item, dict) else item)]
+            inner
+            for item in level
+            if isinstance(item, dict | list)
+            for inner in (item.values() if isinstance(item, dict) else item)
+        ]
         if not level:
             return False
     return True

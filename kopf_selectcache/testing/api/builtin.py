@@ -1,4 +1,7 @@
-"""The table of built-in kinds that are served: what `core/fields.py` knows of them, and how each one is written."""
+"""The table of built-in kinds that are served: what `core/fields.py` knows of them, and how each one is
+written.
+"""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -10,9 +13,18 @@ from .kubectl import columns
 
 # What is served: the version of each group.
 _GROUPS: Mapping[str, str] = {
-    "": "v1", "apps": "v1", "autoscaling": "v2", "batch": "v1", "networking.k8s.io": "v1", "policy": "v1",
-    "rbac.authorization.k8s.io": "v1", "scheduling.k8s.io": "v1", "storage.k8s.io": "v1", "coordination.k8s.io": "v1",
-    "events.k8s.io": "v1", "apiextensions.k8s.io": "v1",
+    "": "v1",
+    "apps": "v1",
+    "autoscaling": "v2",
+    "batch": "v1",
+    "networking.k8s.io": "v1",
+    "policy": "v1",
+    "rbac.authorization.k8s.io": "v1",
+    "scheduling.k8s.io": "v1",
+    "storage.k8s.io": "v1",
+    "coordination.k8s.io": "v1",
+    "events.k8s.io": "v1",
+    "apiextensions.k8s.io": "v1",
 }
 # Of these groups, only what operators write.
 _FEW: Mapping[str, frozenset[str]] = {
@@ -20,26 +32,78 @@ _FEW: Mapping[str, frozenset[str]] = {
     "storage.k8s.io": frozenset({"storageclasses"}),
 }
 _CATEGORIES: Mapping[str, tuple[str, ...]] = {"customresourcedefinitions": ("api-extensions",)}
-_ALL = frozenset({
-    "pods", "replicationcontrollers", "services", "daemonsets", "deployments", "replicasets", "statefulsets",
-    "horizontalpodautoscalers", "cronjobs", "jobs",
-})
-_STATUS = frozenset({
-    "namespaces", "nodes", "persistentvolumeclaims", "persistentvolumes", "pods", "replicationcontrollers",
-    "resourcequotas", "services", "daemonsets", "deployments", "replicasets", "statefulsets", "cronjobs", "jobs",
-    "horizontalpodautoscalers", "ingresses", "poddisruptionbudgets", "customresourcedefinitions",
-})
-_GENERATION = frozenset({
-    "pods", "podtemplates", "replicationcontrollers", "daemonsets", "deployments", "replicasets", "statefulsets",
-    "cronjobs", "jobs", "ingresses", "ingressclasses", "networkpolicies", "poddisruptionbudgets", "priorityclasses",
-    "customresourcedefinitions",
-})
-_CREATES_ON_UPDATE = frozenset({
-    "endpoints", "limitranges", "services", "events", "leases", "roles", "rolebindings", "clusterroles",
-    "clusterrolebindings",
-})
+_ALL = frozenset(
+    {
+        "pods",
+        "replicationcontrollers",
+        "services",
+        "daemonsets",
+        "deployments",
+        "replicasets",
+        "statefulsets",
+        "horizontalpodautoscalers",
+        "cronjobs",
+        "jobs",
+    }
+)
+_STATUS = frozenset(
+    {
+        "namespaces",
+        "nodes",
+        "persistentvolumeclaims",
+        "persistentvolumes",
+        "pods",
+        "replicationcontrollers",
+        "resourcequotas",
+        "services",
+        "daemonsets",
+        "deployments",
+        "replicasets",
+        "statefulsets",
+        "cronjobs",
+        "jobs",
+        "horizontalpodautoscalers",
+        "ingresses",
+        "poddisruptionbudgets",
+        "customresourcedefinitions",
+    }
+)
+_GENERATION = frozenset(
+    {
+        "pods",
+        "podtemplates",
+        "replicationcontrollers",
+        "daemonsets",
+        "deployments",
+        "replicasets",
+        "statefulsets",
+        "cronjobs",
+        "jobs",
+        "ingresses",
+        "ingressclasses",
+        "networkpolicies",
+        "poddisruptionbudgets",
+        "priorityclasses",
+        "customresourcedefinitions",
+    }
+)
+_CREATES_ON_UPDATE = frozenset(
+    {
+        "endpoints",
+        "limitranges",
+        "services",
+        "events",
+        "leases",
+        "roles",
+        "rolebindings",
+        "clusterroles",
+        "clusterrolebindings",
+    }
+)
 _CONDITIONAL = frozenset({"leases", "poddisruptionbudgets", "customresourcedefinitions"})
-_SHOWS_DELETED = frozenset({"pods", "podtemplates", "resourcequotas", "services", "serviceaccounts", "storageclasses"})
+_SHOWS_DELETED = frozenset(
+    {"pods", "podtemplates", "resourcequotas", "services", "serviceaccounts", "storageclasses"}
+)
 
 
 def _served() -> Iterator[Served]:
@@ -48,7 +112,13 @@ def _served() -> Iterator[Served]:
         if version not in kind.versions or (kind.group in _FEW and kind.plural not in _FEW[kind.group]):
             continue
         yield Served(
-            kind.group, version, kind.plural, kind.kind.lower(), kind.kind, bool(kind.namespaced), kind,
+            kind.group,
+            version,
+            kind.plural,
+            kind.kind.lower(),
+            kind.kind,
+            bool(kind.namespaced),
+            kind,
             short_names=tuple(sorted(kind.names - {kind.kind, kind.kind.lower(), kind.plural})),
             categories=("all",) if kind.plural in _ALL else _CATEGORIES.get(kind.plural, ()),
             has_status=kind.plural in _STATUS,

@@ -2,6 +2,7 @@
 
 A real cluster takes a moment for that, by controllers; here, the write itself does what they would do.
 """
+
 from __future__ import annotations
 
 import re
@@ -24,9 +25,10 @@ TABLE: Table = ("apiextensions.k8s.io", "customresourcedefinitions")
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _VERSION = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _VERSION_NAME = (
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end "
-    "with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is "
-    "'[a-z]([-a-z0-9]*[a-z0-9])?')")
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic"
+    " character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for"
+    " validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
+)
 FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 
 
@@ -39,7 +41,9 @@ class Writes(Protocol):
     def time(self) -> str: ...
     def replace(self, served: Served, old: Stored, body: dict[str, Any]) -> Stored: ...
     def remove(self, served: Served, old: Stored) -> object: ...
-    def delete_collection(self, served: Served, namespace: str, chosen: Callable[[Stored], bool]) -> object: ...
+    def delete_collection(
+        self, served: Served, namespace: str, chosen: Callable[[Stored], bool]
+    ) -> object: ...
 
 
 class Definitions:
@@ -70,12 +74,17 @@ class Definitions:
         """Refuse new objects of a definition that is being deleted."""
         if served.table in self._ending:
             raise Problem(
-                403, "Forbidden",
-                f'{served.qualified} "{name}" is forbidden: create not allowed while custom resource definition is terminating',
-                details={"name": name, "group": served.group, "kind": served.plural})
+                403,
+                "Forbidden",
+                f'{served.qualified} "{name}" is forbidden: create not allowed while custom resource'
+                " definition is terminating",
+                details={"name": name, "group": served.group, "kind": served.plural},
+            )
 
     def shape(self, served: Served, new: dict[str, Any]) -> None:
-        """Drop what the schema does not have, and fill in its defaults. A definition gets what the server fills in."""
+        """Drop what the schema does not have, and fill in its defaults. A definition gets what the server
+        fills in.
+        """
         if served.schema is not None:
             schemas.prune(served.schema, new)
             schemas.fill(served.schema, new)
@@ -89,14 +98,19 @@ class Definitions:
             return []
         found = _wrong(new)
         if not found:
-            _read(new)   # What could not be served would fail here, before it is kept.
+            _read(new)  # What could not be served would fail here, before it is kept.
         return found
 
-    def problems_of_change(self, served: Served, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Cause]:
+    def problems_of_change(
+        self, served: Served, old: Mapping[str, Any], new: Mapping[str, Any]
+    ) -> list[Cause]:
         if served.table != TABLE:
             return []
-        return [invalid_value(f"spec.{key}", new["spec"].get(key), "field is immutable")
-                for key in ("group", "scope") if old["spec"].get(key) != new["spec"].get(key)]
+        return [
+            invalid_value(f"spec.{key}", new["spec"].get(key), "field is immutable")
+            for key in ("group", "scope")
+            if old["spec"].get(key) != new["spec"].get(key)
+        ]
 
     def field_values(self, served: Served, body: Mapping[str, Any]) -> Mapping[str, str]:
         """Return the values of all field labels of an object, of whichever version of it."""
@@ -134,12 +148,15 @@ class Definitions:
         """Return the definition as it is once it was deleted: it ends when its objects have."""
         said = dict(body["metadata"])
         said.pop("deletionGracePeriodSeconds", None)
-        said["generation"] = body["metadata"]["generation"] - 1   # It is not counted up, as that of others is.
+        said["generation"] = body["metadata"]["generation"] - 1  # It is not counted up, as that of others is.
         said["finalizers"] = list(dict.fromkeys([*said.get("finalizers", []), FINALIZER]))
         status = part(body, "status")
         conditions = [item for item in status.get("conditions") or () if item["type"] != "Terminating"]
         message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
-        status["conditions"] = [*conditions, _condition("Terminating", "InstanceDeletionPending", message, said["deletionTimestamp"])]
+        status["conditions"] = [
+            *conditions,
+            _condition("Terminating", "InstanceDeletionPending", message, said["deletionTimestamp"]),
+        ]
         return {**body, "metadata": in_order(said), "status": status}
 
     def empty(self, definition: Stored) -> None:
@@ -208,14 +225,30 @@ def _read(body: Mapping[str, Any]) -> list[Served]:
         if not version.get("served"):
             continue
         schema = schemas.without_nulls(part(part(version, "schema"), "openAPIV3Schema"))
-        found.append(Served(
-            spec["group"], version["name"], names["plural"], names["singular"], names["kind"], spec["scope"] == "Namespaced",
-            Kind.custom(body, version["name"]),
-            short_names=tuple(names.get("shortNames") or ()), categories=tuple(names.get("categories") or ()),
-            has_status=part(version, "subresources").get("status") is not None, has_generation=True,
-            columns=_columns(version), table=(spec["group"], names["plural"]), custom=True, unconditional=False,
-            schema={**schema, "x-kubernetes-preserve-unknown-fields": True} if spec.get("preserveUnknownFields") else schema,
-        ))
+        found.append(
+            Served(
+                spec["group"],
+                version["name"],
+                names["plural"],
+                names["singular"],
+                names["kind"],
+                spec["scope"] == "Namespaced",
+                Kind.custom(body, version["name"]),
+                short_names=tuple(names.get("shortNames") or ()),
+                categories=tuple(names.get("categories") or ()),
+                has_status=part(version, "subresources").get("status") is not None,
+                has_generation=True,
+                columns=_columns(version),
+                table=(spec["group"], names["plural"]),
+                custom=True,
+                unconditional=False,
+                schema=(
+                    {**schema, "x-kubernetes-preserve-unknown-fields": True}
+                    if spec.get("preserveUnknownFields")
+                    else schema
+                ),
+            )
+        )
     return found
 
 
@@ -223,8 +256,13 @@ def _columns(version: Mapping[str, Any]) -> tuple[Column, ...]:
     printed = version.get("additionalPrinterColumns")
     if not printed:
         return columns.DEFAULT
-    return (columns.NAME, *(
-        Column(item["name"], item["jsonPath"], item["type"], wide=bool(item.get("priority"))) for item in printed))
+    return (
+        columns.NAME,
+        *(
+            Column(item["name"], item["jsonPath"], item["type"], wide=bool(item.get("priority")))
+            for item in printed
+        ),
+    )
 
 
 def _fill(new: dict[str, Any]) -> None:
@@ -235,12 +273,18 @@ def _fill(new: dict[str, Any]) -> None:
         names.setdefault("singular", kind.lower())
         names.setdefault("listKind", f"{kind}List")
     versions = [item or {} for item in spec.get("versions") or ()]
-    new["spec"] = {**spec, "names": names, "conversion": spec.get("conversion") or {"strategy": "None"}, "versions": versions}
+    new["spec"] = {
+        **spec,
+        "names": names,
+        "conversion": spec.get("conversion") or {"strategy": "None"},
+        "versions": versions,
+    }
     status = part(new, "status")
     stored = [item.get("name") for item in versions if item.get("storage")]
     kept = status.get("storedVersions") or []
     new["status"] = {
-        "conditions": status.get("conditions"), "acceptedNames": status.get("acceptedNames") or {"plural": "", "kind": ""},
+        "conditions": status.get("conditions"),
+        "acceptedNames": status.get("acceptedNames") or {"plural": "", "kind": ""},
         "storedVersions": [*kept, *(name for name in stored if name not in kept)],
     }
 
@@ -252,7 +296,11 @@ def _wrong(new: Mapping[str, Any]) -> list[Cause]:
     found = []
     if name != f"{names.get('plural', '')}.{group}":
         found.append(invalid_value("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
-    found += (cause("FieldValueRequired", "Required value", f"spec.{key}") for key in ("group", "scope") if not spec.get(key))
+    found += (
+        cause("FieldValueRequired", "Required value", f"spec.{key}")
+        for key in ("group", "scope")
+        if not spec.get(key)
+    )
     if spec.get("scope") not in (None, "", "Cluster", "Namespaced"):
         told = f'Unsupported value: "{spec["scope"]}": supported values: "Cluster", "Namespaced"'
         found.append(cause("FieldValueNotSupported", told, "spec.scope"))
@@ -277,9 +325,16 @@ def _wrong(new: Mapping[str, Any]) -> list[Cause]:
         for at, item in enumerate(version.get("additionalPrinterColumns") or ()):
             found += _wrong_column(item or {}, f"{where}.additionalPrinterColumns[{at}]")
     if sum(bool(version.get("storage")) for version in versions) != 1:
-        found.append(invalid_value("spec.versions", len(versions), "must have exactly one version marked as storage version"))
-    found += (cause("FieldValueRequired", "Required value", f"spec.names.{key}")
-              for key in ("plural", "singular", "kind", "listKind") if not names.get(key))
+        found.append(
+            invalid_value(
+                "spec.versions", len(versions), "must have exactly one version marked as storage version"
+            )
+        )
+    found += (
+        cause("FieldValueRequired", "Required value", f"spec.names.{key}")
+        for key in ("plural", "singular", "kind", "listKind")
+        if not names.get(key)
+    )
     return found
 
 
@@ -294,7 +349,9 @@ def _wrong_column(column: Mapping[str, Any], where: str) -> Iterator[Cause]:
     if not column.get("jsonPath"):
         yield cause("FieldValueRequired", "Required value", f"{where}.JSONPath")
     elif not column["jsonPath"].startswith("."):
-        yield invalid_value(f"{where}.JSONPath", column["jsonPath"], "must be a simple json path starting with .")
+        yield invalid_value(
+            f"{where}.JSONPath", column["jsonPath"], "must be a simple json path starting with ."
+        )
 
 
 def _condition(kind: str, reason: str, message: str, time: str) -> dict[str, str]:

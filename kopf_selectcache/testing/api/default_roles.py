@@ -1,7 +1,9 @@
-"""The ClusterRoles and bindings that every cluster begins with, as far as users and operators meet them. Holds data alone.
+"""The ClusterRoles and bindings that every cluster begins with, as far as users and operators meet them.
+Holds data alone.
 
 Roles for the parts of a cluster (controllers, nodes, the scheduler) are left out: nobody here is one.
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -35,12 +37,24 @@ RULES: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("impersonate", "-", "serviceaccounts"),
         (WRITE, "-", "pods pods/attach pods/exec pods/portforward pods/proxy"),
         ("create", "-", "pods/eviction"),
-        (WRITE, "-", ("configmaps persistentvolumeclaims replicationcontrollers replicationcontrollers/scale secrets "
-                      "serviceaccounts services services/proxy")),
+        (
+            WRITE,
+            "-",
+            (
+                "configmaps persistentvolumeclaims replicationcontrollers replicationcontrollers/scale"
+                " secrets serviceaccounts services services/proxy"
+            ),
+        ),
         ("create", "-", "serviceaccounts/token"),
         (WRITE, "- events.k8s.io", "events"),
-        (WRITE, "apps", ("daemonsets deployments deployments/rollback deployments/scale replicasets replicasets/scale "
-                         "statefulsets statefulsets/scale")),
+        (
+            WRITE,
+            "apps",
+            (
+                "daemonsets deployments deployments/rollback deployments/scale replicasets replicasets/scale "
+                "statefulsets statefulsets/scale"
+            ),
+        ),
         (WRITE, "autoscaling", "horizontalpodautoscalers"),
         (WRITE, "batch", "cronjobs jobs"),
         (WRITE, "policy", "poddisruptionbudgets"),
@@ -49,15 +63,35 @@ RULES: dict[str, tuple[tuple[str, str, str], ...]] = {
         (WRITE, "resource.k8s.io", "resourceclaims resourceclaimtemplates"),
     ),
     "system:aggregate-to-view": (
-        (READ, "-", ("configmaps endpoints persistentvolumeclaims persistentvolumeclaims/status pods replicationcontrollers "
-                     "replicationcontrollers/scale serviceaccounts services services/status")),
-        (READ, "-", ("bindings limitranges namespaces/status pods/log pods/status replicationcontrollers/status resourcequotas "
-                     "resourcequotas/status")),
+        (
+            READ,
+            "-",
+            (
+                "configmaps endpoints persistentvolumeclaims persistentvolumeclaims/status pods"
+                " replicationcontrollers replicationcontrollers/scale serviceaccounts services"
+                " services/status"
+            ),
+        ),
+        (
+            READ,
+            "-",
+            (
+                "bindings limitranges namespaces/status pods/log pods/status replicationcontrollers/status"
+                " resourcequotas resourcequotas/status"
+            ),
+        ),
         (READ, "-", "namespaces"),
         (READ, "- events.k8s.io", "events"),
         (READ, "discovery.k8s.io", "endpointslices"),
-        (READ, "apps", ("controllerrevisions daemonsets daemonsets/status deployments deployments/scale deployments/status "
-                        "replicasets replicasets/scale replicasets/status statefulsets statefulsets/scale statefulsets/status")),
+        (
+            READ,
+            "apps",
+            (
+                "controllerrevisions daemonsets daemonsets/status deployments deployments/scale"
+                " deployments/status replicasets replicasets/scale replicasets/status statefulsets"
+                " statefulsets/scale statefulsets/status"
+            ),
+        ),
         (READ, "autoscaling", "horizontalpodautoscalers horizontalpodautoscalers/status"),
         (READ, "batch", "cronjobs cronjobs/status jobs jobs/status"),
         (READ, "policy", "poddisruptionbudgets poddisruptionbudgets/status"),
@@ -67,7 +101,10 @@ RULES: dict[str, tuple[tuple[str, str, str], ...]] = {
 }
 URLS: dict[str, tuple[str, str]] = {
     "cluster-admin": ("*", "*"),
-    "system:discovery": ("get", "/api /api/* /apis /apis/* /healthz /livez /openapi /openapi/* /readyz /version /version/"),
+    "system:discovery": (
+        "get",
+        "/api /api/* /apis /apis/* /healthz /livez /openapi /openapi/* /readyz /version /version/",
+    ),
     "system:public-info-viewer": ("get", "/healthz /livez /readyz /version /version/"),
 }
 # Each is made of all ClusterRoles that are labelled for it, and is itself labelled for the next.
@@ -86,25 +123,42 @@ def create(objects: Objects, kinds: Kinds) -> None:
     assert roles, "RBAC is served"
     assert bindings, "RBAC is served"
     for name in RULES:
-        aggregated_to = name.removeprefix("system:aggregate-to-") if name.startswith("system:aggregate-to-") else ""
+        aggregated_to = (
+            name.removeprefix("system:aggregate-to-") if name.startswith("system:aggregate-to-") else ""
+        )
         objects.create(roles, "", {"metadata": _metadata(name, aggregated_to), "rules": _rules(name)})
     for name, next_one in AGGREGATED.items():
         selector = {"matchLabels": {_label(name): "true"}}
-        objects.create(roles, "", {
-            "metadata": _metadata(name, next_one), "aggregationRule": {"clusterRoleSelectors": [selector]}, "rules": None})
+        objects.create(
+            roles,
+            "",
+            {
+                "metadata": _metadata(name, next_one),
+                "aggregationRule": {"clusterRoleSelectors": [selector]},
+                "rules": None,
+            },
+        )
     for name, groups in BINDINGS.items():
-        objects.create(bindings, "", {
-            "metadata": _metadata(name, ""),
-            "subjects": [{"kind": "Group", "apiGroup": GROUP, "name": group} for group in groups],
-            "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": name},
-        })
+        objects.create(
+            bindings,
+            "",
+            {
+                "metadata": _metadata(name, ""),
+                "subjects": [{"kind": "Group", "apiGroup": GROUP, "name": group} for group in groups],
+                "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": name},
+            },
+        )
 
 
 def _metadata(name: str, aggregated_to: str) -> dict[str, Any]:
     labels = {"kubernetes.io/bootstrapping": "rbac-defaults"}
     if aggregated_to:
         labels[_label(aggregated_to)] = "true"
-    return {"name": name, "labels": labels, "annotations": {"rbac.authorization.kubernetes.io/autoupdate": "true"}}
+    return {
+        "name": name,
+        "labels": labels,
+        "annotations": {"rbac.authorization.kubernetes.io/autoupdate": "true"},
+    }
 
 
 def _label(role: str) -> str:
@@ -113,7 +167,11 @@ def _label(role: str) -> str:
 
 def _rules(name: str) -> list[dict[str, Any]]:
     rules: list[dict[str, Any]] = [
-        {"verbs": verbs.split(), "apiGroups": [group.strip("-") for group in groups.split()], "resources": resources.split()}
+        {
+            "verbs": verbs.split(),
+            "apiGroups": [group.strip("-") for group in groups.split()],
+            "resources": resources.split(),
+        }
         for verbs, groups, resources in RULES[name]
     ]
     if name in URLS:

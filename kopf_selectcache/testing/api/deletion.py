@@ -1,4 +1,7 @@
-"""What a DELETE does to an object: gone at once, marked until its finalizers are removed, or left to its node."""
+"""What a DELETE does to an object: gone at once, marked until its finalizers are removed, or left to its
+node.
+"""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -12,7 +15,7 @@ from .status import bad_request, conflict, invalid
 from .strategies import default_policy, part
 
 _POLICIES = ("Foreground", "Background", "Orphan")
-_GRACE = 30   # Seconds that a pod has to end, unless it says otherwise.
+_GRACE = 30  # Seconds that a pod has to end, unless it says otherwise.
 
 
 @dataclass(frozen=True)
@@ -28,33 +31,50 @@ class Wish:
     def read(cls, options: Mapping[str, Any]) -> Wish:
         grace, policy = options.get("gracePeriodSeconds"), options.get("propagationPolicy") or ""
         if isinstance(grace, str):
-            grace = int(grace) if grace.lstrip("-").isdecimal() else grace   # As a query parameter.
-        if not (grace is None or (isinstance(grace, int) and not isinstance(grace, bool))) or not isinstance(policy, str):
+            grace = int(grace) if grace.lstrip("-").isdecimal() else grace  # As a query parameter.
+        if not (grace is None or (isinstance(grace, int) and not isinstance(grace, bool))) or not isinstance(
+            policy, str
+        ):
             raise bad_request("the DeleteOptions could not be read")
         if policy not in ("", *_POLICIES):
             supported = ", ".join(f'"{word}"' for word in (*_POLICIES, "nil"))
             told = cause(
-                "FieldValueNotSupported", f'Unsupported value: "{policy}": supported values: {supported}', "propagationPolicy")
+                "FieldValueNotSupported",
+                f'Unsupported value: "{policy}": supported values: {supported}',
+                "propagationPolicy",
+            )
             raise invalid("DeleteOptions", "", [told], group="meta.k8s.io")
         if options.get("orphanDependents") is not None and policy:
-            told = invalid_value("propagationPolicy", policy, "orphanDependents and deletionPropagation cannot be both set")
+            told = invalid_value(
+                "propagationPolicy", policy, "orphanDependents and deletionPropagation cannot be both set"
+            )
             raise invalid("DeleteOptions", "", [told], group="meta.k8s.io")
         if options.get("orphanDependents") is not None:
             policy = "Orphan" if options["orphanDependents"] else "Background"
         conditions = part(options, "preconditions")
-        return cls(grace, policy, str(conditions.get("uid") or ""), str(conditions.get("resourceVersion") or ""))
+        return cls(
+            grace, policy, str(conditions.get("uid") or ""), str(conditions.get("resourceVersion") or "")
+        )
 
     def check(self, served: Served, stored: Stored) -> None:
         """Conflict, if the object is not the one that is meant."""
         name = stored.key[1]
         if self.uid not in ("", stored.uid):
             raise conflict(
-                served.kind, name, f"the UID in the precondition ({self.uid}) does not match the UID in record ({stored.uid}). "
-                "The object might have been deleted and then recreated", group=served.group)
+                served.kind,
+                name,
+                f"the UID in the precondition ({self.uid}) does not match the UID in record ({stored.uid}). "
+                "The object might have been deleted and then recreated",
+                group=served.group,
+            )
         if self.version not in ("", str(stored.version)):
             raise conflict(
-                served.kind, name, f"the ResourceVersion in the precondition ({self.version}) does not match the "
-                f"ResourceVersion in record ({stored.version}). The object might have been modified", group=served.group)
+                served.kind,
+                name,
+                f"the ResourceVersion in the precondition ({self.version}) does not match the "
+                f"ResourceVersion in record ({stored.version}). The object might have been modified",
+                group=served.group,
+            )
 
 
 @dataclass(frozen=True)
@@ -101,7 +121,11 @@ def mark(said: Mapping[str, Any], outcome: Outcome, time: str) -> dict[str, Any]
 
 def is_over(served: Served, was: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     """Whether a change of an object that is being deleted was the last: no finalizer holds it any more."""
-    if "deletionTimestamp" not in was or new["metadata"].get("finalizers") or was.get("deletionGracePeriodSeconds", 0) > 0:
+    if (
+        "deletionTimestamp" not in was
+        or new["metadata"].get("finalizers")
+        or was.get("deletionGracePeriodSeconds", 0) > 0
+    ):
         return False
     return served.table != ("", "namespaces") or not part(new, "spec").get("finalizers")
 

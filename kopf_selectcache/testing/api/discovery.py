@@ -1,7 +1,10 @@
-"""Which resources there are: group by group, or all at once, which is called aggregated. Lists no more than is served.
+"""Which resources there are: group by group, or all at once, which is called aggregated. Lists no more than
+is served.
 
-Left out are the server's own address, entity tags and storage hashes, by which nobody here would save anything.
+Left out are the server's own address, entity tags and storage hashes, by which nobody here would save
+anything.
 """
+
 from __future__ import annotations
 
 import re
@@ -14,17 +17,36 @@ from .request import JSON, Answer
 from .reviews import AUTHENTICATION, AUTHORIZATION, KINDS
 from .status import no_such_path, not_acceptable
 
-# In the order of the server, by which clients decide between groups with a kind of the same name. Custom ones follow.
+# In the order of the server, by which clients decide between groups with a kind of the same name. Custom ones
+# follow.
 GROUPS = (
-    "apps", "events.k8s.io", AUTHENTICATION, AUTHORIZATION, "autoscaling", "batch", "networking.k8s.io", "policy",
-    "rbac.authorization.k8s.io", "storage.k8s.io", "apiextensions.k8s.io", "scheduling.k8s.io", "coordination.k8s.io",
+    "apps",
+    "events.k8s.io",
+    AUTHENTICATION,
+    AUTHORIZATION,
+    "autoscaling",
+    "batch",
+    "networking.k8s.io",
+    "policy",
+    "rbac.authorization.k8s.io",
+    "storage.k8s.io",
+    "apiextensions.k8s.io",
+    "scheduling.k8s.io",
+    "coordination.k8s.io",
 )
 AGGREGATED = {"g": "apidiscovery.k8s.io", "v": "v2", "as": "APIGroupDiscoveryList"}
 AGGREGATED_TYPE = ";".join([JSON, *(f"{key}={value}" for key, value in AGGREGATED.items())])
 VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 CUSTOM_VERBS = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"]
-TOKEN = {"name": "serviceaccounts/token", "singularName": "", "namespaced": True, "group": AUTHENTICATION, "version": "v1",
-         "kind": "TokenRequest", "verbs": ["create"]}
+TOKEN = {
+    "name": "serviceaccounts/token",
+    "singularName": "",
+    "namespaced": True,
+    "group": AUTHENTICATION,
+    "version": "v1",
+    "kind": "TokenRequest",
+    "verbs": ["create"],
+}
 
 Resource = dict[str, Any]
 
@@ -35,9 +57,15 @@ def answer(path: str, accept: str, kinds: Kinds) -> Answer | None:
         case ["api" | "apis" as root]:
             if _wants_aggregated(accept, possible=True):
                 return Answer(
-                    200, Answer.of(_aggregated(root, kinds)).body, content_type=AGGREGATED_TYPE, headers={"Vary": "Accept"})
+                    200,
+                    Answer.of(_aggregated(root, kinds)).body,
+                    content_type=AGGREGATED_TYPE,
+                    headers={"Vary": "Accept"},
+                )
             if root == "api":
-                return Answer.of({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []})
+                return Answer.of(
+                    {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
+                )
             groups = [_group(group, versions) for group, versions in _tree(kinds).items() if group]
             return Answer.of({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
         case ["api", "v1"]:
@@ -56,14 +84,23 @@ def answer(path: str, accept: str, kinds: Kinds) -> Answer | None:
 
 def resources(group: str, version: str, kinds: Kinds) -> list[Resource]:
     """List what a version of a group serves, subresources included, as plain discovery shows it."""
-    served = sorted((one for one in kinds if (one.group, one.version) == (group, version)), key=lambda one: one.plural)
+    served = sorted(
+        (one for one in kinds if (one.group, one.version) == (group, version)), key=lambda one: one.plural
+    )
     found = [resource for one in served for resource in _resources(one)]
     if version == "v1" and group in {AUTHENTICATION, AUTHORIZATION}:
         for (of, plural), kind in sorted(KINDS.items()):
             if of == group:
                 namespaced = kind.startswith("Local")
-                found.append({
-                    "name": plural, "singularName": kind.lower(), "namespaced": namespaced, "kind": kind, "verbs": ["create"]})
+                found.append(
+                    {
+                        "name": plural,
+                        "singularName": kind.lower(),
+                        "namespaced": namespaced,
+                        "kind": kind,
+                        "verbs": ["create"],
+                    }
+                )
     return found
 
 
@@ -72,23 +109,51 @@ def _resources(served: Served) -> Iterator[Resource]:
     if served.table == ("", "namespaces"):
         verbs = [verb for verb in verbs if verb != "deletecollection"]
     whole = {
-        "name": served.plural, "singularName": served.singular, "namespaced": served.namespaced, "kind": served.kind,
-        "verbs": verbs, "shortNames": list(served.short_names), "categories": list(served.categories),
+        "name": served.plural,
+        "singularName": served.singular,
+        "namespaced": served.namespaced,
+        "kind": served.kind,
+        "verbs": verbs,
+        "shortNames": list(served.short_names),
+        "categories": list(served.categories),
     }
     yield {key: value for key, value in whole.items() if value != []}
     if served.table in scales.TABLES:
-        yield {"name": f"{served.plural}/{scales.SUBRESOURCE}", "singularName": "", "namespaced": True, "group": "autoscaling",
-               "version": "v1", "kind": scales.KIND, "verbs": ["get", "patch", "update"]}
+        yield {
+            "name": f"{served.plural}/{scales.SUBRESOURCE}",
+            "singularName": "",
+            "namespaced": True,
+            "group": "autoscaling",
+            "version": "v1",
+            "kind": scales.KIND,
+            "verbs": ["get", "patch", "update"],
+        }
     if served.has_status:
-        yield {"name": f"{served.plural}/status", "singularName": "", "namespaced": served.namespaced, "kind": served.kind,
-               "verbs": ["get", "patch", "update"]}
+        yield {
+            "name": f"{served.plural}/status",
+            "singularName": "",
+            "namespaced": served.namespaced,
+            "kind": served.kind,
+            "verbs": ["get", "patch", "update"],
+        }
     if served.table == ("", "serviceaccounts"):
         yield TOKEN
 
 
 def paths(kinds: Kinds) -> list[str]:
     """Return what can be asked for, as the server lists it at its root."""
-    found = {"/api", "/api/v1", "/apis", "/apis/", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"}
+    found = {
+        "/api",
+        "/api/v1",
+        "/apis",
+        "/apis/",
+        "/healthz",
+        "/livez",
+        "/openapi/v2",
+        "/openapi/v3",
+        "/readyz",
+        "/version",
+    }
     for group, versions in _tree(kinds).items():
         if group:
             found |= {f"/apis/{group}", *(f"/apis/{group}/{version}" for version in versions)}
@@ -108,7 +173,9 @@ def _listed(accept: str, group: str, version: str, kinds: Kinds) -> Answer:
 
 
 def _nothing() -> Answer:
-    return Answer(404, b"404 page not found\n", "text/plain; charset=utf-8", {"X-Content-Type-Options": "nosniff"})
+    return Answer(
+        404, b"404 page not found\n", "text/plain; charset=utf-8", {"X-Content-Type-Options": "nosniff"}
+    )
 
 
 def _tree(kinds: Kinds) -> dict[str, list[str]]:
@@ -122,7 +189,9 @@ def _tree(kinds: Kinds) -> dict[str, list[str]]:
 
 
 def _preference(version: str) -> tuple[Any, ...]:
-    """Order versions as Kubernetes does: v2, v1, v1beta1, v2alpha1, and what is no version in its sense by name."""
+    """Order versions as Kubernetes does: v2, v1, v1beta1, v2alpha1, and what is no version in its sense by
+    name.
+    """
     parsed = re.fullmatch(r"v(\d+)(?:(alpha|beta)(\d+))?", version)
     if parsed is None:
         return 1, version
@@ -136,11 +205,22 @@ def _group(name: str, versions: list[str]) -> Resource:
 
 def _aggregated(root: str, kinds: Kinds) -> Resource:
     items = [
-        {"metadata": {"name": group} if group else {}, "versions": [
-            {"version": version, "resources": _nested(group, version, kinds), "freshness": "Current"} for version in versions]}
-        for group, versions in _tree(kinds).items() if (group == "") == (root == "api")
+        {
+            "metadata": {"name": group} if group else {},
+            "versions": [
+                {"version": version, "resources": _nested(group, version, kinds), "freshness": "Current"}
+                for version in versions
+            ],
+        }
+        for group, versions in _tree(kinds).items()
+        if (group == "") == (root == "api")
     ]
-    return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
+    return {
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": "apidiscovery.k8s.io/v2",
+        "metadata": {},
+        "items": items,
+    }
 
 
 def _nested(group: str, version: str, kinds: Kinds) -> list[Resource]:
@@ -157,14 +237,18 @@ def _nested(group: str, version: str, kinds: Kinds) -> list[Resource]:
             found[name].setdefault("subresources", []).append(part)
         else:
             found[name] = {
-                "resource": name, "responseKind": kind, "scope": "Namespaced" if one["namespaced"] else "Cluster",
+                "resource": name,
+                "responseKind": kind,
+                "scope": "Namespaced" if one["namespaced"] else "Cluster",
                 "singularResource": one["singularName"],
             } | {key: one[key] for key in ("verbs", "shortNames", "categories") if key in one}
     return list(found.values())
 
 
 def _wants_aggregated(accept: str, *, possible: bool) -> bool:
-    """Whether the aggregated form is the first that the client accepts and we have; Not Acceptable (406), if none is."""
+    """Whether the aggregated form is the first that the client accepts and we have; Not Acceptable (406), if
+    none is.
+    """
     for clause in (accept or "*/*").split(","):
         media, *rest = (part.strip() for part in clause.split(";"))
         parameters = dict(part.partition("=")[::2] for part in rest)
@@ -174,4 +258,6 @@ def _wants_aggregated(accept: str, *, possible: bool) -> bool:
             return False
         if possible and AGGREGATED.items() <= parameters.items():
             return True
-    raise not_acceptable(f"only the following media types are accepted: {AGGREGATED_TYPE + ', ' if possible else ''}{JSON}")
+    raise not_acceptable(
+        f"only the following media types are accepted: {AGGREGATED_TYPE + ', ' if possible else ''}{JSON}"
+    )

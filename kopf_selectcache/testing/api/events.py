@@ -1,4 +1,5 @@
 """The two faces of an Event: that of the core group, in which it is kept, and that of events.k8s.io."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -13,8 +14,12 @@ TABLE = ("", "events")
 
 # How the core group calls what events.k8s.io calls otherwise.
 _NAMES = {
-    "involvedObject": "regarding", "message": "note", "source": "deprecatedSource", "count": "deprecatedCount",
-    "firstTimestamp": "deprecatedFirstTimestamp", "lastTimestamp": "deprecatedLastTimestamp",
+    "involvedObject": "regarding",
+    "message": "note",
+    "source": "deprecatedSource",
+    "count": "deprecatedCount",
+    "firstTimestamp": "deprecatedFirstTimestamp",
+    "lastTimestamp": "deprecatedLastTimestamp",
     "reportingComponent": "reportingController",
 }
 _BACK = {other: name for name, other in _NAMES.items()}

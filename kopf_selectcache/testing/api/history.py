@@ -1,8 +1,11 @@
-"""All objects and everything that happened to them: one version for the whole cluster, a log of changes, a horizon.
+"""All objects and everything that happened to them: one version for the whole cluster, a log of changes, a
+horizon.
 
-An object is kept as the bytes that are served, without its kind and apiVersion, which depend on who asks how. What a
-list or a watch needs beside them, labels and the values of field labels, is read once, when the object is written.
+An object is kept as the bytes that are served, without its kind and apiVersion, which depend on who asks how.
+What a list or a watch needs beside them, labels and the values of field labels, is read once, when the object
+is written.
 """
+
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
@@ -18,9 +21,10 @@ Table: TypeAlias = tuple[str, str]
 Key: TypeAlias = tuple[str, str]
 """Namespace (empty where there is none) and name."""
 
-KEPT = 100_000   # So many changes are remembered, unless they are compacted before: some minutes of a very busy cluster.
-KEPT_BYTES = 24 * 1024 * 1024   # No more of old versions, which are in memory for nothing else,
-KEPT_AT_LEAST = 1_000   # unless they are of the last changes: nobody is to miss those, however big they are.
+# So many changes are remembered, unless they are compacted before: some minutes of a very busy cluster.
+KEPT = 100_000
+KEPT_BYTES = 24 * 1024 * 1024  # No more of old versions, which are in memory for nothing else,
+KEPT_AT_LEAST = 1_000  # unless they are of the last changes: nobody is to miss those, however big they are.
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +55,18 @@ class Change(NamedTuple):
 class History:
     """The store of one cluster. Every write has a version of its own, higher than all before."""
 
-    def __init__(self, *, version: int = 1, kept: int = KEPT, kept_bytes: int = KEPT_BYTES, kept_at_least: int = KEPT_AT_LEAST) -> None:
+    def __init__(
+        self,
+        *,
+        version: int = 1,
+        kept: int = KEPT,
+        kept_bytes: int = KEPT_BYTES,
+        kept_at_least: int = KEPT_AT_LEAST,
+    ) -> None:
         self.version = version
         self.horizon = version
-        """Of this version and later ones everything is known; of earlier ones nothing, as after etcd's compaction."""
+        """Of this version and later ones everything is known; of earlier ones nothing, as after etcd's
+        compaction."""
         self._objects: dict[Table, dict[Key, Stored]] = {}
         self._order: dict[Table, list[Key]] = {}
         self._log: deque[Change] = deque()
@@ -74,7 +86,9 @@ class History:
         order = self._order.get(table, [])
         return _within(order, namespace, after)
 
-    def at(self, table: Table, version: int, *, namespace: str = "", after: Key | None = None) -> list[Stored]:
+    def at(
+        self, table: Table, version: int, *, namespace: str = "", after: Key | None = None
+    ) -> list[Stored]:
         """Return the objects as they were at this version, in order; Expired (410), if that is forgotten."""
         objects = self._objects.get(table, {})
         changed = list(self.since(version, table))
@@ -133,7 +147,9 @@ class History:
         self.version = change.version
         self._log.append(change)
         self._log_bytes += _weight(change)
-        while len(self._log) > self._kept or (self._log_bytes > self._kept_bytes and len(self._log) > self._kept_at_least):
+        while len(self._log) > self._kept or (
+            self._log_bytes > self._kept_bytes and len(self._log) > self._kept_at_least
+        ):
             forgotten = self._log.popleft()
             self._log_bytes -= _weight(forgotten)
             self.horizon = forgotten.version
@@ -156,7 +172,9 @@ class History:
         return Backup(self.version, {table: dict(objects) for table, objects in self._objects.items()})
 
     def restore(self, backup: Backup) -> None:
-        """Be as at the backup again: versions go back, and no watch is told. Whoever watches must be cut off first."""
+        """Be as at the backup again: versions go back, and no watch is told. Whoever watches must be cut off
+        first.
+        """
         self.version = backup.version
         self._forget()
         self._objects = {table: dict(objects) for table, objects in backup.objects.items()}
@@ -186,7 +204,9 @@ def _weight(change: Change) -> int:
 
 
 def _place(key: Key) -> str:
-    """Return what objects are listed by, as etcd keeps them: those of `apps-2` come before those of `apps`."""
+    """Return what objects are listed by, as etcd keeps them: those of `apps-2` come before those of
+    `apps`.
+    """
     return f"{key[0]}/{key[1]}"
 
 
@@ -195,4 +215,4 @@ def _within(order: list[Key], namespace: str, after: Key | None) -> list[Key]:
     if not namespace:
         return order[start:]
     start = max(start, bisect_left(order, f"{namespace}/", key=_place))
-    return order[start:bisect_left(order, f"{namespace}0", key=_place)]   # 0 is what comes after the slash.
+    return order[start : bisect_left(order, f"{namespace}0", key=_place)]  # 0 is what comes after the slash.

@@ -1,9 +1,10 @@
 """Acting as somebody else: the Impersonate-* headers, as far as the rights of the one who asks allow it.
 
-Beside the verb `impersonate`, which allows all that the other may do, there are rights for single kinds of users and
-single actions (`impersonate:user-info` with `impersonate-on:user-info:list`). They are tried first, and it is their
-refusal that is reported. Of these, that of a pod for its own node is missing.
+Beside the verb `impersonate`, which allows all that the other may do, there are rights for single kinds of
+users and single actions (`impersonate:user-info` with `impersonate-on:user-info:list`). They are tried first,
+and it is their refusal that is reported. Of these, that of a pod for its own node is missing.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -23,10 +24,13 @@ class Impersonation:
     def __init__(self, rbac: Rbac) -> None:
         self._rbac = rbac
         self._last: dict[str, str] = {}
-        """The verb that allowed it to each user last: it is tried first, as in the server, which shows in answers."""
+        """The verb that allowed it to each user last: it is tried first, as in the server, which shows in
+        answers."""
 
     def effective(self, user: User, headers: Mapping[str, str], asked: Asked) -> User:
-        """Return who is meant by the headers; Forbidden (403), if the user may not act as them in what is asked."""
+        """Return who is meant by the headers; Forbidden (403), if the user may not act as them in what is
+        asked.
+        """
         wanted = _wanted(headers)
         if wanted is None:
             return user
@@ -65,7 +69,9 @@ class Impersonation:
             self._require(user, one)
         for key, values in wanted.extra.items():
             for value in values:
-                self._require(user, Call(verb, "authentication.k8s.io", "v1", "userextras", name=value, subresource=key))
+                self._require(
+                    user, Call(verb, "authentication.k8s.io", "v1", "userextras", name=value, subresource=key)
+                )
         if wanted.name == "system:anonymous":
             groups = groups if UNAUTHENTICATED in groups else (*groups, UNAUTHENTICATED)
         elif AUTHENTICATED not in groups and UNAUTHENTICATED not in groups:
@@ -83,7 +89,8 @@ def _wanted(headers: Mapping[str, str]) -> User | None:
     groups = tuple(headers["impersonate-group"].split("\n")) if "impersonate-group" in headers else ()
     extra = {
         unquote(key.removeprefix(EXTRA)): tuple(values.split("\n"))
-        for key, values in headers.items() if key.startswith(EXTRA)
+        for key, values in headers.items()
+        if key.startswith(EXTRA)
     }
     if not name and (uid or groups or extra):
         raise bad_request("requested a UID, groups or extra values without impersonating a user name")
@@ -91,7 +98,9 @@ def _wanted(headers: Mapping[str, str]) -> User | None:
 
 
 def _verbs(wanted: User) -> Iterator[str]:
-    """Iterate over the rights that can allow it: of nodes and service accounts no more than the name can be chosen."""
+    """Iterate over the rights that can allow it: of nodes and service accounts no more than the name can be
+    chosen.
+    """
     plain = not (wanted.uid or wanted.groups or wanted.extra)
     if _node(wanted.name):
         if plain:

@@ -1,4 +1,7 @@
-"""Which resources there are: a table of those that operators need, and what definitions of custom resources add."""
+"""Which resources there are: a table of those that operators need, and what definitions of custom resources
+add.
+"""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping

@@ -1,4 +1,7 @@
-"""Pages of lists: what there is now, what there was at a version, and how to go on. Never looks into an object."""
+"""Pages of lists: what there is now, what there was at a version, and how to go on. Never looks into an
+object.
+"""
+
 from __future__ import annotations
 
 import base64
@@ -14,12 +17,14 @@ from .selection import Selection
 from .status import Problem, bad_request, expired, too_large
 
 _VERSION = "meta.k8s.io/v1"
-_AS_IT_IS_NOW = -1   # A token's version, where the list's own is forgotten: any that is negative.
+_AS_IT_IS_NOW = -1  # A token's version, where the list's own is forgotten: any that is negative.
 _TOO_OLD = (
-    "The provided continue parameter is too old to display a consistent list result. You can start a new list without the "
-    "continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing "
-    "with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the "
-    "time the first chunk was returned and now may show up in the list.")
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list"
+    " without the continue parameter, or use the continue token in this response to retrieve the remainder of"
+    " the results. Continuing with the provided token results in an inconsistent list - objects that were"
+    " created, modified, or deleted between the time the first chunk was returned and now may show up in the"
+    " list."
+)
 
 
 class Page(NamedTuple):
@@ -32,7 +37,12 @@ class Page(NamedTuple):
 
 
 def page(
-    history: History, served: Served, selection: Selection, options: ListOptions, *, seen: int | None = None,
+    history: History,
+    served: Served,
+    selection: Selection,
+    options: ListOptions,
+    *,
+    seen: int | None = None,
 ) -> Page:
     """List objects, as of a replica that knows no version later than `seen`.
 
@@ -50,7 +60,8 @@ def page(
         exact = True
     else:
         version = options.number()
-        # With a limit a version alone means exactly that one, as before there was a word for it; not where it is about one name.
+        # With a limit a version alone means exactly that one, as before there was a word for it; not where it
+        # is about one name.
         exact = options.match == EXACT or (bool(options.limit and version) and not options.match and not name)
     if version > current:
         raise too_large(version, current)

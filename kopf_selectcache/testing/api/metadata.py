@@ -1,8 +1,10 @@
-"""The metadata of objects: read from what is sent, checked, and written in the order in which the server shows them.
+"""The metadata of objects: read from what is sent, checked, and written in the order in which the server
+shows them.
 
-Nothing of a body's spec or status is looked at here. `managedFields` are not kept: no cache and no Kopf operator reads
-them, and kubectl's client-side apply does without.
+Nothing of a body's spec or status is looked at here. `managedFields` are not kept: no cache and no Kopf
+operator reads them, and kubectl's client-side apply does without.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,37 +22,62 @@ from . import types
 from .kinds import Served
 from .status import Problem
 
-# What is kept, in the server's order: `with_version` counts on the version before all that users write freely.
+# What is kept, in the server's order: `with_version` counts on the version before all that users write
+# freely.
 _ORDER = (
-    "name", "generateName", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp",
-    "deletionTimestamp", "deletionGracePeriodSeconds", "labels", "annotations", "ownerReferences", "finalizers",
+    "name",
+    "generateName",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "finalizers",
 )
 _MAPS = ("labels", "annotations")
 _LISTS = ("ownerReferences", "finalizers")
-_STRINGS = ("name", "generateName", "namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
+_STRINGS = (
+    "name",
+    "generateName",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "creationTimestamp",
+    "deletionTimestamp",
+)
 _NUMBERS = ("generation", "deletionGracePeriodSeconds")
 _OWNER = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
 _STANDARD_FINALIZERS = frozenset({"orphan", "foregroundDeletion", "kubernetes"})
 _PATH_NAMES = frozenset({"roles", "rolebindings", "clusterroles", "clusterrolebindings"})
-_GENERATED = 58   # Go's limit of 63 without the five letters.
+_GENERATED = 58  # Go's limit of 63 without the five letters.
 
 Cause: TypeAlias = Mapping[str, str]
 
 LABEL_VALUE = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end "
-    "with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
-    "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')")
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must"
+    " start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used"
+    " for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
 KEY_NAME = (
-    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
-    "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
-    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')")
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an"
+    " alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is"
+    " '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+)
 SUBDOMAIN = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
-    "end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
-    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')")
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must"
+    " start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is"
+    " '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
 _LABEL = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an "
-    "alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')")
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and"
+    " end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is"
+    " '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+)
 
 
 def cause(reason: str, message: str, field: str) -> Cause:
@@ -66,11 +93,13 @@ def forbidden(field: str, why: str) -> Cause:
     return cause("FieldValueForbidden", f"Forbidden: {why}", field)
 
 
-# ---- Reading and writing ---------------------------------------------------------------------------------------------
+# ---- Reading and writing
 
 
 def read(served: Served, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the metadata that the server keeps of what was sent, without what is empty; 400, if a type is wrong."""
+    """Return the metadata that the server keeps of what was sent, without what is empty; 400, if a type is
+    wrong.
+    """
     sent = body.get("metadata")
     if sent is None:
         return {}
@@ -80,7 +109,7 @@ def read(served: Served, body: Mapping[str, Any]) -> dict[str, Any]:
     for key in _ORDER:
         value = sent.get(key)
         if not value and value != 0:
-            continue   # Absent, null, or empty: the server keeps none of them.
+            continue  # Absent, null, or empty: the server keeps none of them.
         if key in _MAPS:
             if not isinstance(value, Mapping):
                 raise _unreadable(served, value, f"ObjectMeta.metadata.{key}", "map[string]string")
@@ -104,7 +133,12 @@ def read(served: Served, body: Mapping[str, Any]) -> dict[str, Any]:
 
 def _list(served: Served, key: str, value: object) -> list[Any]:
     if not isinstance(value, list):
-        raise _unreadable(served, value, f"ObjectMeta.metadata.{key}", "[]string" if key == "finalizers" else "[]v1.OwnerReference")
+        raise _unreadable(
+            served,
+            value,
+            f"ObjectMeta.metadata.{key}",
+            "[]string" if key == "finalizers" else "[]v1.OwnerReference",
+        )
     if key == "finalizers":
         for item in value:
             if not isinstance(item, str):
@@ -121,7 +155,9 @@ def _list(served: Served, key: str, value: object) -> list[Any]:
 
 def _unreadable(served: Served, value: object, where: str, wanted: str) -> Problem:
     return types.unhandled(
-        served, f"json: cannot unmarshal {types.json_type(value)} into Go struct field {where} of type {wanted}")
+        served,
+        f"json: cannot unmarshal {types.json_type(value)} into Go struct field {where} of type {wanted}",
+    )
 
 
 def in_order(metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,7 +171,7 @@ def with_version(data: bytes, version: int) -> bytes:
     return b'%b%b%d"%b' % (before, mark, version, after)
 
 
-# ---- Checking --------------------------------------------------------------------------------------------------------
+# ---- Checking
 
 
 def problems_of(served: Served, metadata: Mapping[str, Any]) -> list[Cause]:
@@ -143,14 +179,22 @@ def problems_of(served: Served, metadata: Mapping[str, Any]) -> list[Cause]:
     found: list[Cause] = []
     name = metadata.get("name", "")
     if not name:
-        found.append(cause("FieldValueRequired", "Required value: name or generateName is required", "metadata.name"))
+        found.append(
+            cause("FieldValueRequired", "Required value: name or generateName is required", "metadata.name")
+        )
     else:
         found += (invalid_value("metadata.name", name, why) for why in _wrong_name(served, name))
     for key, value in metadata.get("labels", {}).items():
         if not is_label_key(key):
             found.append(invalid_value("metadata.labels", key, KEY_NAME))
         if not is_label_value(value):
-            found.append(invalid_value("metadata.labels", value, "must be no more than 63 bytes" if len(value) > 63 else LABEL_VALUE))
+            found.append(
+                invalid_value(
+                    "metadata.labels",
+                    value,
+                    "must be no more than 63 bytes" if len(value) > 63 else LABEL_VALUE,
+                )
+            )
     for key in metadata.get("annotations", {}):
         if not is_label_key(key.lower()):
             found.append(invalid_value("metadata.annotations", key, KEY_NAME))
@@ -177,8 +221,12 @@ def _wrong_name(served: Served, name: str) -> Iterator[str]:
 
 
 def _wrong_owner(owner: Mapping[str, Any]) -> Iterator[Cause]:
-    for key, why in (("apiVersion", "version must not be empty"), ("kind", "must not be empty"),
-                     ("name", "must not be empty"), ("uid", "must not be empty")):
+    for key, why in (
+        ("apiVersion", "version must not be empty"),
+        ("kind", "must not be empty"),
+        ("name", "must not be empty"),
+        ("uid", "must not be empty"),
+    ):
         if not owner[key]:
             yield invalid_value(f"metadata.ownerReferences.{key}", "", why)
 
@@ -187,14 +235,19 @@ def problems_of_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[C
     """Return what of the metadata may not change so."""
     found = [
         invalid_value(f"metadata.{key}", new[key], "field is immutable")
-        for key in ("uid", "deletionTimestamp", "deletionGracePeriodSeconds") if new.get(key) != old.get(key)
+        for key in ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")
+        if new.get(key) != old.get(key)
     ]
     added = [item for item in new.get("finalizers", ()) if item not in old.get("finalizers", ())]
     if added and "deletionTimestamp" in old:
         listed = ", ".join(f'"{item}"' for item in sorted(added))
-        found.append(forbidden(
-            "metadata.finalizers",
-            f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{listed}}}"))
+        found.append(
+            forbidden(
+                "metadata.finalizers",
+                "no new finalizers can be added if the object is being deleted, found new finalizers"
+                f" []string{{{listed}}}",
+            )
+        )
     return found
 
 
@@ -203,7 +256,9 @@ def generated(prefix: str, suffix: str) -> str:
 
 
 def finalizers_of_deletion(finalizers: Sequence[str], policy: str) -> list[str]:
-    """Return the finalizers of an object that is to be deleted by this policy; for none, those it has stand."""
+    """Return the finalizers of an object that is to be deleted by this policy; for none, those it has
+    stand.
+    """
     if not policy:
         return list(finalizers)
     added = {"Orphan": ["orphan"], "Foreground": ["foregroundDeletion"]}.get(policy, [])

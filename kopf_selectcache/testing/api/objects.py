@@ -1,8 +1,11 @@
-"""The rules of writes: what the server makes of an object that is created, changed or deleted, and what it refuses.
+"""The rules of writes: what the server makes of an object that is created, changed or deleted, and what it
+refuses.
 
-Reads and watches go to the History. Whatever single kinds do beyond these rules stands in strategies.py, and custom
-resources in definitions.py. Every write here is a whole one: nothing is kept of what is refused or a dry run.
+Reads and watches go to the History. Whatever single kinds do beyond these rules stands in strategies.py, and
+custom resources in definitions.py. Every write here is a whole one: nothing is kept of what is refused or a
+dry run.
 """
+
 from __future__ import annotations
 
 import datetime as dt
@@ -29,11 +32,18 @@ _canonical = msgspec.json.Encoder(order="sorted").encode
 
 
 class Objects:
-    """All objects of the cluster, as they are written. Names that begin with a word for a kind are Kubernetes' own."""
+    """All objects of the cluster, as they are written. Names that begin with a word for a kind are
+    Kubernetes' own.
+    """
 
     def __init__(
-        self, history: History, kinds: Kinds, *,
-        now: Callable[[], dt.datetime], new_uid: Callable[[], str], suffix: Callable[[], str],
+        self,
+        history: History,
+        kinds: Kinds,
+        *,
+        now: Callable[[], dt.datetime],
+        new_uid: Callable[[], str],
+        suffix: Callable[[], str],
     ) -> None:
         self.history = history
         self.kinds = kinds
@@ -66,7 +76,13 @@ class Objects:
     # ---- Writing.
 
     def create(
-        self, served: Served, namespace: str, body: Mapping[str, Any], *, dry_run: bool = False, unknown: Unknown = ignore,
+        self,
+        served: Served,
+        namespace: str,
+        body: Mapping[str, Any],
+        *,
+        dry_run: bool = False,
+        unknown: Unknown = ignore,
     ) -> Stored:
         """Create an object. What is unknown in it is dropped, once `unknown` was told."""
         new = self._readable(served, body, unknown)
@@ -78,7 +94,11 @@ class Objects:
         if served.namespaced:
             self._require_namespace(served, namespace, name)
         version = said.pop("resourceVersion", "")
-        said |= {"uid": self._new_uid(), "resourceVersion": str(self.history.next_version()), "creationTimestamp": self.time()}
+        said |= {
+            "uid": self._new_uid(),
+            "resourceVersion": str(self.history.next_version()),
+            "creationTimestamp": self.time(),
+        }
         said.pop("deletionTimestamp", None)
         said.pop("deletionGracePeriodSeconds", None)
         if served.has_generation:
@@ -102,8 +122,15 @@ class Objects:
         return stored
 
     def update(
-        self, served: Served, namespace: str, name: str, body: Mapping[str, Any], *,
-        subresource: str = "", dry_run: bool = False, unknown: Unknown = ignore,
+        self,
+        served: Served,
+        namespace: str,
+        name: str,
+        body: Mapping[str, Any],
+        *,
+        subresource: str = "",
+        dry_run: bool = False,
+        unknown: Unknown = ignore,
     ) -> Stored:
         new = self._readable(served, body, unknown)
         said = metadata.read(served, new)
@@ -113,7 +140,12 @@ class Objects:
         old = self.history.get(served.table, (namespace, name))
         if old is None and served.creates_on_update and not subresource:
             if version := said.pop("resourceVersion", ""):
-                raise conflict(served.plural, name, f"the object has been deleted or never existed at version {version}", group=served.group)
+                raise conflict(
+                    served.plural,
+                    name,
+                    f"the object has been deleted or never existed at version {version}",
+                    group=served.group,
+                )
             return self.create(served, namespace, new, dry_run=dry_run)
         if old is None:
             raise not_found(served.plural, name, group=served.group)
@@ -127,8 +159,16 @@ class Objects:
         return self._change(served, old, _decode(old.data), new, subresource=subresource, dry_run=dry_run)
 
     def patch(
-        self, served: Served, namespace: str, name: str, patch: bytes, content_type: str, *,
-        subresource: str = "", dry_run: bool = False, unknown: Unknown = ignore,
+        self,
+        served: Served,
+        namespace: str,
+        name: str,
+        patch: bytes,
+        content_type: str,
+        *,
+        subresource: str = "",
+        dry_run: bool = False,
+        unknown: Unknown = ignore,
     ) -> Stored:
         apply = patches.read(patch, content_type, served)
         old = self.get(served, namespace, name)
@@ -148,9 +188,17 @@ class Objects:
         return self._change(served, old, before, new, subresource=subresource, dry_run=dry_run)
 
     def delete(
-        self, served: Served, namespace: str, name: str, options: Mapping[str, Any] | None = None, *, dry_run: bool = False,
+        self,
+        served: Served,
+        namespace: str,
+        name: str,
+        options: Mapping[str, Any] | None = None,
+        *,
+        dry_run: bool = False,
     ) -> tuple[Stored, bool]:
-        """Delete an object; return what is served, and whether it is gone: if not, finalizers or its node hold it."""
+        """Delete an object; return what is served, and whether it is gone: if not, finalizers or its node
+        hold it.
+        """
         old = self.get(served, namespace, name)
         wish = deletion.Wish.read(options or {})
         wish.check(served, old)
@@ -174,11 +222,18 @@ class Objects:
         return old, False
 
     def delete_collection(
-        self, served: Served, namespace: str, chosen: Callable[[Stored], bool], options: Mapping[str, Any] | None = None,
+        self,
+        served: Served,
+        namespace: str,
+        chosen: Callable[[Stored], bool],
+        options: Mapping[str, Any] | None = None,
     ) -> list[Stored]:
         """Delete all that are chosen; return them as they were before, as the server does."""
-        found = [stored for key in self.history.keys(served.table, namespace=namespace)
-                 if (stored := self.history.get(served.table, key)) is not None and chosen(stored)]
+        found = [
+            stored
+            for key in self.history.keys(served.table, namespace=namespace)
+            if (stored := self.history.get(served.table, key)) is not None and chosen(stored)
+        ]
         for stored in found:
             if self.history.get(served.table, stored.key) is not None:
                 self.delete(served, *stored.key, options)
@@ -220,10 +275,15 @@ class Objects:
         if served.custom:
             name = strategies.part(body, "metadata").get("name", "")
             if not kind:
-                raise bad_request(f"the object provided is unrecognized (must be of type {served.kind}): Object 'Kind' is missing")
+                raise bad_request(
+                    f"the object provided is unrecognized (must be of type {served.kind}): Object 'Kind' is"
+                    " missing"
+                )
             if api_version != served.api_version:
                 raise bad_request(
-                    f"the API version in the data ({api_version}) does not match the expected API version ({served.api_version})")
+                    f"the API version in the data ({api_version}) does not match the expected API version"
+                    f" ({served.api_version})"
+                )
             if kind != served.kind:
                 other = metadata.invalid_value("kind", kind, f"must be {served.kind}")
                 raise invalid(kind, name, [other], group=served.group)
@@ -231,22 +291,32 @@ class Objects:
             version = api_version.rpartition("/")[2] or served.version
             raise bad_request(
                 f'{kind} in version "{version}" cannot be handled as a {served.kind}: '
-                f"converting ({version}.{kind}) to ({served.group.partition('.')[0] or 'core'}.{served.kind}): unknown conversion")
+                f"converting ({version}.{kind}) to"
+                f" ({served.group.partition('.')[0] or 'core'}.{served.kind}): unknown conversion"
+            )
         elif api_version not in ("", served.api_version) and kind:
             version = api_version.rpartition("/")[2]
             raise bad_request(
-                f'{kind} in version "{version}" cannot be handled as a {served.kind}: '
-                f'no kind "{kind}" is registered for version "{api_version}" in scheme "pkg/runtime/scheme.go:111"')
+                f'{kind} in version "{version}" cannot be handled as a {served.kind}: no kind "{kind}" is'
+                f' registered for version "{api_version}" in scheme "pkg/runtime/scheme.go:111"'
+            )
 
     def _require_namespace(self, served: Served, namespace: str, name: str) -> None:
         home = self.history.get(NAMESPACES, ("", namespace))
         if home is None:
             raise not_found("namespaces", namespace)
         if home.fields["status.phase"] == "Terminating":
-            cause = {"reason": "NamespaceTerminating", "message": f"namespace {namespace} is being terminated",
-                     "field": "metadata.namespace"}
+            cause = {
+                "reason": "NamespaceTerminating",
+                "message": f"namespace {namespace} is being terminated",
+                "field": "metadata.namespace",
+            }
             raise forbidden(
-                served, name, f"unable to create new content in namespace {namespace} because it is being terminated", [cause])
+                served,
+                name,
+                f"unable to create new content in namespace {namespace} because it is being terminated",
+                [cause],
+            )
 
     def _require_version(self, served: Served, old: Stored, version: str) -> None:
         if version == "0":
@@ -261,9 +331,13 @@ class Objects:
     def _problems_of(self, served: Served, new: Mapping[str, Any]) -> list[metadata.Cause]:
         return self.definitions.problems_of(served, new) + strategies.problems_of(served, new)
 
-    def _check(self, served: Served, found: list[metadata.Cause], name: str, more: list[metadata.Cause]) -> None:
+    def _check(
+        self, served: Served, found: list[metadata.Cause], name: str, more: list[metadata.Cause]
+    ) -> None:
         if found or more:
-            group = "" if served.table == events.TABLE else served.group   # Events of both groups are told as the core's.
+            group = (
+                "" if served.table == events.TABLE else served.group
+            )  # Events of both groups are told as the core's.
             raise invalid(served.kind, name, [*found, *more], group=group)
 
     def _shape(self, served: Served, new: dict[str, Any]) -> None:
@@ -280,7 +354,14 @@ class Objects:
         self.definitions.shape(served, new)
 
     def _change(
-        self, served: Served, old: Stored, before: dict[str, Any], new: dict[str, Any], *, subresource: str, dry_run: bool,
+        self,
+        served: Served,
+        old: Stored,
+        before: dict[str, Any],
+        new: dict[str, Any],
+        *,
+        subresource: str,
+        dry_run: bool,
     ) -> Stored:
         """Go from one version of an object to the next, which may be that there is none."""
         was, said = before["metadata"], new["metadata"]
@@ -303,7 +384,9 @@ class Objects:
         said = new["metadata"]
         found = metadata.problems_of_change(was, said) + metadata.problems_of(served, said)
         # The server looks at the metadata of a change twice, and lists what it finds as often.
-        more = strategies.problems_of_change(served, before, new) or self.definitions.problems_of_change(served, before, new)
+        more = strategies.problems_of_change(served, before, new) or self.definitions.problems_of_change(
+            served, before, new
+        )
         self._check(served, found * 2, name, more or self._problems_of(served, new))
         if not subresource and strategies.counts_up(served, before, new, changed=_differ):
             new["metadata"] = metadata.in_order({**said, "generation": was.get("generation", 0) + 1})
@@ -331,7 +414,9 @@ class Objects:
         if dry_run:
             return old
         version = self.history.next_version()
-        gone = Stored(old.key, old.uid, version, metadata.with_version(old.data, version), old.labels, old.fields)
+        gone = Stored(
+            old.key, old.uid, version, metadata.with_version(old.data, version), old.labels, old.fields
+        )
         self.history.remove(served.table, gone)
         self.definitions.removed(served, gone)
         if served.namespaced:
@@ -340,7 +425,11 @@ class Objects:
 
     def _stored(self, served: Served, key: Key, body: Mapping[str, Any], version: int) -> Stored:
         said = body["metadata"]
-        fields = events.field_values(body) if served.table == events.TABLE else self.definitions.field_values(served, body)
+        fields = (
+            events.field_values(body)
+            if served.table == events.TABLE
+            else self.definitions.field_values(served, body)
+        )
         return Stored(key, said["uid"], version, _encode(body), said.get("labels", _NO_LABELS), fields)
 
     # ---- Namespaces, as the controller of a cluster ends them.
@@ -356,7 +445,12 @@ class Objects:
             old = self._put(served, old, body, dry_run=dry_run)
             if not dry_run:
                 for kind in self._storing():
-                    self.delete_collection(kind, name, lambda _: True, {"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
+                    self.delete_collection(
+                        kind,
+                        name,
+                        lambda _: True,
+                        {"gracePeriodSeconds": 0, "propagationPolicy": "Background"},
+                    )
                 self._finish_namespace(name)
         return old, False
 
@@ -378,7 +472,11 @@ class Objects:
 
 
 def forbidden(served: Served, name: str, why: str, causes: list[metadata.Cause]) -> Problem:
-    details: dict[str, Any] = {"name": name, **({"group": served.group} if served.group else {}), "kind": served.plural}
+    details: dict[str, Any] = {
+        "name": name,
+        **({"group": served.group} if served.group else {}),
+        "kind": served.plural,
+    }
     if causes:
         details["causes"] = [dict(cause) for cause in causes]
     return Problem(403, "Forbidden", f'{served.qualified} "{name}" is forbidden: {why}', details=details)
@@ -392,30 +490,41 @@ def _found(kinds: Kinds, group: str, version: str, plural: str) -> Served:
 
 def _check_name(said: Mapping[str, Any], name: str) -> None:
     if "name" not in said:
-        raise bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
+        raise bad_request(
+            f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        )
     if said["name"] != name:
-        raise bad_request(f"the name of the object ({said['name']}) does not match the name on the URL ({name})")
+        raise bad_request(
+            f"the name of the object ({said['name']}) does not match the name on the URL ({name})"
+        )
 
 
 def _fill_namespace(served: Served, said: dict[str, Any], namespace: str) -> None:
     if not served.namespaced:
         said.pop("namespace", None)
     elif said.setdefault("namespace", namespace) != namespace:
-        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+        raise bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
 
 
 def _taken(served: Served, there: Stored) -> Problem:
     problem = already_exists(served.plural, there.key[1], group=served.group)
     if "deletionTimestamp" in _decode(there.data)["metadata"]:
-        return Problem(409, problem.reason, f"object is being deleted: {problem.message}", details=problem.details)
+        return Problem(
+            409, problem.reason, f"object is being deleted: {problem.message}", details=problem.details
+        )
     return problem
 
 
 def _other_uid(served: Served, old: Stored, uid: str) -> str:
-    path = "/".join(filter(None, ("/registry", served.group if served.custom else "", served.plural, *old.key)))
+    path = "/".join(
+        filter(None, ("/registry", served.group if served.custom else "", served.plural, *old.key))
+    )
     return (
         f"StorageError: invalid object, Code: 4, Key: {path}, ResourceVersion: 0, AdditionalErrorMsg: "
-        f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old.uid}")
+        f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old.uid}"
+    )
 
 
 def whole(number: float) -> float:

@@ -1,4 +1,5 @@
 """The options of a list or a watch, read and checked as the server does it. Knows no objects."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -8,7 +9,7 @@ from .status import Problem, bad_request, invalid
 
 EXACT, NOT_OLDER = "Exact", "NotOlderThan"
 _LARGEST = 2**64 - 1
-_DIGITS = 21   # One more than the largest has.
+_DIGITS = 21  # One more than the largest has.
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +27,15 @@ class ListOptions:
 
     @property
     def is_consistent(self) -> bool:
-        """Whether an answer must be of now, or of an exact version, which the store itself gives: no replica may lag behind then."""
-        return bool(not self.version or self.token or self.match == EXACT or (self.limit and self.version != "0" and not self.match))
+        """Whether an answer must be of now, or of an exact version, which the store itself gives: no replica
+        may lag behind then.
+        """
+        return bool(
+            not self.version
+            or self.token
+            or self.match == EXACT
+            or (self.limit and self.version != "0" and not self.match)
+        )
 
     def number(self) -> int:
         """Return the version that is asked for; 0 where any or the latest will do."""
@@ -37,7 +45,11 @@ class ListOptions:
         except ValueError as error:
             message = f'resourceVersion: Invalid value: "{text}": {error}'
         # Where nobody foresaw it, the server answers as if it were at fault itself.
-        raise bad_request(f"invalid resource version: {message}") if not self.watch else Problem(500, "", message)
+        raise (
+            bad_request(f"invalid resource version: {message}")
+            if not self.watch
+            else Problem(500, "", message)
+        )
 
 
 def read(query: Mapping[str, str], *, watch: bool) -> ListOptions:
@@ -56,8 +68,14 @@ def read(query: Mapping[str, str], *, watch: bool) -> ListOptions:
     if watch and options.initial is None and not options.match and options.version in ("", "0"):
         # As the server completes a watch of old: so it has a bookmark at the end of its initial events, too.
         options = ListOptions(
-            watch=True, version="0", match=NOT_OLDER, token=options.token, timeout=options.timeout,
-            bookmarks=options.bookmarks, initial=True)
+            watch=True,
+            version="0",
+            match=NOT_OLDER,
+            token=options.token,
+            timeout=options.timeout,
+            bookmarks=options.bookmarks,
+            initial=True,
+        )
     causes = [
         {"reason": reason, "message": message, "field": field}
         for reason, field, message in (_watch_faults(options) if watch else _list_faults(options))
@@ -73,7 +91,7 @@ def integer(text: str) -> int:
     if not _is_number(digits):
         raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
     number = -_magnitude(digits) if text.startswith("-") else _magnitude(digits)
-    if not -2**63 <= number < 2**63:
+    if not -(2**63) <= number < 2**63:
         raise bad_request(f'strconv.ParseInt: parsing "{text}": value out of range')
     return number
 
@@ -92,12 +110,16 @@ def _is_number(text: str) -> bool:
 
 
 def _magnitude(digits: str) -> int:
-    """Return the number; of one that has more digits than any that is allowed, its first ones, which Python can read."""
+    """Return the number; of one that has more digits than any that is allowed, its first ones, which Python
+    can read.
+    """
     return int(digits.lstrip("0")[:_DIGITS] or "0")
 
 
 def is_true(text: str | None) -> bool:
-    """Read a boolean of a query as the server does: what is there, be it empty, and neither `false` nor `0`, is true."""
+    """Read a boolean of a query as the server does: what is there, be it empty, and neither `false` nor `0`,
+    is true.
+    """
     return text is not None and text.lower() not in {"false", "0"}
 
 
@@ -107,7 +129,11 @@ def _forbidden(field: str, why: str) -> tuple[str, str, str]:
 
 def _unsupported(match: str, *supported: str) -> tuple[str, str, str]:
     listed = ", ".join(f'"{text}"' for text in supported)
-    return "FieldValueNotSupported", "resourceVersionMatch", f'Unsupported value: "{match}": supported values: {listed}'
+    return (
+        "FieldValueNotSupported",
+        "resourceVersionMatch",
+        f'Unsupported value: "{match}": supported values: {listed}',
+    )
 
 
 def _list_faults(options: ListOptions) -> Iterator[tuple[str, str, str]]:

@@ -1,4 +1,5 @@
 """Patches: merge patch (RFC 7386), JSON patch (RFC 6902), and which content type means which."""
+
 from __future__ import annotations
 
 import copy
@@ -48,7 +49,9 @@ def _decode(patch: bytes, *, prefix: str) -> Any:
 
 
 def _undecodable(value: object, wanted: str, *, prefix: str = _PREFIX) -> Problem:
-    return bad_request(f"{prefix}json: cannot unmarshal {types.json_type(value)} into Go value of type {wanted}")
+    return bad_request(
+        f"{prefix}json: cannot unmarshal {types.json_type(value)} into Go value of type {wanted}"
+    )
 
 
 def _steps(value: object) -> list[dict[str, Any]]:
@@ -64,8 +67,11 @@ def _unsupported(served: Served) -> Problem:
     if not served.custom:
         return Problem(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
     return Problem(
-        415, "UnsupportedMediaType",
-        f"the body of the request was in an unknown format - accepted media types include: {JSON}, {MERGE}, {APPLY}")
+        415,
+        "UnsupportedMediaType",
+        f"the body of the request was in an unknown format - accepted media types include: {JSON}, {MERGE},"
+        f" {APPLY}",
+    )
 
 
 def unreadable(patched: Mapping[str, Any], why: str) -> Problem:
@@ -80,7 +86,7 @@ def _told(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-# ---- Merge patch -----------------------------------------------------------------------------------------------------
+# ---- Merge patch
 
 
 def merged(target: Any, patch: Any) -> Any:
@@ -100,7 +106,7 @@ def merged(target: Any, patch: Any) -> Any:
     return result
 
 
-# ---- JSON patch ------------------------------------------------------------------------------------------------------
+# ---- JSON patch
 
 
 def _apply_steps(obj: dict[str, Any], steps: list[dict[str, Any]]) -> dict[str, Any]:
@@ -116,7 +122,9 @@ def _apply_steps(obj: dict[str, Any], steps: list[dict[str, Any]]) -> dict[str, 
 
 
 def _rejected() -> Problem:
-    return Problem(422, "Invalid", "the server rejected our request due to an error in our request", details={})
+    return Problem(
+        422, "Invalid", "the server rejected our request due to an error in our request", details={}
+    )
 
 
 def _apply(obj: Any, step: Mapping[str, Any]) -> Any:

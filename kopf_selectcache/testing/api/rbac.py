@@ -1,8 +1,10 @@
 """Who may do what: Roles and bindings, really evaluated. Changes no objects, and knows nobody's token.
 
-What a user has been granted is read once and forgotten whenever a Role or a binding changes. Rights are not guarded
-against escalation: who may write Roles may give away what they have not got, which a real server refuses.
+What a user has been granted is read once and forgotten whenever a Role or a binding changes. Rights are not
+guarded against escalation: who may write Roles may give away what they have not got, which a real server
+refuses.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +15,12 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from kopf_selectcache.core.errors import BadText
-from kopf_selectcache.core.selection.grammar import LabelOperator, LabelRequirement, labels_from_dict, parse_fields
+from kopf_selectcache.core.selection.grammar import (
+    LabelOperator,
+    LabelRequirement,
+    labels_from_dict,
+    parse_fields,
+)
 
 from .history import Change, Stored
 from .kinds import Kinds
@@ -23,7 +30,7 @@ from .status import Problem
 
 GROUP = "rbac.authorization.k8s.io"
 MASTERS = "system:masters"
-KEPT = 10_000   # Users times namespaces: operators in tests are few, and what is forgotten is read again.
+KEPT = 10_000  # Users times namespaces: operators in tests are few, and what is forgotten is read again.
 
 
 class Url(NamedTuple):
@@ -63,13 +70,19 @@ class Rule:
             return False
         if isinstance(asked, Url):
             return any(
-                asked.path.startswith(url.rstrip("*")) if url.endswith("*") else asked.path == url for url in self.urls)
+                asked.path.startswith(url.rstrip("*")) if url.endswith("*") else asked.path == url
+                for url in self.urls
+            )
         resource = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
         return (
             (asked.group in self.groups or "*" in self.groups)
-            and (resource in self.resources or "*" in self.resources
-                 or (asked.subresource != "" and f"*/{asked.subresource}" in self.resources))
-            and (not self.names or asked.name in self.names))
+            and (
+                resource in self.resources
+                or "*" in self.resources
+                or (asked.subresource != "" and f"*/{asked.subresource}" in self.resources)
+            )
+            and (not self.names or asked.name in self.names)
+        )
 
 
 @dataclass(slots=True)
@@ -104,7 +117,9 @@ class Rbac:
         self._require(user, call)
 
     def require_url(self, user: User, verb: str, path: str) -> None:
-        """Raise Forbidden (403) unless the user may ask for this path; the verb is the method in lower case."""
+        """Raise Forbidden (403) unless the user may ask for this path; the verb is the method in lower
+        case.
+        """
         self._require(user, Url(verb, path))
 
     def decide(self, user: User, asked: Asked) -> Decision:
@@ -118,7 +133,9 @@ class Rbac:
         return Decision(False, f"RBAC: {granted.problem}" if granted.errors else "")
 
     def granted(self, user: User, namespace: str) -> Granted:
-        """Return what is granted to the user in this namespace (or in none), the whole cluster's rights included."""
+        """Return what is granted to the user in this namespace (or in none), the whole cluster's rights
+        included.
+        """
         key = (user.name, user.groups, namespace)
         found = self._granted.get(key)
         if found is None:
@@ -146,7 +163,9 @@ class Rbac:
             self.forget()
 
     def _follow(self, binding: Mapping[str, Any], user: User, namespace: str, granted: Granted) -> None:
-        subject = next((one for one in _mappings(binding.get("subjects")) if _means(one, user, namespace)), None)
+        subject = next(
+            (one for one in _mappings(binding.get("subjects")) if _means(one, user, namespace)), None
+        )
         if subject is None:
             return
         ref = _mapping(binding.get("roleRef"))
@@ -165,13 +184,17 @@ class Rbac:
         granted.rules.extend((rule, told) for rule in self._rules(role, frozenset()))
 
     def _rules(self, role: Mapping[str, Any], seen: frozenset[str]) -> Iterator[Rule]:
-        """Iterate over a role's rules; an aggregating one has at once those that a cluster's controller would give it."""
+        """Iterate over a role's rules; an aggregating one has at once those that a cluster's controller would
+        give it.
+        """
         aggregation = _mapping(role.get("aggregationRule"))
         if not aggregation:
             yield from map(Rule.of, _mappings(role.get("rules")))
             return
         seen |= {role["metadata"]["name"]}
-        selectors = [_label_selector(selector) for selector in _mappings(aggregation.get("clusterRoleSelectors"))]
+        selectors = [
+            _label_selector(selector) for selector in _mappings(aggregation.get("clusterRoleSelectors"))
+        ]
         for stored in self._stored("clusterroles"):
             if stored.key[1] not in seen and any(selects(stored.labels) for selects in selectors):
                 yield from self._rules(msgspec.json.decode(stored.data, type=dict[str, Any]), seen)
@@ -186,7 +209,10 @@ class Rbac:
             yield stored
 
     def _all(self, plural: str, namespace: str = "") -> Iterator[dict[str, Any]]:
-        return (msgspec.json.decode(stored.data, type=dict[str, Any]) for stored in self._stored(plural, namespace))
+        return (
+            msgspec.json.decode(stored.data, type=dict[str, Any])
+            for stored in self._stored(plural, namespace)
+        )
 
     def _get(self, plural: str, namespace: str, name: str) -> dict[str, Any] | None:
         served = self._kinds.find(GROUP, "v1", plural)
@@ -195,7 +221,9 @@ class Rbac:
 
 
 def effective(asked: Asked) -> Asked:
-    """Return the request as rights are asked for it: with the name of a field selector, and a namespace's own name as its."""
+    """Return the request as rights are asked for it: with the name of a field selector, and a namespace's own
+    name as its.
+    """
     if isinstance(asked, Url):
         return asked
     if not asked.name and asked.verb in {"list", "watch"}:
@@ -213,13 +241,18 @@ def forbidden(user: User, asked: Asked, reason: str = "") -> Problem:
         return Problem(403, "Forbidden", f"forbidden: {said}{why}", details={})
     resource = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
     where = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
-    said = _unhtml(f'User "{user.name}" cannot {asked.verb} resource "{resource}" in API group "{asked.group}" {where}')
+    said = _unhtml(
+        f'User "{user.name}" cannot {asked.verb} resource "{resource}" in API group "{asked.group}" {where}'
+    )
     full = f"{asked.resource}.{asked.group}" if asked.group else asked.resource
     named = f'{full} "{asked.name}"' if asked.name else full
     details = {"name": asked.name, "group": asked.group, "kind": asked.resource}
     return Problem(
-        403, "Forbidden", f"{named} is forbidden: {said}{why}",
-        details={key: value for key, value in details.items() if value})
+        403,
+        "Forbidden",
+        f"{named} is forbidden: {said}{why}",
+        details={key: value for key, value in details.items() if value},
+    )
 
 
 def _unhtml(text: str) -> str:
@@ -227,7 +260,9 @@ def _unhtml(text: str) -> str:
 
 
 def _selected_name(field_selector: str) -> str:
-    """Return the name that a field selector requires by itself, which counts as the name in the path; or nothing."""
+    """Return the name that a field selector requires by itself, which counts as the name in the path; or
+    nothing.
+    """
     try:
         terms = parse_fields(field_selector)
     except BadText:
@@ -262,7 +297,8 @@ def _label_selector(selector: Mapping[str, Any]) -> Callable[[Mapping[str, str]]
     return lambda labels: all(requirement.matches(labels) for requirement in requirements)
 
 
-# Nobody checks what is written into Roles and bindings as strictly as a real server: what is misshapen gives no rights.
+# Nobody checks what is written into Roles and bindings as strictly as a real server: what is misshapen gives
+# no rights.
 
 
 def _list(value: object) -> list[Any]:
@@ -277,6 +313,11 @@ def _mappings(value: object) -> list[Mapping[str, Any]]:
     return [one for one in _list(value) if isinstance(one, dict)]
 
 
-_OPERATORS: Mapping[str, LabelOperator] = MappingProxyType({
-    "In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!",
-})
+_OPERATORS: Mapping[str, LabelOperator] = MappingProxyType(
+    {
+        "In": "in",
+        "NotIn": "notin",
+        "Exists": "exists",
+        "DoesNotExist": "!",
+    }
+)

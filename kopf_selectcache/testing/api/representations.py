@@ -1,4 +1,7 @@
-"""How objects are shown: whole, as metadata alone, or as a table, as the Accept header asks. Decodes objects for tables alone."""
+"""How objects are shown: whole, as metadata alone, or as a table, as the Accept header asks. Decodes objects
+for tables alone.
+"""
+
 from __future__ import annotations
 
 import datetime as dt
@@ -20,7 +23,10 @@ _META = "meta.k8s.io"
 
 Conversion = Literal["", "metadata", "metadata-list", "table"]
 _CONVERSIONS: Mapping[str, Conversion] = {
-    "PartialObjectMetadata": "metadata", "PartialObjectMetadataList": "metadata-list", "Table": "table"}
+    "PartialObjectMetadata": "metadata",
+    "PartialObjectMetadataList": "metadata-list",
+    "Table": "table",
+}
 
 
 class _Object(msgspec.Struct):
@@ -48,7 +54,7 @@ def accepted(accept: str, *, included: str = "", watch: bool = False) -> Form:
     """Return the first form in the header that there is; NotAcceptable (406), if there is none."""
     for media, parameters in _clauses(accept or "*/*"):
         if media not in ("application/json", "*/*"):
-            continue   # Neither YAML nor protobuf: clients that want them take JSON as well.
+            continue  # Neither YAML nor protobuf: clients that want them take JSON as well.
         word = parameters.get("as", "")
         version = parameters.get("v", "")
         if not word:
@@ -108,9 +114,15 @@ class View:
             case "metadata":
                 raise self._refusal("PartialObjectMetadata", "a list")
             case "metadata-list":
-                head = {"kind": "PartialObjectMetadataList", "apiVersion": f"{_META}/{self.form.version}", "metadata": meta}
+                head = {
+                    "kind": "PartialObjectMetadataList",
+                    "apiVersion": f"{_META}/{self.form.version}",
+                    "metadata": meta,
+                }
                 if not page.items:
-                    return _dump(head | {"items": None})   # Of all forms, this one has no items then, but null.
+                    return _dump(
+                        head | {"items": None}
+                    )  # Of all forms, this one has no items then, but null.
                 return _closed(_dump(head), b",".join(map(self._metadata, page.items)))
             case "table":
                 return self._table(page.items, meta)
@@ -148,7 +160,10 @@ class View:
 
     def _metadata(self, stored: Stored) -> bytes:
         return b'{"kind":"PartialObjectMetadata","apiVersion":"%b/%b","metadata":%b}' % (
-            _META.encode(), self.form.version.encode(), _read(stored.data).metadata)
+            _META.encode(),
+            self.form.version.encode(),
+            _read(stored.data).metadata,
+        )
 
     def _list(self, page: Page, meta: Mapping[str, Any]) -> bytes:
         kind = f"{self.served.kind}List"
@@ -181,8 +196,12 @@ class View:
 
     def _refusal(self, wanted: str, what: str) -> Problem:
         package = "unstructured" if self.served.custom else self.served.group.partition(".")[0] or "core"
-        kind = ("Unstructured" if self.served.custom else self.served.kind) + ("List" if what == "a list" else "")
-        return not_acceptable(f"you requested {wanted}, but the requested object is {what} (*{package}.{kind})")
+        kind = ("Unstructured" if self.served.custom else self.served.kind) + (
+            "List" if what == "a list" else ""
+        )
+        return not_acceptable(
+            f"you requested {wanted}, but the requested object is {what} (*{package}.{kind})"
+        )
 
 
 def _closed(head: bytes, items: bytes) -> bytes:

@@ -1,4 +1,7 @@
-"""What goes in and what comes out: a request as it came over the wire, and who asks; an answer, or a watch to follow."""
+"""What goes in and what comes out: a request as it came over the wire, and who asks; an answer, or a watch to
+follow.
+"""
+
 from __future__ import annotations
 
 import json
@@ -21,7 +24,9 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request. Headers are in lower case; of a query parameter given twice, the first counts, as in the server."""
+    """One request. Headers are in lower case; of a query parameter given twice, the first counts, as in the
+    server.
+    """
 
     method: str
     path: str
@@ -41,7 +46,11 @@ class Answer:
 
     @classmethod
     def of(cls, body: object, *, code: int = 200, content_type: str = JSON, end: bytes = b"\n") -> Answer:
-        return cls(code, json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode(errors="replace") + end, content_type)
+        return cls(
+            code,
+            json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode(errors="replace") + end,
+            content_type,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,9 @@
-"""Questions about users and rights, and requests for tokens: what is POSTed for its answer alone. Keeps nothing of it.
+"""Questions about users and rights, and requests for tokens: what is POSTed for its answer alone. Keeps
+nothing of it.
 
 Selectors in the questions are accepted and, as by RBAC, not looked at.
 """
+
 from __future__ import annotations
 
 import datetime as dt
@@ -39,10 +41,13 @@ class Reviews:
         given = body.get("kind") or kind
         if given != kind:
             raise bad_request(
-                f'{given} in version "v1" cannot be handled as a {kind}: no kind "{given}" is registered for version '
-                f'"{call.group or AUTHENTICATION}/v1" in scheme "pkg/runtime/scheme.go:111"')
+                f'{given} in version "v1" cannot be handled as a {kind}: no kind "{given}" is registered for'
+                f' version "{call.group or AUTHENTICATION}/v1" in scheme "pkg/runtime/scheme.go:111"'
+            )
         if (_mapping(body, "metadata").get("namespace") or call.namespace) != call.namespace:
-            raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+            raise bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
         spec = _mapping(body, "spec")
         match kind:
             case "SelfSubjectAccessReview":
@@ -53,7 +58,9 @@ class Reviews:
             case "SelfSubjectRulesReview":
                 return _answer(call, {}, {}, self._rules(user, spec))
             case "SelfSubjectReview":
-                return _answer(call, {"creationTimestamp": _time(self._now())}, None, {"userInfo": _user(user)})
+                return _answer(
+                    call, {"creationTimestamp": _time(self._now())}, None, {"userInfo": _user(user)}
+                )
             case "TokenReview":
                 return _answer(call, {}, spec, self._token_review(spec))
             case _:
@@ -67,9 +74,13 @@ class Reviews:
         _require_empty(body, call.namespace)
         return _answer(call, {"namespace": call.namespace} if call.namespace else {}, spec, status)
 
-    def _access(self, who: User, call: Call, spec: Mapping[str, Any], *, needs_user: bool = False) -> dict[str, Any]:
+    def _access(
+        self, who: User, call: Call, spec: Mapping[str, Any], *, needs_user: bool = False
+    ) -> dict[str, Any]:
         resource, path = (
-            _mapping(spec, key) if spec.get(key) is not None else None for key in ("resourceAttributes", "nonResourceAttributes"))
+            _mapping(spec, key) if spec.get(key) is not None else None
+            for key in ("resourceAttributes", "nonResourceAttributes")
+        )
         causes = []
         if resource is not None and path is not None:
             both = "cannot be specified in combination with resourceAttributes"
@@ -85,14 +96,23 @@ class Reviews:
         if call.namespace and path is not None:
             causes.append(("nonResourceAttributes", _shown(path), "disallowed on this kind of request"))
         if causes:
-            raise invalid("", "", [_cause(f"spec.{field}", value, why) for field, value, why in causes], group=AUTHORIZATION)
+            raise invalid(
+                "",
+                "",
+                [_cause(f"spec.{field}", value, why) for field, value, why in causes],
+                group=AUTHORIZATION,
+            )
         if resource is None:
             path = path or {}
             asked: Url | Call = Url(str(path.get("verb") or ""), str(path.get("path") or ""))
         else:
             keys = ("verb", "group", "version", "resource", "namespace", "name", "subresource")
-            verb, group, version, plural, namespace, name, subresource = (str(resource.get(key) or "") for key in keys)
-            asked = Call(verb, group, version, plural, namespace=namespace, name=name, subresource=subresource)
+            verb, group, version, plural, namespace, name, subresource = (
+                str(resource.get(key) or "") for key in keys
+            )
+            asked = Call(
+                verb, group, version, plural, namespace=namespace, name=name, subresource=subresource
+            )
         decision = self._rbac.decide(who, asked)
         return {"allowed": decision.allowed} | ({"reason": decision.reason} if decision.reason else {})
 
@@ -126,16 +146,33 @@ class Reviews:
     def _token_request(self, call: Call, body: Mapping[str, Any], spec: Mapping[str, Any]) -> Answer:
         name, metadata = call.name, _mapping(body, "metadata")
         if (metadata.get("name") or name) != name:
-            cause = _cause("metadata.name", json.dumps(metadata["name"]), "must match the service account name if specified")
+            cause = _cause(
+                "metadata.name",
+                json.dumps(metadata["name"]),
+                "must match the service account name if specified",
+            )
             raise invalid("TokenRequest", name, [cause], group=AUTHENTICATION)
         account = self._get("ServiceAccount", call.namespace, name)
         if metadata.get("uid") and metadata["uid"] != account.uid:
-            raise conflict("TokenRequest", name, group=AUTHENTICATION, why=(
-                f"the UID in the token request ({metadata['uid']}) does not match the UID of the service account ({account.uid})"))
+            raise conflict(
+                "TokenRequest",
+                name,
+                group=AUTHENTICATION,
+                why=(
+                    f"the UID in the token request ({metadata['uid']}) does not match the UID of the service"
+                    f" account ({account.uid})"
+                ),
+            )
         lifetime = HOUR if spec.get("expirationSeconds") is None else spec["expirationSeconds"]
         if not isinstance(lifetime, int):
             raise bad_request("expirationSeconds must be an integer")
-        told = "less than 10 minutes" if lifetime < HOUR / 6 else "larger than 2^32 seconds" if lifetime > 1 << 32 else ""
+        told = (
+            "less than 10 minutes"
+            if lifetime < HOUR / 6
+            else "larger than 2^32 seconds"
+            if lifetime > 1 << 32
+            else ""
+        )
         if told:
             cause = _cause("spec.expirationSeconds", str(lifetime), f"may not specify a duration {told}")
             raise invalid("TokenRequest", "", [cause], group=AUTHENTICATION)
@@ -143,12 +180,19 @@ class Reviews:
         reference = _mapping(spec, "boundObjectRef") or None
         bound = self._bound(call, reference) if reference else None
         issued = self._users.issue(
-            call.namespace, account, audiences=audiences, lifetime=dt.timedelta(seconds=lifetime), bound=bound)
+            call.namespace, account, audiences=audiences, lifetime=dt.timedelta(seconds=lifetime), bound=bound
+        )
         return _answer(
             call,
-            {"name": name, "namespace": call.namespace, "uid": account.uid, "creationTimestamp": _time(self._now())},
+            {
+                "name": name,
+                "namespace": call.namespace,
+                "uid": account.uid,
+                "creationTimestamp": _time(self._now()),
+            },
             {"audiences": audiences, "expirationSeconds": lifetime, "boundObjectRef": reference},
-            {"token": issued.token, "expirationTimestamp": _time(issued.expires)})
+            {"token": issued.token, "expirationTimestamp": _time(issued.expires)},
+        )
 
     def _bound(self, call: Call, reference: Mapping[str, Any]) -> Bound:
         version, kind, name = (str(reference.get(key) or "") for key in ("apiVersion", "kind", "name"))
@@ -158,12 +202,17 @@ class Reviews:
         stored = self._get(kind, call.namespace, name)
         if kind == "Pod" and json.loads(stored.data).get("spec", {}).get("serviceAccountName") != call.name:
             raise bad_request(
-                f'cannot bind token for serviceaccount "{call.name}" to pod running with different serviceaccount name.')
+                f'cannot bind token for serviceaccount "{call.name}" to pod running with different'
+                " serviceaccount name."
+            )
         uid = reference.get("uid")
         if uid and uid != stored.uid:
-            raise conflict(kind, name, (
+            raise conflict(
+                kind,
+                name,
                 f"the UID in the bound object reference ({uid}) does not match the UID in record. "
-                "The object might have been deleted and then recreated"))
+                "The object might have been deleted and then recreated",
+            )
         return Bound(kind, name, stored.uid)
 
     def _get(self, kind: str, namespace: str, name: str) -> Stored:
@@ -186,13 +235,22 @@ KINDS: Mapping[tuple[str, str], str] = {
 
 
 def _answer(
-    call: Call, metadata: Mapping[str, Any], spec: Mapping[str, Any] | None, status: Mapping[str, Any],
+    call: Call,
+    metadata: Mapping[str, Any],
+    spec: Mapping[str, Any] | None,
+    status: Mapping[str, Any],
 ) -> Answer:
     kind = KINDS[call.group, call.subresource or call.resource]
-    return Answer.of({
-        "kind": kind, "apiVersion": f"{call.group or AUTHENTICATION}/v1", "metadata": metadata,
-        **({} if spec is None else {"spec": spec}), "status": status,
-    }, code=201)
+    return Answer.of(
+        {
+            "kind": kind,
+            "apiVersion": f"{call.group or AUTHENTICATION}/v1",
+            "metadata": metadata,
+            **({} if spec is None else {"spec": spec}),
+            "status": status,
+        },
+        code=201,
+    )
 
 
 def _user(user: User) -> dict[str, Any]:
@@ -202,11 +260,18 @@ def _user(user: User) -> dict[str, Any]:
 
 def _require_empty(body: Mapping[str, Any], namespace: str) -> None:
     """Refuse a question with metadata, as it is no object."""
-    metadata = {key: value for key, value in _mapping(body, "metadata").items() if value and key != "managedFields"}
+    metadata = {
+        key: value for key, value in _mapping(body, "metadata").items() if value and key != "managedFields"
+    }
     rest = {key: value for key, value in metadata.items() if not (namespace and key == "namespace")}
     if rest:
         why = "must be empty except for namespace" if namespace else "must be empty"
-        raise invalid("", "", [_cause("metadata", json.dumps(metadata, separators=(",", ":")), why)], group=AUTHORIZATION)
+        raise invalid(
+            "",
+            "",
+            [_cause("metadata", json.dumps(metadata, separators=(",", ":")), why)],
+            group=AUTHORIZATION,
+        )
 
 
 def _mapping(body: Mapping[str, Any], key: str) -> Mapping[str, Any]:

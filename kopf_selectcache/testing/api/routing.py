@@ -1,4 +1,7 @@
-"""What a request asks for: its path and method, read as the server reads them. Knows no objects and no rights."""
+"""What a request asks for: its path and method, read as the server reads them. Knows no objects and no
+rights.
+"""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -19,8 +22,19 @@ _OF_NAMESPACES = frozenset({"status", "finalize"})
 _SUBRESOURCES: Mapping[Table, frozenset[str]] = {
     ("", "namespaces"): frozenset({"finalize"}),
     ("", "nodes"): frozenset({"proxy"}),
-    ("", "pods"): frozenset({
-        "attach", "binding", "ephemeralcontainers", "eviction", "exec", "log", "portforward", "proxy", "resize"}),
+    ("", "pods"): frozenset(
+        {
+            "attach",
+            "binding",
+            "ephemeralcontainers",
+            "eviction",
+            "exec",
+            "log",
+            "portforward",
+            "proxy",
+            "resize",
+        }
+    ),
     ("", "replicationcontrollers"): frozenset({"scale"}),
     ("", "services"): frozenset({"proxy"}),
 }
@@ -28,7 +42,9 @@ NAMESPACES: Table = ("", "namespaces")
 
 
 def read(request: Request) -> Call | None:
-    """Read the path and method as rights see them; None if the path is of no resource. Nothing of it need exist."""
+    """Read the path and method as rights see them; None if the path is of no resource. Nothing of it need
+    exist.
+    """
     match request.path.removeprefix("/").removesuffix("/").split("/"):
         case ["api", version, *rest] if rest:
             group = ""
@@ -53,7 +69,8 @@ def read(request: Request) -> Call | None:
 def find(call: Call, kinds: Kinds) -> Served:
     """Return the resource that is asked for.
 
-    404, where there is nothing at this path; 405, where this cannot be done there; 501, where a real server could.
+    404, where there is nothing at this path; 405, where this cannot be done there; 501, where a real server
+    could.
     """
     served = kinds.find(call.group, call.version, call.resource)
     if served is None or (call.namespace and not served.namespaced):
@@ -64,14 +81,20 @@ def find(call: Call, kinds: Kinds) -> Served:
         _check_subresource(call, served)
     allowed = _ITEM if call.name else _COLLECTION
     is_across = served.namespaced and not call.namespace and call.verb in ("create", "deletecollection")
-    if call.verb not in allowed or is_across or (served.table == NAMESPACES and call.verb == "deletecollection"):
+    if (
+        call.verb not in allowed
+        or is_across
+        or (served.table == NAMESPACES and call.verb == "deletecollection")
+    ):
         raise method_not_allowed()
     return served
 
 
 def _check_subresource(call: Call, served: Served) -> None:
     word = call.subresource.partition("/")[0]
-    if (call.subresource == "status" and served.has_status) or (call.subresource == "scale" and served.table in scales.TABLES):
+    if (call.subresource == "status" and served.has_status) or (
+        call.subresource == "scale" and served.table in scales.TABLES
+    ):
         if call.verb not in ("get", "update", "patch"):
             raise method_not_allowed()
     elif word in _SUBRESOURCES.get(served.table, ()) or (served.custom and word == "scale"):

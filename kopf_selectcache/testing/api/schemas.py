@@ -1,7 +1,9 @@
-"""The schemas of custom resources, applied: what they do not have is dropped, defaults are filled in, the rest is checked.
+"""The schemas of custom resources, applied: what they do not have is dropped, defaults are filled in, the
+rest is checked.
 
 Of the checks, those are here that a schema of an operator commonly has; expressions (CEL) are not evaluated.
 """
+
 from __future__ import annotations
 
 import copy
@@ -35,11 +37,15 @@ def prune(schema: Mapping[str, Any], obj: dict[str, Any]) -> None:
 
 
 def unknown(schema: Mapping[str, Any], obj: dict[str, Any]) -> list[tuple[str, dict[str, Any], str]]:
-    """Return the fields that the schema does not have, of the whole object: the path of each, where it stands, its key."""
+    """Return the fields that the schema does not have, of the whole object: the path of each, where it
+    stands, its key.
+    """
     return list(_unknown(schema, obj, "", own=True))
 
 
-def _unknown(schema: Mapping[str, Any], value: Any, path: str, *, own: bool = False) -> Iterator[tuple[str, dict[str, Any], str]]:
+def _unknown(
+    schema: Mapping[str, Any], value: Any, path: str, *, own: bool = False
+) -> Iterator[tuple[str, dict[str, Any], str]]:
     own = own or schema.get(_EMBEDDED) is True
     for key, item, inner in _parts(schema, value):
         where = f"{path}[{key}]" if isinstance(key, int) else f"{path}.{key}" if path else key
@@ -47,12 +53,20 @@ def _unknown(schema: Mapping[str, Any], value: Any, path: str, *, own: bool = Fa
             continue
         if inner is not None:
             yield from _unknown(inner, item, where)
-        elif isinstance(key, str) and schema.get(_PRESERVES) is not True and schema.get("additionalProperties") is not True:
+        elif (
+            isinstance(key, str)
+            and schema.get(_PRESERVES) is not True
+            and schema.get("additionalProperties") is not True
+        ):
             yield where, value, key
 
 
-def _parts(schema: Mapping[str, Any], value: Any) -> Iterator[tuple[int | str, Any, Mapping[str, Any] | None]]:
-    """Iterate over what a list or an object holds: its index or key, the value, and its schema, if there is one."""
+def _parts(
+    schema: Mapping[str, Any], value: Any
+) -> Iterator[tuple[int | str, Any, Mapping[str, Any] | None]]:
+    """Iterate over what a list or an object holds: its index or key, the value, and its schema, if there is
+    one.
+    """
     if isinstance(value, list):
         items = schema.get("items")
         for index, item in enumerate(value):
@@ -88,7 +102,7 @@ def has(schema: Mapping[str, Any], path: str) -> bool:
     return not first and bool(names) and schema.get("type") in ("string", "integer", "boolean")
 
 
-# ---- Checks ----------------------------------------------------------------------------------------------------------
+# ---- Checks
 
 
 def problems_of(schema: Mapping[str, Any], obj: Mapping[str, Any]) -> list[Cause]:
@@ -100,7 +114,13 @@ def _problems(schema: Mapping[str, Any], value: Any, where: str) -> Iterator[Cau
     if value is None and schema.get("nullable"):
         return
     given = _type_of(value)
-    wanted = ("integer", "string") if schema.get(_INT_OR_STRING) else (schema["type"],) if schema.get("type") else ()
+    wanted = (
+        ("integer", "string")
+        if schema.get(_INT_OR_STRING)
+        else (schema["type"],)
+        if schema.get("type")
+        else ()
+    )
     if wanted and given not in wanted and not (given == "integer" and "number" in wanted):
         message = f'Invalid value: "{given}": {where} in body must be of type {",".join(wanted)}: "{given}"'
         yield cause("FieldValueTypeInvalid", message, where)
@@ -109,13 +129,15 @@ def _problems(schema: Mapping[str, Any], value: Any, where: str) -> Iterator[Cau
     elif isinstance(value, list):
         yield from _of_list(schema, value, where)
     elif isinstance(value, str):
-        yield from islice(_of_string(schema, value, where), 1)   # The server tells the first alone.
+        yield from islice(_of_string(schema, value, where), 1)  # The server tells the first alone.
     elif not isinstance(value, bool) and value is not None:
         yield from _of_number(schema, value, where)
     allowed = schema.get("enum")
     if allowed is not None and value not in allowed:
         listed = ", ".join(_told(item) for item in allowed)
-        yield cause("FieldValueNotSupported", f"Unsupported value: {_told(value)}: supported values: {listed}", where)
+        yield cause(
+            "FieldValueNotSupported", f"Unsupported value: {_told(value)}: supported values: {listed}", where
+        )
 
 
 def _of_object(schema: Mapping[str, Any], value: Mapping[str, Any], where: str) -> Iterator[Cause]:
@@ -132,7 +154,11 @@ def _of_object(schema: Mapping[str, Any], value: Mapping[str, Any], where: str) 
     if len(value) < schema.get("minProperties", 0):
         yield _invalid(where, value, f"in body should have at least {schema['minProperties']} properties")
     if len(value) > schema.get("maxProperties", len(value)):
-        yield cause("FieldValueTooMany", f"Too many: {len(value)}: must have at most {schema['maxProperties']} items", where)
+        yield cause(
+            "FieldValueTooMany",
+            f"Too many: {len(value)}: must have at most {schema['maxProperties']} items",
+            where,
+        )
 
 
 def _of_list(schema: Mapping[str, Any], value: list[Any], where: str) -> Iterator[Cause]:
@@ -143,7 +169,11 @@ def _of_list(schema: Mapping[str, Any], value: list[Any], where: str) -> Iterato
     if len(value) < schema.get("minItems", 0):
         yield _invalid(where, len(value), f"in body should have at least {schema['minItems']} items")
     if len(value) > schema.get("maxItems", len(value)):
-        yield cause("FieldValueTooMany", f"Too many: {len(value)}: must have at most {schema['maxItems']} items", where)
+        yield cause(
+            "FieldValueTooMany",
+            f"Too many: {len(value)}: must have at most {schema['maxItems']} items",
+            where,
+        )
 
 
 def _of_string(schema: Mapping[str, Any], value: str, where: str) -> Iterator[Cause]:
@@ -157,7 +187,9 @@ def _of_string(schema: Mapping[str, Any], value: str, where: str) -> Iterator[Ca
 
 
 def _matches(pattern: str, value: str) -> bool:
-    """Whether a text has what a pattern looks for. Go knows some patterns that Python does not: they match everything."""
+    """Whether a text has what a pattern looks for. Go knows some patterns that Python does not: they match
+    everything.
+    """
     try:
         return re.search(pattern, value) is not None
     except re.error:
@@ -167,9 +199,18 @@ def _matches(pattern: str, value: str) -> bool:
 def _of_number(schema: Mapping[str, Any], value: float, where: str) -> Iterator[Cause]:
     least, most = schema.get("minimum"), schema.get("maximum")
     if least is not None and (value < least or (schema.get("exclusiveMinimum") and value == least)):
-        yield _invalid(where, value, f"in body should be greater than{'' if schema.get('exclusiveMinimum') else ' or equal to'} {least}")
+        yield _invalid(
+            where,
+            value,
+            f"in body should be greater than{'' if schema.get('exclusiveMinimum') else ' or equal to'}"
+            f" {least}",
+        )
     if most is not None and (value > most or (schema.get("exclusiveMaximum") and value == most)):
-        yield _invalid(where, value, f"in body should be less than{'' if schema.get('exclusiveMaximum') else ' or equal to'} {most}")
+        yield _invalid(
+            where,
+            value,
+            f"in body should be less than{'' if schema.get('exclusiveMaximum') else ' or equal to'} {most}",
+        )
 
 
 def _type_of(value: object) -> str:
@@ -185,4 +226,3 @@ def _told(value: object) -> str:
 
 def _invalid(where: str, value: object, why: str) -> Cause:
     return cause("FieldValueInvalid", f"Invalid value: {_told(value)}: {where} {why}", where)
-

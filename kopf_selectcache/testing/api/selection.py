@@ -1,4 +1,7 @@
-"""Which objects a query selects: its label selector, its field selector, its namespace. Reads no object: only what was read at the write."""
+"""Which objects a query selects: its label selector, its field selector, its namespace. Reads no object: only
+what was read at the write.
+"""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -25,7 +28,8 @@ class Selection:
         return (
             (not self.namespace or stored.key[0] == self.namespace)
             and all(requirement.matches(stored.labels) for requirement in self.labels)
-            and all(term.matches(stored.fields) for term in self.fields))
+            and all(term.matches(stored.fields) for term in self.fields)
+        )
 
     @property
     def is_narrow(self) -> bool:
@@ -39,7 +43,9 @@ class Selection:
 
 
 def read(served: Served, namespace: str, query: Mapping[str, str]) -> Selection:
-    """Read the selectors of a query; BadRequest (400) for text that is none, and for fields that the kind has not got."""
+    """Read the selectors of a query; BadRequest (400) for text that is none, and for fields that the kind has
+    not got.
+    """
     try:
         labels = parse_labels(query.get("labelSelector", ""))
     except BadText as error:
@@ -58,7 +64,9 @@ def read(served: Served, namespace: str, query: Mapping[str, str]) -> Selection:
 
 
 def _unknown(served: Served, label: str) -> Problem:
-    """Word it as the server does: in three ways, depending on where in its code the kind's field labels stand."""
+    """Word it as the server does: in three ways, depending on where in its code the kind's field labels
+    stand.
+    """
     if served.kind == "Job":
         return bad_request(f'field label "{label}" not supported for Job')
     if served.custom or set(served.fields.fields) - {"metadata.name", "metadata.namespace"}:

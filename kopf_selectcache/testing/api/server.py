@@ -1,4 +1,7 @@
-"""The embedded API: who asks, whether they may, what they ask for, and the answer. The rules stand in modules of their own."""
+"""The embedded API: who asks, whether they may, what they ask for, and the answer. The rules stand in modules
+of their own.
+"""
+
 from __future__ import annotations
 
 import datetime as dt
@@ -22,36 +25,64 @@ from .rbac import Rbac, Url
 from .representations import View
 from .request import JSON, Answer, Call, Request, User
 from .reviews import Reviews
-from .status import Problem, bad_request, invalid, method_not_allowed, no_such_path, too_large, unsupported_media_type
+from .status import (
+    Problem,
+    bad_request,
+    invalid,
+    method_not_allowed,
+    no_such_path,
+    too_large,
+    unsupported_media_type,
+)
 from .users import Users
 from .watching import Watch, Watches
 
 TEXT = "text/plain; charset=utf-8"
 VERSION = {
-    "major": "1", "minor": "36", "emulationMajor": "1", "emulationMinor": "36", "minCompatibilityMajor": "1",
-    "minCompatibilityMinor": "35", "gitVersion": "v1.36.3", "gitCommit": "", "gitTreeState": "",
-    "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "", "platform": "linux/amd64",
+    "major": "1",
+    "minor": "36",
+    "emulationMajor": "1",
+    "emulationMinor": "36",
+    "minCompatibilityMajor": "1",
+    "minCompatibilityMinor": "35",
+    "gitVersion": "v1.36.3",
+    "gitCommit": "",
+    "gitTreeState": "",
+    "buildDate": "1970-01-01T00:00:00Z",
+    "goVersion": "",
+    "compiler": "",
+    "platform": "linux/amd64",
 }
 """What it does as: clients decide by it what they can ask for."""
 _HEALTH = frozenset({"healthz", "livez", "readyz"})
 _CHECKS = frozenset({"", "ping", "log", "etcd"})
-_JUDGING = ("", "Ignore", "Strict", "Warn")   # Of fields that a kind has not got.
+_JUDGING = ("", "Ignore", "Strict", "Warn")  # Of fields that a kind has not got.
 _WRITING = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}
 # As Go's decoder tells of what it looks for first.
-_TYPE = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+_TYPE = (
+    'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+)
 _NOWHERE = Answer(404, b"404 page not found\n", TEXT)
 _DELETING: Mapping[str, Callable[[str], object]] = {
-    "propagationPolicy": str, "gracePeriodSeconds": options.integer, "orphanDependents": options.is_true}
+    "propagationPolicy": str,
+    "gracePeriodSeconds": options.integer,
+    "orphanDependents": options.is_true,
+}
 
 
 class Api:
     """One cluster's API: a request in, an answer or a watch out.
 
-    `now` is the time, `new_uid` makes texts that are never the same, and `suffix` the letters of generated names.
+    `now` is the time, `new_uid` makes texts that are never the same, and `suffix` the letters of generated
+    names.
     """
 
     def __init__(
-        self, *, now: Callable[[], dt.datetime], new_uid: Callable[[], str], suffix: Callable[[], str],
+        self,
+        *,
+        now: Callable[[], dt.datetime],
+        new_uid: Callable[[], str],
+        suffix: Callable[[], str],
         admin_token: str,
     ) -> None:
         self.history = History()
@@ -66,7 +97,9 @@ class Api:
         default_roles.create(self.objects, self.kinds)
 
     def answer(self, request: Request, *, seen: int | None = None) -> Answer | Watch:
-        """Do what is asked. With `seen`, lists and watches know no later version, as of a replica that lags behind."""
+        """Do what is asked. With `seen`, lists and watches know no later version, as of a replica that lags
+        behind.
+        """
         try:
             return self._answer(request, seen)
         except Problem as problem:
@@ -89,7 +122,10 @@ class Api:
         if call.subresource == scales.SUBRESOURCE:
             return self._scale(call, served, request)
         form = representations.accepted(
-            request.headers.get("accept", ""), included=request.query.get("includeObject", ""), watch=call.verb == "watch")
+            request.headers.get("accept", ""),
+            included=request.query.get("includeObject", ""),
+            watch=call.verb == "watch",
+        )
         return self._resource(call, View(served, form, self._now), request, seen)
 
     # ---- What is no resource.
@@ -107,7 +143,9 @@ class Api:
         elif request.path == "/":
             found = Answer.of({"paths": discovery.paths(self.kinds)})
         else:
-            found = discovery.answer(request.path, accept, self.kinds) or openapi.answer(request.path, accept, self.kinds)
+            found = discovery.answer(request.path, accept, self.kinds) or openapi.answer(
+                request.path, accept, self.kinds
+            )
         if found is None:
             return _NOWHERE
         if request.method != "GET":
@@ -119,14 +157,18 @@ class Api:
 
         What is missing then is told with a Status, and otherwise in plain words: nobody feels responsible.
         """
-        if self.kinds.find(call.group, call.version, call.resource) or call.group in (group for group, _ in reviews.KINDS):
+        if self.kinds.find(call.group, call.version, call.resource) or call.group in (
+            group for group, _ in reviews.KINDS
+        ):
             return True
         return any(served.group == call.group and not served.custom for served in self.kinds)
 
     def _review(self, user: User, call: Call, request: Request) -> Answer:
         if call.verb != "create":
             raise method_not_allowed()
-        return self._reviews.answer(user, call, _body(request, reviews.KINDS[call.group, call.subresource or call.resource]))
+        return self._reviews.answer(
+            user, call, _body(request, reviews.KINDS[call.group, call.subresource or call.resource])
+        )
 
     # ---- Resources.
 
@@ -152,18 +194,36 @@ class Api:
         match call.verb:
             case "create":
                 stored = self.objects.create(
-                    served, call.namespace, _body(request, served.kind), dry_run=dry_run, unknown=judging.judge)
+                    served,
+                    call.namespace,
+                    _body(request, served.kind),
+                    dry_run=dry_run,
+                    unknown=judging.judge,
+                )
                 return judging.warned(_shown(view, stored, code=201))
             case "update":
                 is_there = self.history.get(served.table, (call.namespace, call.name)) is not None
                 stored = self.objects.update(
-                    served, call.namespace, call.name, _body(request, served.kind), subresource=call.subresource,
-                    dry_run=dry_run, unknown=judging.judge)
+                    served,
+                    call.namespace,
+                    call.name,
+                    _body(request, served.kind),
+                    subresource=call.subresource,
+                    dry_run=dry_run,
+                    unknown=judging.judge,
+                )
                 return judging.warned(_shown(view, stored, code=200 if is_there else 201))
             case _:
                 stored = self.objects.patch(
-                    served, call.namespace, call.name, request.body, request.headers.get("content-type", ""),
-                    subresource=call.subresource, dry_run=dry_run, unknown=judging.judge)
+                    served,
+                    call.namespace,
+                    call.name,
+                    request.body,
+                    request.headers.get("content-type", ""),
+                    subresource=call.subresource,
+                    dry_run=dry_run,
+                    unknown=judging.judge,
+                )
                 return judging.warned(_shown(view, stored))
 
     def _scale(self, call: Call, served: Served, request: Request) -> Answer:
@@ -177,7 +237,9 @@ class Api:
             sent = scales.patched(served, old, request.body, request.headers.get("content-type", ""))
         body = scales.changed(served, old, sent)
         dry_run = _is_dry(call, _WRITING[call.verb])
-        return Answer.of(scales.shown(self.objects.update(served, call.namespace, call.name, body, dry_run=dry_run)))
+        return Answer.of(
+            scales.shown(self.objects.update(served, call.namespace, call.name, body, dry_run=dry_run))
+        )
 
     def _many(self, call: Call, view: View, seen: int | None) -> Answer | Watch:
         asked = options.read(call.options, watch=call.verb == "watch")
@@ -199,8 +261,14 @@ class Api:
         stored, gone = self.objects.delete(served, call.namespace, call.name, wish, dry_run=dry_run)
         if not gone or served.shows_deleted:
             return _shown(view, stored)
-        details = {"name": call.name} | ({"group": served.group} if served.group else {}) | {"kind": served.plural, "uid": stored.uid}
-        return Answer.of({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
+        details = (
+            {"name": call.name}
+            | ({"group": served.group} if served.group else {})
+            | {"kind": served.plural, "uid": stored.uid}
+        )
+        return Answer.of(
+            {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+        )
 
     def _delete_many(self, call: Call, view: View, request: Request) -> Answer:
         """Delete what a list would show, page and all, and answer with that list."""
@@ -209,7 +277,7 @@ class Api:
         dry_run = _is_dry(call, "DeleteOptions", wish)
         asked = options.read(call.options, watch=False)
         listed = page(self.history, served, selecting.read(served, call.namespace, call.options), asked)
-        answer = _json(200, view.many(listed))   # First: it may be refused.
+        answer = _json(200, view.many(listed))  # First: it may be refused.
         if not dry_run:
             keys = {stored.key for stored in listed.items}
             self.objects.delete_collection(served, call.namespace, lambda stored: stored.key in keys, wish)
@@ -231,7 +299,11 @@ class _Judging:
 
     def warned(self, answer: Answer) -> Answer:
         """Return the answer with the warnings, in the header that kubectl shows."""
-        return replace(answer, headers={**answer.headers, "Warning": ", ".join(self._warnings)}) if self._warnings else answer
+        return (
+            replace(answer, headers={**answer.headers, "Warning": ", ".join(self._warnings)})
+            if self._warnings
+            else answer
+        )
 
 
 def refusal(problem: Problem) -> Answer:
@@ -257,8 +329,9 @@ def _body(request: Request, kind: str) -> Mapping[str, Any]:
         return _typed(request.body)
     except reading.Unreadable as error:
         raise bad_request(
-            f"the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: "
-            f"{error} ({reading.summary(request.body)})") from None
+            f"the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json"
+            f" parse error: {error} ({reading.summary(request.body)})"
+        ) from None
 
 
 def _typed(data: bytes) -> dict[str, Any]:
@@ -289,7 +362,9 @@ def _deleting(request: Request) -> dict[str, Any]:
             raise bad_request(f"couldn't get version/kind; json parse error: {error}") from None
         kind = body.get("kind") or "DeleteOptions"
         if kind != "DeleteOptions":
-            raise bad_request(f'no kind "{kind}" is registered for version "v1" in scheme "pkg/runtime/scheme.go:111"')
+            raise bad_request(
+                f'no kind "{kind}" is registered for version "v1" in scheme "pkg/runtime/scheme.go:111"'
+            )
         if why := types.misfit(body, types.DELETE_OPTIONS, "v1.DeleteOptions"):
             raise bad_request(why)
         return body
@@ -300,7 +375,9 @@ def _deleting(request: Request) -> dict[str, Any]:
 
 def _is_dry(call: Call, kind: str, wish: Mapping[str, Any] | None = None) -> bool:
     """Read whether nothing is to be kept; 422, if that or how to judge unknown fields is not clear."""
-    asked = [text or "" for text in (wish or {}).get("dryRun") or ()] or [text for text in [call.options.get("dryRun", "")] if text]
+    asked = [text or "" for text in (wish or {}).get("dryRun") or ()] or [
+        text for text in [call.options.get("dryRun", "")] if text
+    ]
     faults = [_unsupported("dryRun", asked, "All")] if any(text != "All" for text in asked) else []
     judging = call.options.get("fieldValidation", "")
     if kind != "DeleteOptions" and judging not in _JUDGING:

@@ -1,4 +1,7 @@
-"""The answers that are no success, as the API server words them: a Status. It may quote what was sent, as the server does."""
+"""The answers that are no success, as the API server words them: a Status. It may quote what was sent, as the
+server does.
+"""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -9,8 +12,13 @@ class Problem(Exception):
     """A request is refused; `status()` is the body of the answer, and of an ERROR event in a watch."""
 
     def __init__(
-        self, code: int, reason: str, message: str, *,
-        details: Mapping[str, Any] | None = None, continuation: str = "",
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        *,
+        details: Mapping[str, Any] | None = None,
+        continuation: str = "",
     ) -> None:
         super().__init__(message)
         self.code = code
@@ -22,8 +30,11 @@ class Problem(Exception):
 
     def status(self) -> dict[str, Any]:
         body: dict[str, Any] = {
-            "kind": "Status", "apiVersion": "v1", "metadata": {"continue": self.continuation} if self.continuation else {},
-            "status": "Failure", "message": self.message,
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {"continue": self.continuation} if self.continuation else {},
+            "status": "Failure",
+            "message": self.message,
         }
         if self.reason:
             body["reason"] = self.reason
@@ -45,7 +56,9 @@ def no_such_path() -> Problem:
 
 
 def not_found(resource: str, name: str, *, group: str = "") -> Problem:
-    return Problem(404, "NotFound", f'{_full(resource, group)} "{name}" not found', details=_named(resource, name, group))
+    return Problem(
+        404, "NotFound", f'{_full(resource, group)} "{name}" not found', details=_named(resource, name, group)
+    )
 
 
 def already_exists(resource: str, name: str, *, group: str = "") -> Problem:
@@ -71,8 +84,11 @@ def invalid(kind: str, name: str, causes: Sequence[Mapping[str, str]], *, group:
     told = list(dict.fromkeys(f"{cause['field']}: {cause['message']}" for cause in causes))
     listed = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
     return Problem(
-        422, "Invalid", f'{_full(kind, group)} "{name}" is invalid: {listed}',
-        details={**_named(kind, name, group), "causes": [dict(cause) for cause in causes]})
+        422,
+        "Invalid",
+        f'{_full(kind, group)} "{name}" is invalid: {listed}',
+        details={**_named(kind, name, group), "causes": [dict(cause) for cause in causes]},
+    )
 
 
 def expired(message: str, *, continuation: str = "") -> Problem:
@@ -87,7 +103,9 @@ def too_large(version: int, current: int) -> Problem:
 
 
 def method_not_allowed() -> Problem:
-    return Problem(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", details={})
+    return Problem(
+        405, "MethodNotAllowed", "the server does not allow this method on the requested resource", details={}
+    )
 
 
 def not_acceptable(message: str) -> Problem:
@@ -99,10 +117,17 @@ def unauthorized() -> Problem:
 
 
 def unsupported_media_type(given: str, accepted: Sequence[str]) -> Problem:
-    message = f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}"
+    message = (
+        "the body of the request was in an unknown format - accepted media types include:"
+        f" {', '.join(accepted)}"
+    )
     return Problem(415, "UnsupportedMediaType", message) if given else bad_request(message)
 
 
 def not_implemented(what: str) -> Problem:
     """Say what the embedded server has not got: an operator and a cache can do without."""
-    return Problem(501, "NotImplemented", f"the embedded API server does not have {what}: a cluster has it, or the real kube-apiserver")
+    return Problem(
+        501,
+        "NotImplemented",
+        f"the embedded API server does not have {what}: a cluster has it, or the real kube-apiserver",
+    )

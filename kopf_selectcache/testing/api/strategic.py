@@ -1,7 +1,9 @@
 """Strategic merge patch, by which kubectl changes built-in kinds: lists of objects are merged by a key.
 
-Which key that is stands in the types of Kubernetes; here is a table of the common ones. Other lists are replaced.
+Which key that is stands in the types of Kubernetes; here is a table of the common ones. Other lists are
+replaced.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -11,10 +13,24 @@ from .status import Problem
 
 # The key of each list, by its field's name. (The ports of containers have another one.)
 _KEYS: Mapping[str, str] = {
-    "containers": "name", "initContainers": "name", "ephemeralContainers": "name", "volumes": "name", "env": "name",
-    "imagePullSecrets": "name", "secrets": "name", "resourceClaims": "name", "schedulingGates": "name",
-    "volumeMounts": "mountPath", "volumeDevices": "devicePath", "topologySpreadConstraints": "topologyKey",
-    "hostAliases": "ip", "hostIPs": "ip", "podIPs": "ip", "addresses": "type", "conditions": "type", "ports": "port",
+    "containers": "name",
+    "initContainers": "name",
+    "ephemeralContainers": "name",
+    "volumes": "name",
+    "env": "name",
+    "imagePullSecrets": "name",
+    "secrets": "name",
+    "resourceClaims": "name",
+    "schedulingGates": "name",
+    "volumeMounts": "mountPath",
+    "volumeDevices": "devicePath",
+    "topologySpreadConstraints": "topologyKey",
+    "hostAliases": "ip",
+    "hostIPs": "ip",
+    "podIPs": "ip",
+    "addresses": "type",
+    "conditions": "type",
+    "ports": "port",
     "ownerReferences": "uid",
 }
 _CONTAINERS = frozenset({"containers", "initContainers", "ephemeralContainers"})
@@ -27,12 +43,14 @@ def merged(obj: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
 
     >>> merged({'containers': [{'name': 'a', 'image': 'x'}, {'name': 'b'}]}, {'containers': [{'name': 'a', 'image': 'y'}]})
     {'containers': [{'name': 'a', 'image': 'y'}, {'name': 'b'}]}
-    """
+    """  # noqa: E501
     return _merge_objects(obj, patch, ())
 
 
 def _key_of(path: tuple[str, ...]) -> str:
-    """Return the key by which the objects of the list at this path are told apart; empty: the list is replaced."""
+    """Return the key by which the objects of the list at this path are told apart; empty: the list is
+    replaced.
+    """
     if path[-1] == "ports" and (len(path) == 1 or path[-2] in _CONTAINERS):
         return "containerPort" if len(path) > 1 else ""
     return _KEYS.get(path[-1], "")
@@ -106,12 +124,15 @@ def _identity(item: Any, name: str) -> Any:
 def _ordered(items: list[Any], order: list[Any], before: Any, name: str) -> list[Any]:
     """Return the items as the server orders them.
 
-    Those of the patch come in its order, the others in that which they had; where the two meet, an item that was
-    there before goes behind what it stood behind, and what is new comes first.
+    Those of the patch come in its order, the others in that which they had; where the two meet, an item that
+    was there before goes behind what it stood behind, and what is new comes first.
     """
     wanted = [_identity(item, name) for item in order]
     had = [_identity(item, name) for item in before] if isinstance(before, list) else []
-    of_patch = sorted((item for item in items if _identity(item, name) in wanted), key=lambda item: wanted.index(_identity(item, name)))
+    of_patch = sorted(
+        (item for item in items if _identity(item, name) in wanted),
+        key=lambda item: wanted.index(_identity(item, name)),
+    )
     others = [item for item in items if _identity(item, name) not in wanted]
     merged: list[Any] = []
     while of_patch and others:
@@ -126,7 +147,11 @@ def _in_go(item: Mapping[str, Any]) -> str:
 
 
 def _clean(value: Any) -> Any:
-    """Return a value of a patch without directives and nulls, as it is kept where there was nothing before."""
+    """Return a value of a patch without directives and nulls, as it is kept where there was nothing
+    before.
+    """
     if isinstance(value, dict):
-        return {key: _clean(item) for key, item in value.items() if item is not None and not key.startswith("$")}
+        return {
+            key: _clean(item) for key, item in value.items() if item is not None and not key.startswith("$")
+        }
     return [_clean(item) for item in value] if isinstance(value, list) else value

@@ -1,7 +1,9 @@
-"""What single built-in kinds do when they are written: first statuses, labels, finalizers, what may not change.
+"""What single built-in kinds do when they are written: first statuses, labels, finalizers, what may not
+change.
 
 Only as far as selectors, Kopf or kubectl can see it: specs are neither checked nor filled with defaults.
 """
+
 from __future__ import annotations
 
 import base64
@@ -17,12 +19,14 @@ Body: TypeAlias = dict[str, Any]
 _BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/\n\r")
 _KEY = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.")
 _CONFIG_KEY = (
-    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  "
-    "or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')")
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or"
+    " 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+)
 _POD_FIELDS = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
-    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)")
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
 # Kinds without a status that have a spec whatever is sent.
 _ALWAYS_SPEC = frozenset({"leases", "limitranges", "networkpolicies"})
 # What the server writes as the status of a new object, whatever was sent.
@@ -36,8 +40,18 @@ _FIRST_STATUS: Mapping[str, Mapping[str, Any]] = {
     "replicationcontrollers": {"replicas": 0},
     "replicasets": {"replicas": 0},
     "statefulsets": {"replicas": 0, "availableReplicas": 0},
-    "daemonsets": {"currentNumberScheduled": 0, "numberMisscheduled": 0, "desiredNumberScheduled": 0, "numberReady": 0},
-    "poddisruptionbudgets": {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0},
+    "daemonsets": {
+        "currentNumberScheduled": 0,
+        "numberMisscheduled": 0,
+        "desiredNumberScheduled": 0,
+        "numberReady": 0,
+    },
+    "poddisruptionbudgets": {
+        "disruptionsAllowed": 0,
+        "currentHealthy": 0,
+        "desiredHealthy": 0,
+        "expectedPods": 0,
+    },
 }
 
 
@@ -54,7 +68,7 @@ def read_data(served: Served, body: Body) -> None:
     for key in ("data", "stringData", "binaryData"):
         pairs = body.get(key)
         if not pairs:
-            body.pop(key, None)   # The server keeps nothing that is empty.
+            body.pop(key, None)  # The server keeps nothing that is empty.
         elif None in pairs.values():
             body[key] = pairs = {name: "" if value is None else value for name, value in pairs.items()}
         if pairs and types.fields_of(served)[key] == "map[string][]uint8":
@@ -108,7 +122,9 @@ def problems_of(served: Served, body: Mapping[str, Any]) -> list[Cause]:
         return []
     return [
         invalid_value(f"{part_of}[{key}]", key, _CONFIG_KEY)
-        for part_of in ("data", "binaryData") for key in part(body, part_of) if not key or not _KEY.issuperset(key)
+        for part_of in ("data", "binaryData")
+        for key in part(body, part_of)
+        if not key or not _KEY.issuperset(key)
     ]
 
 
@@ -117,7 +133,8 @@ def problems_of_change(served: Served, old: Mapping[str, Any], new: Mapping[str,
     if served.table in {("", "configmaps"), ("", "secrets")} and old.get("immutable") is True:
         return [
             forbidden(key, "field is immutable when `immutable` is set")
-            for key in ("immutable", "data", "binaryData") if old.get(key) != new.get(key)
+            for key in ("immutable", "data", "binaryData")
+            if old.get(key) != new.get(key)
         ]
     if served.table == ("", "secrets") and old.get("type") != new.get("type"):
         return [invalid_value("type", new.get("type"), "field is immutable")]
@@ -125,22 +142,36 @@ def problems_of_change(served: Served, old: Mapping[str, Any], new: Mapping[str,
         return [forbidden("spec", _POD_FIELDS)]
     if served.plural in {"rolebindings", "clusterrolebindings"} and old.get("roleRef") != new.get("roleRef"):
         ref = part(new, "roleRef")
-        told = f'{{"APIGroup":"{ref.get("apiGroup", "")}","Kind":"{ref.get("kind", "")}","Name":"{ref.get("name", "")}"}}'
-        return [{**invalid_value("roleRef", "", ""), "message": f"Invalid value: {told}: cannot change roleRef"}]
+        told = f'{{"APIGroup":"{ref.get("apiGroup", "")}","Kind":"{ref.get("kind", "")}","Name":"{ref.get("name", "")}"}}'  # noqa: E501
+        return [
+            {**invalid_value("roleRef", "", ""), "message": f"Invalid value: {told}: cannot change roleRef"}
+        ]
     return []
 
 
-def counts_up(served: Served, old: Mapping[str, Any], new: Mapping[str, Any], *, changed: Callable[[Any, Any], bool]) -> bool:
+def counts_up(
+    served: Served, old: Mapping[str, Any], new: Mapping[str, Any], *, changed: Callable[[Any, Any], bool]
+) -> bool:
     """Whether the generation counts this change."""
     if not served.has_generation:
         return False
     if served.custom:
         aside = {"metadata", "status"} if served.has_status else {"metadata"}
-        return changed({key: value for key, value in old.items() if key not in aside},
-                       {key: value for key, value in new.items() if key not in aside})
-    if served.plural == "deployments" and old["metadata"].get("annotations") != new["metadata"].get("annotations"):
+        return changed(
+            {key: value for key, value in old.items() if key not in aside},
+            {key: value for key, value in new.items() if key not in aside},
+        )
+    if served.plural == "deployments" and old["metadata"].get("annotations") != new["metadata"].get(
+        "annotations"
+    ):
         return True
-    key = "template" if served.plural == "podtemplates" else "value" if served.plural == "priorityclasses" else "spec"
+    key = (
+        "template"
+        if served.plural == "podtemplates"
+        else "value"
+        if served.plural == "priorityclasses"
+        else "spec"
+    )
     return changed(old.get(key), new.get(key))
 
 
@@ -150,7 +181,9 @@ def default_policy(served: Served) -> str:
 
 
 def status_of(served: Served, old: Body, new: Mapping[str, Any]) -> Body:
-    """Return what is kept of a write to the subresource `status`: of some kinds, more of the metadata than of others."""
+    """Return what is kept of a write to the subresource `status`: of some kinds, more of the metadata than of
+    others.
+    """
     body = {**old, "status": new.get("status")}
     if body["status"] is None:
         del body["status"]
@@ -174,7 +207,9 @@ def _fixed(pod: Mapping[str, Any]) -> dict[str, Any]:
     for key in ("activeDeadlineSeconds", "tolerations"):
         spec.pop(key, None)
     for key in ("containers", "initContainers"):
-        spec[key] = [{**item, "image": ""} if isinstance(item, Mapping) else item for item in spec.get(key) or ()]
+        spec[key] = [
+            {**item, "image": ""} if isinstance(item, Mapping) else item for item in spec.get(key) or ()
+        ]
     return spec
 
 
@@ -185,13 +220,16 @@ def _fill_spec(served: Served, body: Body) -> None:
         body.setdefault("spec", {})
 
 
-# ---- Kinds -----------------------------------------------------------------------------------------------------------
+# ---- Kinds
 
 
 def _namespace(body: Body) -> None:
     spec = part(body, "spec")
     finalizers = [item for item in spec.get("finalizers") or () if isinstance(item, str)]
-    body["spec"] = {**spec, "finalizers": finalizers if "kubernetes" in finalizers else [*finalizers, "kubernetes"]}
+    body["spec"] = {
+        **spec,
+        "finalizers": finalizers if "kubernetes" in finalizers else [*finalizers, "kubernetes"],
+    }
     _namespace_label(body)
 
 
@@ -202,8 +240,18 @@ def _namespace_label(body: Body) -> None:
 
 
 def _node(body: Body) -> None:
-    names = ("machineID", "systemUUID", "bootID", "kernelVersion", "osImage", "containerRuntimeVersion", "kubeletVersion",
-             "kubeProxyVersion", "operatingSystem", "architecture")
+    names = (
+        "machineID",
+        "systemUUID",
+        "bootID",
+        "kernelVersion",
+        "osImage",
+        "containerRuntimeVersion",
+        "kubeletVersion",
+        "kubeProxyVersion",
+        "operatingSystem",
+        "architecture",
+    )
     info = {"daemonEndpoints": {"kubeletEndpoint": {"Port": 0}}, "nodeInfo": dict.fromkeys(names, "")}
     body["status"] = {**info, **part(body, "status")}
 
@@ -229,8 +277,12 @@ def _job(body: Body) -> None:
     labels = part(labelled, "labels")
     if spec.get("manualSelector") is not True:
         uid, name = metadata["uid"], metadata.get("name", "")
-        labels |= {"batch.kubernetes.io/controller-uid": uid, "batch.kubernetes.io/job-name": name,
-                   "controller-uid": uid, "job-name": name}
+        labels |= {
+            "batch.kubernetes.io/controller-uid": uid,
+            "batch.kubernetes.io/job-name": name,
+            "controller-uid": uid,
+            "job-name": name,
+        }
         spec.setdefault("selector", {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}})
     body["spec"] = {**spec, "template": {**template, "metadata": {**labelled, "labels": labels}}}
     metadata.setdefault("labels", labels)
@@ -246,6 +298,7 @@ def _protected(by: str) -> Callable[[Body], None]:
         finalizers = body["metadata"].get("finalizers", [])
         if by not in finalizers:
             body["metadata"]["finalizers"] = [*finalizers, by]
+
     return protect
 
 

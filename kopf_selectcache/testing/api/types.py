@@ -1,8 +1,10 @@
-"""The types of what is sent: which fields there are, and what may stand in them, told in the words of Go's decoder.
+"""The types of what is sent: which fields there are, and what may stand in them, told in the words of Go's
+decoder.
 
-Here are the fields at the top of each built-in kind, and of what lies below as much as this server itself reads. What
-is listed nowhere is not looked at.
+Here are the fields at the top of each built-in kind, and of what lies below as much as this server itself
+reads. What is listed nowhere is not looked at.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,69 +20,135 @@ Fields: TypeAlias = Mapping[str, str]
 JSON_TYPES: Mapping[type, str] = {bool: "bool", str: "string", int: "number", float: "number", list: "array"}
 
 # Texts with a name of their own; all other names with a dot are of objects.
-_TEXTS = frozenset({
-    "string", "types.UID", "v1.DeletionPropagation", "v1.FinalizerName", "v1.PersistentVolumeReclaimPolicy",
-    "v1.PreemptionPolicy", "v1.ResourceScope", "v1.SecretType", "v1.VolumeBindingMode",
-})
+_TEXTS = frozenset(
+    {
+        "string",
+        "types.UID",
+        "v1.DeletionPropagation",
+        "v1.FinalizerName",
+        "v1.PersistentVolumeReclaimPolicy",
+        "v1.PreemptionPolicy",
+        "v1.ResourceScope",
+        "v1.SecretType",
+        "v1.VolumeBindingMode",
+    }
+)
 _INTEGERS: Mapping[str, int] = {"int32": 2**31, "int64": 2**63}
-_METADATA = frozenset({
-    "annotations", "creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "finalizers", "generateName",
-    "generation", "labels", "managedFields", "name", "namespace", "ownerReferences", "resourceVersion", "selfLink", "uid",
-})
+_METADATA = frozenset(
+    {
+        "annotations",
+        "creationTimestamp",
+        "deletionGracePeriodSeconds",
+        "deletionTimestamp",
+        "finalizers",
+        "generateName",
+        "generation",
+        "labels",
+        "managedFields",
+        "name",
+        "namespace",
+        "ownerReferences",
+        "resourceVersion",
+        "selfLink",
+        "uid",
+    }
+)
 
-# ---- What lies below. ------------------------------------------------------------------------------------------------
+# ---- What lies below.
 
 _STRUCTS: Mapping[str, Fields] = {
     "v1.NamespaceSpec": {"finalizers": "[]v1.FinalizerName"},
     "v1.ScaleSpec": {"replicas": "int32"},
     "v1.CustomResourceDefinitionSpec": {
-        "group": "string", "names": "v1.CustomResourceDefinitionNames", "scope": "v1.ResourceScope",
-        "versions": "[]v1.CustomResourceDefinitionVersion", "conversion": "v1.CustomResourceConversion",
+        "group": "string",
+        "names": "v1.CustomResourceDefinitionNames",
+        "scope": "v1.ResourceScope",
+        "versions": "[]v1.CustomResourceDefinitionVersion",
+        "conversion": "v1.CustomResourceConversion",
         "preserveUnknownFields": "bool",
     },
     "v1.CustomResourceDefinitionNames": {
-        "plural": "string", "singular": "string", "shortNames": "[]string", "kind": "string", "listKind": "string",
+        "plural": "string",
+        "singular": "string",
+        "shortNames": "[]string",
+        "kind": "string",
+        "listKind": "string",
         "categories": "[]string",
     },
     "v1.CustomResourceDefinitionVersion": {
-        "name": "string", "served": "bool", "storage": "bool", "schema": "v1.CustomResourceValidation",
-        "subresources": "v1.CustomResourceSubresources", "selectableFields": "[]v1.SelectableField",
+        "name": "string",
+        "served": "bool",
+        "storage": "bool",
+        "schema": "v1.CustomResourceValidation",
+        "subresources": "v1.CustomResourceSubresources",
+        "selectableFields": "[]v1.SelectableField",
         "additionalPrinterColumns": "[]v1.CustomResourceColumnDefinition",
     },
     "v1.SelectableField": {"jsonPath": "string"},
-    "v1.CustomResourceColumnDefinition": {"name": "string", "type": "string", "jsonPath": "string", "priority": "int32"},
+    "v1.CustomResourceColumnDefinition": {
+        "name": "string",
+        "type": "string",
+        "jsonPath": "string",
+        "priority": "int32",
+    },
     "v1.CustomResourceValidation": {"openAPIV3Schema": "v1.JSONSchemaProps"},
     "v1.JSONSchemaProps": {
-        "type": "string", "pattern": "string", "nullable": "bool", "enum": "[]v1.JSON", "required": "[]string",
-        "properties": "map[string]v1.JSONSchemaProps", "maxLength": "int64", "minLength": "int64", "maxItems": "int64",
-        "minItems": "int64", "maxProperties": "int64", "minProperties": "int64", "maximum": "float64",
-        "minimum": "float64", "exclusiveMaximum": "bool", "exclusiveMinimum": "bool", "items": "v1.JSONSchemaPropsOrArray",
-        "additionalProperties": "v1.JSONSchemaPropsOrBool", "x-kubernetes-preserve-unknown-fields": "bool",
-        "x-kubernetes-embedded-resource": "bool", "x-kubernetes-int-or-string": "bool",
+        "type": "string",
+        "pattern": "string",
+        "nullable": "bool",
+        "enum": "[]v1.JSON",
+        "required": "[]string",
+        "properties": "map[string]v1.JSONSchemaProps",
+        "maxLength": "int64",
+        "minLength": "int64",
+        "maxItems": "int64",
+        "minItems": "int64",
+        "maxProperties": "int64",
+        "minProperties": "int64",
+        "maximum": "float64",
+        "minimum": "float64",
+        "exclusiveMaximum": "bool",
+        "exclusiveMinimum": "bool",
+        "items": "v1.JSONSchemaPropsOrArray",
+        "additionalProperties": "v1.JSONSchemaPropsOrBool",
+        "x-kubernetes-preserve-unknown-fields": "bool",
+        "x-kubernetes-embedded-resource": "bool",
+        "x-kubernetes-int-or-string": "bool",
     },
     "v1.CustomResourceDefinitionStatus": {
-        "conditions": "[]v1.CustomResourceDefinitionCondition", "acceptedNames": "v1.CustomResourceDefinitionNames",
+        "conditions": "[]v1.CustomResourceDefinitionCondition",
+        "acceptedNames": "v1.CustomResourceDefinitionNames",
         "storedVersions": "[]string",
     },
     "v1.Preconditions": {"uid": "types.UID", "resourceVersion": "string"},
 }
 # What may be either of two: the type that says what stands in it, where it is an object.
 _EITHER: Mapping[str, tuple[type, str]] = {
-    "v1.JSONSchemaPropsOrArray": (list, "v1.JSONSchemaProps"), "v1.JSONSchemaPropsOrBool": (bool, "v1.JSONSchemaProps")}
+    "v1.JSONSchemaPropsOrArray": (list, "v1.JSONSchemaProps"),
+    "v1.JSONSchemaPropsOrBool": (bool, "v1.JSONSchemaProps"),
+}
 
 TYPE: Fields = {"kind": "string", "apiVersion": "string"}
 TOKEN: Fields = {"v": "string", "rv": "int64", "start": "string"}
 JSON_PATCH_STEP: Fields = {"op": "string", "path": "string", "from": "string"}
 DELETE_OPTIONS: Fields = {
-    "gracePeriodSeconds": "int64", "preconditions": "v1.Preconditions", "orphanDependents": "bool",
-    "propagationPolicy": "v1.DeletionPropagation", "dryRun": "[]string",
+    "gracePeriodSeconds": "int64",
+    "preconditions": "v1.Preconditions",
+    "orphanDependents": "bool",
+    "propagationPolicy": "v1.DeletionPropagation",
+    "dryRun": "[]string",
 }
 
-# ---- Kinds. ----------------------------------------------------------------------------------------------------------
+# ---- Kinds.
 
 _EVENT: Fields = {
-    "action": "string", "eventTime": "string", "reason": "string", "related": "v1.ObjectReference",
-    "reportingInstance": "string", "series": "v1.EventSeries", "type": "string",
+    "action": "string",
+    "eventTime": "string",
+    "reason": "string",
+    "related": "v1.ObjectReference",
+    "reportingInstance": "string",
+    "series": "v1.EventSeries",
+    "type": "string",
 }
 _RULES: Fields = {"rules": "[]v1.PolicyRule"}
 _BINDING: Fields = {"roleRef": "v1.RoleRef", "subjects": "[]v1.Subject"}
@@ -89,19 +157,35 @@ _KINDS: Mapping[tuple[str, str], Fields] = {
     ("", "ConfigMap"): {"binaryData": "map[string][]uint8", "data": "map[string]string", "immutable": "bool"},
     ("", "Endpoints"): {"subsets": "[]v1.EndpointSubset"},
     ("", "Event"): {
-        **_EVENT, "count": "int32", "firstTimestamp": "string", "involvedObject": "v1.ObjectReference",
-        "lastTimestamp": "string", "message": "string", "reportingComponent": "string", "source": "v1.EventSource",
+        **_EVENT,
+        "count": "int32",
+        "firstTimestamp": "string",
+        "involvedObject": "v1.ObjectReference",
+        "lastTimestamp": "string",
+        "message": "string",
+        "reportingComponent": "string",
+        "source": "v1.EventSource",
     },
     ("events.k8s.io", "Event"): {
-        **_EVENT, "deprecatedCount": "int32", "deprecatedFirstTimestamp": "string", "deprecatedLastTimestamp": "string",
-        "deprecatedSource": "v1.EventSource", "note": "string", "regarding": "v1.ObjectReference",
+        **_EVENT,
+        "deprecatedCount": "int32",
+        "deprecatedFirstTimestamp": "string",
+        "deprecatedLastTimestamp": "string",
+        "deprecatedSource": "v1.EventSource",
+        "note": "string",
+        "regarding": "v1.ObjectReference",
         "reportingController": "string",
     },
     ("", "PodTemplate"): {"template": "v1.PodTemplateSpec"},
     ("", "Secret"): {
-        "data": "map[string][]uint8", "immutable": "bool", "stringData": "map[string]string", "type": "v1.SecretType"},
+        "data": "map[string][]uint8",
+        "immutable": "bool",
+        "stringData": "map[string]string",
+        "type": "v1.SecretType",
+    },
     ("", "ServiceAccount"): {
-        "automountServiceAccountToken": "bool", "imagePullSecrets": "[]v1.LocalObjectReference",
+        "automountServiceAccountToken": "bool",
+        "imagePullSecrets": "[]v1.LocalObjectReference",
         "secrets": "[]v1.ObjectReference",
     },
     ("apps", "ControllerRevision"): {"data": "runtime.RawExtension", "revision": "int64"},
@@ -110,10 +194,18 @@ _KINDS: Mapping[tuple[str, str], Fields] = {
     ("rbac.authorization.k8s.io", "Role"): _RULES,
     ("rbac.authorization.k8s.io", "RoleBinding"): _BINDING,
     ("scheduling.k8s.io", "PriorityClass"): {
-        "description": "string", "globalDefault": "bool", "preemptionPolicy": "v1.PreemptionPolicy", "value": "int32"},
+        "description": "string",
+        "globalDefault": "bool",
+        "preemptionPolicy": "v1.PreemptionPolicy",
+        "value": "int32",
+    },
     ("storage.k8s.io", "StorageClass"): {
-        "allowVolumeExpansion": "bool", "allowedTopologies": "[]v1.TopologySelectorTerm", "mountOptions": "[]string",
-        "parameters": "map[string]string", "provisioner": "string", "reclaimPolicy": "v1.PersistentVolumeReclaimPolicy",
+        "allowVolumeExpansion": "bool",
+        "allowedTopologies": "[]v1.TopologySelectorTerm",
+        "mountOptions": "[]string",
+        "parameters": "map[string]string",
+        "provisioner": "string",
+        "reclaimPolicy": "v1.PersistentVolumeReclaimPolicy",
         "volumeBindingMode": "v1.VolumeBindingMode",
     },
 }
@@ -133,11 +225,15 @@ def require(served: Served, body: Mapping[str, Any]) -> None:
 
 
 def unhandled(served: Served, why: str) -> Problem:
-    return bad_request(f'{served.kind} in version "{served.version}" cannot be handled as a {served.kind}: {why}')
+    return bad_request(
+        f'{served.kind} in version "{served.version}" cannot be handled as a {served.kind}: {why}'
+    )
 
 
 def misfit(value: object, fields: Fields, name: str) -> str:
-    """Return what Go's decoder says of this, which is to be read into the Go type of this name; nothing, if it fits."""
+    """Return what Go's decoder says of this, which is to be read into the Go type of this name; nothing, if
+    it fits.
+    """
     if value is None:
         return ""
     if not isinstance(value, Mapping):
@@ -189,7 +285,7 @@ def _of_type(wanted: str, value: Any, where: str, path: tuple[str, ...]) -> Iter
         yield f"json: cannot unmarshal {what} into Go struct field {where} of type {wanted}"
 
 
-# ---- Fields that there are not. --------------------------------------------------------------------------------------
+# ---- Fields that there are not.
 
 
 Unknown: TypeAlias = Callable[[Served, Sequence[str]], None]

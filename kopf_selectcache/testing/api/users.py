@@ -1,9 +1,10 @@
 """Who asks: from the Authorization header to a user. Decides nothing about rights, and shows nobody a token.
 
-There are tokens that were named, and those of service accounts. The latter look like a real server's, so that clients
-can read what they say of themselves, but are known by heart and signed by nobody; each is asked anew at every request
-whether what it is bound to still exists, so that a deletion counts at once.
+There are tokens that were named, and those of service accounts. The latter look like a real server's, so that
+clients can read what they say of themselves, but are known by heart and signed by nobody; each is asked anew
+at every request whether what it is bound to still exists, so that a deletion counts at once.
 """
+
 from __future__ import annotations
 
 import base64
@@ -54,8 +55,13 @@ class Users:
     """
 
     def __init__(
-        self, objects: Objects, kinds: Kinds, *,
-        admin_token: str, new_token: Callable[[], str], now: Callable[[], dt.datetime],
+        self,
+        objects: Objects,
+        kinds: Kinds,
+        *,
+        admin_token: str,
+        new_token: Callable[[], str],
+        now: Callable[[], dt.datetime],
     ) -> None:
         self._history = objects.history
         self._kinds = kinds
@@ -77,7 +83,9 @@ class Users:
         self._issued.pop(token, None)
 
     def authenticate(self, headers: Mapping[str, str]) -> User:
-        """Return who sends these headers, the anonymous user where there is no token; Unauthorized (401) for a wrong one."""
+        """Return who sends these headers, the anonymous user where there is no token; Unauthorized (401) for
+        a wrong one.
+        """
         scheme, _, rest = headers.get("authorization", "").strip().partition(" ")
         token = rest.partition(" ")[0]
         if scheme.lower() != "bearer" or not token:
@@ -88,14 +96,24 @@ class Users:
         return found[0]
 
     def find_owner(self, token: str, audiences: Collection[str] = (ISSUER,)) -> tuple[User, list[str]] | None:
-        """Return whose token this is, and for which of these readers; None if for none of them, or not valid (any more)."""
+        """Return whose token this is, and for which of these readers; None if for none of them, or not valid
+        (any more).
+        """
         issued = self._issued.get(token)
         user = issued.user if issued and self._is_valid(issued) else self._named.get(token)
-        read_by = [audience for audience in audiences if audience in (issued.audiences if issued else (ISSUER,))]
+        read_by = [
+            audience for audience in audiences if audience in (issued.audiences if issued else (ISSUER,))
+        ]
         return (user, read_by) if user and read_by else None
 
     def issue(
-        self, namespace: str, account: Stored, *, audiences: tuple[str, ...], lifetime: dt.timedelta, bound: Bound | None,
+        self,
+        namespace: str,
+        account: Stored,
+        *,
+        audiences: tuple[str, ...],
+        lifetime: dt.timedelta,
+        bound: Bound | None,
     ) -> Issued:
         """Make a token for a service account."""
         begins = self._now()
@@ -112,12 +130,26 @@ class Users:
         private["serviceaccount"] = {"name": account.key[1], "uid": account.uid}
         seconds = int(begins.timestamp())
         claims = {
-            "aud": audiences, "exp": int(expires.timestamp()), "iat": seconds, "iss": ISSUER, "jti": identity,
-            "kubernetes.io": private, "nbf": seconds, "sub": name,
+            "aud": audiences,
+            "exp": int(expires.timestamp()),
+            "iat": seconds,
+            "iss": ISSUER,
+            "jti": identity,
+            "kubernetes.io": private,
+            "nbf": seconds,
+            "sub": name,
         }
         token = ".".join(_encoded(part) for part in ({"alg": "none"}, claims, self._new_token()))
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED)
-        issued = Issued(token, User(name, groups, account.uid, extra), namespace, account.key[1], audiences, expires, bound)
+        issued = Issued(
+            token,
+            User(name, groups, account.uid, extra),
+            namespace,
+            account.key[1],
+            audiences,
+            expires,
+            bound,
+        )
         self._issued[token] = issued
         return issued
 

@@ -1,4 +1,7 @@
-"""Watches to follow: events as lines, from a version on. Never waits: a watch tells when there is something to take."""
+"""Watches to follow: events as lines, from a version on. Never waits: a watch tells when there is something
+to take.
+"""
+
 from __future__ import annotations
 
 import json
@@ -14,20 +17,27 @@ from .request import JSON
 from .selection import Selection
 from .status import Problem, too_large
 
-HELD = 32 * 1024 * 1024   # So many bytes wait for a client that does not read; then its watch ends.
+HELD = 32 * 1024 * 1024  # So many bytes wait for a client that does not read; then its watch ends.
 
 
 class Watch:
     """Followed by the shell: it takes the lines that are ready, writes them, and waits to be woken.
 
-    The real server waits some seconds for a version that is not there yet, and then says so: this one says so at once,
-    where the client wants to begin with what there is, and waits as long as the client does, where it does not.
+    The real server waits some seconds for a version that is not there yet, and then says so: this one says so
+    at once, where the client wants to begin with what there is, and waits as long as the client does, where
+    it does not.
     """
 
     content_type = JSON
 
     def __init__(
-        self, watches: Watches, view: View, selection: Selection, options: ListOptions, *, seen: int | None = None,
+        self,
+        watches: Watches,
+        view: View,
+        selection: Selection,
+        options: ListOptions,
+        *,
+        seen: int | None = None,
     ) -> None:
         self.timeout: float | None = options.timeout or None
         self.ended = False
@@ -42,7 +52,9 @@ class Watch:
         self._is_first = True
         number = options.number()
         if view.form.conversion == "metadata-list":
-            self.ended = True   # No event is a list: the server opens such a watch, and ends it without a word.
+            self.ended = (
+                True  # No event is a list: the server opens such a watch, and ends it without a word.
+            )
             return
         try:
             self._at = self._begin(watches.history, options, number)
@@ -61,7 +73,9 @@ class Watch:
         return ready
 
     def on_ready(self, wake: Callable[[], None]) -> None:
-        """Call this whenever there is something to take, or nothing will come any more; at once, if so it is now."""
+        """Call this whenever there is something to take, or nothing will come any more; at once, if so it is
+        now.
+        """
         self._wake = wake
         if self._ready or self.ended:
             wake()
@@ -74,12 +88,18 @@ class Watch:
             self._send(self.view.bookmark(current, first=self._take_first()))
 
     def version_before(self, version: int) -> int | None:
-        """Return the version that an object of this resource had before the write of this version, if both are known."""
+        """Return the version that an object of this resource had before the write of this version, if both
+        are known.
+        """
         history = self._watches.history
         if version <= history.horizon:
             return None
         change = next(history.since(version - 1, self.view.served.table), None)
-        return change.before.version if change is not None and change.version == version and change.before is not None else None
+        return (
+            change.before.version
+            if change is not None and change.version == version and change.before is not None
+            else None
+        )
 
     def catch_up(self) -> None:
         """See what has happened up to now, and all that happens from now on."""
@@ -90,7 +110,9 @@ class Watch:
     def fail(self, problem: Problem) -> None:
         """Send an ERROR event, and end."""
         if not self.ended:
-            line = json.dumps({"type": "ERROR", "object": problem.status()}, separators=(",", ":"), ensure_ascii=False)
+            line = json.dumps(
+                {"type": "ERROR", "object": problem.status()}, separators=(",", ":"), ensure_ascii=False
+            )
             self._ready.append(line.encode() + b"\n")
             self.close()
 
@@ -123,10 +145,17 @@ class Watch:
         if asked > current:
             raise too_large(asked, current)
         listed = page(
-            history, self.view.served, self._selection, ListOptions(version="0"), seen=self._seen if options.version else None)
+            history,
+            self.view.served,
+            self._selection,
+            ListOptions(version="0"),
+            seen=self._seen if options.version else None,
+        )
         self._ready = [self._line("ADDED", stored) for stored in listed.items]
         if self._bookmarks:
-            self._ready.append(self.view.bookmark(listed.version, ends_initial=True, first=self._take_first()))
+            self._ready.append(
+                self.view.bookmark(listed.version, ends_initial=True, first=self._take_first())
+            )
         return listed.version
 
     def _go_on(self) -> None:
@@ -154,7 +183,7 @@ class Watch:
         self._ready.append(line)
         self._held += len(line)
         if self._held > HELD:
-            self.close()   # As the real server ends the watch of a client that is too slow: without a word.
+            self.close()  # As the real server ends the watch of a client that is too slow: without a word.
         self._notify()
 
     def _notify(self) -> None:
@@ -163,7 +192,9 @@ class Watch:
 
 
 def _left(change: Change) -> Stored:
-    """Return what a watch shows of an object that left its selector: the last that matched, with the version of now."""
+    """Return what a watch shows of an object that left its selector: the last that matched, with the version
+    of now.
+    """
     assert change.before is not None, "what leaves was there"
     return at_version(change.before, change.version, with_version(change.before.data, change.version))
 
@@ -211,4 +242,4 @@ class Watches:
             for watch in tuple(self._open.get(change.table, ())):
                 watch.see(change)
         finally:
-            self._shared = None   # Lines of this change, which are those of no other one.
+            self._shared = None  # Lines of this change, which are those of no other one.

@@ -1,4 +1,7 @@
-"""Every fault that a server or a network can produce, as data: `cluster.faults.add(Refuse(429), verb="list")`."""
+"""Every fault that a server or a network can produce, as data: `cluster.faults.add(Refuse(429),
+verb="list")`.
+"""
+
 from .fault import End, Fault
 from .injector import BrokenFault, Faults, Planned
 from .payloads import (
@@ -50,10 +53,50 @@ from .streams import (
 )
 
 __all__ = [
-    "BadGateway", "BigObjects", "BrokenFault", "BufferingProxy", "Delay", "Disconnect", "DropEvents", "DuplicateEvents", "EarlyBookmark",
-    "EmptyPage", "EmptyVersion", "End", "EndStream", "EndlessLine", "ErrorEvent", "ExpiredToken", "Fault", "Faults", "Gone",
-    "GzipWatch", "IdleCut", "IgnoreSelectors", "IgnoredInitialEvents", "IgnoredLimit", "Inserted", "Lag", "LeaderChanged", "MalformedJSON", "NoBookmarks",
-    "NoEndBookmark", "NoMetadata", "NoWatchList", "NotServed", "OldVersionOnDelete", "Planned", "RecreatedAsModified",
-    "Refuse", "ReorderInitialEvents", "ReplayEvents", "Reset", "Silence", "TableInstead", "TooLargeVersion",
-    "Unauthorized", "UnknownEventType", "WrongKind",
+    "BadGateway",
+    "BigObjects",
+    "BrokenFault",
+    "BufferingProxy",
+    "Delay",
+    "Disconnect",
+    "DropEvents",
+    "DuplicateEvents",
+    "EarlyBookmark",
+    "EmptyPage",
+    "EmptyVersion",
+    "End",
+    "EndStream",
+    "EndlessLine",
+    "ErrorEvent",
+    "ExpiredToken",
+    "Fault",
+    "Faults",
+    "Gone",
+    "GzipWatch",
+    "IdleCut",
+    "IgnoreSelectors",
+    "IgnoredInitialEvents",
+    "IgnoredLimit",
+    "Inserted",
+    "Lag",
+    "LeaderChanged",
+    "MalformedJSON",
+    "NoBookmarks",
+    "NoEndBookmark",
+    "NoMetadata",
+    "NoWatchList",
+    "NotServed",
+    "OldVersionOnDelete",
+    "Planned",
+    "RecreatedAsModified",
+    "Refuse",
+    "ReorderInitialEvents",
+    "ReplayEvents",
+    "Reset",
+    "Silence",
+    "TableInstead",
+    "TooLargeVersion",
+    "Unauthorized",
+    "UnknownEventType",
+    "WrongKind",
 ]

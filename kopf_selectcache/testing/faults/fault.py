@@ -1,4 +1,7 @@
-"""What a fault is: data that says how a request, its answer or its watch are changed. Pure: the shell does the harm."""
+"""What a fault is: data that says how a request, its answer or its watch are changed. Pure: the shell does
+the harm.
+"""
+
 from __future__ import annotations
 
 import base64
@@ -27,14 +30,17 @@ Piece: TypeAlias = bytes | End
 
 
 VersionBefore: TypeAlias = Callable[[int], int | None]
-"""Returns the version that an object had before the write of this version; None if the server has forgotten it."""
+"""Returns the version that an object had before the write of this version; None if the server has forgotten
+it."""
 
 
 class Filter(Protocol):
     """What happens to the pieces of one stream. It remembers how far the stream is."""
 
     def __call__(self, pieces: list[Piece], *, released: bool) -> list[Piece]:
-        """Return what comes of them; it is called once before the first, whenever there are more, and at the release."""
+        """Return what comes of them; it is called once before the first, whenever there are more, and at the
+        release.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +67,9 @@ class Fault:
         return answer
 
     def written(self, body: bytes) -> tuple[bytes | None, End]:
-        """Return the part of the answer's body that is written (None: not even the head), and what comes then."""
+        """Return the part of the answer's body that is written (None: not even the head), and what comes
+        then.
+        """
         return body, End.END
 
     def filter(self) -> Filter | None:
@@ -103,10 +111,16 @@ class WatchFault(Fault):
 
 
 def texts_of(argument: str, given: object) -> frozenset[str]:
-    """Return the texts of a collection; TypeError for one text, whose letters would be taken, and for items that are no texts."""
+    """Return the texts of a collection; TypeError for one text, whose letters would be taken, and for items
+    that are no texts.
+    """
     if isinstance(given, str):
         raise TypeError(f"{argument}= is {given!r}, not a list: write {argument}=[{given!r}]")
-    if not isinstance(given, Collection) or isinstance(given, (bytes, Mapping)) or not all(isinstance(each, str) for each in given):
+    if (
+        not isinstance(given, Collection)
+        or isinstance(given, (bytes, Mapping))
+        or not all(isinstance(each, str) for each in given)
+    ):
         raise TypeError(f"{argument}= is {given!r}, not a list of texts")
     return frozenset(given)
 
@@ -121,8 +135,14 @@ def line_of(kind: str, body: object) -> bytes:
 
 
 def continue_token(version: int, start: str) -> str:
-    """Return a token by which a list goes on after this key, as servers write them: only they should read them."""
-    return base64.urlsafe_b64encode(dumped({"v": "meta.k8s.io/v1", "rv": version, "start": start})).rstrip(b"=").decode()
+    """Return a token by which a list goes on after this key, as servers write them: only they should read
+    them.
+    """
+    return (
+        base64.urlsafe_b64encode(dumped({"v": "meta.k8s.io/v1", "rv": version, "start": start}))
+        .rstrip(b"=")
+        .decode()
+    )
 
 
 def start_of(token: str) -> str:
@@ -142,8 +162,10 @@ def parsed(line: bytes) -> dict[str, Any] | None:
 
 def each_line(change: Callable[[bytes], list[Piece]]) -> Filter:
     """Make a filter that changes line by line, and leaves the end as it is."""
+
     def changed(pieces: list[Piece], **_: bool) -> list[Piece]:
         return [new for piece in pieces for new in ([piece] if isinstance(piece, End) else change(piece))]
+
     return changed
 
 
@@ -163,4 +185,5 @@ def once_after(events: int, then: Callable[[], list[Piece]], *, goes_on: bool = 
             return pieces
         said = True
         return [*pieces[:here], *then(), *(pieces[here:] if goes_on else [])]
+
     return passed

@@ -1,4 +1,5 @@
 """Which requests faults happen to, how often, and what has happened. Does no harm itself."""
+
 from __future__ import annotations
 
 import asyncio
@@ -15,14 +16,23 @@ Post: TypeAlias = Callable[[Callable[[], None]], None]
 
 
 class BrokenFault(Exception):
-    """Code of the test's own, such as `where=`, has raised. The request gets a 500; the test, this when the cluster ends."""
+    """Code of the test's own, such as `where=`, has raised. The request gets a 500; the test, this when the
+    cluster ends.
+    """
 
 
 class Planned:
     """A fault that waits for its requests. Until it is released, it happens to them."""
 
     def __init__(
-        self, fault: Fault, match: Match, *, nth: int = 1, times: int | None = None, post: Post, broken: list[BrokenFault],
+        self,
+        fault: Fault,
+        match: Match,
+        *,
+        nth: int = 1,
+        times: int | None = None,
+        post: Post,
+        broken: list[BrokenFault],
     ) -> None:
         self.fault = fault
         self.hits: Record[Asked] = Record()
@@ -47,7 +57,9 @@ class Planned:
 
     def wait(self, times: int = 1, *, timeout: float = 60) -> Asked:
         """Do the same in a thread that has no loop; TimeoutError, if it does not happen."""
-        self.hits.wait_for(lambda: self._happened(times), timeout=timeout, in_vain=lambda: self._in_vain(times))
+        self.hits.wait_for(
+            lambda: self._happened(times), timeout=timeout, in_vain=lambda: self._in_vain(times)
+        )
         return self.hits[-1]
 
     def release(self) -> None:
@@ -73,7 +85,9 @@ class Planned:
         return lambda: self._wakers.remove(wake)
 
     def breaks(self, error: Exception, asked: Asked) -> BrokenFault:
-        """Note that code of the test's own has raised: who waits is told, and the test when the cluster ends."""
+        """Note that code of the test's own has raised: who waits is told, and the test when the cluster
+        ends.
+        """
         broken = BrokenFault(f"{self._named()} has raised {error!r}, about {asked.verb} {asked.path}")
         broken.__cause__ = error
         if self._broke is None:
@@ -90,7 +104,8 @@ class Planned:
     def _in_vain(self, times: int) -> str:
         return (
             f"{self._named()} has happened {len(self.hits)} of {times} times; "
-            f"{self._met} requests came that it can happen to")
+            f"{self._met} requests came that it can happen to"
+        )
 
     def _named(self) -> str:
         return f"{type(self.fault).__name__} ({self._match})"
@@ -116,16 +131,31 @@ class Faults:
         return iter(tuple(self._planned))
 
     def add(
-        self, fault: Fault, *, verb: str = "", resource: str = "", namespace: str | None = None, name: str = "",
-        user: str = "", where: Callable[[Asked], bool] | None = None, nth: int = 1, times: int | None = None,
+        self,
+        fault: Fault,
+        *,
+        verb: str = "",
+        resource: str = "",
+        namespace: str | None = None,
+        name: str = "",
+        user: str = "",
+        where: Callable[[Asked], bool] | None = None,
+        nth: int = 1,
+        times: int | None = None,
     ) -> Planned:
-        """Plan a fault for requests that are equal in all that is given: from the nth of them on, so many times.
+        """Plan a fault for requests that are equal in all that is given: from the nth of them on, so many
+        times.
 
         Faults that meet in one request happen in the order in which they were added.
         """
         planned = Planned(
-            fault, Match(verb, resource, namespace, name, user, where=where), nth=nth, times=times, post=self._post,
-            broken=self.broken)
+            fault,
+            Match(verb, resource, namespace, name, user, where=where),
+            nth=nth,
+            times=times,
+            post=self._post,
+            broken=self.broken,
+        )
         self._planned.append(planned)
         return planned
 
@@ -143,7 +173,9 @@ class Faults:
 class Stage:
     """A fault at work on the pieces of one watch."""
 
-    def __init__(self, planned: Planned, asked: Asked, version_before: VersionBefore = lambda _: None) -> None:
+    def __init__(
+        self, planned: Planned, asked: Asked, version_before: VersionBefore = lambda _: None
+    ) -> None:
         self._planned = planned
         self._asked = asked
         self._filter = planned.fault.filter_of(version_before)

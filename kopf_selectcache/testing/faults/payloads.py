@@ -1,4 +1,7 @@
-"""Faults of what stands in answers and events: broken JSON, the wrong things, things that are missing or too big."""
+"""Faults of what stands in answers and events: broken JSON, the wrong things, things that are missing or too
+big.
+"""
+
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
@@ -8,7 +11,18 @@ from typing import Any
 
 from kopf_selectcache.testing.api.request import Answer, Request
 
-from .fault import Fault, Filter, Piece, WatchFault, continue_token, dumped, each_line, line_of, parsed, texts_of
+from .fault import (
+    Fault,
+    Filter,
+    Piece,
+    WatchFault,
+    continue_token,
+    dumped,
+    each_line,
+    line_of,
+    parsed,
+    texts_of,
+)
 
 Object = dict[str, Any]
 
@@ -22,7 +36,7 @@ class _Spoiled(Fault, ABC):
 
     def __post_init__(self) -> None:
         if self.names is not None:
-            object.__setattr__(self, "names", texts_of("names", self.names))   # The dataclass is frozen.
+            object.__setattr__(self, "names", texts_of("names", self.names))  # The dataclass is frozen.
 
     @abstractmethod
     def spoiled(self, obj: Object) -> Object:
@@ -50,6 +64,7 @@ class _Spoiled(Fault, ABC):
                 return [line]
             obj = self._chosen(event["object"])
             return [line if obj == event["object"] else line_of(event["type"], obj)]
+
         return each_line(changed)
 
     def _chosen(self, obj: Object) -> Object:
@@ -92,7 +107,9 @@ class WrongKind(_Spoiled):
 
 @dataclass(frozen=True, slots=True)
 class BigObjects(_Spoiled):
-    """Objects are bigger than clients expect, and so are the lines of their events: 2 MiB, unless told otherwise."""
+    """Objects are bigger than clients expect, and so are the lines of their events: 2 MiB, unless told
+    otherwise.
+    """
 
     size: int = 2 * 1024 * 1024
 
@@ -108,7 +125,8 @@ def nested(levels: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Inserted(_Spoiled):
-    """Objects come with these bytes as the value of their key `inserted`: nested too deeply for any decoder, unless told otherwise.
+    """Objects come with these bytes as the value of their key `inserted`: nested too deeply for any decoder,
+    unless told otherwise.
 
     `b"1e999"` is a number out of range.
     """
@@ -127,7 +145,11 @@ class Inserted(_Spoiled):
         assert change is not None, "events are changed, too"
 
         def inserted(pieces: list[Piece], *, released: bool) -> list[Piece]:
-            return [self._in_place(piece) if isinstance(piece, bytes) else piece for piece in change(pieces, released=released)]
+            return [
+                self._in_place(piece) if isinstance(piece, bytes) else piece
+                for piece in change(pieces, released=released)
+            ]
+
         return inserted
 
     def _in_place(self, data: bytes) -> bytes:
@@ -145,7 +167,7 @@ class MalformedJSON(Fault):
 
     def answered(self, request: Request, answer: Answer) -> Answer:
         del request
-        return replace(answer, body=answer.body[:len(answer.body) // 2])
+        return replace(answer, body=answer.body[: len(answer.body) // 2])
 
     def filter(self) -> Filter | None:
         met = 0
@@ -153,7 +175,8 @@ class MalformedJSON(Fault):
         def broken(line: bytes) -> list[Piece]:
             nonlocal met
             met += 1
-            return [line[:len(line) // 2] + b"\n"] if met == self.after_events + 1 else [line]
+            return [line[: len(line) // 2] + b"\n"] if met == self.after_events + 1 else [line]
+
         return each_line(broken)
 
 
@@ -170,6 +193,7 @@ class UnknownEventType(WatchFault):
             if event is None or event.get("type") != self.instead_of:
                 return [line]
             return [line_of(self.type, event["object"])]
+
         return each_line(renamed)
 
 
@@ -178,7 +202,9 @@ class TableInstead(Fault):
     """A Table comes, as kubectl asks for it, instead of objects: of lists, objects and events."""
 
     def asked(self, request: Request) -> Request:
-        return replace(request, headers={**request.headers, "accept": "application/json;as=Table;v=v1;g=meta.k8s.io"})
+        return replace(
+            request, headers={**request.headers, "accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +218,9 @@ class EmptyPage(Fault):
         body = parsed(answer.body) if answer.code == 200 else None
         if body is None or "items" not in body:
             return answer
-        token = request.query.get("continue") or continue_token(int(body["metadata"]["resourceVersion"]), "\0")
+        token = request.query.get("continue") or continue_token(
+            int(body["metadata"]["resourceVersion"]), "\0"
+        )
         return replace(answer, body=dumped(_with_metadata(body, {"continue": token}) | {"items": []}) + b"\n")
 
 

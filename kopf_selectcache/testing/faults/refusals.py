@@ -1,4 +1,5 @@
 """Faults that are answers: the server, or a proxy before it, says no. Knows what real servers say."""
+
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
@@ -11,18 +12,33 @@ from kopf_selectcache.testing.api.request import Answer, Request
 from .fault import End, Fault, Filter, Piece, WatchFault, continue_token, line_of, once_after, start_of
 
 REASONS: Mapping[int, str] = {
-    400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 405: "MethodNotAllowed", 406: "NotAcceptable",
-    408: "Timeout", 409: "Conflict", 410: "Expired", 413: "RequestEntityTooLarge", 415: "UnsupportedMediaType",
-    422: "Invalid", 429: "TooManyRequests", 500: "InternalError", 501: "NotImplemented", 503: "ServiceUnavailable",
+    400: "BadRequest",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    405: "MethodNotAllowed",
+    406: "NotAcceptable",
+    408: "Timeout",
+    409: "Conflict",
+    410: "Expired",
+    413: "RequestEntityTooLarge",
+    415: "UnsupportedMediaType",
+    422: "Invalid",
+    429: "TooManyRequests",
+    500: "InternalError",
+    501: "NotImplemented",
+    503: "ServiceUnavailable",
     504: "Timeout",
 }
 VERSION_EXPIRED = "too old resource version: 1 (2)"
 CONTINUE_EXPIRED = "The provided continue parameter is too old to display a consistent list result."
 START_ANEW = "You can start a new list without the continue parameter."
 GO_ON_ANYHOW = (
-    "You can start a new list without the continue parameter, or use the continue token in this response to retrieve the "
-    "remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were "
-    "created, modified, or deleted between the time the first chunk was returned and now may show up in the list.")
+    "You can start a new list without the continue parameter, or use the continue token in this response to"
+    " retrieve the remainder of the results. Continuing with the provided token results in an inconsistent"
+    " list - objects that were created, modified, or deleted between the time the first chunk was returned"
+    " and now may show up in the list."
+)
 TOO_MANY = b"Too many requests, please try again later.\n"
 NO_WATCH_LIST = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
 NO_MATCH = "resourceVersionMatch is forbidden for watch"
@@ -32,8 +48,8 @@ NO_MATCH = "resourceVersionMatch is forbidden for watch"
 class Refuse(Fault):
     """The server refuses, with this code. Fields that are not given are as real servers fill them.
 
-    So `Refuse(429)` comes in plain words and with a Retry-After, as priority and fairness sends it; where a reason, a
-    message or details are given, it comes as a Status.
+    So `Refuse(429)` comes in plain words and with a Retry-After, as priority and fairness sends it; where a
+    reason, a message or details are given, it comes as a Status.
     """
 
     code: int
@@ -53,7 +69,10 @@ class Refuse(Fault):
 
     def __post_init__(self) -> None:
         if isinstance(self.code, bool) or not isinstance(self.code, int) or not 300 <= self.code <= 599:
-            raise ValueError(f"Refuse({self.code!r}) is no refusal: give the code of one, 300 to 599, such as 429; http= is another on the wire")
+            raise ValueError(
+                f"Refuse({self.code!r}) is no refusal: give the code of one, 300 to 599, such as 429; http="
+                " is another on the wire"
+            )
 
     def instead(self, request: Request) -> Answer | None:
         del request
@@ -73,8 +92,12 @@ class Refuse(Fault):
         if self.retry_after is not None and self.in_details:
             details["retryAfterSeconds"] = self.retry_after
         body: dict[str, Any] = {
-            "kind": "Status", "apiVersion": "v1", "metadata": {"continue": self.continuation} if self.continuation else {},
-            "status": "Failure", "message": reason if self.message is None else self.message, "reason": reason,
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {"continue": self.continuation} if self.continuation else {},
+            "status": "Failure",
+            "message": reason if self.message is None else self.message,
+            "reason": reason,
         }
         return body | ({"details": details} if details else {}) | {"code": self.code}
 
@@ -93,7 +116,9 @@ class _Worded(Fault, ABC):
 
 @dataclass(frozen=True, slots=True)
 class Gone(_Worded):
-    """410: the version is too old; at the start of a watch, or for a list. `http=200`: as a Status that looks like success."""
+    """410: the version is too old; at the start of a watch, or for a list. `http=200`: as a Status that looks
+    like success.
+    """
 
     http: int | None = None
 
@@ -164,7 +189,9 @@ class Unauthorized(_Worded):
 
 @dataclass(frozen=True, slots=True)
 class NotServed(_Worded):
-    """404 in plain words: the resource is not there, as before its definition is, and after it has been deleted."""
+    """404 in plain words: the resource is not there, as before its definition is, and after it has been
+    deleted.
+    """
 
     def refusal(self) -> Refuse:
         return Refuse(404, body=b"404 page not found\n")
@@ -178,19 +205,30 @@ class NoWatchList(Fault):
     """As servers refuse that do not know the parameter at all: what they mind is resourceVersionMatch."""
 
     def concerns(self, request: Request) -> bool:
-        return "resourceVersionMatch" in request.query if self.before_1_27 else "sendInitialEvents" in request.query
+        return (
+            "resourceVersionMatch" in request.query
+            if self.before_1_27
+            else "sendInitialEvents" in request.query
+        )
 
     def instead(self, request: Request) -> Answer | None:
-        name, why = ("resourceVersionMatch", NO_MATCH) if self.before_1_27 else ("sendInitialEvents", NO_WATCH_LIST)
+        name, why = (
+            ("resourceVersionMatch", NO_MATCH) if self.before_1_27 else ("sendInitialEvents", NO_WATCH_LIST)
+        )
         cause = {"reason": "FieldValueForbidden", "message": f"Forbidden: {why}", "field": name}
         return Refuse(
-            422, "Invalid", f'ListOptions.meta.k8s.io "" is invalid: {name}: Forbidden: {why}',
-            details={"group": "meta.k8s.io", "kind": "ListOptions", "causes": [cause]}).instead(request)
+            422,
+            "Invalid",
+            f'ListOptions.meta.k8s.io "" is invalid: {name}: Forbidden: {why}',
+            details={"group": "meta.k8s.io", "kind": "ListOptions", "causes": [cause]},
+        ).instead(request)
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorEvent(WatchFault):
-    """In the stream, after so many events: an ERROR with this Status, and the end. `refusal` is any of `Refuse`."""
+    """In the stream, after so many events: an ERROR with this Status, and the end. `refusal` is any of
+    `Refuse`.
+    """
 
     refusal: Refuse
     after_events: int = field(default=0, kw_only=True)
@@ -198,4 +236,5 @@ class ErrorEvent(WatchFault):
     def filter(self) -> Filter | None:
         def said() -> list[Piece]:
             return [line_of("ERROR", self.refusal.status()), End.END]
+
         return once_after(self.after_events, said)

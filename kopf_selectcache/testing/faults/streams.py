@@ -1,4 +1,7 @@
-"""Faults of what comes and what does not: streams that end, break, stall; events lost, doubled, reordered, late."""
+"""Faults of what comes and what does not: streams that end, break, stall; events lost, doubled, reordered,
+late.
+"""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
@@ -37,7 +40,7 @@ class _Break(Fault):
     how: ClassVar[End]
 
     def written(self, body: bytes) -> tuple[bytes | None, End]:
-        return (None if self.after_bytes is None else body[:self.after_bytes]), self.how
+        return (None if self.after_bytes is None else body[: self.after_bytes]), self.how
 
     def filter(self) -> Filter | None:
         if self.after_bytes is not None:
@@ -73,7 +76,8 @@ class Reset(_Break):
 
 @dataclass(frozen=True, slots=True)
 class Silence(Fault):
-    """Half-open: the connection stays, and after so many events or bytes nothing comes any more, until `release()`.
+    """Half-open: the connection stays, and after so many events or bytes nothing comes any more, until
+    `release()`.
 
     Of an answer: not even its head, unless a number of bytes is given. The request itself is done.
     """
@@ -82,7 +86,7 @@ class Silence(Fault):
     after_bytes: int | None = None
 
     def written(self, body: bytes) -> tuple[bytes | None, End]:
-        return (None if self.after_bytes is None else body[:self.after_bytes]), End.SILENCE
+        return (None if self.after_bytes is None else body[: self.after_bytes]), End.SILENCE
 
     def filter(self) -> Filter | None:
         return _held(self.after_events, self.after_bytes)
@@ -90,7 +94,9 @@ class Silence(Fault):
 
 @dataclass(frozen=True, slots=True)
 class Delay(Fault):
-    """The answer, or the start of a watch, comes so many seconds late. To decide when it comes, use `Silence`."""
+    """The answer, or the start of a watch, comes so many seconds late. To decide when it comes, use
+    `Silence`.
+    """
 
     seconds: float
 
@@ -127,12 +133,15 @@ class BufferingProxy(WatchFault):
             out = held.copy()
             held.clear()
             return out
+
         return buffered
 
 
 @dataclass(frozen=True, slots=True)
 class GzipWatch(WatchFault):
-    """A watch is compressed where the client accepts gzip: its events come late, many at once, or with its end."""
+    """A watch is compressed where the client accepts gzip: its events come late, many at once, or with its
+    end.
+    """
 
     @property
     def encoding(self) -> str:
@@ -152,10 +161,12 @@ class EndlessLine(WatchFault):
 
 @dataclass(frozen=True, slots=True)
 class Lag(Fault):
-    """A replica answers that has seen nothing after this version: lists and watches are stale until `release()`.
+    """A replica answers that has seen nothing after this version: lists and watches are stale until
+    `release()`.
 
-    Not so what must be of now, for which a real one asks etcd, or waits: lists without a resourceVersion, and those of
-    a version that is to be matched exactly, and the initial events of a watch that asks for them without a version.
+    Not so what must be of now, for which a real one asks etcd, or waits: lists without a resourceVersion, and
+    those of a version that is to be matched exactly, and the initial events of a watch that asks for them
+    without a version.
     """
 
     version: int
@@ -167,7 +178,9 @@ class Lag(Fault):
 
 @dataclass(frozen=True, slots=True)
 class DropEvents(WatchFault):
-    """Events are silently lost, of the types and names that are given: `count` of them, after `skip` that came."""
+    """Events are silently lost, of the types and names that are given: `count` of them, after `skip` that
+    came.
+    """
 
     types: Collection[str] = ("ADDED", "MODIFIED", "DELETED")
     names: Collection[str] | None = None
@@ -175,7 +188,7 @@ class DropEvents(WatchFault):
     count: int | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "types", texts_of("types", self.types))   # The dataclass is frozen.
+        object.__setattr__(self, "types", texts_of("types", self.types))  # The dataclass is frozen.
         if self.names is not None:
             object.__setattr__(self, "names", texts_of("names", self.names))
 
@@ -185,11 +198,15 @@ class DropEvents(WatchFault):
         def dropped(line: bytes) -> list[Piece]:
             nonlocal met
             event = parsed(line)
-            if event is None or event.get("type") not in self.types or (
-                    self.names is not None and _name_of(event) not in self.names):
+            if (
+                event is None
+                or event.get("type") not in self.types
+                or (self.names is not None and _name_of(event) not in self.names)
+            ):
                 return [line]
             met += 1
             return [] if met > self.skip and (self.count is None or met <= self.skip + self.count) else [line]
+
         return each_line(dropped)
 
 
@@ -209,12 +226,13 @@ class ReplayEvents(WatchFault):
 
     def filter(self) -> Filter | None:
         past: list[Piece] = []
-        replay = once_after(self.after_events, lambda: past[:self.after_events], goes_on=True)
+        replay = once_after(self.after_events, lambda: past[: self.after_events], goes_on=True)
 
         def replayed(pieces: list[Piece], *, released: bool) -> list[Piece]:
             if len(past) < self.after_events:
                 past.extend(piece for piece in pieces if isinstance(piece, bytes))
             return replay(pieces, released=released)
+
         return replayed
 
 
@@ -240,6 +258,7 @@ class ReorderInitialEvents(WatchFault):
                     over = True
                     out += [*self.order(held), piece]
             return out
+
         return reordered
 
 
@@ -273,23 +292,27 @@ class EarlyBookmark(WatchFault):
             about: dict[str, Any] = {key: last[key] for key in ("kind", "apiVersion") if key in last}
             version = last.get("metadata", {}).get("resourceVersion", "1")
             return [line_of("BOOKMARK", {**about, "metadata": {"resourceVersion": version}})]
+
         bookmarked = once_after(self.after_events, said, goes_on=True)
 
         def followed(pieces: list[Piece], *, released: bool) -> list[Piece]:
             nonlocal left
             for piece in pieces:
                 if left and isinstance(piece, bytes):
-                    left -= 1   # What comes after the bookmark has a version that it must not promise.
+                    left -= 1  # What comes after the bookmark has a version that it must not promise.
                     if (event := parsed(piece)) is not None:
                         last.clear()
                         last.update(event["object"])
             return bookmarked(pieces, released=released)
+
         return followed
 
 
 @dataclass(frozen=True, slots=True)
 class OldVersionOnDelete(WatchFault):
-    """DELETED events carry the version that the object had before it was deleted, or left, as old servers sent them."""
+    """DELETED events carry the version that the object had before it was deleted, or left, as old servers
+    sent them.
+    """
 
     def filter_of(self, version_before: VersionBefore) -> Filter | None:
         def aged(line: bytes) -> list[Piece]:
@@ -302,12 +325,14 @@ class OldVersionOnDelete(WatchFault):
                 return [line]
             metadata["resourceVersion"] = str(before)
             return [line_of("DELETED", event["object"])]
+
         return each_line(aged)
 
 
 @dataclass(frozen=True, slots=True)
 class RecreatedAsModified(WatchFault):
-    """The deletion of an object and the creation of another of its name are seen as one MODIFIED, with another uid.
+    """The deletion of an object and the creation of another of its name are seen as one MODIFIED, with
+    another uid.
 
     A DELETED event is therefore kept back until something else comes.
     """
@@ -340,6 +365,7 @@ class RecreatedAsModified(WatchFault):
         def changed(pieces: list[Piece], *, released: bool) -> list[Piece]:
             changed = each(pieces, released=released)
             return [*changed, *told()] if released else changed
+
         return changed
 
 
@@ -356,7 +382,9 @@ class IgnoredLimit(Fault):
 
 @dataclass(frozen=True, slots=True)
 class IgnoreSelectors(Fault):
-    """The server ignores `labelSelector` and `fieldSelector` of lists and watches, or one of them: it answers with all objects."""
+    """The server ignores `labelSelector` and `fieldSelector` of lists and watches, or one of them: it answers
+    with all objects.
+    """
 
     label: bool = True
     field: bool = True
@@ -365,26 +393,34 @@ class IgnoreSelectors(Fault):
         return not self._ignored.isdisjoint(request.query)
 
     def asked(self, request: Request) -> Request:
-        return replace(request, query={key: value for key, value in request.query.items() if key not in self._ignored})
+        return replace(
+            request, query={key: value for key, value in request.query.items() if key not in self._ignored}
+        )
 
     @property
     def _ignored(self) -> frozenset[str]:
-        return frozenset(key for key, ignored in (("labelSelector", self.label), ("fieldSelector", self.field)) if ignored)
+        return frozenset(
+            key for key, ignored in (("labelSelector", self.label), ("fieldSelector", self.field)) if ignored
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class IgnoredInitialEvents(Fault):
-    """The server does as if it had not been asked for initial events: the events follow, and no end bookmark comes."""
+    """The server does as if it had not been asked for initial events: the events follow, and no end bookmark
+    comes.
+    """
 
     def concerns(self, request: Request) -> bool:
         return "sendInitialEvents" in request.query
 
     def asked(self, request: Request) -> Request:
         dropped = ("sendInitialEvents", "resourceVersionMatch")
-        return replace(request, query={key: value for key, value in request.query.items() if key not in dropped})
+        return replace(
+            request, query={key: value for key, value in request.query.items() if key not in dropped}
+        )
 
     def filter(self) -> Filter | None:
-        return NoEndBookmark().filter()   # A server that does know them sends it to old clients, too.
+        return NoEndBookmark().filter()  # A server that does know them sends it to old clients, too.
 
 
 def _cut_bytes(count: int, how: End) -> Filter:
@@ -401,6 +437,7 @@ def _cut_bytes(count: int, how: End) -> Filter:
             if left <= 0:
                 break
         return [*out, how] if left <= 0 else out
+
     return cut
 
 
@@ -412,10 +449,11 @@ def _cut_line(events: int, how: End) -> Filter:
         out: list[Piece] = []
         for piece in pieces:
             if left == 0 and isinstance(piece, bytes):
-                return [*out, piece[:len(piece) // 2], how]
+                return [*out, piece[: len(piece) // 2], how]
             out.append(piece)
             left -= 1
         return out
+
     return cut
 
 
@@ -442,6 +480,7 @@ def _held(events: int, count: int | None) -> Filter:
             held.clear()
             left = 1 << 62
         return out
+
     return hold
 
 

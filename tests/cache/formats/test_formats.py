@@ -1,4 +1,6 @@
-"""`as_=`: in which form reads return objects. Which ones they are, and when there is an error instead, does not depend on it."""
+"""`as_=`: in which form reads return objects. Which ones they are, and when there is an error instead, does
+not depend on it."""
+
 from __future__ import annotations
 
 import asyncio
@@ -20,7 +22,9 @@ EARLIER = {"kubernetes_asyncio.client.models": [earlier("V1Pod", {}, {}), earlie
 WEB, OTHER = pod("web-1", app="web"), pod("web-2", app="web")
 PATH, LIST = "/api/v1/namespaces/ns/pods/db-1", "/api/v1/pods"
 OWNER = {"metadata": {"uid": "o-1"}}
-WEB["metadata"]["ownerReferences"] = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", **OWNER["metadata"]}]
+WEB["metadata"]["ownerReferences"] = [
+    {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", **OWNER["metadata"]}
+]
 
 
 def name_of(obj: Obj) -> str:
@@ -42,7 +46,9 @@ CACHED: list[Callable[..., Any]] = [
     lambda cache, kind, **given: one_of(cache.owned(OWNER, kind, **given)),
     lambda cache, kind, **given: cache.blocking.fetch(kind, "web-1", "ns", **given),
     lambda cache, kind, **given: one_of(cache.blocking.fetch_list(kind, **given)),
-    lambda cache, kind, **given: cache.blocking.wait_for(kind, lambda obj: obj["metadata"]["name"] == "web-1", **given),
+    lambda cache, kind, **given: cache.blocking.wait_for(
+        kind, lambda obj: obj["metadata"]["name"] == "web-1", **given
+    ),
 ]
 """Each read of an object that is held, the only one."""
 
@@ -73,17 +79,28 @@ def test_a_class_names_the_kind_and_the_form(read: Callable[..., Any]) -> None:
     assert type(read(cache, Pod, as_=V1Pod)) is V1Pod
 
 
-@pytest.mark.parametrize("given", [{"as_": name_of}, {"as_": bytes}, {"as_": "view"}, {"as_": V1Pod}, {"as_": Pod}])
+@pytest.mark.parametrize(
+    "given", [{"as_": name_of}, {"as_": bytes}, {"as_": "view"}, {"as_": V1Pod}, {"as_": Pod}]
+)
 def test_what_the_server_is_asked_for_comes_in_the_same_form(given: Any) -> None:
     async def main(world: World) -> None:
         world.declare("app=web").hold(WEB)
         db = pod("db-1", app="db")
         world.server.answer(PATH, db)
-        world.server.answer(LIST, {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "10"}, "items": [db]})
+        world.server.answer(
+            LIST,
+            {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "10"}, "items": [db]},
+        )
         expected = reading("", db).get("pods", "db-1", "ns", **given)
-        for found in (await world.cache().fetch("pods", "db-1", "ns", **given), *(await world.cache().fetch_list("pods", **given))):
+        for found in (
+            await world.cache().fetch("pods", "db-1", "ns", **given),
+            *(await world.cache().fetch_list("pods", **given)),
+        ):
             assert type(found) is type(expected)
-            assert getattr(found, "obj", found) == getattr(expected, "obj", expected) or vars(found) == vars(expected)
+            assert getattr(found, "obj", found) == getattr(expected, "obj", expected) or vars(found) == vars(
+                expected
+            )
+
     run(main)
 
 
@@ -96,7 +113,9 @@ def test_the_default_stands_as_it_is_for_what_is_absent() -> None:
 def test_functions_select_and_sort_by_dicts_whatever_is_returned() -> None:
     cache = reading("app=web", OTHER, WEB)
     assert cache.held("pods", sort_by=name_of, as_=name_of) == ["web-1", "web-2"]
-    assert [vars(each)["metadata"]["name"] for each in cache.held(V1Pod, sort_by=name_of, limit=1)] == ["web-1"]
+    assert [vars(each)["metadata"]["name"] for each in cache.held(V1Pod, sort_by=name_of, limit=1)] == [
+        "web-1"
+    ]
     assert cache.held("pods", where={"metadata.name": "web-2"}, as_=name_of) == ["web-2"]
 
 
@@ -125,6 +144,7 @@ def test_a_function_has_an_object_of_its_own() -> None:
 
 def test_the_dict_that_a_function_is_given_is_that_which_was_sorted_by_or_waited_for() -> None:
     """It is of this read alone; what has looked at it before has had the same."""
+
     def note(obj: Obj) -> str:
         obj["noted"] = True
         return name_of(obj)
@@ -144,7 +164,11 @@ def test_a_handlers_own_object_has_the_form_as_well() -> None:
     world = World()
     world.declare("app=web").hold(pod("mine", version="5", app="web", seen="old"))
     cache = world.cache(own=pod("mine", version="20", app="web", seen="new"))
-    found = [cache.get("pods", "mine", "ns", as_="view"), *cache.held("pods", as_="view"), json.loads(cache.held("pods", as_=bytes)[0])]
+    found = [
+        cache.get("pods", "mine", "ns", as_="view"),
+        *cache.held("pods", as_="view"),
+        json.loads(cache.held("pods", as_=bytes)[0]),
+    ]
     assert len(found) == 3
     for obj in found:
         assert obj["metadata"]["labels"]["seen"] == "new"
@@ -165,6 +189,7 @@ def test_what_is_waited_for_later_has_the_form_as_well() -> None:
         await feed.subscribed.wait()
         feed.put(WEB)
         assert vars(await waiting)["metadata"]["name"] == "web-1"
+
     run(main)
 
 
@@ -180,28 +205,58 @@ class AsyncCall:
         """Nor this."""
 
 
-@pytest.mark.parametrize(("as_", "said"), [
-    ("dict", "as_ is 'dict', of the type str. Give 'view', bytes, a msgspec.Struct, a class of kubernetes or pykube, or a function of an object; for dicts leave it out"),
-    (5, "as_ is 5, of the type int. Give 'view'"),
-    (later, "the answer of the function of as_= later is to be awaited, and nobody awaits it. Give a plain function of an object"),
-    (AsyncCall(), "the answer of the function of as_= AsyncCall is to be awaited"),
-    (lambda obj: later(obj), "the answer of the function of as_= <lambda> is to be awaited"),   # noqa: PLW0108  # As it is written.
-    (model("Pod", "lightkube.resources.core_v1"), r"as_ is Pod, which makes no objects of dicts. Write as_=Pod\.from_dict"),
-])
+@pytest.mark.parametrize(
+    ("as_", "said"),
+    [
+        (
+            "dict",
+            (
+                "as_ is 'dict', of the type str. Give 'view', bytes, a msgspec.Struct, a class of kubernetes"
+                " or pykube, or a function of an object; for dicts leave it out"
+            ),
+        ),
+        (5, "as_ is 5, of the type int. Give 'view'"),
+        (
+            later,
+            (
+                "the answer of the function of as_= later is to be awaited, and nobody awaits it. Give a"
+                " plain function of an object"
+            ),
+        ),
+        (AsyncCall(), "the answer of the function of as_= AsyncCall is to be awaited"),
+        (
+            lambda obj: later(obj),  # noqa: PLW0108
+            "the answer of the function of as_= <lambda> is to be awaited",
+        ),  # As it is written.
+        (
+            model("Pod", "lightkube.resources.core_v1"),
+            r"as_ is Pod, which makes no objects of dicts. Write as_=Pod\.from_dict",
+        ),
+    ],
+)
 @pytest.mark.parametrize("read", CACHED)
 def test_what_can_be_no_form_is_refused_with_what_can(read: Callable[..., Any], as_: Any, said: str) -> None:
     with pytest.raises(ReadError, match=rf"^cache\.\w+\('pods', \.\.\.\): {said}"):
         read(FakeCache([WEB], {"pods": ""}), "pods", as_=as_)
 
 
-@pytest.mark.parametrize(("as_", "said"), [
-    (model("V1Secret"), r"cache.get\('pods', ...\): pods are Pod objects of v1, and none of them is a V1Secret. Give the class of this kind"),
-    (model("V2Pod"), "none of them is a V2Pod"),
-    (model("CoreV1Event"), "none of them is a CoreV1Event"),
-    (model("VersionInfo"), "none of them is a VersionInfo"),
-    (type("Job", (APIObject,), {"version": "batch/v1", "endpoint": "jobs"}), "none of them is a Job"),
-    (type("Pods", (APIObject,), {"version": "v2", "endpoint": "pods"}), "none of them is a Pods"),
-])
+@pytest.mark.parametrize(
+    ("as_", "said"),
+    [
+        (
+            model("V1Secret"),
+            (
+                r"cache.get\('pods', ...\): pods are Pod objects of v1, and none of them is a V1Secret. Give"
+                r" the class of this kind"
+            ),
+        ),
+        (model("V2Pod"), "none of them is a V2Pod"),
+        (model("CoreV1Event"), "none of them is a CoreV1Event"),
+        (model("VersionInfo"), "none of them is a VersionInfo"),
+        (type("Job", (APIObject,), {"version": "batch/v1", "endpoint": "jobs"}), "none of them is a Job"),
+        (type("Pods", (APIObject,), {"version": "v2", "endpoint": "pods"}), "none of them is a Pods"),
+    ],
+)
 def test_a_class_of_another_kind_or_version_is_refused(as_: Any, said: str) -> None:
     with pytest.raises(ReadError, match=said):
         reading("", WEB).get("pods", "web-1", "ns", as_=as_)
@@ -213,42 +268,72 @@ def test_what_is_to_be_awaited_is_refused_also_where_there_is_no_object(as_: Any
         reading("").held("pods", as_=as_)
 
 
-@pytest.mark.parametrize(("as_", "known", "right"), [
-    (earlier("V1PodList", {}, {}), EARLIER, "V1Pod"),
-    (earlier("V1ObjectMeta", {}, {}), EARLIER, "V1Pod"),
-    (earlier("V1ConfigMap", {}, {}), EARLIER, "V1Pod"),
-    (type("CoreV1Api", (), {"__module__": "kubernetes_asyncio.client.api.core_v1_api"}), EARLIER, "V1Pod"),
-    (type("ConfigMap", (APIObject,), {"version": "v1", "endpoint": "configmaps"}), {"pykube.objects": [Pod]}, "Pod"),
-    (type("HTTPClient", (), {"__module__": "pykube.http"}), {"pykube.objects": [Pod]}, "Pod"),
-])
+@pytest.mark.parametrize(
+    ("as_", "known", "right"),
+    [
+        (earlier("V1PodList", {}, {}), EARLIER, "V1Pod"),
+        (earlier("V1ObjectMeta", {}, {}), EARLIER, "V1Pod"),
+        (earlier("V1ConfigMap", {}, {}), EARLIER, "V1Pod"),
+        (
+            type("CoreV1Api", (), {"__module__": "kubernetes_asyncio.client.api.core_v1_api"}),
+            EARLIER,
+            "V1Pod",
+        ),
+        (
+            type("ConfigMap", (APIObject,), {"version": "v1", "endpoint": "configmaps"}),
+            {"pykube.objects": [Pod]},
+            "Pod",
+        ),
+        (type("HTTPClient", (), {"__module__": "pykube.http"}), {"pykube.objects": [Pod]}, "Pod"),
+    ],
+)
 @pytest.mark.parametrize("read", CACHED)
-def test_a_wrong_class_is_told_with_the_right_one(read: Callable[..., Any], as_: Any, known: dict[str, list[type]], right: str) -> None:
-    with imported(known), pytest.raises(ReadError, match=rf"none of them is a {as_.__name__}\. Write as_={right}$"):
+def test_a_wrong_class_is_told_with_the_right_one(
+    read: Callable[..., Any], as_: Any, known: dict[str, list[type]], right: str
+) -> None:
+    with (
+        imported(known),
+        pytest.raises(ReadError, match=rf"none of them is a {as_.__name__}\. Write as_={right}$"),
+    ):
         read(FakeCache([WEB], {"pods": ""}), "pods", as_=as_)
 
 
-@pytest.mark.parametrize("as_", [model("V1Secret"), type("Secret", (APIObject,), {"version": "v1", "endpoint": "secrets"})])
-@pytest.mark.parametrize("read", [
-    lambda cache, as_: cache.fetch("pods", "db-1", "ns", as_=as_), lambda cache, as_: cache.fetch_list("pods", as_=as_),
-])
+@pytest.mark.parametrize(
+    "as_", [model("V1Secret"), type("Secret", (APIObject,), {"version": "v1", "endpoint": "secrets"})]
+)
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda cache, as_: cache.fetch("pods", "db-1", "ns", as_=as_),
+        lambda cache, as_: cache.fetch_list("pods", as_=as_),
+    ],
+)
 def test_the_server_is_not_asked_for_objects_of_a_wrong_class(read: Callable[..., Any], as_: Any) -> None:
     """Nor where no cache is declared, and nothing is known of the kind before."""
+
     async def main(world: World) -> None:
         world.resources["pods"] = PODS
         with pytest.raises(ReadError, match="none of them is a"):
             await read(world.cache(), as_)
         assert world.server.asked == []
+
     run(main)
 
 
 def test_of_two_kinds_of_a_name_the_class_of_the_right_group_is_named() -> None:
     known = {"kubernetes.client.models": [model("CoreV1Event"), model("EventsV1Event")]}
-    with imported(known), pytest.raises(ReadError, match=r"none of them is a CoreV1Event\. Write as_=EventsV1Event$"):
-        FakeCache([], {"events.k8s.io/v1/events": ""}).held("events.k8s.io/v1/events", as_=model("CoreV1Event"))
+    with (
+        imported(known),
+        pytest.raises(ReadError, match=r"none of them is a CoreV1Event\. Write as_=EventsV1Event$"),
+    ):
+        FakeCache([], {"events.k8s.io/v1/events": ""}).held(
+            "events.k8s.io/v1/events", as_=model("CoreV1Event")
+        )
 
 
 def test_what_can_be_awaited_and_is_an_object_is_returned() -> None:
     """As those of kr8s are."""
+
     class Awaitable(dict[str, Any]):
         def __await__(self) -> Any:
             yield
@@ -257,12 +342,15 @@ def test_what_can_be_awaited_and_is_an_object_is_returned() -> None:
 
 
 def test_what_a_client_makes_nothing_of_is_told_without_a_value() -> None:
-    class V1Strict(V1Pod):   # type: ignore[misc]  # The class is given as Any.
+    class V1Strict(V1Pod):  # type: ignore[misc]  # The class is given as Any.
         @classmethod
         def from_dict(cls, obj: Obj) -> Any:
             raise ValueError(f"canary: {obj}")
 
-    with pytest.raises(ReadError, match=r"^ns/web-1 cannot be made a V1Strict: the client raised ValueError. Read it as a dict") as info:
+    with pytest.raises(
+        ReadError,
+        match=r"^ns/web-1 cannot be made a V1Strict: the client raised ValueError. Read it as a dict",
+    ) as info:
         reading("", WEB).get(V1Strict, "web-1", "ns")
     assert "canary" not in str(info.value)
     assert info.value.__context__ is info.value.__cause__ is None
@@ -277,12 +365,15 @@ def test_where_a_client_finds_something_wrong_is_told_and_not_what_is_there() ->
         def errors(self) -> list[dict[str, Any]]:
             return [{"loc": ("image", 0), "type": "missing", "input": "canary", "msg": "canary"}]
 
-    class V1Strict(V1Pod):   # type: ignore[misc]  # The class is given as Any.
+    class V1Strict(V1Pod):  # type: ignore[misc]  # The class is given as Any.
         @classmethod
         def from_dict(cls, _: Obj) -> Any:
             raise ValidationError("canary")
 
-    with pytest.raises(ReadError, match=r"the client raised ValidationError for V1ContainerStatus: image\.0 missing\. Read it") as info:
+    with pytest.raises(
+        ReadError,
+        match=r"the client raised ValidationError for V1ContainerStatus: image\.0 missing\. Read it",
+    ) as info:
         reading("", WEB).get("pods", "web-1", "ns", as_=type("V1Pod", (V1Strict,), {}))
     assert "canary" not in str(info.value)
 
@@ -290,30 +381,48 @@ def test_where_a_client_finds_something_wrong_is_told_and_not_what_is_there() ->
 # ---- A part of an object never becomes an object that would be written back.
 
 
-@pytest.mark.parametrize(("projection", "said"), [
-    (Projection.of(drop=["status", "spec.containers.env"]), r"drop=\['spec\.containers\.env', 'status'\]"),
-    (Projection.of(keep=["spec.nodeName"]), r"keep=\['spec\.nodeName'\]"),
-    (Projection.of(transform=partial(dict)), "transform=partial"),
-])
+@pytest.mark.parametrize(
+    ("projection", "said"),
+    [
+        (
+            Projection.of(drop=["status", "spec.containers.env"]),
+            r"drop=\['spec\.containers\.env', 'status'\]",
+        ),
+        (Projection.of(keep=["spec.nodeName"]), r"keep=\['spec\.nodeName'\]"),
+        (Projection.of(transform=partial(dict)), "transform=partial"),
+    ],
+)
 @pytest.mark.parametrize("as_", [V1Pod, Pod, model("Pod", "lightkube.resources.core_v1").from_dict])
-@pytest.mark.parametrize("read", [
-    lambda cache, **given: cache.get("pods", "web-1", "ns", **given),
-    lambda cache, **given: cache.list("pods", label="app=web", **given),
-    lambda cache, **given: cache.held("pods", **given),
-    lambda cache, **given: cache.owned(OWNER, "pods", **given),
-    lambda cache, **given: cache.fetch("pods", "web-1", "ns", **given),
-    lambda cache, **given: cache.fetch("pods", "db-1", "ns", **given),
-    lambda cache, **given: cache.fetch_list("pods", **given),
-    lambda cache, **given: cache.fetch_list("pods", label="app=db", **given),
-    lambda cache, **given: cache.wait_for("pods", bool, **given),
-])
-def test_where_a_part_is_kept_no_read_makes_an_object_of_a_client(read: Callable[..., Any], as_: Any, projection: Projection, said: str) -> None:
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda cache, **given: cache.get("pods", "web-1", "ns", **given),
+        lambda cache, **given: cache.list("pods", label="app=web", **given),
+        lambda cache, **given: cache.held("pods", **given),
+        lambda cache, **given: cache.owned(OWNER, "pods", **given),
+        lambda cache, **given: cache.fetch("pods", "web-1", "ns", **given),
+        lambda cache, **given: cache.fetch("pods", "db-1", "ns", **given),
+        lambda cache, **given: cache.fetch_list("pods", **given),
+        lambda cache, **given: cache.fetch_list("pods", label="app=db", **given),
+        lambda cache, **given: cache.wait_for("pods", bool, **given),
+    ],
+)
+def test_where_a_part_is_kept_no_read_makes_an_object_of_a_client(
+    read: Callable[..., Any], as_: Any, projection: Projection, said: str
+) -> None:
     async def main(world: World) -> None:
         world.declare("app=web", projection=projection).hold(WEB)
         world.server.answer(PATH, pod("db-1"))
-        with pytest.raises(NotKept, match=rf"is to return {getattr(as_, '__self__', as_).__name__} objects, and of pods only a part is kept, {said}: written back"):
-            await read(world.cache(), as_=as_)   # Those that are not awaited raise before they would be.
+        with pytest.raises(
+            NotKept,
+            match=(
+                rf"is to return {getattr(as_, '__self__', as_).__name__} objects, and of pods only a part is"
+                rf" kept, {said}: written back"
+            ),
+        ):
+            await read(world.cache(), as_=as_)  # Those that are not awaited raise before they would be.
         assert world.server.asked == []
+
     run(main)
 
 
@@ -322,23 +431,45 @@ def test_where_a_part_is_kept_it_is_returned_in_any_other_form(read: Callable[..
     cache = FakeCache([WEB], {"pods": Cached("", drop=["status"])})
     part = read(cache, "pods")
     assert "status" not in part
-    assert read(cache, "pods", as_="view") == json.loads(read(cache, "pods", as_=bytes)) == read(cache, "pods", as_=dict) == part
+    assert (
+        read(cache, "pods", as_="view")
+        == json.loads(read(cache, "pods", as_=bytes))
+        == read(cache, "pods", as_=dict)
+        == part
+    )
 
 
-@pytest.mark.parametrize(("read", "remedy"), [
-    (lambda cache: cache.get(V1Pod, "web-1", "ns", default=None), (
-        "Ask for a whole one: await cache.fetch(V1Pod, 'web-1', 'ns', default=None, whole=True); "
-        "or take that out of settings.selectcache.selectors['v1/pods']; or read dicts")),
-    (lambda cache: cache.held("po", as_=V1Pod), "Take that out of settings.selectcache.selectors['v1/pods']; or read dicts"),
-    (lambda cache: cache.fetch("pods", "web-1", "ns", as_=V1Pod), "Ask for whole ones: await cache.fetch('pods', 'web-1', 'ns', as_=V1Pod, whole=True)"),
-    (lambda cache: cache.fetch_list(V1Pod, label="a"), "Ask for whole ones: await cache.fetch_list(V1Pod, label='a', whole=True)"),
-])
+@pytest.mark.parametrize(
+    ("read", "remedy"),
+    [
+        (
+            lambda cache: cache.get(V1Pod, "web-1", "ns", default=None),
+            (
+                "Ask for a whole one: await cache.fetch(V1Pod, 'web-1', 'ns', default=None, whole=True); "
+                "or take that out of settings.selectcache.selectors['v1/pods']; or read dicts"
+            ),
+        ),
+        (
+            lambda cache: cache.held("po", as_=V1Pod),
+            "Take that out of settings.selectcache.selectors['v1/pods']; or read dicts",
+        ),
+        (
+            lambda cache: cache.fetch("pods", "web-1", "ns", as_=V1Pod),
+            "Ask for whole ones: await cache.fetch('pods', 'web-1', 'ns', as_=V1Pod, whole=True)",
+        ),
+        (
+            lambda cache: cache.fetch_list(V1Pod, label="a"),
+            "Ask for whole ones: await cache.fetch_list(V1Pod, label='a', whole=True)",
+        ),
+    ],
+)
 def test_what_to_change_is_named(read: Callable[[Cache], Any], remedy: str) -> None:
     async def main(world: World) -> None:
         world.declare("", key="v1/pods", projection=Projection.of(drop=["status"])).hold(WEB)
         with pytest.raises(NotKept) as info:
             await read(world.cache())
         assert info.value.remedy == remedy
+
     run(main)
 
 
@@ -346,15 +477,20 @@ def test_whole_ones_are_asked_for() -> None:
     async def main(world: World) -> None:
         world.declare("", projection=Projection.of(drop=["status"])).hold(WEB)
         world.server.answer(PATH.replace("db-1", "web-1"), WEB)
-        world.server.answer(LIST, {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "10"}, "items": [WEB]})
+        world.server.answer(
+            LIST,
+            {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "10"}, "items": [WEB]},
+        )
         assert vars(await world.cache().fetch(V1Pod, "web-1", "ns", whole=True)) == WEB
         assert [vars(each) for each in await world.cache().fetch_list(V1Pod, whole=True)] == [WEB]
+
     run(main)
 
 
 @pytest.mark.parametrize("projection", [Projection.of(), Projection.of(drop=["metadata.managedFields"])])
 def test_managed_fields_alone_are_no_part(projection: Projection) -> None:
-    """Whoever drops what is dropped anyway has dropped nothing: and no server minds an object without them."""
+    """Whoever drops what is dropped anyway has dropped nothing: and no server minds an object without
+    them."""
     managed = pod("web-1")
     managed["metadata"]["managedFields"] = [{"manager": "kubelet"}]
     cache = reading("", managed, projection=projection)
@@ -364,20 +500,33 @@ def test_managed_fields_alone_are_no_part(projection: Projection) -> None:
 # ---- Advice keeps what was asked for.
 
 
-@pytest.mark.parametrize(("read", "advice"), [
-    (lambda cache: cache.get(V1Pod, "x", "ns"), "await cache.fetch(V1Pod, 'x', 'ns')"),
-    (lambda cache: cache.get("pods", "x", "ns", as_=V1Pod), "await cache.fetch('pods', 'x', 'ns', as_=V1Pod)"),
-    (lambda cache: cache.get("pods", "x", "ns", as_="view"), "await cache.fetch('pods', 'x', 'ns', as_='view')"),
-    (lambda cache: cache.get("pods", "x", "ns", as_=name_of), "await cache.fetch('pods', 'x', 'ns', as_=...)"),
-    (lambda cache: cache.list(Pod), "cache.held(Pod)"),
-    (lambda cache: cache.list("pods", as_=bytes), "cache.held('pods', as_=bytes)"),
-])
+@pytest.mark.parametrize(
+    ("read", "advice"),
+    [
+        (lambda cache: cache.get(V1Pod, "x", "ns"), "await cache.fetch(V1Pod, 'x', 'ns')"),
+        (
+            lambda cache: cache.get("pods", "x", "ns", as_=V1Pod),
+            "await cache.fetch('pods', 'x', 'ns', as_=V1Pod)",
+        ),
+        (
+            lambda cache: cache.get("pods", "x", "ns", as_="view"),
+            "await cache.fetch('pods', 'x', 'ns', as_='view')",
+        ),
+        (
+            lambda cache: cache.get("pods", "x", "ns", as_=name_of),
+            "await cache.fetch('pods', 'x', 'ns', as_=...)",
+        ),
+        (lambda cache: cache.list(Pod), "cache.held(Pod)"),
+        (lambda cache: cache.list("pods", as_=bytes), "cache.held('pods', as_=bytes)"),
+    ],
+)
 def test_what_to_write_instead_has_the_form_as_well(read: Callable[[Cache], Any], advice: str) -> None:
     async def main(world: World) -> None:
         world.declare("app=web").hold()
         with pytest.raises(OutsideFilter) as info:
             read(world.cache())
         assert advice in info.value.remedy
+
     run(main)
 
 
@@ -391,6 +540,7 @@ def test_sync_handlers_are_told_by_the_class() -> None:
 
         with pytest.raises(ReadError, match=r"write: cache\.blocking\.fetch\(V1Pod, 'x', as_=V1Pod\)"):
             await asyncio.to_thread(call, cache)
+
     run(main)
 
 

@@ -1,4 +1,5 @@
 """`as_='view'`: read-only all the way down, a body to Kopf, and decoded where it is looked at."""
+
 from __future__ import annotations
 
 import copy
@@ -46,38 +47,51 @@ def test_a_view_says_which_object_it_is_and_nothing_that_is_in_it() -> None:
     metadata = {"name": "ca", "namespace": "ns", "annotations": {"note": "hidden"}, "labels": {"app": "web"}}
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"key": "aGlkZGVu"}}
     view = FakeCache([secret], {"secrets": ""}).get("secrets", "ca", "ns", as_="view")
-    assert repr(view) == str(view) == f"{view}" == "BodyView(apiVersion='v1', kind='Secret', namespace='ns', name='ca')"
-    assert repr(BodyView(b'{"kind": "Node", "metadata": {"name": "n1"}}')) == "BodyView(kind='Node', name='n1')"
+    assert (
+        repr(view)
+        == str(view)
+        == f"{view}"
+        == "BodyView(apiVersion='v1', kind='Secret', namespace='ns', name='ca')"
+    )
+    assert (
+        repr(BodyView(b'{"kind": "Node", "metadata": {"name": "n1"}}')) == "BodyView(kind='Node', name='n1')"
+    )
     assert repr(BodyView(b"{}")) == "BodyView()"
     assert "aGlkZGVu" in repr(view["data"]), "its parts are dicts, and show what they are"
 
 
-@pytest.mark.parametrize("change", [
-    lambda view: view.update(spec={}),
-    lambda view: view.setdefault("spec", {}),
-    lambda view: view.__setitem__("spec", {}),
-    lambda view: view.__delitem__("spec"),
-    lambda view: view.pop("spec"),
-    lambda view: view["spec"].update(nodeName="n2"),
-    lambda view: view["spec"].__setitem__("nodeName", "n2"),
-    lambda view: view["spec"].__delitem__("nodeName"),
-    lambda view: view["spec"].__ior__({"nodeName": "n2"}),
-    lambda view: view["spec"].setdefault("nodeName", "n2"),
-    lambda view: view["spec"].pop("nodeName"),
-    lambda view: view["spec"].popitem(),
-    lambda view: view["spec"].clear(),
-    lambda view: view["metadata"]["labels"].pop("app"),
-    lambda view: view.metadata.labels._src["labels"].pop("app"),
-    lambda view: view.spec["containers"].append({}),
-    lambda view: view.spec["containers"].sort(),
-    lambda view: view.spec["containers"].__setitem__(0, {}),
-    lambda view: view.spec["containers"].__iadd__([{}]),
-    lambda view: view.spec["containers"][0].update(name="other"),
-    lambda view: view.spec["containers"][0]["args"].remove("a"),
-    lambda view: kopf.label(view["spec"], {"a": "b"}),
-])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda view: view.update(spec={}),
+        lambda view: view.setdefault("spec", {}),
+        lambda view: view.__setitem__("spec", {}),
+        lambda view: view.__delitem__("spec"),
+        lambda view: view.pop("spec"),
+        lambda view: view["spec"].update(nodeName="n2"),
+        lambda view: view["spec"].__setitem__("nodeName", "n2"),
+        lambda view: view["spec"].__delitem__("nodeName"),
+        lambda view: view["spec"].__ior__({"nodeName": "n2"}),
+        lambda view: view["spec"].setdefault("nodeName", "n2"),
+        lambda view: view["spec"].pop("nodeName"),
+        lambda view: view["spec"].popitem(),
+        lambda view: view["spec"].clear(),
+        lambda view: view["metadata"]["labels"].pop("app"),
+        lambda view: view.metadata.labels._src["labels"].pop("app"),
+        lambda view: view.spec["containers"].append({}),
+        lambda view: view.spec["containers"].sort(),
+        lambda view: view.spec["containers"].__setitem__(0, {}),
+        lambda view: view.spec["containers"].__iadd__([{}]),
+        lambda view: view.spec["containers"][0].update(name="other"),
+        lambda view: view.spec["containers"][0]["args"].remove("a"),
+        lambda view: kopf.label(view["spec"], {"a": "b"}),
+    ],
+)
 def test_whoever_changes_it_is_told_how_to_get_their_own(view: Any, change: Callable[[Any], Any]) -> None:
-    with pytest.raises(ReadError, match=r"^a view of an object is changed, and views are read-only. Read it without as_='view'") as info:
+    with pytest.raises(
+        ReadError,
+        match=r"^a view of an object is changed, and views are read-only. Read it without as_='view'",
+    ) as info:
         change(view)
     assert isinstance(info.value, TypeError)
     assert view == POD
@@ -85,7 +99,8 @@ def test_whoever_changes_it_is_told_how_to_get_their_own(view: Any, change: Call
 
 @pytest.mark.parametrize("of", [dict, list])
 def test_each_way_to_change_a_dict_or_a_list_is_refused(view: Any, of: type) -> None:
-    """What a dict or a list has that neither a tuple nor a read-only mapping has is there to change it, or makes another."""
+    """What a dict or a list has that neither a tuple nor a read-only mapping has is there to change it, or
+    makes another."""
     frozen = view["spec"] if of is dict else view["spec"]["containers"]
     changing = {*dir(of)} - {*dir(tuple), *dir(MappingProxyType), "fromkeys"}
     assert len(changing) > 6
@@ -100,12 +115,20 @@ def test_a_copy_of_it_is_ones_own(view: Any) -> None:
     own["metadata"]["labels"].update(app="db")
     assert view == POD
     assert [type(each) for each in (own, own["spec"], own["spec"]["containers"])] == [dict, dict, list]
-    ways: list[Callable[[Any], Any]] = [copy.copy, copy.deepcopy, lambda part: pickle.loads(pickle.dumps(part)), lambda part: part.copy()]   # noqa: S301  # Our own.
+    ways: list[Callable[[Any], Any]] = [
+        copy.copy,
+        copy.deepcopy,
+        lambda part: pickle.loads(pickle.dumps(part)),  # noqa: S301
+        lambda part: part.copy(),
+    ]  # Our own.
     for through in ways:
         assert [type(through(each)) for each in (view["spec"], view["spec"]["containers"])] == [dict, list]
 
 
-@pytest.mark.parametrize("through", [copy.copy, copy.deepcopy, lambda view: pickle.loads(pickle.dumps(view))])   # noqa: S301  # Our own.
+@pytest.mark.parametrize(
+    "through",
+    [copy.copy, copy.deepcopy, lambda view: pickle.loads(pickle.dumps(view))],  # noqa: S301
+)  # Our own.
 def test_it_is_copied_and_pickled_as_it_is(view: Any, through: Callable[[Any], Any]) -> None:
     other = through(view)
     assert (type(other), other) == (BodyView, POD)
@@ -126,7 +149,11 @@ def test_it_is_of_the_state_that_was_read() -> None:
 
 def test_a_part_is_decoded_when_it_is_looked_at_and_once() -> None:
     broken = BodyView(b'{"kind":"Pod","metadata":{"name":"web-1"},"spec":{"a":1e999}}')
-    assert (broken.metadata.name, broken["kind"], list(broken)) == ("web-1", "Pod", ["kind", "metadata", "spec"])
+    assert (broken.metadata.name, broken["kind"], list(broken)) == (
+        "web-1",
+        "Pod",
+        ["kind", "metadata", "spec"],
+    )
     assert broken["metadata"] is broken["metadata"]
     with pytest.raises(msgspec.DecodeError):
         broken["spec"]

@@ -1,4 +1,6 @@
-"""The waits between requests: they double up to a bound, spread, honour the server within reason, and are never nothing."""
+"""The waits between requests: they double up to a bound, spread, honour the server within reason, and are
+never nothing."""
+
 from __future__ import annotations
 
 import itertools

@@ -1,4 +1,6 @@
-"""What is found by its bytes is what the decoder finds: objects and pages are read the same, however they are written."""
+"""What is found by its bytes is what the decoder finds: objects and pages are read the same, however they are
+written."""
+
 from __future__ import annotations
 
 import json
@@ -19,7 +21,12 @@ PODS = Reader("v1", "Pod")
 CAREFUL = Reader("v1", "Pod", wanted=lambda _: True)
 """Looks at each object in the slow way."""
 METADATA = {"name": "web-1", "namespace": "shop", "uid": "u-1", "resourceVersion": "5"}
-MANAGED = {"managedFields": [{"manager": "kubectl", "fieldsV1": {"f:metadata": {"f:labels": {}}}}, {"manager": "kubelet"}]}
+MANAGED = {
+    "managedFields": [
+        {"manager": "kubectl", "fieldsV1": {"f:metadata": {"f:labels": {}}}},
+        {"manager": "kubelet"},
+    ]
+}
 BARE = b'{"metadata":{'
 
 
@@ -28,7 +35,11 @@ def dump(value: Any) -> bytes:
 
 
 def listed(*items: bytes) -> bytes:
-    return b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"9"},"items":[' + b",".join(items) + b"]}\n"
+    return (
+        b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"9"},"items":['
+        + b",".join(items)
+        + b"]}\n"
+    )
 
 
 # ---- managedFields.
@@ -36,21 +47,32 @@ def listed(*items: bytes) -> bytes:
 
 NESTED = {"template": {"metadata": {"name": "x", **MANAGED}}}
 ODD_METADATA: list[dict[str, Any]] = [
-    METADATA, METADATA | MANAGED, MANAGED | METADATA, METADATA | MANAGED | {"labels": {"a": "b"}, "annotations": {"c": "d"}},
-    METADATA | {"managedFields": []}, METADATA | {"managedFields": None}, METADATA | {"managedFields": [{}, []]},
+    METADATA,
+    METADATA | MANAGED,
+    MANAGED | METADATA,
+    METADATA | MANAGED | {"labels": {"a": "b"}, "annotations": {"c": "d"}},
+    METADATA | {"managedFields": []},
+    METADATA | {"managedFields": None},
+    METADATA | {"managedFields": [{}, []]},
     METADATA | {"managedFields": [{"manager": "}]", "fieldsV1": {'v:["a"]': {}, "k:]},": [{}]}}]},
     METADATA | {"annotations": {"last": dump({"metadata": METADATA | MANAGED}).decode()}} | MANAGED,
     METADATA | {"annotations": {',"managedFields":[{': ',"managedFields":[{}]'}},
-    METADATA | {"odd": {"x": 1, **MANAGED}} | MANAGED, METADATA | {"odd": {"x": 1, **MANAGED}},
+    METADATA | {"odd": {"x": 1, **MANAGED}} | MANAGED,
+    METADATA | {"odd": {"x": 1, **MANAGED}},
     METADATA | {"annotations": {"\u00e9": '\u00e9\\"', "}],": "]"}} | MANAGED,
 ]
 SAID = {"kind": "Pod", "apiVersion": "v1"}
 
 
 @pytest.mark.parametrize("said", [{}, SAID, dict(reversed(SAID.items())), {"kind": "Pod"}])
-@pytest.mark.parametrize("rest", [{}, {"spec": {"a": [1]}}, {"spec": NESTED}, {"spec": {"x": 1, **MANAGED}}, MANAGED, {"x": 1, **MANAGED}])
+@pytest.mark.parametrize(
+    "rest",
+    [{}, {"spec": {"a": [1]}}, {"spec": NESTED}, {"spec": {"x": 1, **MANAGED}}, MANAGED, {"x": 1, **MANAGED}],
+)
 @pytest.mark.parametrize("metadata", ODD_METADATA)
-def test_wherever_they_stand_only_those_of_the_metadata_are_cut_out(metadata: dict[str, Any], rest: dict[str, Any], said: dict[str, str]) -> None:
+def test_wherever_they_stand_only_those_of_the_metadata_are_cut_out(
+    metadata: dict[str, Any], rest: dict[str, Any], said: dict[str, str]
+) -> None:
     kept = {key: value for key, value in metadata.items() if key != "managedFields"}
     record = PODS.record(dump({**said, "metadata": metadata, **rest}))
     assert record.decode() == {**SAID, "metadata": kept, **rest}
@@ -61,7 +83,9 @@ def test_wherever_they_stand_only_those_of_the_metadata_are_cut_out(metadata: di
 def test_keys_that_are_written_otherwise_are_cut_out_as_well(escaped: bytes) -> None:
     written = dump({"metadata": METADATA | {"odd": {"x": 1, **MANAGED}} | MANAGED})
     start, _, end = written.rpartition(b'"managedFields"')
-    assert PODS.record(start + escaped + end).decode() == SAID | {"metadata": METADATA | {"odd": {"x": 1, **MANAGED}}}
+    assert PODS.record(start + escaped + end).decode() == SAID | {
+        "metadata": METADATA | {"odd": {"x": 1, **MANAGED}}
+    }
 
 
 def test_what_is_cut_out_must_be_a_whole_value_that_stands_in_the_metadata() -> None:
@@ -69,7 +93,10 @@ def test_what_is_cut_out_must_be_a_whole_value_that_stands_in_the_metadata() -> 
     assert without_managed(b'{"metadata":{"a":{"b":1,"managedFields":[{}]}}}', 12) is None
     assert without_managed(b'{"metadata":{,"managedFields":[{}]"a":1}}', 12) is None
     assert without_managed(b'{"metadata":{"a":1,"managedFields":[{' + b'"b":{' * 9, 12) is None
-    assert without_managed(b'{"metadata":{"a":1,"managedFields":[{}],"b":2}}', 12) == b'{"metadata":{"a":1,"b":2}}'
+    assert (
+        without_managed(b'{"metadata":{"a":1,"managedFields":[{}],"b":2}}', 12)
+        == b'{"metadata":{"a":1,"b":2}}'
+    )
 
 
 def test_cut_fields_that_make_no_sense_are_refused() -> None:
@@ -84,7 +111,11 @@ def test_cut_fields_that_make_no_sense_are_refused() -> None:
 
 def test_a_list_is_taken_apart_wherever_its_items_stand() -> None:
     items = [dump({"metadata": {"name": name}}) for name in "abc"]
-    for form in (b'{"kind":"x","items":[%s],"metadata":{}}', b'{"kind":"x","items":[%s]}', b'{"items":[%s],"kind":"x"} \n'):
+    for form in (
+        b'{"kind":"x","items":[%s],"metadata":{}}',
+        b'{"kind":"x","items":[%s]}',
+        b'{"items":[%s],"kind":"x"} \n',
+    ):
         parts = parted(form % b",".join(items), [b"{nothing", BARE])
         assert parts is not None
         assert (parts.envelope, list(parts.items)) == (form % b"", items)
@@ -93,17 +124,35 @@ def test_a_list_is_taken_apart_wherever_its_items_stand() -> None:
         assert list(empty.items) == []
 
 
-@pytest.mark.parametrize("data", [
-    b"", b"{}", b'{"items":null}', b'{"items":[', b']"items":[', b'{"items":[1]}', b'{"items":[ ]}', b'{"items":[{"spec":{},"metadata":{}}]}',
-    b'{"it\\u0065ms":1,"items":[{"metadata":{}}]}', b'{"items":[{"metadata":{}}],"items":1}', b'{"items":[{"metadata":{}}],"it\\u0065ms":1}',
-])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{}",
+        b'{"items":null}',
+        b'{"items":[',
+        b']"items":[',
+        b'{"items":[1]}',
+        b'{"items":[ ]}',
+        b'{"items":[{"spec":{},"metadata":{}}]}',
+        b'{"it\\u0065ms":1,"items":[{"metadata":{}}]}',
+        b'{"items":[{"metadata":{}}],"items":1}',
+        b'{"items":[{"metadata":{}}],"it\\u0065ms":1}',
+    ],
+)
 def test_what_is_not_certain_is_not_taken_apart(data: bytes) -> None:
     assert parted(data, [BARE]) is None
 
 
-@pytest.mark.parametrize("spec", [
-    [{"metadata": {}}, {"metadata": {"name": "x"}}], ',{"metadata":{', {"items": [{"metadata": {"a": 1}}, {"metadata": {}}]}, {"a]": "]}"},
-])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        [{"metadata": {}}, {"metadata": {"name": "x"}}],
+        ',{"metadata":{',
+        {"items": [{"metadata": {"a": 1}}, {"metadata": {}}]},
+        {"a]": "]}"},
+    ],
+)
 def test_items_that_hold_what_lists_hold_are_whole(spec: Any) -> None:
     objects = [{"metadata": METADATA | {"name": name}, "spec": spec} for name in "abc"]
     page = PODS.page(listed(*map(dump, objects)))
@@ -112,7 +161,11 @@ def test_items_that_hold_what_lists_hold_are_whole(spec: Any) -> None:
 
 
 def test_a_list_within_the_list_is_not_taken_for_it() -> None:
-    around = {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "9", "items": [{"metadata": METADATA}]}}
+    around = {
+        "kind": "PodList",
+        "apiVersion": "v1",
+        "metadata": {"resourceVersion": "9", "items": [{"metadata": METADATA}]},
+    }
     rests: list[dict[str, Any]] = [{}, {"items": []}, {"items": None}]
     for rest in rests:
         page = PODS.page(dump(around | rest))
@@ -129,7 +182,11 @@ def test_an_object_that_says_in_the_end_that_it_is_another_is_refused(said: byte
     for end in (b',"kind":"Service"}', b',"apiVersion":"v2"}', b',"metadata":{}}'):
         with pytest.raises(Garbled):
             PODS.record(data + end)
-    assert PODS.record(data + b',"kind":"Pod"}').decode() == PODS.record(data + b"}").decode() == SAID | {"metadata": METADATA}
+    assert (
+        PODS.record(data + b',"kind":"Pod"}').decode()
+        == PODS.record(data + b"}").decode()
+        == SAID | {"metadata": METADATA}
+    )
 
 
 def test_a_line_ends_with_its_object() -> None:
@@ -141,7 +198,9 @@ def test_a_line_ends_with_its_object() -> None:
 
 
 def test_nothing_is_kept_of_what_is_not_wanted() -> None:
-    one = Reader("v1", "Pod", wanted=lambda key: key != ("shop", "web-1")).record(dump(SAID | {"metadata": METADATA}))
+    one = Reader("v1", "Pod", wanted=lambda key: key != ("shop", "web-1")).record(
+        dump(SAID | {"metadata": METADATA})
+    )
     assert (one.key, one.data) == (("shop", "web-1"), b"")
 
 
@@ -161,19 +220,26 @@ def test_a_transform_that_fails_is_called_once() -> None:
 
 
 def page_of(count: int, size: int) -> bytes:
-    return listed(*(dump({"metadata": METADATA | {"name": f"p-{number}"}, "spec": "x" * size}) for number in range(count)))
+    return listed(
+        *(
+            dump({"metadata": METADATA | {"name": f"p-{number}"}, "spec": "x" * size})
+            for number in range(count)
+        )
+    )
 
 
 @pytest.mark.parametrize(("count", "size"), [(40, 100_000), (1000, 10), (3, SLICE)])
 @pytest.mark.parametrize("space", [b"", b" "])
 def test_a_page_is_read_in_slices_of_so_many_bytes_or_objects(count: int, size: int, space: bytes) -> None:
-    data = page_of(count, size).replace(b'"items":', b'"items":' + space)   # With it, it is decoded as a whole.
+    data = page_of(count, size).replace(
+        b'"items":', b'"items":' + space
+    )  # With it, it is decoded as a whole.
     *pauses, answer = PODS.slices(data)
     assert isinstance(answer, Page)
     assert [record.name for record in answer.records] == [f"p-{number}" for number in range(count)]
     assert pauses
     assert set(pauses) == {None}
-    most = max(1, -(-SLICE // (size + APIECE)))   # Objects in a slice.
+    most = max(1, -(-SLICE // (size + APIECE)))  # Objects in a slice.
     assert len(pauses) >= count // (most + 1) - 1
 
 
@@ -183,7 +249,7 @@ def test_a_slice_that_makes_no_sense_refuses_the_page() -> None:
 
 
 def test_a_few_objects_are_one_slice() -> None:
-    answer, = PODS.slices(page_of(3, 10))
+    (answer,) = PODS.slices(page_of(3, 10))
     assert isinstance(answer, Page)
 
 
@@ -213,29 +279,53 @@ def outcome(read: Callable[[bytes], Any], data: bytes) -> object:
 
 
 WHOLE = [
-    dump({"metadata": METADATA | {"labels": {"a": "b", "c": "d"}, "ownerReferences": [{"uid": "o", "kind": "Job"}]} | MANAGED,
-          "spec": {"n": [1, 2.5, {"k": "v", "t": True, "z": None}], "text": 'a\\"]},{\u00e9'}}),
+    dump(
+        {
+            "metadata": METADATA
+            | {"labels": {"a": "b", "c": "d"}, "ownerReferences": [{"uid": "o", "kind": "Job"}]}
+            | MANAGED,
+            "spec": {"n": [1, 2.5, {"k": "v", "t": True, "z": None}], "text": 'a\\"]},{\u00e9'},
+        }
+    ),
     dump({"metadata": METADATA | {"name": "b", "annotations": {"x": "y"}}, "spec": {"n": 1e5}, "status": {}}),
 ]
-PIECES = [*(bytes([each]) for each in b'{}[],:"\\ 0e9n\xff'), b'"managedFields":[{}],', b',"managedFields":[{}]', b',{"metadata":{', b'"items":[]', b'"kind":"Pod",', b"1e999", b"9" * 400]
+PIECES = [
+    *(bytes([each]) for each in b'{}[],:"\\ 0e9n\xff'),
+    b'"managedFields":[{}],',
+    b',"managedFields":[{}]',
+    b',{"metadata":{',
+    b'"items":[]',
+    b'"kind":"Pod",',
+    b"1e999",
+    b"9" * 400,
+]
 
 
 def damaged(data: bytes, rng: random.Random) -> bytes:
     for _ in range(rng.randint(1, 3)):
         at = rng.randrange(len(data))
-        piece = rng.choice(PIECES) if rng.random() < 0.7 else data[(start := rng.randrange(len(data))):start + rng.randint(1, 30)]
-        data = data[:at] + piece + data[at + rng.choice([0, 0, 1, len(piece), rng.randint(1, 30)]):]
+        piece = (
+            rng.choice(PIECES)
+            if rng.random() < 0.7
+            else data[(start := rng.randrange(len(data))) : start + rng.randint(1, 30)]
+        )
+        data = data[:at] + piece + data[at + rng.choice([0, 0, 1, len(piece), rng.randint(1, 30)]) :]
     return data
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_whatever_is_damaged_is_read_or_refused_as_if_everything_was_looked_at_in_the_slow_way(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = random.Random(seed)   # The same each time.
+def test_whatever_is_damaged_is_read_or_refused_as_if_everything_was_looked_at_in_the_slow_way(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = random.Random(seed)  # The same each time.
     objects = WHOLE + [b'{"kind":"Pod","apiVersion":"v1",' + data[1:] for data in WHOLE]
     lines = [b'{"type":"MODIFIED","object":' + data + b"}" for data in objects]
     pages = [listed(*WHOLE), listed(*objects[2:])]
     kinds: list[tuple[list[bytes], Callable[[Reader], Callable[[bytes], Any]]]] = [
-        (objects, lambda reader: reader.record), (lines, lambda reader: reader.line), (pages, lambda reader: reader.page)]
+        (objects, lambda reader: reader.record),
+        (lines, lambda reader: reader.line),
+        (pages, lambda reader: reader.page),
+    ]
     for whole, read in kinds:
         for _ in range(150):
             data = damaged(rng.choice(whole), rng)

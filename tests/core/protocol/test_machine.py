@@ -1,4 +1,5 @@
 """The protocol, fault by fault: the numbers are those of the list of faults."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -85,7 +86,12 @@ def test_1_a_list_of_a_lagging_server_is_not_shown() -> None:
     client = watching()
     client.fail(GONE)
     assert client.on(page("99", A)) == (
-        Put(A), Abandon(), Close(), Told(Lost("version 99 came after 100")), Wait(1))
+        Put(A),
+        Abandon(),
+        Close(),
+        Told(Lost("version 99 came after 100")),
+        Wait(1),
+    )
     assert client.on(Due()) == (Begin(), List(not_older_than="100"))
     assert Commit("100") in client.on(page("100", A))
 
@@ -95,7 +101,11 @@ def test_1_an_initial_stream_of_a_lagging_server_is_not_shown() -> None:
     client.on(Bookmark("100", complete=True))
     assert client.fail(GONE) == (Begin(), Watch("100", initial=True))
     assert client.on(Opened(), Bookmark("99", complete=True)) == (
-        Abandon(), Close(), Told(Lost("version 99 came after 100")), Wait(1))
+        Abandon(),
+        Close(),
+        Told(Lost("version 99 came after 100")),
+        Wait(1),
+    )
 
 
 def test_1_versions_that_are_no_numbers_are_never_taken_for_older() -> None:
@@ -132,7 +142,9 @@ def test_3_a_server_that_ends_each_watch_at_once_makes_the_next_one_wait() -> No
 
 
 @pytest.mark.parametrize("message", [lambda version: seen("MODIFIED", version), Bookmark])
-def test_3_a_server_that_ends_each_watch_after_one_message_makes_the_next_one_wait(message: Callable[[str], Input]) -> None:
+def test_3_a_server_that_ends_each_watch_after_one_message_makes_the_next_one_wait(
+    message: Callable[[str], Input],
+) -> None:
     client = watching()
     client.on(ENDED)
     for version in range(103, 110):
@@ -147,12 +159,21 @@ def test_3_each_watch_that_lasted_is_followed_by_one_that_starts_at_once() -> No
     assert client.on(Opened(), ENDED)[-1] == Wait(0)
 
 
-@pytest.mark.parametrize("end", [
-    CUT, LASTED, replace(GARBLED, lasted=True), Silent(), replace(ENDED, lasted=True, lived=True), Refusal(500),
-], ids=["cut soon", "cut unheard", "garbled", "silent", "mute", "refused"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        CUT,
+        LASTED,
+        replace(GARBLED, lasted=True),
+        Silent(),
+        replace(ENDED, lasted=True, lived=True),
+        Refusal(500),
+    ],
+    ids=["cut soon", "cut unheard", "garbled", "silent", "mute", "refused"],
+)
 def test_3_a_watch_that_failed_is_not_followed_by_the_next_at_once(end: Input) -> None:
     client = watching()
-    client.on(CUT, Due(), Opened())   # This stream has said nothing yet.
+    client.on(CUT, Due(), Opened())  # This stream has said nothing yet.
     assert client.on(end)[-1] == Wait(1)
 
 
@@ -194,7 +215,9 @@ def test_4_a_list_may_be_refused_as_well_and_nothing_of_it_is_shown() -> None:
 
 
 @pytest.mark.parametrize("refusal", [Refusal(400), Refusal(422)])
-def test_8_where_initial_streams_are_refused_pages_are_asked_for_and_that_is_remembered(refusal: Refusal) -> None:
+def test_8_where_initial_streams_are_refused_pages_are_asked_for_and_that_is_remembered(
+    refusal: Refusal,
+) -> None:
     client = Client(Start(), streaming=True)
     assert client.on(refusal) == (Abandon(), Close(), Wait(0)), "that is no trouble: nobody is told"
     assert client.on(Due()) == (Begin(), List())
@@ -202,9 +225,11 @@ def test_8_where_initial_streams_are_refused_pages_are_asked_for_and_that_is_rem
     assert client.fail(GONE) == (Begin(), List(not_older_than="101"))
 
 
-def test_an_initial_stream_that_is_not_even_accepted_is_no_proof_against_streams_but_pages_are_asked_for_this_once() -> None:
+def test_an_initial_stream_that_is_not_even_accepted_is_no_proof_against_streams_but_pages_are_asked_for_this_once() -> (  # noqa: E501
+    None
+):
     client = Client(Start(), streaming=True)
-    asked, = client.on(Silent(), Due())[1:]
+    (asked,) = client.on(Silent(), Due())[1:]
     assert asked == List()
     assert client.state.known.streaming
     client.on(page("100", A), Opened(), Bookmark("101"), GONE)
@@ -212,7 +237,9 @@ def test_an_initial_stream_that_is_not_even_accepted_is_no_proof_against_streams
 
 
 @pytest.mark.parametrize("end", [Silent(), LIVED])
-def test_8_where_the_end_marker_does_not_come_in_time_pages_are_asked_for_and_that_is_remembered(end: Input) -> None:
+def test_8_where_the_end_marker_does_not_come_in_time_pages_are_asked_for_and_that_is_remembered(
+    end: Input,
+) -> None:
     client = filling()
     assert client.fail(end) == (Begin(), List())
     assert not client.state.known.streaming
@@ -289,7 +316,7 @@ def test_13_after_a_deletion_with_an_old_version_only_a_consistent_read_is_sure_
     assert client.fail(GONE) == (Begin(), List(not_older_than="100"))
     client.on(page("100"), left)
     client.fail(CUT)
-    client.on(Bookmark("101"))   # It may still be from before the deletion.
+    client.on(Bookmark("101"))  # It may still be from before the deletion.
     assert client.fail(GONE) == (Begin(), List())
     client = filling()
     client.on(Bookmark("100", complete=True), left)
@@ -315,14 +342,18 @@ def test_15_what_was_deleted_in_a_gap_leaves_with_the_commit() -> None:
     run.cluster.compacted = run.cluster.version
     run.feed(run.followers[0], CUT)
     assert run.settle(300)
-    run.judge()   # What the changes told must amount to what is held.
+    run.judge()  # What the changes told must amount to what is held.
     assert run.merging.store.records()[0] == []
 
 
 @pytest.mark.parametrize("state", ["watch", "page", "initial"])
 def test_16_who_is_told_when_to_come_back_comes_back_then(state: str) -> None:
     throttled = Refusal(429, "TooManyRequests", retry_after=7.0)
-    client = {"watch": watching, "page": lambda: Client(Start(), page("100", A, then="more")), "initial": filling}[state]()
+    client = {
+        "watch": watching,
+        "page": lambda: Client(Start(), page("100", A, then="more")),
+        "initial": filling,
+    }[state]()
     assert client.on(throttled)[-2:] == (Told(throttled), Wait(0, at_least=7.0))
     again = {"watch": Watch("100"), "page": more("more"), "initial": Watch("", initial=True)}[state]
     assert client.on(Due())[-1] == again
@@ -377,7 +408,9 @@ def test_34_an_object_outside_of_the_selector_ends_a_watch_and_only_a_list_in_pa
         assert client.on(Due()) == (Begin(), List())
 
 
-def test_34_an_object_outside_of_the_selector_ends_a_list_or_an_initial_stream_of_which_nothing_is_shown() -> None:
+def test_34_an_object_outside_of_the_selector_ends_a_list_or_an_initial_stream_of_which_nothing_is_shown() -> (  # noqa: E501
+    None
+):
     client = Client(Start(), page("100", A, then="1"))
     assert client.on(OUTSIDE) == (Abandon(), Close(), Told(OUTSIDE), Wait(0, slow=True))
     client = Client(Start(), Opened(), Event("ADDED", A), streaming=True)
@@ -402,7 +435,9 @@ def test_21_a_missing_right_is_told_at_once_and_tried_slowly_and_the_version_is_
 
 @pytest.mark.parametrize("code", [403, 404])
 @pytest.mark.parametrize("streaming", [False, True])
-def test_21_a_right_or_a_kind_that_is_missing_from_the_start_is_tried_slowly(code: int, streaming: bool) -> None:
+def test_21_a_right_or_a_kind_that_is_missing_from_the_start_is_tried_slowly(
+    code: int, streaming: bool
+) -> None:
     client = Client(Start(), streaming=streaming)
     assert client.on(Refusal(code)) == (Abandon(), Close(), Told(Refusal(code)), Wait(0, slow=True))
     assert client.state.known.streaming is streaming
@@ -477,16 +512,25 @@ def test_a_list_is_no_proof_that_its_version_can_be_watched() -> None:
 
 
 @pytest.mark.parametrize(("floor", "after"), [("90", "101"), ("100", "101"), ("500", "500")])
-def test_what_was_seen_to_be_the_newest_is_never_forgotten_for_something_older(floor: str, after: str) -> None:
-    """A server that was restored comes from behind, and nothing that it says makes what was seen before it older."""
+def test_what_was_seen_to_be_the_newest_is_never_forgotten_for_something_older(
+    floor: str, after: str
+) -> None:
+    """A server that was restored comes from behind, and nothing that it says makes what was seen before it
+    older."""
     stepped = step(Watching(Known(floor=floor), "100"), Bookmark("101"))
     assert stepped.state == Watching(Known(marked=True, floor=after), "101", heard=True)
 
 
-@pytest.mark.parametrize("client", [
-    Client(Start()), Client(Start(), page("100", A, then="1")), Client(Start(), page("100"), Opened()),
-    Client(Start(), streaming=True),
-], ids=["the first page", "a later page", "a watch", "an initial stream"])
+@pytest.mark.parametrize(
+    "client",
+    [
+        Client(Start()),
+        Client(Start(), page("100", A, then="1")),
+        Client(Start(), page("100"), Opened()),
+        Client(Start(), streaming=True),
+    ],
+    ids=["the first page", "a later page", "a watch", "an initial stream"],
+)
 def test_34_after_an_uncertain_field_the_next_request_waits_as_long_as_is_said(client: Client) -> None:
     *_, wait = client.on(Lost("it is not certain", garbled=True, at_least=7.0))
     assert wait == Wait(0, 7.0)

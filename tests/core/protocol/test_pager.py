@@ -1,4 +1,5 @@
 """The paging rule: what is progress of a list, which pages must wait, and where a list is given up."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -26,7 +27,12 @@ from kopf_selectcache.core.store.record import Record
 
 def page(token: str, *keys: str, version: str = "100", size: int = 0) -> Page:
     names = [key.partition("/") for key in keys]
-    return Page(version, token, tuple(Record(space, name, f"uid-{name}", "90", {}, (), b"{}") for space, _, name in names), size)
+    return Page(
+        version,
+        token,
+        tuple(Record(space, name, f"uid-{name}", "90", {}, (), b"{}") for space, _, name in names),
+        size,
+    )
 
 
 def turned(*pages: Page) -> Pager:
@@ -46,7 +52,7 @@ def test_while_objects_come_in_the_order_of_servers_no_key_but_those_of_the_firs
 
 def test_objects_may_come_in_any_order() -> None:
     keys = [f"ns/{number * 7919 % 1000:03}" for number in range(1000)]
-    pager = turned(*(page(str(start), *keys[start:start + 10]) for start in range(0, 1000, 10)))
+    pager = turned(*(page(str(start), *keys[start : start + 10]) for start in range(0, 1000, 10)))
     assert (pager.keys, pager.is_paced) == (1000, False)
 
 
@@ -58,7 +64,9 @@ def test_a_list_that_begins_again_is_noticed_at_its_first_page() -> None:
 
 def test_a_list_that_goes_back_to_a_later_page_repeats_itself_once() -> None:
     pages = [page(str(number), f"ns/{number:02}a", f"ns/{number:02}b") for number in range(20)]
-    again = turned(*pages, *(page(f"again-{number}", f"ns/{number:02}a", f"ns/{number:02}b") for number in range(5, 20)))
+    again = turned(
+        *pages, *(page(f"again-{number}", f"ns/{number:02}a", f"ns/{number:02}b") for number in range(5, 20))
+    )
     with pytest.raises(Garbled, match=NOWHERE):
         again.turn(page("again", "ns/05a", "ns/05b"))
 
@@ -102,12 +110,20 @@ def test_after_its_last_page_a_list_has_no_pause() -> None:
 
 def test_a_list_whose_tokens_are_all_the_same_is_read_to_its_end() -> None:
     """Some aggregated servers keep the position themselves, and give each page the same token."""
-    assert turned(page("same", "ns/1"), page("same", "ns/2"), page("same"), page("same", "ns/3"), page("", "ns/4")).pages == 5
+    assert (
+        turned(
+            page("same", "ns/1"), page("same", "ns/2"), page("same"), page("same", "ns/3"), page("", "ns/4")
+        ).pages
+        == 5
+    )
     with pytest.raises(Garbled, match=NOWHERE):
         turned(page("same", "ns/1"), page("same", "ns/1"))
 
 
-@pytest.mark.parametrize(("each", "count"), [(300_000, 3000), (880_000, 1000), (1_400_000, 400), (2_500_000, 300), (30_000_000, 300)])
+@pytest.mark.parametrize(
+    ("each", "count"),
+    [(300_000, 3000), (880_000, 1000), (1_400_000, 400), (2_500_000, 300), (30_000_000, 300)],
+)
 def test_the_pages_of_large_objects_follow_each_other_without_a_pause(each: int, count: int) -> None:
     lists, taken = Paging({}, page_limit=500, patience=120.0), 0
     while not lists.is_complete:
@@ -122,7 +138,8 @@ def test_the_pages_of_large_objects_follow_each_other_without_a_pause(each: int,
 
 
 def test_small_pages_after_large_ones_are_paced() -> None:
-    """A server that has sent a large object, and few small objects per page after it, gets one page without a wait for each MB, and no more."""
+    """A server that has sent a large object, and few small objects per page after it, gets one page without a
+    wait for each MB, and no more."""
     pager, pages = Pager().turn(page("0", "ns/0", size=40 * BYTES_PER_PAGE)), 1
     while not pager.is_paced:
         pages += 1
@@ -183,7 +200,8 @@ def test_where_the_server_ignores_the_limit_a_page_may_be_as_large_as_the_settin
 
 
 def test_a_page_of_a_later_list_that_follows_the_limit_is_bounded_again() -> None:
-    """Old API servers ignore the limit of relists that they answer from their watch cache, and follow that of all other lists."""
+    """Old API servers ignore the limit of relists that they answer from their watch cache, and follow that of
+    all other lists."""
     size = PageSize(2)
     size.learn(page("", "ns/a", "ns/b", "ns/c"))
     size.learn(page("", "ns/a", "ns/b"))
@@ -199,7 +217,9 @@ def test_a_list_in_a_single_piece_has_no_limit() -> None:
     assert (size.query, size.most_bytes) == ({}, None)
 
 
-def test_35_pages_are_split_once_the_smallest_was_too_large_until_an_answer_shows_that_they_need_not_be() -> None:
+def test_35_pages_are_split_once_the_smallest_was_too_large_until_an_answer_shows_that_they_need_not_be() -> (
+    None
+):
     def splitting() -> PageSize:
         size = PageSize(500)
         assert not size.is_split
@@ -228,7 +248,13 @@ def test_35_a_piece_counts_as_a_page_and_large_ones_are_not_paced() -> None:
     for number in range(1000):
         pager = pager.take(piece(f"ns/{number:04}", PAGE_BYTES))
     assert not pager.is_paced
-    assert (pager.pages, pager.keys, pager.size, pager.version, pager.token) == (1000, 1000, 1000 * PAGE_BYTES, "", "")
+    assert (pager.pages, pager.keys, pager.size, pager.version, pager.token) == (
+        1000,
+        1000,
+        1000 * PAGE_BYTES,
+        "",
+        "",
+    )
     with pytest.raises(Garbled, match=r"^a list has more than 16 GiB$"):
         pager.take(piece("ns/x", MOST_BYTES))
     with pytest.raises(Garbled, match=NOWHERE):
@@ -238,7 +264,9 @@ def test_35_a_piece_counts_as_a_page_and_large_ones_are_not_paced() -> None:
 
 
 def test_the_limit_changes_within_the_continue_tokens_of_one_list() -> None:
-    lists = Paging({"labelSelector": "app=web"}, page_limit=500, patience=10.0, first={"resourceVersion": "7"})
+    lists = Paging(
+        {"labelSelector": "app=web"}, page_limit=500, patience=10.0, first={"resourceVersion": "7"}
+    )
     assert lists.query == {"labelSelector": "app=web", "limit": "500", "resourceVersion": "7"}
     lists.turn(sized(100, PAGE_BYTES // 20))
     assert lists.query == {"labelSelector": "app=web", "limit": "20", "continue": "more"}
@@ -247,7 +275,8 @@ def test_the_limit_changes_within_the_continue_tokens_of_one_list() -> None:
 
 
 def test_contract_8_answers_that_are_too_large_at_most_double_the_requests_of_a_list() -> None:
-    """The worst server answers each request for several objects with too much, and each one for a single object with a small one."""
+    """The worst server answers each request for several objects with too much, and each one for a single
+    object with a small one."""
     size, pages, vain = PageSize(500), 0, 0
     for _ in range(1000):
         while limit(size) > 1:

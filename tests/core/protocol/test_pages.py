@@ -1,4 +1,5 @@
 """The protocol, where a list comes in pages: the numbers are those of the list of faults."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -28,7 +29,14 @@ from kopf_selectcache.core.protocol.machine import (
     Waiting,
     Watch,
 )
-from kopf_selectcache.core.protocol.pager import BYTES_PER_PAGE, EMPTY_PAGES, FEW, KEYS_PER_PAGE, NOWHERE, PAGES_AT_ONCE
+from kopf_selectcache.core.protocol.pager import (
+    BYTES_PER_PAGE,
+    EMPTY_PAGES,
+    FEW,
+    KEYS_PER_PAGE,
+    NOWHERE,
+    PAGES_AT_ONCE,
+)
 from tests.core.client import CUT, GARBLED, GONE, A, B, C, Client, more, named, page, seen, watching
 
 
@@ -41,7 +49,11 @@ def test_6_a_list_whose_token_expired_starts_again_from_its_first_page() -> None
 def test_6_pages_of_different_versions_are_never_mixed() -> None:
     client = Client(Start(), page("100", A, then="more"))
     assert client.on(page("101", B)) == (
-        Abandon(), Close(), Told(Lost("a page of version '101' came in a list of version '100'")), Wait(0))
+        Abandon(),
+        Close(),
+        Told(Lost("a page of version '101' came in a list of version '100'")),
+        Wait(0),
+    )
 
 
 def expire(client: Client) -> tuple[Effect, ...]:
@@ -71,10 +83,13 @@ def test_6_a_state_that_is_forgotten_is_so_in_lists_alone() -> None:
     assert client.state.known.expired == 0
 
 
-@pytest.mark.parametrize("trouble", [Refusal(401), Refusal(429), Refusal(500), Refusal(503), Lost("cut"), GARBLED, Silent()])
+@pytest.mark.parametrize(
+    "trouble", [Refusal(401), Refusal(429), Refusal(500), Refusal(503), Lost("cut"), GARBLED, Silent()]
+)
 def test_17_a_page_that_fails_is_asked_for_again_beside_those_that_have_come(trouble: Input) -> None:
     client = Client(Start(), page("100", A, then="1"), page("100", B, then="2"))
-    assert client.on(trouble) == (Close(), Told(trouble), Wait(0))   # type: ignore[arg-type]  # All of these are told.
+    # All of these are told.
+    assert client.on(trouble) == (Close(), Told(trouble), Wait(0))  # type: ignore[arg-type]
     assert client.on(Due()) == (more("2"),)
     assert client.on(trouble)[-1] == Wait(1)
     assert client.on(Due(), page("100", C, then="3")) == (Put(C), more("3"))
@@ -86,9 +101,12 @@ def test_17_a_page_that_fails_is_asked_for_again_beside_those_that_have_come(tro
 def test_17_a_page_that_keeps_failing_ends_its_list(trouble: Input) -> None:
     client = Client(Start(), page("100", A, then="more"))
     assert client.fail(trouble, PATIENCE) == (more("more"),)
-    assert client.on(trouble) == (Abandon(), Close(), Told(trouble), Wait(0))   # type: ignore[arg-type]  # All of these are told.
+    # All of these are told.
+    assert client.on(trouble) == (Abandon(), Close(), Told(trouble), Wait(0))  # type: ignore[arg-type]
     assert client.on(Due()) == (Begin(), List())
-    assert client.on(page("100", A, then="more"), trouble)[-1] == Wait(1), "a server in trouble is spared in all it is asked"
+    assert client.on(page("100", A, then="more"), trouble)[-1] == Wait(1), (
+        "a server in trouble is spared in all it is asked"
+    )
 
 
 def test_16_a_page_that_is_throttled_never_ends_its_list() -> None:
@@ -138,8 +156,14 @@ def test_7_pages_that_lead_nowhere_are_paid_for() -> None:
 
 def test_7_a_long_list_may_have_many_empty_pages_if_not_in_a_row() -> None:
     things = [named(str(count)) for count in range(5)]
-    pages = [page("100", things[count // EMPTY_PAGES], then=str(count)) if count % EMPTY_PAGES == 0 else page("100", then=str(count))
-             for count in range(5 * EMPTY_PAGES)]
+    pages = [
+        (
+            page("100", things[count // EMPTY_PAGES], then=str(count))
+            if count % EMPTY_PAGES == 0
+            else page("100", then=str(count))
+        )
+        for count in range(5 * EMPTY_PAGES)
+    ]
     assert isinstance(after_waits(Start(), *pages).state, Listing)
 
 
@@ -153,7 +177,9 @@ def test_33_a_list_whose_tokens_are_new_and_whose_objects_are_not_is_given_up() 
     client = Client(Start(), page("100", A, then="1"))
     assert client.on(page("100", A, then="2")) == GIVEN_UP
     client = Client(Start(), page("100", A, then="1"), page("100", B, then="2"), page("100", B, then="3"))
-    assert client.on(page("100", B, then="4")) == GIVEN_UP, "what is not in order is compared from its second time on"
+    assert client.on(page("100", B, then="4")) == GIVEN_UP, (
+        "what is not in order is compared from its second time on"
+    )
 
 
 def test_33_a_page_that_brings_a_single_new_object_beside_others_is_progress() -> None:
@@ -163,7 +189,10 @@ def test_33_a_page_that_brings_a_single_new_object_beside_others_is_progress() -
 
 def test_33_where_each_page_brings_few_objects_the_pages_follow_each_other_after_waits() -> None:
     client = Client(Start())
-    at_once = [client.on(page("100", named(f"{count:04}"), then=str(count)))[-1] for count in range(PAGES_AT_ONCE + PAGES_AT_ONCE // KEYS_PER_PAGE + 1)]
+    at_once = [
+        client.on(page("100", named(f"{count:04}"), then=str(count)))[-1]
+        for count in range(PAGES_AT_ONCE + PAGES_AT_ONCE // KEYS_PER_PAGE + 1)
+    ]
     assert at_once == [more(str(count)) for count in range(len(at_once))]
     for count in range(1000, 1020):
         assert client.on(page("100", named(str(count)), then=str(count)))[-2:] == (Told(PACED), Wait(0))
@@ -180,7 +209,9 @@ def test_33_where_pages_bring_enough_objects_as_many_as_it_takes_follow_each_oth
 def test_33_where_pages_bring_few_large_objects_they_follow_each_other_without_a_wait() -> None:
     client = Client(Start())
     for count in range(5 * PAGES_AT_ONCE):
-        assert client.on(replace(page("100", named(f"{count:04}"), then=str(count)), size=BYTES_PER_PAGE))[-1] == more(str(count))
+        assert client.on(replace(page("100", named(f"{count:04}"), then=str(count)), size=BYTES_PER_PAGE))[
+            -1
+        ] == more(str(count))
 
 
 # ---- Pages that are too large, although a single object was asked for.
@@ -188,7 +219,9 @@ def test_33_where_pages_bring_few_large_objects_they_follow_each_other_without_a
 LARGE = Lost("an answer has more bytes than that", garbled=True, too_large=True)
 
 
-def test_35_where_a_list_that_a_cache_of_the_server_may_answer_is_too_large_a_consistent_one_is_asked_for() -> None:
+def test_35_where_a_list_that_a_cache_of_the_server_may_answer_is_too_large_a_consistent_one_is_asked_for() -> (  # noqa: E501
+    None
+):
     client = Client(Start(), page("100", A))
     client.on(GONE)
     assert client.on(Due()) == (Begin(), List("100"))

@@ -1,4 +1,5 @@
 """The protocol's table of transitions: what the states take, and that it is no more than the table says."""
+
 from __future__ import annotations
 
 from itertools import product
@@ -38,15 +39,37 @@ def test_the_table_speaks_of_every_state_and_every_input_and_of_nothing_else() -
 
 
 STATES: tuple[State, ...] = (
-    Idle(Known()), Listing(Known(), exact=True), Filling(Known()), Watching(Known(), "100"), Waiting(Known()), Waiting(Known(), "100"),
-    Waiting(Known(), paused=Listing(Known(), exact=True, pager=Pager(token="more"))))
-INPUTS: tuple[Input, ...] = (Start(), Piece((A,)), page("1"), Opened(), Event("ADDED", A), Bookmark("1"), GONE, CUT, Silent(), Due())
+    Idle(Known()),
+    Listing(Known(), exact=True),
+    Filling(Known()),
+    Watching(Known(), "100"),
+    Waiting(Known()),
+    Waiting(Known(), "100"),
+    Waiting(Known(), paused=Listing(Known(), exact=True, pager=Pager(token="more"))),
+)
+INPUTS: tuple[Input, ...] = (
+    Start(),
+    Piece((A,)),
+    page("1"),
+    Opened(),
+    Event("ADDED", A),
+    Bookmark("1"),
+    GONE,
+    CUT,
+    Silent(),
+    Due(),
+)
 
 
-@pytest.mark.parametrize(("state", "input_"), list(product(STATES, INPUTS)), ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(
+    ("state", "input_"), list(product(STATES, INPUTS)), ids=lambda value: type(value).__name__
+)
 def test_what_the_table_does_not_name_is_a_mistake_of_ours(state: State, input_: Input) -> None:
     if (type(state).__name__, type(input_).__name__) in TRANSITIONS:
-        assert type(step(state, input_).state).__name__ in TRANSITIONS[type(state).__name__, type(input_).__name__]
+        assert (
+            type(step(state, input_).state).__name__
+            in TRANSITIONS[type(state).__name__, type(input_).__name__]
+        )
     else:
         with pytest.raises(Misuse, match="cannot come in the state"):
             step(state, input_)

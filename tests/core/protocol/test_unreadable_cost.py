@@ -1,4 +1,6 @@
-"""An object that cannot be decoded is scanned once, and decoded at most once on each stack. The tests count calls."""
+"""An object that cannot be decoded is scanned once, and decoded at most once on each stack. The tests count
+calls."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -24,7 +26,12 @@ DEEP = b"[" * 50_000 + b"]" * 50_000
 ALTERNATING = b'[{"a":' * 25_000 + b"0" + b"}]" * 25_000
 VALUES = {"lists": DEEP, "objects": ALTERNATING}
 READER = Reader("v1", "Pod")
-TRANSFORMING = Reader("v1", "Pod", Projection.of(drop=["status"], transform=lambda obj: obj), indexes=(Indexed("node", path=("spec", "nodeName")),))
+TRANSFORMING = Reader(
+    "v1",
+    "Pod",
+    Projection.of(drop=["status"], transform=lambda obj: obj),
+    indexes=(Indexed("node", path=("spec", "nodeName")),),
+)
 
 
 def written(value: bytes, *, managed: bytes = b"", said: bytes = b'"apiVersion":"v1","kind":"Pod",') -> bytes:
@@ -72,7 +79,10 @@ LINES = {
 @pytest.mark.parametrize("value", VALUES)
 @pytest.mark.parametrize("form", LINES)
 def test_an_event_with_an_object_of_too_many_levels_is_scanned_once_decoded_once_and_needs_no_thread(
-    counts: Counts, form: str, value: str, managed: bytes,
+    counts: Counts,
+    form: str,
+    value: str,
+    managed: bytes,
 ) -> None:
     line = event(written(VALUES[value], managed=managed), LINES[form])
     read = READER.line(line)
@@ -85,13 +95,17 @@ def test_an_event_with_an_object_of_too_many_levels_is_scanned_once_decoded_once
 
 def test_an_item_of_too_many_levels_is_scanned_once_and_decoded_once(counts: Counts) -> None:
     obj = written(DEEP, said=b"")
-    page = READER.page(b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"5"},"items":[%s]}' % obj)
+    page = READER.page(
+        b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"5"},"items":[%s]}' % obj
+    )
     assert isinstance(page, Page)
     assert isinstance(page.records[0], Unreadable)
     assert (counts.scans, counts.decodes) == ([len(obj)], ["MainThread"])
 
 
-def test_where_a_part_is_dropped_an_object_of_too_many_levels_is_scanned_once_and_decoded_once(counts: Counts) -> None:
+def test_where_a_part_is_dropped_an_object_of_too_many_levels_is_scanned_once_and_decoded_once(
+    counts: Counts,
+) -> None:
     line = event(written(DEEP))
     read = TRANSFORMING.line(line)
     assert isinstance(read, Event)
@@ -99,16 +113,21 @@ def test_where_a_part_is_dropped_an_object_of_too_many_levels_is_scanned_once_an
     assert (counts.scans, counts.decodes) == ([len(line)], ["MainThread"])
 
 
-def test_an_object_that_fails_on_the_stack_of_the_caller_is_decoded_again_in_a_thread_alone(counts: Counts, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_object_that_fails_on_the_stack_of_the_caller_is_decoded_again_in_a_thread_alone(
+    counts: Counts, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(_: bytes) -> None:
         raise RecursionError
+
     monkeypatch.setattr(decoder, "_EVERYTHING", SimpleNamespace(decode=fail))
     assert not isinstance(READER.record(written(b"[[1]]")), Unreadable)
     assert (counts.scans, counts.decodes) == ([], ["selectcache"])
 
 
 @pytest.mark.parametrize(("value", "scans"), [(b"1e999", 0), (b'"\xff"', 0), (b'"\\q"', 1)])
-def test_an_object_with_a_value_that_the_decoder_refuses_is_decoded_once(counts: Counts, value: bytes, scans: int) -> None:
+def test_an_object_with_a_value_that_the_decoder_refuses_is_decoded_once(
+    counts: Counts, value: bytes, scans: int
+) -> None:
     read = READER.line(event(written(value)))
     assert isinstance(read, Event)
     assert isinstance(read.record, Unreadable)
@@ -128,16 +147,28 @@ def test_a_refused_value_in_managed_fields_that_come_twice_does_not_make_the_obj
 # ---- The outline.
 
 
-def test_an_outline_has_the_objects_on_its_path_unless_a_later_value_or_an_escaped_key_stands_for_them() -> None:
-    found = outline(b'{"type":"A","object":{"kind":"Pod","metadata":{"name":"a","name":"b"},"spec":[1e999]}}', "object", "metadata")
+def test_an_outline_has_the_objects_on_its_path_unless_a_later_value_or_an_escaped_key_stands_for_them() -> (
+    None
+):
+    found = outline(
+        b'{"type":"A","object":{"kind":"Pod","metadata":{"name":"a","name":"b"},"spec":[1e999]}}',
+        "object",
+        "metadata",
+    )
     assert found.below is not None
     assert found.below.below == ({"name": b'"b"'}, None)
-    assert found.below.members == {"kind": b'"Pod"', "metadata": b'{"name":"a","name":"b"}', "spec": b"[1e999]"}
+    assert found.below.members == {
+        "kind": b'"Pod"',
+        "metadata": b'{"name":"a","name":"b"}',
+        "spec": b"[1e999]",
+    }
     for later in (b'"object":[{"metadata":{}}]', b'"object":null', b'"\\u006fbject":{}'):
         found = outline(b'{"object":{"metadata":{"name":"a"}},%s}' % later, "object", "metadata")
         assert found.below is None
         assert found.members["object"] == later.partition(b":")[2]
-    twice = outline(b'{"object":{"metadata":{"name":"a"},"kind":"A"},"object":{"uid":"u"}}', "object", "metadata")
+    twice = outline(
+        b'{"object":{"metadata":{"name":"a"},"kind":"A"},"object":{"uid":"u"}}', "object", "metadata"
+    )
     assert twice.below == ({"uid": b'"u"'}, None)
 
 
@@ -163,7 +194,13 @@ def test_brackets_are_matched_however_many_levels_there_are(levels: int) -> None
     good = b",".join(each)
     assert list(scanner.items(b"[%s]" % good)) == each
     assert outline(b'{"a":[%s],"b":0}' % good).members == {"a": b"[%s]" % good, "b": b"0"}
-    for bad in (nested(levels, b"}"), nested(levels)[:-1], nested(levels) + b"]", nested(levels).replace(b"0", b"[}"), nested(levels).replace(b"0", b"1 2")):
+    for bad in (
+        nested(levels, b"}"),
+        nested(levels)[:-1],
+        nested(levels) + b"]",
+        nested(levels).replace(b"0", b"[}"),
+        nested(levels).replace(b"0", b"1 2"),
+    ):
         with pytest.raises(Unscannable):
             outline(b'{"a":[%s,%s,%s],"b":0}' % (good, bad, good))
 

@@ -1,4 +1,6 @@
-"""The table of field labels without a server. That its values are the server's is shown in tests/real/test_fields.py."""
+"""The table of field labels without a server. That its values are the server's is shown in
+tests/real/test_fields.py."""
+
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -33,34 +35,88 @@ def value(key: str, label: str, **obj: object) -> str:
     return kind_of(key).field(label).value(obj)
 
 
-# ---- Keys ------------------------------------------------------------------------------------------------------------
+# ---- Keys
 
 
-@pytest.mark.parametrize("key", [
-    "pods", "pod", "po", "Pod", "pods.v1", "po.v1", "v1/pods", "v1/Pod", ("pods",), ("pods.v1",),
-    ("v1", "pods"), ("", "pods"), ("", "v1", "pods"), ("", "v1", "po"), "pods.", "/v1/pods",
-])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "pods",
+        "pod",
+        "po",
+        "Pod",
+        "pods.v1",
+        "po.v1",
+        "v1/pods",
+        "v1/Pod",
+        ("pods",),
+        ("pods.v1",),
+        ("v1", "pods"),
+        ("", "pods"),
+        ("", "v1", "pods"),
+        ("", "v1", "po"),
+        "pods.",
+        "/v1/pods",
+    ],
+)
 def test_every_form_of_a_key_finds_a_kind_of_the_core_group(key: str | tuple[str, ...]) -> None:
     found = find(key)
     assert found is not None
     assert (found.group, found.kind, found.plural, found.namespaced) == ("", "Pod", "pods", True)
 
 
-@pytest.mark.parametrize("key", [
-    "jobs", "job", "Job", "jobs.v1", "jobs.batch", "jobs.v1.batch", "batch/v1/jobs", "batch/jobs",
-    ("jobs.batch",), ("batch", "jobs"), ("batch/v1", "jobs"), ("batch", "v1", "jobs"), ("batch", "v1", "Job"),
-])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "jobs",
+        "job",
+        "Job",
+        "jobs.v1",
+        "jobs.batch",
+        "jobs.v1.batch",
+        "batch/v1/jobs",
+        "batch/jobs",
+        ("jobs.batch",),
+        ("batch", "jobs"),
+        ("batch/v1", "jobs"),
+        ("batch", "v1", "jobs"),
+        ("batch", "v1", "Job"),
+    ],
+)
 def test_every_form_of_a_key_finds_a_kind_of_another_group(key: str | tuple[str, ...]) -> None:
     found = find(key)
     assert found is not None
     assert (found.group, found.kind) == ("batch", "Job")
 
 
-@pytest.mark.parametrize("key", [
-    "", "things", "PODS", "pods.v2", "pods.core", "core/v1/pods", "v2/pods", "pods.batch", "jobs.v1beta1.batch",
-    "batch/v1beta1/jobs", "jobs.v1.", "things.example.com", "things.v1.example.com", "example.com/v1/things",
-    "pods/status", (), ("",), ("core", "pods"), ("batch", "v9", "jobs"), ("a", "b", "c", "d"), "a/b/c/d", "all", "*",
-])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "",
+        "things",
+        "PODS",
+        "pods.v2",
+        "pods.core",
+        "core/v1/pods",
+        "v2/pods",
+        "pods.batch",
+        "jobs.v1beta1.batch",
+        "batch/v1beta1/jobs",
+        "jobs.v1.",
+        "things.example.com",
+        "things.v1.example.com",
+        "example.com/v1/things",
+        "pods/status",
+        (),
+        ("",),
+        ("core", "pods"),
+        ("batch", "v9", "jobs"),
+        ("a", "b", "c", "d"),
+        "a/b/c/d",
+        "all",
+        "*",
+    ],
+)
 def test_what_names_no_kind_of_kubernetes_finds_nothing(key: str | tuple[str, ...]) -> None:
     assert find(key) is None
 
@@ -71,9 +127,20 @@ def test_a_version_after_the_dot_is_no_group(text: str) -> None:
     assert kinds.parse_key((f"things.{text}.example.com",)) == ("example.com", text, "things")
 
 
-@pytest.mark.parametrize("text", [
-    "v", "1", "vv1", "v1beta", "vbeta1", "v1gamma1", "v1beta1beta1", "v1alphabeta1", "example",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "v",
+        "1",
+        "vv1",
+        "v1beta",
+        "vbeta1",
+        "v1gamma1",
+        "v1beta1beta1",
+        "v1alphabeta1",
+        "example",
+    ],
+)
 def test_anything_else_after_the_dot_is_a_group(text: str) -> None:
     assert kinds.parse_key((f"things.{text}.com",)) == (f"{text}.com", None, "things")
 
@@ -90,13 +157,15 @@ def test_the_core_group_wins_and_no_other_name_is_ambiguous() -> None:
     assert {name for name, count in names.items() if count > 1} == {"Event", "events", "event", "ev"}
 
 
-# ---- The table as a whole --------------------------------------------------------------------------------------------
+# ---- The table as a whole
 
 
 def test_every_extractor_has_a_generated_field_label() -> None:
     # The other way round, importing the module would fail.
     for (group, name), own in kinds._EXTRACTORS.items():
-        labels = {label for kind in BUILT_IN if (kind.group, kind.kind) == (group, name) for label in kind.fields}
+        labels = {
+            label for kind in BUILT_IN if (kind.group, kind.kind) == (group, name) for label in kind.fields
+        }
         assert own.keys() <= labels
 
 
@@ -109,24 +178,38 @@ def test_metadata_has_the_domains_of_the_scope() -> None:
     for kind in BUILT_IN:
         assert kind.fields["metadata.name"].domain is NAME
         if "metadata.namespace" in kind.fields:
-            assert kind.fields["metadata.namespace"].domain is (NAMESPACE if kind.namespaced else NO_NAMESPACE)
+            assert kind.fields["metadata.namespace"].domain is (
+                NAMESPACE if kind.namespaced else NO_NAMESPACE
+            )
     # Some have functions of their own that forget it.
-    assert {kind.kind for kind in BUILT_IN if kind.namespaced and "metadata.namespace" not in kind.fields} == {
-        "PodCertificateRequest"}
+    assert {
+        kind.kind for kind in BUILT_IN if kind.namespaced and "metadata.namespace" not in kind.fields
+    } == {"PodCertificateRequest"}
 
 
-@pytest.mark.parametrize(("key", "label", "domain"), [
-    ("pods", "spec.hostNetwork", BOOLEAN), ("nodes", "spec.unschedulable", BOOLEAN),
-    ("jobs", "status.successful", INTEGER), ("rc", "status.replicas", INTEGER),
-    ("pods", "status.phase", ANYTHING), ("secrets", "type", SOMETHING), ("pods", "status.podIPs", ALWAYS_EMPTY),
-])
+@pytest.mark.parametrize(
+    ("key", "label", "domain"),
+    [
+        ("pods", "spec.hostNetwork", BOOLEAN),
+        ("nodes", "spec.unschedulable", BOOLEAN),
+        ("jobs", "status.successful", INTEGER),
+        ("rc", "status.replicas", INTEGER),
+        ("pods", "status.phase", ANYTHING),
+        ("secrets", "type", SOMETHING),
+        ("pods", "status.podIPs", ALWAYS_EMPTY),
+    ],
+)
 def test_a_field_label_has_the_domain_of_its_type(key: str, label: str, domain: object) -> None:
     assert kind_of(key).field(label).domain is domain
 
 
 def test_an_alias_is_the_same_dimension_and_any_other_field_label_its_own() -> None:
-    different = {(kind.kind, field.label): field.same_as
-                 for kind in BUILT_IN for field in kind.fields.values() if field.same_as != field.label}
+    different = {
+        (kind.kind, field.label): field.same_as
+        for kind in BUILT_IN
+        for field in kind.fields.values()
+        if field.same_as != field.label
+    }
     assert different == {("Pod", "spec.host"): "spec.nodeName"}
     assert value("pods", "spec.host", spec={"nodeName": "n1", "host": "n2"}) == "n1"
 
@@ -135,7 +218,10 @@ def test_a_field_label_that_the_kind_lacks_is_refused_with_those_it_has() -> Non
     with pytest.raises(BadField) as caught:
         kind_of("nodes").field("spec.podCIDR")
     assert caught.value.selectable == ("metadata.name", "spec.unschedulable")
-    assert str(caught.value) == "Node cannot be selected by 'spec.podCIDR', only by metadata.name, spec.unschedulable"
+    assert (
+        str(caught.value)
+        == "Node cannot be selected by 'spec.podCIDR', only by metadata.name, spec.unschedulable"
+    )
 
 
 def test_kinds_can_be_compared_and_kept_in_sets() -> None:
@@ -143,59 +229,118 @@ def test_kinds_can_be_compared_and_kept_in_sets() -> None:
     assert len({kind_of("pods"), kind_of("po"), kind_of("nodes")}) == 2
 
 
-# ---- Values ----------------------------------------------------------------------------------------------------------
+# ---- Values
 
 
 def test_what_a_pod_lacks_has_the_defaults_of_the_server() -> None:
     assert kind_of("pods").values({"metadata": {"name": "web", "namespace": "apps"}}) == {
-        "metadata.name": "web", "metadata.namespace": "apps", "spec.host": "", "spec.hostNetwork": "false",
-        "spec.nodeName": "", "spec.restartPolicy": "Always", "spec.schedulerName": "default-scheduler",
-        "spec.serviceAccountName": "", "status.nominatedNodeName": "", "status.phase": "", "status.podIP": "",
+        "metadata.name": "web",
+        "metadata.namespace": "apps",
+        "spec.host": "",
+        "spec.hostNetwork": "false",
+        "spec.nodeName": "",
+        "spec.restartPolicy": "Always",
+        "spec.schedulerName": "default-scheduler",
+        "spec.serviceAccountName": "",
+        "status.nominatedNodeName": "",
+        "status.phase": "",
+        "status.podIP": "",
         "status.podIPs": "",
     }
 
 
-@pytest.mark.parametrize(("key", "label", "obj", "expected"), [
-    ("pods", "spec.hostNetwork", {"spec": {"hostNetwork": True}}, "true"),
-    ("pods", "spec.restartPolicy", {"spec": {"restartPolicy": ""}}, "Always"),
-    ("pods", "spec.serviceAccountName", {"spec": {"serviceAccount": "old"}}, "old"),
-    ("pods", "spec.serviceAccountName", {"spec": {"serviceAccount": "old", "serviceAccountName": "new"}}, "new"),
-    ("pods", "status.podIP", {"status": {"podIP": "10.0.0.1"}}, "10.0.0.1"),
-    ("pods", "status.podIP", {"status": {"podIPs": [{"ip": "10.0.0.2"}, {"ip": "fd00::2"}]}}, "10.0.0.2"),
-    ("pods", "status.podIP", {"status": {"podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.2"}]}}, "10.0.0.1"),
-    ("pods", "status.podIP", {"status": {"podIPs": []}}, ""),
-    ("pods", "status.podIPs", {"status": {"podIPs": [{"ip": "10.0.0.2"}]}}, ""),
-    ("jobs", "status.successful", {"status": {}}, "0"),
-    ("jobs", "status.successful", {"status": {"succeeded": 12}}, "12"),
-    ("jobs", "status.successful", {"status": {"succeeded": True}}, "0"),
-    ("rc", "status.replicas", {"status": {"replicas": 3}}, "3"),
-    ("nodes", "spec.unschedulable", {"spec": {}}, "false"),
-    ("namespaces", "status.phase", {}, "Active"),
-    ("namespaces", "status.phase", {"status": {"phase": "Terminating"}}, "Terminating"),
-    ("secrets", "type", {}, "Opaque"),
-    ("secrets", "type", {"type": "example.com/own"}, "example.com/own"),
-    ("services", "spec.type", {}, "ClusterIP"),
-    ("services", "spec.clusterIP", {"spec": {"clusterIP": "None"}}, "None"),
-    ("events", "source", {"source": {"component": "a"}, "reportingComponent": "b"}, "a"),
-    ("events", "source", {"source": {}, "reportingComponent": "b"}, "b"),
-    ("events", "reportingComponent", {"source": {"component": "a"}}, ""),
-    ("events", "involvedObject.fieldPath", {"involvedObject": {"fieldPath": "spec.a{b}"}}, "spec.a{b}"),
-    ("events.events.k8s.io", "regarding.uid", {"regarding": {"uid": "u"}, "involvedObject": {"uid": "x"}}, "u"),
-    ("events.events.k8s.io", "reportingController", {"reportingController": "c", "reportingComponent": "x"}, "c"),
-    ("csr", "spec.signerName", {"spec": {"signerName": "example.com/a"}}, "example.com/a"),
-    ("resourceslices", "spec.nodeName", {"spec": {"driver": "d", "allNodes": True}}, ""),
-    ("persistentvolumes", "metadata.namespace", {"metadata": {"namespace": "ignored"}}, ""),
-])
-def test_a_value_is_what_the_server_compares(key: str, label: str, obj: dict[str, Any], expected: str) -> None:
+@pytest.mark.parametrize(
+    ("key", "label", "obj", "expected"),
+    [
+        ("pods", "spec.hostNetwork", {"spec": {"hostNetwork": True}}, "true"),
+        ("pods", "spec.restartPolicy", {"spec": {"restartPolicy": ""}}, "Always"),
+        ("pods", "spec.serviceAccountName", {"spec": {"serviceAccount": "old"}}, "old"),
+        (
+            "pods",
+            "spec.serviceAccountName",
+            {"spec": {"serviceAccount": "old", "serviceAccountName": "new"}},
+            "new",
+        ),
+        ("pods", "status.podIP", {"status": {"podIP": "10.0.0.1"}}, "10.0.0.1"),
+        ("pods", "status.podIP", {"status": {"podIPs": [{"ip": "10.0.0.2"}, {"ip": "fd00::2"}]}}, "10.0.0.2"),
+        (
+            "pods",
+            "status.podIP",
+            {"status": {"podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.2"}]}},
+            "10.0.0.1",
+        ),
+        ("pods", "status.podIP", {"status": {"podIPs": []}}, ""),
+        ("pods", "status.podIPs", {"status": {"podIPs": [{"ip": "10.0.0.2"}]}}, ""),
+        ("jobs", "status.successful", {"status": {}}, "0"),
+        ("jobs", "status.successful", {"status": {"succeeded": 12}}, "12"),
+        ("jobs", "status.successful", {"status": {"succeeded": True}}, "0"),
+        ("rc", "status.replicas", {"status": {"replicas": 3}}, "3"),
+        ("nodes", "spec.unschedulable", {"spec": {}}, "false"),
+        ("namespaces", "status.phase", {}, "Active"),
+        ("namespaces", "status.phase", {"status": {"phase": "Terminating"}}, "Terminating"),
+        ("secrets", "type", {}, "Opaque"),
+        ("secrets", "type", {"type": "example.com/own"}, "example.com/own"),
+        ("services", "spec.type", {}, "ClusterIP"),
+        ("services", "spec.clusterIP", {"spec": {"clusterIP": "None"}}, "None"),
+        ("events", "source", {"source": {"component": "a"}, "reportingComponent": "b"}, "a"),
+        ("events", "source", {"source": {}, "reportingComponent": "b"}, "b"),
+        ("events", "reportingComponent", {"source": {"component": "a"}}, ""),
+        ("events", "involvedObject.fieldPath", {"involvedObject": {"fieldPath": "spec.a{b}"}}, "spec.a{b}"),
+        (
+            "events.events.k8s.io",
+            "regarding.uid",
+            {"regarding": {"uid": "u"}, "involvedObject": {"uid": "x"}},
+            "u",
+        ),
+        (
+            "events.events.k8s.io",
+            "reportingController",
+            {"reportingController": "c", "reportingComponent": "x"},
+            "c",
+        ),
+        ("csr", "spec.signerName", {"spec": {"signerName": "example.com/a"}}, "example.com/a"),
+        ("resourceslices", "spec.nodeName", {"spec": {"driver": "d", "allNodes": True}}, ""),
+        ("persistentvolumes", "metadata.namespace", {"metadata": {"namespace": "ignored"}}, ""),
+    ],
+)
+def test_a_value_is_what_the_server_compares(
+    key: str, label: str, obj: dict[str, Any], expected: str
+) -> None:
     assert kind_of(key).field(label).value(obj) == expected
 
 
 JSON = st.recursive(
     st.sampled_from([None, True, False, 0, -1, 2**70, 1.5, float("inf"), "", "10.0.0.1"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([
-        "spec", "status", "metadata", "name", "namespace", "nodeName", "podIP", "podIPs", "ip", "type", "succeeded",
-        "phase", "replicas", "hostNetwork", "unschedulable", "source", "component", "text", "whole",
-    ]), inner, max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "spec",
+                    "status",
+                    "metadata",
+                    "name",
+                    "namespace",
+                    "nodeName",
+                    "podIP",
+                    "podIPs",
+                    "ip",
+                    "type",
+                    "succeeded",
+                    "phase",
+                    "replicas",
+                    "hostNetwork",
+                    "unschedulable",
+                    "source",
+                    "component",
+                    "text",
+                    "whole",
+                ]
+            ),
+            inner,
+            max_size=5,
+        )
+    ),
     max_leaves=12,
 )
 
@@ -212,32 +357,47 @@ def test_what_is_not_of_its_type_counts_as_absent() -> None:
     broken: object
     for broken in (None, [], "text", 7, True):
         assert kind_of("pods").values({"spec": broken, "status": broken, "metadata": broken}) == absent
-    assert kind_of("pods").values({
-        "metadata": {"name": 7}, "spec": {"hostNetwork": "true", "nodeName": ["n"]},
-        "status": {"podIP": {}, "podIPs": ["10.0.0.1"]},
-    }) == absent
+    assert (
+        kind_of("pods").values(
+            {
+                "metadata": {"name": 7},
+                "spec": {"hostNetwork": "true", "nodeName": ["n"]},
+                "status": {"podIP": {}, "podIPs": ["10.0.0.1"]},
+            }
+        )
+        == absent
+    )
 
 
-# ---- Custom resources ------------------------------------------------------------------------------------------------
+# ---- Custom resources
 
 
 PROPERTIES = {
-    "text": {"type": "string"}, "enum": {"type": "string", "enum": ["red"]}, "whole": {"type": "integer"},
-    "flag": {"type": "boolean"}, "tags": {"type": "object", "additionalProperties": {"type": "string"}},
+    "text": {"type": "string"},
+    "enum": {"type": "string", "enum": ["red"]},
+    "whole": {"type": "integer"},
+    "flag": {"type": "boolean"},
+    "tags": {"type": "object", "additionalProperties": {"type": "string"}},
 }
 
 
 def definition(*paths: str, scope: str = "Namespaced") -> dict[str, Any]:
     schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": PROPERTIES}}}
-    return {"spec": {
-        "group": "example.com", "scope": scope,
-        "names": {"kind": "Thing", "plural": "things", "singular": "thing", "shortNames": ["th"]},
-        "versions": [
-            {"name": "v1alpha1", "schema": {"openAPIV3Schema": schema}},
-            {"name": "v1", "schema": {"openAPIV3Schema": schema},
-             "selectableFields": [{"jsonPath": path} for path in paths]},
-        ],
-    }}
+    return {
+        "spec": {
+            "group": "example.com",
+            "scope": scope,
+            "names": {"kind": "Thing", "plural": "things", "singular": "thing", "shortNames": ["th"]},
+            "versions": [
+                {"name": "v1alpha1", "schema": {"openAPIV3Schema": schema}},
+                {
+                    "name": "v1",
+                    "schema": {"openAPIV3Schema": schema},
+                    "selectableFields": [{"jsonPath": path} for path in paths],
+                },
+            ],
+        }
+    }
 
 
 def custom(*paths: str) -> Kind:
@@ -247,9 +407,17 @@ def custom(*paths: str) -> Kind:
 def test_a_custom_resource_has_the_selectable_fields_of_its_version() -> None:
     kind = custom(".spec.text", ".spec.tags.app")
     assert list(kind.fields) == ["metadata.name", "metadata.namespace", "spec.text", "spec.tags.app"]
-    assert list(Kind.custom(definition(".spec.text"), "v1alpha1").fields) == ["metadata.name", "metadata.namespace"]
+    assert list(Kind.custom(definition(".spec.text"), "v1alpha1").fields) == [
+        "metadata.name",
+        "metadata.namespace",
+    ]
     assert (kind.group, kind.kind, kind.plural, kind.namespaced, kind.versions) == (
-        "example.com", "Thing", "things", True, ("v1",))
+        "example.com",
+        "Thing",
+        "things",
+        True,
+        ("v1",),
+    )
     assert kind.names == {"Thing", "things", "thing", "th"}
     assert kind == custom(".spec.text", ".spec.tags.app")
 
@@ -259,13 +427,21 @@ def test_a_custom_resource_without_namespaces_has_no_such_field_label() -> None:
     assert (list(kind.fields), kind.namespaced) == (["metadata.name", "spec.text"], False)
 
 
-@pytest.mark.parametrize(("path", "name", "finite"), [
-    (".spec.text", "string or empty", None), (".spec.enum", "string or empty", None),
-    (".spec.whole", "integer or empty", None), (".spec.flag", "boolean or empty", {"", "false", "true"}),
-    (".spec.tags.app", "string or empty", None), (".spec.unheard.of", "string or empty", None),
-])
+@pytest.mark.parametrize(
+    ("path", "name", "finite"),
+    [
+        (".spec.text", "string or empty", None),
+        (".spec.enum", "string or empty", None),
+        (".spec.whole", "integer or empty", None),
+        (".spec.flag", "boolean or empty", {"", "false", "true"}),
+        (".spec.tags.app", "string or empty", None),
+        (".spec.unheard.of", "string or empty", None),
+    ],
+)
 def test_a_selectable_field_has_the_domain_of_its_type_and_may_be_absent(
-        path: str, name: str, finite: set[str] | None,
+    path: str,
+    name: str,
+    finite: set[str] | None,
 ) -> None:
     field = custom(path).field(path[1:])
     assert (field.label, field.same_as) == (path[1:], path[1:])
@@ -274,10 +450,21 @@ def test_a_selectable_field_has_the_domain_of_its_type_and_may_be_absent(
     assert field.domain.accepts("")
 
 
-@pytest.mark.parametrize(("written", "compared"), [
-    ("some", "some"), ("", ""), (None, ""), (True, "true"), (False, "false"), (0, "0"), (-1, "-1"),
-    (2**63 - 1, "9223372036854775807"), ([1], ""), ({"a": 1}, ""),
-])
+@pytest.mark.parametrize(
+    ("written", "compared"),
+    [
+        ("some", "some"),
+        ("", ""),
+        (None, ""),
+        (True, "true"),
+        (False, "false"),
+        (0, "0"),
+        (-1, "-1"),
+        (2**63 - 1, "9223372036854775807"),
+        ([1], ""),
+        ({"a": 1}, ""),
+    ],
+)
 def test_a_selectable_field_is_printed_as_it_is_and_absent_is_empty(written: object, compared: str) -> None:
     assert custom(".spec.text").field("spec.text").value({"spec": {"text": written}}) == compared
 
@@ -285,13 +472,25 @@ def test_a_selectable_field_is_printed_as_it_is_and_absent_is_empty(written: obj
 def test_a_custom_resource_has_no_defaults_but_those_in_its_object() -> None:
     objects: list[dict[str, object]] = [{}, {"spec": None}, {"spec": {}}, {"spec": []}]
     for obj in objects:
-        assert custom(".spec.flag", ".spec.whole").values({**obj, "metadata": {"name": "a", "namespace": "b"}}) == {
-            "metadata.name": "a", "metadata.namespace": "b", "spec.flag": "", "spec.whole": ""}
+        assert custom(".spec.flag", ".spec.whole").values(
+            {**obj, "metadata": {"name": "a", "namespace": "b"}}
+        ) == {"metadata.name": "a", "metadata.namespace": "b", "spec.flag": "", "spec.whole": ""}
 
 
-@pytest.mark.parametrize("path", [
-    "", ".", "spec.text", ".spec.*", ".spec.a b", ".spec.$x", ".spec['a']", ".spec.a}b", ".a..b",
-])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        ".",
+        "spec.text",
+        ".spec.*",
+        ".spec.a b",
+        ".spec.$x",
+        ".spec['a']",
+        ".spec.a}b",
+        ".a..b",
+    ],
+)
 def test_a_path_that_the_server_would_read_as_more_than_names_is_left_out(path: str) -> None:
     assert list(custom(path).fields) == ["metadata.name", "metadata.namespace"]
 
@@ -302,8 +501,18 @@ def broken_definitions() -> Iterator[dict[str, Any]]:
     for broken in (None, [], [None], "text", 7):
         yield {"spec": broken}
         yield from ({"spec": {**whole["spec"], key: broken}} for key in whole["spec"])
-        yield {"spec": {**whole["spec"], "versions": [{"name": "v1", "schema": broken, "selectableFields": broken}]}}
-        yield {"spec": {**whole["spec"], "versions": [{"name": "v1", "selectableFields": [{"jsonPath": broken}]}]}}
+        yield {
+            "spec": {
+                **whole["spec"],
+                "versions": [{"name": "v1", "schema": broken, "selectableFields": broken}],
+            }
+        }
+        yield {
+            "spec": {
+                **whole["spec"],
+                "versions": [{"name": "v1", "selectableFields": [{"jsonPath": broken}]}],
+            }
+        }
 
 
 def test_no_definition_is_too_malformed_to_be_read() -> None:
@@ -311,12 +520,21 @@ def test_no_definition_is_too_malformed_to_be_read() -> None:
         assert "metadata.name" in Kind.custom(broken, "v1").fields
 
 
-@pytest.mark.parametrize(("namespaced", "domain", "expected"), [
-    (True, NAMESPACE, "apps"), (False, NO_NAMESPACE, ""), (None, NAMESPACE_OR_NONE, "apps"),
-])
-def test_an_unknown_kind_has_what_every_kind_has(*, namespaced: bool | None, domain: object, expected: str) -> None:
+@pytest.mark.parametrize(
+    ("namespaced", "domain", "expected"),
+    [
+        (True, NAMESPACE, "apps"),
+        (False, NO_NAMESPACE, ""),
+        (None, NAMESPACE_OR_NONE, "apps"),
+    ],
+)
+def test_an_unknown_kind_has_what_every_kind_has(
+    *, namespaced: bool | None, domain: object, expected: str
+) -> None:
     kind = Kind.unknown("example.com", "Thing", "things", namespaced=namespaced)
     assert list(kind.fields) == ["metadata.name", "metadata.namespace"]
     assert kind.field("metadata.namespace").domain is domain
     assert kind.values({"metadata": {"name": "a", "namespace": "apps"}}) == {
-        "metadata.name": "a", "metadata.namespace": expected}
+        "metadata.name": "a",
+        "metadata.namespace": expected,
+    }

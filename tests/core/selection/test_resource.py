@@ -1,4 +1,6 @@
-"""A kind as one version serves it: what it is called, and where its objects are. No name leads anywhere else."""
+"""A kind as one version serves it: what it is called, and where its objects are. No name leads anywhere
+else."""
+
 from __future__ import annotations
 
 import pytest

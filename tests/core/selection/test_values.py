@@ -1,4 +1,5 @@
 """Sets of values: membership, the algebra, and emptiness, also where a set only looks endless."""
+
 from __future__ import annotations
 
 import itertools
@@ -31,24 +32,68 @@ SIX = LabelValues.above(5) & LabelValues.below(7)
 ALL_SIXES = ["6".zfill(width) for width in range(1, 64)]
 
 
-@pytest.mark.parametrize(("text", "number"), [
-    ("0", 0), ("007", 7), ("+7", 7), ("-7", -7), ("0" * 62 + "6", 6),
-    ("9223372036854775807", MAX_INT), ("-9223372036854775808", -MAX_INT - 1), ("0" * 30 + "9223372036854775807", MAX_INT),
-    ("9223372036854775808", None), ("-9223372036854775809", None), ("1" * 5000, None),
-    ("", None), ("+", None), ("-", None), ("--1", None), ("1_000", None), (" 1", None), ("1 ", None), ("٣", None), ("0x1", None), ("1.0", None),
-])
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("0", 0),
+        ("007", 7),
+        ("+7", 7),
+        ("-7", -7),
+        ("0" * 62 + "6", 6),
+        ("9223372036854775807", MAX_INT),
+        ("-9223372036854775808", -MAX_INT - 1),
+        ("0" * 30 + "9223372036854775807", MAX_INT),
+        ("9223372036854775808", None),
+        ("-9223372036854775809", None),
+        ("1" * 5000, None),
+        ("", None),
+        ("+", None),
+        ("-", None),
+        ("--1", None),
+        ("1_000", None),
+        (" 1", None),
+        ("1 ", None),
+        ("٣", None),
+        ("0x1", None),
+        ("1.0", None),
+    ],
+)
 def test_integers_are_read_as_go_reads_them(text: str, number: int | None) -> None:
     assert parse_int(text) == number
 
 
-@pytest.mark.parametrize(("valid", "good", "bad"), [
-    (is_label_value, ["", "a", "A-b_c.9", "x" * 63], ["-a", "a-", ".a", "a b", "x" * 64, "é", "a\n", "a/b"]),
-    (is_label_key, ["a", "A", "x/y", "a.b-c/N_a.m-e", "x" * 63, "/".join(["p" * 253, "n"])],
-     ["", "/", "/n", "p/", "a/b/c", "x" * 64, "P/n", "p_/n", "p..q/n", "p" * 254 + "/n", "-a", "p./n", "a\n"]),
-    (is_dns_label, ["a", "0", "a-b", "x" * 63], ["", "-a", "a-", "A", "a.b", "x" * 64, "a\n"]),
-    (is_dns_subdomain, ["a", "a.b-c", "x" * 253], ["", ".", "a.", "a..b", "A", "x" * 254]),
-    (is_object_name, ["a", "system:node", "A", "a b"], ["", ".", "..", "a/b", "50%"]),
-])
+@pytest.mark.parametrize(
+    ("valid", "good", "bad"),
+    [
+        (
+            is_label_value,
+            ["", "a", "A-b_c.9", "x" * 63],
+            ["-a", "a-", ".a", "a b", "x" * 64, "é", "a\n", "a/b"],
+        ),
+        (
+            is_label_key,
+            ["a", "A", "x/y", "a.b-c/N_a.m-e", "x" * 63, "/".join(["p" * 253, "n"])],
+            [
+                "",
+                "/",
+                "/n",
+                "p/",
+                "a/b/c",
+                "x" * 64,
+                "P/n",
+                "p_/n",
+                "p..q/n",
+                "p" * 254 + "/n",
+                "-a",
+                "p./n",
+                "a\n",
+            ],
+        ),
+        (is_dns_label, ["a", "0", "a-b", "x" * 63], ["", "-a", "a-", "A", "a.b", "x" * 64, "a\n"]),
+        (is_dns_subdomain, ["a", "a.b-c", "x" * 253], ["", ".", "a.", "a..b", "A", "x" * 254]),
+        (is_object_name, ["a", "system:node", "A", "a b"], ["", ".", "..", "a/b", "50%"]),
+    ],
+)
 def test_syntax_of_names(valid: object, good: list[str], bad: list[str]) -> None:
     assert callable(valid)
     assert [text for text in good if not valid(text)] == []
@@ -67,7 +112,13 @@ def test_an_integer_between_two_has_63_spellings() -> None:
 
 
 def test_the_longest_spelling_counts_as_much_as_the_shortest() -> None:
-    assert list(LabelValues.classes([SIX], frozenset(ALL_SIXES[:-1]))) == [None, "other", "0", ALL_SIXES[-1], "7"]
+    assert list(LabelValues.classes([SIX], frozenset(ALL_SIXES[:-1]))) == [
+        None,
+        "other",
+        "0",
+        ALL_SIXES[-1],
+        "7",
+    ]
     assert pick(SIX & ~LabelValues.only(ALL_SIXES[:-1])) == ALL_SIXES[-1]
     # As many values listed as the range has spellings, and yet one spelling, and a word, are in.
     with_word = ~(~SIX & ~LabelValues.only(["a"])) & ~LabelValues.only(ALL_SIXES[:-1])
@@ -110,11 +161,36 @@ def test_how_many_spellings_a_range_has() -> None:
 
 
 LABEL_SETS = [
-    ABSENT, PRESENT, ANY_LABEL, LabelValues.only([]), LabelValues.only(["a"]), LabelValues.only(["a", "6", "06", ""]),
-    ~LabelValues.only(["a", "7"]), SIX, ~SIX, LabelValues.above(5), LabelValues.below(9), LabelValues.above(3) & LabelValues.below(5) & PRESENT,
-    (LabelValues.above(9) & LabelValues.below(12)) & ~LabelValues.only(["10"]), ~(LabelValues.above(3) & LabelValues.below(100)),
+    ABSENT,
+    PRESENT,
+    ANY_LABEL,
+    LabelValues.only([]),
+    LabelValues.only(["a"]),
+    LabelValues.only(["a", "6", "06", ""]),
+    ~LabelValues.only(["a", "7"]),
+    SIX,
+    ~SIX,
+    LabelValues.above(5),
+    LabelValues.below(9),
+    LabelValues.above(3) & LabelValues.below(5) & PRESENT,
+    (LabelValues.above(9) & LabelValues.below(12)) & ~LabelValues.only(["10"]),
+    ~(LabelValues.above(3) & LabelValues.below(100)),
 ]
-LABEL_VALUES = [None, "", "a", "b", *map(str, range(14)), "06", "007", "0", "00", "99", "100", str(MAX_INT), str(MAX_INT + 1)]
+LABEL_VALUES = [
+    None,
+    "",
+    "a",
+    "b",
+    *map(str, range(14)),
+    "06",
+    "007",
+    "0",
+    "00",
+    "99",
+    "100",
+    str(MAX_INT),
+    str(MAX_INT + 1),
+]
 
 
 @pytest.mark.parametrize(("one", "two"), list(itertools.product(LABEL_SETS, repeat=2)))
@@ -123,25 +199,48 @@ def test_algebra_of_label_values(one: LabelValues, two: LabelValues) -> None:
         assert (value in one & two) == (value in one and value in two)
         assert (value in ~one) == (value not in one)
     if not (one & two).empty:
-        assert next(value for value in [*(one & two).listed, *LabelValues.classes([one, two], (one & two).listed)] if value in one & two) in one
+        assert (
+            next(
+                value
+                for value in [*(one & two).listed, *LabelValues.classes([one, two], (one & two).listed)]
+                if value in one & two
+            )
+            in one
+        )
     else:
         assert not any(value in one & two for value in LABEL_VALUES)
 
 
 def test_classes_tell_apart_what_the_rules_tell_apart() -> None:
-    assert list(LabelValues.classes([SIX, LabelValues.above(9)], frozenset(["6", "06", "other"]))) == [None, "other-1", "0", "006", "7", "10"]
+    assert list(LabelValues.classes([SIX, LabelValues.above(9)], frozenset(["6", "06", "other"]))) == [
+        None,
+        "other-1",
+        "0",
+        "006",
+        "7",
+        "10",
+    ]
     assert list(LabelValues.classes([SIX], frozenset(ALL_SIXES))) == [None, "other", "0", "7"]
     assert list(Strings.classes([Strings.only(BOOLEAN, ["true"])], frozenset(["true"]))) == ["false"]
-    assert list(Strings.classes([Strings.only(BOOLEAN.or_empty(), ["true"])], frozenset(["true"]))) == ["", "false"]
-    assert list(Strings.classes([Strings.only(ANYTHING, ["other"])], frozenset(["other", "other-1"]))) == ["other-2"]
+    assert list(Strings.classes([Strings.only(BOOLEAN.or_empty(), ["true"])], frozenset(["true"]))) == [
+        "",
+        "false",
+    ]
+    assert list(Strings.classes([Strings.only(ANYTHING, ["other"])], frozenset(["other", "other-1"]))) == [
+        "other-2"
+    ]
 
 
 STRING_SETS = [
-    Strings.only(domain, values) for domain in (ANYTHING, BOOLEAN) for values in ([], ["true"], ["true", "false"], ["a", "true"])
+    Strings.only(domain, values)
+    for domain in (ANYTHING, BOOLEAN)
+    for values in ([], ["true"], ["true", "false"], ["a", "true"])
 ]
 
 
-@pytest.mark.parametrize(("one", "two"), list(itertools.product([*STRING_SETS, *(~values for values in STRING_SETS)], repeat=2)))
+@pytest.mark.parametrize(
+    ("one", "two"), list(itertools.product([*STRING_SETS, *(~values for values in STRING_SETS)], repeat=2))
+)
 def test_algebra_of_strings(one: Strings, two: Strings) -> None:
     if one.domain is not two.domain:
         return

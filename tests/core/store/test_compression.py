@@ -1,4 +1,6 @@
-"""Packing: what is packed is what is unpacked; a dictionary is learned where it is worthwhile, and anew where it fits no more."""
+"""Packing: what is packed is what is unpacked; a dictionary is learned where it is worthwhile, and anew where
+it fits no more."""
+
 from __future__ import annotations
 
 import random
@@ -13,18 +15,32 @@ from kopf_selectcache.core.store.record import Record
 
 def objects(count: int, *, seed: int = 1, word: str = "container") -> list[bytes]:
     """Make objects that have much in common, which depends on a word, and random names."""
-    rng = random.Random(seed)   # The same each time.
-    common = random.Random(word)   # As above.
-    images = [f"registry-{common.getrandbits(64):x}.example.com/{common.getrandbits(128):x}" for _ in range(20)]
-    return [msgspec.json.encode({
-        "kind": "Pod", "metadata": {"name": f"{rng.getrandbits(64):x}", "uid": f"{rng.getrandbits(128):x}"},
-        "spec": {f"{word}{index}": {"image": rng.choice(images), "size": rng.randrange(100)} for index in range(10)},
-    }) for _ in range(count)]
+    rng = random.Random(seed)  # The same each time.
+    common = random.Random(word)  # As above.
+    images = [
+        f"registry-{common.getrandbits(64):x}.example.com/{common.getrandbits(128):x}" for _ in range(20)
+    ]
+    return [
+        msgspec.json.encode(
+            {
+                "kind": "Pod",
+                "metadata": {"name": f"{rng.getrandbits(64):x}", "uid": f"{rng.getrandbits(128):x}"},
+                "spec": {
+                    f"{word}{index}": {"image": rng.choice(images), "size": rng.randrange(100)}
+                    for index in range(10)
+                },
+            }
+        )
+        for _ in range(count)
+    ]
 
 
 def noise(count: int) -> list[bytes]:
-    rng = random.Random(7)   # As above.
-    return [msgspec.json.encode({"data": "".join(chr(rng.randrange(33, 126)) for _ in range(400))}) for _ in range(count)]
+    rng = random.Random(7)  # As above.
+    return [
+        msgspec.json.encode({"data": "".join(chr(rng.randrange(33, 126)) for _ in range(400))})
+        for _ in range(count)
+    ]
 
 
 def taught(*, always: bool = False, word: str = "container") -> Packing:
@@ -113,14 +129,16 @@ def test_a_dictionary_that_fits_no_more_is_learned_anew() -> None:
         packing.pack(data)
     assert packing.fits, "it fits"
     others = objects(8 * SAMPLES, seed=4, word="something-else-")
-    stored = [packing.pack(data) for data in others[:4 * SAMPLES]]
+    stored = [packing.pack(data) for data in others[: 4 * SAMPLES]]
     assert not packing.fits
     packing.begin()
     packing.adopt(learned(others[:SAMPLES]))
     assert packing.fits
-    better = [packing.pack(data) for data in others[4 * SAMPLES:]]
+    better = [packing.pack(data) for data in others[4 * SAMPLES :]]
     assert sum(map(len, better)) * OUTGROWN < sum(map(len, stored))
-    assert [packing.unpack(each) for each in (*stored, *better)] == others, "what was packed before is unpacked all the same"
+    assert [packing.unpack(each) for each in (*stored, *better)] == others, (
+        "what was packed before is unpacked all the same"
+    )
 
 
 def test_each_thread_unpacks_for_itself() -> None:

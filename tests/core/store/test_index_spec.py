@@ -1,4 +1,5 @@
 """Declared indexes: which values they have of which objects, and when these are read."""
+
 from __future__ import annotations
 
 import sys
@@ -24,14 +25,18 @@ from .test_postings import IMAGES, NODE, build, by_label, filled, found, record
 
 def test_a_declared_index_is_there_without_being_asked_for() -> None:
     told: list[None] = []
-    store = filled(5, lambda i: record(f"pod-{i}", spec={"node": f"n{i % 2}"}, images=["i", f"i-{i}"]), wanted=lambda: told.append(None))
+    store = filled(
+        5,
+        lambda i: record(f"pod-{i}", spec={"node": f"n{i % 2}"}, images=["i", f"i-{i}"]),
+        wanted=lambda: told.append(None),
+    )
     for each in (NODE, IMAGES):
         store.declare(each)
     assert len(told) == 2
     build(store)
     assert store.chosen(Lookup(values=((IMAGES, "i-3"), (NODE, "n1")))).by == ("index image",)
     assert {each.name for each in found(store, Lookup(values=((NODE, "n1"),)))} == {"pod-1", "pod-3"}
-    store.declare(NODE)   # As whoever adds it does, if a read was before.
+    store.declare(NODE)  # As whoever adds it does, if a read was before.
     served = store.chosen(Lookup(where=((NODE, "n1"),)))
     assert (served.by, served.rest, len(served.records)) == (("index node",), Lookup(), 2)
 
@@ -100,7 +105,9 @@ def test_a_slice_is_so_many_entries_whatever_a_step_takes() -> None:
     store = filled(400, lambda i: record(f"pod-{i}", app=f"a-{i % 4}"))
     with patch.object(indexes, "WORTH", 0):
         store.chosen(by_label("app=a-1"))
-    assert build(store, 200) == 2 + 2 + 1, "the records, then sets of 100 each that are made small; the last finds no more"
+    assert build(store, 200) == 2 + 2 + 1, (
+        "the records, then sets of 100 each that are made small; the last finds no more"
+    )
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -109,7 +116,7 @@ def test_an_index_that_was_added_is_without_values_of_what_its_function_fails_fo
     by = Indexed("it", function=lambda obj: obj["canary"], late=late, failing=lambda *of: told.append(of))
     if late:
         assert by.come(("shop", "a"), {}) == ()
-        (key, why), = told
+        ((key, why),) = told
         assert key == ("shop", "a")
         assert why.startswith("the function of the index 'it' raised KeyError")
         assert Indexed("it", function=by.function, late=True).come(("shop", "a"), {}) == ()
@@ -140,11 +147,23 @@ def test_a_store_of_a_branch_has_a_declared_index_once_it_is_asked_by_it() -> No
     assert store.chosen(other).wanted == Dimension("index", "other")
 
 
-@pytest.mark.parametrize(("obj", "values"), [
-    ({}, ()), ({"a": None}, ()), ({"a": {}}, ()), ({"a": "x"}, ()), ({"a": {"b": "x"}}, ("x",)), ({"a": {"b": ""}}, ("",)), ({"a": {"b": 5}}, (5,)),
-    ({"a": {"b": False}}, (False,)), ({"a": {"b": {}}}, (None,)), ({"a": {"b": ["x", "y", "x", {}]}}, ("x", "y", None)), ({"a": [{"b": "x"}, {"b": "y"}, {}, 5]}, ("x", "y", None)),
-    ({"a": []}, (None,)),
-])
+@pytest.mark.parametrize(
+    ("obj", "values"),
+    [
+        ({}, ()),
+        ({"a": None}, ()),
+        ({"a": {}}, ()),
+        ({"a": "x"}, ()),
+        ({"a": {"b": "x"}}, ("x",)),
+        ({"a": {"b": ""}}, ("",)),
+        ({"a": {"b": 5}}, (5,)),
+        ({"a": {"b": False}}, (False,)),
+        ({"a": {"b": {}}}, (None,)),
+        ({"a": {"b": ["x", "y", "x", {}]}}, ("x", "y", None)),
+        ({"a": [{"b": "x"}, {"b": "y"}, {}, 5]}, ("x", "y", None)),
+        ({"a": []}, (None,)),
+    ],
+)
 def test_a_path_leads_through_lists_to_each_item(obj: dict[str, Any], values: tuple[Any, ...]) -> None:
     """None says that there is more or else than one value."""
     assert Indexed("ab", ("a", "b")).values(obj) == values
@@ -154,20 +173,40 @@ class Text(str):
     __slots__ = ()
 
 
-@pytest.mark.parametrize(("made", "values"), [
-    (None, ()), ("x", ("x",)), (Text("x"), ("x",)), (["x", "y", "x"], ("x", "y")), ({"x"}, ("x",)), ((), ()), (("x", Text("y")), ("x", "y")), ({"x": 1}.keys(), ("x",)),
-])
+@pytest.mark.parametrize(
+    ("made", "values"),
+    [
+        (None, ()),
+        ("x", ("x",)),
+        (Text("x"), ("x",)),
+        (["x", "y", "x"], ("x", "y")),
+        ({"x"}, ("x",)),
+        ((), ()),
+        (("x", Text("y")), ("x", "y")),
+        ({"x": 1}.keys(), ("x",)),
+    ],
+)
 def test_a_function_returns_a_text_or_texts_or_none(made: object, values: tuple[str, ...]) -> None:
-    found = Indexed("it", function=lambda _: made).values({})   # type: ignore[arg-type, return-value]  # It is anybody's.
+    # It is anybody's.
+    found = Indexed("it", function=lambda _: made).values({})  # type: ignore[arg-type, return-value]
     assert found == values
     assert all(type(each) is str for each in found)
 
 
-@pytest.mark.parametrize(("function", "why"), [
-    (lambda obj: obj["canary"], r"raised KeyError at test_index_spec.py:\d+"), (lambda _: 5, "returned something of the type int"), (lambda _: ["x", 5], "returned a list with something else than texts in it"),
-    (lambda _: [[]], "raised TypeError"), (lambda _: b"x", "returned something of the type bytes"), (lambda _: {"x": "y"}, "returned something of the type dict"),
-])
-def test_what_else_a_function_does_is_told_without_its_words(function: Callable[[Any], Any], why: str) -> None:
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (lambda obj: obj["canary"], r"raised KeyError at test_index_spec.py:\d+"),
+        (lambda _: 5, "returned something of the type int"),
+        (lambda _: ["x", 5], "returned a list with something else than texts in it"),
+        (lambda _: [[]], "raised TypeError"),
+        (lambda _: b"x", "returned something of the type bytes"),
+        (lambda _: {"x": "y"}, "returned something of the type dict"),
+    ],
+)
+def test_what_else_a_function_does_is_told_without_its_words(
+    function: Callable[[Any], Any], why: str
+) -> None:
     with pytest.raises(BadIndex, match=f"^the function of the index 'it' {why}") as info:
         Indexed("it", function=function).values({})
     assert "canary" not in str(info.value)
@@ -187,7 +226,12 @@ def test_an_index_function_that_recurses_too_deeply_has_no_value_of_the_object_a
         why = str(error)
     assert why == "its index function 'it' recurses too deeply"
     told: list[tuple[tuple[str, str], str]] = []
-    assert Indexed("it", function=endless, late=True, failing=lambda *of: told.append(of)).come(("shop", "a"), {}) == ()
+    assert (
+        Indexed("it", function=endless, late=True, failing=lambda *of: told.append(of)).come(
+            ("shop", "a"), {}
+        )
+        == ()
+    )
     assert told == [(("shop", "a"), "its index function 'it' recurses too deeply")]
     assert Indexed("it", function=endless).of(record("a")) == ()
 
@@ -197,6 +241,7 @@ def test_an_index_function_is_called_once_more_on_an_empty_stack() -> None:
 
     def down(depth: int) -> str:
         return down(depth - 1) if depth else "x"
+
     by = Indexed("it", function=lambda obj: down(obj["depth"]))
     assert by.values({"depth": levels}) == ("x",)
 
@@ -215,7 +260,16 @@ def test_values_are_noted_once_and_stay_beside_those_of_fields() -> None:
 
 def test_an_index_is_written_as_it_is_declared() -> None:
     def images(_: object) -> None: ...
+
     class Named:
         def __call__(self, _: object) -> None: ...
-    assert [str(each) for each in (Indexed("node", ("spec", "node")), Indexed("a", ("b.c", "d")), Indexed("i", function=images), Indexed("n", function=Named()))] == [
-        "'node': 'spec.node'", "'a': ('b.c', 'd')", "'i': images", "'n': Named"]
+
+    assert [
+        str(each)
+        for each in (
+            Indexed("node", ("spec", "node")),
+            Indexed("a", ("b.c", "d")),
+            Indexed("i", function=images),
+            Indexed("n", function=Named()),
+        )
+    ] == ["'node': 'spec.node'", "'a': ('b.c', 'd')", "'i': images", "'n': Named"]

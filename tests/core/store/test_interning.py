@@ -1,4 +1,5 @@
 """What many objects have in common is kept once; where nothing is, hardly anything is remembered."""
+
 from __future__ import annotations
 
 import tracemalloc
@@ -23,7 +24,9 @@ def test_equal_texts_have_one_value() -> None:
 def test_as_many_as_come_again_are_remembered() -> None:
     texts = [b"%d" % number for number in range(MOST // 2)]
     kept = sharing()
-    listed(kept, [text for text in texts for _ in range(3)])   # As a server lists them: those that are alike, one after another.
+    listed(
+        kept, [text for text in texts for _ in range(3)]
+    )  # As a server lists them: those that are alike, one after another.
     assert listed(kept, texts + texts) == len(texts)
 
 
@@ -36,13 +39,16 @@ def test_of_what_never_comes_again_only_few_are_remembered() -> None:
         size, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         return size
+
     assert held(20 * FEW) < 3 * held(FEW)
 
 
 def test_records_of_equal_labels_and_owners_share_them() -> None:
     objects = [
-        b'{"kind":"Pod","metadata":{"name":"%d","uid":"u","resourceVersion":"1","labels":{"a":"b"},"ownerReferences":[{"uid":"o"}]}}' % number
-        for number in range(2)]
+        b'{"kind":"Pod","metadata":{"name":"%d","uid":"u","resourceVersion":"1","labels":{"a":"b"},"ownerReferences":[{"uid":"o"}]}}'
+        % number
+        for number in range(2)
+    ]
     reader = Reader("v1", "Pod")
     one, two = map(reader.record, objects)
     assert one.labels is two.labels

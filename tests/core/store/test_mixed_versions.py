@@ -1,4 +1,6 @@
-"""A version that is no number, in a list or a stream of numbers, is an error; where no version is a number, all goes on."""
+"""A version that is no number, in a list or a stream of numbers, is an error; where no version is a number,
+all goes on."""
+
 from __future__ import annotations
 
 import pytest
@@ -74,7 +76,11 @@ def test_an_initial_stream_whose_first_version_is_no_number_is_given_up_at_a_num
         client = filling()
         client.on(Event("ADDED", ODD))
         assert client.on(odd) == (
-            Abandon(), Close(), Told(Lost(f"version {version} came where all others are no numbers", garbled=True)), Wait(0))
+            Abandon(),
+            Close(),
+            Told(Lost(f"version {version} came where all others are no numbers", garbled=True)),
+            Wait(0),
+        )
 
 
 def test_where_no_version_is_a_number_all_is_followed() -> None:

@@ -1,4 +1,6 @@
-"""Looking up by indexes: the answer of a scan, whatever is asked for and whatever happens in between; and what it costs."""
+"""Looking up by indexes: the answer of a scan, whatever is asked for and whatever happens in between; and
+what it costs."""
+
 from __future__ import annotations
 
 import sys
@@ -28,11 +30,20 @@ IMAGES = Indexed("image", function=lambda obj: obj["images"])
 
 
 def record(
-    name: str, version: str = "1", *, namespace: str = "shop", uid: str = "", owners: tuple[str, ...] = (),
-    spec: object = None, images: Iterable[str] = (), **labels: str,
+    name: str,
+    version: str = "1",
+    *,
+    namespace: str = "shop",
+    uid: str = "",
+    owners: tuple[str, ...] = (),
+    spec: object = None,
+    images: Iterable[str] = (),
+    **labels: str,
 ) -> Record:
     data = {"spec": spec, "images": list(images)}
-    return Record(namespace, name, uid or f"uid-of-{name}", version, labels, owners, msgspec.json.encode(data))
+    return Record(
+        namespace, name, uid or f"uid-of-{name}", version, labels, owners, msgspec.json.encode(data)
+    )
 
 
 def filled(count: int, of: Callable[[int], Record], *, wanted: Callable[[], None] = lambda: None) -> Store:
@@ -59,7 +70,11 @@ def by_label(text: str, **more: Any) -> Lookup:
 def found(store: Readable, asked: Lookup, *, asking: bool = False) -> set[Record]:
     """Return the answer; there must be nothing in it twice."""
     chosen = store.chosen(asked, asking=asking)
-    answer = [each for each in chosen.records if chosen.rest.admits(each) and (not chosen.rest.where or where(each, asked))]
+    answer = [
+        each
+        for each in chosen.records
+        if chosen.rest.admits(each) and (not chosen.rest.where or where(each, asked))
+    ]
     assert len(set(answer)) == len(answer)
     return set(answer)
 
@@ -79,11 +94,13 @@ def meets(held: Record, asked: Lookup) -> bool:
         node = obj["spec"].get("node")
         nodes = node if isinstance(node, list) else [node]
     return (
-        (asked.names is None or held.name in asked.names) and (asked.namespaces is None or held.namespace in asked.namespaces)
+        (asked.names is None or held.name in asked.names)
+        and (asked.namespaces is None or held.namespace in asked.namespaces)
         and all(holds(each, held.labels.get(each.key)) for each in asked.labels)
         and (asked.owner is None or asked.owner in held.owners)
         and all(value in (obj["images"] if by is IMAGES else nodes) for by, value in asked.values)
-        and where(held, asked))
+        and where(held, asked)
+    )
 
 
 def holds(requirement: LabelRequirement, value: str | None) -> bool:
@@ -103,30 +120,83 @@ def holds(requirement: LabelRequirement, value: str | None) -> bool:
 VALUES = st.sampled_from(["a", "b", "", "1", "2", "3"])
 LABELS = st.dictionaries(st.sampled_from(["app", "tier"]), VALUES, max_size=2)
 RECORDS = st.builds(
-    lambda labels, **given: record(**given, **labels), LABELS, name=st.sampled_from("pqrstuvw"), namespace=st.sampled_from(["shop", "bank", ""]),
-    version=st.sampled_from("123456789"), uid=st.sampled_from(["", "", "other"]),
+    lambda labels, **given: record(**given, **labels),
+    LABELS,
+    name=st.sampled_from("pqrstuvw"),
+    namespace=st.sampled_from(["shop", "bank", ""]),
+    version=st.sampled_from("123456789"),
+    uid=st.sampled_from(["", "", "other"]),
     owners=st.lists(st.sampled_from("xyz"), max_size=3).map(tuple),
-    spec=st.sampled_from([None, {}, {"node": "n1"}, {"node": "n2"}, {"node": 5}, {"node": True}, {"node": ["n1", 5]}, [], {"node": {}}]),
-    images=st.lists(st.sampled_from(["i", "j", "k"]), max_size=3))
-REQUIREMENTS = st.lists(st.sampled_from([
-    each for text in ("app=a", "app=none", "tier==b", "app in (a,b)", "tier in (,1)", "app!=a", "tier notin (a,b)", "app", "!app", "!tier", "app>1", "tier<3", "other", "!other")
-    for each in parse_labels(text)]), max_size=3).map(tuple)
+    spec=st.sampled_from(
+        [
+            None,
+            {},
+            {"node": "n1"},
+            {"node": "n2"},
+            {"node": 5},
+            {"node": True},
+            {"node": ["n1", 5]},
+            [],
+            {"node": {}},
+        ]
+    ),
+    images=st.lists(st.sampled_from(["i", "j", "k"]), max_size=3),
+)
+REQUIREMENTS = st.lists(
+    st.sampled_from(
+        [
+            each
+            for text in (
+                "app=a",
+                "app=none",
+                "tier==b",
+                "app in (a,b)",
+                "tier in (,1)",
+                "app!=a",
+                "tier notin (a,b)",
+                "app",
+                "!app",
+                "!tier",
+                "app>1",
+                "tier<3",
+                "other",
+                "!other",
+            )
+            for each in parse_labels(text)
+        ]
+    ),
+    max_size=3,
+).map(tuple)
 SOME = {"names": ["p", "q", "none"], "namespaces": ["shop", "bank", "none"]}
 LOOKUPS = st.builds(
-    Lookup, **{each: st.none() | st.frozensets(st.sampled_from(names), max_size=2) for each, names in SOME.items()},
-    labels=REQUIREMENTS, owner=st.none() | st.sampled_from(["x", "y", "none"]),
-    values=st.lists(st.sampled_from([(IMAGES, "i"), (IMAGES, "none"), (NODE, "n1"), (NODE, 5)]), max_size=2).map(tuple),
-    where=st.lists(st.sampled_from([(NODE, "n1"), (NODE, "n3"), (NODE, 5)]), max_size=1).map(tuple))
-STEPS = st.lists(st.one_of(
-    st.tuples(st.sampled_from(["put", "put", "put", "leave"]), RECORDS), st.tuples(st.just("commit"), st.sampled_from(["5", "7", "20", "30"])),
-    st.tuples(st.sampled_from(["begin", "abandon", "build", "all"]), st.integers(1, 4)), st.tuples(st.just("ask"), LOOKUPS),
-    st.tuples(st.just("declare"), st.sampled_from([NODE, IMAGES]))), max_size=40)
+    Lookup,
+    **{each: st.none() | st.frozensets(st.sampled_from(names), max_size=2) for each, names in SOME.items()},
+    labels=REQUIREMENTS,
+    owner=st.none() | st.sampled_from(["x", "y", "none"]),
+    values=st.lists(
+        st.sampled_from([(IMAGES, "i"), (IMAGES, "none"), (NODE, "n1"), (NODE, 5)]), max_size=2
+    ).map(tuple),
+    where=st.lists(st.sampled_from([(NODE, "n1"), (NODE, "n3"), (NODE, 5)]), max_size=1).map(tuple),
+)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(["put", "put", "put", "leave"]), RECORDS),
+        st.tuples(st.just("commit"), st.sampled_from(["5", "7", "20", "30"])),
+        st.tuples(st.sampled_from(["begin", "abandon", "build", "all"]), st.integers(1, 4)),
+        st.tuples(st.just("ask"), LOOKUPS),
+        st.tuples(st.just("declare"), st.sampled_from([NODE, IMAGES])),
+    ),
+    max_size=40,
+)
 
 
 @contextmanager
 def small() -> Iterator[None]:
     """Let every read be worth an index, and what is few, many and all at once be small numbers."""
-    with patch.multiple(indexes, WORTH=0, AT_ONCE=6, MOST=3, IDLE=4), patch.multiple(postings, FEW=3, LARGE=6):
+    with (
+        patch.multiple(indexes, WORTH=0, AT_ONCE=6, MOST=3, IDLE=4),
+        patch.multiple(postings, FEW=3, LARGE=6),
+    ):
         yield
 
 
@@ -154,7 +224,9 @@ def taken(target: Store | Branch, step: tuple[str, Any], build: Callable[[int], 
 
 @settings(max_examples=40)
 @given(STEPS, st.lists(LOOKUPS, max_size=5))
-def test_a_lookup_answers_what_a_scan_would_whatever_happens(steps: list[tuple[str, Any]], asked: list[Lookup]) -> None:
+def test_a_lookup_answers_what_a_scan_would_whatever_happens(
+    steps: list[tuple[str, Any]], asked: list[Lookup]
+) -> None:
     store = Store()
     with small():
         for step in steps:
@@ -162,7 +234,9 @@ def test_a_lookup_answers_what_a_scan_would_whatever_happens(steps: list[tuple[s
                 store.declare(step[1])
             taken(store, step, store.build)
             for each in [step[1]] if step[0] == "ask" else asked:
-                assert found(store, each, asking=step[0] == "ask") == {held for held in store.records()[0] if meets(held, each)}
+                assert found(store, each, asking=step[0] == "ask") == {
+                    held for held in store.records()[0] if meets(held, each)
+                }
         build(store)
         for each in asked:
             assert found(store, each) == {held for held in store.records()[0] if meets(held, each)}
@@ -170,7 +244,9 @@ def test_a_lookup_answers_what_a_scan_would_whatever_happens(steps: list[tuple[s
 
 @settings(max_examples=40)
 @given(st.lists(st.tuples(st.integers(0, 2), STEPS), max_size=12), st.lists(LOOKUPS, min_size=1, max_size=4))
-def test_so_it_does_where_several_branches_are_shown(rounds: list[tuple[int, list[tuple[str, Any]]]], asked: list[Lookup]) -> None:
+def test_so_it_does_where_several_branches_are_shown(
+    rounds: list[tuple[int, list[tuple[str, Any]]]], asked: list[Lookup]
+) -> None:
     merging = Merging([Keys("shop"), Keys("shop", frozenset("pqr")), Keys("bank")])
     with small():
         for which, steps in rounds:
@@ -180,8 +256,14 @@ def test_so_it_does_where_several_branches_are_shown(rounds: list[tuple[int, lis
                         store.declare(step[1])
                 taken(merging.branches[which], step, merging.build)
                 for each in [*([step[1]] if step[0] == "ask" else []), *asked]:
-                    for readable in (merging.store, merging.needed([merging.branches[which]]), merging.needed(merging.branches[:2])):
-                        assert found(readable, each, asking=step[0] == "ask") == {held for held in readable.records()[0] if meets(held, each)}
+                    for readable in (
+                        merging.store,
+                        merging.needed([merging.branches[which]]),
+                        merging.needed(merging.branches[:2]),
+                    ):
+                        assert found(readable, each, asking=step[0] == "ask") == {
+                            held for held in readable.records()[0] if meets(held, each)
+                        }
 
 
 # ---- On demand.
@@ -189,14 +271,23 @@ def test_so_it_does_where_several_branches_are_shown(rounds: list[tuple[int, lis
 
 def test_the_first_read_scans_and_those_after_it_find_by_the_index() -> None:
     told: list[None] = []
-    store = filled(WORTH + 1, lambda i: record(f"pod-{i}", app=f"app-{i % 10}"), wanted=lambda: told.append(None))
+    store = filled(
+        WORTH + 1, lambda i: record(f"pod-{i}", app=f"app-{i % 10}"), wanted=lambda: told.append(None)
+    )
     asked = by_label("app=app-3")
     first = store.chosen(asked)
     assert (len(first.records), first.by, first.wanted, told) == (WORTH + 1, (), APP, [None])
     assert store.chosen(asked).wanted is None, "it is wanted already"
     assert build(store) > 10
     then = store.chosen(asked)
-    assert (len(then.records), then.by, then.size, then.rest, then.version, told) == (20, ("label app",), 20, Lookup(), "100", [None])
+    assert (len(then.records), then.by, then.size, then.rest, then.version, told) == (
+        20,
+        ("label app",),
+        20,
+        Lookup(),
+        "100",
+        [None],
+    )
     assert found(store, asked) == {each for each in store.records()[0] if each.labels["app"] == "app-3"}
 
 
@@ -210,19 +301,34 @@ def test_what_looks_at_little_wants_no_index_and_what_only_explains_does_not() -
     assert store.weights().keys() == {""}
 
 
-@pytest.mark.parametrize(("text", "wanted"), [
-    ("app=a,tier=b", ["label app"]), ("app!=a,tier=b", ["label tier"]), ("app!=a", ["label app", "no label app"]),
-    ("!app", ["no label app"]), ("app,!tier", ["label app"]), ("app>1", ["label app"]), ("app notin (a,b),tier!=a", ["label app", "no label app"]),
-])
-def test_indexes_are_made_one_at_a_time_and_for_negations_where_there_is_nothing_else(text: str, wanted: list[str]) -> None:
-    store = filled(4 * WORTH, lambda i: record(f"pod-{i}", app="ab12"[i % 4], tier="ab"[i % 2]) if i % 4 else record(f"pod-{i}"))
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("app=a,tier=b", ["label app"]),
+        ("app!=a,tier=b", ["label tier"]),
+        ("app!=a", ["label app", "no label app"]),
+        ("!app", ["no label app"]),
+        ("app,!tier", ["label app"]),
+        ("app>1", ["label app"]),
+        ("app notin (a,b),tier!=a", ["label app", "no label app"]),
+    ],
+)
+def test_indexes_are_made_one_at_a_time_and_for_negations_where_there_is_nothing_else(
+    text: str, wanted: list[str]
+) -> None:
+    store = filled(
+        4 * WORTH,
+        lambda i: record(f"pod-{i}", app="ab12"[i % 4], tier="ab"[i % 2]) if i % 4 else record(f"pod-{i}"),
+    )
     made = []
     for _ in range(2):
         found(store, by_label(text), asking=True)
         build(store, 1000)
         made = list(store.weights())[1:]
     assert made == wanted
-    assert found(store, by_label(text)) == {each for each in store.records()[0] if all(of.matches(each.labels) for of in parse_labels(text))}
+    assert found(store, by_label(text)) == {
+        each for each in store.records()[0] if all(of.matches(each.labels) for of in parse_labels(text))
+    }
 
 
 def test_a_second_index_is_made_where_the_first_leaves_much() -> None:
@@ -233,7 +339,12 @@ def test_a_second_index_is_made_where_the_first_leaves_much() -> None:
 
 
 def test_owners_are_found_without_looking_at_others() -> None:
-    store = filled(WORTH + 1, lambda i: record(f"pod-{i}", owners=(f"set-{i // 3}", f"set-{i // 3}") if i % 2 else (f"set-{i // 3}",)))
+    store = filled(
+        WORTH + 1,
+        lambda i: record(
+            f"pod-{i}", owners=(f"set-{i // 3}", f"set-{i // 3}") if i % 2 else (f"set-{i // 3}",)
+        ),
+    )
     asked = Lookup(owner="set-1")
     assert store.chosen(asked).wanted == OWNER
     build(store)
@@ -244,7 +355,12 @@ def test_owners_are_found_without_looking_at_others() -> None:
 def test_names_are_looked_up_and_not_for() -> None:
     store = filled(WORTH + 1, lambda i: record(f"pod-{i}", namespace=f"ns-{i % 2}"))
     chosen = store.chosen(Lookup(names=frozenset(["pod-1", "none"])))
-    assert ([each.name for each in chosen.records], chosen.by, chosen.size, chosen.rest) == (["pod-1"], ("names",), 4, Lookup())
+    assert ([each.name for each in chosen.records], chosen.by, chosen.size, chosen.rest) == (
+        ["pod-1"],
+        ("names",),
+        4,
+        Lookup(),
+    )
     chosen = store.chosen(Lookup(names=frozenset(["pod-1"]), namespaces=frozenset(["ns-0"])))
     assert (chosen.records, chosen.size, chosen.wanted) == ([], 1, None)
 
@@ -272,15 +388,18 @@ def test_what_comes_and_leaves_while_an_index_is_built_is_in_it_or_not() -> None
     with small():
         store.chosen(by_label("app=a"))
     assert store.build(2)
-    store.put(record("pod-1", "101", app="b"))   # Taken in already.
-    store.put(record("pod-8", "101", app="b"))   # Not yet.
+    store.put(record("pod-1", "101", app="b"))  # Taken in already.
+    store.put(record("pod-8", "101", app="b"))  # Not yet.
     store.leave(record("pod-0", "102"))
     store.leave(record("pod-9", "102"))
     store.put(record("new", "103", app="a"))
     build(store)
     assert {each.name for each in found(store, by_label("app=b"))} == {"pod-1", "pod-8"}
     assert store.chosen(by_label("app=a")).size == 7
-    assert {each.name for each in found(store, by_label("app=a"))} == {"new", *(f"pod-{i}" for i in range(2, 8))}
+    assert {each.name for each in found(store, by_label("app=a"))} == {
+        "new",
+        *(f"pod-{i}" for i in range(2, 8)),
+    }
 
 
 @pytest.mark.parametrize("count", [2, 80])
@@ -297,7 +416,9 @@ def test_what_left_and_came_back_while_an_index_is_built_is_in_it_once(count: in
 
 
 @pytest.mark.parametrize("branches", [1, 2])
-def test_a_generation_that_is_another_has_its_indexes_built_anew_and_a_like_one_keeps_them(branches: int) -> None:
+def test_a_generation_that_is_another_has_its_indexes_built_anew_and_a_like_one_keeps_them(
+    branches: int,
+) -> None:
     told: list[None] = []
     merging = Merging([Keys()] * branches, wanted=lambda: told.append(None))
     first = merging.branches[0]
@@ -322,7 +443,9 @@ def test_a_generation_that_is_another_has_its_indexes_built_anew_and_a_like_one_
     assert (merging.store.chosen(asked, asking=False).by, len(told)) == ((), 1)
     build(merging)
     assert merging.store.chosen(asked).by == ("label app",)
-    assert found(merging.store, asked) == {each for each in merging.store.records()[0] if each.labels["app"] == "a"}
+    assert found(merging.store, asked) == {
+        each for each in merging.store.records()[0] if each.labels["app"] == "a"
+    }
 
 
 def test_what_was_chosen_does_not_change_afterwards_and_has_what_is_beside_it() -> None:
@@ -332,14 +455,21 @@ def test_what_was_chosen_does_not_change_afterwards_and_has_what_is_beside_it() 
         build(store)
     chosen = store.chosen(by_label("app=a"), ("shop", "pod-3"))
     store.leave(record("pod-3", "101"))
-    assert (len(chosen.records), chosen.beside) == (20, next(each for each in chosen.records if each.name == "pod-3"))
+    assert (len(chosen.records), chosen.beside) == (
+        20,
+        next(each for each in chosen.records if each.name == "pod-3"),
+    )
     assert store.chosen(by_label("app=a"), ("shop", "pod-3")).beside is None
     assert store.chosen(by_label("app=a"), ("none", "pod-3")).beside is None
 
 
 def test_readers_in_other_threads_find_what_was_so_at_one_moment() -> None:
     # Each generation moves all records to another value at once, so that any mixture shows.
-    store, ready, done = filled(300, lambda i: record(f"pod-{i}", app="0")), threading.Event(), threading.Event()
+    store, ready, done = (
+        filled(300, lambda i: record(f"pod-{i}", app="0")),
+        threading.Event(),
+        threading.Event(),
+    )
     seen: list[tuple[int, int]] = []
 
     def read() -> None:
@@ -348,7 +478,9 @@ def test_readers_in_other_threads_find_what_was_so_at_one_moment() -> None:
             for number in range(4):
                 asked = by_label(f"app={number}")
                 chosen = store.chosen(asked)
-                seen.append((len([each for each in chosen.records if chosen.rest.admits(each)]), int(chosen.version)))
+                seen.append(
+                    (len([each for each in chosen.records if chosen.rest.admits(each)]), int(chosen.version))
+                )
 
     readers = [threading.Thread(target=read) for _ in range(2)]
     interval = sys.getswitchinterval()
@@ -395,6 +527,9 @@ def test_nothing_is_paid_for_labels_that_nobody_asks_by() -> None:
 def test_a_read_of_some_branches_wants_an_index_as_one_of_all_does() -> None:
     told: list[None] = []
     union = Union(2, wanted=lambda: told.append(None))
-    union.show([Change(None, record(f"pod-{number}", app="web")) for number in range(indexes.WORTH + 1)], {0: "5", 1: "5"})
+    union.show(
+        [Change(None, record(f"pod-{number}", app="web")) for number in range(indexes.WORTH + 1)],
+        {0: "5", 1: "5"},
+    )
     chosen = Section(union, [0]).chosen(by_label("app=web"))
     assert (chosen.version, len(chosen.records), len(told)) == ("5", indexes.WORTH + 1, 1)

@@ -1,4 +1,6 @@
-"""What is kept of an object: the paths that are named, its identity always, and the values of its field labels whatever is dropped."""
+"""What is kept of an object: the paths that are named, its identity always, and the values of its field
+labels whatever is dropped."""
+
 from __future__ import annotations
 
 import copy
@@ -35,14 +37,27 @@ from kopf_selectcache.core.store.record import Record, Unreadable
 CANARY = "canary-7f3a"
 LAST_APPLIED = ("metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration")
 METADATA: dict[str, Any] = {
-    "name": "web-1", "namespace": "shop", "uid": "u-1", "resourceVersion": "5", "generation": 2, "creationTimestamp": "2026-01-01T00:00:00Z",
-    "labels": {"app": "web"}, "ownerReferences": [{"uid": "o-1", "kind": "Job", "name": "run", "controller": True}],
+    "name": "web-1",
+    "namespace": "shop",
+    "uid": "u-1",
+    "resourceVersion": "5",
+    "generation": 2,
+    "creationTimestamp": "2026-01-01T00:00:00Z",
+    "labels": {"app": "web"},
+    "ownerReferences": [{"uid": "o-1", "kind": "Job", "name": "run", "controller": True}],
 }
 POD: dict[str, Any] = {
-    "kind": "Pod", "apiVersion": "v1",
-    "metadata": METADATA | {"annotations": {LAST_APPLIED[-1]: "{}", "a": "b"}, "managedFields": [{"manager": "kubectl"}]},
-    "spec": {"nodeName": "n-1", "containers": [
-        {"name": "app", "env": [{"name": "TOKEN", "value": CANARY}], "ports": [{"containerPort": 80}]}, {"name": "proxy"}]},
+    "kind": "Pod",
+    "apiVersion": "v1",
+    "metadata": METADATA
+    | {"annotations": {LAST_APPLIED[-1]: "{}", "a": "b"}, "managedFields": [{"manager": "kubectl"}]},
+    "spec": {
+        "nodeName": "n-1",
+        "containers": [
+            {"name": "app", "env": [{"name": "TOKEN", "value": CANARY}], "ports": [{"containerPort": 80}]},
+            {"name": "proxy"},
+        ],
+    },
     "status": {"phase": "Running", "podIPs": [{"ip": "10.0.0.1"}]},
 }
 PODS = Resource(next(kind for kind in BUILT_IN if kind.plural == "pods"), "v1")
@@ -79,8 +94,13 @@ def test_managed_fields_are_dropped_unless_something_else_is_said() -> None:
 
 def test_managed_fields_are_kept_by_name_alone() -> None:
     assert kept(keep=["metadata"]) == {**IDENTITY_ALONE, "metadata": PLAIN["metadata"]}
-    assert kept(keep=["metadata", "metadata.managedFields"]) == {**IDENTITY_ALONE, "metadata": POD["metadata"]}
-    assert kept(keep=["metadata.managedFields.manager"])["metadata"] == METADATA | {"managedFields": [{"manager": "kubectl"}]}
+    assert kept(keep=["metadata", "metadata.managedFields"]) == {
+        **IDENTITY_ALONE,
+        "metadata": POD["metadata"],
+    }
+    assert kept(keep=["metadata.managedFields.manager"])["metadata"] == METADATA | {
+        "managedFields": [{"manager": "kubectl"}]
+    }
 
 
 def test_what_is_dropped_is_gone_and_everything_else_stays() -> None:
@@ -99,13 +119,21 @@ def test_of_what_is_kept_a_part_may_be_dropped() -> None:
 
 def test_paths_lead_through_lists_to_each_item() -> None:
     dropped = kept(drop=["spec.containers.env"])
-    assert dropped["spec"]["containers"] == [{"name": "app", "ports": [{"containerPort": 80}]}, {"name": "proxy"}]
+    assert dropped["spec"]["containers"] == [
+        {"name": "app", "ports": [{"containerPort": 80}]},
+        {"name": "proxy"},
+    ]
     chosen = kept(keep=["spec.containers.name", "spec.containers.ports.containerPort"])
-    assert chosen["spec"] == {"containers": [{"name": "app", "ports": [{"containerPort": 80}]}, {"name": "proxy"}]}
+    assert chosen["spec"] == {
+        "containers": [{"name": "app", "ports": [{"containerPort": 80}]}, {"name": "proxy"}]
+    }
 
 
 def test_an_item_of_which_nothing_is_kept_keeps_its_place() -> None:
-    assert kept(keep=["spec.containers.env"])["spec"]["containers"] == [{"env": [{"name": "TOKEN", "value": CANARY}]}, {}]
+    assert kept(keep=["spec.containers.env"])["spec"]["containers"] == [
+        {"env": [{"name": "TOKEN", "value": CANARY}]},
+        {},
+    ]
 
 
 @pytest.mark.parametrize("nested", [[[{"b": 1, "c": 2}], {"b": 3}], [[[{"b": 1}]]]])
@@ -116,7 +144,9 @@ def test_lists_within_lists_are_led_through_as_well(nested: Any) -> None:
 @pytest.mark.parametrize("value", [None, 1, "text", True, [1, "text", None]])
 def test_a_path_that_leads_nowhere_drops_nothing_and_keeps_nothing(value: Any) -> None:
     assert kept(POD | {"data": value}, drop=["data.b"]) == PLAIN | {"data": value}
-    assert kept(POD | {"data": value}, keep=["data.b"]) == IDENTITY_ALONE | ({"data": []} if isinstance(value, list) else {})
+    assert kept(POD | {"data": value}, keep=["data.b"]) == IDENTITY_ALONE | (
+        {"data": []} if isinstance(value, list) else {}
+    )
 
 
 def test_a_key_with_dots_is_written_in_a_tuple() -> None:
@@ -133,33 +163,54 @@ def test_a_path_below_another_says_nothing_more_in_whichever_order(paths: tuple[
 
 def test_what_is_kept_as_a_whole_keeps_its_bytes() -> None:
     odd = b'{ "float":1.50, "big":12345678901234567890123, "text":"\\u00e9\\n\xc3\xa9", "empty":{ } }'
-    data = b'{"kind":"Pod","apiVersion":"v1","metadata":' + dump(METADATA) + b',"spec":{"odd":' + odd + b',"no":1},"status":{}}'
+    data = (
+        b'{"kind":"Pod","apiVersion":"v1","metadata":'
+        + dump(METADATA)
+        + b',"spec":{"odd":'
+        + odd
+        + b',"no":1},"status":{}}'
+    )
     for projection in (Projection.of(drop=["spec.no"]), Projection.of(keep=["spec.odd"])):
         assert odd in Reader.of(PODS, projection).record(data).data
 
 
 def test_a_key_in_whichever_spelling_is_dropped() -> None:
     data = dump(POD).replace(b'"env"', b'"\\u0065nv"')
-    assert CANARY.encode() not in Reader.of(PODS, Projection.of(drop=["spec.containers.env"])).record(data).data
+    assert (
+        CANARY.encode() not in Reader.of(PODS, Projection.of(drop=["spec.containers.env"])).record(data).data
+    )
 
 
 @pytest.mark.parametrize("projection", [Projection.of(drop=["spec"]), Projection.of(keep=["status"])])
 @pytest.mark.parametrize("said", [{}, {"kind": "Pod", "apiVersion": "v1"}])
-def test_a_projected_object_is_the_same_bytes_from_a_list_and_from_a_watch(projection: Projection, said: dict[str, str]) -> None:
+def test_a_projected_object_is_the_same_bytes_from_a_list_and_from_a_watch(
+    projection: Projection, said: dict[str, str]
+) -> None:
     bare = {key: value for key, value in POD.items() if key not in ("kind", "apiVersion")}
     assert recorded(projection, said | bare).data == recorded(projection, POD).data
 
 
-@pytest.mark.parametrize("projection", [Projection.of(keep=[]), Projection.of(drop=["spec.nodeName"]), Projection.of(transform=lambda obj: obj)])
+@pytest.mark.parametrize(
+    "projection",
+    [Projection.of(keep=[]), Projection.of(drop=["spec.nodeName"]), Projection.of(transform=lambda obj: obj)],
+)
 def test_what_reads_select_by_is_what_it_was(projection: Projection) -> None:
     was, became = recorded(ALL), recorded(projection)
-    assert (became.key, became.uid, became.version, became.labels, became.owners) == (was.key, was.uid, was.version, was.labels, was.owners)
+    assert (became.key, became.uid, became.version, became.labels, became.owners) == (
+        was.key,
+        was.uid,
+        was.version,
+        was.labels,
+        was.owners,
+    )
 
 
 def test_an_object_that_only_its_dropped_part_made_unreadable_is_taken_in() -> None:
     data = dump(POD).replace(b'"n-1"', b"1e999")
     assert isinstance(Reader.of(PODS, ALL).record(data), Unreadable)
-    assert Reader("v1", "Pod", Projection.of(drop=["spec"])).record(data).decode()["metadata"]["name"] == "web-1"
+    assert (
+        Reader("v1", "Pod", Projection.of(drop=["spec"])).record(data).decode()["metadata"]["name"] == "web-1"
+    )
 
 
 DEEP = b"[" * 100_000 + b"]" * 100_000
@@ -169,41 +220,80 @@ def with_spec(spec: bytes) -> bytes:
     return b'{"kind":"Pod","apiVersion":"v1","metadata":' + dump(METADATA) + b',"spec":' + spec + b"}"
 
 
-@pytest.mark.parametrize("bad", [b'{"a":{"\xff":1}}', b'{"a":{"\\ud800":1}}', b'{"a":' + DEEP + b"}", b'{"b":{"c":1e999}}', b'{"b":"\\q"}'])
-@pytest.mark.parametrize("projection", [Projection.of(keep=["spec.a.b", "spec.b"]), Projection.of(drop=["spec.a.b"]), Projection.of(transform=lambda obj: obj)])
-def test_where_what_is_kept_cannot_be_decoded_the_object_is_unreadable(bad: bytes, projection: Projection) -> None:
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b'{"a":{"\xff":1}}',
+        b'{"a":{"\\ud800":1}}',
+        b'{"a":' + DEEP + b"}",
+        b'{"b":{"c":1e999}}',
+        b'{"b":"\\q"}',
+    ],
+)
+@pytest.mark.parametrize(
+    "projection",
+    [
+        Projection.of(keep=["spec.a.b", "spec.b"]),
+        Projection.of(drop=["spec.a.b"]),
+        Projection.of(transform=lambda obj: obj),
+    ],
+)
+def test_where_what_is_kept_cannot_be_decoded_the_object_is_unreadable(
+    bad: bytes, projection: Projection
+) -> None:
     if projection.keep is not None and b'"a"' in bad:
-        bad = bad.replace(b'"a"', b'"b"')   # Of what is at `a`, nothing is kept.
+        bad = bad.replace(b'"a"', b'"b"')  # Of what is at `a`, nothing is kept.
     assert isinstance(Reader("v1", "Pod", projection).record(with_spec(bad)), Unreadable)
 
 
 @pytest.mark.parametrize("decode", [parts_of, items_of])
-def test_what_is_neither_decoded_nor_scanned_raises_what_the_decoder_raises(decode: Callable[[msgspec.Raw], object]) -> None:
+def test_what_is_neither_decoded_nor_scanned_raises_what_the_decoder_raises(
+    decode: Callable[[msgspec.Raw], object],
+) -> None:
     for bad in (b'{"a":[}', b'[{"a":]', b"1"):
         with pytest.raises(msgspec.DecodeError) as info:
             decode(msgspec.Raw(bad))
         assert info.value.__suppress_context__
 
 
-@pytest.mark.parametrize("projection", [Projection.of(keep=["spec.a.b"]), Projection.of(drop=["spec.a.b"]), Projection.of(transform=lambda obj: obj)])
+@pytest.mark.parametrize(
+    "projection",
+    [
+        Projection.of(keep=["spec.a.b"]),
+        Projection.of(drop=["spec.a.b"]),
+        Projection.of(transform=lambda obj: obj),
+    ],
+)
 def test_an_object_whose_brackets_do_not_match_is_refused(projection: Projection) -> None:
     with pytest.raises(Garbled, match="of kind Pod"):
         Reader("v1", "Pod", projection).record(with_spec(b'{"a":[['))
 
 
-@pytest.mark.parametrize(("projection", "spec", "kept"), [
-    (Projection.of(drop=["spec.a"]), b'{"a":%s,"b":1}', {"b": 1}),
-    (Projection.of(drop=["spec.a.b"]), b'{"a":[{"b":%s,"c":2},3,"4"]}', {"a": [{"c": 2}, 3, "4"]}),
-    (Projection.of(keep=["spec.b"]), b'{"a":{"x":%s},"b":{"c":1}}', {"b": {"c": 1}}),
-    (Projection.of(keep=["spec.a.c"]), b'{"a":[{"b":%s,"c":"d"}]}', {"a": [{"c": "d"}]}),
-], ids=str)
-@pytest.mark.parametrize("bad", [DEEP, b"1e999", b'"\xff"', b'"\\q"', b'{"\xff":[]}'], ids=["deep", "number", "bytes", "escape", "key"])
-def test_an_object_is_readable_if_the_part_that_cannot_be_decoded_is_dropped(projection: Projection, spec: bytes, kept: object, bad: bytes) -> None:
+@pytest.mark.parametrize(
+    ("projection", "spec", "kept"),
+    [
+        (Projection.of(drop=["spec.a"]), b'{"a":%s,"b":1}', {"b": 1}),
+        (Projection.of(drop=["spec.a.b"]), b'{"a":[{"b":%s,"c":2},3,"4"]}', {"a": [{"c": 2}, 3, "4"]}),
+        (Projection.of(keep=["spec.b"]), b'{"a":{"x":%s},"b":{"c":1}}', {"b": {"c": 1}}),
+        (Projection.of(keep=["spec.a.c"]), b'{"a":[{"b":%s,"c":"d"}]}', {"a": [{"c": "d"}]}),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize(
+    "bad",
+    [DEEP, b"1e999", b'"\xff"', b'"\\q"', b'{"\xff":[]}'],
+    ids=["deep", "number", "bytes", "escape", "key"],
+)
+def test_an_object_is_readable_if_the_part_that_cannot_be_decoded_is_dropped(
+    projection: Projection, spec: bytes, kept: object, bad: bytes
+) -> None:
     assert Reader("v1", "Pod", projection).record(with_spec(spec % bad)).decode()["spec"] == kept
 
 
 def test_an_object_is_readable_if_only_its_managed_fields_are_nested_too_deeply() -> None:
-    record = Reader("v1", "Pod").record(with_spec(b"{}").replace(b'"uid":"u-1"', b'"managedFields":[{"fieldsV1":' + DEEP + b'}],"uid":"u-1"'))
+    record = Reader("v1", "Pod").record(
+        with_spec(b"{}").replace(b'"uid":"u-1"', b'"managedFields":[{"fieldsV1":' + DEEP + b'}],"uid":"u-1"')
+    )
     assert record.decode()["metadata"] == METADATA
 
 
@@ -213,29 +303,39 @@ def test_a_transform_that_makes_an_object_too_deep_makes_it_unreadable() -> None
             obj["spec"] = [obj["spec"]]
         return obj
 
-    assert isinstance(Reader("v1", "Pod", Projection.of(transform=nested)).record(with_spec(b"{}")), Unreadable)
+    assert isinstance(
+        Reader("v1", "Pod", Projection.of(transform=nested)).record(with_spec(b"{}")), Unreadable
+    )
 
 
 # ---- What is no projection.
 
 
-@pytest.mark.parametrize("path", [*IDENTITY, ("metadata",), ("metadata", "labels", "app"), ("metadata", "ownerReferences", "controller")])
+@pytest.mark.parametrize(
+    "path",
+    [*IDENTITY, ("metadata",), ("metadata", "labels", "app"), ("metadata", "ownerReferences", "controller")],
+)
 @pytest.mark.parametrize("keep", [None, ["metadata", "kind", "apiVersion"]])
-def test_the_identity_cannot_be_dropped_nor_what_it_is_in_nor_a_part_of_it(path: Keys, keep: list[Path] | None) -> None:
+def test_the_identity_cannot_be_dropped_nor_what_it_is_in_nor_a_part_of_it(
+    path: Keys, keep: list[Path] | None
+) -> None:
     with pytest.raises(BadPath, match="which is always kept") as info:
         Projection.of(keep=keep, drop=[path])
     assert info.value.path == path
 
 
-@pytest.mark.parametrize(("keep", "drop", "why"), [
-    (["spec.nodeName"], ["spec"], "would drop spec.nodeName, which is to be kept"),
-    (["spec"], ["spec"], "would drop spec, which is to be kept"),
-    (["spec"], ["status"], "is not kept in the first place"),
-    ([], ["status"], "is not kept in the first place"),
-    (None, [""], "has no key, or an empty one"),
-    (None, [()], "has no key, or an empty one"),
-    (["spec..nodeName"], [], "has no key, or an empty one"),
-])
+@pytest.mark.parametrize(
+    ("keep", "drop", "why"),
+    [
+        (["spec.nodeName"], ["spec"], "would drop spec.nodeName, which is to be kept"),
+        (["spec"], ["spec"], "would drop spec, which is to be kept"),
+        (["spec"], ["status"], "is not kept in the first place"),
+        ([], ["status"], "is not kept in the first place"),
+        (None, [""], "has no key, or an empty one"),
+        (None, [()], "has no key, or an empty one"),
+        (["spec..nodeName"], [], "has no key, or an empty one"),
+    ],
+)
 def test_paths_that_contradict_each_other_or_say_nothing_are_refused(keep: Any, drop: Any, why: str) -> None:
     with pytest.raises(BadPath) as info:
         Projection.of(keep=keep, drop=drop)
@@ -244,7 +344,18 @@ def test_paths_that_contradict_each_other_or_say_nothing_are_refused(keep: Any, 
 
 def test_equal_declarations_are_equal_and_different_ones_are_not() -> None:
     assert Projection.of(drop=["a", "b.c"]) == Projection.of(drop=[("b", "c"), "a", "a"])
-    assert len({ALL, Projection.of(), Projection.of(keep=[]), Projection.of(drop=["a"]), Projection.of(transform=dict)}) == 4
+    assert (
+        len(
+            {
+                ALL,
+                Projection.of(),
+                Projection.of(keep=[]),
+                Projection.of(drop=["a"]),
+                Projection.of(transform=dict),
+            }
+        )
+        == 4
+    )
 
 
 def test_it_is_shown_by_what_is_said() -> None:
@@ -256,28 +367,57 @@ def test_it_is_written_as_it_is_declared() -> None:
     class Strip:
         def __call__(self, obj: dict[str, Any]) -> dict[str, Any]:
             return obj
+
     assert str(ALL) == ""
-    assert str(Projection.of(keep=["a", ("b", "c.d")], drop=["a.b"])) == "keep=['a', ('b', 'c.d')], drop=['a.b']"
-    assert [str(Projection.of(transform=each)) for each in (stripped, Strip())] == ["transform=stripped", "transform=Strip"]
+    assert (
+        str(Projection.of(keep=["a", ("b", "c.d")], drop=["a.b"])) == "keep=['a', ('b', 'c.d')], drop=['a.b']"
+    )
+    assert [str(Projection.of(transform=each)) for each in (stripped, Strip())] == [
+        "transform=stripped",
+        "transform=Strip",
+    ]
 
 
 # ---- What can be asked for.
 
 
-@pytest.mark.parametrize(("path", "dropped", "chosen"), [
-    ("spec", False, False), ("spec.nodeName", True, True), ("spec.nodeName.x", True, True), ("spec.containers", False, False),
-    ("spec.containers.env", False, False), ("spec.containers.env.name", False, False), ("spec.containers.name", True, False),
-    ("metadata", False, False), ("metadata.name", True, True), ("metadata.labels.app", True, True), ("metadata.annotations", True, False),
-    ("metadata.managedFields", False, False), ("status.phase", True, False), ("kind", True, True), ("kinds", True, False),
-])
-def test_what_is_not_kept_is_known_and_what_it_is_a_part_of_and_what_is_in_it(path: str, dropped: bool, chosen: bool) -> None:
+@pytest.mark.parametrize(
+    ("path", "dropped", "chosen"),
+    [
+        ("spec", False, False),
+        ("spec.nodeName", True, True),
+        ("spec.nodeName.x", True, True),
+        ("spec.containers", False, False),
+        ("spec.containers.env", False, False),
+        ("spec.containers.env.name", False, False),
+        ("spec.containers.name", True, False),
+        ("metadata", False, False),
+        ("metadata.name", True, True),
+        ("metadata.labels.app", True, True),
+        ("metadata.annotations", True, False),
+        ("metadata.managedFields", False, False),
+        ("status.phase", True, False),
+        ("kind", True, True),
+        ("kinds", True, False),
+    ],
+)
+def test_what_is_not_kept_is_known_and_what_it_is_a_part_of_and_what_is_in_it(
+    path: str, dropped: bool, chosen: bool
+) -> None:
     assert Projection.of(drop=["spec.containers.env"]).kept(keys_of(path)) is dropped
     assert Projection.of(keep=["spec.nodeName"]).kept(keys_of(path)) is chosen
 
 
-@pytest.mark.parametrize(("path", "why"), [
-    ("status.phase", "status"), ("status", "status"), ("spec", "spec.containers.env"), ("metadata", "metadata.managedFields"), ("spec.nodeName", None),
-])
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("status.phase", "status"),
+        ("status", "status"),
+        ("spec", "spec.containers.env"),
+        ("metadata", "metadata.managedFields"),
+        ("spec.nodeName", None),
+    ],
+)
 def test_what_was_said_to_be_dropped_is_told_where_a_path_is_not_kept(path: str, why: str | None) -> None:
     dropping = Projection.of(drop=["status", "spec.containers.env"]).dropping(keys_of(path))
     assert dropping == (keys_of(why) if why is not None else None)
@@ -292,7 +432,10 @@ def test_all_is_kept_but_for_managed_fields() -> None:
 
 def test_objects_are_partial_if_anything_but_managed_fields_may_be_missing() -> None:
     assert not ALL.partial
-    assert all(each.partial for each in (Projection.of(keep=[]), Projection.of(drop=["spec"]), Projection.of(transform=dict)))
+    assert all(
+        each.partial
+        for each in (Projection.of(keep=[]), Projection.of(drop=["spec"]), Projection.of(transform=dict))
+    )
 
 
 def test_a_transform_leaves_but_the_identity_exact() -> None:
@@ -309,7 +452,9 @@ def test_a_transform_leaves_but_the_identity_exact() -> None:
 KEYS = st.sampled_from(["a", "b", "c"])
 VALUES = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(-3, 3), st.text('ab{["\\', max_size=2)),
-    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(KEYS, inner, max_size=3)), max_leaves=12)
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(KEYS, inner, max_size=3)),
+    max_leaves=12,
+)
 OBJECTS = st.dictionaries(KEYS, VALUES).map(lambda extra: IDENTITY_ALONE | extra)
 PATHS = st.lists(st.lists(KEYS, min_size=1, max_size=3).map(tuple), max_size=3)
 
@@ -318,8 +463,13 @@ PATHS = st.lists(st.lists(KEYS, min_size=1, max_size=3).map(tuple), max_size=3)
 def projections(draw: st.DrawFn) -> Projection:
     keep, drop = draw(st.none() | PATHS), draw(PATHS)
     if keep is not None:
-        drop = [path for path in drop if any(path[:len(each)] == each for each in keep) and path not in keep
-                and not any(each[:len(path)] == path for each in keep)]
+        drop = [
+            path
+            for path in drop
+            if any(path[: len(each)] == each for each in keep)
+            and path not in keep
+            and not any(each[: len(path)] == path for each in keep)
+        ]
     return Projection.of(keep=keep, drop=drop)
 
 
@@ -336,15 +486,18 @@ def leaves(value: Any, path: Keys = ()) -> Iterator[tuple[Keys, str]]:
 
 
 def begins(path: Keys, prefixes: tuple[Keys, ...]) -> bool:
-    return any(path[:len(each)] == each for each in prefixes)
+    return any(path[: len(each)] == each for each in prefixes)
 
 
 @given(OBJECTS, projections())
 def test_exactly_those_values_are_kept_whose_paths_are(obj: Any, projection: Projection) -> None:
     named = projection.keep
     expected = Counter(
-        leaf for leaf in leaves(obj)
-        if begins(leaf[0], IDENTITY) or ((named is None or begins(leaf[0], named)) and not begins(leaf[0], projection.drop)))
+        leaf
+        for leaf in leaves(obj)
+        if begins(leaf[0], IDENTITY)
+        or ((named is None or begins(leaf[0], named)) and not begins(leaf[0], projection.drop))
+    )
     assert Counter(leaves(recorded(projection, obj).decode())) == expected
 
 
@@ -378,12 +531,15 @@ def test_a_transform_is_called_with_what_is_kept_so_far() -> None:
         seen.append(copy.deepcopy(obj))
         obj["spec"].clear()
         return obj
-    assert recorded(Projection.of(drop=["status"], transform=look)).decode() == without(PLAIN, "status") | {"spec": {}}
+
+    assert recorded(Projection.of(drop=["status"], transform=look)).decode() == without(PLAIN, "status") | {
+        "spec": {}
+    }
     assert seen == [without(PLAIN, "status")]
 
 
 def test_a_transform_may_leave_numbers_of_any_length() -> None:
-    assert transformed(lambda obj: obj, POD | {"data": 10 ** 30})["data"] == 10 ** 30
+    assert transformed(lambda obj: obj, POD | {"data": 10**30})["data"] == 10**30
 
 
 def stripped(obj: Any) -> Any:
@@ -411,8 +567,13 @@ WRONG: list[tuple[Callable[[Any], Any], str]] = [
     (lambda _: {}, "changed apiVersion, which must stay as it is"),
     (lambda obj: obj | {"kind": CANARY}, "changed kind, which must stay as it is"),
     (lambda obj: obj | {"metadata": CANARY}, "changed metadata.name, which must stay as it is"),
-    *((lambda obj, key=key: obj | {"metadata": obj["metadata"] | {key: CANARY}}, f"changed metadata.{key}, which")
-      for _, key in (path for path in IDENTITY if path[0] == "metadata")),
+    *(
+        (
+            lambda obj, key=key: obj | {"metadata": obj["metadata"] | {key: CANARY}},
+            f"changed metadata.{key}, which",
+        )
+        for _, key in (path for path in IDENTITY if path[0] == "metadata")
+    ),
     (stripped, "changed metadata.labels, which must stay as it is"),
     (relabelled, "changed metadata.labels, which must stay as it is"),
     (lambda obj: obj | {"data": {CANARY}}, "returned a dict with something in it that is no JSON"),
@@ -425,7 +586,9 @@ WRONG: list[tuple[Callable[[Any], Any], str]] = [
 
 
 @pytest.mark.parametrize(("wrong", "why"), WRONG)
-def test_a_transform_that_breaks_the_object_is_refused_with_what_it_did_and_without_values(wrong: Callable[[Any], Any], why: str) -> None:
+def test_a_transform_that_breaks_the_object_is_refused_with_what_it_did_and_without_values(
+    wrong: Callable[[Any], Any], why: str
+) -> None:
     with pytest.raises(Garbled, match="the transform of Pod, shop/web-1, ") as info:
         transformed(wrong)
     assert why in str(info.value)
@@ -472,7 +635,9 @@ def calls_or_why(data: bytes) -> object:
 def test_what_a_transform_makes_of_an_object_does_not_depend_on_the_stack_of_the_caller() -> None:
     data = dump(nested((sys.getrecursionlimit() - 200) // 2))
     assert calls_or_why(data) == 1
-    assert down(sys.getrecursionlimit() - len(traceback.extract_stack()) - 200, lambda: calls_or_why(data)) == 1
+    assert (
+        down(sys.getrecursionlimit() - len(traceback.extract_stack()) - 200, lambda: calls_or_why(data)) == 1
+    )
 
 
 def test_an_object_into_which_a_transform_recurses_too_deeply_is_unreadable() -> None:
@@ -496,4 +661,7 @@ def test_a_transform_is_not_called_with_a_number_out_of_range() -> None:
     def transform(obj: dict[str, Any]) -> dict[str, Any]:
         raise AssertionError(obj)
 
-    assert isinstance(Reader.of(PODS, Projection.of(transform=transform)).record(dump(POD).replace(b'"n-1"', b"1e999")), Unreadable)
+    assert isinstance(
+        Reader.of(PODS, Projection.of(transform=transform)).record(dump(POD).replace(b'"n-1"', b"1e999")),
+        Unreadable,
+    )

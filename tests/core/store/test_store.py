@@ -1,4 +1,6 @@
-"""The store: generations, the guard of each object, the difference at a commit, and readers that see no half-made state."""
+"""The store: generations, the guard of each object, the difference at a commit, and readers that see no
+half-made state."""
+
 from __future__ import annotations
 
 import threading
@@ -29,7 +31,10 @@ def committed(*records: Record, version: str = "100") -> Store:
 
 
 def told(changes: list[Change]) -> list[tuple[str | None, ...]]:
-    return [tuple(record.version if record else None for record in (change.before, change.after)) for change in changes]
+    return [
+        tuple(record.version if record else None for record in (change.before, change.after))
+        for change in changes
+    ]
 
 
 def held(store: Store) -> dict[str, str]:
@@ -39,7 +44,9 @@ def held(store: Store) -> dict[str, str]:
 # ---- Versions.
 
 
-@pytest.mark.parametrize(("later", "earlier"), [("10", "9"), ("100", "99"), ("1", "0"), ("010", "9"), ("9" * 5000, "8" * 5000)])
+@pytest.mark.parametrize(
+    ("later", "earlier"), [("10", "9"), ("100", "99"), ("1", "0"), ("010", "9"), ("9" * 5000, "8" * 5000)]
+)
 def test_versions_that_are_numbers_are_compared_as_numbers_however_long(later: str, earlier: str) -> None:
     assert is_newer(later, earlier)
     assert not is_newer(earlier, later)
@@ -58,8 +65,12 @@ def test_leading_zeros_make_no_other_version() -> None:
     assert not is_older("009", "9")
 
 
-@pytest.mark.parametrize(("one", "two"), [("a", "b"), ("9", "ten"), ("", "5"), ("-1", "2"), ("\u0669", "5"), ("5", "\u0669")])
-def test_of_versions_that_are_no_numbers_each_may_be_newer_and_neither_is_known_to_be_older(one: str, two: str) -> None:
+@pytest.mark.parametrize(
+    ("one", "two"), [("a", "b"), ("9", "ten"), ("", "5"), ("-1", "2"), ("\u0669", "5"), ("5", "\u0669")]
+)
+def test_of_versions_that_are_no_numbers_each_may_be_newer_and_neither_is_known_to_be_older(
+    one: str, two: str
+) -> None:
     assert is_newer(one, two)
     assert is_newer(two, one)
     assert not is_older(one, two)
@@ -135,14 +146,25 @@ def test_a_commit_of_nothing_that_was_begun_is_a_mistake_and_wipes_nothing() -> 
 
 
 def test_a_commit_tells_the_difference_and_each_departure_once() -> None:
-    left, stays, changes, replaced = pod("left", "1"), pod("stays", "2"), pod("changes", "3"), pod("replaced", "4", uid="one")
+    left, stays, changes, replaced = (
+        pod("left", "1"),
+        pod("stays", "2"),
+        pod("changes", "3"),
+        pod("replaced", "4", uid="one"),
+    )
     store = committed(left, stays, changes, replaced)
     store.begin()
-    for record in (pod("stays", "2"), pod("changes", "103"), pod("replaced", "104", uid="two"), pod("came", "105")):
+    for record in (
+        pod("stays", "2"),
+        pod("changes", "103"),
+        pod("replaced", "104", uid="two"),
+        pod("came", "105"),
+    ):
         store.put(record)
     difference = store.commit("110")
     assert sorted(told(difference), key=str) == sorted(
-        [("1", None), ("3", "103"), ("4", None), (None, "104"), (None, "105")], key=str)
+        [("1", None), ("3", "103"), ("4", None), (None, "104"), (None, "105")], key=str
+    )
     assert [change.before for change in difference if change.after is None] == [left, replaced]
     store.begin()
     for record in store.records()[0]:
@@ -191,8 +213,12 @@ def unreadable(app: str = "web", owner: str = "o", why: str = "it is nested too 
     return Unreadable("shop", "a", "uid-of-a", "95", {"app": app}, (owner,), b"", why=why)
 
 
-@pytest.mark.parametrize("other", [unreadable(app="db"), unreadable(owner="p"), unreadable(why="it is not UTF-8")])
-def test_an_unreadable_object_of_a_restored_server_has_the_labels_owners_and_reason_of_the_last_list(other: Unreadable) -> None:
+@pytest.mark.parametrize(
+    "other", [unreadable(app="db"), unreadable(owner="p"), unreadable(why="it is not UTF-8")]
+)
+def test_an_unreadable_object_of_a_restored_server_has_the_labels_owners_and_reason_of_the_last_list(
+    other: Unreadable,
+) -> None:
     store = committed(unreadable())
     store.begin()
     store.put(other)
@@ -364,18 +390,38 @@ def test_what_a_reader_was_given_does_not_change_afterwards() -> None:
 
 
 @pytest.mark.parametrize("branches", [1, 2])
-def test_i8_memory_stays_within_one_and_a_half_times_during_a_relist_of_what_has_not_changed(branches: int) -> None:
+def test_i8_memory_stays_within_one_and_a_half_times_during_a_relist_of_what_has_not_changed(
+    branches: int,
+) -> None:
     """Page by page, as it comes: 960 objects of some 2 KB, in each of the branches."""
     merging = Merging([Keys()] * branches)
-    pages = [[
-        {"metadata": {"name": f"n-{page}-{number}", "namespace": "shop", "uid": f"u-{page}-{number}", "resourceVersion": "5", "labels": {"app": "web"}},
-         "spec": f"{page}-{number}" * 300} for number in range(60)] for page in range(16)]
+    pages = [
+        [
+            {
+                "metadata": {
+                    "name": f"n-{page}-{number}",
+                    "namespace": "shop",
+                    "uid": f"u-{page}-{number}",
+                    "resourceVersion": "5",
+                    "labels": {"app": "web"},
+                },
+                "spec": f"{page}-{number}" * 300,
+            }
+            for number in range(60)
+        ]
+        for page in range(16)
+    ]
 
     def listed(version: str) -> None:
         for branch in merging.branches:
             branch.begin()
             for page in pages:
-                answer = {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": version}, "items": page}
+                answer = {
+                    "kind": "PodList",
+                    "apiVersion": "v1",
+                    "metadata": {"resourceVersion": version},
+                    "items": page,
+                }
                 read = Reader("v1", "Pod").page(msgspec.json.encode(answer))
                 assert isinstance(read, Page)
                 for record in read.records:
@@ -397,8 +443,13 @@ def test_i8_memory_stays_within_one_and_a_half_times_during_a_relist_of_what_has
 
 
 def test_readers_in_other_threads_see_each_generation_whole_and_with_its_own_version() -> None:
-    # Generation n is 50 objects of version n, so that any mixture shows, be it of objects or of objects and version.
-    store, ready, done = committed(*(pod(f"pod-{i}", "1") for i in range(50)), version="1"), threading.Event(), threading.Event()
+    # Generation n is 50 objects of version n, so that any mixture shows, be it of objects or of objects and
+    # version.
+    store, ready, done = (
+        committed(*(pod(f"pod-{i}", "1") for i in range(50)), version="1"),
+        threading.Event(),
+        threading.Event(),
+    )
     seen: list[tuple[set[str], int, str]] = []
 
     def read() -> None:

@@ -1,4 +1,5 @@
 """A branch forgets the versions that no object waits for any more, and no others."""
+
 from __future__ import annotations
 
 from kopf_selectcache.core.store.record import Record
@@ -28,7 +29,9 @@ def test_a_leave_that_waits_alone_for_its_version_is_settled_after_a_thousand_th
         quick.leave(pod(name, 21 + number))
     for doubt in merging.doubts:
         if doubt.name != "it":
-            merging.confirmed(doubt, version="3000")   # The server says that it is gone, before the slow branch does.
+            merging.confirmed(
+                doubt, version="3000"
+            )  # The server says that it is gone, before the slow branch does.
     assert [record.name for record in merging.store.records()[0]] == ["it"]
     slow.progress("2500")
     assert list(merging.store.records()[0]) == []

@@ -1,4 +1,5 @@
 """Several streams, one store: every order in which two or three branches can tell of one object."""
+
 from __future__ import annotations
 
 import inspect
@@ -22,26 +23,34 @@ THREE = ("A", "B", "C", "ABC", "-", "x")
 # ---- Every order.
 
 
-@pytest.mark.parametrize(("branches", "states", "length", "rules", "least"), [
-    (2, TWO, 4, Rules(), 12_000),
-    (2, ("A", "B", "x"), 4, Rules(reads=1), 2_000),
-    (2, ("A", "B", "x"), 4, Rules(lists=1), 2_000),
-    (2, TWO, 3, Rules(lists=2), 1_000),
-    (2, TWO, 3, Rules(reads=1, lists=1), 1_000),
-    (2, ("A", "B", "x"), 3, Rules(relists=1, lists=1), 3_000),
-    (2, FEW, 3, Rules(late=True, lists=1), 1_000),
-    (2, TWO, 3, Rules(refused=True, lists=2), 100),
-    (2, TWO, 3, Rules(vague=True, lists=1), 500),
-    (3, ("A", "B", "C", "x"), 3, Rules(lists=1), 1_000),
-    (2, TWO, 3, Rules(reads=2, decidable=False), 2_000),
-    (2, ("A", "B", "x"), 3, Rules(relists=1, reads=1), 10_000),
-    (2, TWO, 3, Rules(vague=True, reads=1), 1_000),
-    (2, FEW, 3, Rules(late=True, reads=1), 3_000),
-    (2, TWO, 3, Rules(refused=True, reads=2), 300),
-    (3, ("A", "B", "C", "x"), 3, Rules(reads=1), 1_000),
-], ids=str)
+@pytest.mark.parametrize(
+    ("branches", "states", "length", "rules", "least"),
+    [
+        (2, TWO, 4, Rules(), 12_000),
+        (2, ("A", "B", "x"), 4, Rules(reads=1), 2_000),
+        (2, ("A", "B", "x"), 4, Rules(lists=1), 2_000),
+        (2, TWO, 3, Rules(lists=2), 1_000),
+        (2, TWO, 3, Rules(reads=1, lists=1), 1_000),
+        (2, ("A", "B", "x"), 3, Rules(relists=1, lists=1), 3_000),
+        (2, FEW, 3, Rules(late=True, lists=1), 1_000),
+        (2, TWO, 3, Rules(refused=True, lists=2), 100),
+        (2, TWO, 3, Rules(vague=True, lists=1), 500),
+        (3, ("A", "B", "C", "x"), 3, Rules(lists=1), 1_000),
+        (2, TWO, 3, Rules(reads=2, decidable=False), 2_000),
+        (2, ("A", "B", "x"), 3, Rules(relists=1, reads=1), 10_000),
+        (2, TWO, 3, Rules(vague=True, reads=1), 1_000),
+        (2, FEW, 3, Rules(late=True, reads=1), 3_000),
+        (2, TWO, 3, Rules(refused=True, reads=2), 300),
+        (3, ("A", "B", "C", "x"), 3, Rules(reads=1), 1_000),
+    ],
+    ids=str,
+)
 def test_in_whatever_order_branches_tell_of_an_object_it_is_shown_as_it_is(
-    branches: int, states: tuple[str, ...], length: int, rules: Rules, least: int,
+    branches: int,
+    states: tuple[str, ...],
+    length: int,
+    rules: Rules,
+    least: int,
 ) -> None:
     stories, walked, departures = 0, 0, 0
     paths: list[str] = []
@@ -53,7 +62,10 @@ def test_in_whatever_order_branches_tell_of_an_object_it_is_shown_as_it_is(
                 departures += world.lefts
     except Violation as violation:
         raise AssertionError(f"{violation}\n{paths[0]}") from violation
-    print(f"{stories:,} histories of {length} states in {branches} branches, {walked:,} orders, {departures:,} departures; {rules}")
+    print(
+        f"{stories:,} histories of {length} states in {branches} branches, {walked:,} orders, {departures:,}"
+        f" departures; {rules}"
+    )
     assert walked >= least
 
 
@@ -66,47 +78,169 @@ def test_an_object_that_comes_moves_goes_back_is_deleted_and_created_elsewhere_i
 # ---- What would be wrong, and is seen to be.
 
 MUTANTS: list[tuple[str, str, str, Rules, tuple[str, ...]]] = [
-    ("show a leave at once", "if best is None:\n            if shown is None or (left is None and not vague):", "if best is None:\n            if True:",
-     Rules(), ("I8b",)),
-    ("wait for one branch only", "next((branch for branch in branches if not branch.has_reached(left)), None)",
-     "next((branch for branch in tuple(branches)[:1] if not branch.has_reached(left)), None)", Rules(), ("I8b",)),
-    ("take a version before the leave for enough", "self.epoch == mark.epoch and not is_newer(mark.version, self.version)",
-     "self.epoch == mark.epoch and int(self.version) >= int(mark.version) - 1", Rules(), ("I8b",)),
-    ("compare versions as text", "self.epoch == mark.epoch and not is_newer(mark.version, self.version)",
-     "self.epoch == mark.epoch and mark.version <= self.version", Rules(), ("I8b", "I5")),
-    ("never look again", "        behind.wait_for(left.version, key)\n        return left", "        return left", Rules(), ("I5", "I3")),
-    ("believe the branch that spoke last", "    return is_newer(record.version, other.version) if said else is_older(other.version, record.version)",
-     "    return said or is_older(other.version, record.version)", Rules(), ("I1", "I2")),
-    ("let the older record of another branch win", "            newer = best_epoch > shown_epoch or (", "            newer = best is not shown or (",
-     Rules(), ("I1", "I2")),
-    ("forget the diff of a commit", "left = [key_of(change) for change in changes if change.after is None]", "left = list[Key]()",
-     Rules(relists=1), ("I8b",)),
-    ("forget that a list is silent on what came before", "if branch.epoch == self._epoch and is_older(version, branch.listed):",
-     "if branch is None:", Rules(relists=1), ("I8b",)),
-    ("forget what passes while a branch is listed", "left += [key for key in passing if", "left += [key for key in () if", Rules(relists=1), ("I8b",)),
-    ("do not hold the version back after a list", "        if not self._listed.isdisjoint(group) or any(", "        if any(",
-     Rules(relists=1), ("I5", "I8b")),
-    ("do not hold the version back for what left at a version not told", "for key in self._unclear):", "for key in ()):", Rules(vague=True), ("I5",)),
-    ("take the newest version for the answer's", "return least(branch.version for branch in group)",
-     "return max((branch.version for branch in group), key=lambda each: int(each or 0))", Rules(), ("I4",)),
-    ("believe a read that lags", "or is_older(version, doubt.version):", "or False:", Rules(reads=1), ("I8b",)),
-    ("take undecided for gone", "undecided = uid == doubt.uid and not outside", "undecided = False", Rules(reads=1), ("I8b",)),
+    (
+        "show a leave at once",
+        "if best is None:\n            if shown is None or (left is None and not vague):",
+        "if best is None:\n            if True:",
+        Rules(),
+        ("I8b",),
+    ),
+    (
+        "wait for one branch only",
+        "next((branch for branch in branches if not branch.has_reached(left)), None)",
+        "next((branch for branch in tuple(branches)[:1] if not branch.has_reached(left)), None)",
+        Rules(),
+        ("I8b",),
+    ),
+    (
+        "take a version before the leave for enough",
+        "self.epoch == mark.epoch and not is_newer(mark.version, self.version)",
+        "self.epoch == mark.epoch and int(self.version) >= int(mark.version) - 1",
+        Rules(),
+        ("I8b",),
+    ),
+    (
+        "compare versions as text",
+        "self.epoch == mark.epoch and not is_newer(mark.version, self.version)",
+        "self.epoch == mark.epoch and mark.version <= self.version",
+        Rules(),
+        ("I8b", "I5"),
+    ),
+    (
+        "never look again",
+        "        behind.wait_for(left.version, key)\n        return left",
+        "        return left",
+        Rules(),
+        ("I5", "I3"),
+    ),
+    (
+        "believe the branch that spoke last",
+        (
+            "    return is_newer(record.version, other.version) if said else is_older(other.version,"
+            " record.version)"
+        ),
+        "    return said or is_older(other.version, record.version)",
+        Rules(),
+        ("I1", "I2"),
+    ),
+    (
+        "let the older record of another branch win",
+        "            newer = best_epoch > shown_epoch or (",
+        "            newer = best is not shown or (",
+        Rules(),
+        ("I1", "I2"),
+    ),
+    (
+        "forget the diff of a commit",
+        "left = [key_of(change) for change in changes if change.after is None]",
+        "left = list[Key]()",
+        Rules(relists=1),
+        ("I8b",),
+    ),
+    (
+        "forget that a list is silent on what came before",
+        "if branch.epoch == self._epoch and is_older(version, branch.listed):",
+        "if branch is None:",
+        Rules(relists=1),
+        ("I8b",),
+    ),
+    (
+        "forget what passes while a branch is listed",
+        "left += [key for key in passing if",
+        "left += [key for key in () if",
+        Rules(relists=1),
+        ("I8b",),
+    ),
+    (
+        "do not hold the version back after a list",
+        "        if not self._listed.isdisjoint(group) or any(",
+        "        if any(",
+        Rules(relists=1),
+        ("I5", "I8b"),
+    ),
+    (
+        "do not hold the version back for what left at a version not told",
+        "for key in self._unclear):",
+        "for key in ()):",
+        Rules(vague=True),
+        ("I5",),
+    ),
+    (
+        "take the newest version for the answer's",
+        "return least(branch.version for branch in group)",
+        "return max((branch.version for branch in group), key=lambda each: int(each or 0))",
+        Rules(),
+        ("I4",),
+    ),
+    (
+        "believe a read that lags",
+        "or is_older(version, doubt.version):",
+        "or False:",
+        Rules(reads=1),
+        ("I8b",),
+    ),
+    (
+        "take undecided for gone",
+        "undecided = uid == doubt.uid and not outside",
+        "undecided = False",
+        Rules(reads=1),
+        ("I8b",),
+    ),
     ("forget a read at once", "        self._reads[key] =", "        _ =", Rules(reads=1), ("I2",)),
-    ("tell one departure for two objects", "if before is not None and after is not None and before.uid != after.uid:", "if False:", Rules(), ("I9",)),
-    ("show what has left at a version not told", "            branch.vague.add(key)\n", "", Rules(vague=True), ("I8b",)),
-    ("take the version of what was deleted for that of the deletion", "if is_newer(record.version, branch.version):\n            # A message",
-     "if True:\n            # A message", Rules(vague=True), ("I8b",)),
-    ("let go what a joined list has", 'lists.version, uids.get(doubt.key, "")', 'lists.version, ""', Rules(lists=1), ("I8b",)),
+    (
+        "tell one departure for two objects",
+        "if before is not None and after is not None and before.uid != after.uid:",
+        "if False:",
+        Rules(),
+        ("I9",),
+    ),
+    (
+        "show what has left at a version not told",
+        "            branch.vague.add(key)\n",
+        "",
+        Rules(vague=True),
+        ("I8b",),
+    ),
+    (
+        "take the version of what was deleted for that of the deletion",
+        "if is_newer(record.version, branch.version):\n            # A message",
+        "if True:\n            # A message",
+        Rules(vague=True),
+        ("I8b",),
+    ),
+    (
+        "let go what a joined list has",
+        'lists.version, uids.get(doubt.key, "")',
+        'lists.version, ""',
+        Rules(lists=1),
+        ("I8b",),
+    ),
 ]
 
 
-@pytest.mark.parametrize(("old", "new", "branches", "states", "length"), [
-    ("JoinedLists(version, numbers, doubts)", "JoinedLists(version, numbers[:1], doubts)", 3, ("A", "B", "C", "x"), 3),
-    ("if undecided or not self.is_in_doubt(doubt) or", "if undecided or", 2, FEW, 4),
-], ids=["take the first of several joined lists for all of them", "settle a leave by a list that is older"])
-def test_a_seeded_bug_of_joined_lists_breaks_an_invariant(old: str, new: str, branches: int, states: tuple[str, ...], length: int) -> None:
+@pytest.mark.parametrize(
+    ("old", "new", "branches", "states", "length"),
+    [
+        (
+            "JoinedLists(version, numbers, doubts)",
+            "JoinedLists(version, numbers[:1], doubts)",
+            3,
+            ("A", "B", "C", "x"),
+            3,
+        ),
+        ("if undecided or not self.is_in_doubt(doubt) or", "if undecided or", 2, FEW, 4),
+    ],
+    ids=["take the first of several joined lists for all of them", "settle a leave by a list that is older"],
+)
+def test_a_seeded_bug_of_joined_lists_breaks_an_invariant(
+    old: str, new: str, branches: int, states: tuple[str, ...], length: int
+) -> None:
     wrong = mutated(old, new)
-    every = (world for history in histories(states, length) for world in walks(history, branches, Rules(lists=1), merging=wrong))
+    every = (
+        world
+        for history in histories(states, length)
+        for world in walks(history, branches, Rules(lists=1), merging=wrong)
+    )
     with pytest.raises(Violation) as raised:
         deque(every, maxlen=0)
     assert raised.value.invariant == "I8b"
@@ -118,16 +252,25 @@ def mutated(old: str, new: str) -> type[Merging]:
     assert found == 1, f"this is {found} times in the files: {old}"
     made = ModuleType("kopf_selectcache.core.mutant")
     made.__package__ = merging_module.__package__
-    sys.modules[made.__name__] = made   # Dataclasses look their own module up.
+    sys.modules[made.__name__] = made  # Dataclasses look their own module up.
     for each in sources:
-        source = each.replace(old, new).replace("from .branches import", "from .mutant import").replace("from .unconfirmed import", "from .mutant import")
-        exec(compile(source, "mutant", "exec"), made.__dict__)   # noqa: S102  # The files under test, with one thing wrong.
+        source = (
+            each.replace(old, new)
+            .replace("from .branches import", "from .mutant import")
+            .replace("from .unconfirmed import", "from .mutant import")
+        )
+        # The files under test, with one thing wrong.
+        exec(compile(source, "mutant", "exec"), made.__dict__)  # noqa: S102
     cls: type[Merging] = made.Merging
     return cls
 
 
-@pytest.mark.parametrize(("what", "old", "new", "rules", "invariants"), MUTANTS, ids=[row[0] for row in MUTANTS])
-def test_a_seeded_bug_breaks_an_invariant(what: str, old: str, new: str, rules: Rules, invariants: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("what", "old", "new", "rules", "invariants"), MUTANTS, ids=[row[0] for row in MUTANTS]
+)
+def test_a_seeded_bug_breaks_an_invariant(
+    what: str, old: str, new: str, rules: Rules, invariants: tuple[str, ...]
+) -> None:
     wrong = mutated(old, new)
     every = (world for history in histories(TWO, 3) for world in walks(history, 2, rules, merging=wrong))
     with pytest.raises(Violation) as raised:

@@ -1,4 +1,6 @@
-"""Branches that never hold the same objects, such as those of several namespaces: none costs another one anything."""
+"""Branches that never hold the same objects, such as those of several namespaces: none costs another one
+anything."""
+
 from __future__ import annotations
 
 import sys
@@ -40,7 +42,7 @@ def calls_for_some_events(merging: Merging) -> int:
         nonlocal calls
         calls += what == "call"
 
-    branch.progress("101")   # From here on the oldest of all is another one.
+    branch.progress("101")  # From here on the oldest of all is another one.
     before = sys.getprofile()
     sys.setprofile(count)
     try:
@@ -65,7 +67,9 @@ def test_what_a_branch_says_moves_the_version_of_no_other_group(monkeypatch: pyt
         moved = list(moved)
         told = _show(merging, changes, moved)
         versions = merging._union.versions
-        assert versions == tuple(map(merging._version, merging._groups, versions)), f"only {moved} were looked at"
+        assert versions == tuple(map(merging._version, merging._groups, versions)), (
+            f"only {moved} were looked at"
+        )
         assert merging.store.version == least(versions)
         groups[len(moved)] += 1
         return told
@@ -78,9 +82,21 @@ def test_what_a_branch_says_moves_the_version_of_no_other_group(monkeypatch: pyt
     assert groups[1] > groups[2] > 0
 
 
-@pytest.mark.parametrize(("versions", "oldest"), [
-    (["101", "100", "102"], "100"), (["99", "100"], "99"), (["100", "99"], "99"), (["100", "", "99"], ""), (["0100", "99"], "99"),
-    (["b2", "a1"], "b2"), (["b", "100"], "b"), (["\u0661\u0660", "10"], "\u0661\u0660"), (["7"], "7"),
-])
-def test_the_least_version_is_the_oldest_as_far_as_versions_can_be_compared(versions: list[str], oldest: str) -> None:
+@pytest.mark.parametrize(
+    ("versions", "oldest"),
+    [
+        (["101", "100", "102"], "100"),
+        (["99", "100"], "99"),
+        (["100", "99"], "99"),
+        (["100", "", "99"], ""),
+        (["0100", "99"], "99"),
+        (["b2", "a1"], "b2"),
+        (["b", "100"], "b"),
+        (["\u0661\u0660", "10"], "\u0661\u0660"),
+        (["7"], "7"),
+    ],
+)
+def test_the_least_version_is_the_oldest_as_far_as_versions_can_be_compared(
+    versions: list[str], oldest: str
+) -> None:
     assert least(versions) == oldest

@@ -1,4 +1,5 @@
 """Several branches of a server that was restored: what of an older epoch is shown, and for how long."""
+
 from __future__ import annotations
 
 from kopf_selectcache.core.store.substore import Branch
@@ -130,7 +131,9 @@ def test_a_server_that_was_restored_under_higher_versions_is_known_by_its_object
     assert (held(merging), b.epoch) == ("7", 1)
 
 
-def test_when_one_branch_finds_that_the_server_was_restored_the_others_are_to_be_listed_anew_and_that_is_said_once() -> None:
+def test_when_one_branch_finds_that_the_server_was_restored_the_others_are_to_be_listed_anew_and_that_is_said_once() -> (  # noqa: E501
+    None
+):
     merging, a, b = two(pod("10"))
     assert merging.take_outdated() == {}
     listed(a, "8", restored=True)
@@ -159,7 +162,7 @@ def test_what_a_read_of_the_epoch_before_kept_out_is_looked_at_again() -> None:
     """A branch that is behind the read still holds it, and another one finds that the server was restored."""
     merging, a, b = two(pod("9"))
     a.leave(pod("20"))
-    doubt, = merging.doubts
+    (doubt,) = merging.doubts
     merging.confirmed(doubt, version="30")
     b.put(pod("15"))
     b.progress("17")
@@ -173,20 +176,22 @@ def test_what_was_lost_is_shown_until_the_object_comes_that_has_its_name_in_the_
     merging, a, b = two(pod("90"), version="100")
     b.put(pod("90"))
     listed(a, "50", restored=True)
-    doubt, = merging.doubts
+    (doubt,) = merging.doubts
     assert merging.confirmed(doubt, version="50", uid="another") == []
     assert held(merging) == "90"
     assert told(listed(b, "50", pod("40", uid="another"), restored=True)) == [("90", None), (None, "40")]
     merging, a, b = two(pod("90"), version="100")
     listed(a, "50", restored=True)
-    doubt, = merging.doubts
+    (doubt,) = merging.doubts
     assert told(merging.confirmed(doubt, version="50", uid="another", outside=True)) == [("90", None)]
 
 
-def test_what_a_read_of_the_epoch_before_kept_out_is_shown_where_the_branch_that_holds_it_was_behind_the_restored_state() -> None:
+def test_what_a_read_of_the_epoch_before_kept_out_is_shown_where_the_branch_that_holds_it_was_behind_the_restored_state() -> (  # noqa: E501
+    None
+):
     merging, a, b = two(pod("9"))
     a.leave(pod("20"))
-    doubt, = merging.doubts
+    (doubt,) = merging.doubts
     merging.confirmed(doubt, version="30")
     b.put(pod("15", uid="another"))
     b.progress("15")

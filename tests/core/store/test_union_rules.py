@@ -1,4 +1,5 @@
 """Several streams, one store: what each rule of it is for. A is the first branch, B the second."""
+
 from __future__ import annotations
 
 import pytest
@@ -11,7 +12,9 @@ from kopf_selectcache.core.store.unconfirmed import Doubt
 from kopf_selectcache.core.store.union import Merging
 
 
-def pod(version: str, *, uid: str = "uid", name: str = "it", namespace: str = "shop", data: bytes = b"") -> Record:
+def pod(
+    version: str, *, uid: str = "uid", name: str = "it", namespace: str = "shop", data: bytes = b""
+) -> Record:
     return Record(namespace, name, uid, version, {}, (), data)
 
 
@@ -32,7 +35,10 @@ def two(*records: Record, version: str = "10") -> tuple[Merging, Branch, Branch]
 
 
 def told(changes: list[Change]) -> list[tuple[str | None, ...]]:
-    return [tuple(record.version if record else None for record in (change.before, change.after)) for change in changes]
+    return [
+        tuple(record.version if record else None for record in (change.before, change.after))
+        for change in changes
+    ]
 
 
 def held(merging: Merging) -> str | None:
@@ -49,7 +55,9 @@ def test_an_object_that_moves_is_shown_all_the_time() -> None:
 
 
 @pytest.mark.parametrize(("fields", "once"), [(b"", True), (b'{"status.phase":"Running"}', False)])
-def test_an_object_of_several_branches_is_held_once_unless_they_know_other_fields_of_it(fields: bytes, once: bool) -> None:
+def test_an_object_of_several_branches_is_held_once_unless_they_know_other_fields_of_it(
+    fields: bytes, once: bool
+) -> None:
     shown = pod("11")
     _, _, b = two(shown)
     b.put(replace(pod("11"), fields=fields))
@@ -176,7 +184,7 @@ def test_what_a_wider_watch_brings_is_not_taken_in() -> None:
 
 def test_one_branch_alone_is_a_store() -> None:
     merging = Merging()
-    branch, = merging.branches
+    (branch,) = merging.branches
     assert told(listed(branch, "10", pod("1"))) == [(None, "1")]
     assert told(branch.put(pod("11"))) == [("1", "11")]
     assert told(branch.leave(pod("12"))) == [("11", None)]
@@ -191,7 +199,7 @@ def test_one_branch_alone_is_a_store() -> None:
 def doubtful() -> tuple[Merging, Branch, Branch, Doubt]:
     merging, a, b = two(pod("1"))
     a.leave(pod("12"))
-    doubt, = merging.doubts
+    (doubt,) = merging.doubts
     assert doubt == Doubt("shop", "it", "uid", "12", 0)
     return merging, a, b, doubt
 
@@ -231,7 +239,10 @@ def test_beside_a_branch_that_stays_behind_for_ever_nothing_is_remembered_withou
         a.leave(pod(str(version + 1), name=f"job-{version}"))
         merging.confirmed(merging.doubts[0], version=str(version + 1))
         outdated += merging.take_outdated().items()
-        sizes.append(len(merging._reads) + sum(len(branch._waits) + len(branch._waiting) for branch in merging.branches))
+        sizes.append(
+            len(merging._reads)
+            + sum(len(branch._waits) + len(branch._waiting) for branch in merging.branches)
+        )
     assert max(sizes) < 4_000
     assert outdated == ([] if late else [(b, "behind")] * 2), "it is to be listed anew"
 
@@ -262,7 +273,9 @@ def test_an_answer_to_what_was_settled_meanwhile_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_what_a_branch_past_the_read_was_not_told_of_is_not_shown_until_it_is_listed_anew(there: bool) -> None:
+def test_what_a_branch_past_the_read_was_not_told_of_is_not_shown_until_it_is_listed_anew(
+    there: bool,
+) -> None:
     merging, a, b, doubt = doubtful()
     merging.confirmed(doubt, version="20")
     b.put(pod("12"))
@@ -346,8 +359,17 @@ def test_versions_that_cannot_be_compared_leave_nothing_behind_that_no_branch_ho
 
 
 def grouped() -> Merging:
-    """Two branches of the namespace `shop`, two of `infra`, and one of a name in `infra`; nothing is listed yet."""
-    return Merging([Keys("shop"), Keys("infra"), Keys("shop"), Keys("infra", frozenset({"ca"})), Keys("infra", frozenset({"tls"}))])
+    """Two branches of the namespace `shop`, two of `infra`, and one of a name in `infra`; nothing is listed
+    yet."""
+    return Merging(
+        [
+            Keys("shop"),
+            Keys("infra"),
+            Keys("shop"),
+            Keys("infra", frozenset({"ca"})),
+            Keys("infra", frozenset({"tls"})),
+        ]
+    )
 
 
 def test_what_several_branches_hold_is_known_when_all_have_told_that_could_hold_the_same() -> None:
@@ -380,10 +402,14 @@ def test_what_all_or_one_alone_could_hold_is_read_without_a_detour() -> None:
 def test_a_group_waits_for_no_list_or_departure_of_another() -> None:
     merging = grouped()
     for branch in merging.branches:
-        listed(branch, "10", *([pod("9", namespace="infra", name="ca")] if branch.keys.have(("infra", "ca")) else []))
+        listed(
+            branch,
+            "10",
+            *([pod("9", namespace="infra", name="ca")] if branch.keys.have(("infra", "ca")) else []),
+        )
     one, other, two, ca, tls = merging.branches
     listed(other, "20")
-    ca.leave(pod("9", namespace="infra", name="ca"))   # At a version that is not told.
+    ca.leave(pod("9", namespace="infra", name="ca"))  # At a version that is not told.
     for branch in (one, two):
         branch.progress("15")
     assert (merging.needed([one, two]).version, merging.needed([other, ca]).version) == ("15", "10")
@@ -394,13 +420,15 @@ def test_a_group_waits_for_no_list_or_departure_of_another() -> None:
 
 @pytest.mark.parametrize("uid", ["uid", "another"], ids=["changed", "recreated"])
 @pytest.mark.parametrize("there", [True, False])
-def test_an_object_never_goes_back_to_what_a_branch_holds_that_was_not_told_of_the_change(there: bool, uid: str) -> None:
+def test_an_object_never_goes_back_to_what_a_branch_holds_that_was_not_told_of_the_change(
+    there: bool, uid: str
+) -> None:
     merging, a, b = two(pod("1"))
     assert told(b.put(pod("12", uid=uid))) == ([("1", "12")] if uid == "uid" else [("1", None), (None, "12")])
     b.leave(pod("14", uid=uid))
     b.progress("14")
     assert (held(merging), merging.take_outdated()) == ("12", {})
-    a.progress("20")   # Past the change, of which the server has told it nothing.
+    a.progress("20")  # Past the change, of which the server has told it nothing.
     assert (held(merging), merging.take_outdated()) == ("12", {a: "missed"})
     changes = listed(a, "21", *([pod("14", uid=uid)] if there else [])) + b.progress("21")
     assert told(changes) == [("12", "14" if there else None)]
@@ -413,9 +441,11 @@ def test_what_a_branch_was_not_told_of_is_asked_about_where_it_cannot_be_listed_
     b.leave(pod("14"))
     b.progress("14")
     a.progress("20")
-    assert (held(merging), merging.take_outdated(), merging.store.version) == ("12", {a: "missed"}, "10"), "it has left, and is shown"
+    assert (held(merging), merging.take_outdated(), merging.store.version) == ("12", {a: "missed"}, "10"), (
+        "it has left, and is shown"
+    )
     assert list(merging.doubts) == [Doubt("shop", "it", "uid", "12", 0)]
-    doubt, = merging.doubts
+    (doubt,) = merging.doubts
     assert merging.confirmed(doubt, version="21", uid="uid") == [], "nothing is known: it is somewhere"
     assert told(merging.confirmed(doubt, version="22")) == [("12", None)]
     assert (merging.doubts, held(merging)) == ((), None)

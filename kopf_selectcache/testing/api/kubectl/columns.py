@@ -1,4 +1,7 @@
-"""What kubectl prints of the common built-in kinds: the columns of their tables. Dates are shown as ages elsewhere."""
+"""What kubectl prints of the common built-in kinds: the columns of their tables. Dates are shown as ages
+elsewhere.
+"""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -10,7 +13,12 @@ _Object: TypeAlias = Mapping[str, Any]
 
 NAME = Column("Name", ".metadata.name")
 AGE = Column("Age", ".metadata.creationTimestamp", "date")
-CREATED_AT = Column("Created At", ".metadata.creationTimestamp", "date", cell=lambda obj: _at(obj, "metadata", "creationTimestamp"))
+CREATED_AT = Column(
+    "Created At",
+    ".metadata.creationTimestamp",
+    "date",
+    cell=lambda obj: _at(obj, "metadata", "creationTimestamp"),
+)
 NONE = "<none>"
 
 
@@ -39,7 +47,9 @@ def _pod_status(obj: _Object) -> str:
     """The phase, or what a container says that waits or has ended."""
     told = _at(obj, "status", "reason") or _at(obj, "status", "phase") or ""
     for status in _items(obj, "status", "containerStatuses"):
-        told = _at(status, "state", "waiting", "reason") or _at(status, "state", "terminated", "reason") or told
+        told = (
+            _at(status, "state", "waiting", "reason") or _at(status, "state", "terminated", "reason") or told
+        )
     ended = _at(obj, "status", "phase") in {"Succeeded", "Failed"}
     return "Terminating" if _at(obj, "metadata", "deletionTimestamp") and not ended else str(told)
 
@@ -69,7 +79,9 @@ def _count(*path: str) -> Column:
 
 
 def _node_status(obj: _Object) -> str:
-    ready = [item.get("status") for item in _items(obj, "status", "conditions") if item.get("type") == "Ready"]
+    ready = [
+        item.get("status") for item in _items(obj, "status", "conditions") if item.get("type") == "Ready"
+    ]
     told = {"True": "Ready"}.get(str(ready[0]), "NotReady") if ready else "Unknown"
     return f"{told},SchedulingDisabled" if _at(obj, "spec", "unschedulable") else told
 
@@ -101,7 +113,11 @@ def _job_status(obj: _Object) -> str:
     if _at(obj, "metadata", "deletionTimestamp"):
         return "Terminating"
     true = {item.get("type") for item in _items(obj, "status", "conditions") if item.get("status") == "True"}
-    told = [name for name in ("Complete", "Failed", "Suspended", "FailureTarget", "SuccessCriteriaMet") if name in true]
+    told = [
+        name
+        for name in ("Complete", "Failed", "Suspended", "FailureTarget", "SuccessCriteriaMet")
+        if name in true
+    ]
     return told[0] if told else "Running"
 
 
@@ -123,50 +139,94 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
     "configmaps": (NAME, _count("data", "binaryData"), AGE),
     "customresourcedefinitions": (NAME, CREATED_AT),
     "cronjobs": (
-        NAME, Column("Schedule", ".spec.schedule"), _or_none("Timezone", ".spec.timeZone"),
-        Column("Suspend", ".spec.suspend", "boolean", cell=lambda obj: str(bool(_at(obj, "spec", "suspend")))),
+        NAME,
+        Column("Schedule", ".spec.schedule"),
+        _or_none("Timezone", ".spec.timeZone"),
+        Column(
+            "Suspend", ".spec.suspend", "boolean", cell=lambda obj: str(bool(_at(obj, "spec", "suspend")))
+        ),
         Column("Active", ".status.active", "integer", cell=lambda obj: len(_items(obj, "status", "active"))),
-        _or_none("Last Schedule", ".status.lastScheduleTime"), AGE,
+        _or_none("Last Schedule", ".status.lastScheduleTime"),
+        AGE,
     ),
     "clusterrolebindings": (NAME, Column("Role", ".roleRef.name", cell=_role_ref), AGE),
     "clusterroles": (NAME, CREATED_AT),
     "deployments": (
-        NAME, Column("Ready", ".status.readyReplicas", cell=_ready_of_wanted),
-        Column("Up-to-date", ".status.updatedReplicas", cell=lambda obj: _number(obj, "status", "updatedReplicas")),
-        Column("Available", ".status.availableReplicas", cell=lambda obj: _number(obj, "status", "availableReplicas")),
+        NAME,
+        Column("Ready", ".status.readyReplicas", cell=_ready_of_wanted),
+        Column(
+            "Up-to-date",
+            ".status.updatedReplicas",
+            cell=lambda obj: _number(obj, "status", "updatedReplicas"),
+        ),
+        Column(
+            "Available",
+            ".status.availableReplicas",
+            cell=lambda obj: _number(obj, "status", "availableReplicas"),
+        ),
         AGE,
     ),
     "events": (
-        Column("Last Seen", ".lastTimestamp", "date"), Column("Type", ".type"), Column("Reason", ".reason"),
+        Column("Last Seen", ".lastTimestamp", "date"),
+        Column("Type", ".type"),
+        Column("Reason", ".reason"),
         Column("Object", ".involvedObject.name", cell=_involved),
         Column("Message", ".message", cell=lambda obj: _at(obj, "message") or _at(obj, "note") or ""),
         Column("Name", ".metadata.name", wide=True),
     ),
-    "jobs": (NAME, Column("Status", ".status", cell=_job_status), Column("Completions", ".status.succeeded", cell=_completions), AGE),
+    "jobs": (
+        NAME,
+        Column("Status", ".status", cell=_job_status),
+        Column("Completions", ".status.succeeded", cell=_completions),
+        AGE,
+    ),
     "leases": (NAME, Column("Holder", ".spec.holderIdentity"), AGE),
     "namespaces": (NAME, Column("Status", ".status.phase"), AGE),
     "nodes": (
-        NAME, Column("Status", ".status", cell=_node_status), Column("Roles", ".metadata.labels", cell=_node_roles), AGE,
+        NAME,
+        Column("Status", ".status", cell=_node_status),
+        Column("Roles", ".metadata.labels", cell=_node_roles),
+        AGE,
         Column("Version", ".status.nodeInfo.kubeletVersion"),
     ),
-    "persistentvolumeclaims": (NAME, Column("Status", ".status.phase"), Column("Volume", ".spec.volumeName"), AGE),
+    "persistentvolumeclaims": (
+        NAME,
+        Column("Status", ".status.phase"),
+        Column("Volume", ".spec.volumeName"),
+        AGE,
+    ),
     "pods": (
-        NAME, Column("Ready", ".status.containerStatuses", cell=_pod_ready), Column("Status", ".status.phase", cell=_pod_status),
-        Column("Restarts", ".status.containerStatuses", cell=_pod_restarts), AGE,
-        _or_none("IP", ".status.podIP", wide=True), _or_none("Node", ".spec.nodeName", wide=True),
-        _or_none("Nominated Node", ".status.nominatedNodeName", wide=True), Column("Readiness Gates", ".spec.readinessGates", wide=True, cell=_readiness_gates),
+        NAME,
+        Column("Ready", ".status.containerStatuses", cell=_pod_ready),
+        Column("Status", ".status.phase", cell=_pod_status),
+        Column("Restarts", ".status.containerStatuses", cell=_pod_restarts),
+        AGE,
+        _or_none("IP", ".status.podIP", wide=True),
+        _or_none("Node", ".spec.nodeName", wide=True),
+        _or_none("Nominated Node", ".status.nominatedNodeName", wide=True),
+        Column("Readiness Gates", ".spec.readinessGates", wide=True, cell=_readiness_gates),
     ),
     "replicasets": (
-        NAME, Column("Desired", ".spec.replicas", "integer", cell=_wanted), _replicas("status", "replicas"),
-        _replicas("status", "readyReplicas"), AGE,
+        NAME,
+        Column("Desired", ".spec.replicas", "integer", cell=_wanted),
+        _replicas("status", "replicas"),
+        _replicas("status", "readyReplicas"),
+        AGE,
     ),
     "rolebindings": (NAME, Column("Role", ".roleRef.name", cell=_role_ref), AGE),
     "roles": (NAME, CREATED_AT),
     "secrets": (NAME, Column("Type", ".type"), _count("data"), AGE),
     "services": (
-        NAME, Column("Type", ".spec.type"), _or_none("Cluster-IP", ".spec.clusterIP"),
-        Column("External-IP", ".spec.externalIPs", cell=lambda obj: ",".join(_at(obj, "spec", "externalIPs") or ()) or NONE),
-        Column("Port(s)", ".spec.ports", cell=_ports), AGE,
+        NAME,
+        Column("Type", ".spec.type"),
+        _or_none("Cluster-IP", ".spec.clusterIP"),
+        Column(
+            "External-IP",
+            ".spec.externalIPs",
+            cell=lambda obj: ",".join(_at(obj, "spec", "externalIPs") or ()) or NONE,
+        ),
+        Column("Port(s)", ".spec.ports", cell=_ports),
+        AGE,
     ),
     "statefulsets": (NAME, Column("Ready", ".status.readyReplicas", cell=_ready_of_wanted), AGE),
 }

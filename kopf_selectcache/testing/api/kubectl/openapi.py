@@ -1,8 +1,10 @@
-"""What kubectl reads of a server's OpenAPI before it writes: that each kind can be patched, and validated on the way.
+"""What kubectl reads of a server's OpenAPI before it writes: that each kind can be patched, and validated on
+the way.
 
-There are no schemas. So kubectl patches built-in kinds by the types that are compiled into it, and validation is left to
-the server; `kubectl explain` has nothing to explain.
+There are no schemas. So kubectl patches built-in kinds by the types that are compiled into it, and validation
+is left to the server; `kubectl explain` has nothing to explain.
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -13,8 +15,8 @@ from kopf_selectcache.testing.api.request import JSON, Answer
 from kopf_selectcache.testing.api.status import not_acceptable
 
 _INFO = {"title": "Kubernetes", "version": "v1.36.3"}
-_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"   # In questions, also with `@v1.0`.
-_EMPTY = b"\n\x032.0"   # A whole document: field 1, `swagger`, is "2.0".
+_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"  # In questions, also with `@v1.0`.
+_EMPTY = b"\n\x032.0"  # A whole document: field 1, `swagger`, is "2.0".
 
 
 def answer(path: str, accept: str, kinds: Kinds) -> Answer | None:
@@ -33,7 +35,9 @@ def answer(path: str, accept: str, kinds: Kinds) -> Answer | None:
         case ["v3"]:
             versions = dict.fromkeys((served.group, served.version) for served in kinds)
             paths = [_root(group, version) for group, version in versions]
-            return Answer.of({"paths": {path: {"serverRelativeURL": f"/openapi/v3/{path}"} for path in paths}})
+            return Answer.of(
+                {"paths": {path: {"serverRelativeURL": f"/openapi/v3/{path}"} for path in paths}}
+            )
         case ["v3", "api", version]:
             return _document("", version, kinds)
         case ["v3", "apis", group, version]:
@@ -52,17 +56,25 @@ def _document(group: str, version: str, kinds: Kinds) -> Answer | None:
     served = [one for one in kinds if (one.group, one.version) == (group, version)]
     within = {True: "/namespaces/{namespace}", False: ""}
     paths = {
-        f"/{_root(group, version)}{within[one.namespaced]}/{one.plural}/{{name}}": _patchable(one) for one in served}
+        f"/{_root(group, version)}{within[one.namespaced]}/{one.plural}/{{name}}": _patchable(one)
+        for one in served
+    }
     return Answer.of({"openapi": "3.0.0", "info": _INFO, "paths": paths, "components": {"schemas": {}}})
 
 
 def _patchable(served: Served) -> dict[str, Any]:
     names = ("dryRun", "fieldManager", "fieldValidation", "force", "pretty")
-    return {"patch": {
-        "operationId": f"patch{served.kind}",
-        "parameters": [{"name": name, "in": "query", "schema": {"type": "string"}} for name in names],
-        "requestBody": {"content": {"application/merge-patch+json": {"schema": {"type": "object"}}}},
-        "responses": {"200": {"description": "OK"}},
-        "x-kubernetes-action": "patch",
-        "x-kubernetes-group-version-kind": {"group": served.group, "version": served.version, "kind": served.kind},
-    }}
+    return {
+        "patch": {
+            "operationId": f"patch{served.kind}",
+            "parameters": [{"name": name, "in": "query", "schema": {"type": "string"}} for name in names],
+            "requestBody": {"content": {"application/merge-patch+json": {"schema": {"type": "object"}}}},
+            "responses": {"200": {"description": "OK"}},
+            "x-kubernetes-action": "patch",
+            "x-kubernetes-group-version-kind": {
+                "group": served.group,
+                "version": served.version,
+                "kind": served.kind,
+            },
+        }
+    }

@@ -1,7 +1,10 @@
-"""Small objects out of protobuf: in it kubectl sends what it makes itself, for `auth can-i` or `create namespace`.
+"""Small objects out of protobuf: in it kubectl sends what it makes itself, for `auth can-i` or `create
+namespace`.
 
-Only what is named here is read, and nothing is ever written: answers are JSON, which every such client accepts as well.
+Only what is named here is read, and nothing is ever written: answers are JSON, which every such client
+accepts as well.
 """
+
 from __future__ import annotations
 
 import base64
@@ -13,19 +16,26 @@ from kopf_selectcache.testing.api.status import bad_request, not_implemented
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 MAGIC = b"k8s\0"
 
-# The fields of each message: number, name and type. A type is `string`, `bytes`, `int`, `bool` or another message; with
-# `*` for a list, `%` for a mapping from strings, and `?` where a zero says something, and is not just an absent value.
+# The fields of each message: number, name and type. A type is `string`, `bytes`, `int`, `bool` or another
+# message; with `*` for a list, `%` for a mapping from strings, and `?` where a zero says something, and is
+# not just an absent value.
 _MESSAGES: Mapping[str, str] = {
     "Unknown": "1 typeMeta TypeMeta, 2 raw bytes",
     "TypeMeta": "1 apiVersion string, 2 kind string",
-    "ObjectMeta": ("1 name string, 2 generateName string, 3 namespace string, 5 uid string, 6 resourceVersion string, "
-                   "11 labels %string, 12 annotations %string, 13 ownerReferences *OwnerReference, 14 finalizers *string"),
-    "OwnerReference": ("5 apiVersion string, 1 kind string, 3 name string, 4 uid string, 6 controller ?bool, "
-                       "7 blockOwnerDeletion ?bool"),
+    "ObjectMeta": (
+        "1 name string, 2 generateName string, 3 namespace string, 5 uid string, 6 resourceVersion string, "
+        "11 labels %string, 12 annotations %string, 13 ownerReferences *OwnerReference, 14 finalizers *string"
+    ),
+    "OwnerReference": (
+        "5 apiVersion string, 1 kind string, 3 name string, 4 uid string, 6 controller ?bool, "
+        "7 blockOwnerDeletion ?bool"
+    ),
     "SelfSubjectAccessReview": "1 metadata ObjectMeta, 2 spec AccessSpec",
     "AccessSpec": "1 resourceAttributes ResourceAttributes, 2 nonResourceAttributes NonResourceAttributes",
-    "ResourceAttributes": ("1 namespace string, 2 verb string, 3 group string, 4 version string, 5 resource string, "
-                           "6 subresource string, 7 name string"),
+    "ResourceAttributes": (
+        "1 namespace string, 2 verb string, 3 group string, 4 version string, 5 resource string, "
+        "6 subresource string, 7 name string"
+    ),
     "NonResourceAttributes": "1 path string, 2 verb string",
     "SelfSubjectRulesReview": "1 metadata ObjectMeta, 2 spec RulesSpec",
     "RulesSpec": "1 namespace string",
@@ -39,7 +49,10 @@ _MESSAGES: Mapping[str, str] = {
     "ServiceAccount": "1 metadata ObjectMeta, 4 automountServiceAccountToken ?bool",
     "Role": "1 metadata ObjectMeta, 2 rules *Rule",
     "ClusterRole": "1 metadata ObjectMeta, 2 rules *Rule, 3 aggregationRule Aggregation",
-    "Rule": ("1 verbs *string, 2 apiGroups *string, 3 resources *string, 4 resourceNames *string, 5 nonResourceURLs *string"),
+    "Rule": (
+        "1 verbs *string, 2 apiGroups *string, 3 resources *string, 4 resourceNames *string, 5"
+        " nonResourceURLs *string"
+    ),
     "Aggregation": "1 clusterRoleSelectors *LabelSelector",
     "LabelSelector": "1 matchLabels %string, 2 matchExpressions *Expression",
     "Expression": "1 key string, 2 operator string, 3 values *string",
@@ -47,14 +60,18 @@ _MESSAGES: Mapping[str, str] = {
     "ClusterRoleBinding": "1 metadata ObjectMeta, 2 subjects *Subject, 3 roleRef RoleRef",
     "Subject": "1 kind string, 2 apiGroup string, 3 name string, 4 namespace string",
     "RoleRef": "1 apiGroup string, 2 kind string, 3 name string",
-    "DeleteOptions": ("1 gracePeriodSeconds ?int, 2 preconditions Preconditions, 3 orphanDependents ?bool, "
-                      "4 propagationPolicy string, 5 dryRun *string"),
+    "DeleteOptions": (
+        "1 gracePeriodSeconds ?int, 2 preconditions Preconditions, 3 orphanDependents ?bool, "
+        "4 propagationPolicy string, 5 dryRun *string"
+    ),
     "Preconditions": "1 uid string, 2 resourceVersion string",
 }
 
 
 def decode(body: bytes) -> dict[str, Any]:
-    """Return the object that is sent, as JSON would have it; Not Implemented (501), if it is of another kind."""
+    """Return the object that is sent, as JSON would have it; Not Implemented (501), if it is of another
+    kind.
+    """
     try:
         return _decode(body)
     except (IndexError, UnicodeDecodeError, ValueError):
@@ -69,12 +86,17 @@ def _decode(body: bytes) -> dict[str, Any]:
     # No kind that can be sent is the name of a part, and all of them but the options are objects.
     if kind != "DeleteOptions" and not _MESSAGES.get(kind, "").startswith("1 metadata"):
         what = kind or "thing without a kind"
-        raise not_implemented(f"a decoder for the protobuf of a {what}, but one for its JSON (kubectl apply -f)")
+        raise not_implemented(
+            f"a decoder for the protobuf of a {what}, but one for its JSON (kubectl apply -f)"
+        )
     return {**whole["typeMeta"], **_message(kind, whole.get("raw", b""))}
 
 
 def _message(name: str, data: bytes, *, raw: bool = False) -> dict[str, Any]:
-    known = {int(number): (field, kind) for number, field, kind in (part.split() for part in _MESSAGES[name].split(", "))}
+    known = {
+        int(number): (field, kind)
+        for number, field, kind in (part.split() for part in _MESSAGES[name].split(", "))
+    }
     found: dict[str, Any] = {}
     for number, value in _fields(data):
         field, kind = known.get(number, ("", ""))
@@ -85,7 +107,9 @@ def _message(name: str, data: bytes, *, raw: bool = False) -> dict[str, Any]:
                 found.setdefault(field, []).append(_value(kind[1:], value))
             case "%":
                 pair = dict(_fields(_bytes(value)))
-                found.setdefault(field, {})[_bytes(pair.get(1, b"")).decode()] = _value(kind[1:], pair.get(2, b""))
+                found.setdefault(field, {})[_bytes(pair.get(1, b"")).decode()] = _value(
+                    kind[1:], pair.get(2, b"")
+                )
             case "?":
                 found[field] = _value(kind[1:], value)
             case _ if raw and kind == "bytes":
@@ -114,7 +138,7 @@ def _value(kind: str, value: int | bytes) -> Any:
 
 def _bytes(value: int | bytes) -> bytes:
     if isinstance(value, int):
-        raise ValueError(value)   # noqa: TRY004 - what is sent is wrong, not what we do with it.
+        raise ValueError(value)  # noqa: TRY004
     return value
 
 
@@ -133,7 +157,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
                     size, at = _varint(data, at)
                 if at + size > len(data):
                     raise ValueError(data)
-                value, at = data[at:at + size], at + size
+                value, at = data[at : at + size], at + size
             case _:
                 raise ValueError(data)
         yield key >> 3, value

@@ -1,4 +1,7 @@
-"""The subresource `scale`: the number of replicas of a workload, in one form for all kinds. `kubectl scale` speaks it."""
+"""The subresource `scale`: the number of replicas of a workload, in one form for all kinds. `kubectl scale`
+speaks it.
+"""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -16,7 +19,9 @@ from kopf_selectcache.testing.api.strategies import part
 SUBRESOURCE = "scale"
 KIND = "Scale"
 API_VERSION = "autoscaling/v1"
-TABLES: frozenset[Table] = frozenset({("apps", "deployments"), ("apps", "replicasets"), ("apps", "statefulsets")})
+TABLES: frozenset[Table] = frozenset(
+    {("apps", "deployments"), ("apps", "replicasets"), ("apps", "statefulsets")}
+)
 
 _FIELDS: types.Fields = {"spec": "v1.ScaleSpec", "status": "v1.ScaleStatus"}
 _SHOWN = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
@@ -29,7 +34,8 @@ def shown(stored: Stored) -> dict[str, Any]:
     wanted, there = spec.get("replicas", 1), part(body, "status").get("replicas", 0)
     selector = _selector(part(spec, "selector"))
     return {
-        "kind": KIND, "apiVersion": API_VERSION,
+        "kind": KIND,
+        "apiVersion": API_VERSION,
         "metadata": {key: body["metadata"][key] for key in _SHOWN if key in body["metadata"]},
         "spec": {"replicas": wanted} if wanted else {},
         "status": {"replicas": there} | ({"selector": selector} if selector else {}),
@@ -48,7 +54,8 @@ def changed(served: Served, stored: Stored, scale: Mapping[str, Any]) -> dict[st
         version = api_version.rpartition("/")[2]
         raise bad_request(
             f'{kind} in version "{version}" cannot be handled as a {KIND}: '
-            f"converting ({version}.{kind}) to (autoscaling.{KIND}): unknown conversion")
+            f"converting ({version}.{kind}) to (autoscaling.{KIND}): unknown conversion"
+        )
     if why := types.misfit(scale, _FIELDS, KIND):
         raise bad_request(f'{KIND} in version "v1" cannot be handled as a {KIND}: {why}')
     said = part(scale, "metadata")
@@ -59,10 +66,16 @@ def changed(served: Served, stored: Stored, scale: Mapping[str, Any]) -> dict[st
         raise invalid(KIND, name, [found], group="autoscaling")
     body: dict[str, Any] = msgspec.json.decode(stored.data)
     kept = {key: said[key] for key in ("name", "resourceVersion", "uid") if said.get(key)}
-    metadata = {key: value for key, value in body["metadata"].items() if key not in ("name", "resourceVersion")}
+    metadata = {
+        key: value for key, value in body["metadata"].items() if key not in ("name", "resourceVersion")
+    }
     return {
-        "kind": served.kind, "apiVersion": served.api_version, **body, "metadata": {**metadata, **kept},
-        "spec": {**part(body, "spec"), "replicas": replicas}}
+        "kind": served.kind,
+        "apiVersion": served.api_version,
+        **body,
+        "metadata": {**metadata, **kept},
+        "spec": {**part(body, "spec"), "replicas": replicas},
+    }
 
 
 def _selector(selector: Mapping[str, Any]) -> str:
@@ -71,7 +84,8 @@ def _selector(selector: Mapping[str, Any]) -> str:
     terms = [(key, f"{key}={value}") for key, value in part(selector, "matchLabels").items()]
     terms += [
         (str(one.get("key")), _term(str(one.get("key")), str(one.get("operator")), one.get("values")))
-        for one in (expressions if isinstance(expressions, list) else ()) if isinstance(one, Mapping)
+        for one in (expressions if isinstance(expressions, list) else ())
+        if isinstance(one, Mapping)
     ]
     return ",".join(text for _, text in sorted(terms))
 

@@ -1,4 +1,5 @@
 """The cells of the tables that kubectl prints: the values of an object's columns. Knows no Accept header."""
+
 from __future__ import annotations
 
 import datetime as dt
@@ -13,22 +14,37 @@ UNKNOWN = "<unknown>"
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "y": 365 * 86400}
 # Up to how many seconds an age is told in a unit, and in a smaller one besides.
 _AGES = (
-    (120, "s", ""), (10 * 60, "m", "s"), (3 * 3600, "m", ""), (8 * 3600, "h", "m"), (48 * 3600, "h", ""),
-    (8 * 86400, "d", "h"), (730 * 86400, "d", ""), (8 * 365 * 86400, "y", "d"),
+    (120, "s", ""),
+    (10 * 60, "m", "s"),
+    (3 * 3600, "m", ""),
+    (8 * 3600, "h", "m"),
+    (48 * 3600, "h", ""),
+    (8 * 86400, "d", "h"),
+    (730 * 86400, "d", ""),
+    (8 * 365 * 86400, "y", "d"),
 )
-_STEP = re.compile(r"""\.?(?:
+_STEP = re.compile(
+    r"""\.?(?:
     \[\?\(\s*@\.(?P<key>[^=\s]+)\s*==\s*(?P<quote>["'])(?P<value>.*?)(?P=quote)\s*\)\] |
     \[(?P<index>-?\d+)\] | \[(?P<all>\*)\] | \[(?P<quoted>'[^']*'|"[^"]*")\] |
     (?P<name>(?:\\.|[^.\[\]\\])+)
-)""", re.VERBOSE)
+)""",
+    re.VERBOSE,
+)
 
 
 def definitions(served: Served) -> list[dict[str, Any]]:
     """Return what the columns are. Their descriptions, which nobody prints, are left out."""
     return [
-        {"name": column.name, "type": "string" if column.type == "date" and not served.custom and column.cell is None else column.type,
-         "format": "name" if column.path == ".metadata.name" and column.name == "Name" else "",
-         "description": "", "priority": int(column.wide)}
+        {
+            "name": column.name,
+            "type": "string"
+            if column.type == "date" and not served.custom and column.cell is None
+            else column.type,
+            "format": "name" if column.path == ".metadata.name" and column.name == "Name" else "",
+            "description": "",
+            "priority": int(column.wide),
+        }
         for column in served.columns
     ]
 
@@ -75,7 +91,7 @@ def find(path: str, obj: Any) -> Iterator[Any]:
             yield obj
     elif step is not None:
         for value in _take(step, obj):
-            yield from find(path[step.end():], value)
+            yield from find(path[step.end() :], value)
 
 
 def _take(step: re.Match[str], obj: Any) -> Iterator[Any]:
@@ -87,7 +103,9 @@ def _take(step: re.Match[str], obj: Any) -> Iterator[Any]:
         if -len(items) <= at < len(items):
             yield items[at]
     elif step["key"]:
-        yield from (item for item in items if step["value"] in [str(each) for each in find("." + step["key"], item)])
+        yield from (
+            item for item in items if step["value"] in [str(each) for each in find("." + step["key"], item)]
+        )
     elif isinstance(obj, Mapping):
         name = step["quoted"][1:-1] if step["quoted"] else re.sub(r"\\(.)", r"\1", step["name"])
         if name in obj:

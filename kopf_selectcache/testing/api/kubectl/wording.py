@@ -1,4 +1,7 @@
-"""What is wrong with a selector, in the words of Go's parser. Only tells: whether it is wrong, core/selectors.py has decided."""
+"""What is wrong with a selector, in the words of Go's parser. Only tells: whether it is wrong,
+core/selectors.py has decided.
+"""
+
 from __future__ import annotations
 
 import re
@@ -12,14 +15,16 @@ _TOKEN = re.compile(r"==|!=|[=!(),><]|[^ \t\r\n=!(),><]+|$")
 _KEY_OF_VALUE = re.compile(r"([^ \t\r\n=!(),><]+)\s*(?:[=!><]+|(?:in|notin)\s*\([^()]*)\s*$")
 _INVALID = "unable to parse requirement: "
 _FULL_KEY = (
-    "a valid label key must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
-    "alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
-    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')")
+    "a valid label key must consist of alphanumeric characters, '-', '_' or '.', and must start and end with"
+    " an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is"
+    " '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix and '/' (e.g."
+    " 'example.com/MyName')"
+)
 
 
 def of_labels(error: BadText) -> str:
     """Word what is wrong with a label selector."""
-    before, rest = error.text[:error.column - 1], error.text[error.column - 1:]
+    before, rest = error.text[: error.column - 1], error.text[error.column - 1 :]
     token = _TOKEN.match(rest.lstrip(" \t\r\n"))
     found = token[0] if token else ""
     for start, words in _LABELS.items():
@@ -30,7 +35,7 @@ def of_labels(error: BadText) -> str:
 
 def of_fields(text: str, error: BadText) -> str:
     """Word what is wrong with a field selector."""
-    found = error.text[error.column - 1:]
+    found = error.text[error.column - 1 :]
     if error.reason.startswith("expected a field label"):
         return f"invalid selector: '{text}'; can't understand '{found.partition(',')[0]}'"
     if error.reason.startswith("expected \\="):
@@ -47,7 +52,8 @@ def _key_expected(before: str, found: str) -> str:
     return f"found '{found}', expected: {wanted}"
 
 
-def _wrong_key(before: str, found: str) -> str:   # noqa: ARG001  # As the others of the table below are called.
+# As the others of the table below are called.
+def _wrong_key(before: str, found: str) -> str:  # noqa: ARG001
     prefix, slash, name = found.partition("/")
     if "/" in name:
         why = _FULL_KEY
@@ -82,7 +88,9 @@ _LABELS: Mapping[str, Callable[[str, str], str]] = {
     "is not a label key": _wrong_key,
     "after the key": lambda _, found: f"{_INVALID}found '{found}', expected: in, notin, =, ==, !=, gt, lt",
     "expected an integer": lambda _, found: (
-        f"{_INVALID}values[0]: Invalid value: \"{found}\": for 'Gt', 'Lt' operators, the value must be an integer"),
+        f"{_INVALID}values[0]: Invalid value: \"{found}\": for 'Gt', 'Lt' operators, the value must be an"
+        " integer"
+    ),
     "is not a label value": _wrong_value,
     "expected a value": lambda _, found: f"{_INVALID}found '{found}', expected: identifier",
     "expected '(' before the values": lambda _, found: f"{_INVALID}found '{found}' expected: '('",
