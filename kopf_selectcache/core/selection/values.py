@@ -10,7 +10,7 @@ A dimension is the namespace, the name, a field label, or a label key. Two kinds
 
 Both keep a set as a simple rule, its *base*, and the finitely many values *listed* for which the rule is
 turned round.
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 
