@@ -60,8 +60,8 @@ QUERIES = [
     [
         [on("n2")],
         [on("n1")],
-        [on("n2", name="other")],
-        [on("n2", resourceVersion="6"), on("n1", name="other")],
+        [on("n2", name="other", uid="v", resourceVersion="6")],
+        [on("n2", resourceVersion="6"), on("n1", name="other", uid="v", resourceVersion="6")],
     ],
     ids=str,
 )
