@@ -349,7 +349,7 @@ MUTANTS: tuple[Mutant, ...] = (
             UNREADABLE + "test_contract_8_an_object_that_cannot_be_decoded_costs_itself_alone_in_a_watch")),
     Mutant("end the watch at an object that is nested too deeply", WIRE, '        found = outline(data, "object", "metadata")\n', "        found = Outline({})\n", 8,
            (UNREADABLE + "test_contract_8_an_object_that_cannot_be_decoded_costs_itself_alone_in_a_watch",)),
-    Mutant("pass over what stands between the texts of a page", "core/scanner.py", "_FLAT = (\n", "_FLAT = rb'(?:[^\"{}\\[\\]]++|' + _TEXT + rb')'\n_STRICT = (\n", 8,
+    Mutant("pass over what stands between the texts of a page", "core/scanner.py", "_FLAT = (\n", "_FLAT = rb'(?:[^\"{}\\[\\]]++|' + TEXT + rb')'\n_STRICT = (\n", 8,
            (SCANNING + "test_two_damaged_quotes_do_not_give_an_object_the_content_of_the_next",)),
     Mutant("keep the labels that an unreadable object had before a restore", "core/store/record.py", "(self.labels, self.owners, self.why) == (other.labels, other.owners, other.why))", "True)", 5,
            ("tests/core/store/test_store.py::test_an_unreadable_object_of_a_restored_server_has_the_labels_owners_and_reason_of_the_last_list",)),
