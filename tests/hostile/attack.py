@@ -71,7 +71,13 @@ class Attacks:
 
         def add(play: Attacking) -> Attacking:
             self.attacks.append(
-                Attack(name, (play.__doc__ or "").rstrip("."), play, verbs or ("list",), **others)  # type: ignore[arg-type]
+                Attack(
+                    name,
+                    " ".join((play.__doc__ or "").split()).rstrip("."),
+                    play,
+                    verbs or ("list",),
+                    **others,
+                )  # type: ignore[arg-type]
             )
             return play
 

@@ -130,9 +130,9 @@ async def event_without_number(talk: Exchange) -> None:
     "watch: endless versions", "watch", held="synced", fresh="synced", shown={"a": ""}, relists=PATIENCE + 1
 )
 async def endless_versions(talk: Exchange) -> None:
-    """An event whose version is a number of 5,000 digits, and bookmarks of it; afterwards the cache takes the
+    """An event whose version is a number of 1,000 digits, and bookmarks of it; afterwards the cache takes the
     server for restored"""
-    version = "9" * 5_000
+    version = "9" * 1_000
     await talk.open()
     await talk.chunk(event("MODIFIED", talk.kind.object("a", version)))
     while True:

@@ -153,15 +153,15 @@ MUTANTS: list[tuple[str, str, str, Rules, tuple[str, ...]]] = [
     ),
     (
         "do not hold the version back after a list",
-        "        if not self._listed.isdisjoint(group) or any(",
-        "        if any(",
+        "not self._listed.isdisjoint(group)\n",
+        "False\n",
         Rules(relists=1),
         ("I5", "I8b"),
     ),
     (
         "do not hold the version back for what left at a version not told",
-        "for key in self._unclear):",
-        "for key in ()):",
+        "(self._could_hold(key)) for key in self._unclear)",
+        "(self._could_hold(key)) for key in ())",
         Rules(vague=True),
         ("I5",),
     ),
@@ -250,13 +250,13 @@ def mutated(old: str, new: str) -> type[Merging]:
     sources = [inspect.getsource(module) for module in (branches_module, unconfirmed_module, merging_module)]
     found = sum(source.count(old) for source in sources)
     assert found == 1, f"this is {found} times in the files: {old}"
-    made = ModuleType("kopf_selectcache.core.mutant")
+    made = ModuleType("kopf_selectcache.core.store.mutant")
     made.__package__ = merging_module.__package__
     sys.modules[made.__name__] = made  # Dataclasses look their own module up.
     for each in sources:
         source = (
             each.replace(old, new)
-            .replace("from .branches import", "from .mutant import")
+            .replace("from .substore import", "from .mutant import")
             .replace("from .unconfirmed import", "from .mutant import")
         )
         # The files under test, with one thing wrong.
