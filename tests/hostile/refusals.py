@@ -165,8 +165,7 @@ CONNECTIONS = (
         "Each connection is reset at once",
         connect=_reset,
         fresh="stale",
-        most=UNREACHABLE,
-        reason="broke off",
+        most=UNREACHABLE,  # The client may still be connecting: what it says depends on that.
     ),
     Attack(
         "connections without an answer",
