@@ -70,15 +70,9 @@ class Attacks:
         """Add the decorated function; its docstring is the line for the table."""
 
         def add(play: Attacking) -> Attacking:
-            self.attacks.append(
-                Attack(
-                    name,
-                    " ".join((play.__doc__ or "").split()).rstrip("."),
-                    play,
-                    verbs or ("list",),
-                    **others,
-                )  # type: ignore[arg-type]
-            )
+            what = " ".join((play.__doc__ or "").split()).rstrip(".")
+            attack = Attack(name, what, play, verbs or ("list",), **others)  # type: ignore[arg-type]
+            self.attacks.append(attack)
             return play
 
         return add
