@@ -19,7 +19,8 @@ from typing import Any, TypeAlias
 from bench.data import Data, encoded
 from kopf_selectcache import Selector
 from kopf_selectcache.cache.cache import Cache
-from kopf_selectcache.core.protocol.decoder import Event, Reader
+from kopf_selectcache.core.protocol.decoder import Reader
+from kopf_selectcache.core.protocol.messages import Event
 from kopf_selectcache.core.store.compression import SAMPLES, Packing, learned
 from kopf_selectcache.core.store.projection import ALL
 from kopf_selectcache.core.store.store import Store

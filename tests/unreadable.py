@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from kopf_selectcache import Cached, Selector
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.client.transport import JSON, Refused
-from kopf_selectcache.core.protocol.decoder import Refusal
+from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.selection.kinds import Key
 from kopf_selectcache.errors import StateError
 from kopf_selectcache.settings.options import settings_of

@@ -24,7 +24,7 @@ from kopf_selectcache._errors import (
 )
 from kopf_selectcache.core.errors import TooLarge, Untransformed
 from kopf_selectcache.core.protocol.backoff import ASKED
-from kopf_selectcache.core.protocol.decoder import Refusal
+from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.core.selection.kinds import Key
 from kopf_selectcache.core.selection.sent import Unselected

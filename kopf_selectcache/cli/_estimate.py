@@ -12,7 +12,8 @@ import msgspec
 
 from kopf_selectcache.client.partial_metadata import page_of_metadata
 from kopf_selectcache.client.transport import Refused, Transport, ask_in_size
-from kopf_selectcache.core.protocol.decoder import Reader, Refusal
+from kopf_selectcache.core.protocol.decoder import Reader
+from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.protocol.pager import PageSize, Paging
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.index_spec import Indexed

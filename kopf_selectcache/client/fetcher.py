@@ -14,7 +14,8 @@ from random import random
 from time import monotonic
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from kopf_selectcache.core.protocol.decoder import Page, Reader, Refusal
+from kopf_selectcache.core.protocol.decoder import Reader
+from kopf_selectcache.core.protocol.messages import Page, Refusal
 from kopf_selectcache.core.protocol.pager import Paging
 from kopf_selectcache.core.store.record import Record
 

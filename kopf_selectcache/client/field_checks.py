@@ -13,7 +13,8 @@ from __future__ import annotations
 from dataclasses import replace
 from enum import Enum, auto
 
-from kopf_selectcache.core.protocol.decoder import Page, Reader
+from kopf_selectcache.core.protocol.decoder import Reader
+from kopf_selectcache.core.protocol.messages import Page
 from kopf_selectcache.core.selection.grammar import FieldTerm
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.sent import EVERYTHING, Sent, Unselected

@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from kopf_selectcache.core.errors import Garbled
-from kopf_selectcache.core.protocol.decoder import Page, Reader
+from kopf_selectcache.core.protocol.decoder import Reader
+from kopf_selectcache.core.protocol.messages import Page
 from kopf_selectcache.core.protocol.pager import Paging
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.projection import ALL

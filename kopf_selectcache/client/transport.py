@@ -24,7 +24,8 @@ import aiohttp
 from kopf_selectcache import _kopf
 from kopf_selectcache.core.errors import TooLarge
 from kopf_selectcache.core.protocol.backoff import delay
-from kopf_selectcache.core.protocol.decoder import Refusal, read_refusal
+from kopf_selectcache.core.protocol.decoder import read_refusal
+from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.protocol.pager import PageSize
 from kopf_selectcache.core.redact import printable
 

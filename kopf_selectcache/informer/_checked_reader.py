@@ -13,7 +13,8 @@ from kopf_selectcache.client.field_checks import Judgement, judge
 from kopf_selectcache.client.transport import Refused
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.backoff import delay
-from kopf_selectcache.core.protocol.decoder import SLICE, Message, Page, Piece, Reader, Refusal
+from kopf_selectcache.core.protocol.decoder import SLICE, Reader
+from kopf_selectcache.core.protocol.messages import Message, Page, Piece, Refusal
 from kopf_selectcache.core.protocol.pager import PAGE_BYTES
 from kopf_selectcache.core.protocol.splitter import Splitter
 from kopf_selectcache.core.selection.resource import Resource

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from kopf_selectcache._errors import NO_CAUSE, Cause
 from kopf_selectcache.core.errors import TooLarge, Untransformed
-from kopf_selectcache.core.protocol.decoder import Refusal
 from kopf_selectcache.core.protocol.machine import Lost, Silent
+from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.selection.sent import Unselected
 
 _PASSING = (408, 410, 429)

@@ -20,8 +20,8 @@ from kopf_selectcache._errors import (
     StateError,
     Unauthorized,
 )
-from kopf_selectcache.core.protocol.decoder import Refusal
 from kopf_selectcache.core.protocol.machine import Lost, Silent
+from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.selectors.selector import Branches, Selector

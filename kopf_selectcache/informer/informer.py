@@ -19,8 +19,8 @@ from kopf_selectcache.client.fetcher import Shared
 from kopf_selectcache.client.transport import NoCredentials, Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.backoff import delay
-from kopf_selectcache.core.protocol.decoder import Refusal
 from kopf_selectcache.core.protocol.machine import Lost
+from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.protocol.query import is_beyond_server
 from kopf_selectcache.core.selection.kinds import Key, Kind, find
 from kopf_selectcache.core.selection.resource import Resource

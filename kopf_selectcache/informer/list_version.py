@@ -16,7 +16,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
 from kopf_selectcache.client.transport import Refused, Unreachable
-from kopf_selectcache.core.protocol.decoder import Page, Refusal
+from kopf_selectcache.core.protocol.messages import Page, Refusal
 from kopf_selectcache.core.protocol.query import exactly, is_beyond_server
 from kopf_selectcache.core.store.union import Merging
 

@@ -16,17 +16,7 @@ from kopf_selectcache.client.read_timeout import Patience
 from kopf_selectcache.client.transport import NoCredentials, Refused, Unreachable, ask_in_size
 from kopf_selectcache.core.errors import Garbled, TooLarge, Untransformed
 from kopf_selectcache.core.protocol.backoff import delay
-from kopf_selectcache.core.protocol.decoder import (
-    APIECE,
-    SLICE,
-    Bookmark,
-    Event,
-    Message,
-    Page,
-    Piece,
-    Reader,
-    Refusal,
-)
+from kopf_selectcache.core.protocol.decoder import APIECE, SLICE, Reader
 from kopf_selectcache.core.protocol.lines import Lines
 from kopf_selectcache.core.protocol.machine import (
     Abandon,
@@ -55,6 +45,7 @@ from kopf_selectcache.core.protocol.machine import (
     Watching,
     step,
 )
+from kopf_selectcache.core.protocol.messages import Bookmark, Event, Message, Page, Piece, Refusal
 from kopf_selectcache.core.protocol.pager import PageSize
 from kopf_selectcache.core.protocol.query import asks_for_newest, listing, watching
 from kopf_selectcache.core.selection.kinds import Kind

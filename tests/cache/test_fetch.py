@@ -24,7 +24,7 @@ from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.client.discovery import NotServed
 from kopf_selectcache.client.transport import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled
-from kopf_selectcache.core.protocol.decoder import Refusal
+from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.resource import Resource
 

@@ -11,7 +11,7 @@ import pytest
 from kopf_selectcache import Forbidden, Missing, ReadError, Selector, Stalled
 from kopf_selectcache.client.partial_metadata import ONE
 from kopf_selectcache.client.transport import Unreachable
-from kopf_selectcache.core.protocol.decoder import Refusal
+from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.testing import FakeCache
 
 from .world import NODES, World, node, pod, run

@@ -13,7 +13,8 @@ import pytest
 from kopf_selectcache import Cached, NotKept, OutsideFilter, Selector
 from kopf_selectcache.cache.matcher import Obj
 from kopf_selectcache.cache.snapshot import own_of
-from kopf_selectcache.core.protocol.decoder import Event, Page, Reader
+from kopf_selectcache.core.protocol.decoder import Reader
+from kopf_selectcache.core.protocol.messages import Event, Page
 from kopf_selectcache.core.store.indexes import WORTH
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.record import Unreadable

@@ -25,7 +25,7 @@ from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.client.discovery import NotServed
 from kopf_selectcache.client.transport import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled
-from kopf_selectcache.core.protocol.decoder import Refusal
+from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.informer.retries import MOST_DOUBLED
 
 from .test_fetch import DB, DB_PATH, LIST_PATH, WEB, page

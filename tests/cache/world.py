@@ -15,7 +15,8 @@ from kopf_selectcache.cache.blocking import Waits
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.client.fetcher import Fetches
 from kopf_selectcache.client.transport import Refused
-from kopf_selectcache.core.protocol.decoder import Reader, Refusal
+from kopf_selectcache.core.protocol.decoder import Reader
+from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.selection.kinds import Key, Kind, find
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.index_spec import Indexed

@@ -12,7 +12,7 @@ import pytest
 from kopf_selectcache.client.discovery import NotServed, resolve
 from kopf_selectcache.client.transport import Refused
 from kopf_selectcache.core.errors import Garbled
-from kopf_selectcache.core.protocol.decoder import Refusal
+from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.selection.kinds import Key
 from kopf_selectcache.core.selection.resource import Resource
 from tests.client.test_transport import connected, login

@@ -25,7 +25,7 @@ from kopf._cogs.structs.credentials import AiohttpSession, KubeContext, Vault
 from kopf_selectcache.client._credentials import TRIES
 from kopf_selectcache.client.transport import KopfTransport, Refused, Unreachable
 from kopf_selectcache.core.errors import TooLarge
-from kopf_selectcache.core.protocol.decoder import Refusal
+from kopf_selectcache.core.protocol.messages import Refusal
 from tests.faults.server import PODS, SILENCE, Answer, Server, Then, answer, chunk, refused, status, streamed
 from tests.faults.test_rights import logging_in
 from tests.faults.world import Time, nothing_left, run, until

@@ -3,7 +3,6 @@ told, no more."""
 
 from __future__ import annotations
 
-from kopf_selectcache.core.protocol.decoder import Bookmark, Event, Page, Refusal
 from kopf_selectcache.core.protocol.machine import (
     TRANSITIONS,
     Abandon,
@@ -25,6 +24,7 @@ from kopf_selectcache.core.protocol.machine import (
     Watching,
     step,
 )
+from kopf_selectcache.core.protocol.messages import Bookmark, Event, Page, Refusal
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.core.store.substore import Branch

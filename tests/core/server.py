@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from kopf_selectcache.core.protocol import machine
-from kopf_selectcache.core.protocol.decoder import Refusal
+from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.store.substore import Key
 from kopf_selectcache.core.store.unconfirmed import Doubt, JoinedLists
 

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field, replace
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol import machine
 from kopf_selectcache.core.protocol.backoff import SHORTEST, delay
-from kopf_selectcache.core.protocol.decoder import Bookmark, Event, Page, Piece, Reader, Refusal
+from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.lines import Lines
+from kopf_selectcache.core.protocol.messages import Bookmark, Event, Page, Piece, Refusal
 from kopf_selectcache.core.store.record import is_older
 from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.core.store.substore import Key

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from kopf_selectcache.core.protocol import machine
-from kopf_selectcache.core.protocol.decoder import Bookmark, Event, Page, Refusal
+from kopf_selectcache.core.protocol.messages import Bookmark, Event, Page, Refusal
 from kopf_selectcache.core.store.record import Record, is_older
 from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.core.store.substore import Key

@@ -15,13 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kopf_selectcache.core.errors import Garbled
-from kopf_selectcache.core.protocol.decoder import Page, Reader, _Object
+from kopf_selectcache.core.protocol.decoder import Object, Reader
+from kopf_selectcache.core.protocol.messages import Page
 from kopf_selectcache.core.scanner import Listed, Unscannable, identity, items, members, outline
 from tests.core.protocol.test_fastpath import WHOLE, damaged, listed
 
 MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 ITEMS = msgspec.json.Decoder(list[msgspec.Raw]).decode
-OBJECT = msgspec.json.Decoder(_Object).decode
+OBJECT = msgspec.json.Decoder(Object).decode
 DEEP = b"[" * 50_000 + b"]" * 50_000
 
 values = st.recursive(

@@ -10,8 +10,8 @@ import pytest
 from kopf_selectcache import Forbidden, Selector, Stalled, StateError
 from kopf_selectcache._errors import NO_CAUSE, Cause
 from kopf_selectcache.cache.state_errors import of_read
-from kopf_selectcache.core.protocol.decoder import Refusal
 from kopf_selectcache.core.protocol.machine import Lost, Silent
+from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.selection.grammar import FieldTerm
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.sent import Unselected

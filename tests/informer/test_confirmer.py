@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from kopf_selectcache import Selector
 from kopf_selectcache.client.transport import Refused, Unreachable
-from kopf_selectcache.core.protocol.decoder import Refusal
+from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.union import Merging

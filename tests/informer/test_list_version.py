@@ -10,8 +10,8 @@ import pytest
 
 from kopf_selectcache import Selector
 from kopf_selectcache.client.transport import Refused, Unreachable
-from kopf_selectcache.core.protocol.decoder import Page, Refusal
 from kopf_selectcache.core.protocol.machine import Watching
+from kopf_selectcache.core.protocol.messages import Page, Refusal
 from kopf_selectcache.core.protocol.query import exactly
 from kopf_selectcache.core.store.substore import Keys
 from kopf_selectcache.core.store.union import Merging

@@ -344,7 +344,7 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/faults/test_uncertain_fields.py::test_contract_8_uncertain_fields_are_confirmed_at_a_rate_that_good_events_do_not_raise",)),
     Mutant("take a deleted object for one that the server selects", "client/field_checks.py", "    return Judgement.UNCERTAIN\n\n", "    return Judgement.MISREAD\n\n", 1,
            ("tests/client/test_field_checks.py::test_where_the_object_is_not_as_it_was_nothing_is_certain",)),
-    Mutant("refuse what one object that cannot be decoded is a part of", WIRE, "            return self._bounded(_decode(identity(outlined), _Object, what)), outlined\n", "            raise Unscannable\n", 8,
+    Mutant("refuse what one object that cannot be decoded is a part of", WIRE, "            return self._bounded(_decode(identity(outlined), Object, what)), outlined\n", "            raise Unscannable\n", 8,
            (UNREADABLE + "test_contract_8_an_object_that_cannot_be_decoded_costs_itself_alone_in_a_list",
             UNREADABLE + "test_contract_8_an_object_that_cannot_be_decoded_costs_itself_alone_in_a_watch")),
     Mutant("end the watch at an object that is nested too deeply", WIRE, '        found = outline(data, "object", "metadata")\n', "        found = Outline({})\n", 8,

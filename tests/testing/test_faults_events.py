@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from kopf_selectcache.core.protocol.decoder import END_OF_INITIAL_EVENTS
+from kopf_selectcache.core.protocol.messages import END_OF_INITIAL_EVENTS
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import (
     DropEvents,

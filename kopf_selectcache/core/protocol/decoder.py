@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from sys import intern
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -40,143 +40,8 @@ from kopf_selectcache.core.store.projection import ALL, Projection, parts_of
 from kopf_selectcache.core.store.record import OUT_OF_RANGE, TOO_DEEP, Record, Unreadable, kept_json
 
 from ._fastpath import parted, without_managed
-
-END_OF_INITIAL_EVENTS = "k8s.io/initial-events-end"
-"""The annotation of the one bookmark after which a WatchList's initial state is complete."""
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """One page of a list. More follow if there is a `token`, whether or not this one has items."""
-
-    version: str
-    token: str
-    records: tuple[Record, ...]
-    size: int = field(default=0, compare=False)  # In bytes, as it came.
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Some objects of a page that has yet to end (`core.protocol.splitter`). Its version is not known before
-    the rest of the page has come.
-    """
-
-    records: tuple[Record, ...]
-    size: int = field(default=0, compare=False)  # In bytes.
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """An object was added or modified, or has left: deleted, or no longer selected."""
-
-    type: Literal["ADDED", "MODIFIED", "DELETED"]
-    record: Record
-
-
-@dataclass(frozen=True, slots=True)
-class Bookmark:
-    """The server has sent all there is up to this version; `complete` says that the initial state was part of
-    it.
-    """
-
-    version: str
-    complete: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """The server said no: as the answer to a request, or in the middle of a stream."""
-
-    code: int
-    reason: str = ""
-    message: str = ""
-    retry_after: float | None = None
-    token: str = ""
-    """With a 410 for an expired continue token: where an inconsistent list could go on."""
-
-
-Message: TypeAlias = Event | Bookmark | Refusal
-
-_NULL = msgspec.Raw(b"null")
-
-
-class _Owner(msgspec.Struct, gc=False):
-    uid: str = ""
-
-
-class _Metadata(msgspec.Struct, gc=False, rename={"version": "resourceVersion", "owners": "ownerReferences"}):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    version: str = ""
-    labels: msgspec.Raw = _NULL
-    owners: msgspec.Raw = _NULL
-
-
-class _Object(msgspec.Struct, rename={"api_version": "apiVersion"}):
-    api_version: str = ""
-    kind: str = ""
-    metadata: _Metadata | None = None
-
-
-class _UsualMetadata(
-    msgspec.Struct,
-    gc=False,
-    rename={"version": "resourceVersion", "owners": "ownerReferences", "managed": "managedFields"},
-):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    version: str = ""
-    labels: dict[str, str] | None = None
-    owners: list[_Owner] | None = None
-    managed: Any = msgspec.UNSET
-
-
-class _UsualObject(msgspec.Struct, rename={"api_version": "apiVersion"}):
-    """An object of which everything has been decoded."""
-
-    api_version: str = ""
-    kind: str = ""
-    metadata: _UsualMetadata | None = None
-
-
-class _Marked(msgspec.Struct, rename={"version": "resourceVersion"}):
-    version: str = ""
-    annotations: dict[str, str] | None = None
-
-
-class _Mark(msgspec.Struct, rename={"api_version": "apiVersion"}):
-    metadata: _Marked
-    api_version: str = ""
-    kind: str = ""
-
-
-class _AnswerMetadata(msgspec.Struct, rename={"version": "resourceVersion", "token": "continue"}):
-    version: str = ""
-    token: str = ""
-
-
-class _Details(msgspec.Struct, rename={"retry_after": "retryAfterSeconds"}):
-    retry_after: float | None = None
-
-
-class _Answer(msgspec.Struct, rename={"api_version": "apiVersion"}):
-    """A list or a Status: the same request may be answered by either."""
-
-    api_version: str = ""
-    kind: str = ""
-    metadata: _AnswerMetadata | None = None
-    items: list[msgspec.Raw] | None = None
-    code: int = 0
-    reason: str = ""
-    message: str = ""
-    details: _Details | None = None
-
-
-class _Line(msgspec.Struct):
-    type: str = ""
-    object: msgspec.Raw = msgspec.Raw(b"null")
+from ._shapes import Answer, Line, Mark, Metadata, Object, Owner, UsualMetadata, UsualObject
+from .messages import END_OF_INITIAL_EVENTS, Bookmark, Event, Message, Page, Refusal
 
 
 class _Failed(NamedTuple):
@@ -230,7 +95,7 @@ def read_refusal(code: int, data: bytes, *, retry_after: float | None = None) ->
     `retry_after` has the seconds of the header, which go before those of the Status.
     """
     try:
-        refusal = _refusal(_decode(data, _Answer, "a Status"))
+        refusal = _refusal(_decode(data, Answer, "a Status"))
     except Garbled:
         refusal = Refusal(code)
     return replace(
@@ -238,7 +103,7 @@ def read_refusal(code: int, data: bytes, *, retry_after: float | None = None) ->
     )
 
 
-def _refusal(answer: _Answer) -> Refusal:
+def _refusal(answer: Answer) -> Refusal:
     seconds = answer.details.retry_after if answer.details is not None else None
     return Refusal(
         answer.code,
@@ -260,7 +125,7 @@ def _said(text: str) -> str:
 
 
 _LABELS = msgspec.json.Decoder(dict[str, str] | None)
-_OWNERS = msgspec.json.Decoder(list[_Owner] | None)
+_OWNERS = msgspec.json.Decoder(list[Owner] | None)
 _EVERYTHING: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
 _DOTS = frozenset({".", ".."})
@@ -378,7 +243,7 @@ class Reader:
         """
         if (parts := parted(data, self._starts)) is not None:
             try:
-                answer = _decode(parts.envelope, _Answer, "a list")
+                answer = _decode(parts.envelope, Answer, "a list")
                 if answer.items == []:
                     yield from self._sliced(answer, parts.items, len(data), first)
                     return
@@ -387,7 +252,7 @@ class Reader:
             except Garbled:
                 pass  # It may be nothing but written in another way.
         try:
-            answer = _decode(data, _Answer, "a list")
+            answer = _decode(data, Answer, "a list")
         except Undecodable as error:
             undecodable = error
         else:
@@ -410,7 +275,7 @@ class Reader:
         must read the end as well. A custom resource may name its list otherwise, so its items must name their
         kind if the list has yet to.
         """
-        answer = _decode(head + b"]}", _Answer, "a list")
+        answer = _decode(head + b"]}", Answer, "a list")
         end: dict[str, Any] = {}
         if answer.metadata is None:
             end["metadata"] = {"resourceVersion": "0"}
@@ -428,14 +293,14 @@ class Reader:
                 if end - taken >= SLICE:
                     yield None
                     taken = end
-            answer = _decode(listed.envelope, _Answer, "a list")
+            answer = _decode(listed.envelope, Answer, "a list")
             if answer.items is None:  # The key may come a second time, with an escape.
                 yield from self._sliced(answer, listed.items, len(data), first)
                 return
         raise undecodable
 
     def _sliced(
-        self, answer: _Answer, items: Iterator[bytes | msgspec.Raw], length: int, first: int
+        self, answer: Answer, items: Iterator[bytes | msgspec.Raw], length: int, first: int
     ) -> Iterator[Page | None]:
         usual = answer.kind == f"{self.kind}List"
         # The definition of a custom resource may name its list otherwise. The items of such lists do name
@@ -502,7 +367,7 @@ class Reader:
                     ),
                 )
             case "BOOKMARK":
-                mark = _decode(line.object, _Mark, "a bookmark")
+                mark = _decode(line.object, Mark, "a bookmark")
                 self._require_kind(
                     mark
                 )  # A version of another kind may be far ahead: it would suppress all later events.
@@ -514,7 +379,7 @@ class Reader:
                     marked.version, complete=(marked.annotations or {}).get(END_OF_INITIAL_EVENTS) == "true"
                 )
             case "ERROR":
-                return _refusal(_decode(line.object, _Answer, "a Status"))
+                return _refusal(_decode(line.object, Answer, "a Status"))
             case other:
                 raise Garbled(f"an event of the unknown type {other[:100]!r} came")
 
@@ -525,7 +390,7 @@ class Reader:
         Anything else is the half of a line, and nothing.
         """
         try:
-            answer = _decode(data, _Answer, "a Status")
+            answer = _decode(data, Answer, "a Status")
         except Garbled:
             return None
         return _refusal(answer) if answer.kind == "Status" else None
@@ -563,7 +428,7 @@ class Reader:
         except _FAILURES as error:
             return _Failed(kept, error)
         try:
-            found = msgspec.convert(decoded, _UsualObject)
+            found = msgspec.convert(decoded, UsualObject)
             term = self.sent.failing_term(decoded) if self.sent.terms and not leaves else None
             del decoded  # It takes several times the bytes.
         except _FAILURES:
@@ -597,7 +462,7 @@ class Reader:
 
     def _outside(
         self,
-        metadata: _Metadata | _UsualMetadata,
+        metadata: Metadata | UsualMetadata,
         failed: LabelRequirement,
         labels: dict[str, str] | None,
         *,
@@ -670,30 +535,30 @@ class Reader:
             why=why,
         )
 
-    def _found(self, data: bytes, outlined: Outline | None) -> tuple[_Object, Outline | None]:
+    def _found(self, data: bytes, outlined: Outline | None) -> tuple[Object, Outline | None]:
         """Read what an object is, and its metadata. Return the outline with it if it has been scanned."""
         what = f"an object of kind {self.kind}"
         if outlined is None:
             with suppress(Undecodable):
-                return self._bounded(_decode(data, _Object, what)), None
+                return self._bounded(_decode(data, Object, what)), None
         with suppress(Unscannable):
             outlined = outlined or outline(data, "metadata")
-            return self._bounded(_decode(identity(outlined), _Object, what)), outlined
-        return self._bounded(_decode(data, _Object, what)), outlined  # It raises the decoder's words.
+            return self._bounded(_decode(identity(outlined), Object, what)), outlined
+        return self._bounded(_decode(data, Object, what)), outlined  # It raises the decoder's words.
 
-    def _bounded(self, found: _Object) -> _Object:
+    def _bounded(self, found: Object) -> Object:
         """Return what was read; raise Garbled if its version is too long."""
         if found.metadata is not None:
             _require_short(found.metadata.version, f"an object of kind {self.kind}{_named(found.metadata)}")
         return found
 
-    def _require_kind(self, found: _Object | _Mark, *, kindless: bool = False) -> None:
+    def _require_kind(self, found: Object | Mark, *, kindless: bool = False) -> None:
         if found.kind != self.kind and (found.kind or not kindless):
             raise Garbled(f"an object of kind {found.kind[:100]!r} came instead of {self.kind}")
         if found.api_version not in ("", self.api_version):
             raise Garbled(f"an object of {found.api_version[:100]!r} came instead of {self.api_version}")
 
-    def _common(self, metadata: _Metadata) -> tuple[dict[str, str] | None, list[_Owner] | None]:
+    def _common(self, metadata: Metadata) -> tuple[dict[str, str] | None, list[Owner] | None]:
         try:
             return _LABELS.decode(metadata.labels), _OWNERS.decode(metadata.owners)
         except _FAILURES as error:
@@ -705,9 +570,9 @@ class Reader:
 
     def _made(
         self,
-        metadata: _Metadata | _UsualMetadata,
+        metadata: Metadata | UsualMetadata,
         labels: dict[str, str],
-        owners: list[_Owner] | None,
+        owners: list[Owner] | None,
         kept: bytes,
         fields: bytes = b"",
         *,
@@ -728,7 +593,7 @@ class Reader:
         )
 
     def _by_indexes(
-        self, metadata: _Metadata | _UsualMetadata, kept: bytes, whole: Mapping[str, msgspec.Raw] | None
+        self, metadata: Metadata | UsualMetadata, kept: bytes, whole: Mapping[str, msgspec.Raw] | None
     ) -> dict[str, Values]:
         """Read the values of declared indexes off an object: each function is given one of its own.
 
@@ -747,7 +612,7 @@ class Reader:
         raise problem  # As below.
 
     def _kept(
-        self, data: bytes, found: _Object, outlined: Outline | None
+        self, data: bytes, found: Object, outlined: Outline | None
     ) -> tuple[bytes, bytes, Mapping[str, msgspec.Raw] | None]:
         """Return what is kept of an object, which says what it is, the field labels' values that are not to
         be found in that, and its members.
@@ -774,7 +639,7 @@ class Reader:
             problem = Untransformed(f"the transform of {self.kind}{_named(found.metadata)} {bad}")
         raise problem  # Out here it does not carry the error along, which may hold the object.
 
-    def _decoded(self, kept: bytes, metadata: _Metadata, failed: _Failed | None) -> Any:
+    def _decoded(self, kept: bytes, metadata: Metadata, failed: _Failed | None) -> Any:
         try:
             if failed is None:
                 return decoded(kept)
@@ -787,7 +652,7 @@ class Reader:
             problem = self._undecodable(metadata, error)
         raise problem  # As above.
 
-    def _undecodable(self, metadata: _Metadata | _UsualMetadata | None, error: Exception) -> Undecodable:
+    def _undecodable(self, metadata: Metadata | UsualMetadata | None, error: Exception) -> Undecodable:
         return Undecodable(
             f"an object of kind {self.kind}{_named(metadata)} is not what the API promises: {error}",
             _why(error),
@@ -807,18 +672,18 @@ class Reader:
         return kept_json({label: extractor(obj) for label, extractor in self.fields.items()})
 
 
-def _line(data: bytes) -> tuple[_Line, Outline | None]:
+def _line(data: bytes) -> tuple[Line, Outline | None]:
     """Read the type of an event, and leave its object as bytes. Return the outline of the object with it if
     the line has been scanned.
     """
     try:
-        return _decode(data, _Line, "a line of a watch"), None
+        return _decode(data, Line, "a line of a watch"), None
     except Undecodable as error:
         undecodable = error
     with suppress(KeyError, Unscannable, Undecodable):
         found = outline(data, "object", "metadata")
         return (
-            _Line(
+            Line(
                 _decode(found.members["type"], str, "the type of an event"),
                 msgspec.Raw(found.members["object"]),
             ),
@@ -848,7 +713,7 @@ def _can_be_named(namespace: str, name: str) -> bool:
     )
 
 
-def _named(metadata: _Metadata | _UsualMetadata | None) -> str:
+def _named(metadata: Metadata | UsualMetadata | None) -> str:
     """Say which object it is: whoever has to find what is wrong with it needs its name."""
     if metadata is None or not metadata.name:
         return ""

@@ -47,7 +47,7 @@ from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.redact import printable
 from kopf_selectcache.core.store.record import Record, are_numbers, is_newer, is_number, is_older
 
-from .decoder import Bookmark, Event, Page, Piece, Refusal
+from .messages import Bookmark, Event, Page, Piece, Refusal
 from .pager import FEW, NO_PAGES, Pager
 
 PATIENCE = 3

@@ -23,7 +23,7 @@ from operator import lt
 from kopf_selectcache.core.errors import Garbled
 
 from .backoff import delay
-from .decoder import Page, Piece
+from .messages import Page, Piece
 
 EMPTY_PAGES = 100
 """A list may have this many pages without objects in a row."""

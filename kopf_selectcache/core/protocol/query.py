@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .decoder import Refusal
 from .machine import Effect, List, Watch
+from .messages import Refusal
 
 _BEYOND = ("Too large resource version", "required revision is a future revision")
 """What servers answer to a list at a version that they have yet to reach. Up to Kubernetes 1.33, a list at an

@@ -13,17 +13,9 @@ from typing import Any
 import pytest
 
 from kopf_selectcache.core.errors import Garbled, Undecodable
-from kopf_selectcache.core.protocol.decoder import (
-    MOST_SAID,
-    Bookmark,
-    Event,
-    Message,
-    Page,
-    Reader,
-    Refusal,
-    read_refusal,
-)
+from kopf_selectcache.core.protocol.decoder import MOST_SAID, Reader, read_refusal
 from kopf_selectcache.core.protocol.lines import Lines
+from kopf_selectcache.core.protocol.messages import Bookmark, Event, Message, Page, Refusal
 from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.sent import Sent

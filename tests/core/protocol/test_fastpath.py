@@ -13,7 +13,8 @@ import pytest
 from kopf_selectcache.core.errors import Garbled, Untransformed
 from kopf_selectcache.core.protocol import decoder
 from kopf_selectcache.core.protocol._fastpath import parted, without_managed
-from kopf_selectcache.core.protocol.decoder import APIECE, SLICE, Event, Page, Reader
+from kopf_selectcache.core.protocol.decoder import APIECE, SLICE, Reader
+from kopf_selectcache.core.protocol.messages import Event, Page
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.record import Record, Unreadable
 

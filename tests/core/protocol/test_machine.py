@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from kopf_selectcache.core.protocol.decoder import Bookmark, Event, Refusal
 from kopf_selectcache.core.protocol.machine import (
     PATIENCE,
     Abandon,
@@ -32,6 +31,7 @@ from kopf_selectcache.core.protocol.machine import (
     Watching,
     step,
 )
+from kopf_selectcache.core.protocol.messages import Bookmark, Event, Refusal
 from tests.core.client import (
     CUT,
     ENDED,

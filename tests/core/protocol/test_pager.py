@@ -8,7 +8,7 @@ import pytest
 
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol import pager as paging
-from kopf_selectcache.core.protocol.decoder import Page, Piece
+from kopf_selectcache.core.protocol.messages import Page, Piece
 from kopf_selectcache.core.protocol.pager import (
     BYTES_PER_PAGE,
     FEW,

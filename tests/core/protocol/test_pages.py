@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from kopf_selectcache.core.protocol.decoder import Bookmark, Piece, Refusal
 from kopf_selectcache.core.protocol.machine import (
     EXPIRIES,
     PATIENCE,
@@ -29,6 +28,7 @@ from kopf_selectcache.core.protocol.machine import (
     Waiting,
     Watch,
 )
+from kopf_selectcache.core.protocol.messages import Bookmark, Piece, Refusal
 from kopf_selectcache.core.protocol.pager import (
     BYTES_PER_PAGE,
     EMPTY_PAGES,

@@ -11,7 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kopf_selectcache.core.errors import Garbled, TooLarge
-from kopf_selectcache.core.protocol.decoder import Page, Reader, Refusal
+from kopf_selectcache.core.protocol.decoder import Reader
+from kopf_selectcache.core.protocol.messages import Page, Refusal
 from kopf_selectcache.core.protocol.splitter import Splitter
 
 MOST = 10_000

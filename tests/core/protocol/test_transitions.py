@@ -7,7 +7,6 @@ from typing import get_args
 
 import pytest
 
-from kopf_selectcache.core.protocol.decoder import Bookmark, Event, Piece
 from kopf_selectcache.core.protocol.machine import (
     TRANSITIONS,
     Due,
@@ -25,6 +24,7 @@ from kopf_selectcache.core.protocol.machine import (
     Watching,
     step,
 )
+from kopf_selectcache.core.protocol.messages import Bookmark, Event, Piece
 from kopf_selectcache.core.protocol.pager import Pager
 from tests.core.client import CUT, GONE, A, page
 

@@ -14,7 +14,8 @@ import pytest
 from kopf_selectcache.core import recursion, scanner
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol import decoder
-from kopf_selectcache.core.protocol.decoder import Event, Page, Reader
+from kopf_selectcache.core.protocol.decoder import Reader
+from kopf_selectcache.core.protocol.messages import Event, Page
 from kopf_selectcache.core.scanner import Unscannable, is_deeper, outline
 from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.projection import Projection

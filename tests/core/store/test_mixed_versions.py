@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import pytest
 
-from kopf_selectcache.core.protocol.decoder import Bookmark, Event
 from kopf_selectcache.core.protocol.machine import (
     PATIENCE,
     Abandon,
@@ -24,6 +23,7 @@ from kopf_selectcache.core.protocol.machine import (
     Wait,
     Watch,
 )
+from kopf_selectcache.core.protocol.messages import Bookmark, Event
 from kopf_selectcache.core.store.record import Record
 from tests.core.client import GONE, A, B, Client, filling, page, seen, watching
 

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from kopf_selectcache.core.protocol.decoder import Page, Reader
+from kopf_selectcache.core.protocol.decoder import Reader
+from kopf_selectcache.core.protocol.messages import Page
 from kopf_selectcache.core.store.record import Record, Unreadable, is_newer, is_older
 from kopf_selectcache.core.store.store import Change, Store
 from kopf_selectcache.core.store.substore import Keys

@@ -1,0 +1,64 @@
+"""The inputs of the protocol machine: pages, pieces of pages, events, bookmarks and refusals. Pure data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from kopf_selectcache.core.store.record import Record
+
+END_OF_INITIAL_EVENTS = "k8s.io/initial-events-end"
+"""The annotation of the one bookmark after which a WatchList's initial state is complete."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of a list. More follow if there is a `token`, whether or not this one has items."""
+
+    version: str
+    token: str
+    records: tuple[Record, ...]
+    size: int = field(default=0, compare=False)  # In bytes, as it came.
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some objects of a page that has yet to end (`core.protocol.splitter`). Its version is not known before
+    the rest of the page has come.
+    """
+
+    records: tuple[Record, ...]
+    size: int = field(default=0, compare=False)  # In bytes.
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An object was added or modified, or has left: deleted, or no longer selected."""
+
+    type: Literal["ADDED", "MODIFIED", "DELETED"]
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Bookmark:
+    """The server has sent all there is up to this version; `complete` says that the initial state was part of
+    it.
+    """
+
+    version: str
+    complete: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The server said no: as the answer to a request, or in the middle of a stream."""
+
+    code: int
+    reason: str = ""
+    message: str = ""
+    retry_after: float | None = None
+    token: str = ""
+    """With a 410 for an expired continue token: where an inconsistent list could go on."""
+
+
+Message: TypeAlias = Event | Bookmark | Refusal
