@@ -77,6 +77,17 @@ class Observer:
         self.before.setdefault(epoch, self._version)
         self.hears(epoch, version)
 
+    def keeps(self, epoch: int, version: int, *, restored_to: int) -> None:
+        """Take note that a branch at a version is in a new epoch without a list: the restored server has all
+        that the branch holds."""
+        # A second restore may come before readers are in the epoch of the first: the branches have been
+        # listed, but not all have reached the newest of these lists. The union keeps the version of the lost
+        # epoch until then, and the second restore does not shorten that.
+        if self.epoch < epoch - 1 and epoch - 1 in self.before:
+            self.begun[epoch] = max(self.begun[epoch], min(self.begun[epoch - 1], restored_to))
+            self.before.setdefault(epoch, self.before[epoch - 1])
+        self.hears(epoch, version)
+
     def sees(
         self,
         store: Store,

@@ -238,7 +238,7 @@ class Run:
             follower.epoch = (
                 self.cluster.epoch
             )  # What it holds, the restored server has as well, at the same versions.
-            self.observer.hears(follower.epoch, self._floor(follower))
+            self.observer.keeps(follower.epoch, self._floor(follower), restored_to=self.cluster.version)
         for follower in self.followers:
             if not isinstance(follower.command, machine.Wait):
                 self.feed(follower, machine.Lost("reset"))
