@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kopf_selectcache.core.errors import Garbled
-from kopf_selectcache.core.protocol.decoder import Object, Reader
+from kopf_selectcache.core.protocol._shapes import Object
+from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.messages import Page
 from kopf_selectcache.core.scanner import Listed, Unscannable, identity, items, members, outline
 from tests.core.protocol.test_fastpath import WHOLE, damaged, listed
