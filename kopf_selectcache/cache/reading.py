@@ -310,7 +310,10 @@ class Reading:
         """Take note of a read that was never awaited; but one handler, such as a daemon, may forget it for
         ever.
         """
-        _logger.error("%s.", error)
+        _logger.error(
+            "%(call)s was never awaited. %(remedy)s.",
+            {"call": error.what.removesuffix(" was never awaited"), "remedy": error.remedy},
+        )
         self._forgotten[:] = self._forgotten or [error]
 
     @contextmanager
