@@ -21,7 +21,7 @@ WITH_SPHINX := $(SITE)/.installed
 DEMO := .venv/demo-$(notdir $(VENV))
 WITH_DEMO := $(DEMO)/.installed
 
-.PHONY: help env demo test test-real test-clients test-lowest comparison bench test-bench structure soak hostile mutants test-all lint docs test-quick servers field-labels dist clean
+.PHONY: help env demo test test-real test-clients test-lowest comparison bench test-bench structure soak hostile mutants test-all lint docs test-quick servers field-labels dist try-dist clean
 
 help:  ## Show what can be made.
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -149,8 +149,12 @@ field-labels:  ## Generate the table of field labels anew from Kubernetes' own c
 	mv kopf_selectcache/core/selection/_field_table.py.new kopf_selectcache/core/selection/_field_table.py
 
 dist: $(INSTALLED)  ## Build the wheel and the sdist into dist/.
+	rm -rf dist
 	$(PY) -m build --quiet
 	@ls dist
+
+try-dist: dist  ## Install the wheel and the sdist into fresh environments, and use them there.
+	.ci/try-dist $(PYTHON)
 
 clean:  ## Remove what was made here (not the servers kept in the user's cache folder).
 	rm -rf .venv build dist *.egg-info .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
