@@ -18,8 +18,10 @@ LOWEST := .venv/lowest-$(notdir $(VENV))
 WITH_LOWEST := $(LOWEST)/.installed
 SITE := .venv/docs-$(notdir $(VENV))
 WITH_SPHINX := $(SITE)/.installed
+DEMO := .venv/demo-$(notdir $(VENV))
+WITH_DEMO := $(DEMO)/.installed
 
-.PHONY: help env demo test test-real test-clients test-lowest comparison bench test-bench structure soak hostile mutants test-all lint docs test-quick servers field-labels dist clean
+.PHONY: help env demo test test-real test-clients test-lowest comparison bench test-bench structure soak hostile mutants test-all lint docs test-quick servers field-labels dist try-dist clean
 
 help:  ## Show what can be made.
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -32,8 +34,16 @@ $(INSTALLED): setup.cfg pyproject.toml
 	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[test,lint]'
 	touch $@
 
-demo: $(INSTALLED)  ## Show what it does, in about a minute and without a cluster.
-	@$(PY) examples/demo/demo.py $(ARGS)
+# An environment without the tools of tests and lint. setuptools warns about each editable installation.
+$(WITH_DEMO): setup.cfg pyproject.toml
+	@echo "Installing the package into $(DEMO), once ..."
+	@$(PYTHON) -m venv $(DEMO)
+	@$(DEMO)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=24'
+	@PYTHONWARNINGS=ignore $(DEMO)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[metrics,testing]'
+	@touch $@
+
+demo: $(WITH_DEMO)  ## Show what it does, in about a minute and without a cluster.
+	@$(DEMO)/bin/python examples/demo/demo.py $(ARGS)
 
 # Enumerations, explorations, simulations, attacks, comparisons with brute force and with Go: several times as long where coverage is
 # measured, which needs none of them; and one interpreter computes what every other does.
@@ -139,8 +149,12 @@ field-labels:  ## Generate the table of field labels anew from Kubernetes' own c
 	mv kopf_selectcache/core/selection/_field_table.py.new kopf_selectcache/core/selection/_field_table.py
 
 dist: $(INSTALLED)  ## Build the wheel and the sdist into dist/.
+	rm -rf dist
 	$(PY) -m build --quiet
 	@ls dist
+
+try-dist: dist  ## Install the wheel and the sdist into fresh environments, and use them there.
+	.ci/try-dist $(PYTHON)
 
 clean:  ## Remove what was made here (not the servers kept in the user's cache folder).
 	rm -rf .venv build dist *.egg-info .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

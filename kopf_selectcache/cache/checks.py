@@ -411,7 +411,11 @@ def match_of(many: Many, where: Where | None, view: View, index: Mapping[str, ob
     }
     for what, advice in said.items():
         if view.comparisons.untold(what):
-            _logger.warning("A read, %s: %s.", many.bare(), advice)
+            _logger.warning(
+                "A read, %(read)s: %(advice)s.",
+                {"read": many.bare(), "advice": advice},
+                extra={"resource": str(many.resource), "filter": clipped(view.filter)},
+            )
     try:
         indexes = (
             tuple(each for each in view.indexes.values() if each.path is not None)
@@ -580,13 +584,16 @@ def _failing(resource: Resource, name: str) -> Failing:
         if not told:
             told.append(why)
             _logger.warning(
-                "The cache of %s: for %s, %s. The index %s has no value of that object, nor of others for"
-                " which it fails; %s.",
-                resource,
-                "/".join(filter(None, key)),
-                why,
-                shown(name),
-                NO_VALUE,
+                "The cache of %(resource)s: for %(object)s, %(why)s. The index %(index)s has no value of that"
+                " object, nor of others for which it fails; %(advice)s.",
+                {
+                    "resource": str(resource),
+                    "object": "/".join(filter(None, key)),
+                    "why": why,
+                    "index": shown(name),
+                    "advice": NO_VALUE,
+                },
+                extra={"resource": str(resource)},
             )
 
     return failing

@@ -41,6 +41,7 @@ from kopf_selectcache.core.store.substore import Key
 from kopf_selectcache.informer.ending import Ending
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.informer import Feed
+from kopf_selectcache.informer.log import context_of
 from kopf_selectcache.informer.reflector import Listwatch
 
 from .matcher import selects
@@ -169,11 +170,15 @@ async def _log(feed: Feed, event: Event) -> None:
     if world.clock() >= feed.next_wait_log:
         feed.next_wait_log = world.clock() + LOG_INTERVAL
         world.logger.info(
-            "Handlers wait until the cache of %s is as new as version %s of %s: %d.",
-            feed,
-            printable(event.version, 50),
-            event,
-            feed.waiting_handlers,
+            "Handlers wait until the cache of %(resource)s is as new as version %(version)s of %(object)s:"
+            " %(handlers)d.",
+            {
+                "resource": str(feed),
+                "version": printable(event.version, 50),
+                "object": str(event),
+                "handlers": feed.waiting_handlers,
+            },
+            extra=context_of(feed),
         )
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, cast
 
 from kopf_selectcache._errors import NotDeclared, NotSynced, ReadError, StateError
 from kopf_selectcache.core.errors import Untransformed
-from kopf_selectcache.core.redact import shown
+from kopf_selectcache.core.redact import clipped, shown
 from kopf_selectcache.core.store.projection import at
 from kopf_selectcache.core.store.record import Record, Unreadable
 from kopf_selectcache.informer.informer import Feed
@@ -77,6 +77,10 @@ UNSAID: Any = object()
 """Stands for an argument that was not given."""
 
 _logger = logging.getLogger("kopf_selectcache")
+
+_CACHES_IN_REPR = 10
+_LONGEST_FILTER = 80
+"""How many caches `repr(cache)` lists, and how many characters of each filter."""
 
 
 def read(method: _M) -> _M:
@@ -229,6 +233,28 @@ class Reading:
                 remedy=f"Write cache.list({shown(kind)}, ...), or one of its other methods",
             )
 
+        def __contains__(self, item: object) -> NoReturn:
+            raise TypeError(
+                f"a cache is not a container: {shown(item)} in cache has no meaning. Write"
+                " cache.exists(kind, name, namespace) for an object, or"
+                f" {shown(item)} in settings.selectcache.selectors for a declared kind"
+            )
+
+        __iter__ = None  # Else Python iterates by __getitem__. With None it says that this is not iterable.
+
+    def __repr__(self) -> str:
+        name = type(self).__name__
+        try:
+            feeds = list(self._runtime.feeds.values())
+        except ReadError as error:  # The operator has not started yet, or has ended.
+            return f"<{name}: {clipped(error.what, _LONGEST_FILTER)}>"
+        caches = [
+            f"{feed}: {clipped(feed.filter, _LONGEST_FILTER)} ({feed.health})"
+            for feed in feeds[:_CACHES_IN_REPR]
+        ]
+        more = [f"{len(feeds) - _CACHES_IN_REPR:,} more"] if len(feeds) > _CACHES_IN_REPR else []
+        return f"<{name} {'; '.join([*caches, *more]) or 'of no kinds'}>"
+
     # ---- Below, what the reads have in common.
 
     def _plainly(
@@ -284,7 +310,10 @@ class Reading:
         """Take note of a read that was never awaited; but one handler, such as a daemon, may forget it for
         ever.
         """
-        _logger.error("%s.", error)
+        _logger.error(
+            "%(call)s was never awaited. %(remedy)s.",
+            {"call": error.what.removesuffix(" was never awaited"), "remedy": error.remedy},
+        )
         self._forgotten[:] = self._forgotten or [error]
 
     @contextmanager

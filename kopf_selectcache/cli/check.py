@@ -167,7 +167,7 @@ class Check:
             streams=streams,
             needed=tuple(needed),
             missing=tuple(missing),
-            hints=tuple(filter(None, (none, *nothing, watched))),
+            hints=tuple(filter(None, (none, *nothing, str(watched)))),
             problems=tuple(self._problems),
         )
 

@@ -122,12 +122,11 @@ class CheckedReader:
         self.reader = replace(self.reader, sent=self.reader.sent.without(term.label))
         self.has_misread = True
         self._world.logger.warning(
-            "The server selects %s by %s otherwise than kopf_selectcache reads it off them: %s, and the"
-            " server confirms that it does. What it selects by %s is taken as it comes. Please report it.",
-            self._resource,
-            term.label,
-            unselected,
-            term.label,
+            "The server selects %(resource)s by %(field)s otherwise than kopf_selectcache reads it off them:"
+            " %(object)s, and the server confirms that it does. What it selects by %(field)s is taken as it"
+            " comes. Please report it.",
+            {"resource": str(self._resource), "field": term.label, "object": str(unselected)},
+            extra={"resource": str(self._resource)},
         )
 
     def _next_wait(self) -> float:

@@ -178,8 +178,9 @@ class Comparison:
                 self._postpone(delay(self._failures, world.chance(), at_least=at_least or 0.0))
             except Exception:
                 world.logger.exception(
-                    "The comparison of %s stumbled over a mistake of its own, and starts again.",
-                    self._resource,
+                    "The comparison of %(resource)s stumbled over a mistake of its own, and starts again.",
+                    {"resource": str(self._resource)},
+                    extra={"resource": str(self._resource)},
                 )
                 self._postpone(delay(6, world.chance()))
             finally:

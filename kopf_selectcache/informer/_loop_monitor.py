@@ -53,10 +53,10 @@ class Pulse:
             self.longest = max(self.longest, late)
             if late >= NOTICED:
                 self._logger.warning(
-                    "The operator's event loop stood still for %.0f s: a handler has blocked it, or the"
-                    " machine was asleep. Meanwhile no cache was kept. Handlers that take long without"
+                    "The operator's event loop stood still for %(seconds).0f s: a handler has blocked it, or"
+                    " the machine was asleep. Meanwhile no cache was kept. Handlers that take long without"
                     " awaiting are better plain functions (def, not async def).",
-                    late,
+                    {"seconds": late},
                 )
                 try:
                     self._gap(late)

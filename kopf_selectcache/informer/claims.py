@@ -39,10 +39,14 @@ class Claims:
                 continue
             self._warned.add(frozenset({key, other}))
             logger.warning(
-                "%s and %s are two versions of one resource, and each keeps a cache of it, so that its"
-                " objects are held twice. Declare one of them, and read by that key: remove %s or %s.",
-                text_of(other),
-                text_of(key),
-                assigned(other),
-                assigned(key),
+                "%(other)s and %(key)s are two versions of one resource, and each keeps a cache of it, so"
+                " that its objects are held twice. Declare one of them, and read by that key: remove"
+                " %(other_line)s or %(line)s.",
+                {
+                    "other": text_of(other),
+                    "key": text_of(key),
+                    "other_line": assigned(other),
+                    "line": assigned(key),
+                },
+                extra={"resource": str(resource)},
             )

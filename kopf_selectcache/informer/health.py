@@ -27,6 +27,7 @@ from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.selectors.selector import Branches, Selector
 
 from .causes import cause_of
+from .phrase import NOTHING, Phrase
 
 TOLERATED = 15.0
 """
@@ -44,7 +45,8 @@ _FETCH_WHOLE = (
     " directly"
 )
 
-_LOGIN = "Correct the operator's login; the cache goes on asking"
+_LOGIN = Phrase("Correct the operator's login; the cache goes on asking")
+_ASKED_AGAIN = Phrase("It is asked again")
 
 SEVERAL = 3
 """So many answers make certain what one does not: that a right is missing, or that what comes will never make
@@ -116,7 +118,7 @@ class Subject(Protocol):
 class Listener(Protocol):
     """Who is told of changes, of which each is told once."""
 
-    def trouble(self, condition: Condition, cause: str, line: str, /) -> None:
+    def trouble(self, condition: Condition, cause: str, line: Phrase, /) -> None:
         """Something is in the way: in a word, the same for whom the same is in the way, and in a line for
         people.
         """
@@ -154,7 +156,8 @@ class Condition:
         self.readable = True
         """Whether reads may be answered, once there was a complete list: whether there is no `error`."""
         self._health = Health.SYNCING
-        self._headline = ""  # The trouble without what the server said, which may be other words each time.
+        # The trouble without what the server said, which may be other words each time; and the remedy.
+        self._headline = self._advice = NOTHING
         self._began = clock()  # When the present state began, except for staleness.
         self._stale_at: float | None = None
         self._denied: float | None = None
@@ -197,7 +200,7 @@ class Condition:
         """Note that the trouble lasts: a server can ask for a wait that is longer than a first list may
         take.
         """
-        self._hindered(self._headline, self.remedy, self.cause, fetch=self._fetch)
+        self._hindered(self._headline, self._advice, self.cause, fetch=self._fetch)
 
     @property
     def has_settled(self) -> bool:
@@ -209,9 +212,19 @@ class Condition:
         await self._settled.wait()
 
     @property
-    def _told(self) -> str:
+    def _told(self) -> Phrase:
         """What is declared, and where."""
-        return f"for {self._declared}, {clipped(self.subject.filter, 200)}"
+        return Phrase(
+            "for %(declared)s, %(filter)s",
+            declared=self._declared,
+            filter=clipped(self.subject.filter, 200),
+        )
+
+    def _of_subject(self, template: str, **parts: object) -> Phrase:
+        return Phrase(f"%(resource)s: {template}", resource=self.subject, **parts)
+
+    def _of_declared(self, template: str, **parts: object) -> Phrase:
+        return Phrase(template, declared=self._declared, **parts)
 
     def dismiss(self) -> None:
         """Let go whoever waits: what this is the health of is kept no more."""
@@ -242,33 +255,43 @@ class Condition:
                 self._forbidden(trouble.message, verb, cause)
             case Refusal(404):
                 self.missing(
-                    f"{subject}: the cluster does not serve them",
-                    f"Install the definition of {subject}, or take out {self._declared}; it is looked for"
-                    " again and again",
+                    self._of_subject("the cluster does not serve them"),
+                    self._of_declared(
+                        "Install the definition of %(resource)s, or take out %(declared)s; it is looked for"
+                        " again and again",
+                        resource=subject,
+                    ),
                     cause,
                 )
             case Refusal(400) | Refusal(422):
                 self._tell(
                     Health.REJECTED,
-                    f"{subject}: the server refuses the filter {subject.filter}",
-                    f"Assign a selector that the server supports for this kind to {self._declared} (to try"
-                    f" it: {CHECK})",
+                    self._of_subject("the server refuses the filter %(filter)s", filter=subject.filter),
+                    self._of_declared(
+                        "Assign a selector that the server supports for this kind to %(declared)s (to try"
+                        f" it: {CHECK})"
+                    ),
                     said=trouble.message,
                     cause=cause,
                 )
             case Refusal(405):
                 self._tell(
                     Health.REJECTED,
-                    f"{subject}: the server does not let anybody {verb} them",
-                    f"Take out {self._declared}, and ask the server: await cache.fetch(...)",
+                    self._of_subject("the server does not let anybody %(verb)s them", verb=verb),
+                    self._of_declared("Take out %(declared)s, and ask the server: await cache.fetch(...)"),
                     cause=cause,
                 )
             case Lost(why, outside=True):
                 self._tell(
                     Health.REJECTED,
-                    f"{subject}: the server, or a proxy in front of it, does not select by {subject.filter}",
-                    "Correct what ignores labelSelector or fieldSelector, or assign a selector that it"
-                    f" supports to {self._declared}",
+                    self._of_subject(
+                        "the server, or a proxy in front of it, does not select by %(filter)s",
+                        filter=subject.filter,
+                    ),
+                    self._of_declared(
+                        "Correct what ignores labelSelector or fieldSelector, or assign a selector that it"
+                        " supports to %(declared)s"
+                    ),
                     said=why,
                     cause=cause,
                 )
@@ -277,56 +300,63 @@ class Condition:
             case Refusal(401):
                 self._denied_by(
                     Health.UNAUTHORIZED,
-                    f"{subject}: the server accepts no credentials of the operator",
+                    self._of_subject("the server accepts no credentials of the operator"),
                     _LOGIN,
                     cause,
                     trouble.message,
                 )
             case Lost(why, unauthorized=True):
-                self._denied_by(Health.UNAUTHORIZED, f"{subject}: {why}", _LOGIN, cause)
+                self._denied_by(Health.UNAUTHORIZED, self._of_subject("%(why)s", why=why), _LOGIN, cause)
             case Refusal():
+                answer = f"{trouble.code} {trouble.reason}".rstrip()
                 self._hindered(
-                    f"{subject}: the server answers {trouble.code} {trouble.reason}".rstrip(),
-                    "It is asked again",
-                    cause,
+                    self._of_subject("the server answers %(answer)s", answer=answer), _ASKED_AGAIN, cause
                 )
             case Lost(why, transform=True, argument=argument, besides=besides):
                 self._hindered(
-                    f"{subject}: {why}",
-                    f"Correct the {argument} of {self._declared}{besides}",
+                    self._of_subject("%(why)s", why=why),
+                    self._of_declared(
+                        "Correct the %(argument)s of %(declared)s%(besides)s",
+                        argument=argument,
+                        besides=besides,
+                    ),
                     cause,
                     fetch=_FETCH_WHOLE,
                 )
             case Lost(why, too_large=True):
                 self._hindered(
-                    f"{subject}: {why}",
-                    f"Assign a filter that selects less to {self._declared}, or more bytes to"
-                    " settings.selectcache.max_page_bytes; the server is asked again",
+                    self._of_subject("%(why)s", why=why),
+                    self._of_declared(
+                        "Assign a filter that selects less to %(declared)s, or more bytes to"
+                        " settings.selectcache.max_page_bytes; the server is asked again"
+                    ),
                     cause,
                     fetch="",
                 )
             case Lost(why):
-                self._hindered(f"{subject}: {why}", "The server is asked again", cause)
+                self._hindered(
+                    self._of_subject("%(why)s", why=why), Phrase("The server is asked again"), cause
+                )
             case _:  # Silent.
-                self._hindered(f"{subject}: the server has fallen silent", "It is asked again", cause)
+                self._hindered(self._of_subject("the server has fallen silent"), _ASKED_AGAIN, cause)
 
-    def missing(self, what: str, remedy: str, cause: Cause = NO_CAUSE) -> None:
+    def missing(self, what: Phrase, remedy: Phrase, cause: Cause = NO_CAUSE) -> None:
         """The cluster does not serve the kind."""
         self._tell(Health.MISSING, what, remedy, cause=cause)
 
-    def rejected(self, what: str, remedy: str) -> None:
+    def rejected(self, what: Phrase, remedy: Phrase) -> None:
         """The cluster being what it is, the declaration makes no sense."""
         self._tell(Health.REJECTED, what, remedy)
 
-    def oversized(self, what: str, held: str, remedy: str) -> None:
+    def oversized(self, what: Phrase, held: str, remedy: Phrase) -> None:
         """More came than may be held; what was held is not told of anew when it is tried again."""
         self._tell(Health.OVERSIZED, what, remedy, said=held)
 
     def mistaken(self, error: Exception) -> None:
         """We have made a mistake."""
         self._hindered(
-            f"{self.subject}: a mistake of kopf_selectcache itself, {type(error).__name__}",
-            "Report it, with the traceback in the operator's log",
+            self._of_subject("a mistake of kopf_selectcache itself, %(error)s", error=type(error).__name__),
+            Phrase("Report it, with the traceback in the operator's log"),
             NO_CAUSE,
         )
 
@@ -340,8 +370,8 @@ class Condition:
         where = f" in the namespace {spaces[0]}" if spaces else ""
         if verb == "get":
             what, remedy = (
-                f"{subject}: the operator may not ask what the cluster serves",
-                "Bind it to the ClusterRole system:discovery",
+                self._of_subject("the operator may not ask what the cluster serves"),
+                Phrase("Bind it to the ClusterRole system:discovery"),
             )
         else:
             kind = subject.kind
@@ -354,14 +384,21 @@ class Condition:
                 rule += f", resourceNames: {list(names)!r}"
             anywhere = " in a ClusterRole" if not where and kind is not None and kind.namespaced else ""
             what, remedy = (
-                f"{subject}: the operator may not {verb} them{where}",
-                f"Grant it the verbs list and watch{where or anywhere}: {rule}",
+                self._of_subject("the operator may not %(verb)s them%(where)s", verb=verb, where=where),
+                Phrase(
+                    "Grant it the verbs list and watch%(role)s: %(rule)s%(narrower)s (%(told)s; all that it"
+                    f" lacks is told by {CHECK})",
+                    role=where or anywhere,
+                    rule=rule,
+                    narrower="; or, for one namespace alone, run it with -n" if anywhere else "",
+                    told=self._told,
+                ),
             )
-            remedy += "; or, for one namespace alone, run it with -n" if anywhere else ""
-            remedy += f" ({self._told}; all that it lacks is told by {CHECK})"
         self._denied_by(Health.FORBIDDEN, what, remedy, cause, message)
 
-    def _denied_by(self, health: Health, what: str, remedy: str, cause: Cause, message: str = "") -> None:
+    def _denied_by(
+        self, health: Health, what: Phrase, remedy: Phrase, cause: Cause, message: str = ""
+    ) -> None:
         """The server denies the request, as it may for a moment after its start."""
         now = self._clock()
         self._denied = now if self._denied is None else self._denied
@@ -373,7 +410,7 @@ class Condition:
             self._tell(
                 Health.SYNCED,
                 what,
-                "It is asked again: a server that has just started says so to everybody",
+                Phrase("It is asked again: a server that has just started says so to everybody"),
                 said=message,
                 stale_at=stale_at,
                 cause=cause,
@@ -381,12 +418,16 @@ class Condition:
         else:
             self._tell(health, what, remedy, said=message, cause=cause)
 
-    def _hindered(self, what: str, remedy: str, cause: Cause, *, fetch: str = _FETCH) -> None:
+    def _hindered(self, what: Phrase, remedy: Phrase, cause: Cause, *, fetch: str = _FETCH) -> None:
         """Something is wrong that may pass by itself. `fetch` says how handlers can read meanwhile; it is
         empty if such a read fails too.
         """
         self._fetch = fetch
-        asking = f"{remedy}{fetch} ({self._told}; to see what the server answers: {CHECK})"
+        asking = Phrase(
+            f"%(remedy)s{fetch} (%(told)s; to see what the server answers: {CHECK})",
+            remedy=remedy,
+            told=self._told,
+        )
         if self._health is Health.SYNCED:
             since = self._clock() + TOLERATED
             self._tell(
@@ -411,8 +452,8 @@ class Condition:
     def _tell(
         self,
         health: Health,
-        what: str = "",
-        remedy: str = "",
+        what: Phrase = NOTHING,
+        remedy: Phrase = NOTHING,
         *,
         said: str = "",
         stale_at: float | None = None,
@@ -420,9 +461,10 @@ class Condition:
     ) -> None:
         """Take a change in, and tell it once."""
         before, headline = self._health, self._headline
-        self._health, self._headline, self._stale_at = health, what, stale_at
+        self._health, self._headline, self._advice, self._stale_at = health, what, remedy, stale_at
         self.readable = health not in _UNREADABLE
-        self.trouble, self.remedy, self.cause = f"{what}: {said}" if said else what, remedy, cause
+        trouble = Phrase("%(what)s: %(said)s", what=what, said=said) if said else what
+        self.trouble, self.remedy, self.cause = str(trouble), str(remedy), cause
         if health is not before:
             self._began = self._clock()
         if health is not before and health in _UNREADABLE:
@@ -432,7 +474,8 @@ class Condition:
         # Where only a person can help, that has to know what is wrong now; other trouble comes in many forms.
         precise = health in (Health.UNAUTHORIZED, Health.FORBIDDEN, Health.REJECTED, Health.OVERSIZED)
         if what:
-            if health is not before or (what != headline if precise else not headline):
-                self._listener.trouble(self, what if precise else health.value, f"{self.trouble}. {remedy}.")
+            if health is not before or (str(what) != str(headline) if precise else not headline):
+                line = Phrase("%(trouble)s. %(remedy)s.", trouble=trouble, remedy=remedy)
+                self._listener.trouble(self, str(what) if precise else health.value, line)
         elif health is Health.SYNCED and (before is not health or headline):
             self._listener.well(self)

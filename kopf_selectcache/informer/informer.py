@@ -45,10 +45,11 @@ from .environment import World
 from .health import Condition, Health
 from .index_builder import Indexing
 from .list_version import AgreedVersion, agreed_versions
-from .log import News
+from .log import News, context_of
 from .memo import Memo
 from .memory import AGAIN, Budget, told
 from .metrics import Counts
+from .phrase import Phrase
 from .reflector import Listwatch
 
 PAGES_AT_ONCE = 20
@@ -348,7 +349,9 @@ class Feed:
                 listener(change)
             except Exception:  # It is the listener's trouble alone.
                 self._world.logger.exception(
-                    "Somebody who is told of changes in the cache of %s failed.", self
+                    "Somebody who is told of changes in the cache of %(resource)s failed.",
+                    {"resource": str(self)},
+                    extra=context_of(self),
                 )
 
     def _new_condition(self) -> Condition:
@@ -374,7 +377,9 @@ class Feed:
                     await world.sleep(AGAIN * (0.5 + world.chance()))
             except Exception as error:
                 world.logger.exception(
-                    "The cache of %s stumbled over a mistake of its own, and starts again.", self
+                    "The cache of %(resource)s stumbled over a mistake of its own, and starts again.",
+                    {"resource": str(self)},
+                    extra=context_of(self),
                 )
                 self._conditions[0].mistaken(error)
                 await world.sleep(delay(6, world.chance()))
@@ -450,9 +455,10 @@ class Feed:
                 await work()
             except Exception:
                 world.logger.exception(
-                    "What is done beside the cache of %s stumbled over a mistake of its own, and starts"
-                    " again.",
-                    self,
+                    "What is done beside the cache of %(resource)s stumbled over a mistake of its own, and"
+                    " starts again.",
+                    {"resource": str(self)},
+                    extra=context_of(self),
                 )
                 await world.sleep(delay(6, world.chance()))
 
@@ -473,7 +479,10 @@ class Feed:
                     else error
                 )
                 world.logger.info(
-                    "The cache of %s could not be compared with the server: %s. It is tried again.", self, why
+                    "The cache of %(resource)s could not be compared with the server: %(why)s. It is tried"
+                    " again.",
+                    {"resource": str(self), "why": str(why)},
+                    extra=context_of(self),
                 )
 
     async def audit(self) -> Audit:
@@ -506,10 +515,10 @@ class Feed:
             if not found:
                 self.counts.drift += found.drift
                 self._world.logger.warning(
-                    "The cache of %s with %s has drifted from the server: %s. It is listed anew.",
-                    self,
-                    each.filter,
-                    found,
+                    "The cache of %(resource)s with %(filter)s has drifted from the server: %(drift)s. It is"
+                    " listed anew.",
+                    {"resource": str(self), "filter": str(each.filter), "drift": str(found)},
+                    extra=context_of(self),
                 )
                 each.relist("audit")
             whole += found
@@ -523,7 +532,9 @@ class Feed:
         assert resource is not None, "planned before it was resolved"
         for needless in planned.needless:
             world.logger.warning(
-                "The filter of %s: %s selects nothing that the other selectors do not.", self, needless
+                "The filter of %(resource)s: %(selector)s selects nothing that the other selectors do not.",
+                {"resource": str(self), "selector": str(needless)},
+                extra=context_of(self),
             )
         self._merging.end()
         self.awaited.wake()
@@ -605,13 +616,18 @@ class Feed:
                 return await self._planned()
             except NotServed as error:
                 condition.missing(
-                    str(error),
-                    f"{unserved(self._key, assigned(self._key))}; it is looked for again and again",
+                    Phrase("%(problem)s", problem=error),
+                    Phrase(
+                        "%(advice)s; it is looked for again and again",
+                        advice=unserved(self._key, assigned(self._key)),
+                    ),
                 )
             except DeclarationError as error:
                 condition.rejected(
-                    error.what if str(self) in error.what else f"the filter of {self}: {error.what}",
-                    error.remedy,
+                    Phrase("%(problem)s", problem=error.what)
+                    if str(self) in error.what
+                    else Phrase("the filter of %(resource)s: %(problem)s", resource=self, problem=error.what),
+                    Phrase("%(advice)s", advice=error.remedy),
                 )
             except Refused as error:
                 self._told(error.refusal)

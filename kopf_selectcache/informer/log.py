@@ -15,10 +15,11 @@ from typing import Protocol
 from kopf_selectcache.core.redact import clipped, printable
 from kopf_selectcache.core.store.record import Unreadable
 from kopf_selectcache.core.store.store import Store
-from kopf_selectcache.selectors.selector import AnyOf, Selector
+from kopf_selectcache.selectors.selector import Branches
 
 from .health import Condition, Health
 from .metrics import bytes_of
+from .phrase import Phrase
 
 LOG_INTERVAL = 60.0
 """Seconds between two log lines about the unreadable objects of one cache: what comes meanwhile is named in
@@ -31,17 +32,36 @@ LONGEST_NAME = 63 + 1 + 253
 """How long the namespace and the name of an object are at most."""
 
 
-class Told(Protocol):
-    """Which cache it is, and how it is doing as a whole."""
+class Logged(Protocol):
+    """The cache, or the list and watch, that a log record is about."""
 
-    filter: Selector | AnyOf
+    @property
+    def filter(self) -> Branches: ...
+    @property
+    def health(self) -> Health: ...
+
+
+class Told(Logged, Protocol):
+    """Which cache it is, and how it is doing as a whole."""
 
     @property
     def store(self) -> Store: ...
     @property
-    def health(self) -> Health: ...
-    @property
     def version(self) -> str: ...
+
+
+def context_of(cache: Logged) -> dict[str, str]:
+    """Return the attributes of a log record (`extra`) about a cache."""
+    return _context(cache, cache.filter, cache.health)
+
+
+def context_of_stream(condition: Condition) -> dict[str, str]:
+    """Return the attributes of a log record about one list and watch."""
+    return _context(condition.subject, condition.subject.filter, condition.health)
+
+
+def _context(resource: object, filter_: Branches, state: Health) -> dict[str, str]:
+    return {"resource": str(resource), "filter": clipped(filter_), "state": state.value}
 
 
 class News:
@@ -66,13 +86,18 @@ class News:
         }
         self._lists_and_watches = len(conditions)
 
-    def trouble(self, condition: Condition, cause: str, line: str) -> None:
+    def trouble(self, condition: Condition, cause: str, line: Phrase) -> None:
         """Tell what is in the way of one list and watch, unless the same was told of another."""
         told = cause in self._causes.values()
         self._causes[condition] = cause
         if self._is_whole and self._cache.health not in (Health.SYNCED, Health.STALE):
             self._is_whole, self._since = False, self._clock()
-        self._logger.log(logging.DEBUG if told else logging.WARNING, "%s", line)
+        self._logger.log(
+            logging.DEBUG if told else logging.WARNING,
+            line.template,
+            line.parts,
+            extra=context_of_stream(condition),
+        )
 
     def well(self, condition: Condition) -> None:
         """Tell that one list and watch holds what the server had, and follows: when all do, or when it did
@@ -82,18 +107,28 @@ class News:
         subject = condition.subject
         if self._lists_and_watches > 1:
             self._logger.debug(
-                "The cache of %s holds %s with %s; other lists and watches keep more of it.",
-                subject,
-                _counted(subject.held(), "object"),
-                subject.filter,
+                "The cache of %(resource)s holds %(objects)s with %(filter)s; other lists and watches keep"
+                " more of it.",
+                {
+                    "resource": str(subject),
+                    "objects": _counted(subject.held(), "object"),
+                    "filter": str(subject.filter),
+                },
+                extra=context_of_stream(condition),
             )
         if self.look() or cause is None or cause in self._causes.values():
             return
         if self._is_whole and not self._causes:
-            self._logger.info("The cache of %s follows the server again.", self._cache)
+            self._logger.info(
+                "The cache of %(resource)s follows the server again.",
+                {"resource": str(self._cache)},
+                extra=context_of(self._cache),
+            )
         elif self._causes:  # Else all of it is to come, and is told of then.
             self._logger.info(
-                "The cache of %s follows the server again with %s.", self._cache, clipped(subject.filter)
+                "The cache of %(resource)s follows the server again with %(filter)s.",
+                {"resource": str(self._cache), "filter": clipped(subject.filter)},
+                extra=context_of_stream(condition),
             )
 
     def _name_unreadable(self, unreadable: Mapping[tuple[str, str], Unreadable]) -> None:
@@ -106,10 +141,10 @@ class News:
         if unnamed:
             self._next_line = self._clock() + LOG_INTERVAL
             self._logger.warning(
-                "The cache of %s has objects that cannot be read: %s. Reads that mean one of them raise"
-                " Unreadable; held and owned leave it out.",
-                self._cache,
-                in_words(unnamed),
+                "The cache of %(resource)s has objects that cannot be read: %(objects)s. Reads that mean one"
+                " of them raise Unreadable; held and owned leave it out.",
+                {"resource": str(self._cache), "objects": in_words(unnamed)},
+                extra=context_of(self._cache),
             )
 
     def look(self) -> bool:
@@ -124,13 +159,17 @@ class News:
         records, _ = cache.store.records()
         over = f", over {self._lists_and_watches} lists and watches" if self._lists_and_watches > 1 else ""
         self._logger.info(
-            "The cache of %s holds %s, %s, with %s, after %.1f s%s.",
-            cache,
-            _counted(len(records), "object"),
-            sized(bytes_of(records)),
-            clipped(cache.filter),
-            self._clock() - self._since,
-            over,
+            "The cache of %(resource)s holds %(objects)s, %(size)s, with %(filter)s, after %(seconds).1f"
+            " s%(over)s.",
+            {
+                "resource": str(cache),
+                "objects": _counted(len(records), "object"),
+                "size": sized(bytes_of(records)),
+                "filter": clipped(cache.filter),
+                "seconds": self._clock() - self._since,
+                "over": over,
+            },
+            extra=context_of(cache),
         )
         return True
 

@@ -18,6 +18,8 @@ from kopf_selectcache.selectors.kind_keys import assigned, text_of
 from kopf_selectcache.selectors.selector import AnyOf, Selector
 from kopf_selectcache.settings.quantity import Size, bytes_in, written
 
+from .phrase import Phrase
+
 AGAIN = 600.0
 """After so many seconds, about, a cache that was let go is tried again: objects may have been deleted."""
 
@@ -176,7 +178,7 @@ def told(
     packed: bool,
     others: bool = False,
     indexes: Collection[str] = (),
-) -> tuple[str, str, str]:
+) -> tuple[Phrase, str, Phrase]:
     """Return what happened to a cache, with what it held, and the one thing to change.
 
     `limit` is what is declared of the cache itself, `others` says that more is declared of it besides,
@@ -186,9 +188,11 @@ def told(
     overall = bool(excess.largest)
     line = f"settings.selectcache.max_bytes = {excess.limit!r}" if overall else f"max_bytes={excess.limit!r}"
     held_in_all = excess.total if overall else excess.bytes
-    what = (
-        f"{name}: the cache was let go, because {'all caches together' if overall else 'it'} grew beyond"
-        f" {line}"
+    what = Phrase(
+        "%(resource)s: the cache was let go, because %(grown)s grew beyond %(limit)s",
+        resource=name,
+        grown="all caches together" if overall else "it",
+        limit=line,
     )
     held = (
         f"with {clipped(filter_, 200)} it held {excess.objects:,}"
@@ -210,7 +214,7 @@ def told(
     )
     by_values = values > excess.bytes / 2
     if narrower is not None and not by_values:
-        return what, held, f"Select less: {narrower}; {again}"
+        return what, held, Phrase(f"Select less: %(narrower)s; {again}", narrower=narrower)
     line = "settings.selectcache.max_bytes = " if overall else "max_bytes="
     # Twice as much, or half as much again as was held: the list may not have been complete.
     more = f"{line}{written(max(2 * (bytes_in(excess.limit) or 0), 1.5 * held_in_all))!r}"
@@ -219,7 +223,7 @@ def told(
         if by_values
         else lessened(assigned(key), excess.objects, excess.allowed, packed=packed)
     )
-    return what, held, f"{less}; or allow more: {more}; {again}"
+    return what, held, Phrase(f"%(less)s; or allow more: %(more)s; {again}", less=less, more=more)
 
 
 def indexed_bytes(records: Sequence[Record]) -> int:

@@ -69,6 +69,7 @@ from .dictionary_training import Storing, apart, give_back
 from .environment import World
 from .health import Condition, Health
 from .list_version import AgreedVersion
+from .log import context_of_stream
 from .memory import Share
 from .metrics import Counts
 
@@ -245,7 +246,9 @@ class Listwatch:
                     state = self._after_interruption()
                     continue
                 world.logger.exception(
-                    "The cache of %s stumbled over a mistake of its own, and starts again.", self
+                    "The cache of %(resource)s stumbled over a mistake of its own, and starts again.",
+                    {"resource": str(self)},
+                    extra=context_of_stream(self.condition),
                 )
                 self.condition.mistaken(error)
                 await world.sleep(delay(6, world.chance()))
@@ -359,7 +362,9 @@ class Listwatch:
                     self._committed = True
                     if restored:
                         self._world.logger.warning(
-                            "The server of %s went back to an older state; its cache started anew.", self
+                            "The server of %(resource)s went back to an older state; its cache started anew.",
+                            {"resource": str(self)},
+                            extra=context_of_stream(self.condition),
                         )
                 case Abandon():
                     self.branch.abandon()

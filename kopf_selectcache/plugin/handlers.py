@@ -278,7 +278,10 @@ async def _act(
     except NotSynced as error:
         # An error would be tried again after a minute, with the request of the probe hanging as long.
         if cause.activity is not _kopf.Activity.PROBE:
-            cause.logger.warning("A %s handler read a cache too early: %s", cause.activity.value, error)
+            cause.logger.warning(
+                "A %(activity)s handler read a cache too early: %(error)s",
+                {"activity": cause.activity.value, "error": str(error)},
+            )
         return str(error)
 
 

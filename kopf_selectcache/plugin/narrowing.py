@@ -15,12 +15,15 @@ from collections.abc import Collection, Iterable, Iterator
 import kopf
 
 from kopf_selectcache import _kopf
+from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.core.selection.grammar import FieldTerm
 from kopf_selectcache.core.selection.kinds import Key, find, parse_key
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.informer import Feed
 from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.informer.log import context_of
+from kopf_selectcache.informer.phrase import NOTHING, Phrase
 from kopf_selectcache.selectors.kind_keys import text_of
 from kopf_selectcache.selectors.selector import Branches, Selector
 from kopf_selectcache.selectors.text import FieldSelector
@@ -64,7 +67,7 @@ def advice_on(
     *,
     built_in: bool,
     narrowing: bool,
-) -> str:
+) -> Phrase:
     """Say whether Kopf watches a resource in full beside the cache of this filter, and the lines that would
     narrow it.
     """
@@ -72,22 +75,28 @@ def advice_on(
     asked = _resource(kind.group, resource.version, kind.plural, kind.kind, kind.names)
     if not _is_one_watch(filter_):
         if narrowed(settings, asked) or not _would_narrow(registry, asked):
-            return ""
-        return (
-            f"Kopf itself watches {resource} for the operator's handlers, all of them, beside the cache of"
-            f" those with {filter_}. Kopf has one watch for them: if the handlers need no others, give"
-            " settings.watching a selector that has all of these"
+            return NOTHING
+        return Phrase(
+            "Kopf itself watches %(resource)s for the operator's handlers, all of them, beside the cache of"
+            " those with %(filter)s. Kopf has one watch for them: if the handlers need no others, give"
+            " settings.watching a selector that has all of these",
+            resource=resource,
+            filter=filter_,
         )
     (selector,) = filter_.branches
     part = _certain(selector, built_in=built_in)
     halfway = narrowing and part.terms != selector.terms and _narrowed_to(settings, asked, part)
     if narrowed(settings, asked) and not halfway:
-        return ""
-    lines = _lines(registry, asked, selector)
-    return lines and (
-        f"Kopf itself watches {resource} for the operator's handlers,"
-        f" {f'all with {part}' if halfway else 'all of them'}, beside the cache of those with {filter_}. If"
-        f" the handlers need no others, add to a startup handler: {lines}"
+        return NOTHING
+    if not (lines := _lines(registry, asked, selector)):
+        return NOTHING
+    return Phrase(
+        "Kopf itself watches %(resource)s for the operator's handlers, %(watched)s, beside the cache of those"
+        " with %(filter)s. If the handlers need no others, add to a startup handler: %(lines)s",
+        resource=resource,
+        watched=f"all with {part}" if halfway else "all of them",
+        filter=filter_,
+        lines=lines,
     )
 
 
@@ -113,7 +122,7 @@ async def advise(
             built_in=find(key) is not None,
             narrowing=declared.narrow_handlers,
         ):
-            _logger.warning("%s", said)
+            _logger.warning(said.template, said.parts, extra=context_of(feed))
 
     # A kind that never settles must not silence what there is to say about others.
     await asyncio.gather(*(advise_on(key, feed) for key, feed in runtime.feeds.items()))
@@ -260,16 +269,19 @@ def narrow(
             continue  # Kopf does not watch it for any handler.
         if not _is_one_watch(filter_):
             _logger.warning(
-                "narrow_handlers: what Kopf watches of %s is not narrowed: its filter takes several watches,"
-                " and Kopf has one.",
-                text_of(key),
+                "narrow_handlers: what Kopf watches of %(resource)s is not narrowed: its filter takes several"
+                " watches, and Kopf has one.",
+                {"resource": text_of(key)},
+                extra={"resource": text_of(key), "filter": clipped(filter_)},
             )
             continue
         (selector,) = filter_.branches
         part = _certain(selector, built_in=kind is not None)
         if problem := _harm(settings, registry, resources, (selector, part), built_in=kind is not None):
             _logger.warning(
-                "narrow_handlers: what Kopf watches of %s is not narrowed: %s.", text_of(key), problem
+                "narrow_handlers: what Kopf watches of %(resource)s is not narrowed: %(problem)s.",
+                {"resource": text_of(key), "problem": problem},
+                extra={"resource": text_of(key), "filter": clipped(filter_)},
             )
             continue
         if all(_narrowed_to(settings, resource, selector) for resource in resources):
@@ -279,11 +291,15 @@ def narrow(
                 getattr(settings.watching, setting)[resource.group, resource.version, resource.plural] = text
         if unknown := [term.label for term in selector.terms if term not in part.terms]:
             _logger.warning(
-                "narrow_handlers: what Kopf watches of %s is %s: whether the cluster can select by %s is not"
-                " known yet, and Kopf would end if it cannot; once it is, the log has the lines to add.",
-                text_of(key),
-                f"narrowed to {part}, and no further" if _selects(part) else "not narrowed",
-                unknown[0],
+                "narrow_handlers: what Kopf watches of %(resource)s is %(narrowed)s: whether the cluster can"
+                " select by %(field)s is not known yet, and Kopf would end if it cannot; once it is, the log"
+                " has the lines to add.",
+                {
+                    "resource": text_of(key),
+                    "narrowed": f"narrowed to {part}, and no further" if _selects(part) else "not narrowed",
+                    "field": unknown[0],
+                },
+                extra={"resource": text_of(key), "filter": clipped(filter_)},
             )
 
 

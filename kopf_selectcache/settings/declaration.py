@@ -185,7 +185,11 @@ class Selectors(MutableMapping[Key, Selector | AnyOf]):
             )
             _check(key, kind, cached)
         for said in fields_as_labels(cached.filter, kind, declared=True).values():
-            _logger.warning("The filter of %s: %s.", text_of(key), said)
+            _logger.warning(
+                "The filter of %(resource)s: %(advice)s.",
+                {"resource": text_of(key), "advice": said},
+                extra={"resource": text_of(key), "filter": clipped(cached.filter)},
+            )
         for other in self._declared:
             if other != key and (
                 find(other) is kind if kind is not None else parse_key(other) == parse_key(key)

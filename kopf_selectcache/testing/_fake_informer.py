@@ -41,6 +41,7 @@ from kopf_selectcache.informer.environment import World
 from kopf_selectcache.informer.health import Condition
 from kopf_selectcache.informer.informer import Feed
 from kopf_selectcache.informer.list_version import AgreedVersion
+from kopf_selectcache.informer.phrase import Phrase
 from kopf_selectcache.informer.reflector import Listwatch
 from kopf_selectcache.settings.declaration import Cached, named
 from kopf_selectcache.settings.options import SelectCacheSettings
@@ -98,7 +99,9 @@ class OfflineFeed(Feed):
             try:
                 self._start()
             except NotServed as error:
-                self._conditions[0].missing(str(error), "Create its definition")
+                self._conditions[0].missing(
+                    Phrase("%(problem)s", problem=error), Phrase("Create its definition")
+                )
             return
         for each in self._lines:
             each.follow()

@@ -150,7 +150,10 @@ class Web:
         try:
             planned = self._faults.meeting(asked, request)
         except BrokenFault as broken:
-            logger.exception("The embedded API server cannot answer %s %s", request.method, request.path)
+            logger.exception(
+                "The embedded API server cannot answer %(method)s %(path)s",
+                {"method": request.method, "path": request.path},
+            )
             return await self._respond(
                 raw, Answer.of(Problem(500, "InternalError", str(broken)).status(), code=500), [], asked
             )
@@ -183,7 +186,10 @@ class Web:
         try:
             return self._api.answer(request, seen=seen)
         except Exception:
-            logger.exception("The embedded API server cannot answer %s %s", request.method, request.path)
+            logger.exception(
+                "The embedded API server cannot answer %(method)s %(path)s",
+                {"method": request.method, "path": request.path},
+            )
             return Answer.of(Problem(500, "InternalError", SERVER_ERROR).status(), code=500)
 
     async def _follow(

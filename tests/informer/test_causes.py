@@ -17,6 +17,7 @@ from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.sent import Unselected
 from kopf_selectcache.informer.causes import cause_of
 from kopf_selectcache.informer.health import SEVERAL, Condition, Health
+from kopf_selectcache.informer.phrase import Phrase
 from tests.cache.world import builtin
 
 
@@ -35,7 +36,7 @@ class Pods:
 
 
 class Nobody:
-    def trouble(self, condition: Condition, cause: str, line: str, /) -> None:
+    def trouble(self, condition: Condition, cause: str, line: Phrase, /) -> None:
         """Need not know."""
 
     def well(self, condition: Condition, /) -> None:
@@ -95,7 +96,7 @@ def test_the_cause_is_that_of_the_last_trouble_and_of_the_state_that_is_told() -
     assert (one.health, one.cause) == (Health.SYNCING, NO_CAUSE)
     one.mistaken(ValueError())
     assert error_of(one).cause == NO_CAUSE
-    one.oversized("too much", "", "Select less")
+    one.oversized(Phrase("too much"), "", Phrase("Select less"))
     assert error_of(one).cause == NO_CAUSE
 
 

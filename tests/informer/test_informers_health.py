@@ -13,6 +13,7 @@ from kopf_selectcache import Forbidden, NotSynced, Rejected, Stale, Stalled
 from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.informer.health import SEVERAL, TOLERATED, Health
 from kopf_selectcache.informer.metrics import Collector
+from kopf_selectcache.informer.phrase import Phrase
 from kopf_selectcache.plugin.operator import failing
 from tests.faults.server import (
     Answer,
@@ -272,9 +273,9 @@ def test_a_cache_has_been_in_a_state_since_the_first_of_its_lists_and_watches_wa
         ):
             await until(lambda: len(world.feed._conditions) == 2)
             first, second = world.feed._conditions
-            first.missing("gone", "wait")
+            first.missing(Phrase("%(resource)s: gone", resource="pods"), Phrase("wait"))
             world.time.now += 5
-            second.missing("gone", "wait")
+            second.missing(Phrase("%(resource)s: gone", resource="pods"), Phrase("wait"))
             world.time.now += 2
             assert (world.feed.health, world.feed.lasted()) == (Health.MISSING, 7)
 

@@ -475,7 +475,7 @@ MUTANTS: tuple[Mutant, ...] = (
            (RETRYING + "test_after_the_timeout_the_last_failure_is_raised_with_its_cause",)),
     Mutant("cancel the request that others wait for", "client/fetcher.py", "            if not self._waiting:\n                self._task.cancel()", "            self._task.cancel()", 8,
            (RETRYING + "test_a_request_that_others_wait_for_goes_on_when_a_timeout_ends",)),
-    Mutant("keep the cause of a failure that is over", "informer/health.py", "if said else what, remedy, cause\n", "if said else what, remedy, cause if cause != NO_CAUSE else self.cause\n", 8,
+    Mutant("keep the cause of a failure that is over", "informer/health.py", "str(trouble), str(remedy), cause\n", "str(trouble), str(remedy), cause if cause != NO_CAUSE else self.cause\n", 8,
            ("tests/informer/test_causes.py::test_the_cause_is_that_of_the_last_trouble_and_of_the_state_that_is_told",)),
     Mutant("answer before the first complete list", "cache/checks.py", "if feed.resource is None or not part.store.version:", "if feed.resource is None:", 2,
            ("tests/cache/test_refusals.py::test_no_read_answers_before_the_first_complete_list",)),

@@ -1,0 +1,50 @@
+"""The special methods of Python that a cache has, and those that it refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import kopf
+import pytest
+
+from kopf_selectcache import cache_of
+from kopf_selectcache.testing import FakeCache
+
+from .world import pod
+
+WEB = pod("web-1", app="web")
+
+
+def test_the_repr_lists_the_caches_with_filter_and_state() -> None:
+    cache = FakeCache([WEB], {"v1/pods": "app=web", "nodes": ""})
+    assert repr(cache) == "<FakeCache pods: label='app=web' (synced); nodes: label='' (synced)>"
+
+
+def test_the_repr_is_short() -> None:
+    kinds = ("pods", "nodes", "secrets", "services", "jobs", "events", "leases", "roles", "endpoints")
+    wide = f"app in ({','.join(f'web-{number}' for number in range(99))})"
+    more = dict.fromkeys((*kinds, "configmaps", "ingresses", "namespaces"), wide)
+    text = repr(FakeCache([], more))
+    assert text.endswith("; 2 more>")
+    assert len(text) < 2_000
+    assert repr(FakeCache()) == "<FakeCache of no kinds>"
+
+
+def test_the_repr_before_the_start_gives_the_reason() -> None:
+    cache = cache_of(kopf.OperatorSettings())
+    assert repr(cache) == "<Cache: no cache is synced: no operator has started with these settings yet>"
+
+
+def test_a_cache_is_neither_a_container_nor_iterable() -> None:
+    cache: Any = FakeCache([WEB], {"pods": "app=web"})
+    with pytest.raises(TypeError) as info:
+        _ = "pods" in cache
+    assert str(info.value) == (
+        "a cache is not a container: 'pods' in cache has no meaning. Write cache.exists(kind, name,"
+        " namespace) for an object, or 'pods' in settings.selectcache.selectors for a declared kind"
+    )
+    with pytest.raises(TypeError, match="not iterable"):
+        iter(cache)
+    with pytest.raises(TypeError, match="no len"):
+        len(cache)
+    assert cache, "it is true, however few objects it has"
