@@ -12,7 +12,7 @@ import pytest
 
 import kopf_selectcache
 from kopf_selectcache import Selector
-from kopf_selectcache.core.protocol.decoder import Refusal
+from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.informer.health import Condition, Health
