@@ -222,9 +222,15 @@ class Waiting(Reading):
 
 @contextmanager
 def _told_by(feed: Feed) -> Iterator[asyncio.Queue[Change | None]]:
-    """Queue what changes meanwhile, and None when reads must raise."""
+    """Queue the objects that enter or are updated meanwhile, and None when reads must raise."""
     told: asyncio.Queue[Change | None] = asyncio.Queue()
-    unsubscribe = feed.subscribe(told.put_nowait)
+
+    def queue(change: Change | None) -> None:
+        # After a departure there is nothing to look at, and its record must not be kept in memory.
+        if change is None or change.after is not None:
+            told.put_nowait(change)
+
+    unsubscribe = feed.subscribe(queue)
     try:
         yield told
     finally:

@@ -26,7 +26,7 @@ from kopf_selectcache.core.selection.kinds import Key, Kind, find
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.compression import packing_of
 from kopf_selectcache.core.store.index_spec import Indexed
-from kopf_selectcache.core.store.store import Change, Readable, Store
+from kopf_selectcache.core.store.store import Cause, Change, Readable, Store
 from kopf_selectcache.core.store.substore import Branch
 from kopf_selectcache.core.store.substore import Key as ObjectKey
 from kopf_selectcache.core.store.union import Merging
@@ -338,6 +338,9 @@ class Feed:
     def subscribe(self, listener: Callable[[Change | None], None]) -> Callable[[], None]:
         """Call the listener, on the loop's thread, with each change, and with None when reads must raise;
         return what ends that.
+
+        The subscription survives a restart of the informer. The listener receives each departure once, with
+        its cause and the last known record; what the next list finds enters again.
         """
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
@@ -438,7 +441,7 @@ class Feed:
             indexes=self.indexes,
         )
         self._conditions[0].oversized(*why)
-        self._begin(kept_as[1])
+        self._begin(kept_as[1], cause=Cause.EVICTED)
         for condition in self._conditions[1:]:
             condition.oversized(*why)
 
@@ -526,8 +529,10 @@ class Feed:
             raise failed
         return whole
 
-    def _begin(self, planned: Plan) -> None:
-        """Hold nothing yet, and be ready to keep what was planned."""
+    def _begin(self, planned: Plan, *, cause: Cause = Cause.REPLACED) -> None:
+        """Start with an empty store, ready to run the planned streams. Subscribers stay, and receive the
+        departure of each object that was held.
+        """
         resource, world = self.resource, self._world
         assert resource is not None, "planned before it was resolved"
         for needless in planned.needless:
@@ -536,6 +541,7 @@ class Feed:
                 {"resource": str(self), "selector": str(needless)},
                 extra=context_of(self),
             )
+        departed = self.store.records()[0] if self._listeners else []
         self._merging.end()
         self.awaited.wake()
         for listwatch in self._listwatches:
@@ -563,6 +569,8 @@ class Feed:
         self._needed = self._needing()
         self.indexing.begin(self._merging, self._listwatches)
         self._kept_as = resource, planned
+        for record in departed:
+            self._notify(Change(record, None, cause))
 
     def _listwatch(
         self,

@@ -58,7 +58,9 @@ class Stream:
     def keys(self) -> Keys:
         """Which objects it could hold, whatever is in them."""
         return Keys(
-            self.namespace, frozenset(self.selector.names) if self.selector.names is not None else None
+            self.namespace,
+            frozenset(self.selector.names) if self.selector.names is not None else None,
+            complete=not (self.selector.requirements or self.selector.terms),
         )
 
     @property

@@ -33,7 +33,7 @@ from kopf_selectcache.core.protocol.machine import (
 from kopf_selectcache.core.protocol.query import watching
 from kopf_selectcache.core.selection.kinds import Key
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.store.store import Change
+from kopf_selectcache.core.store.store import Cause, Change
 from kopf_selectcache.core.store.substore import Branch
 from kopf_selectcache.errors import Missing, ReadError
 from kopf_selectcache.informer.claims import Claims
@@ -128,9 +128,9 @@ class OfflineFeed(Feed):
         for each in self._lines:
             each.start()
 
-    def _begin(self, planned: Plan) -> None:
+    def _begin(self, planned: Plan, *, cause: Cause = Cause.REPLACED) -> None:
         self._lines = []
-        super()._begin(planned)
+        super()._begin(planned, cause=cause)
 
     def _listwatch(
         self,

@@ -11,6 +11,7 @@ import pytest
 
 from kopf_selectcache import Cache, Forbidden, NotDeclared, NotSynced, OutsideFilter, ReadError
 from kopf_selectcache.cache.blocking import Blocking, Waits
+from kopf_selectcache.core.store.store import Cause, Change, Store
 
 from .world import NODES, PODS, World, pod, run
 
@@ -111,6 +112,22 @@ def test_the_own_object_is_never_older_than_the_body() -> None:
         await asyncio.sleep(0)
         assert not waiting.done()
         feed.put(pod("web-1", version="21", app="web", ready="yes"))
+        assert (await waiting)["metadata"]["resourceVersion"] == "21"
+
+    run(main)
+
+
+def test_a_wait_goes_on_while_the_cache_of_its_kind_starts_with_an_empty_store() -> None:
+    async def main(world: World) -> None:
+        feed = world.declare("app=web").hold(WEB)
+        waiting = asyncio.create_task(world.cache().wait_for("pods", ready))
+        await feed.subscribed.wait()
+        departed, _ = feed.store.records()
+        feed.store = Store()
+        feed.tell([Change(record, None, Cause.REPLACED) for record in departed])
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        feed.hold(pod("web-1", version="21", app="web", ready="yes"), version="30")
         assert (await waiting)["metadata"]["resourceVersion"] == "21"
 
     run(main)

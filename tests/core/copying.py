@@ -34,7 +34,18 @@ _OF_MERGING = {
     "_union",
 }
 _OF_BRANCHES = {"keys", "view", "epoch", "listed", "vague", "_merger", "_waits", "_versions", "_waiting"}
-_OF_STORES = {"_lock", "_held", "_staged", "_gone", "_version", "_tally", "_wanted", "_indexes", "unreadable"}
+_OF_STORES = {
+    "_departure",
+    "_lock",
+    "_held",
+    "_staged",
+    "_gone",
+    "_version",
+    "_tally",
+    "_wanted",
+    "_indexes",
+    "unreadable",
+}
 _OF_UNIONS = _OF_STORES | {"versions"}
 
 

@@ -51,6 +51,7 @@ SPLITTING, SPLIT = "core/protocol/splitter.py", "tests/core/protocol/test_splitt
 PAGING, ENDLESS = "core/protocol/pager.py", "tests/faults/test_endless_lists.py::"
 WITHOUT_AN_END = "test_33_a_list_without_an_end_is_asked_for_at_a_bounded_rate_and_stalled_after_the_sync_timeout"
 RELIST_WITHOUT_AN_END = "test_33_a_relist_without_an_end_is_asked_for_at_a_bounded_rate_and_what_is_held_is_stale"
+DEPARTURES = "tests/informer/test_departures.py::test_6_"
 IGNORED = "tests/informer/test_ignored_selectors.py::"
 UNREADABLE = "tests/cache/test_unreadable.py::"
 SCANNING = "tests/core/test_scanner.py::"
@@ -73,7 +74,7 @@ MUTANTS: tuple[Mutant, ...] = (
            3, (ORDERS,), TRANSIT),
     Mutant("forget what a relist of one branch lost", MERGING, "left = [key_of(change) for change in changes if change.after is None]", "left = list[Key]()",
            12, (ORDERS,), TRANSIT),
-    Mutant("tell one departure for two objects", MERGING, "if before is not None and after is not None and before.uid != after.uid:", "if False:",
+    Mutant("tell one departure for two objects", MERGING, "if before is not None and before.uid != after.uid:", "if False:",
            6, (ORDERS,), TRANSIT),
     Mutant("go back to what a watch holds that was not told of a change", MERGING, "                not newer\n                and not anew\n",
            "                False\n", 4,
@@ -305,9 +306,14 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/core/store/test_store.py::test_an_object_never_goes_back_and_a_replay_changes_nothing",)),
     Mutant("let an object go for the deletion of its predecessor", STORE, "(held.uid == record.uid and not is_older(record.version, held.version))",
            "not is_older(record.version, held.version)", 6, ("tests/core/store/test_store.py::test_the_deletion_of_another_object_of_that_name_changes_nothing",)),
-    Mutant("take another object of the name for a change", STORE, "        if before is not None and before.uid != record.uid:\n", "        if False:\n", 6,
+    Mutant("take another object of the name for a change", STORE, "            elif before.uid == record.uid:\n", "            elif True:\n", 6,
            ("tests/core/store/test_store.py::test_a_deletion_and_creation_seen_as_one_change_is_told_as_both",)),
-    Mutant("forget the difference that a commit makes", STORE, "changes = list(starmap(Change, differing(self._held, staged)))", "changes: list[Change] = []", 5,
+    Mutant("restart an informer without departures", "informer/informer.py", "            self._notify(Change(record, None, cause))\n", "            pass\n", 6,
+           (f"{DEPARTURES}when_max_bytes_evicts_a_cache_each_held_object_departs_once",
+            f"{DEPARTURES}when_a_kind_under_an_or_disappears_and_returns_each_held_object_departs_once")),
+    Mutant("call every departure a deletion", "settings/planner.py", "complete=not (self.selector.requirements or self.selector.terms)", "complete=True", 6,
+           (f"{DEPARTURES}of_two_overlapping_branches_the_last_one_makes_an_object_depart_once",)),
+    Mutant("forget the difference that a commit makes", STORE, "changes = self._changes_to(staged)", "changes: list[Change] = []", 5,
            ("tests/core/store/test_store.py::test_a_commit_tells_the_difference_and_each_departure_once",)),
     Mutant("share labels with readers", "core/store/record.py", "        return decoded\n", '        decoded["metadata"]["labels"] = self.labels\n        return decoded\n', 7,
            ("tests/cache/test_reads.py::test_what_a_caller_gets_is_its_own",)),

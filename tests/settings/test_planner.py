@@ -213,7 +213,7 @@ def test_the_paths_and_keys_of_streams_are_those_of_their_namespace_and_name() -
     (stream,) = plan(Selector(names=["x"], namespaces=["a"]), PODS).streams
     assert (stream.path(PODS), stream.keys, stream.is_wider) == (
         "/api/v1/namespaces/a/pods",
-        Keys("a", frozenset({"x"})),
+        Keys("a", frozenset({"x"}), complete=True),
         False,
     )
     (stream,) = plan(Selector("app=web"), PODS).streams
@@ -242,8 +242,8 @@ def test_names_share_a_watch_only_where_that_is_declared() -> None:
     planned = plan(Selector(names=["x", "y"], namespaces=["a", "b"]), PODS, share_watches=True)
     assert written(planned) == ["a", "b"]
     assert [stream.keys for stream in planned.streams] == [
-        Keys("a", frozenset("xy")),
-        Keys("b", frozenset("xy")),
+        Keys("a", frozenset("xy"), complete=True),
+        Keys("b", frozenset("xy"), complete=True),
     ]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import starmap
+from enum import StrEnum
 from threading import Lock
 from typing import Protocol
 
@@ -24,14 +24,30 @@ Records = dict[str, dict[str, Record]]
 """By namespace and name."""
 
 
+class Cause(StrEnum):
+    """Why subscribers receive a change. The last four are departures."""
+
+    ENTERED = "entered"
+    UPDATED = "updated"
+    LEFT = "left"
+    """No stream selects the object any more. It may still exist."""
+    GONE = "gone"
+    """The object does not exist any more."""
+    REPLACED = "replaced"
+    """Another object of the same name exists now, or the informer has replaced its store by an empty one."""
+    EVICTED = "evicted"
+    """The informer has dropped its store, because it is larger than it may be."""
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An object came, changed or left. It left the filter: whether it was deleted as well is another
-    question.
+    """One object enters the store, is updated, or departs. `before` of a departure is its last known
+    record.
     """
 
     before: Record | None
     after: Record | None
+    cause: Cause
 
 
 class Readable(Protocol):
@@ -51,11 +67,18 @@ class Store:
     """What is held of one kind. Readers may be in any thread; the writer is one task.
 
     `wanted` is called, in a reader's thread perhaps, when there is an index to `build`. A `tally` is told of
-    what is held.
+    what is held. `departure` is the cause of departures that have no other.
     """
 
-    def __init__(self, *, wanted: Callable[[], None] = lambda: None, tally: Tally | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        wanted: Callable[[], None] = lambda: None,
+        tally: Tally | None = None,
+        departure: Cause = Cause.LEFT,
+    ) -> None:
         self._lock = Lock()
+        self._departure = departure
         self._tally = tally
         self._wanted = wanted
         self._indexes = Indexes()
@@ -179,12 +202,16 @@ class Store:
                 return []
             held[record.name] = record
             self._indexes.change(before, record)
+            if before is None:
+                changes = [Change(None, record, Cause.ENTERED)]
+            elif before.uid == record.uid:
+                changes = [Change(before, record, Cause.UPDATED)]
+            else:
+                changes = [Change(before, None, Cause.REPLACED), Change(None, record, Cause.ENTERED)]
             if self.unreadable or not record.stored:
-                self._separate([Change(before, record)])
+                self._separate(changes)
         self._count(before, record)
-        if before is not None and before.uid != record.uid:
-            return [Change(before, None), Change(None, record)]
-        return [Change(before, record)]
+        return changes
 
     def leave(self, record: Record) -> list[Change]:
         """Let an object go, unless what is held under its name is another one, or newer."""
@@ -203,10 +230,11 @@ class Store:
             if not held:
                 self._held.pop(record.namespace, None)
             self._indexes.change(before, None)
+            changes = [Change(before, None, self._departure)]
             if self.unreadable:
-                self._separate([Change(before, None)])
+                self._separate(changes)
         self._count(before, None)
-        return [Change(before, None)]
+        return changes
 
     def commit(self, version: str) -> list[Change]:
         """Show the generation that was begun to readers, at once and whole, and return how it differs from
@@ -216,7 +244,7 @@ class Store:
         assert staged is not None, "nothing was begun"
         self._staged, self._gone = None, {}
         before = self._held
-        changes = list(starmap(Change, differing(self._held, staged)))
+        changes = self._changes_to(staged)
         self._note_all(changes)
         with self._lock:
             self._held, self._version = staged, version
@@ -225,6 +253,21 @@ class Store:
             self._tally.drop_all(all_of(before))
         if forgotten:
             self._wanted()
+        return changes
+
+    def _changes_to(self, staged: Records) -> list[Change]:
+        """Return how a generation differs from the one that is read."""
+        changes: list[Change] = []
+        for before, after in differing(self._held, staged):
+            if before is None:
+                cause = Cause.ENTERED
+            elif after is not None:
+                cause = Cause.UPDATED
+            elif before.name in staged.get(before.namespace, {}):
+                cause = Cause.REPLACED
+            else:
+                cause = self._departure
+            changes.append(Change(before, after, cause))
         return changes
 
     def _count(self, before: Record | None, after: Record | None) -> None:

@@ -15,7 +15,7 @@ from .accounting import Tally
 from .generation import all_of
 from .indexes import Chosen, Lookup
 from .record import Record, are_numbers, is_newer, is_older
-from .store import Change, Store
+from .store import Cause, Change, Store
 
 Key: TypeAlias = tuple[str, str]
 """Namespace and name."""
@@ -31,6 +31,8 @@ class Keys:
 
     namespace: str | None = None
     names: frozenset[str] | None = None
+    complete: bool = False
+    """True if the stream selects by nothing else. An object that departs from such a branch is gone."""
 
     def have(self, key: Key) -> bool:
         return self.namespace in (None, key[0]) and (self.names is None or key[1] in self.names)
@@ -207,7 +209,7 @@ class Branch:
         tally: Tally | None = None,
     ) -> None:
         self.keys = keys
-        self.view = View(wanted=wanted, tally=tally)
+        self.view = View(wanted=wanted, tally=tally, departure=Cause.GONE if keys.complete else Cause.LEFT)
         self.epoch = 0
         self.listed = ""
         """The version of the last list: what came and left before it, this branch has not heard of."""

@@ -29,7 +29,7 @@ from typing import Literal, TypeAlias
 
 from .accounting import Tally
 from .record import Record, is_newer, is_older
-from .store import Change, Readable, Store
+from .store import Cause, Change, Readable, Store
 from .substore import (
     SPARE,
     Branch,
@@ -187,7 +187,9 @@ class Merging:
         `outside` says that its metadata alone excludes it from every branch. Where it does not, and the uid
         is the same, nothing is known: ask again after a while, as long as there is the doubt.
         """
-        return self._settled([doubt.key] if self._confirm(doubt, version, uid, outside=outside) else [])
+        return self._settled(
+            [doubt.key] if self._confirm(doubt, version, uid, outside=outside) else [], gone=uid != doubt.uid
+        )
 
     def joined_lists(self) -> list[JoinedLists]:
         """Return the lists of metadata that settle many unconfirmed leaves at once, for each group of
@@ -412,9 +414,10 @@ class Merging:
         said: Branch | None = None,
         anew: Collection[Key] = (),
         groups: Iterable[int] | None = None,
+        gone: bool = False,
     ) -> list[Change]:
         """Show what is to be shown of these keys now, all at once, and return what that changed. `groups` are
-        those that may have moved on.
+        those that may have moved on. With `gone`, the server has said that objects that depart do not exist.
         """
         changes: list[Change] = []
         for key in dict.fromkeys(keys):
@@ -423,10 +426,14 @@ class Merging:
             after = after or self._choice(key, before, said, anew=key in anew)
             if after is before:
                 continue
-            if before is not None and after is not None and before.uid != after.uid:
-                changes.append(Change(before, None))
+            if after is None:
+                gone_now = gone or any(branch.keys.complete for branch in self._could_hold(key))
+                changes.append(Change(before, None, Cause.GONE if gone_now else Cause.LEFT))
+                continue
+            if before is not None and before.uid != after.uid:
+                changes.append(Change(before, None, Cause.REPLACED))
                 before = None
-            changes.append(Change(before, after))
+            changes.append(Change(before, after, Cause.UPDATED if before is not None else Cause.ENTERED))
         return self._show(
             changes,
             (

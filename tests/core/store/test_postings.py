@@ -21,7 +21,7 @@ from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.indexes import IDLE, MOST, WORTH, Lookup
 from kopf_selectcache.core.store.postings import OWNER, Dimension
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.store import Change, Readable, Store
+from kopf_selectcache.core.store.store import Cause, Change, Readable, Store
 from kopf_selectcache.core.store.substore import Branch, Keys, Section, Union
 from kopf_selectcache.core.store.union import Merging
 
@@ -528,7 +528,10 @@ def test_a_read_of_some_branches_wants_an_index_as_one_of_all_does() -> None:
     told: list[None] = []
     union = Union(2, wanted=lambda: told.append(None))
     union.show(
-        [Change(None, record(f"pod-{number}", app="web")) for number in range(indexes.WORTH + 1)],
+        [
+            Change(None, record(f"pod-{number}", app="web"), Cause.ENTERED)
+            for number in range(indexes.WORTH + 1)
+        ],
         {0: "5", 1: "5"},
     )
     chosen = Section(union, [0]).chosen(by_label("app=web"))

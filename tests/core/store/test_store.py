@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.messages import Page
 from kopf_selectcache.core.store.record import Record, Unreadable, is_newer, is_older
-from kopf_selectcache.core.store.store import Change, Store
+from kopf_selectcache.core.store.store import Cause, Change, Store
 from kopf_selectcache.core.store.substore import Keys
 from kopf_selectcache.core.store.union import Merging
 
@@ -166,7 +166,11 @@ def test_a_commit_tells_the_difference_and_each_departure_once() -> None:
     assert sorted(told(difference), key=str) == sorted(
         [("1", None), ("3", "103"), ("4", None), (None, "104"), (None, "105")], key=str
     )
-    assert [change.before for change in difference if change.after is None] == [left, replaced]
+    assert [(change.before, change.cause) for change in difference if change.after is None] == [
+        (left, Cause.LEFT),
+        (replaced, Cause.REPLACED),
+    ]
+    assert [change.cause for change in difference if change.after is not None].count(Cause.UPDATED) == 1
     store.begin()
     for record in store.records()[0]:
         store.put(record)
@@ -306,9 +310,9 @@ def test_the_deletion_of_another_object_of_that_name_changes_nothing_while_stage
 def test_an_object_comes_changes_and_leaves() -> None:
     store = committed()
     first, second = pod("a", "101"), pod("a", "102")
-    assert store.put(first) == [Change(None, first)]
-    assert store.put(second) == [Change(first, second)]
-    assert store.leave(pod("a", "103")) == [Change(second, None)]
+    assert store.put(first) == [Change(None, first, Cause.ENTERED)]
+    assert store.put(second) == [Change(first, second, Cause.UPDATED)]
+    assert store.leave(pod("a", "103")) == [Change(second, None, Cause.LEFT)]
     assert store.records() == ([], "100")
 
 
@@ -328,7 +332,7 @@ def test_an_older_object_of_another_uid_does_not_come_back() -> None:
 def test_a_deletion_and_creation_seen_as_one_change_is_told_as_both() -> None:
     old, new = pod("a", "9", uid="one"), pod("a", "10", uid="two")
     store = committed(old)
-    assert store.put(new) == [Change(old, None), Change(None, new)]
+    assert store.put(new) == [Change(old, None, Cause.REPLACED), Change(None, new, Cause.ENTERED)]
 
 
 def test_a_replayed_deletion_is_told_once() -> None:

@@ -189,7 +189,7 @@ MUTANTS: list[tuple[str, str, str, Rules, tuple[str, ...]]] = [
     ("forget a read at once", "        self._reads[key] =", "        _ =", Rules(reads=1), ("I2",)),
     (
         "tell one departure for two objects",
-        "if before is not None and after is not None and before.uid != after.uid:",
+        "if before is not None and before.uid != after.uid:",
         "if False:",
         Rules(),
         ("I9",),

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.store import Change
+from kopf_selectcache.core.store.store import Cause, Change
 from kopf_selectcache.core.store.substore import Branch, Keys
 from kopf_selectcache.core.store.unconfirmed import Doubt
 from kopf_selectcache.core.store.union import Merging
@@ -247,9 +247,21 @@ def test_beside_a_branch_that_stays_behind_for_ever_nothing_is_remembered_withou
     assert outdated == ([] if late else [(b, "behind")] * 2), "it is to be listed anew"
 
 
-def test_what_is_outside_of_all_branches_has_left() -> None:
+@pytest.mark.parametrize(
+    ("uid", "outside", "cause"),
+    [
+        ("uid", True, Cause.LEFT),
+        ("", False, Cause.GONE),
+        ("two", False, Cause.GONE),
+        ("two", True, Cause.GONE),
+    ],
+)
+def test_a_confirmed_leave_departs_as_gone_only_if_the_server_has_no_such_object(
+    uid: str, outside: bool, cause: Cause
+) -> None:
     merging, _, _, doubt = doubtful()
-    assert told(merging.confirmed(doubt, version="20", uid="uid", outside=True)) == [("1", None)]
+    (change,) = merging.confirmed(doubt, version="20", uid=uid, outside=outside)
+    assert (told([change]), change.cause) == ([("1", None)], cause)
 
 
 def test_another_object_of_that_name_is_not_kept_out_by_the_read_that_found_it() -> None:

@@ -1,0 +1,175 @@
+"""Subscribers receive each departure once, with its cause and the last known record, also when an informer
+restarts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from kopf_selectcache import Cached, Selector
+from kopf_selectcache.core.store.store import Change
+from kopf_selectcache.informer.health import Health
+from kopf_selectcache.informer.informer import Feed
+from kopf_selectcache.testing import FakeCache
+from kopf_selectcache.testing.faults import NotServed
+from tests.faults.server import Script, Server, error, event, held, listed, pod, streamed
+from tests.faults.world import operating, run, until
+from tests.secrets import caching, labelled, named, secret
+
+OVERLAPPING = [Selector("app=web", namespaces=["shop"]), Selector("tier=gold", namespaces=["shop"])]
+LARGE = 40_000
+
+
+class Subscriber:
+    """Follows one informer, and checks that each change continues the one before."""
+
+    def __init__(self, feed: Feed) -> None:
+        self.causes: list[tuple[str, str]] = []
+        """The name and the cause of each change."""
+        self.shown = {record.key: record for record in feed.store.records()[0]}
+        """The objects that the changes add up to."""
+        feed.subscribe(self._receive)
+
+    def _receive(self, change: Change | None) -> None:
+        if change is None:
+            return
+        record = change.after or change.before
+        assert record is not None
+        assert self.shown.get(record.key) is change.before, "each departure comes once, with the last record"
+        self.causes.append((record.name, str(change.cause)))
+        if change.after is None:
+            del self.shown[record.key]
+        else:
+            self.shown[record.key] = change.after
+
+    def count(self) -> dict[str, int]:
+        return Counter(cause for _, cause in self.causes)
+
+    def follows(self, feed: Feed) -> bool:
+        return self.shown == {record.key: record for record in feed.store.records()[0]}
+
+
+def large(name: str, version: str = "90") -> dict[str, Any]:
+    return pod(name, version) | {"spec": {"padding": "x" * LARGE}}
+
+
+@pytest.mark.parametrize("streams", [1, 2])
+def test_6_when_max_bytes_evicts_a_cache_each_held_object_departs_once(streams: int) -> None:
+    async def main() -> None:
+        grown, again = asyncio.Event(), asyncio.Event()
+        small = [pod(f"p{number}", "90") for number in range(73)]
+        lists = [listed("100", *small), held(again, listed("200", *small[:50]))]
+        watches = [
+            streamed(grown, *(event("ADDED", large(f"large{each}", str(101 + each))) for each in range(4)))
+        ]
+        filters: Any = [
+            Selector("app=web", namespaces=["shop"]),
+            Selector(names=["ca"], namespaces=["infra"]),
+        ]
+        declared = Cached(filters[:streams], max_bytes="128Ki")
+        async with Server() as server:
+            server.scripts["/api/v1/namespaces/shop/pods"] = Script(lists, watches)
+            server.scripts["/api/v1/namespaces/infra/pods"] = Script([listed("100"), listed("200")])
+            async with operating(server, selectors={"pods": declared}) as world:
+                await world.synced()
+                subscriber = Subscriber(world.feed)
+                grown.set()
+                await until(lambda: world.feed.health is Health.OVERSIZED)
+                evicted = [name for name, cause in subscriber.causes if cause == "evicted"]
+                assert sorted(set(evicted)) == sorted(evicted)
+                assert {f"p{number}" for number in range(73)} < set(evicted)
+                assert subscriber.shown == {}
+                again.set()
+                await world.synced()
+                entered = subscriber.count()["entered"] - (len(evicted) - 73)
+                assert entered == 50
+                assert subscriber.follows(world.feed)
+
+    run(main())
+
+
+def test_6_when_a_kind_under_an_or_disappears_and_returns_each_held_object_departs_once() -> None:
+    async def main() -> None:
+        objects = [
+            secret("both", app="web", tier="gold"),
+            secret("web", app="web"),
+            secret("gold", tier="gold"),
+        ]
+        async with caching(OVERLAPPING, *objects) as world:
+            await world.cache.wait_synced()
+            await until(lambda: world.feed.synced and len(world.watches()) == 2)
+            subscriber = Subscriber(world.feed)
+            gone = world.cluster.faults.add(NotServed(), resource="secrets")
+            world.cluster.cut("watch", "secrets")
+            await gone.hit()
+            world.cluster.delete(secret("gold"))
+            gone.release()
+            await until(lambda: world.feed.synced and len(world.watches()) >= 4 and world.feed.held() == 2)
+            assert sorted(subscriber.causes) == [
+                ("both", "entered"),
+                ("both", "replaced"),
+                ("gold", "replaced"),
+                ("web", "entered"),
+                ("web", "replaced"),
+            ]
+            assert subscriber.follows(world.feed)
+
+    run(main())
+
+
+@pytest.mark.parametrize("streams", [1, 2])
+def test_6_a_relist_that_finds_another_object_of_the_name_replaces_the_first(streams: int) -> None:
+    async def main() -> None:
+        other, third = pod("a", "150"), pod("b", "95")
+        other["metadata"]["uid"] = "another"
+        lists = [listed("100", pod("a", "90"), third), listed("200", other, third)]
+        again = asyncio.Event()
+        filters = [Selector("app=web", namespaces=["shop"]), Selector(names=["ca"], namespaces=["infra"])]
+        async with Server() as server:
+            scripts = Script(lists, [streamed(again, error(410, "Expired"))])
+            server.scripts["/api/v1/namespaces/shop/pods"] = scripts
+            server.scripts["/api/v1/namespaces/infra/pods"] = Script([listed("100")])
+            async with operating(server, selectors={"pods": filters[:streams]}) as world:
+                await world.synced()
+                subscriber = Subscriber(world.feed)
+                again.set()
+                await until(lambda: subscriber.causes)
+                assert subscriber.causes == [("a", "replaced"), ("a", "entered")]
+                assert subscriber.follows(world.feed)
+
+    run(main())
+
+
+def test_6_of_two_overlapping_branches_the_last_one_makes_an_object_depart_once() -> None:
+    cache = FakeCache([secret("a", app="web", tier="gold")], {"secrets": OVERLAPPING})
+    assert named(cache.held("secrets")) == ["a"]
+    subscriber = Subscriber(cache._runtime.feed("secrets"))
+    cache.cluster.patch(secret("a"), labelled(app=None))
+    assert named(cache.held("secrets")) == ["a"]
+    assert subscriber.causes == [("a", "updated")]
+    cache.cluster.patch(secret("a"), labelled(tier=None))
+    assert named(cache.held("secrets")) == []
+    assert subscriber.causes == [("a", "updated"), ("a", "left")]
+
+
+@pytest.mark.parametrize(
+    ("declared", "cause"),
+    [
+        ("app=web", "left"),
+        (Selector(namespaces=["shop"]), "gone"),
+        (Selector(names=["a"], namespaces=["shop"]), "gone"),
+        ([Selector(names=["a"]), Selector("app=web")], "gone"),
+        (OVERLAPPING, "left"),
+    ],
+)
+def test_6_a_departure_is_called_gone_only_if_a_stream_selects_by_nothing_but_names(
+    declared: Any, cause: str
+) -> None:
+    cache = FakeCache([secret("a", app="web"), secret("b", app="web")], {"secrets": declared})
+    subscriber = Subscriber(cache._runtime.feed("secrets"))
+    cache.cluster.delete(secret("a"))
+    cache.held("secrets")
+    assert subscriber.causes == [("a", cause)]
