@@ -76,15 +76,10 @@ async def wait(cache: Cache) -> None:
 
 
 def slip(cache: Cache) -> None:
-    # pyright: ignore[reportArgumentType, reportCallIssue]
-    cache.get(V1Pod, "a", "ns", as_="dict")  # type: ignore[call-overload]
-    # pyright: ignore[reportArgumentType, reportCallIssue]
-    cache.get("pods", "a", "ns", as_=5)  # type: ignore[call-overload]
-    # pyright: ignore[reportArgumentType, reportCallIssue]
-    cache.get(V1Pod(), "a", "ns")  # type: ignore[call-overload]
+    cache.get(V1Pod, "a", "ns", as_="dict")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
+    cache.get("pods", "a", "ns", as_=5)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
+    cache.get(V1Pod(), "a", "ns")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
     cache.list(V1Pod, labels="app=web")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
     print(cache.get(V1Pod, "a", "ns")["spec"])  # type: ignore[index]  # pyright: ignore[reportIndexIssue]
-    # pyright: ignore[reportAttributeAccessIssue]
-    print(cache.get(V1Pod, "a", "ns").nodename)  # type: ignore[attr-defined]
-    # pyright: ignore[reportIndexIssue]
-    cache.get("pods", "a", "ns", as_="view")["spec"] = {}  # type: ignore[index]
+    print(cache.get(V1Pod, "a", "ns").nodename)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
+    cache.get("pods", "a", "ns", as_="view")["spec"] = {}  # type: ignore[index]  # pyright: ignore[reportIndexIssue]
