@@ -76,7 +76,7 @@ def built(recipe: Recipe, *, say: Callable[[str], None], environ: Mapping[str, s
             f"building bench/peers/{recipe.folder} with {recipe.tool}, once: this takes some minutes, and"
             " downloads what it is made of"
         )
-        done = subprocess.run(  # It is the toolchain of this machine.  # noqa: S603
+        done = subprocess.run(  # The toolchain of this machine.  # noqa: S603
             [tool, *(part.format(target=partial) for part in recipe.command)],
             cwd=sources,
             env={**environ, **recipe.env},

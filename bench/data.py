@@ -104,7 +104,7 @@ class Data:
             }
 
     def _random(self, kind: str) -> random.Random:
-        return random.Random(f"{self.seed} {kind}")  # It is to be the same each time.  # noqa: S311
+        return random.Random(f"{self.seed} {kind}")  # Seeded: each run makes the same objects.  # noqa: S311
 
 
 def name_of(number: int) -> str:

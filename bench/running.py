@@ -56,7 +56,7 @@ class Running:
         self._log = log
         self._rest = b""
         with log.open("wb") as errors:
-            self._process = subprocess.Popen(  # It is one of ours.  # noqa: S603
+            self._process = subprocess.Popen(  # A program of this bench.  # noqa: S603
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

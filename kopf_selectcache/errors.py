@@ -90,34 +90,7 @@ __all__ = [
     "Unreadable",
 ]
 
-for _error in (
-    BadSelector,
-    Cause,
-    ConflictingSelectors,
-    DeclarationError,
-    Forbidden,
-    Missing,
-    NoClient,
-    NoSuchRead,
-    NotDeclared,
-    NotFound,
-    NotKept,
-    NotSelectable,
-    NotSynced,
-    OutsideFilter,
-    Oversized,
-    ReadError,
-    ReadOnly,
-    Reason,
-    Rejected,
-    SelectCacheError,
-    Stale,
-    Stalled,
-    StateError,
-    Unauthorized,
-    UnknownKind,
-    Unreadable,
-):
-    _error.__module__ = __name__  # Tracebacks and pickles name the module that users import from.
+for _name in __all__:
+    globals()[_name].__module__ = __name__  # Tracebacks and pickles name the module that users import from.
 
-del _error
+del _name

@@ -40,7 +40,7 @@ def answer(held: Callable[[], Held], read: Callable[[str], str]) -> None:
     def answered(line: str) -> dict[str, Any]:
         try:
             return {"held": held()} if line == "held" else {"read": read(line)}
-        except Exception as error:  # That a read raises is an answer.  # noqa: BLE001
+        except Exception as error:  # A read that raises is an answer.  # noqa: BLE001
             return {"raised": type(error).__name__}
 
     def run() -> None:

@@ -83,7 +83,7 @@ def serve(
         order = json.loads(line)
         try:
             answers.tell(obeyed(peer, order, clock=clock, loop=loop))
-        except Exception as error:  # Whoever asked is to know.  # noqa: BLE001
+        except Exception as error:  # The asking process reports it.  # noqa: BLE001
             answers.tell({"error": f"{type(error).__name__}: {error}"[:400]})
     os._exit(0)
 
