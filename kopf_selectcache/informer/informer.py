@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kopf_selectcache._errors import DeclarationError, StateError
 from kopf_selectcache.client.discovery import NotServed, resolve
@@ -46,7 +46,6 @@ from .health import Condition, Health
 from .index_builder import Indexing
 from .list_version import AgreedVersion, agreed_versions
 from .log import News, context_of
-from .memo import Memo
 from .memory import AGAIN, Budget, told
 from .metrics import Counts
 from .phrase import Phrase
@@ -101,7 +100,8 @@ class Feed:
         """As declared; once the resource is known, with the namespaces that the operator is confined to."""
         self.projection = declared.projection
         """What is kept of each object."""
-        self.memo = Memo()
+        self.derived: Any = None
+        """Holds what reads derive from this state; they replace it when the state changes."""
         self.counts = Counts()
         self.packing = packing_of(declared.storage or world.settings.storage)
         """How objects are packed, if they may be."""

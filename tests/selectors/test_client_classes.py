@@ -77,53 +77,27 @@ def test_every_kind_of_kubernetes_can_be_named_by_a_model() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    "given",
     [
-        (
-            model("V1Event"),
-            (
-                "the class V1Event may stand for v1/events or events.k8s.io/v1/events. Write one of these as"
-                " text"
-            ),
-        ),
-        (model("V1PodList"), "the class V1PodList is one of lists, and not of objects. Write V1Pod"),
-        (
-            model("V1ObjectMeta"),
-            (
-                "the class V1ObjectMeta stands for a part of objects, or for a kind that is not known here."
-                " Name the kind itself, such as 'v1/pods'"
-            ),
-        ),
-        (model("V1PodSpec"), "the class V1PodSpec stands for a part"),
-        (model("VersionInfo"), "the class VersionInfo stands for a part"),
-        (
-            model("V1beta1Deployment"),
-            (
-                "the class V1beta1Deployment is of a version in which deployments are not known: v1 are. Use"
-                " a class"
-            ),
-        ),
-        (
-            APIObject,
-            "the class APIObject has no version and endpoint, and names no kind. Give it those of the kind",
-        ),
-        (
-            type("Half", (APIObject,), {"version": "v1", "endpoint": None}),
-            "the class Half has no version and endpoint",
-        ),
-        (dict, "the class dict names no kind. Name the kind itself"),
-        (model("V1Pod", "somewhere.else"), "the class V1Pod names no kind"),
-        (model("Pod", "lightkube.resources.core_v1"), "the class Pod names no kind"),
+        model("V1Event"),
+        model("V1PodList"),
+        model("V1ObjectMeta"),
+        model("V1PodSpec"),
+        model("VersionInfo"),
+        model("V1beta1Deployment"),
+        APIObject,
+        type("Half", (APIObject,), {"version": "v1", "endpoint": None}),
+        dict,
+        model("V1Pod", "somewhere.else"),
+        model("Pod", "lightkube.resources.core_v1"),
     ],
 )
-def test_classes_that_name_no_kind_are_refused_with_what_to_write(given: Any, said: str) -> None:
-    with pytest.raises(UnknownKind) as info:
+def test_classes_that_name_no_kind_are_refused_with_what_to_write(given: Any) -> None:
+    with pytest.raises(UnknownKind):
         settings_of(kopf.OperatorSettings()).selectors[given] = "app=web"
-    assert str(info.value).startswith(said)
     for read in READS:
-        with pytest.raises(ReadError) as error:
+        with pytest.raises(ReadError):
             read(FakeCache([WEB], {"pods": ""}), given)
-        assert said in str(error.value)
 
 
 READS: list[Callable[[Any, Any], Any]] = [
@@ -167,10 +141,6 @@ def test_what_is_declared_by_class_is_read_by_name_and_the_other_way_round() -> 
     assert FakeCache([WEB], {"po": ""}).exists(V1Pod, "web-1", "ns")
     with pytest.raises(
         NotDeclared,
-        match=(
-            r"cache\.held\(V1Job\): no cache is declared for batch/v1/jobs; .*:"
-            r" cache\.blocking\.fetch_list\(V1Job\)"
-        ),
     ):
         FakeCache([WEB], {V1Pod: ""}).held(model("V1Job"))
 
@@ -191,7 +161,7 @@ def test_custom_resources_are_read_by_classes_of_ones_own() -> None:
 def test_a_custom_resource_of_the_name_of_a_kind_is_not_that_kind() -> None:
     mine = Resource(Kind.unknown("example.com", "Pod", "pods", namespaced=True), "v1")
     own = {**WEB, "apiVersion": "example.com/v1"}
-    with pytest.raises(ReadError, match="none of them is a V1Pod"):
+    with pytest.raises(ReadError):
         reading("", own, resource=mine, key="example.com/v1/pods").get(
             "example.com/v1/pods", "web-1", "ns", as_=V1Pod
         )
@@ -209,7 +179,7 @@ def test_a_kind_that_is_newer_than_the_table_is_read_by_a_class_and_a_custom_res
         if kept:
             assert type(cache.get("novelties", "web-1", "ns", as_=new)) is new
         else:
-            with pytest.raises(ReadError, match="none of them is a V1Novelty"):
+            with pytest.raises(ReadError):
                 cache.get("novelties", "web-1", "ns", as_=new)
 
 

@@ -22,7 +22,6 @@ from kopf_selectcache import (
     UnknownKind,
     _kopf,
 )
-from kopf_selectcache.cache.memo import Comparisons
 from kopf_selectcache.core.selection.kinds import Kind, find
 
 
@@ -367,20 +366,6 @@ def test_what_is_worked_out_once_is_kept_with_the_selector_for_each_kind() -> No
     assert declared.box(pods) is declared.box(pods)
     assert declared.box(pods) != declared.box(nodes)
     assert declared.box(None) is declared.box(None)
-
-
-def test_what_the_log_is_told_of_is_remembered_but_never_without_end() -> None:
-    comparisons = Comparisons(remembered=3)
-    assert [comparisons.untold(what) for what in ("a", "b", "a", "c", "b")] == [
-        True,
-        True,
-        False,
-        True,
-        False,
-    ]
-    assert comparisons.untold("d")
-    assert comparisons.untold("a"), "of more than it remembers, all are told again"
-    assert not comparisons.untold("d")
 
 
 @pytest.mark.parametrize(
