@@ -390,13 +390,7 @@ def get_object(request: Request, snapshot: Snapshot) -> Any:
 
 def list_objects(request: Request, snapshot: Snapshot) -> Sequence[Any]:
     """Return all requested objects; raise OutsideFilter if some of them may not be held."""
-    compared = compare(request, snapshot)
-    if not compared.is_covered:
-        raise OutsideFilter(request, compared.coverage)
-    match, records, unreadable = find(request, snapshot, compared)
-    if unreadable:
-        raise UnreadableObject(request, unreadable)
-    return form_objects(request, match, records)
+    return form_objects(request, *_find_all(request, snapshot))
 
 
 def list_held(request: Request, snapshot: Snapshot) -> Sequence[Any]:
@@ -419,13 +413,18 @@ def list_owned(request: Request, snapshot: Snapshot) -> Sequence[Any]:
 
 def count_objects(request: Request, snapshot: Snapshot) -> int:
     """Return the number of requested objects; raise OutsideFilter if some of them may not be held."""
+    match, records = _find_all(request, snapshot)
+    return match.count(records)
+
+
+def _find_all(request: Request, snapshot: Snapshot) -> tuple[Match, list[Record]]:
     compared = compare(request, snapshot)
     if not compared.is_covered:
         raise OutsideFilter(request, compared.coverage)
     match, records, unreadable = find(request, snapshot, compared)
     if unreadable:
         raise UnreadableObject(request, unreadable)
-    return match.count(records)
+    return match, records
 
 
 def compare(request: Request, snapshot: Snapshot) -> Compared:

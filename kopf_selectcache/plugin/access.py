@@ -238,9 +238,9 @@ class _LateRuntime:
 class _LateThreadReads(ThreadReads):
     """`cache.blocking` of such a cache: there is no loop before the operator is launched."""
 
-    def wait_synced(self, timeout: float | None = None, **options: Any) -> None:
+    def wait_synced(self, timeout: float | None = None, *, at_least: Mapping[str, Any] | None = None) -> None:
         cast("_LateRuntime", self._runtime).wait_launched(timeout)
-        self._run("wait_synced", lambda: cast("Cache", self._cache).wait_synced(timeout, **options))
+        self._run("wait_synced", lambda: cast("Cache", self._cache).wait_synced(timeout, at_least=at_least))
 
     def _run(self, method: str, call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         cast("_LateRuntime", self._runtime).operator()
