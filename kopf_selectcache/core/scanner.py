@@ -18,7 +18,7 @@ import msgspec
 TEXT = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _SPACE = rb"[ \t\n\r]*+"
 _KEY = re.compile(_SPACE + rb"(" + TEXT + rb")" + _SPACE + rb":", re.DOTALL)
-_WORD = rb"(?:-?[0-9]++(?:\.[0-9]++)?+(?:[eE][-+]?[0-9]++)?+|true|false|null|NaN)"
+_WORD = rb"(?:-?[0-9]++(?:\.[0-9]++)?(?:[eE][-+]?[0-9]++)?|true|false|null|NaN)"
 _PLAIN = re.compile(TEXT + rb"|" + _WORD, re.DOTALL)
 """A text, a number, or a word such as `true`."""
 _ENDS = rb"(?=" + _SPACE + rb"[,\]}])"
@@ -37,24 +37,30 @@ _FLAT = (
 )
 _OPENS = rb"(?!" + _SPACE + rb"[,:])"
 _MARK = re.compile(
-    rb"(?:"
+    rb"(?>(?:"
     + _FLAT
     + rb"|\{"
     + _OPENS
+    + rb"(?>"
     + _FLAT
-    + rb"*+\}"
+    + rb"{0,500})\}"
     + _ENDS
     + rb"|\["
     + _OPENS
+    + rb"(?>"
     + _FLAT
-    + rb"*+\]"
+    + rb"{0,500})\]"
     + _ENDS
-    + rb")*+"
-    rb"([{\[]" + _OPENS + rb"|[}\]]" + _ENDS + rb")",
+    + rb"){0,500})"
+    rb"([{\[]" + _OPENS + rb"|[}\]]" + _ENDS + rb")?",
     re.DOTALL,
 )
-"""The next bracket, but for those around what has no other brackets. It does not match what is no JSON."""
-_TOKENS = re.compile(rb"(?:[{\[]" + _OPENS + rb"|[}\]]" + _ENDS + rb"|" + _FLAT + rb"){1,256}+", re.DOTALL)
+"""Up to the next bracket, if that is near; objects and lists without other brackets are skipped. An empty
+match means: this is no JSON.
+
+CPython before 3.11.5 matches a possessive quantifier wrongly if its pattern can backtrack (gh-106052), so
+such patterns are atomic groups here. Their bounds bound the memory of a match: without, 1 MB takes 2 GB."""
+_TOKENS = re.compile(rb"(?>(?:[{\[]" + _OPENS + rb"|[}\]]" + _ENDS + rb"|" + _FLAT + rb"){1,256})", re.DOTALL)
 """Many tokens at once. It accepts the same tokens as `_MARK`."""
 _NOT_BRACKETS = re.compile(TEXT + rb'|[^"\[\]{}]++', re.DOTALL)
 _RUNS = re.compile(rb"[{\[]++|[}\]]++")
@@ -294,9 +300,12 @@ def _end(data: bytes, start: int) -> int:
                 at = checked
                 continue
         mark = _MARK.match(data, at)
-        if mark is None:
+        assert mark is not None, "it matches nothing as well"
+        if mark.end() == at:
             raise Unscannable
         found, at = mark[1], mark.end()
+        if found is None:
+            continue
         if found in _CLOSING:
             awaited += _CLOSING[found]
         elif awaited.pop() != found[0]:
