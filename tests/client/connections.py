@@ -12,8 +12,6 @@ from kopf._cogs.structs.credentials import KubeContext, Vault
 from kopf_selectcache.client.transport import KopfTransport
 from tests.faults.server import PODS, Server
 
-CANARY = b"canary-7f3a"
-
 
 @asynccontextmanager
 async def connected(given: KubeContext, **limits: Any) -> AsyncIterator[KopfTransport]:
