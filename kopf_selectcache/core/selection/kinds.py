@@ -183,16 +183,10 @@ def find(key: Key | Kind) -> Kind | None:
     if isinstance(key, Kind):
         return key
     group, version, name = parse_key(key)
-    return next(
-        (
-            kind
-            for kind in BUILT_IN
-            if name in kind.names
-            and group in (None, kind.group)
-            and (version is None or version in kind.versions)
-        ),
-        None,
-    )
+    for kind in _BY_NAME.get(name, ()):
+        if (group is None or group == kind.group) and (version is None or version in kind.versions):
+            return kind
+    return None
 
 
 def parse_key(key: Key) -> tuple[str | None, str | None, str]:
@@ -476,3 +470,8 @@ def _selectable(path: str, schema: Mapping[str, Any]) -> Field:
 
 BUILT_IN: tuple[Kind, ...] = tuple(_built_in())
 """Every kind of Kubernetes that can be listed and watched; those of the core group come first."""
+
+_BY_NAME: dict[str, list[Kind]] = {}
+for _kind in BUILT_IN:
+    for _name in _kind.names:
+        _BY_NAME.setdefault(_name, []).append(_kind)
