@@ -13,12 +13,12 @@ MAX_COUNT = 10_000
 """How many names or namespaces a Selector takes."""
 
 
-def names_of(given: Collection[str] | None) -> tuple[str, ...] | None:
+def names_of(given: Collection[str]) -> tuple[str, ...]:
     """Return names of objects, in order, or raise BadSelector."""
     return _checked("names", given, is_name, "a name of an object")
 
 
-def namespaces_of(given: Collection[str] | None) -> tuple[str, ...] | None:
+def namespaces_of(given: Collection[str]) -> tuple[str, ...]:
     """Return names of namespaces, in order, or raise BadSelector."""
     return _checked(
         "namespaces", given, is_dns_label, "a name of a namespace: lower-case letters, digits and '-'"
@@ -37,10 +37,8 @@ def is_name(text: str) -> bool:
 
 
 def _checked(
-    argument: str, given: Collection[str] | None, valid: Callable[[str], bool], what: str
-) -> tuple[str, ...] | None:
-    if given is None:
-        return None
+    argument: str, given: Collection[str], valid: Callable[[str], bool], what: str
+) -> tuple[str, ...]:
     if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Collection):
         raise BadSelector(f"{argument}= is {shown(given)}, not a list", remedy=f"Write {argument}=['...']")
     if not given:
