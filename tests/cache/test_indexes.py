@@ -472,7 +472,7 @@ def test_a_function_that_fails_is_told_as_a_failing_transform_is() -> None:
     assert ", cannot be indexed: " in str(info.value)
     assert "the function of the index 'it' raised KeyError at test_indexes.py:" in str(info.value)
     assert (
-        "Correct the index= of settings.selectcache.selectors['v1/pods']; it is to return a text, a list of"
+        "Correct the index= of settings.selectcache.selectors['v1/pods']; it must return a text, a list of"
         " texts, or None for an object without a value" in str(info.value)
     )
     assert CANARY not in str(info.value)
