@@ -133,21 +133,13 @@ def plan(
     """
     confined = [_confined(branch, resource, namespaces) for branch in declared.branches]
     filter_ = confined[0] if len(confined) == 1 else AnyOf(confined)
-    # Which remedies there are, if it takes too many.
-    sharing = not share_watches and _count(confined, share_watches=True) <= most
-    said = [_listed(branch.box(resource.domains), THE_NAMESPACE) for branch in declared.branches]
-    watched = (
-        namespaces is not None
-        and None in said
-        and len({each for named in said for each in named or ()}) < most
-    )
     if (count := _count(confined, share_watches=share_watches)) > _MOST_WRITTEN:
-        raise _too_many(count, most, confined, sharing=sharing, watched=watched)
+        raise _too_many(count, most, confined)
     cells = [cell for branch in confined for cell in _cells(branch, share_watches=share_watches)]
     folded = _folded(list(dict.fromkeys(cells)), resource)
     kept, _ = _without_needless(folded, resource)
     if len(kept) > most:
-        raise _too_many(len(kept), most, kept, sharing=sharing, watched=watched)
+        raise _too_many(len(kept), most, kept)
     _, needless = _without_needless(confined, resource)
     return Plan(filter_, tuple(map(Stream, kept)), tuple(declared.branches[at] for at in needless))
 
@@ -284,43 +276,19 @@ def _width(branch: Selector) -> tuple[bool, bool, int]:
     return branch.names is None, branch.namespaces is None, -len(branch.requirements) - len(branch.terms)
 
 
-def _too_many(
-    count: int, most: int, branches: Sequence[Selector], *, sharing: bool, watched: bool
-) -> DeclarationError:
-    """Say what makes them so many, and what would make them few enough: one watch for names to share, or
-    other namespaces.
-    """
-    names = len({name for branch in branches for name in branch.names or ()})
-    spaces = len({space for branch in branches for space in branch.namespaces or ()})
-    alternatives = len({(branch.label, branch.field) for branch in branches})
-    if spaces > 1 and alternatives <= most and (spaces > names or not sharing):
-        why, remedy = (
-            f"{f'{names:,} names in ' if names > 1 else ''}{spaces:,} namespaces",
-            "Drop the namespaces, and select by a label in all of them",
-        )
-        if watched:
-            why += " that the operator watches"
-            remedy = (
-                "Run the operator with -A rather than -n for each; or declare a few of them, Selector(...,"
-                " namespaces=[...])"
-            )
-    elif names > 1:
-        why, remedy = (
-            f"{names:,} names{f' in {spaces:,} namespaces' if spaces > 1 else ''}",
-            "Select by a label that the objects share",
-        )
-        if sharing:
-            remedy += (
-                "; or let the names share one watch, Cached(..., share_watches=True), which takes the right"
-                " to list and watch all objects of the namespace, and brings all of them over the wire"
-            )
-    else:
-        why, remedy = (
-            f"{alternatives:,} alternatives",
-            "Select by one label that the alternatives share, or declare a wider selector",
-        )
+def _too_many(count: int, most: int, branches: Sequence[Selector]) -> DeclarationError:
+    numbers = {
+        "alternatives": len({(branch.label, branch.field) for branch in branches}),
+        "names": len({name for branch in branches for name in branch.names or ()}),
+        "namespaces": len({space for branch in branches for space in branch.namespaces or ()}),
+    }
+    why = " in ".join(f"{number:,} {what}" for what, number in numbers.items() if number > 1)
     return DeclarationError(
-        f"it takes {count:,} lists and watches, for {why}, and {most:,} are the most", remedy=remedy
+        f"it takes {count:,} lists and watches, for {why}, and {most:,} are the most",
+        remedy=(
+            "Select by a label that the objects share, in all namespaces (kopf run -A); or let names share"
+            " one watch: Cached(..., share_watches=True)"
+        ),
     )
 
 
