@@ -466,7 +466,7 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/cache/test_reads.py::test_list_is_complete_or_an_error",)),
     Mutant("answer with nothing where nothing can be held", "cache/checks.py", "if view.comparisons.excludes(view.filter, many.request, view.resource.domains):", "if False:", 1,
            ("tests/cache/test_reads.py::test_held_is_the_held_part_unless_there_can_be_none",)),
-    Mutant("answer a field that has a default by an index", "core/selection/kinds.py", 'case _String((path,), default) if value not in ("", default):', 'case _String((path,), _) if value != "":', 1,
+    Mutant("answer a field that has a default by an index", "core/selection/kinds.py", 'case String((path,), default) if value not in ("", default):', 'case String((path,), _) if value != "":', 1,
            (BY_FIELD,)),
     Mutant("answer a number by an index of texts", "core/selection/kinds.py", ' and not value.removeprefix("-").isdecimal()\n', "\n", 1, (BY_FIELD,)),
     Mutant("take a field that an index has answered for a where", "cache/matcher.py", "if path in by_path and projection.exact(path) and isinstance", "if path in by_path and isinstance", 1,

@@ -73,7 +73,7 @@ def box_of(
         sets.setdefault(dimension, []).append(values if term.equal else ~values)
     for requirement in dict.fromkeys(labels):
         sets.setdefault(Dimension("label", requirement.key), []).append(requirement.allowed())
-    box = {dimension: _common(each) for dimension, each in sets.items()}
+    box = {dimension: each[0] if len(each) == 1 else _common(each) for dimension, each in sets.items()}
     return {dimension: values for dimension, values in box.items() if not (~values).empty}
 
 

@@ -15,8 +15,9 @@ from typing import Any
 
 from kopf_selectcache.core.errors import Garbled
 
+from .field_values import Extractor
 from .grammar import FieldTerm, LabelRequirement
-from .kinds import Extractor, Kind
+from .kinds import Kind
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
