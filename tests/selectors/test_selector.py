@@ -162,6 +162,7 @@ TRUE: Any = True
             lambda: Selector("app!=web || x"),
             [
                 (
+                    # The text is one line.
                     "Alternatives are a list, in a declaration: ['app!=web', 'x']; a read asks for one of them at"  # noqa: E501
                     " a time"
                 )
@@ -194,6 +195,7 @@ TRUE: Any = True
             lambda: Selector(field="spec.nodeName in (a, b)"),
             [
                 (
+                    # The text is one line.
                     "declaration: [Selector(field='spec.nodeName=a'), Selector(field='spec.nodeName=b')]; a read"  # noqa: E501
                     " asks for one"
                 )
@@ -355,7 +357,7 @@ def test_an_or_may_be_written_as_texts() -> None:
 def test_copies_of_what_was_compared_are_the_same() -> None:
     declared = Selector("app=web", field="spec.nodeName=n", names=["a"], namespaces=["x"])
     assert declared.covers(declared, kind="pods")
-    for again in (pickle.loads(pickle.dumps(declared)), copy.deepcopy(declared)):  # Our own.  # noqa: S301
+    for again in (pickle.loads(pickle.dumps(declared)), copy.deepcopy(declared)):
         assert again == declared
         assert hash(again) == hash(declared)
         assert again.covers(declared, kind="pods")
