@@ -16,7 +16,6 @@ import kopf
 
 from kopf_selectcache import _kopf
 from kopf_selectcache.core.redact import clipped
-from kopf_selectcache.core.selection.grammar import FieldTerm
 from kopf_selectcache.core.selection.kinds import Key, find, parse_key
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.informer.health import Health
@@ -25,9 +24,10 @@ from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.log import context_of
 from kopf_selectcache.informer.phrase import NOTHING, Phrase
 from kopf_selectcache.selectors.kind_keys import text_of
-from kopf_selectcache.selectors.selector import Branches, Selector
+from kopf_selectcache.selectors.selector import Branches, Selector, make_selector
 from kopf_selectcache.selectors.text import FieldSelector
 from kopf_selectcache.settings.options import SelectCacheSettings
+from kopf_selectcache.settings.planner import query_of
 
 _logger = logging.getLogger("kopf_selectcache")
 
@@ -184,13 +184,9 @@ def _loses_track(handler: _kopf.ResourceHandler) -> bool:
 
 def _selects(selector: Selector) -> dict[str, str]:
     """Return a filter that is one watch as Kopf's settings take it: by the name of the setting, the text."""
-    terms = [
-        *selector.terms,
-        *(FieldTerm("metadata.name", name, equal=True) for name in selector.names or ()),
-        *(FieldTerm("metadata.namespace", namespace, equal=True) for namespace in selector.namespaces or ()),
-    ]
-    texts = {"label_selectors": str(selector.label or ""), "field_selectors": ",".join(map(str, terms))}
-    return {setting: text for setting, text in texts.items() if text}
+    (name,), (namespace,) = selector.names or (None,), selector.namespaces or (None,)
+    settings = {"labelSelector": "label_selectors", "fieldSelector": "field_selectors"}
+    return {settings[key]: text for key, text in query_of(selector, name=name, namespace=namespace).items()}
 
 
 def _certain(selector: Selector, *, built_in: bool) -> Selector:
@@ -200,11 +196,8 @@ def _certain(selector: Selector, *, built_in: bool) -> Selector:
     terms = tuple(
         term for term in selector.terms if built_in or term.label in ("metadata.name", "metadata.namespace")
     )
-    return Selector(
-        selector.label,
-        field=FieldSelector(terms) if terms else None,
-        names=selector.names,
-        namespaces=selector.namespaces,
+    return make_selector(
+        selector.label, FieldSelector(terms) if terms else None, selector.names, selector.namespaces
     )
 
 

@@ -7,30 +7,25 @@ run` at once, with one thing to change.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeAlias, get_args
+from typing import Any, Self, TypeAlias, get_args
 
 from kopf_selectcache._errors import BadSelector, ConflictingSelectors, DeclarationError
 from kopf_selectcache.core.redact import clipped, shown, shown_with_type
 from kopf_selectcache.core.selection.kinds import Key, Kind, find, parse_key
-from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.values import is_dns_subdomain
 from kopf_selectcache.core.store.compression import Storage
 from kopf_selectcache.core.store.index_spec import Function, Indexed
-from kopf_selectcache.core.store.projection import Path, Projection, Transform
+from kopf_selectcache.core.store.projection import ALL, Path, Projection, Transform
 from kopf_selectcache.selectors.kind_keys import AnyKey, checked_key, key_of, text_of
 from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector
 from kopf_selectcache.selectors.signatures import taught
-from kopf_selectcache.selectors.suggestions import fields_as_labels
 
-from .planner import plan
+from .planner import check_streams
 from .quantity import Size, complaint
 from .retention import indexes, projection
-
-_logger = logging.getLogger("kopf_selectcache")
 
 Filter: TypeAlias = str | Mapping[str, str | Collection[str]] | Branches | Sequence[Selector | str]
 """What a kind's filter can be written as: a label selector as text or as a dict, a Selector, or a list of
@@ -112,12 +107,7 @@ class Cached:
             raise DeclarationError(
                 f"Cached(share_watches=...) is given {shown(share_watches)}", remedy="Give True or False"
             )
-        if isinstance(filter, Cached):
-            raise DeclarationError(
-                "Cached() was given a Cached",
-                remedy=f"Write one, with all that is meant: Cached({filter.filter!r}, ...)",
-            )
-        object.__setattr__(self, "filter", _filter_of(filter, "the filter of Cached()"))
+        object.__setattr__(self, "filter", _filter_of(filter))
         if share_watches and not any(
             branch.names or any(term.label == "metadata.name" and term.equal for term in branch.terms)
             for branch in self.filter.branches
@@ -127,21 +117,27 @@ class Cached:
                 f" {clipped(self.filter, 500)}",
                 remedy="Leave share_watches= out, or name the objects: Selector(names=[...])",
             )
-        object.__setattr__(self, "projection", projection(keep=keep, drop=drop, transform=transform))
+        object.__setattr__(
+            self,
+            "projection",
+            ALL
+            if keep is None and not drop and transform is None
+            else projection(keep=keep, drop=drop, transform=transform),
+        )
         if storage is not None and storage not in get_args(Storage):
             choices = ", ".join(map(repr, get_args(Storage)))
             raise DeclarationError(
                 f"Cached(storage=...) is given {shown(storage)}",
                 remedy=f"Give one of {choices}; or leave it out, for what the settings say",
             )
-        if (wrong := complaint(max_bytes)) is not None:
+        if max_bytes is not None and (wrong := complaint(max_bytes)) is not None:
             raise DeclarationError(
                 f"Cached(max_bytes=...) is given {shown(max_bytes)}, {wrong[0]}", remedy=wrong[1]
             )
         object.__setattr__(self, "max_bytes", max_bytes)
         object.__setattr__(self, "storage", storage)
         object.__setattr__(self, "share_watches", share_watches)
-        object.__setattr__(self, "indexes", indexes({} if index is None else index))
+        object.__setattr__(self, "indexes", indexes(index) if index is not None else ())
 
     @property
     def is_particular(self) -> bool:
@@ -163,6 +159,8 @@ class Selectors(MutableMapping[Key, Selector | AnyOf]):
     Selector(label='app=web')
     """
 
+    __slots__ = ("_declared", "_uses")
+
     def __init__(self) -> None:
         self._declared: dict[Key, Cached] = {}
         self._uses = 0
@@ -178,18 +176,8 @@ class Selectors(MutableMapping[Key, Selector | AnyOf]):
         key = checked_key(key)
         kind = find(key)
         with named(key):
-            cached = (
-                value
-                if isinstance(value, Cached)
-                else Cached(_filter_of(value, f"the filter of {text_of(key)}"))
-            )
+            cached = value if isinstance(value, Cached) else Cached(value)
             _check(key, kind, cached)
-        for said in fields_as_labels(cached.filter, kind, declared=True).values():
-            _logger.warning(
-                "The filter of %(resource)s: %(advice)s.",
-                {"resource": text_of(key), "advice": said},
-                extra={"resource": text_of(key), "filter": clipped(cached.filter)},
-            )
         for other in self._declared:
             if other != key and (
                 find(other) is kind if kind is not None else parse_key(other) == parse_key(key)
@@ -224,14 +212,7 @@ class Selectors(MutableMapping[Key, Selector | AnyOf]):
         """Declare all of these, each as if it were assigned."""
         if isinstance(other, Selectors):  # Its items are the filters alone.
             other = other._declared  # Of the same class.  # noqa: SLF001
-        try:
-            given = dict(other, **named)
-        except (TypeError, ValueError):
-            raise DeclarationError(
-                f"settings.selectcache.selectors.update() was given {shown(other)}, which is no dict",
-                remedy="Write update({'v1/pods': 'app=web', ...})",
-            ) from None
-        for key, value in given.items():
+        for key, value in dict(other, **named).items():
             self[key] = value
 
     def setdefault(self, key: AnyKey, default: Declared | None = None) -> Selector | AnyOf:
@@ -242,28 +223,6 @@ class Selectors(MutableMapping[Key, Selector | AnyOf]):
 
     def __repr__(self) -> str:
         return f"<selectors { {key: cached.filter for key, cached in self._declared.items()}!r}>"
-
-    if not TYPE_CHECKING:  # Checkers know better what is not there.
-
-        def __setattr__(self, name: str, value: object) -> None:
-            if name not in ("_declared", "_uses"):
-                raise DeclarationError(
-                    f"settings.selectcache.selectors.{name} is assigned, and filters are items",
-                    remedy=f"Write settings.selectcache.selectors[{name!r}] = {shown(value)}",
-                )
-            super().__setattr__(name, value)
-
-        def __or__(self, _: object) -> NoReturn:
-            raise DeclarationError(
-                "settings.selectcache.selectors | ... makes another mapping, and nobody would look at it",
-                remedy="Write settings.selectcache.selectors |= {'v1/pods': 'app=web', ...}",
-            )
-
-        def __iadd__(self, _: object) -> NoReturn:
-            raise DeclarationError(
-                "settings.selectcache.selectors += ... adds nothing",
-                remedy="Write settings.selectcache.selectors |= {'v1/pods': 'app=web', ...}",
-            )
 
     @property
     def used(self) -> bool:
@@ -313,13 +272,10 @@ _DNS = frozenset(
 )
 """Kinds whose objects are named like hosts. Of others the rules differ: roles may be called `system:node`."""
 
-_ARGUMENTS = frozenset({"label", "field", "names", "namespaces"})
-"""What a Selector takes: a dict with such keys was meant to be one, and is no label selector."""
-
 
 @contextmanager
 def named(key: Key) -> Iterator[None]:
-    """Make errors name the kind: selectors do not know what they are for."""
+    """Add the kind to an error of its filter. Selectors do not know what they are for."""
     try:
         yield
     except DeclarationError as error:
@@ -329,39 +285,24 @@ def named(key: Key) -> Iterator[None]:
         raise
 
 
-def _filter_of(value: object, what: str) -> Selector | AnyOf:
-    """Return the filter that this is; `what` is what it was given as."""
-    if isinstance(value, Mapping) and (meant := _ARGUMENTS & value.keys()):
-        arguments = ", ".join(f"{each}=..." for each in sorted(meant))
-        raise BadSelector(
-            f"{what} is {shown(value)}, and a dict is a label selector",
-            remedy=(
-                f"Write Selector({arguments}); or, if those are the keys of labels, Selector(label={{...}})"
-            ),
-        )
+def _filter_of(value: object) -> Selector | AnyOf:
+    """Return what is declared as a selector; raise BadSelector if it is none."""
     if isinstance(value, Mapping) and not value:
         raise BadSelector(
-            f"{what} is {{}}, and selects by nothing", remedy="Write Selector() to select all objects"
+            "the filter is {}, and selects by nothing", remedy="Write Selector() to select all objects"
         )
     if isinstance(value, (str, Mapping)):
         return Selector(value)
     if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray)):
-        if any(isinstance(each, Cached) for each in value):
-            filters = clipped(
-                ", ".join(repr(each.filter) if isinstance(each, Cached) else shown(each) for each in value),
-                500,
-            )
-            raise BadSelector(
-                f"{what} is a list with a Cached in it, and how objects are kept is said of all of a kind",
-                remedy=f"Write Cached([{filters}], ...), with keep=, drop= and the like",
-            )
         value = AnyOf(value)
+    if isinstance(value, AnyOf) and len(value.branches) == 1:
+        return value.branches[0]
     if not isinstance(value, (Selector, AnyOf)):
         raise BadSelector(
-            f"{what} is {shown_with_type(value)}",
+            f"the filter is {shown_with_type(value)}",
             remedy=f"Assign {_FILTERS}; or a Cached(...) of one of these, which says how to keep it",
         )
-    return value.branches[0] if len(value.branches) == 1 else value
+    return value
 
 
 def _check(key: Key, kind: Kind | None, cached: Cached) -> None:
@@ -369,20 +310,17 @@ def _check(key: Key, kind: Kind | None, cached: Cached) -> None:
     needed.
     """
     cached.filter.require_satisfiable(kind=kind)
-    for name in (name for branch in cached.filter.branches for name in branch.names or ()):
-        if kind is not None and kind.plural in _DNS and not is_dns_subdomain(name):
-            raise BadSelector(
-                f"{kind.plural} cannot be called {name!r}",
-                remedy="Correct it: lower-case letters, digits, '-' and '.'",
-                text=name,
-            )
-    group, version, name = parse_key(key)
-    known = kind or Kind.unknown(group or "", name, name, namespaced=True, names=())
-    plan(
-        cached.filter,
-        Resource(known, version or "v1", fields_known=kind is not None),
-        share_watches=cached.share_watches,
-    )
+    if kind is not None and kind.plural in _DNS:
+        for branch in cached.filter.branches:
+            if (
+                wrong := next((name for name in branch.names or () if not is_dns_subdomain(name)), None)
+            ) is not None:
+                raise BadSelector(
+                    f"{kind.plural} cannot be called {wrong!r}",
+                    remedy="Correct it: lower-case letters, digits, '-' and '.'",
+                    text=wrong,
+                )
+    check_streams(cached.filter, key, kind, share_watches=cached.share_watches)
 
 
 def _too_late(key: Key) -> DeclarationError:

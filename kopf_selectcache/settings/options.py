@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, get_args
 from kopf_selectcache._errors import DeclarationError
 from kopf_selectcache.core.redact import clipped, shown
 from kopf_selectcache.core.store.compression import Storage
-from kopf_selectcache.selectors.signatures import near
+from kopf_selectcache.selectors.suggestions import near
 
 from .declaration import Selectors
 from .quantity import Size, bytes_in, complaint
@@ -184,12 +184,6 @@ class SelectCacheSettings:
             assigned does.
             """
             raise AttributeError(name) if name.startswith("_") else _no_option(name)
-
-        def __setitem__(self, key: object, _: object) -> NoReturn:
-            raise DeclarationError(
-                "settings.selectcache is assigned an item, and has none",
-                remedy=f"Write settings.selectcache.selectors[{shown(key)}] = ...",
-            )
 
     def page_bytes(self) -> int:
         """Return `max_page_bytes` as a number."""
