@@ -1,7 +1,7 @@
-"""Who holds what after which fault, beside each other: `python -m bench.comparison` plays all, and writes
+"""Compare what contenders hold after each fault: `python -m bench.comparison` plays all faults, and writes
 docs/comparison.md.
 
-Needs the environment with other clients (`make test-clients`). It measures what is held, no speed.
+It needs the environment with other clients (`make test-clients`). It does not measure speed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ S = TypeVar("S", bound=Staging)
 
 
 def play_contents(row: Row, contender: Contender, *, log: bool = False) -> str:
-    """Play a row to a contender, and compare what it holds."""
+    """Play a row to a contender, and compare its contents."""
     with _staged(Staging, contender, patience=row.patience, log=log) as stage:
         try:
             seen = row.script(stage)
@@ -69,7 +69,7 @@ def play_contents(row: Row, contender: Contender, *, log: bool = False) -> str:
 
 
 def play_outcome(row: Row | Repeated, contender: Contender, *, log: bool = False) -> str:
-    """Play a row to an operator with a contender, and compare what its handler wrote last."""
+    """Play a row to an operator with a contender, and compare the last result of its handler."""
     if isinstance(row, Repeated):
         with _staged(Operation, contender, patience=60, log=log) as stage:
             return play_repeated(stage, row)
@@ -91,7 +91,7 @@ def _staged(staging: type[S], contender: Contender, *, patience: float, log: boo
 
 @dataclass(frozen=True)
 class Cell:
-    """One result of a table: where it stands, and what is played for it."""
+    """One cell of a table: its place, and the play that fills it."""
 
     begin: str
     """The mark of the table in the document."""
