@@ -203,7 +203,7 @@ def _remove(kubeconfig: Path, written: bytes) -> None:
 
 
 def _is_ours(kubeconfig: Path) -> bool:
-    """Whether the file was written by an earlier server, which can be replaced."""
+    """Return True if the file was written by an earlier server, which can be replaced."""
     from kopf_selectcache.testing.cluster import NAME as CONTEXT  # noqa: PLC0415
 
     try:

@@ -34,7 +34,7 @@ from .values import (
 )
 
 MAX_BOXES = 10_000
-"""How many boxes `uncovered` may cut before it gives up."""
+"""The most boxes that `uncovered` cuts before it gives up."""
 
 
 class Dimension(NamedTuple):

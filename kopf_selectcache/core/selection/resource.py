@@ -25,7 +25,7 @@ class Resource:
     kind: Kind
     version: str
     fields_known: bool = True
-    """Whether the kind's field labels are all there are. Not so for a custom resource whose definition may
+    """True if the kind's field labels are all there are. Not so for a custom resource whose definition may
     not be read."""
 
     def __str__(self) -> str:

@@ -49,7 +49,7 @@ def parse_int(text: str) -> int | None:
 
 
 def is_label_value(text: str) -> bool:
-    """Whether this is a valid value of a label: empty, or up to 63 of `A-Za-z0-9-_.` with alphanumeric
+    """Return True if this is a valid value of a label: empty, or up to 63 of `A-Za-z0-9-_.` with alphanumeric
     ends.
     """
     return not text or (
@@ -61,15 +61,15 @@ def is_label_value(text: str) -> bool:
 
 
 def is_dns_label(text: str) -> bool:
-    """Whether this is a DNS label of RFC 1123, as the name of every namespace is."""
+    """Return True if this is a DNS label of RFC 1123, as the name of every namespace is."""
     return (
         0 < len(text) <= 63 and text[0] in _DNS_EDGE and text[-1] in _DNS_EDGE and _DNS_INNER.issuperset(text)
     )
 
 
 def is_dns_subdomain(text: str) -> bool:
-    """Whether this is a DNS subdomain of RFC 1123; its parts are not limited to 63 characters, only the whole
-    to 253.
+    """Return True if this is a DNS subdomain of RFC 1123; its parts are not limited to 63 characters, only
+    the whole to 253.
     """
     return 0 < len(text) <= 253 and all(
         part != "" and part[0] in _DNS_EDGE and part[-1] in _DNS_EDGE and _DNS_INNER.issuperset(part)
@@ -78,28 +78,28 @@ def is_dns_subdomain(text: str) -> bool:
 
 
 def is_object_name(text: str) -> bool:
-    """Whether an object of some kind may have this name: whatever can stand as one segment of a URL's
+    """Return True if an object of some kind may have this name: whatever can stand as one segment of a URL's
     path.
     """
     return text not in ("", ".", "..") and "/" not in text and "%" not in text
 
 
 def is_label_key(text: str) -> bool:
-    """Whether this is a valid key of a label: a name like a label's value, not empty, after an optional
-    `prefix/`.
+    """Return True if this is a valid key of a label: a name like a label's value, not empty, after an
+    optional `prefix/`.
     """
     prefix, slash, name = text.rpartition("/")
     return name != "" and is_label_value(name) and (is_dns_subdomain(prefix) if slash else True)
 
 
 class ValueSet(Protocol):
-    """What a region needs of the values in one of its dimensions; None stands for a label that is absent."""
+    """The values of a region in one of its dimensions; None stands for a label that is absent."""
 
     @property
     def listed(self) -> frozenset[str]: ...
     @property
     def few(self) -> bool:
-        """Whether the rule takes nothing in, so that only what is listed is in."""
+        """True if the rule takes nothing in, so that only what is listed is in."""
 
     @property
     def base(self) -> Hashable:
@@ -111,7 +111,7 @@ class ValueSet(Protocol):
     def __and__(self, other: Self) -> Self: ...
     def __invert__(self) -> Self: ...
     def in_base(self, value: str | None) -> bool:
-        """Whether the rule alone would take the value in."""
+        """Return True if the rule alone would take the value in."""
 
     @classmethod
     def classes(cls, sets: Sequence[Self], listed: frozenset[str]) -> Iterable[str | None]:
@@ -282,7 +282,7 @@ class LabelValues:
     integers: tuple[Interval, ...]
     """The integers (as ParseInt reads them) of which all spellings are in."""
     others: bool
-    """Whether the valid values that are no such integer are in."""
+    """True if the valid values that are no such integer are in."""
     listed: frozenset[str] = frozenset()
 
     @classmethod

@@ -1,4 +1,4 @@
-"""What a comparison of two regions shows: an answer, and for NO an object that proves it. Pure data."""
+"""The result of comparing two regions: an answer, and for NO an object that proves it. Pure data."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .kinds import Kind
 from .regions import THE_NAME, THE_NAMESPACE, Point, field_dimension
 
 _MOST_SHOWN = 1_000
-"""How many characters of labels and fields a witness shows."""
+"""The most characters of labels and fields that a witness shows."""
 
 
 class Answer(StrEnum):
-    """Whether a filter covers a request."""
+    """The answer to the question if a filter covers a request."""
 
     YES = "yes"
     """The filter holds every object that the request can select."""
