@@ -109,7 +109,7 @@ class Ran:
     ) -> None:
         files = {
             "crd.yaml": DEFINITION,
-            "my_operator.py": OPERATOR,
+            "app.py": OPERATOR,
             "pytest.ini": "[pytest]\nfilterwarnings = error\n",
         }
         for name, text in {
