@@ -10,9 +10,9 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.values import is_dns_label
 from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.projection import Projection, keys_of
-from kopf_selectcache.selectors.client_classes import class_for, stands_for
+from kopf_selectcache.selectors.client_classes import stands_for
 from kopf_selectcache.selectors.names import is_name
-from kopf_selectcache.selectors.signatures import near
+from kopf_selectcache.selectors.suggestions import near
 
 from .errors import not_kept, not_whole
 from .matcher import paths_of
@@ -73,11 +73,10 @@ def require_kept(request: Request, resource: Resource, projection: Projection) -
     if form.of_client is None:
         return
     if not stands_for(form.of_client, resource):
-        right = class_for(form.of_client, resource)
         raise ReadError(
             f"{request!r}: {resource} are {resource.kind.kind} objects of {resource.api_version}, and no"
             f" {form.of_client.__name__}",
-            remedy=f"Write as_={right}" if right is not None else "Give the class of this kind and version",
+            remedy="Give the class of this kind and version",
         )
     if projection.partial:
         raise not_whole(request, projection)

@@ -27,7 +27,7 @@ from kopf_selectcache.informer.audit import Audit
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
 from kopf_selectcache.selectors.selector import AnyOf, Selector
-from kopf_selectcache.selectors.signatures import near
+from kopf_selectcache.selectors.suggestions import near
 
 from . import introspection, live, waits
 from .blocking import Blocking, ThreadReads, Waits, awaited

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 
 from kopf_selectcache._errors import ReadError, UnknownKind
 from kopf_selectcache.core.redact import clipped, shown, shown_with_type
+from kopf_selectcache.core.store.projection import Path
 from kopf_selectcache.selectors.kind_keys import AnyKey, as_given
 from kopf_selectcache.selectors.selector import Selector
+from kopf_selectcache.settings.retention import PATHS, wrong_path
 
 from .formats.formats import Form, form_of
 from .matcher import Field, Label, Namespaces, SortBy, Where
@@ -206,9 +208,7 @@ def _check_objects(call: str, options: Mapping[str, Any]) -> None:
     wanted = "a dict of values by path, such as {'spec.nodeName': 'node01'}"
     _require(where is None or isinstance(where, Mapping), call, "where", where, wanted)
     for path, value in (where or {}).items():
-        _require(
-            _is_path(path), call, "a path of where", path, "keys with dots between them, or a tuple of keys"
-        )
+        _require_path(call, "a path of where", path)
         if value is not None and not isinstance(value, (str, int, float, list, Mapping)):
             raise ReadError(
                 f"{call}: where={{{shown(path)}: ...}} has a {type(value).__name__}, which no object has",
@@ -219,13 +219,13 @@ def _check_objects(call: str, options: Mapping[str, Any]) -> None:
             f"{call}: index is of the type {type(index).__name__}",
             remedy="Give a dict of values by the names of indexes, such as {'image': 'nginx'}",
         )
-    is_order = sort_by is None or callable(sort_by) or _is_path(sort_by)
-    _require(is_order, call, "sort_by", sort_by, "a path such as 'metadata.name', or a function")
     if isinstance(sort_by, str) and sort_by.startswith("-"):
         raise ReadError(
             f"{call}: sort_by is {shown(sort_by)}, and there is no descending order",
             remedy="Reverse the answer: [...][::-1]",
         )
+    if sort_by is not None and not callable(sort_by):
+        _require_path(call, "sort_by", sort_by)
 
 
 def _require(fits: object, call: str, argument: str, given: object, wanted: str) -> None:
@@ -254,9 +254,10 @@ def owner_of(owner: object) -> tuple[str, str | None]:
     return uid, namespace if isinstance(namespace, str) else None
 
 
-def _is_path(given: object) -> bool:
-    """Return True for keys with dots between them, or a tuple of keys, of which none is empty."""
-    keys: Any = given.split(".") if isinstance(given, str) else given
-    return (
-        isinstance(keys, (tuple, list)) and all(isinstance(key, str) and key for key in keys) and bool(keys)
-    )
+def _require_path(call: str, argument: str, given: object) -> None:
+    """Raise ReadError unless this can be a path of keys."""
+    keys = given if isinstance(given, tuple) else (given,)
+    is_path = all(isinstance(key, str) for key in keys)
+    _require(is_path, call, argument, given, "a path such as 'metadata.name'")
+    if why := wrong_path(cast("Path", given)):
+        raise ReadError(f"{call}: {argument}, {shown(given)}, {why}", remedy=PATHS)

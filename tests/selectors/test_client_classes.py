@@ -79,24 +79,22 @@ def test_every_kind_of_kubernetes_can_be_named_by_a_model() -> None:
 @pytest.mark.parametrize(
     "given",
     [
-        model("V1Event"),
+        model("V1Event"),  # It stands for two kinds.
         model("V1PodList"),
         model("V1ObjectMeta"),
-        model("V1PodSpec"),
         model("VersionInfo"),
         model("V1beta1Deployment"),
         APIObject,
         type("Half", (APIObject,), {"version": "v1", "endpoint": None}),
         dict,
         model("V1Pod", "somewhere.else"),
-        model("Pod", "lightkube.resources.core_v1"),
     ],
 )
-def test_classes_that_name_no_kind_are_refused_with_what_to_write(given: Any) -> None:
-    with pytest.raises(UnknownKind):
+def test_classes_that_name_no_kind_are_refused(given: Any) -> None:
+    with pytest.raises(UnknownKind, match=given.__name__):
         settings_of(kopf.OperatorSettings()).selectors[given] = "app=web"
     for read in READS:
-        with pytest.raises(ReadError):
+        with pytest.raises(ReadError, match=given.__name__):
             read(FakeCache([WEB], {"pods": ""}), given)
 
 
@@ -185,7 +183,7 @@ def test_a_kind_that_is_newer_than_the_table_is_read_by_a_class_and_a_custom_res
 
 def test_handlers_wait_for_kinds_named_by_class() -> None:
     with_cache(kinds=[V1Pod, Pod, "jobs"])
-    with pytest.raises(UnknownKind, match="V1PodList is one of lists"):
+    with pytest.raises(UnknownKind, match="V1PodList"):
         with_cache(kinds=[model("V1PodList")])
 
 
@@ -207,7 +205,7 @@ def test_an_object_of_pykube_says_that_it_has_no_client() -> None:
 
 @pytest.mark.parametrize(
     "through",
-    [copy.copy, copy.deepcopy, lambda found: pickle.loads(pickle.dumps(found))],  # noqa: S301
+    [copy.copy, copy.deepcopy, lambda found: pickle.loads(pickle.dumps(found))],
 )  # Our own.
 def test_an_object_of_pykube_can_be_copied_and_pickled(through: Callable[[Any], Any]) -> None:
     assert through(reading("", WEB).get(Pod, "web-1", "ns")).obj == WEB

@@ -213,7 +213,6 @@ class AsyncCall:
         later,
         AsyncCall(),
         lambda obj: later(obj),  # As it is written.  # noqa: PLW0108
-        model("Pod", "lightkube.resources.core_v1"),
     ],
 )
 @pytest.mark.parametrize("read", CACHED)
@@ -382,7 +381,7 @@ def test_where_a_client_finds_something_wrong_is_told_and_not_what_is_there() ->
         Projection.of(transform=partial(dict)),
     ],
 )
-@pytest.mark.parametrize("as_", [V1Pod, Pod, model("Pod", "lightkube.resources.core_v1").from_dict])
+@pytest.mark.parametrize("as_", [V1Pod, Pod])
 @pytest.mark.parametrize(
     "read",
     [
