@@ -81,8 +81,7 @@ class Request(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         return text if len(text) <= _LONGEST else clipped(text, _LONGEST)
 
     def _write_options(self) -> list[str]:
-        texts = []
-        texts += [
+        texts = [
             f"{name}={{{', '.join(f'{shown(key)}: ...' for key in given)}}}"
             for name in ("where", "index")
             if (given := getattr(self, name))
