@@ -1,5 +1,5 @@
-"""How a fake cache is kept: by the real protocol, from an API that answers at once. Starts no task, and waits
-for nothing.
+"""The informer of a fake cache: the real protocol on an API that answers at once. It starts no task and never
+waits.
 """
 
 from __future__ import annotations
@@ -54,9 +54,7 @@ _T = TypeVar("_T")
 
 
 class OfflineFeed(Feed):
-    """Follows the embedded API without a task: what has changed is taken in within the call that changed
-    it.
-    """
+    """Follow the embedded API without a task: each change is applied within the call that makes it."""
 
     def __init__(
         self,
@@ -78,7 +76,7 @@ class OfflineFeed(Feed):
             sleep=asyncio.sleep,
         )
         super().__init__(key, declared, world=world, namespaces=namespaces, claims=claims, resolved=resolved)
-        self.packing = None  # To learn takes a thread.
+        self.packing = None  # Training takes a thread.
         self._served = transport
         self._lines: list[_Listwatch] = []
         try:
@@ -93,7 +91,7 @@ class OfflineFeed(Feed):
             raise self.part().error or ReadError(self.trouble, remedy=self.remedy)
 
     def follow(self) -> None:
-        """Take in what has happened since; where the watch has ended, look what is served now."""
+        """Apply all changes so far; if the watch has ended, resolve the kind again."""
         if not all(each.open for each in self._lines):
             self._resolving = True
             try:
@@ -105,12 +103,12 @@ class OfflineFeed(Feed):
             return
         for each in self._lines:
             each.follow()
-        if self._merging.doubts:  # Here, all branches know at once what one of them does.
+        if self._merging.doubts:  # All branches receive each change at once.
             for each in self._lines:
                 each.hurry()
 
     def subscribe(self, listener: Callable[[Change | None], None]) -> Callable[[], None]:
-        """Call the listener on the loop where it is now, in whichever thread the change is made."""
+        """Call the listener on its current loop, from the thread of the change."""
         loop = running_loop()
 
         def told(change: Change | None) -> None:
@@ -157,7 +155,7 @@ class OfflineFeed(Feed):
 
 
 class _Listwatch(Listwatch):
-    """Takes in what there is, and returns."""
+    """Receive the present objects, and return."""
 
     served: InProcess
     _watch: Watched | None = None
@@ -173,7 +171,7 @@ class _Listwatch(Listwatch):
         self._take(Start())
 
     def follow(self) -> None:
-        """Take in what has happened since."""
+        """Apply all changes so far."""
         watch = self._watch
         if watch is None:
             return
@@ -183,7 +181,7 @@ class _Listwatch(Listwatch):
             self._take(Lost("the watch ended", lived=True))
 
     def hurry(self) -> None:
-        """Hear now up to which version all has come, instead of within a minute."""
+        """Receive a bookmark now, instead of within a minute."""
         if self._watch is not None:
             self._watch.bookmark()
         self.follow()
@@ -199,7 +197,7 @@ class _Listwatch(Listwatch):
             case Watch() as command:
                 self._open(command)
             case Wait(failures) if failures < PATIENCE and self.condition.error() is None:
-                self._take(Due())  # Nothing gets better here by waiting.
+                self._take(Due())  # Waiting changes nothing here.
             case Wait():
                 self._watch = None
 
@@ -227,8 +225,8 @@ class InProcess:
         query: Mapping[str, str],
         *,
         accept: str = JSON,
-        most: int | None = None,  # noqa: ARG002
-    ) -> bytes:  # All of it is in memory.
+        most: int | None = None,  # The signature is that of Transport.  # noqa: ARG002
+    ) -> bytes:  # All responses are in memory.
         answer = self._ask(path, query, accept)
         assert isinstance(answer, Answer), "only watches are something else"
         return _body_of(answer)
@@ -249,7 +247,7 @@ class InProcess:
 
 
 class OfReads(InProcess):
-    """The same, for what reads ask: faults happen to it."""
+    """The same for requests of reads, with faults."""
 
     async def get(
         self,
@@ -257,8 +255,8 @@ class OfReads(InProcess):
         query: Mapping[str, str],
         *,
         accept: str = JSON,
-        most: int | None = None,  # noqa: ARG002
-    ) -> bytes:  # Likewise.
+        most: int | None = None,  # The signature is that of Transport.  # noqa: ARG002
+    ) -> bytes:  # All responses are in memory.
         return _body_of(self._cluster.answer_read(self._request(path, query, accept)))
 
 
@@ -269,7 +267,7 @@ def _body_of(answer: Answer) -> bytes:
 
 
 def _at_once(coroutine: Coroutine[Any, Any, _T]) -> _T:
-    """Run what never has to wait for anything, though it may let others go on for a moment: here are none."""
+    """Run a coroutine that never waits, though it may yield to others: here are none."""
     try:
         while coroutine.send(None) is None:
             pass
