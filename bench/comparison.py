@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import platform
+import re
 import sys
 import tempfile
 import traceback
@@ -28,6 +29,24 @@ DOCUMENT = Path(__file__).parent.parent / "docs" / "comparison.md"
 CONTENTS = "<!-- begin: contents, by python -m bench.comparison -->"
 OUTCOMES = "<!-- begin: outcomes, by python -m bench.comparison -->"
 END = "<!-- end -->"
+SUMMARY = {
+    CONTENTS: {
+        "equal to the server": "equal",
+        "different, a minute or two later": "stale.*",
+        "the process ended": "the process ended",
+        "the fault cannot happen": "never asks so",
+    },
+    OUTCOMES: {
+        "right": "right",
+        "right, after the process ended and was restarted": "restarted: right",
+        "wrong": "(restarted: )?wrong.*|.*before the fault",
+        "the process ended, and again after its restart": "the process ended, and again.*",
+        "no result: Kopf received nothing and called no handler": "(restarted: )?not called",
+        "no result: the fault cannot happen": "never asks so",
+    },
+}
+"""The rows of the summary: the pattern of the results that a row counts, for each table."""
+
 AT_ONCE = 4
 BOOKMARKS = 1.0
 """Seconds between two bookmarks: a minute on real servers."""
@@ -139,6 +158,40 @@ def written(document: str, begin: str, made: str) -> str:
     return f"{before}{begin}\n\n{made}\n{END}{after}"
 
 
+def columns(document: str, begin: str) -> list[list[str]]:
+    """Return the results of each contender for the faults; not those of reads and of repeated changes."""
+    faults = {row.words for row in ROWS if not row.is_read}
+    results = shown(document, begin)
+    return [
+        [cell for (words, name), cell in results.items() if name == each.name and words in faults]
+        for each in CONTENDERS
+    ]
+
+
+def summarize(document: str) -> str:
+    """Return the document with the counts of its tables, and the repeated changes, in the rows of its
+    summary.
+    """
+    rows: dict[str, list[str]] = {}
+    for begin, patterns in SUMMARY.items():
+        results = columns(document, begin)
+        for words, pattern in patterns.items():
+            rows[words] = [
+                str(sum(bool(re.fullmatch(pattern, each)) for each in column)) for column in results
+            ]
+    repeated = shown(document, OUTCOMES)
+    for row in REPEATED:
+        rows[row.words] = [repeated.get((row.words, each.name), "") for each in CONTENDERS]
+    lines = document.splitlines(keepends=True)
+    for at, line in enumerate(lines):
+        if line.startswith("## Contents"):
+            break
+        words = line.strip("| \n").partition(" | ")[0]
+        if line.startswith("|") and words in rows:
+            lines[at] = f"| {' | '.join([words, *rows[words]])} |\n"
+    return "".join(lines)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m bench.comparison")
     parser.add_argument("--only", default="", help="rows whose words have this; the document stays as it is")
@@ -173,7 +226,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         made = f"{versions()}\n\n{table(rows, seen)}"
         print(made)
         if not options.only:
-            DOCUMENT.write_text(written(DOCUMENT.read_text(), begin, made))
+            DOCUMENT.write_text(summarize(written(DOCUMENT.read_text(), begin, made)))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ WIDTH = 30
 
 
 class Progress:
-    """How much is done of something that is counted."""
+    """The progress of counted work."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Progress:
         self._told = 0
 
     def step(self, count: int = 1) -> None:
-        """So much more is done."""
+        """Add to the work that is done."""
         self._done += count
         if self._clock() >= self._next:
             self._next = self._clock() + (REDRAWN if self._file.isatty() else TOLD)

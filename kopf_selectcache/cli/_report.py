@@ -1,4 +1,4 @@
-"""What a check has found, and how it is shown: as text, JSON or YAML. Asks nobody."""
+"""The result of a check, as text, JSON or YAML. Asks nobody."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Section:
-    """What is declared of one kind."""
+    """The result for one kind."""
 
     kind: str
     filter: str
@@ -57,19 +57,19 @@ class Section:
     """Of which some may be missing."""
     missing: tuple[Right, ...] = ()
     hints: tuple[str, ...] = ()
-    """What is not wrong, and may not be meant."""
+    """Findings that are no errors, and may be unintended."""
     problems: tuple[Problem, ...] = ()
 
 
 @dataclass(frozen=True)
 class Report:
-    """What there is to say of an operator."""
+    """The result for an operator."""
 
     sections: tuple[Section, ...]
     others: tuple[Problem, ...] = ()
     """Problems that are no cache's."""
     unknown: tuple[str, ...] = ()
-    """What could not be found out."""
+    """Questions without an answer."""
 
     @property
     def problems(self) -> tuple[Problem, ...]:

@@ -20,7 +20,7 @@ _MARKS = (
     (re.compile(r"KIND .*"), _BOLD),
     (re.compile(r"The rights are those that are needed\.|.* Nothing is wrong\."), _GREEN),
 )
-"""How a line begins that is marked, and the colour of what matches, as an SGR code of ECMA-48."""
+"""The beginning of a marked line, and its colour as an SGR code of ECMA-48."""
 
 
 def width_of(file: TextIO) -> int | None:

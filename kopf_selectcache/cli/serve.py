@@ -133,7 +133,7 @@ async def serve(
                 return 0
             written = cluster.kubeconfig(kubeconfig).read_bytes()
             try:
-                write(output, _told(cluster.url, kubeconfig, len(objects)))
+                write(output, _greeting(cluster.url, kubeconfig, len(objects)))
                 output.flush()
                 if verbose:
                     cluster.requests.subscribe(lambda asked: _print(asked, output))
@@ -173,7 +173,7 @@ def _size(file: Path) -> int:
     return file.stat().st_size
 
 
-def _told(url: str, kubeconfig: Path, count: int) -> str:
+def _greeting(url: str, kubeconfig: Path, count: int) -> str:
     file = shlex.quote(str(kubeconfig))
     return (
         f"An API server with {count:,} loaded object{'' if count == 1 else 's'} listens on {url}\n"
@@ -203,7 +203,7 @@ def _remove(kubeconfig: Path, written: bytes) -> None:
 
 
 def _is_ours(kubeconfig: Path) -> bool:
-    """Whether the file was written by an earlier server, which can be replaced."""
+    """Return True if the file was written by an earlier server, which can be replaced."""
     from kopf_selectcache.testing.cluster import NAME as CONTEXT  # noqa: PLC0415
 
     try:

@@ -43,15 +43,15 @@ _ORIGINAL = "__selectcache__"  # In those of such a wrapper: the function.
 _KINDS = "__selectcache_kinds__"  # And the kinds that it waits for.
 
 _VALUES = ("labels", "annotations", "value", "old", "new")
-"""What handlers are given values in, or functions of values."""
+"""The arguments in which handlers are given values, or functions of values."""
 
 
 class _Waiting(NamedTuple):
-    """What a handler waits for."""
+    """The kinds that a handler waits for."""
 
     kinds: Kinds
     fresh: bool
-    """Whether the kind of its object must be as new as that."""
+    """True if the kind of its object must be as new as that."""
 
 
 @overload

@@ -1,5 +1,4 @@
-"""What Kopf itself watches for the operator's handlers: found, advised on, narrowed. Must never touch what
-the caches hold.
+"""Finds and narrows the watches of Kopf itself for the operator's handlers. Never touches the caches.
 
 Kopf holds all objects of the kinds that have handlers, with or without a cache beside it, unless its own
 settings have a selector. An object that leaves that selector is deleted to Kopf, so narrowing is refused
@@ -44,13 +43,15 @@ def watching_handlers(registry: _kopf.OperatorRegistry) -> Iterator[_kopf.Resour
 
 
 def narrowed(settings: kopf.OperatorSettings, resource: _kopf.Resource) -> bool:
-    """Whether Kopf watches the resource under a selector: its deletions may be objects that merely left."""
+    """Return True if Kopf watches the resource under a selector: its deletions may be objects that merely
+    left.
+    """
     watching = settings.watching
     return any(watching.label_selectors.collect(resource)) or any(watching.field_selectors.collect(resource))
 
 
 def _narrowed_to(settings: kopf.OperatorSettings, resource: _kopf.Resource, selector: Selector) -> bool:
-    """Whether Kopf watches the resource under this very selector."""
+    """Return True if Kopf watches the resource under this very selector."""
     texts = _selects(selector)
     return all(
         list(getattr(settings.watching, setting).collect(resource))
@@ -146,8 +147,8 @@ def _resource(
 
 
 def _means(selector: _kopf.Selector | None, resource: _kopf.Resource) -> bool:
-    """Whether handlers with this selector get objects of the resource; of the resource's categories we know
-    nothing.
+    """Return True if handlers with this selector get objects of the resource; of the resource's categories we
+    know nothing.
     """
     return selector is not None and (selector.category is not None or selector.check(resource))
 
@@ -174,8 +175,8 @@ def _may_mean(selector: _kopf.Selector | None, key: Key, resources: Collection[_
 
 
 def _loses_track(handler: _kopf.ResourceHandler) -> bool:
-    """Whether Kopf keeps something for each object, which it would not clear away if the object left its
-    selector.
+    """Return True if Kopf keeps something for each object, which it would not clear away if the object left
+    its selector.
     """
     return isinstance(handler, _kopf.SpawningHandler) or (
         isinstance(handler, _kopf.ChangingHandler) and bool(handler.requires_finalizer)
@@ -202,7 +203,7 @@ def _certain(selector: Selector, *, built_in: bool) -> Selector:
 
 
 def _is_one_watch(filter_: Branches) -> bool:
-    """Whether one watch under one selector brings all of it, and nothing else."""
+    """Return True if one watch under one selector brings all of it, and nothing else."""
     return len(filter_.branches) == 1 and all(
         listed is None or len(listed) == 1
         for listed in (filter_.branches[0].names, filter_.branches[0].namespaces)
@@ -210,7 +211,7 @@ def _is_one_watch(filter_: Branches) -> bool:
 
 
 def _is_kopfs_own(resource: _kopf.Resource) -> bool:
-    """Whether Kopf needs all objects of the kind for itself: those selectors hold there, too."""
+    """Return True if Kopf needs all objects of the kind for itself: those selectors hold there, too."""
     return resource.plural in ("namespaces", "customresourcedefinitions") or resource.group in (
         "kopf.dev",
         "zalando.org",
@@ -218,7 +219,7 @@ def _is_kopfs_own(resource: _kopf.Resource) -> bool:
 
 
 def _would_narrow(registry: _kopf.OperatorRegistry, resource: _kopf.Resource) -> bool:
-    """Whether Kopf watches the resource for handlers that would do with a part of it, as far as can be
+    """Return True if Kopf watches the resource for handlers that would do with a part of it, as far as can be
     seen.
     """
     handlers = [handler for handler in watching_handlers(registry) if _means(handler.selector, resource)]

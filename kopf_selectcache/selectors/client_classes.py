@@ -29,7 +29,7 @@ _SEVERAL = re.compile(r"(?P<what>list|dict)[\[(](str, *)?(?P<item>.+)[\])]", re.
 
 
 class Model(NamedTuple):
-    """What the name of a model says of its kind: of `EventsV1Event`, the beginning of the group as well."""
+    """The parts of the name of a model: `EventsV1Event` has the beginning of the group as well."""
 
     name: str
     group: str | None
@@ -37,7 +37,7 @@ class Model(NamedTuple):
     kind: str
 
     def may_be(self, kind: Kind) -> bool:
-        """Whether this is the name of a kind, in some version."""
+        """Return True if this is the name of a kind, in some version."""
         return self.kind == kind.kind and self.group in (None, (kind.group or "core").partition(".")[0])
 
 
@@ -56,7 +56,7 @@ class Unconnected:
 
 
 def is_pykube(given: object) -> bool:
-    """Whether this is a class of pykube, or made from one."""
+    """Return True if this is a class of pykube, or made from one."""
     return isinstance(given, type) and any(
         (base.__module__, base.__name__) == ("pykube.objects", "APIObject") for base in given.__mro__
     )

@@ -28,10 +28,10 @@ class Served(Protocol):
 
 
 AnyName: TypeAlias = Key | Served
-"""What users may name a kind by, but for a class."""
+"""A name of a kind that is no class."""
 
 AnyKey: TypeAlias = AnyName | type[Any]
-"""What users may name a kind by; a class is one of `kubernetes` or `pykube`."""
+"""A name of a kind; a class is one of `kubernetes` or `pykube`."""
 
 _EXAMPLE = "Name one kind: 'v1/pods', 'pods', 'batch/v1/jobs', ('batch', 'v1', 'jobs')"
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-/")
@@ -43,7 +43,7 @@ _LONGEST = 400
 """A group has up to 253 characters, a version and a plural 63 each."""
 
 MOST_NAMED = 10
-"""How many of the declared kinds an error names."""
+"""The most declared kinds that an error names."""
 
 
 def text_of(key: Key) -> str:

@@ -10,7 +10,7 @@ from kopf_selectcache.core.selection.grammar import plain
 from kopf_selectcache.core.selection.values import is_dns_label, is_object_name
 
 MAX_COUNT = 10_000
-"""How many names or namespaces a Selector takes."""
+"""The most names, and the most namespaces, of a Selector."""
 
 
 def names_of(given: Collection[str]) -> tuple[str, ...]:

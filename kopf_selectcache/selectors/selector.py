@@ -1,5 +1,4 @@
-"""What users write to say which objects they mean: selectors, and the OR of several. Compares them; reads
-nothing.
+"""Selectors as users write them, and the OR of several. Compares them; reads nothing.
 
 Everything is validated where it is made, and errors are declaration errors: a selector in a startup handler
 that Kubernetes would refuse ends `kopf run` at once.
@@ -50,11 +49,10 @@ MAX_TEXT = 65_536
 """The longest selector text, in characters, that a Selector takes: a server refuses URLs far shorter than a
 megabyte."""
 MAX_BRANCHES = 1_000
-"""How many selectors an AnyOf takes, and how many requirements a Selector: so that a verdict never takes
-minutes."""
+"""The most selectors of an AnyOf, and the most requirements of a Selector: a verdict never takes minutes."""
 
 _MOST_SHOWN = 1_000
-"""How many characters of a selector a sentence has: a filter of a thousand branches is shown by its start and
+"""The most characters of a selector in a sentence: a filter of a thousand branches is shown by its start and
 end."""
 
 _NOTHING: Mapping[str, str] = {}
@@ -63,9 +61,7 @@ _ANY_OF = "Write AnyOf([Selector(...), ...]) or AnyOf(['app=web', ...])"
 
 
 class Branches(ABC):
-    """What Selector and AnyOf have in common: objects are selected that satisfy one of the branches in
-    full.
-    """
+    """Base of Selector and AnyOf: objects are selected that satisfy one of the branches in full."""
 
     __slots__ = ()
 
@@ -82,7 +78,7 @@ class Branches(ABC):
         labels: Mapping[str, str] = _NOTHING,
         fields: Mapping[str, str] = _NOTHING,
     ) -> bool:
-        """Whether this object is selected. `fields` holds its values by field label, besides name and
+        """Return True if this object is selected. `fields` holds its values by field label, besides name and
         namespace.
         """
         known = {**fields, "metadata.name": name, "metadata.namespace": namespace}
@@ -130,7 +126,7 @@ class Branches(ABC):
 
     @taught(BadSelector, "disjoint")
     def disjoint(self, request: Branches, *, kind: AnyKind | None = None) -> bool:
-        """Whether no object at all can be selected by both this and the request."""
+        """Return True if no object at all can be selected by both this and the request."""
         known, request = _kind(kind), _request(request, "disjoint")
         held, asked = ([branch.box(known) for branch in each.branches] for each in (self, request))
         return not any(overlap(box, other) is not None for box in held for other in asked)
@@ -187,7 +183,7 @@ class Selector(Branches):
     names: tuple[str, ...] | None
     namespaces: tuple[str, ...] | None
     _boxes: dict[Kind | None, Box] = dataclasses.field(init=False, compare=False)
-    """What `box` has worked out: filters are asked about with each read, and never change."""
+    """The boxes by kind: each read compares with those of the filter, which never changes."""
     _hashes: list[int] = dataclasses.field(init=False, compare=False)
     """The hash, once it was asked for: reads look up verdicts by their request."""
 
@@ -469,7 +465,7 @@ def _intersection(request: Selector, branch: Selector, both: Box, kind: Kind | N
     asked, held = request.box(kind), branch.box(kind)
 
     def needed(at: Dimension) -> tuple[bool, bool]:
-        """Whether the words of the request, and those of the branch, are needed to say what both allow
+        """Return True if the words of the request, and those of the branch, are needed to say what both allow
         there.
         """
         if at not in held or at not in asked:
@@ -508,8 +504,8 @@ def _intersection(request: Selector, branch: Selector, both: Box, kind: Kind | N
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a filter covers a request; true in a condition only for YES. As text it is one sentence with
-    the reason.
+    """The result of comparing a filter with a request; true in a condition only for YES. As text it is one
+    sentence with the reason.
 
     >>> import kopf_selectcache as selectcache
     >>> print(selectcache.Selector('app=web').covers(selectcache.Selector('app in (web,db)')))

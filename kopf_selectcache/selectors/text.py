@@ -146,8 +146,8 @@ class FieldSelector:
         )
 
     def matches(self, fields: Mapping[str, str]) -> bool:
-        """Whether an object with these values of field labels is selected; a field that is not there is
-        empty.
+        """Return True if an object with these values of field labels is selected; a field that is not there
+        is empty.
         """
         return all(term.matches(fields) for term in self.terms)
 

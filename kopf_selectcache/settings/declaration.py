@@ -1,5 +1,4 @@
-"""What an operator declares to be cached: the filter of each kind, and how it is kept. Checked where it is
-assigned.
+"""The declared filter of each kind, and how its objects are kept. Checked where it is assigned.
 
 Knows no Kopf and no cluster. Errors are declaration errors, so that a mistake in a startup handler ends `kopf
 run` at once, with one thing to change.
@@ -28,8 +27,7 @@ from .quantity import Size, complaint
 from .retention import indexes, projection
 
 Filter: TypeAlias = str | Mapping[str, str | Collection[str]] | Branches | Sequence[Selector | str]
-"""What a kind's filter can be written as: a label selector as text or as a dict, a Selector, or a list of
-these: an OR."""
+"""A filter of a kind: a label selector as text or as a dict, a Selector, or a list of these: an OR."""
 
 
 _FILTERS = (
@@ -49,33 +47,31 @@ class Cached:
 
     filter: Selector | AnyOf
     projection: Projection
-    """ What is kept of each object: its identity and `keep=`, or all but what is to `drop=`; and of that,
-    what `transform=` makes.
+    """The part of each object that is stored: its identity and `keep=`, or all but `drop=`; then the result
+    of `transform=`.
 
     The paths are lists of text with dots, `'spec.nodeName'`, or of tuples, where a key has a dot itself. They
     lead through lists to each item. `metadata.managedFields` is dropped unless `keep=` names it. What is not
     kept cannot be read; objects are selected as if all of it were there. A transform is given an object of
     its own and returns it, changed but for its identity. """
     share_watches: bool
-    """
-    Whether the names of a Selector share one watch of their namespace, rather than have one each.
+    """True if the names of a Selector share one watch of their namespace, rather than have one each.
 
     That takes the right to list and watch all objects there, and brings all of them over the wire; only those
     that are named are kept. With a watch for each name, a Role with `resourceNames` is enough. """
 
     storage: Storage | None
-    """How objects are stored, `"packed"`, `"raw"` or `"auto"`, where that is to be other than `storage` of
+    """The storage of objects, `"packed"`, `"raw"` or `"auto"`, where that is to be other than `storage` of
     the settings."""
 
     max_bytes: Size | None
-    """
-    How much may be held, as bytes or as a quantity such as `"200Mi"`; None for as much as comes.
+    """The most memory, as bytes or as a quantity such as `"200Mi"`; None for no limit.
 
     A cache that grows beyond it is let go: it holds nothing, and its reads raise `Oversized`.
     """
 
     indexes: tuple[Indexed, ...]
-    """ What objects are found by without looking at all of them, besides labels and owners: `index={'image':
+    """Indexes, which find objects without looking at all of them, besides labels and owners: `index={'image':
     images, 'node': 'spec.nodeName'}`.
 
     Each is a path, through lists to each item, or a function of an object that returns a text, a list of
@@ -141,12 +137,12 @@ class Cached:
 
     @property
     def is_particular(self) -> bool:
-        """Whether more is said than the filter and its budget."""
+        """True if more is said than the filter and its budget."""
         return self != Cached(self.filter, max_bytes=self.max_bytes)
 
 
 Declared: TypeAlias = Filter | Cached
-"""What is assigned to a kind."""
+"""A value that is assigned to a kind."""
 
 
 class Selectors(MutableMapping[Key, Selector | AnyOf]):
@@ -226,7 +222,7 @@ class Selectors(MutableMapping[Key, Selector | AnyOf]):
 
     @property
     def used(self) -> bool:
-        """Whether an operator runs with these filters."""
+        """True if an operator runs with these filters."""
         return self._uses > 0
 
     @contextmanager

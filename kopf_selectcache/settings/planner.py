@@ -34,13 +34,12 @@ from kopf_selectcache.selectors.selector import AnyOf, Selector, make_selector
 from kopf_selectcache.selectors.text import FieldSelector, LabelSelector
 
 MOST_STREAMS = 100
-"""So many lists and watches keep one filter at most: each is a connection, and a memory of its own in the
-server."""
+"""The most lists and watches of one filter: each is a connection, and takes memory of the server."""
 
 _MOST_WRITTEN = 10_000
-"""So many streams are looked at, to fold them."""
+"""The most streams that are folded."""
 _MOST_COMPARED = 200
-"""So many selectors are compared with all others: it takes the square of their number."""
+"""The most selectors that are compared with all others: the time grows with the square of their number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +65,13 @@ class Stream:
 
     @property
     def is_wider(self) -> bool:
-        """Whether it brings others than it holds: names that share a watch are not asked for."""
+        """True if it brings others than it holds: names that share a watch are not asked for."""
         return self.selector.names is not None and len(self.selector.names) > 1
 
     def may_hold(self, record: Record) -> bool:
-        """Whether it could hold this object, as far as its metadata tells: nothing is known of its fields."""
+        """Return True if it could hold this object, as far as its metadata tells: nothing is known of its
+        fields.
+        """
         return self.keys.have(record.key) and all(
             each.matches(record.labels) for each in self.selector.requirements
         )
@@ -105,7 +106,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a filter is kept."""
+    """The streams that keep a filter."""
 
     filter: Selector | AnyOf
     """As declared, with the namespaces that the operator is confined to: what verdicts are made with."""

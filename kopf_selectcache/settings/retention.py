@@ -1,6 +1,4 @@
-"""What operators declare to keep of each object: `keep=`, `drop=` and `transform=`, checked. Knows no kind,
-and stores nothing.
-"""
+"""Checks `keep=`, `drop=`, `transform=` and `index=` of declarations. Knows no kind, and stores nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ PATHS = (
     "Write keys with dots between them, 'spec.nodeName', or a tuple where a key has a dot itself:"
     " ('metadata', 'labels', 'app.kubernetes.io/name')"
 )
-"""How paths are written: the remedy for one that is not."""
+"""The remedy for a path that is not written like this."""
 
 
 def wrong_path(path: Path) -> str | None:

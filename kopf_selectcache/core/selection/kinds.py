@@ -39,7 +39,8 @@ from .values import (
 )
 
 Key: TypeAlias = str | tuple[str, ...]
-"""How users name a kind: `'pods'`, `'jobs.batch'`, `'batch/v1/jobs'`, `('batch', 'v1', 'jobs')`, ..."""
+"""A key, by which users name a kind: `'pods'`, `'jobs.batch'`, `'batch/v1/jobs'`, `('batch', 'v1', 'jobs')`,
+..."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +208,9 @@ def parse_key(key: Key) -> tuple[str | None, str | None, str]:
 
 
 def is_version(text: str) -> bool:
-    """Whether this looks like `v1` or `v2beta3`; anything else after a resource's first dot is a group."""
+    """Return True if this looks like `v1` or `v2beta3`; anything else after a resource's first dot is a
+    group.
+    """
     major, _, minor = text.removeprefix("v").replace("alpha", "beta", 1).partition("beta")
     return text.startswith("v") and major.isdecimal() and (minor.isdecimal() or text == f"v{major}")
 
@@ -263,8 +266,8 @@ _TEXT = ANYTHING.or_empty()
 
 
 def _is_plain(path: str) -> bool:
-    """Whether each step of the path is read by the server as the name that it is: not so with `*`, spaces,
-    quotes, ...
+    """Return True if each step of the path is read by the server as the name that it is: not so with `*`,
+    spaces, quotes, ...
 
     The server accepts such paths in a definition, and selects by something else. We leave them out.
     """
