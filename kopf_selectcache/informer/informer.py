@@ -11,16 +11,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from kopf_selectcache._errors import DeclarationError, StateError
 from kopf_selectcache.client.discovery import NotServed, resolve
 from kopf_selectcache.client.fetcher import Shared
-from kopf_selectcache.client.transport import NoCredentials, Refused, Unreachable
+from kopf_selectcache.client.transport import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.backoff import delay
-from kopf_selectcache.core.protocol.machine import Lost
-from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.protocol.query import is_beyond_server
 from kopf_selectcache.core.selection.kinds import Key, Kind, find
 from kopf_selectcache.core.selection.resource import Resource
@@ -51,10 +49,15 @@ from .memory import AGAIN, Budget, told
 from .metrics import Counts
 from .phrase import Phrase
 from .reflector import Listwatch
+from .stream_writer import StreamWriter, failure_of
 
 PAGES_AT_ONCE = 20
 """So many lists and watches of one cache may ask for a page at the same time. A filter over 100 namespaces
 has 100 of them."""
+
+
+Listener: TypeAlias = Callable[[Change | None], None]
+"""A subscriber of changes. None means that reads must raise."""
 
 
 class Part(NamedTuple):
@@ -92,6 +95,7 @@ class Feed:
         claims: Claims | None = None,
         resolved: Callable[[], object] = lambda: None,
         budget: Budget | None = None,
+        deliver: Callable[[Listener], Listener] = lambda listener: listener,
     ) -> None:
         self.key = key if isinstance(key, str) else "/".join(key)
         """As it was declared, for messages."""
@@ -114,7 +118,8 @@ class Feed:
         self._claims = claims or Claims()
         self._is_resolved = resolved  # Told whenever it has become known what the key means.
         self.indexing = Indexing(declared.indexes)
-        self._listeners: list[Callable[[Change | None], None]] = []
+        self._listeners: list[Listener] = []
+        self._deliver = deliver  # Makes of a subscriber what is called with changes.
         self._merging = Merging()
         self._confirming: Confirming  # With the first lists and watches.
         self._listwatches: tuple[Listwatch, ...] = ()
@@ -134,7 +139,8 @@ class Feed:
         self._conditions = [
             self._new_condition()
         ]  # Of each list and watch; the first, before there are any, of the feed itself.
-        self._resolving = True
+        self.is_resolving = True
+        """True while the cluster is asked what the key means."""
 
     def __str__(self) -> str:
         return str(self.resource) if self.resource is not None else self.key
@@ -259,7 +265,7 @@ class Feed:
         if not self.parted:
             return self._conditions[0]
         conditions = [each.condition for each in listwatches]
-        if self._resolving:
+        if self.is_resolving:
             conditions = [
                 self._conditions[0],
                 *(each for each in self._conditions if each.health is Health.MISSING),
@@ -315,9 +321,14 @@ class Feed:
         return part.error is None and not part.store.version
 
     def _conditions_for(self, request: Selector | None) -> Sequence[Condition]:
-        if self._resolving:
+        if self.is_resolving:
             return self._conditions[:1]
         return [each.condition for each in self._listwatches_for(request)]
+
+    @property
+    def has_doubts(self) -> bool:
+        """True if a stream let an object go that another stream may have."""
+        return bool(self._merging.doubts)
 
     def has_unconfirmed(self, version: str, *, besides: ObjectKey) -> bool:
         """Return True if another object is shown that left a stream before this version, and may be in
@@ -335,13 +346,14 @@ class Feed:
         """
         return max((each.lasted() for each in self._conditions if each.health is self.health), default=0.0)
 
-    def subscribe(self, listener: Callable[[Change | None], None]) -> Callable[[], None]:
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Call the listener, on the loop's thread, with each change, and with None when reads must raise;
         return what ends that.
 
         The subscription survives a restart of the informer. The listener receives each departure once, with
         its cause and the last known record; what the next list finds enters again.
         """
+        listener = self._deliver(listener)
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
@@ -395,7 +407,7 @@ class Feed:
         if (self.resource, planned) != self._kept_as or (
             self.parted and not let_go
         ):  # What was not served may be no more, branch by branch.
-            self._begin(planned)
+            self.begin(planned)
         self._conditions[0].subject = self._listwatches[0]
         tasks = [
             asyncio.create_task(each.run(), name=f"selectcache: {self.key}, {each.filter}")
@@ -410,13 +422,13 @@ class Feed:
             asyncio.create_task(self._again_and_again(work), name=f"selectcache: {self.key}, {what}")
             for what, work in beside.items()
         ]
-        self._resolving = False
+        self.is_resolving = False
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         finally:
-            self._resolving = True
+            self.is_resolving = True
             for condition in self._conditions[1:]:
                 condition.dismiss()  # Whoever waits for it, waits for what the cluster says now.
             for task in tasks:
@@ -441,7 +453,7 @@ class Feed:
             indexes=self.indexes,
         )
         self._conditions[0].oversized(*why)
-        self._begin(kept_as[1], cause=Cause.EVICTED)
+        self.begin(kept_as[1], cause=Cause.EVICTED)
         for condition in self._conditions[1:]:
             condition.oversized(*why)
 
@@ -529,7 +541,7 @@ class Feed:
             raise failed
         return whole
 
-    def _begin(self, planned: Plan, *, cause: Cause = Cause.REPLACED) -> None:
+    def begin(self, planned: Plan, *, cause: Cause = Cause.REPLACED) -> None:
         """Start with an empty store, ready to run the planned streams. Subscribers stay, and receive the
         departure of each object that was held.
         """
@@ -542,7 +554,6 @@ class Feed:
                 extra=context_of(self),
             )
         departed = self.store.records()[0] if self._listeners else []
-        self._merging.end()
         self.awaited.wake()
         for listwatch in self._listwatches:
             listwatch.forget()
@@ -564,7 +575,7 @@ class Feed:
         for listwatch in self._listwatches:
             listwatch.condition.subject = listwatch
         self._confirming = Confirming(
-            self._merging, planned.streams, resource, world=world, notify=self._taken_in
+            self._merging, planned.streams, resource, world=world, notify=self.apply_changes
         )
         self._needed = self._needing()
         self.indexing.begin(self._merging, self._listwatches)
@@ -580,14 +591,21 @@ class Feed:
         agreed: AgreedVersion | None,
         resource: Resource,
     ) -> Listwatch:
-        return Listwatch(
-            stream,
+        writer = StreamWriter(
+            self._merging,
             branch,
             condition,
+            clock=self._world.clock,
+            counts=self.counts,
+            logger=self._world.logger,
+            notify=self.apply_changes,
+        )
+        return Listwatch(
+            stream,
+            writer,
             resource,
             world=self._world,
             counts=self.counts,
-            notify=self._taken_in,
             projection=self.projection,
             packing=self.packing,
             share=self.share,
@@ -597,7 +615,7 @@ class Feed:
             comparing=self._comparing,
         )
 
-    def _taken_in(self, changes: Sequence[Change]) -> None:
+    def apply_changes(self, changes: Sequence[Change]) -> None:
         for change in changes:
             self._notify(change)
         self._moved.set()
@@ -621,10 +639,10 @@ class Feed:
         condition.subject = self
         while True:
             try:
-                return await self._planned()
+                return await self.resolve()
             except NotServed as error:
-                condition.missing(
-                    Phrase("%(problem)s", problem=error),
+                self.report_missing(
+                    error,
                     Phrase(
                         "%(advice)s; it is looked for again and again",
                         advice=unserved(self._key, assigned(self._key)),
@@ -637,20 +655,19 @@ class Feed:
                     else Phrase("the filter of %(resource)s: %(problem)s", resource=self, problem=error.what),
                     Phrase("%(advice)s", advice=error.remedy),
                 )
-            except Refused as error:
-                self._told(error.refusal)
-            except (Unreachable, Garbled) as error:
-                self._told(
-                    Lost(
-                        str(error),
-                        garbled=isinstance(error, Garbled),
-                        unauthorized=isinstance(error, NoCredentials),
-                    )
-                )
+            except (Refused, Unreachable, Garbled) as error:
+                failure = failure_of(error)
+                self.counts.failures[reason(failure)] += 1
+                condition.troubled(failure, verb="get")
             await world.sleep(delay(failures, world.chance(), slow=condition.error() is not None))
             failures += 1
 
-    async def _planned(self) -> Plan:
+    def report_missing(self, error: NotServed, remedy: Phrase) -> None:
+        """Report that the cluster does not serve the kind."""
+        self._conditions[0].missing(Phrase("%(problem)s", problem=error), remedy)
+
+    async def resolve(self) -> Plan:
+        """Ask the cluster what the key means; return the planned streams."""
         resource = await resolve(self._world.transport, self._key)
         self._claims.claim(self._key, resource, logger=self._world.logger)
         self.resource = resource
@@ -663,7 +680,3 @@ class Feed:
         )
         self.filter = planned.filter
         return planned
-
-    def _told(self, trouble: Refusal | Lost) -> None:
-        self.counts.failures[reason(trouble)] += 1
-        self._conditions[0].troubled(trouble, verb="get")

@@ -33,7 +33,7 @@ _OF_MERGING = {
     "_group_of",
     "_union",
 }
-_OF_BRANCHES = {"keys", "view", "epoch", "listed", "vague", "_merger", "_waits", "_versions", "_waiting"}
+_OF_BRANCHES = {"keys", "holds_all", "view", "epoch", "listed", "vague", "_waits", "_versions", "_waiting"}
 _OF_STORES = {
     "_departure",
     "_lock",

@@ -71,7 +71,7 @@ def test_what_breaks_off_before_a_list_anew_begins_is_not_the_reason_for_it() ->
             await world.cache.wait_synced()
             listwatch = world.feed._listwatches[0]
             listwatch.relist("audit")
-            listwatch._told(Lost("the connection broke off"))
+            listwatch.writer.report(Lost("the connection broke off"))
             await until(lambda: world.feed.counts.relists.total() > 0)
             assert world.feed.counts.relists == {"audit": 1}
             assert world.feed.counts.failures["lost"] == 1

@@ -221,7 +221,7 @@ def test_a_kind_that_goes_and_comes_back_is_told_of_once_each_way(told: Told) ->
                 assert line.startswith("INFO: The cache of widgets.example.com holds 0 objects, ")
                 world.time.now += LIVED + 1
                 world.cluster.delete(definition)
-                await until(lambda: world.feed.health is Health.MISSING and world.feed._resolving)
+                await until(lambda: world.feed.health is Health.MISSING and world.feed.is_resolving)
                 (line,) = told()
                 assert line.startswith(
                     "WARNING: widgets.example.com: the cluster does not serve them. Install the definition of"

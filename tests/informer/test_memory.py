@@ -443,7 +443,7 @@ def test_in_one_of_several_branches_the_whole_is_let_go(told: Told) -> None:
                 assert len(told()) == 1
                 await asyncio.wait_for(world.feed.settled(Selector(names=["ca"], namespaces=["infra"])), 10)
                 # While it is tried again, its parts are not called anything else.
-                await until(lambda: len(server.scripts[IN_SHOP].listed) > 1 and not world.feed._resolving)
+                await until(lambda: len(server.scripts[IN_SHOP].listed) > 1 and not world.feed.is_resolving)
                 with pytest.raises(Oversized):
                     world.cache.get("pods", "ca", "infra")
                 assert told() == []

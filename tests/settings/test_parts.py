@@ -93,7 +93,7 @@ def test_whoever_waits_is_let_go_when_the_kind_is_served_no_more(*, again: bool)
             waiting = asyncio.create_task(world.feed.settled())
             await asyncio.sleep(0)
             if not again:
-                world.feed._planned = never  # type: ignore[method-assign]
+                world.feed.resolve = never  # type: ignore[method-assign]
             await lost(world, "shop")
             if again:
                 world.cluster.faults.clear()
@@ -111,10 +111,10 @@ def test_what_the_cluster_does_not_serve_is_missing_while_it_is_asked_about() ->
     async def main() -> None:
         async with caching(APART, secret("a", app="web"), secret("ca", "infra")) as world:
             await world.cache.wait_synced()
-            world.feed._planned = never  # type: ignore[method-assign]
+            world.feed.resolve = never  # type: ignore[method-assign]
             world.cluster.faults.add(Refuse(404), verb="list", resource="secrets", namespace="infra")
             await lost(world, "infra")
-            await until(lambda: world.feed._resolving)
+            await until(lambda: world.feed.is_resolving)
             with pytest.raises(Missing):
                 world.cache.get("secrets", "ca", "infra")
 
@@ -125,11 +125,11 @@ def test_a_gap_harms_no_cache_that_is_not_watching() -> None:
     async def main() -> None:
         async with caching(APART, secret("a", app="web"), secret("ca", "infra")) as world:
             await world.cache.wait_synced()
-            world.feed._planned = never  # type: ignore[method-assign]
+            world.feed.resolve = never  # type: ignore[method-assign]
             await lost(world, "infra")
             await until(
                 lambda: (
-                    world.feed._resolving and all(each._running is None for each in world.feed._listwatches)
+                    world.feed.is_resolving and all(each._running is None for each in world.feed._listwatches)
                 )
             )
             world.feed.resume()
