@@ -39,7 +39,6 @@ from kopf_selectcache.core.protocol.machine import (
 from kopf_selectcache.core.protocol.messages import Event, Page, Piece, Refusal
 from kopf_selectcache.core.protocol.pager import PageSize
 from kopf_selectcache.core.protocol.query import listing, watching
-from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.sent import Unselected
 from kopf_selectcache.core.store.compression import Packing
@@ -136,10 +135,6 @@ class Listwatch:
         return str(self.resource)
 
     @property
-    def kind(self) -> Kind:
-        return self.resource.kind
-
-    @property
     def filter(self) -> Selector:
         return self.stream.selector
 
@@ -194,9 +189,6 @@ class Listwatch:
     def index(self, indexes: tuple[Indexed, ...]) -> None:
         """Read the values of these indexes off whatever comes from now on."""
         self._checked.index(indexes)
-
-    def held(self) -> int:
-        return len(self.branch.view.records()[0])
 
     def age(self) -> float | None:
         """Return the seconds since the server last confirmed what is held; None before the first complete

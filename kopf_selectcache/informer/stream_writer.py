@@ -35,15 +35,19 @@ from kopf_selectcache.core.protocol.machine import (
 )
 from kopf_selectcache.core.protocol.messages import Bookmark, Event, Refusal
 from kopf_selectcache.core.protocol.query import asks_for_newest
+from kopf_selectcache.core.selection.kinds import Kind
+from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.sent import Unselected
 from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.core.store.substore import Branch
 from kopf_selectcache.core.store.union import Merging
+from kopf_selectcache.selectors.selector import Branches
+from kopf_selectcache.settings.planner import Stream
 
 from ._awaited_versions import AwaitedVersions
 from ._checked_reader import Uncertain
 from .causes import reason
-from .health import Condition
+from .health import Condition, Subject
 from .log import context_of_stream
 from .metrics import Counts
 
@@ -55,10 +59,12 @@ class StreamWriter:
 
     def __init__(
         self,
+        stream: Stream,
+        resource: Resource,
         merging: Merging,
         branch: Branch,
-        condition: Condition,
         *,
+        new_condition: Callable[[Subject], Condition],
         clock: Callable[[], float],
         counts: Counts,
         logger: logging.Logger,
@@ -66,7 +72,9 @@ class StreamWriter:
     ) -> None:
         self.merging = merging
         self.branch = branch
-        self.condition = condition
+        self.resource = resource
+        self.filter: Branches = stream.selector
+        self.condition = new_condition(self)
         self.state: State = Idle(Known())
         self.awaited = AwaitedVersions()
         """Those who wait for this stream to reach a version."""
@@ -101,6 +109,21 @@ class StreamWriter:
         self._counts = counts
         self._logger = logger
         self._notify = notify
+
+    def __str__(self) -> str:
+        return str(self.resource)
+
+    @property
+    def kind(self) -> Kind:
+        return self.resource.kind
+
+    @property
+    def version(self) -> str:
+        return self.branch.version
+
+    def held(self) -> int:
+        """Return the number of stored objects."""
+        return len(self.branch.view.records()[0])
 
     def take(self, input_: Input) -> Command | None:
         """Apply an input of the protocol; return the command that the next inputs come from, None if the
@@ -169,7 +192,7 @@ class StreamWriter:
         if restored:
             self._logger.warning(
                 "The server of %(resource)s went back to an older state; its cache started anew.",
-                {"resource": str(self.condition.subject)},
+                {"resource": str(self)},
                 extra=context_of_stream(self.condition),
             )
         return changes

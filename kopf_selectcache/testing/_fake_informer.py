@@ -33,10 +33,11 @@ from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.errors import Missing, ReadError
 from kopf_selectcache.informer.claims import Claims
 from kopf_selectcache.informer.environment import World
-from kopf_selectcache.informer.informer import Feed, Listener
+from kopf_selectcache.informer.informer import Feed
 from kopf_selectcache.informer.phrase import Phrase
 from kopf_selectcache.informer.reflector import Listwatch
 from kopf_selectcache.informer.stream_writer import failure_of
+from kopf_selectcache.informer.subscribers import Listener
 from kopf_selectcache.settings.declaration import Cached, named
 from kopf_selectcache.settings.options import SelectCacheSettings
 from kopf_selectcache.testing._fake_cluster import OfflineCluster
@@ -107,9 +108,9 @@ class FakeInformer:
 
     def _start(self) -> None:
         self._streams = []
-        self.feed.is_resolving = True
+        self.feed.mark_resolving()
         self.feed.begin(_at_once(self.feed.resolve()))
-        self.feed.is_resolving = False
+        self.feed.mark_resolved()
         self._streams = [_FakeStream(each, self._served) for each in self.feed.listwatches]
         for each in self._streams:
             each.start()

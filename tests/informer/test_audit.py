@@ -289,8 +289,8 @@ def test_a_relist_that_is_ordered_while_a_watch_is_waited_for_takes_its_place_an
             await until(lambda: len(world.watches()) == 1)
             refused = world.cluster.faults.add(Refuse(503), verb="watch", resource="secrets")
             world.cluster.cut("watch", "secrets")
-            await until(lambda: refused.hits and isinstance(world.feed._listwatches[0].writer.state, Waiting))
-            world.feed._listwatches[0].relist("audit")
+            await until(lambda: refused.hits and isinstance(world.feed.listwatches[0].writer.state, Waiting))
+            world.feed.listwatches[0].relist("audit")
             world.cluster.faults.clear()
             await until(lambda: world.feed.counts.relists == {"audit": 1})
             listed = [

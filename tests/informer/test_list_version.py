@@ -257,7 +257,7 @@ def test_a_list_that_follows_an_initial_stream_is_the_newest() -> None:
         ) as world:
             await world.cache.wait_synced()
             world.cluster.faults.add(NoWatchList())
-            one, other = world.feed._listwatches
+            one, other = world.feed.listwatches
             await until(
                 lambda: isinstance(one.writer.state, Watching) and isinstance(other.writer.state, Watching)
             )
