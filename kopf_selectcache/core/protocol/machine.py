@@ -345,6 +345,16 @@ class Step:
 def step(state: State, input_: Input) -> Step:
     """Take an input in: see the theory of operation at the top of this file."""
     match state, input_:
+        case Watching(known, version), Event(type_, record):
+            if not is_number(record.version) and is_number(version):
+                return _lost(state, _mixed(record.version))
+            if not is_newer(record.version, version):
+                if type_ != "DELETED":
+                    return Step(state)  # A replay: it may bring back what has left since.
+                # Some servers delete with the version that was deleted.
+                return Step(replace(state, known=replace(known, beyond=True)), (Leave(record),))
+            delta = Leave(record) if type_ == "DELETED" else Put(record)
+            return Step(_ahead(known, version, record.version), (delta, Progress(record.version)))
         case Idle(known), Start():
             return _ask_for_all(known)
         case Listing(), Page():
@@ -377,16 +387,6 @@ def step(state: State, input_: Input) -> Step:
                 return Step(replace(state, marks=marks + 1))
             # Bookmarks come about once a minute: the end of the initial state will not come any more.
             return _lost(state, Silent())
-        case Watching(known, version), Event(type_, record):
-            if not is_number(record.version) and is_number(version):
-                return _lost(state, _mixed(record.version))
-            if not is_newer(record.version, version):
-                if type_ != "DELETED":
-                    return Step(state)  # A replay: it may bring back what has left since.
-                # Some servers delete with the version that was deleted.
-                return Step(replace(state, known=replace(known, beyond=True)), (Leave(record),))
-            delta = Leave(record) if type_ == "DELETED" else Put(record)
-            return Step(_ahead(known, version, record.version), (delta, Progress(record.version)))
         case Watching(known, version), Bookmark(marked):
             if not is_number(marked) and is_number(version):
                 return _lost(state, _mixed(marked))
