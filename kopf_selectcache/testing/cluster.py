@@ -274,12 +274,12 @@ class EmbeddedCluster:
     async def until(
         self, obj: Mapping[str, Any], predicate: Callable[[dict[str, Any]], object]
     ) -> dict[str, Any]:
-        """Wait until an object, given by its kind and name, is there and satisfies the predicate; return it
-        as it is then.
+        """Wait until an object, given by its kind and name, exists and satisfies the predicate; return that
+        state.
 
             await cluster.until(pod, lambda now: now['status']['phase'] == 'Running')
 
-        It is looked at now, and after each change in the cluster: what it was for a moment may be missed.
+        The predicate is called now, and after each change in the cluster. It may miss states of a moment.
         """
         loop, changed = asyncio.get_running_loop(), asyncio.Event()
 

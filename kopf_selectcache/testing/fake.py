@@ -31,7 +31,7 @@ from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.selectors.signatures import taught
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 from kopf_selectcache.testing._fake_cluster import OfflineCluster
-from kopf_selectcache.testing._fake_informer import InProcess, OfflineFeed, OfReads
+from kopf_selectcache.testing._fake_informer import FakeInformer, InProcess, OfReads
 from kopf_selectcache.testing._fake_objects import with_own
 
 _T = TypeVar("_T")
@@ -43,7 +43,7 @@ def _miscalled(what: str, *, remedy: str) -> TypeError:
 
 
 class FakeCache(Cache):
-    """A cache that holds, of these objects, what the declared selectors let through.
+    """A cache of those of the given objects that the declared selectors select.
 
         cache = FakeCache([pod('web-1', app='web'), pod('db-1', app='db')], {'v1/pods': 'app=web'})
         cache.get('pods', 'web-1', 'shop')      # the pod
@@ -51,13 +51,13 @@ class FakeCache(Cache):
         await cache.fetch('pods', 'db-1', 'shop')   # asks the server; here: the objects
 
     Instead of the selectors, give the settings that your startup handler has configured; `namespaces` are
-    those of `kopf run -n`. The objects keep the uid and the times that they are given with. `cluster` has all
+    those of `kopf run -n`. The objects keep their uid and times. `cluster` has all
     of them, and changes them, in any thread: `cache.cluster.create(...)`, `.patch(...)`, `.delete(...)`; the
-    cache follows before the call returns. What needs defining, namespaces and custom resources, is defined
-    where it is missing.
+    cache follows before the call returns. Missing namespaces and definitions of custom resources are
+    created.
 
-    `own` is what the handler is called with: it is there as it says, whatever is listed under its name, or
-    gone if it is `deleted`.
+    `own` is the handler's own object. It replaces the object of its name in the list, or is deleted if
+    `deleted` is true.
     """
 
     @taught(_miscalled, "FakeCache")
@@ -96,8 +96,8 @@ class _Runtime:
         self.quick: dict[Key, Feed] = {}
         self.memo = Memo()
         claims = Claims()
-        self.feeds = {
-            key: OfflineFeed(
+        informers = [
+            FakeInformer(
                 key,
                 settings.selectors.cached(key),
                 settings,
@@ -107,9 +107,10 @@ class _Runtime:
                 resolved=self._forget_names,
             )
             for key in settings.selectors
-        }
-        for feed in self.feeds.values():
-            cluster.follow(feed.follow)
+        ]
+        self.feeds = dict(zip(settings.selectors, (each.feed for each in informers), strict=True))
+        for informer in informers:
+            cluster.follow(informer.follow)
         self.fetches = Fetches(cast("Transport", OfReads(cluster)), per_second=float("inf"))
         self.retries = _at_once()
         self.kinds = Kinds(self.fetches)
