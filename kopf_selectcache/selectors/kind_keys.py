@@ -36,6 +36,9 @@ AnyKey: TypeAlias = AnyName | type[Any]
 _EXAMPLE = "Name one kind: 'v1/pods', 'pods', 'batch/v1/jobs', ('batch', 'v1', 'jobs')"
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-/")
 
+_MISTAKE = 0.9
+"""A name without a group that is this like a plural of Kubernetes is a mistake: few custom resources are."""
+
 _LONGEST = 400
 """A group has up to 253 characters, a version and a plural 63 each."""
 
@@ -110,6 +113,11 @@ def checked_key(given: object) -> Key:
         or _is_subresource(text)
     ):
         raise UnknownKind(f"the key {clipped(text, 100)!r} names no kind", remedy=_EXAMPLE)
+    if group is None and version is None and (meant := likely(key, _MISTAKE)) is not None:
+        raise UnknownKind(
+            f"the key {text!r} is no kind of Kubernetes",
+            remedy=f"Did you mean {meant!r}? If it is a custom resource, write 'group/version/{name}'",
+        )
     if group is not None and (within := _kinds_of(group)):
         known = next((kind for kind in within.values() if name in kind.names), None) or find(name)
         if known is None and (meant := near(name, within)) is not None:
@@ -122,9 +130,9 @@ def checked_key(given: object) -> Key:
     return key
 
 
-def likely(key: Key) -> str | None:
+def likely(key: Key, likeness: float = 0.7) -> str | None:
     """Return the plural of the kind of Kubernetes whose name is most like that of the key."""
-    return near(parse_key(key)[2], [kind.plural for kind in BUILT_IN])
+    return near(parse_key(key)[2], [kind.plural for kind in BUILT_IN], likeness=likeness)
 
 
 def _kinds_of(group: str) -> dict[str, Kind]:

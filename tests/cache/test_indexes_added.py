@@ -54,6 +54,7 @@ def test_indexes_of_one_name_that_are_added_at_once_are_told_apart() -> None:
         )
         assert told[0] is None
         assert str(told[1]).startswith(
+            # The text is one line.
             "await cache.add_index('pods', ...): pods.v1 have another index 'it' already: 'it': images.".replace(  # noqa: E501
                 "pods.v1", str(PODS)
             )

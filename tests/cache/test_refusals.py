@@ -534,7 +534,7 @@ def test_no_read_answers_from_a_cache_that_cannot_be_kept_even_if_it_was_synced(
         with pytest.raises(error) as info:
             EVERY_READ[call](world.cache())
         assert str(info.value) == f"{call}: pods: no; the filter is label='app=web'. Grant it"
-        assert str(pickle.loads(pickle.dumps(info.value))) == str(info.value)  # Our own.  # noqa: S301
+        assert str(pickle.loads(pickle.dumps(info.value))) == str(info.value)
     assert str(of_cache) == "pods: no. Grant it", "log and probe have the short text"
 
 

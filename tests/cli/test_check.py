@@ -376,7 +376,7 @@ class TestWhatWouldBeHeld:
         declared = """
 def broken(obj): return obj if obj['metadata']['name'] == 'web-1' else None
 select['v1/pods'] = Cached([Selector('app=web'), Selector(names=['db-1'], namespaces=['default'])], transform=broken)
-"""  # noqa: E501
+"""  # The operator has long lines.  # noqa: E501
         said = command("check", declared)
         assert said.code == 1
         assert " ? of 2 " in said.output.splitlines()[1]

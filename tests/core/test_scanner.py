@@ -114,6 +114,7 @@ def test_whatever_is_in_an_object_its_identity_is_found(bad: bytes) -> None:
 
 
 def test_the_last_of_several_values_counts_and_keys_may_be_escaped() -> None:
+    # The text is one line.
     data = b'{"kind":"A","metadata":{"name":"a"},"k\\u0069nd":"B","metadata":{"n\\u0061me":"b","uid":"u","uid":"v"}}'  # noqa: E501
     assert json.loads(identity(outline(data, "metadata"))) == {
         "kind": "B",

@@ -5,12 +5,25 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from bench.comparison import CONTENTS, DOCUMENT, END, OUTCOMES, Cell, cells, section, shown, table, written
+from bench.comparison import (
+    CONTENTS,
+    DOCUMENT,
+    END,
+    OUTCOMES,
+    SUMMARY,
+    Cell,
+    cells,
+    columns,
+    section,
+    shown,
+    summarize,
+    table,
+    written,
+)
 from bench.contenders.asking import OPTIONS, Held
 from bench.contenders.results import read_results, write_result
 from bench.faults import ROWS, Row
@@ -21,20 +34,6 @@ from .pages import rows_of
 
 RIGHT: Held = {"web-1": ["u1", "5"], "web-2": ["u2", "6"]}
 THERE: Held = {**RIGHT, "db-1": ["u3", "3"]}
-CONTENTS_OF_SUMMARY = {
-    "equal to the server": "equal",
-    "different, a minute or two later": "stale",
-    "the process ended": "the process ended",
-    "the fault cannot happen": "never asks so",
-}
-OUTCOMES_OF_SUMMARY = {
-    "right": "right",
-    "right, after the process ended and was restarted": "restarted: right",
-    "wrong": "(restarted: )?wrong.*|.*before the fault",
-    "the process ended, and again after its restart": "the process ended, and again.*",
-    "no result: Kopf received nothing and called no handler": "(restarted: )?not called",
-    "no result: the fault cannot happen": "never asks so",
-}
 
 
 @pytest.mark.parametrize(
@@ -119,36 +118,24 @@ def test_results_are_read_back_in_their_order_without_a_line_that_is_not_complet
     ]
 
 
-def test_the_summary_counts_the_contents() -> None:
-    columns = columns_of(CONTENTS)
-    counts = [Counter(cell.partition(":")[0] for cell in column) for column in columns]
-    for words, seen in CONTENTS_OF_SUMMARY.items():
-        assert summary()[words] == [str(count[seen]) for count in counts]
-    assert f"each of {len(columns[0])} faults" in DOCUMENT.read_text()
+def test_the_summary_counts_the_results_of_the_tables() -> None:
+    text = DOCUMENT.read_text()
+    assert summarize(text) == text
+    faults = len(columns(text, CONTENTS)[0])
+    assert f"each of {faults} faults" in text
+    for begin, patterns in SUMMARY.items():
+        for column in columns(text, begin):
+            assert len(column) == faults
+            assert all(any(re.fullmatch(each, cell) for each in patterns.values()) for cell in column)
 
 
-def test_the_summary_counts_the_outcomes() -> None:
-    columns = columns_of(OUTCOMES)
-    for words, pattern in OUTCOMES_OF_SUMMARY.items():
-        assert summary()[words] == [
-            str(sum(1 for cell in column if re.fullmatch(pattern, cell))) for column in columns
-        ]
-    assert all(
-        any(re.fullmatch(pattern, cell) for pattern in OUTCOMES_OF_SUMMARY.values())
-        for column in columns
-        for cell in column
+def test_a_new_result_changes_the_summary() -> None:
+    text = DOCUMENT.read_text()
+    rows = rows_of(section(text, CONTENTS))
+    row = next(f"| {' | '.join(each)} |" for each in rows if each[2] == "equal")
+    changed = summarize(text.replace(row, row.replace("| equal |", "| stale: lacks 1 |", 1), 1))
+    equal, stale = (
+        len([None for each in columns(text, CONTENTS)[0] if each == word]) for word in ("equal", "stale")
     )
-    for row in rows_of(section(DOCUMENT.read_text(), OUTCOMES)):
-        assert row[1] not in summary() or summary()[row[1]] == row[2:]
-
-
-def summary() -> dict[str, list[str]]:
-    """Return the rows of both tables of the summary by their first cell."""
-    text = DOCUMENT.read_text().partition("## Contents")[0]
-    return {row[0]: row[1:] for row in rows_of(text)}
-
-
-def columns_of(begin: str) -> list[tuple[str, ...]]:
-    """Return the columns of a table, one for each contender; only rows that have the number of a fault."""
-    rows = [row for row in rows_of(section(DOCUMENT.read_text(), begin)) if row[0][:1].isdecimal()]
-    return list(zip(*rows, strict=True))[2:]
+    assert f"| equal to the server | {equal - 1} |" in changed
+    assert f"| different, a minute or two later | {stale + 1} |" in changed

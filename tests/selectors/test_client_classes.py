@@ -209,7 +209,7 @@ def test_an_object_of_pykube_says_that_it_has_no_client() -> None:
 
 @pytest.mark.parametrize(
     "through",
-    [copy.copy, copy.deepcopy, lambda found: pickle.loads(pickle.dumps(found))],  # noqa: S301
+    [copy.copy, copy.deepcopy, lambda found: pickle.loads(pickle.dumps(found))],
 )  # Our own.
 def test_an_object_of_pykube_can_be_copied_and_pickled(through: Callable[[Any], Any]) -> None:
     assert through(reading("", WEB).get(Pod, "web-1", "ns")).obj == WEB

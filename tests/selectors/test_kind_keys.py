@@ -33,6 +33,8 @@ WRONG: Any = 5
         (("", "v2", "pods"), "v1/pods"),
         ("v1/podz", "v1/pods"),
         ("apps/v1/deploymets", "apps/v1/deployments"),
+        ("deploymets", "deployments"),
+        ("Pods", "pods"),
     ],
 )
 def test_a_key_that_can_name_no_kind_is_refused_with_the_likely_one(key: Any, meant: str | None) -> None:
@@ -49,8 +51,6 @@ def test_a_key_that_can_name_no_kind_is_refused_with_the_likely_one(key: Any, me
     [
         "notes",
         "podz",
-        "Pods",
-        "deploymets",
         "jobsets",
         "serviceclasses",
         "findings",

@@ -246,7 +246,7 @@ def test_an_or_may_be_written_as_texts() -> None:
 def test_copies_of_what_was_compared_are_the_same() -> None:
     declared = Selector("app=web", field="spec.nodeName=n", names=["a"], namespaces=["x"])
     assert declared.covers(declared, kind="pods")
-    for again in (pickle.loads(pickle.dumps(declared)), copy.deepcopy(declared)):  # Our own.  # noqa: S301
+    for again in (pickle.loads(pickle.dumps(declared)), copy.deepcopy(declared)):  # Our own.
         assert again == declared
         assert hash(again) == hash(declared)
         assert again.covers(declared, kind="pods")

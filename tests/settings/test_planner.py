@@ -33,6 +33,7 @@ def either(*selectors: Selector | str) -> AnyOf:
 def written(planned: Plan) -> list[str]:
     """Write each stream as `namespace?labels&fields`, with `*` for all namespaces."""
     return [
+        # The text is one line.
         f"{stream.namespace or '*'}?{stream.query().get('labelSelector', '')}&{stream.query().get('fieldSelector', '')}".rstrip(  # noqa: E501
             "&?"
         )

@@ -35,7 +35,7 @@ spec:
   names: {kind: WebApp, plural: webapps}
   versions:
   - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
-"""  # noqa: E501
+"""  # The manifest has a long line.  # noqa: E501
 PRELUDE = """
 import kopf, kopf.testing, pytest
 

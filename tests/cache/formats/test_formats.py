@@ -225,6 +225,7 @@ class AsyncCall:
         ),
         (AsyncCall(), "the answer of the function of as_= AsyncCall is to be awaited"),
         (
+            # The name <lambda> is part of the message.
             lambda obj: later(obj),  # noqa: PLW0108
             "the answer of the function of as_= <lambda> is to be awaited",
         ),  # As it is written.
