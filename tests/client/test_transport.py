@@ -57,6 +57,19 @@ def test_another_form_of_the_answer_may_be_asked_for() -> None:
     run(main())
 
 
+def test_a_question_is_posted_as_another_user_where_that_is_asked_for() -> None:
+    async def main() -> None:
+        async with (
+            Server(lists=[answer(b"{}"), answer(b"{}")]) as server,
+            connected(login(server)) as transport,
+        ):
+            assert await transport.ask(PODS, b"[1]") == await transport.ask(PODS, b"[1]", impersonate="web")
+            assert [each.get("impersonate-user") for each in server.headers] == [None, "web"]
+            assert {each["content-length"] for each in server.headers} == {"3"}
+
+    run(main())
+
+
 def test_lists_may_be_compressed_and_watches_never() -> None:
     async def main() -> None:
         zipped = answer(gzip.compress(b"{}"), headers={"Content-Encoding": "gzip"})
