@@ -24,7 +24,8 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.index_spec import Failing, Indexed
 from kopf_selectcache.core.store.projection import Path, Projection, as_written, keys_of
 from kopf_selectcache.core.store.record import Record, Unreadable
-from kopf_selectcache.informer.informer import Feed, Part
+from kopf_selectcache.informer._readiness import Part
+from kopf_selectcache.informer.informer import Feed
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.client_classes import stands_for
 from kopf_selectcache.selectors.kind_keys import AnyKey, as_given, checked_key, key_of

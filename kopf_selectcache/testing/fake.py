@@ -31,7 +31,7 @@ from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.selectors.signatures import taught
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 from kopf_selectcache.testing._fake_cluster import OfflineCluster
-from kopf_selectcache.testing._fake_informer import InProcess, OfflineFeed, OfReads
+from kopf_selectcache.testing._fake_informer import FakeInformer, InProcess, OfReads
 from kopf_selectcache.testing._fake_objects import with_own
 
 _T = TypeVar("_T")
@@ -96,8 +96,8 @@ class _Runtime:
         self.quick: dict[Key, Feed] = {}
         self.memo = Memo()
         claims = Claims()
-        self.feeds = {
-            key: OfflineFeed(
+        informers = [
+            FakeInformer(
                 key,
                 settings.selectors.cached(key),
                 settings,
@@ -107,9 +107,10 @@ class _Runtime:
                 resolved=self._forget_names,
             )
             for key in settings.selectors
-        }
-        for feed in self.feeds.values():
-            cluster.follow(feed.follow)
+        ]
+        self.feeds = dict(zip(settings.selectors, (each.feed for each in informers), strict=True))
+        for informer in informers:
+            cluster.follow(informer.follow)
         self.fetches = Fetches(cast("Transport", OfReads(cluster)), per_second=float("inf"))
         self.retries = _at_once()
         self.kinds = Kinds(self.fetches)

@@ -23,8 +23,8 @@ from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.projection import ALL, Projection
 from kopf_selectcache.core.store.store import Change, Store
 from kopf_selectcache.errors import StateError
+from kopf_selectcache.informer._readiness import Part
 from kopf_selectcache.informer.ending import Ending
-from kopf_selectcache.informer.informer import Part
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.memo import Memo
 from kopf_selectcache.informer.metrics import Counts

@@ -62,7 +62,7 @@ def test_35_the_limit_of_a_list_follows_the_size_of_its_objects_also_between_its
             ], "two answers are not read to their end"
             assert ["continue" in each.query for each in first] == [False, False, False, *[True] * 11]
             assert world.feed.held() == 40
-            world.feed._listwatches[0].relist("audit")
+            world.feed.listwatches[0].relist("audit")
             await until(lambda: world.feed.counts.relists["audit"])
             assert limits(lists(world)[len(first) :]) == ["4"] * 10
             assert not world.feed.trouble
