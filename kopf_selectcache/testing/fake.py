@@ -1,9 +1,9 @@
 """A cache for unit tests, without a server, sockets or a running loop: objects and filters in, the same reads
 out.
 
-It is the real thing but for the transport: objects live in an embedded API, the real list/watch protocol
-fills real stores through the declared filters, and the verdicts are those of production. So what a handler
-could not see in a cluster, it cannot see in its test.
+It is the real cache without its transport: objects are in an embedded API, the real list/watch protocol fills
+real stores through the declared filters, and the verdicts are those of production. So objects that a handler
+could not see in a cluster are hidden in its test.
 """
 
 from __future__ import annotations
@@ -80,10 +80,10 @@ class FakeCache(Cache):
 
 
 class _Runtime:
-    """What a cache needs of its runtime; but its loop is that of the test, whichever runs now."""
+    """The dependencies of a cache. The loop is that of the test, whichever runs now."""
 
     feed = Runtime.feed
-    _named = Runtime._named  # A part of `feed`.  # noqa: SLF001
+    _named = Runtime._named  # It is a part of the informer.  # noqa: SLF001
     resolve = Runtime.resolve
     wait_started = Runtime.wait_started
 
@@ -121,12 +121,12 @@ class _Runtime:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """None runs in a sync test; that is not the same as being on it."""
+        """No loop runs in a sync test; that differs from being called on the loop."""
         return running_loop() or cast("asyncio.AbstractEventLoop", self)
 
 
 def _at_once() -> Retries:
-    """Return retries that wait for no real time: their clock shows what they have slept."""
+    """Return retries that do not wait: their clock advances by the requested sleep."""
     slept = [0.0]
 
     async def sleep(seconds: float) -> None:
@@ -136,7 +136,7 @@ def _at_once() -> Retries:
 
 
 class _Blocking(Blocking):
-    """In a test there is no other thread whose loop could do the work."""
+    """Refuse: a test has no other thread whose loop could do the work."""
 
     def _run(self, method: str, call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         if running_loop() is not None:
