@@ -15,7 +15,7 @@ from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.substore import Keys
 from kopf_selectcache.core.store.union import Merging
-from kopf_selectcache.informer.informer import Part
+from kopf_selectcache.informer._readiness import Part
 from kopf_selectcache.selectors.selector import AnyOf
 
 from .cache.world import NODES, FakeFeed, Obj

@@ -16,11 +16,11 @@ from kopf_selectcache.core.store.indexes import Lookup
 from kopf_selectcache.core.store.postings import Dimension
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Store
-from kopf_selectcache.core.store.substore import Branch
 from kopf_selectcache.core.store.union import Merging
 
 from .branched import APART, SHARED, Fed, Layout
 from .cache.world import World
+from .core.writers import Writer, writers
 from .tearing import carrying, generation_of, generations
 
 Call = Callable[[], object]
@@ -48,7 +48,7 @@ def _record(name: str, generation: int, labels: tuple[tuple[str, str], ...]) -> 
     return Reader("v1", "Node").record(msgspec.json.encode(node(name, generation, dict(labels))))
 
 
-def listed(branch: Store | Branch, version: int, *records: Record) -> list[Call]:
+def listed(branch: Store | Writer, version: int, *records: Record) -> list[Call]:
     """Return the calls of a list."""
     return [
         branch.begin,
@@ -104,10 +104,10 @@ def indexed(merging: Merging) -> None:
         pass
 
 
-def alone(steps: Callable[[Branch], list[Call]], *, own: Obj | None = None) -> Scene:
+def alone(steps: Callable[[Writer], list[Call]], *, own: Obj | None = None) -> Scene:
     """One branch, which is a store: at 10, with `a` and `b`."""
     merging = Merging()
-    (branch,) = merging.branches
+    (branch,) = writers(merging)
     for call in listed(branch, 10, record("a", 1), record("b", 2)):
         call()
     indexed(merging)
@@ -119,7 +119,7 @@ def alone(steps: Callable[[Branch], list[Call]], *, own: Obj | None = None) -> S
 def two(steps: Callable[[Merging], list[Call]], *, own: Obj | None = None, layout: Layout = APART) -> Scene:
     """Two branches at 10, of which the first has `a` and `b`."""
     merging = Merging([Fed.ANY, Fed.ANY])
-    for branch, records in zip(merging.branches, ((record("a", 1), record("b", 2)), ()), strict=True):
+    for branch, records in zip(writers(merging), ((record("a", 1), record("b", 2)), ()), strict=True):
         for call in listed(branch, 10, *records):
             call()
     indexed(merging)

@@ -139,6 +139,7 @@ class Condition:
         clock: Callable[[], float],
         listener: Listener,
         unreadable: Callable[[], None],
+        since: float | None = None,
     ) -> None:
         self.trouble = ""
         """What is in the way, as a sentence without its full stop; empty if nothing is."""
@@ -147,7 +148,6 @@ class Condition:
         self.cause = NO_CAUSE
         """The cause of the trouble."""
         self.subject = subject
-        """Told of by name: whoever takes the work on."""
         self._declared = declared  # Where: what is to be corrected.
         self._sync_timeout = sync_timeout
         self._clock = clock  # Asked for the health, it must answer in any thread.
@@ -158,7 +158,9 @@ class Condition:
         self._health = Health.SYNCING
         # The trouble without what the server said, which may be other words each time; and the remedy.
         self._headline = self._advice = NOTHING
-        self._began = clock()  # When the present state began, except for staleness.
+        self._began = (
+            clock() if since is None else since
+        )  # When the present state began, except for staleness.
         self._stale_at: float | None = None
         self._denied: float | None = None
         self._denials = 0
@@ -178,6 +180,16 @@ class Condition:
         """Return for how many seconds it has been in its present state."""
         began = self._stale_at if self.health is Health.STALE and self._stale_at is not None else self._began
         return self._clock() - began
+
+    @property
+    def since(self) -> float:
+        """The time at which its present state began."""
+        return self._began
+
+    @property
+    def is_missing(self) -> bool:
+        """True if the cluster does not serve the kind."""
+        return self._health is Health.MISSING
 
     @property
     def gravity(self) -> int:
@@ -225,6 +237,13 @@ class Condition:
 
     def _of_declared(self, template: str, **parts: object) -> Phrase:
         return Phrase(template, declared=self._declared, **parts)
+
+    def reset(self) -> None:
+        """Forget the failure: what it was about is done, and will begin anew."""
+        self._health, self._headline, self._advice, self._stale_at = Health.SYNCING, NOTHING, NOTHING, None
+        self.trouble, self.remedy, self.cause, self.readable = "", "", NO_CAUSE, True
+        self._denied, self._denials, self._garbled, self._began = None, 0, 0, self._clock()
+        self._settled.set()
 
     def dismiss(self) -> None:
         """Let go whoever waits: what this is the health of is kept no more."""

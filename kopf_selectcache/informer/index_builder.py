@@ -8,7 +8,7 @@ Neither a reader nor the loop ever waits for one. What is indexed, and how it is
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from kopf_selectcache.core.errors import BadIndex
@@ -47,9 +47,14 @@ class Taken(Exception):
 class Indexing:
     """The indexes of one cache, and what builds them."""
 
-    def __init__(self, declared: Sequence[Indexed]) -> None:
-        self.indexes = {each.name: each for each in declared}
+    def __init__(
+        self,
+        declared: Sequence[Indexed],
+        replaced: Callable[[Mapping[str, Indexed]], None] = lambda _: None,
+    ) -> None:
+        self.indexes: Mapping[str, Indexed] = {each.name: each for each in declared}
         """Those that can be read by, by name."""
+        self._replaced = replaced  # Called with all indexes after some were added.
         self._merging = Merging()
         self._listwatches: Sequence[Listwatch] = ()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -99,6 +104,7 @@ class Indexing:
             ]
             # From here on nothing fails, and whoever begins anew tells of them as well.
             self.indexes = {**self.indexes, **{each.name: each for each, _ in computed}}
+            self._replaced(self.indexes)
             self._tell()  # What comes from now on brings its values.
             for each, values in computed:
                 self._merging.store.declare(each)

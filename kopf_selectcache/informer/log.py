@@ -8,7 +8,7 @@ of one list and watch among several is for debugging alone.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import islice
 from typing import Protocol
 
@@ -78,13 +78,18 @@ class News:
         self._unreadable: Mapping[tuple[str, str], Unreadable] = {}  # Those that the log has named.
         self._next_line = float("-inf")  # When the next line about unreadable objects may be logged.
 
-    def begin(self, conditions: Iterable[Condition]) -> None:
-        """These are the conditions of its lists and watches from now on."""
-        conditions = list(conditions)
+    def begin(self, resolving: Condition, streams: Collection[Condition]) -> None:
+        """Follow these conditions from now on."""
         self._causes = {
-            condition: cause for condition, cause in self._causes.items() if condition in conditions
+            condition: cause
+            for condition, cause in self._causes.items()
+            if condition is resolving or condition in streams
         }
-        self._lists_and_watches = len(conditions)
+        self._lists_and_watches = len(streams)
+
+    def forget(self, condition: Condition) -> None:
+        """Forget the failure of a condition."""
+        self._causes.pop(condition, None)
 
     def trouble(self, condition: Condition, cause: str, line: Phrase) -> None:
         """Tell what is in the way of one list and watch, unless the same was told of another."""

@@ -72,9 +72,10 @@ class Observed(Protocol):
     """What is asked of a feed."""
 
     key: str
-    resource: Resource | None
     counts: Counts
 
+    @property
+    def resource(self) -> Resource | None: ...
     @property
     def store(self) -> Store: ...
     @property

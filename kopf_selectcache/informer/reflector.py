@@ -1,8 +1,8 @@
-"""One list and watch of a cache, kept: carries out what the protocol commands, and feeds it what comes.
+"""Reflector: keeps one stream (list+watch) running. Executes the commands of the protocol machine, and feeds
+the server's messages to the stream writer.
 
-Whatever goes wrong is waited for and tried again, and told in the health of this list and watch. What it
-takes in goes to its branch of the cache's objects; what that changed for readers, if anything, is passed on.
-It never awaits readers or handlers.
+Failures are retried with backoff, and reported to the condition of the stream. A reflector never awaits
+readers or handlers.
 """
 
 from __future__ import annotations
@@ -14,57 +14,44 @@ from dataclasses import replace
 
 from kopf_selectcache.client.read_timeout import Patience
 from kopf_selectcache.client.transport import NoCredentials, Refused, Unreachable, ask_in_size
-from kopf_selectcache.core.errors import Garbled, TooLarge, Untransformed
+from kopf_selectcache.core.errors import Garbled, TooLarge
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.protocol.decoder import APIECE, SLICE, Reader
 from kopf_selectcache.core.protocol.lines import Lines
 from kopf_selectcache.core.protocol.machine import (
-    Abandon,
-    Begin,
-    Commit,
     Due,
-    Effect,
     Filling,
     Idle,
     Input,
     Known,
-    Leave,
     List,
     Listing,
     Lost,
     Opened,
-    Progress,
-    Put,
     Silent,
     Start,
     State,
-    Told,
     Wait,
     Waiting,
     Watch,
     Watching,
-    step,
 )
-from kopf_selectcache.core.protocol.messages import Bookmark, Event, Message, Page, Piece, Refusal
+from kopf_selectcache.core.protocol.messages import Event, Page, Piece, Refusal
 from kopf_selectcache.core.protocol.pager import PageSize
-from kopf_selectcache.core.protocol.query import asks_for_newest, listing, watching
-from kopf_selectcache.core.selection.kinds import Kind
+from kopf_selectcache.core.protocol.query import listing, watching
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.sent import Unselected
 from kopf_selectcache.core.store.compression import Packing
 from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.core.store.substore import Branch
-from kopf_selectcache.core.store.union import Merging
 from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.settings.planner import Stream
 
 from ._awaited_versions import AwaitedVersions
-from ._checked_reader import CheckedReader, Uncertain
+from ._checked_reader import CheckedReader
 from ._comparison import Comparison
-from .causes import reason
 from .dictionary_training import Storing, apart, give_back
 from .environment import World
 from .health import Condition, Health
@@ -72,6 +59,7 @@ from .list_version import AgreedVersion
 from .log import context_of_stream
 from .memory import Share
 from .metrics import Counts
+from .stream_writer import StreamWriter, failure_of
 
 LIVED = 60.0
 """A stream that was open for so many seconds was a good one, even if it had nothing to say."""
@@ -92,13 +80,11 @@ class Listwatch:
     def __init__(
         self,
         stream: Stream,
-        branch: Branch,
-        condition: Condition,
+        writer: StreamWriter,
         resource: Resource,
         *,
         world: World,
         counts: Counts,
-        notify: Callable[[Sequence[Change]], None],
         projection: Projection,
         packing: Packing | None = None,
         share: Share | None = None,
@@ -108,56 +94,39 @@ class Listwatch:
         comparing: asyncio.Semaphore | None = None,
     ) -> None:
         self.stream = stream
-        self.branch = branch
-        self.condition = condition
+        self.writer = writer
         self.resource = resource
         self._world = world
         self._counts = counts
-        self._notify = notify
         reader = Reader.of(
             resource,
             projection,
-            wanted=branch.keys.have if stream.is_wider else None,
+            wanted=stream.keys.have if stream.is_wider else None,
             packing=packing,
             sent=stream.sent(resource),
         )
         self._checked = CheckedReader(reader, resource, world=world)
         self._storing = Storing(
             packing,
-            kept=branch.view.writing,
+            kept=writer.branch.view.writing,
             all_kept=all_kept,
             tally=share.tally if share is not None else None,
         )
         self._share = share
         self._agreed = agreed  # For its first list, if there are others that could hold the same.
+        writer.shares_list = agreed is not None
         self._turns = (
             turns or asyncio.Semaphore()
         )  # To ask for a page: there may be a hundred others that want to as well.
         self._page_size = PageSize(
             world.settings.page_limit
         )  # What it learns of one list holds for the next one.
-        self._why = "first"
-        self._asking = "list"
-        """The verb of the request that is under way."""
         self._opened: float | None = None
         """When the server accepted the watch that is under way; None for a list."""
-        self._heard: float | None = None
-        self._state: State = Idle(Known())
         self._running: asyncio.Timeout | None = None
-        self._relisting = False
-        self._committed = False  # Whether a list has just become complete.
-        self.awaited = AwaitedVersions()
-        """Those who wait for this stream to reach a version."""
-        self.commits = 0
-        """How many lists have become complete."""
-        self.lists = 0
-        """How many lists have begun."""
-        self.newest_list = 0
-        """The number of the last consistent list that is complete: it shows what the server had after that
-        list began."""
-        self._is_consistent = False  # Whether the last list that began is a consistent one.
+        self.writer.is_ordered = False
         self._comparing = comparing  # Held while the stream is compared with a list.
-        self.comparison = Comparison(stream, branch, resource, world=world, turns=comparing)
+        self.comparison = Comparison(stream, writer.branch, resource, world=world, turns=comparing)
         """Whether the open watch has caught up with the server."""
         self.foreign: set[tuple[str, str]] = set()
         """Uids and versions of bodies that are newer than the server: those of before its restore."""
@@ -166,23 +135,51 @@ class Listwatch:
         return str(self.resource)
 
     @property
-    def kind(self) -> Kind:
-        return self.resource.kind
-
-    @property
     def filter(self) -> Selector:
         return self.stream.selector
 
     @property
+    def reader(self) -> Reader:
+        """Reads the pages and events of the stream."""
+        return self._checked.reader
+
+    @property
+    def branch(self) -> Branch:
+        return self.writer.branch
+
+    @property
+    def condition(self) -> Condition:
+        return self.writer.condition
+
+    @property
     def version(self) -> str:
-        return self.branch.version
+        return self.writer.branch.version
+
+    @property
+    def awaited(self) -> AwaitedVersions:
+        """Those who wait for this stream to reach a version."""
+        return self.writer.awaited
+
+    @property
+    def commits(self) -> int:
+        """The number of complete lists."""
+        return self.writer.commits
+
+    @property
+    def lists(self) -> int:
+        """The number of lists that have begun."""
+        return self.writer.lists
+
+    @property
+    def newest_list(self) -> int:
+        """The number of the last consistent list that is complete."""
+        return self.writer.newest_list
 
     def forget(self) -> None:
         """Let go what is held: it is kept no more, and what is left of this may be found by the garbage
         collector alone.
         """
-        self.branch = Merging([self.branch.keys]).branches[0]
-        self.awaited.wake()
+        self.writer.forget()
         self.comparison.end()
         self.comparison = Comparison(
             self.stream, self.branch, self.resource, world=self._world, turns=self._comparing
@@ -193,19 +190,16 @@ class Listwatch:
         """Read the values of these indexes off whatever comes from now on."""
         self._checked.index(indexes)
 
-    def held(self) -> int:
-        return len(self.branch.view.records()[0])
-
     def age(self) -> float | None:
         """Return the seconds since the server last confirmed what is held; None before the first complete
         list.
         """
-        return None if self._heard is None or not self.version else self._world.clock() - self._heard
+        return self.writer.age()
 
     @property
     def is_watching(self) -> bool:
         """True while a watch is open, or asked for."""
-        return isinstance(self._state, Watching)
+        return isinstance(self.writer.state, Watching)
 
     @property
     def has_misread(self) -> bool:
@@ -255,7 +249,7 @@ class Listwatch:
                 state = self._anew()
 
     def _anew(self) -> Idle:
-        self._relisting = False
+        self.writer.is_ordered = False
         # What is held may be of a server that was restored meanwhile: only the newest state will do, compared
         # with it.
         return Idle(
@@ -270,21 +264,21 @@ class Listwatch:
         """List all objects anew, beside what is held. A list that is under way goes on, also if it waits for
         its next page.
         """
-        if isinstance(self._state, Watching) or (
-            isinstance(self._state, Waiting) and self._state.paused is None
+        if isinstance(self.writer.state, Watching) or (
+            isinstance(self.writer.state, Waiting) and self.writer.state.paused is None
         ):
-            self._why, self._relisting = why, True
+            self.writer.reason, self.writer.is_ordered = why, True
         self.resume()
 
     def resume(self) -> None:
         """Open the watch anew, if it is open: its connection may be dead."""
-        if self._running is not None and isinstance(self._state, Watching):
+        if self._running is not None and isinstance(self.writer.state, Watching):
             self._running.reschedule(asyncio.get_running_loop().time())
             self._running = None  # It can be interrupted once.
 
     def _after_interruption(self) -> State:
         """Return the state to go on with."""
-        state, relisting, self._relisting = self._state, self._relisting, False
+        state, relisting, self.writer.is_ordered = self.writer.state, self.writer.is_ordered, False
         if isinstance(state, Watching) and not relisting:
             return Waiting(state.known, resume=state.version)
         # Only the server's newest state will do.
@@ -298,89 +292,29 @@ class Listwatch:
         Return as well when more is held than may be: that is said by no error, whose traceback would hold
         some of it.
         """
-        self._state = state
+        writer = self.writer
+        writer.state = state
         source = _just(Start() if isinstance(state, Idle) else Due())
         missing = False
         while True:
             command = None
             async with aclosing(source):
                 async for input_ in source:
-                    stepped = step(self._state, input_)
-                    self._state = stepped.state
-                    command = self._carried_out(stepped.effects)
-                    if self._committed:  # What it took is free now.
-                        self._committed = False
+                    command = writer.take(input_)
+                    self.comparison.look()
+                    if writer.is_confirmed:
+                        self.comparison.confirm(writer.branch.version)
+                    if writer.has_committed:  # The bytes of its pages are free now.
                         await apart(give_back)
                     if self._share is not None and self._share.is_beyond():
                         return
                     missing = missing or (isinstance(input_, Refusal) and input_.code == 404)
-                    if (
-                        isinstance(self._state, Watching)
-                        and isinstance(input_, Bookmark)
-                        and input_.version == self.version
-                    ):
-                        self._heard = self._world.clock()
-                        if (
-                            self._is_consistent or not input_.complete
-                        ):  # The initial state may come from a server that lags.
-                            self.comparison.confirm(self.version)
                     if command is not None:
                         break
-            assert command is not None, f"nothing to do in {self._state}"
+            assert command is not None, f"nothing to do in {self.writer.state}"
             if missing and not isinstance(command, Wait):
                 return
             source = self._waited(command) if isinstance(command, Wait) else self._inputs(command)
-
-    def _carried_out(self, effects: tuple[Effect, ...]) -> List | Watch | Wait | None:
-        """Apply the deltas to the branch, and return the command that the next inputs come of, if there is
-        one.
-        """
-        command: List | Watch | Wait | None = None
-        changes: list[Change] = []
-        for effect in effects:
-            match effect:  # What comes most often is looked at first.
-                case Put(record):
-                    changes += self.branch.put(record)
-                case Progress(version):
-                    self._heard = self._world.clock()
-                    changes += self.branch.progress(version)
-                case List() | Watch() | Wait():
-                    command = effect
-                case Begin():
-                    self.branch.begin()
-                    self.lists += 1
-                    self._is_consistent = self._agreed is None and any(map(asks_for_newest, effects))
-                case Leave(record):
-                    changes += self.branch.leave(record)
-                case Commit(version, restored):
-                    if self.version:
-                        self._counts.relists[self._why] += 1
-                    self.commits += 1
-                    self.newest_list = self.lists if self._is_consistent else self.newest_list
-                    self._heard = self._world.clock()
-                    changes += self.branch.commit(version, restored=restored)
-                    self._committed = True
-                    if restored:
-                        self._world.logger.warning(
-                            "The server of %(resource)s went back to an older state; its cache started anew.",
-                            {"resource": str(self)},
-                            extra=context_of_stream(self.condition),
-                        )
-                case Abandon():
-                    self.branch.abandon()
-                case Told(trouble):
-                    self._told(trouble)
-                case _:
-                    pass  # To close is what happens to every source when the next command comes.
-        if effects:
-            self._notify(changes)
-        if self.awaited:
-            if self._committed:
-                self.awaited.wake()
-            else:
-                self.awaited.reach(self.version)
-        self.comparison.look()
-        return command
 
     async def _waited(self, command: Wait) -> AsyncGenerator[Input, None]:
         # There is no hurry where only a person can help; while that is not certain, there is.
@@ -393,14 +327,15 @@ class Listwatch:
             self.condition.repeat_trouble()
             pause -= left
         await self._world.sleep(pause)
-        if self._relisting:
-            self._relisting = False
-            self._state = Waiting(replace(self._state.known, beyond=True))
+        if self.writer.is_ordered:
+            self.writer.is_ordered = False
+            self.writer.state = Waiting(replace(self.writer.state.known, beyond=True))
         yield Due()
 
     async def _inputs(self, command: List | Watch) -> AsyncGenerator[Input, None]:
-        self._asking = "list" if isinstance(command, List) else "watch"
+        self.writer.verb = "list" if isinstance(command, List) else "watch"
         agreed, self._agreed = self._agreed, None  # For what comes first, and nothing else.
+        self.writer.shares_list = False
         path, query = self.stream.path(self.resource), self.stream.query()
         self._opened = None
         try:
@@ -424,25 +359,18 @@ class Listwatch:
                 async with aclosing(self._watched(path, query | watching(command), command)) as messages:
                     async for message in messages:
                         yield message
-        except Refused as refused:
-            yield refused.refusal
         except Unreachable as lost:
-            yield self._lost(str(lost), unauthorized=isinstance(lost, NoCredentials))
-        except Untransformed as failed:
-            yield Lost(
-                str(failed), garbled=True, transform=True, argument=failed.argument, besides=failed.besides
-            )
-        except Unselected as unselected:
-            yield Lost(str(unselected), outside=True)
-        except Garbled as garbled:
-            wait = garbled.wait if isinstance(garbled, Uncertain) else 0.0
+            yield replace(self._lost(str(lost)), unauthorized=isinstance(lost, NoCredentials))
+        except (Refused, Garbled) as error:
+            failure = failure_of(error)
             if (
-                isinstance(garbled, TooLarge)
-                and isinstance(self._state, Listing)
-                and (last := self._state.pager.greatest)
+                isinstance(error, TooLarge)
+                and isinstance(failure, Lost)
+                and isinstance(self.writer.state, Listing)
+                and (last := self.writer.state.pager.greatest)
             ):
-                garbled = TooLarge(f"{garbled}: the object after {last}")  # It was asked for alone.
-            yield Lost(str(garbled), garbled=True, too_large=isinstance(garbled, TooLarge), at_least=wait)
+                failure = replace(failure, why=f"{error}: the object after {last}")  # It was asked for alone.
+            yield failure
         except TimeoutError:
             within = f"{self._world.settings.request_timeout:g} s (settings.selectcache.request_timeout)"
             yield (
@@ -551,7 +479,9 @@ class Listwatch:
             alive = True
             while (
                 chunk := await patience.next(
-                    chunks, within=idle if filling or self._state.known.marked else unmarked, alive=alive
+                    chunks,
+                    within=idle if filling or self.writer.state.known.marked else unmarked,
+                    alive=alive,
                 )
             ) is not None:
                 alive = False
@@ -560,14 +490,11 @@ class Listwatch:
                         message = self._checked.reader.line(line)
                     except Unselected as unselected:
                         message = await self._checked.line_again(line, unselected)
-                    before, leaves = self._state, not alive and self._holds(message)
                     self._counts.events += isinstance(message, Event)
                     yield message
-                    # The state and the branch have taken it in by now.
-                    alive = (
-                        alive or self._has_moved_on(before, message) or (leaves and not self._holds(message))
-                    )
-                    filling = isinstance(self._state, Filling)
+                    # The writer has taken it by now.
+                    alive = alive or self.writer.has_moved
+                    filling = isinstance(self.writer.state, Filling)
                     taken = await self._shared(taken + APIECE + len(line))
                 if filling and clock() - opened > settings.request_timeout:
                     # It may go on for ever without saying that the initial state is complete.
@@ -579,32 +506,12 @@ class Listwatch:
                 "the watch ended", clean=not lines.rest.strip()
             )
 
-    def _holds(self, message: Message) -> bool:
-        """Return True if the branch holds the object that a DELETED event takes away."""
-        return (
-            isinstance(message, Event)
-            and message.type == "DELETED"
-            and self.branch.view.held(message.record.key) is not None
-        )
-
-    def _has_moved_on(self, before: State, message: Message) -> bool:
-        """Return True if a message has moved the stream forward, or is a bookmark of the version that the
-        stream has reached.
-        """
-        match before, self._state:
-            case Filling(), Filling():
-                return isinstance(message, Event)  # Its version means nothing yet.
-            case Watching(version=old), Watching(version=new):
-                return new != old or (isinstance(message, Bookmark) and message.version == new)
-            case _:
-                return True
-
-    def _lost(self, why: str, *, clean: bool = False, unauthorized: bool = False) -> Lost:
+    def _lost(self, why: str, *, clean: bool = False) -> Lost:
         """Return the failure of a request that broke off. Only a watch can live: a list that takes long
         brings nothing.
         """
         age = 0.0 if self._opened is None else self._world.clock() - self._opened
-        return Lost(why, lived=age > LIVED, lasted=age >= LASTED, clean=clean, unauthorized=unauthorized)
+        return Lost(why, lived=age > LIVED, lasted=age >= LASTED, clean=clean)
 
     async def _shared(self, taken: int) -> int:
         """Let others go on once so many bytes have been taken in since they last could; return how many that
@@ -617,19 +524,6 @@ class Listwatch:
         await asyncio.sleep(0)
         await self._storing.taken()
         return 0
-
-    def _told(self, trouble: Refusal | Lost | Silent | None) -> None:
-        if trouble is None:
-            self.condition.well()
-            return
-        if not isinstance(trouble, Lost) or not trouble.paced:
-            why = reason(trouble)
-            if (
-                not self._relisting
-            ):  # That goes before: a connection that breaks off meanwhile is no reason to list anew.
-                self._why = why
-            self._counts.failures[why] += 1
-        self.condition.troubled(trouble, verb=self._asking)
 
 
 async def _just(input_: Input) -> AsyncGenerator[Input, None]:

@@ -1,12 +1,12 @@
-"""How a fake cache is kept: by the real protocol, from an API that answers at once. Starts no task, and waits
-for nothing.
+"""The informer of a fake cache: the real protocol on an API that answers at once. It starts no task and never
+waits.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from time import monotonic
 from typing import Any, TypeVar, cast
@@ -14,38 +14,32 @@ from typing import Any, TypeVar, cast
 from kopf_selectcache.cache.request import running_loop
 from kopf_selectcache.client.discovery import NotServed
 from kopf_selectcache.client.transport import JSON, Refused, Transport, seconds_to_wait
+from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.decoder import read_refusal
 from kopf_selectcache.core.protocol.machine import (
     PATIENCE,
     Due,
-    Idle,
     Input,
-    Known,
     List,
     Lost,
     Opened,
     Start,
-    State,
     Wait,
     Watch,
-    step,
 )
-from kopf_selectcache.core.protocol.query import watching
+from kopf_selectcache.core.protocol.query import listing, watching
 from kopf_selectcache.core.selection.kinds import Key
-from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.store.store import Cause, Change
-from kopf_selectcache.core.store.substore import Branch
+from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.errors import Missing, ReadError
 from kopf_selectcache.informer.claims import Claims
 from kopf_selectcache.informer.environment import World
-from kopf_selectcache.informer.health import Condition
 from kopf_selectcache.informer.informer import Feed
-from kopf_selectcache.informer.list_version import AgreedVersion
 from kopf_selectcache.informer.phrase import Phrase
 from kopf_selectcache.informer.reflector import Listwatch
+from kopf_selectcache.informer.stream_writer import failure_of
+from kopf_selectcache.informer.subscribers import Listener
 from kopf_selectcache.settings.declaration import Cached, named
 from kopf_selectcache.settings.options import SelectCacheSettings
-from kopf_selectcache.settings.planner import Plan, Stream
 from kopf_selectcache.testing._fake_cluster import OfflineCluster
 from kopf_selectcache.testing.api.request import Answer, Request
 from kopf_selectcache.testing.api.watching import Watch as Watched
@@ -53,9 +47,9 @@ from kopf_selectcache.testing.api.watching import Watch as Watched
 _T = TypeVar("_T")
 
 
-class OfflineFeed(Feed):
-    """Follows the embedded API without a task: what has changed is taken in within the call that changed
-    it.
+class FakeInformer:
+    """Feed an informer from the embedded API without a task: each change is applied within the call that
+    makes it.
     """
 
     def __init__(
@@ -77,10 +71,18 @@ class OfflineFeed(Feed):
             clock=monotonic,
             sleep=asyncio.sleep,
         )
-        super().__init__(key, declared, world=world, namespaces=namespaces, claims=claims, resolved=resolved)
-        self.packing = None  # To learn takes a thread.
+        self.feed = feed = Feed(
+            key,
+            declared,
+            world=world,
+            namespaces=namespaces,
+            claims=claims,
+            resolved=resolved,
+            deliver=_on_its_loop,
+        )
+        feed.packing = None  # Training takes a thread.
         self._served = transport
-        self._lines: list[_Listwatch] = []
+        self._streams: list[_FakeStream] = []
         try:
             with named(key):
                 self._start()
@@ -89,130 +91,112 @@ class OfflineFeed(Feed):
                 f"{error}, and no object tells what it is",
                 remedy="Give the fake cache its CustomResourceDefinition, among the objects",
             ) from None
-        if not all(each.open for each in self._lines):
-            raise self.part().error or ReadError(self.trouble, remedy=self.remedy)
+        if not all(each.is_open for each in self._streams):
+            raise feed.part().error or ReadError(feed.trouble, remedy=feed.remedy)
 
     def follow(self) -> None:
-        """Take in what has happened since; where the watch has ended, look what is served now."""
-        if not all(each.open for each in self._lines):
-            self._resolving = True
+        """Apply all changes so far; if the watch has ended, resolve the kind again."""
+        if not all(each.is_open for each in self._streams):
             try:
                 self._start()
             except NotServed as error:
-                self._conditions[0].missing(
-                    Phrase("%(problem)s", problem=error), Phrase("Create its definition")
-                )
+                self.feed.report_missing(error, Phrase("Create its definition"))
             return
-        for each in self._lines:
+        for each in self._streams:
             each.follow()
-        if self._merging.doubts:  # Here, all branches know at once what one of them does.
-            for each in self._lines:
+        if self.feed.has_doubts:  # All streams receive each change at once.
+            for each in self._streams:
                 each.hurry()
 
-    def subscribe(self, listener: Callable[[Change | None], None]) -> Callable[[], None]:
-        """Call the listener on the loop where it is now, in whichever thread the change is made."""
-        loop = running_loop()
-
-        def told(change: Change | None) -> None:
-            if loop is None or loop is running_loop():
-                listener(change)
-            else:
-                with suppress(RuntimeError):  # The loop is closed: nobody waits any more.
-                    loop.call_soon_threadsafe(listener, change)
-
-        return super().subscribe(told)
-
     def _start(self) -> None:
-        self._begin(_at_once(self._planned()))
-        self._resolving = False
-        for each in self._lines:
+        self._streams = []
+        self.feed.mark_resolving()
+        self.feed.begin(_at_once(self.feed.resolve()))
+        self.feed.mark_resolved()
+        self._streams = [_FakeStream(each, self._served) for each in self.feed.listwatches]
+        for each in self._streams:
             each.start()
 
-    def _begin(self, planned: Plan, *, cause: Cause = Cause.REPLACED) -> None:
-        self._lines = []
-        super()._begin(planned, cause=cause)
 
-    def _listwatch(
-        self,
-        stream: Stream,
-        branch: Branch,
-        condition: Condition,
-        agreed: AgreedVersion | None,
-        resource: Resource,
-    ) -> Listwatch:
-        made = _Listwatch(
-            stream,
-            branch,
-            condition,
-            resource,
-            world=self._world,
-            counts=self.counts,
-            notify=self._taken_in,
-            projection=self.projection,
-            agreed=agreed,
-        )
-        made.served = self._served
-        self._lines.append(made)
-        return made
+def _on_its_loop(listener: Listener) -> Listener:
+    """Call the listener on its current loop, from the thread of the change."""
+    loop = running_loop()
+
+    def call(change: Change | None) -> None:
+        if loop is None or loop is running_loop():
+            listener(change)
+        else:
+            with suppress(RuntimeError):  # The loop is closed: nobody waits any more.
+                loop.call_soon_threadsafe(listener, change)
+
+    return call
 
 
-class _Listwatch(Listwatch):
-    """Takes in what there is, and returns."""
+class _FakeStream:
+    """Execute the commands of a stream writer at once."""
 
-    served: InProcess
-    _watch: Watched | None = None
-    _state: State
+    def __init__(self, listwatch: Listwatch, served: InProcess) -> None:
+        self._listwatch = listwatch
+        self._writer = listwatch.writer
+        self._served = served
+        self._watch: Watched | None = None
 
     @property
-    def open(self) -> bool:
+    def is_open(self) -> bool:
         return self._watch is not None
 
     def start(self) -> None:
         """List, and open the watch."""
-        self._state = Idle(Known())
         self._take(Start())
 
     def follow(self) -> None:
-        """Take in what has happened since."""
+        """Apply all changes so far."""
         watch = self._watch
         if watch is None:
             return
         for line in watch.lines():
-            self._take(self._checked.reader.line(line.rstrip(b"\n")))
+            self._take(self._listwatch.reader.line(line.rstrip(b"\n")))
         if watch.ended and watch is self._watch:
             self._take(Lost("the watch ended", lived=True))
 
     def hurry(self) -> None:
-        """Hear now up to which version all has come, instead of within a minute."""
+        """Receive a bookmark now, instead of within a minute."""
         if self._watch is not None:
             self._watch.bookmark()
         self.follow()
 
     def _take(self, input_: Input) -> None:
         """Run the protocol until it waits for the next event."""
-        stepped = step(self._state, input_)
-        self._state = stepped.state
-        match self._carried_out(stepped.effects):
+        match self._writer.take(input_):
             case List() as command:
-                for answer in _all(self._inputs(command)):
-                    self._take(answer)
+                self._take(self._answer(command))
             case Watch() as command:
                 self._open(command)
-            case Wait(failures) if failures < PATIENCE and self.condition.error() is None:
-                self._take(Due())  # Nothing gets better here by waiting.
+            case Wait(failures) if failures < PATIENCE and self._listwatch.condition.error() is None:
+                self._take(Due())  # Waiting changes nothing here.
             case Wait():
                 self._watch = None
 
+    def _answer(self, command: List) -> Input:
+        """Return a page, or the failure of the request."""
+        try:
+            return self._listwatch.reader.page(self._served.ask(*self._request(listing(command))))
+        except (Refused, Garbled) as error:
+            return failure_of(error)
+
     def _open(self, command: Watch) -> None:
         try:
-            self._watch = self.served.stream(
-                self.stream.path(self.resource), self.stream.query() | watching(command)
-            )
+            self._watch = self._served.stream(*self._request(watching(command)))
         except Refused as refused:
             self._take(refused.refusal)
         else:
             self._take(Opened())
             self.follow()
+
+    def _request(self, query: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
+        """Return the path and the query of a request."""
+        stream = self._listwatch.stream
+        return stream.path(self._listwatch.resource), {**stream.query(), **query}
 
 
 class InProcess:
@@ -227,8 +211,11 @@ class InProcess:
         query: Mapping[str, str],
         *,
         accept: str = JSON,
-        most: int | None = None,  # noqa: ARG002
-    ) -> bytes:  # All of it is in memory.
+        most: int | None = None,  # The signature of Transport.  # noqa: ARG002
+    ) -> bytes:  # All responses are in memory.
+        return self.ask(path, query, accept)
+
+    def ask(self, path: str, query: Mapping[str, str], accept: str = JSON) -> bytes:
         answer = self._ask(path, query, accept)
         assert isinstance(answer, Answer), "only watches are something else"
         return _body_of(answer)
@@ -249,7 +236,7 @@ class InProcess:
 
 
 class OfReads(InProcess):
-    """The same, for what reads ask: faults happen to it."""
+    """The same for requests of reads, with faults."""
 
     async def get(
         self,
@@ -257,8 +244,8 @@ class OfReads(InProcess):
         query: Mapping[str, str],
         *,
         accept: str = JSON,
-        most: int | None = None,  # noqa: ARG002
-    ) -> bytes:  # Likewise.
+        most: int | None = None,  # The signature of Transport.  # noqa: ARG002
+    ) -> bytes:  # All responses are in memory.
         return _body_of(self._cluster.answer_read(self._request(path, query, accept)))
 
 
@@ -269,18 +256,10 @@ def _body_of(answer: Answer) -> bytes:
 
 
 def _at_once(coroutine: Coroutine[Any, Any, _T]) -> _T:
-    """Run what never has to wait for anything, though it may let others go on for a moment: here are none."""
+    """Run a coroutine that never waits, though it may yield to others: here are none."""
     try:
         while coroutine.send(None) is None:
             pass
     except StopIteration as end:
         return cast("_T", end.value)
     raise AssertionError(f"{coroutine} waits, and nothing here is worth waiting for")
-
-
-def _all(generator: AsyncGenerator[_T, None]) -> Iterator[_T]:
-    while True:
-        try:
-            yield _at_once(anext(generator))
-        except StopAsyncIteration:
-            return

@@ -313,7 +313,7 @@ def test_a_handler_goes_on_when_the_last_leave_is_confirmed(kind: str) -> None:
 def test_a_leave_at_a_version_not_told_is_awaited_before_all_others() -> None:
     async def main() -> None:
         async with overlapping() as world:
-            doubts, waited = world.feed._merging._doubts, world.feed.awaited.wait("5")
+            doubts, waited = world.feed.state.merging._doubts, world.feed.awaited.wait("5")
             doubts["shop", "b"] = Doubt("shop", "b", "uid-b", "", 0)
             world.feed._release_confirmed()
             assert not waited.done()
@@ -365,7 +365,7 @@ def test_a_leave_at_the_version_of_the_event_is_waited_for_no_longer_while_the_s
             changed = world.cluster.patch(pod("a"), {"metadata": {"annotations": {"seen": "new"}}})
             first.relist("behind")
             await until(lambda: first.commits == 2)
-            (leave,) = world.feed._merging.doubts
+            (leave,) = world.feed.state.merging.doubts
             assert (leave.name, leave.version) == ("b", changed["metadata"]["resourceVersion"])
             world.cluster.faults.add(Refuse(503), verb="list", resource="pods")
             began = world.clock.now

@@ -64,7 +64,7 @@ def fake(*objects: Obj, label: str = "", **kept: Any) -> FakeCache:
 
 def built(cache: FakeCache) -> FakeCache:
     """Build what is wanted, as an operator does on its loop."""
-    while cache._runtime.feed("pods")._merging.build(10):
+    while cache._runtime.feed("pods").state.merging.build(10):
         pass
     return cache
 

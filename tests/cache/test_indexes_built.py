@@ -20,6 +20,7 @@ from kopf_selectcache.core.store.substore import Keys, Section
 from kopf_selectcache.core.store.union import Merging
 from kopf_selectcache.informer.index_builder import DECODED, SLICE, Failed, Indexing, Taken
 from kopf_selectcache.informer.reflector import Listwatch
+from tests.core.writers import writers
 
 NODE = Indexed("node", ("node",))
 TURNS = 10_000
@@ -38,7 +39,7 @@ class Follows:
 
 def listed(merging: Merging, count: int, version: str = "5") -> list[Any]:
     """List as many as there are, without values of indexes; return what that changed."""
-    (branch,) = merging.branches
+    (branch,) = writers(merging)
     branch.begin()
     for i in range(count):
         branch.put(Record("shop", f"pod-{i}", f"u-{i}", "1", {"app": f"app-{i % 2}"}, (), b'{"node":"n1"}'))
@@ -262,7 +263,7 @@ def test_a_function_is_called_once_for_what_is_held_and_its_values_are_counted()
 
 def test_sections_of_several_branches_are_weighed_as_the_whole() -> None:
     union = Merging([Keys(), Keys()])
-    for branch in union.branches:
+    for branch in writers(union):
         branch.begin()
         for number in range(30):
             branch.put(Record("shop", f"pod-{number}", f"u-{number}", "1", {}, (), b"{}"))

@@ -11,6 +11,7 @@ from typing import cast
 
 import pytest
 
+from tests.core.writers import writers
 from tests.scenes import GOLD, WEB, Scene, alone, listed, node, record, two
 from tests.tearing import Detector, Torn, generation_of
 
@@ -24,7 +25,7 @@ def reading(one: Scene, *reads: str) -> Detector:
 
 def test_i4_readers_in_real_threads_see_each_relist_as_a_whole() -> None:
     one = alone(lambda _: [])
-    (branch,) = one.merging.branches
+    (branch,) = writers(one.merging)
     with reading(one, "get", "list", "count", "held") as detector:
         for generation in count(11):
             if generation >= 40 and detector.answers >= ENOUGH:
@@ -39,7 +40,7 @@ def test_i4_readers_in_real_threads_see_each_relist_as_a_whole() -> None:
 
 def test_i8b_readers_in_real_threads_always_find_what_moves_between_branches() -> None:
     one = two(lambda _: [])
-    branches = one.merging.branches
+    branches = writers(one.merging)
     with reading(one, "get", "held") as detector:
         for generation in count(11):
             if generation >= 60 and detector.answers >= ENOUGH:

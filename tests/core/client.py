@@ -27,7 +27,8 @@ from kopf_selectcache.core.protocol.machine import (
 from kopf_selectcache.core.protocol.messages import Bookmark, Event, Page, Refusal
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Change
-from kopf_selectcache.core.store.substore import Branch
+
+from .writers import Writer
 
 A, B, C = (
     Record("shop", name, f"uid-{name}", version, {}, (), b"{}")
@@ -56,7 +57,7 @@ def more(token: str) -> List:
     return List(token=token)
 
 
-def carried_out(effect: Effect, branch: Branch) -> list[Change]:
+def carried_out(effect: Effect, branch: Writer) -> list[Change]:
     """Do to a branch what an effect says, if it is about one; return what that changed for readers."""
     match effect:
         case Begin():

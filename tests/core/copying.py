@@ -33,7 +33,7 @@ _OF_MERGING = {
     "_group_of",
     "_union",
 }
-_OF_BRANCHES = {"keys", "view", "epoch", "listed", "vague", "_merger", "_waits", "_versions", "_waiting"}
+_OF_BRANCHES = {"keys", "holds_all", "view", "epoch", "listed", "vague", "_waits", "_versions", "_waiting"}
 _OF_STORES = {
     "_departure",
     "_lock",
@@ -79,7 +79,7 @@ def copied(merging: Merging) -> Merging:
 
 def _fill(made: Store, store: Store) -> None:
     old = _known(store, _OF_UNIONS if isinstance(store, Union) else _OF_STORES)
-    assert not old["_indexes"], "indexes are not copied"
+    assert not old["_indexes"].made, "indexes are not copied"
     assert not old["unreadable"], "all objects can be read"
     made._held, made._gone, made._version = _named(old["_held"]), dict(old["_gone"]), old["_version"]
     made._staged = _named(old["_staged"]) if old["_staged"] is not None else None

@@ -29,6 +29,7 @@ from .cluster import Filter, Thing
 from .faults import Hits
 from .guarantees import Judge, Observer, Seen, Taken, Violation, equal, of_world, told
 from .server import LIMIT, Broken, Server, Stream
+from .writers import Writer
 
 WINDOW = 60.0
 LASTED = 5.0
@@ -418,11 +419,9 @@ class Run:
                 follower.due = self.server.now + delay(
                     failures, self.rng.random(), at_least=at_least, slow=slow
                 )
-                follower.command = effect
+                follower.command, follower.stream = effect, None
             case machine.List() | machine.Watch():
                 follower.command, follower.stream = effect, None
-            case machine.Close():
-                follower.stream = None
             case machine.Commit(version, restored):
                 if restored and follower.epoch == self.cluster.epoch:
                     raise Violation("I4", f"the server was not restored: {version} after {branch.version}")
@@ -433,7 +432,7 @@ class Run:
                 follower.beyond = False
             case machine.Told():
                 return
-        changes = carried_out(effect, branch)
+        changes = carried_out(effect, Writer(self.merging, branch))
         for old, why in self.merging.take_outdated().items():
             self.outdated.append(self.followers[self.merging.branches.index(old)])
             if why == "restored":

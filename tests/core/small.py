@@ -21,6 +21,7 @@ from .client import carried_out
 from .cluster import Cluster, Filter, Thing
 from .copying import Part, as_a_whole, copied, of_key, said
 from .guarantees import Judge, Observer, Taken, Violation, equal
+from .writers import Writer
 
 FILTERS = (Filter(app="web"), Filter(gold=True))
 NAMES = ("a", "b", "c")
@@ -467,7 +468,7 @@ class World:
                         self.observer.notices(leg.epoch, int(version))
                     self.observer.hears(leg.epoch, int(version))
                     leg.beyond = False
-            changes = carried_out(effect, branch)
+            changes = carried_out(effect, Writer(self.merging, branch))
             for old, why in self.merging.take_outdated().items():
                 self.outdated.append(self.legs[self.merging.branches.index(old)])
                 if why == "restored":

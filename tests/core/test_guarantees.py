@@ -11,6 +11,7 @@ from kopf_selectcache.core.store.union import Merging
 
 from .cluster import Cluster, Filter, Thing
 from .guarantees import Judge, Observer, Seen, Violation
+from .writers import writers
 
 KEY = "shop", "b"
 THING = Thing(*KEY, uid="uid-0", app="web")
@@ -35,7 +36,7 @@ class Readers:
 
     def relist(self, number: int, *records: Record) -> Seen:
         """Have a branch listed anew at the server's version."""
-        branch, version = self.merging.branches[number], self.cluster.version
+        branch, version = writers(self.merging)[number], self.cluster.version
         if self.epochs[number] < self.cluster.epoch:
             self.epochs[number] = self.cluster.epoch
             self.observer.notices(self.cluster.epoch, version)
@@ -48,7 +49,7 @@ class Readers:
     def keep(self, backup: int) -> Seen:
         """Restore the server to a version. It has all that the branches up to there hold."""
         self.restore(backup)
-        for number, branch in enumerate(self.merging.branches):
+        for number, branch in enumerate(writers(self.merging)):
             if int(branch.version) <= backup:
                 self.epochs[number] = self.cluster.epoch
                 self.observer.keeps(self.cluster.epoch, int(branch.version), restored_to=backup)
@@ -106,7 +107,7 @@ def test_readers_who_have_reached_an_epoch_follow_the_next_restore_at_once() -> 
     for version in range(11, 16):  # The last is the version that they had before the restore.
         readers.cluster.pass_()
         readers.observer.hears(1, version)
-        for branch in readers.merging.branches:
+        for branch in writers(readers.merging):
             readers.see(branch.progress(str(version)))
     seen = readers.keep(15)
     assert (seen.version, seen.epoch, seen.now) == (15, 2, 2)

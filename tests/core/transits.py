@@ -18,6 +18,8 @@ from kopf_selectcache.core.store.substore import Keys
 from kopf_selectcache.core.store.unconfirmed import Doubt, JoinedLists
 from kopf_selectcache.core.store.union import Merging
 
+from .writers import writers
+
 FIRST = 8
 """The version of a history's first state: its third has a digit more."""
 
@@ -157,7 +159,7 @@ class World:
                 self._reach(branch, version)
             case "begin":
                 self.relists -= self.at[branch] > 0
-                self.merging.branches[branch].begin()
+                writers(self.merging)[branch].begin()
                 self.staging[branch] = version, False
             case "stage":
                 self._put(branch, version)
@@ -166,7 +168,7 @@ class World:
                 self._commit(branch, version)
             case "abandon":
                 self.abandoned = True
-                self.merging.branches[branch].abandon()
+                writers(self.merging)[branch].abandon()
                 self.staging[branch] = None
             case "read":
                 self.reads -= 1
@@ -186,7 +188,7 @@ class World:
             self._put(branch, version)
         elif self.rules.vague:
             self.known = max(self.known, version)
-            self.told(self.merging.branches[branch].leave(self._copy(version - 1)))
+            self.told(writers(self.merging)[branch].leave(self._copy(version - 1)))
             # The stream is past it, and says so with its next message alone.
             self.at[branch] = version
             return
@@ -195,7 +197,7 @@ class World:
             was = self.records[version - 1 - FIRST]
             self.at[branch] = version
             self.told(
-                self.merging.branches[branch].leave(Record("", "it", was.uid, str(version), {}, (), b""))
+                writers(self.merging)[branch].leave(Record("", "it", was.uid, str(version), {}, (), b""))
             )
         self.check()
         self._reach(branch, version)
@@ -208,23 +210,23 @@ class World:
     def _put(self, branch: int, version: int) -> None:
         if self.staging[branch] is None:
             self.known = max(self.known, version)
-        self.told(self.merging.branches[branch].put(self._copy(version)))
+        self.told(writers(self.merging)[branch].put(self._copy(version)))
 
     def _reach(self, branch: int, version: int) -> None:
         self.at[branch] = version
         self.known = max(self.known, version)
-        self.told(self.merging.branches[branch].progress(str(version)))
+        self.told(writers(self.merging)[branch].progress(str(version)))
 
     def _list(self, branch: int, version: int) -> None:
-        self.merging.branches[branch].begin()
+        writers(self.merging)[branch].begin()
         if self.holds(branch, version):
-            self.merging.branches[branch].put(self._copy(version))
+            writers(self.merging)[branch].put(self._copy(version))
 
     def _commit(self, branch: int, version: int) -> None:
         self.at[branch] = version
         self.known = max(self.known, version)
         self.staging[branch] = None
-        self.told(self.merging.branches[branch].commit(str(version)))
+        self.told(writers(self.merging)[branch].commit(str(version)))
 
     def _read(self, doubt: Doubt, version: int) -> None:
         state, uid = self.history[version - FIRST], self.uids[version - FIRST]

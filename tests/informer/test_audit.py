@@ -36,6 +36,7 @@ from kopf_selectcache.testing.faults import (
     TooLargeVersion,
 )
 from tests.cache.world import builtin
+from tests.core.writers import writers
 from tests.faults.world import Time, run, until
 from tests.secrets import World, caching, labelled, named, secret
 
@@ -290,8 +291,8 @@ def test_a_relist_that_is_ordered_while_a_watch_is_waited_for_takes_its_place_an
             await until(lambda: len(world.watches()) == 1)
             refused = world.cluster.faults.add(Refuse(503), verb="watch", resource="secrets")
             world.cluster.cut("watch", "secrets")
-            await until(lambda: refused.hits and isinstance(world.feed._listwatches[0]._state, Waiting))
-            world.feed._listwatches[0].relist("audit")
+            await until(lambda: refused.hits and isinstance(world.feed.listwatches[0].writer.state, Waiting))
+            world.feed.listwatches[0].relist("audit")
             world.cluster.faults.clear()
             await until(lambda: world.feed.counts.relists == {"audit": 1})
             listed = [
@@ -459,12 +460,12 @@ SECRETS = Resource(builtin("secrets"), "v1")
 
 def held_at_100(*uids: str) -> Branch:
     """Return a branch that holds the secret `a` at version 5 with this uid, or nothing."""
-    (branch,) = Merging([Stream(Selector("app=web")).keys]).branches
-    branch.begin()
+    (writer,) = writers(Merging([Stream(Selector("app=web")).keys]))
+    writer.begin()
     for uid in uids:
-        branch.put(Record("shop", "a", uid, "5", {}, (), b""))
-    branch.commit("100")
-    return branch
+        writer.put(Record("shop", "a", uid, "5", {}, (), b""))
+    writer.commit("100")
+    return writer.branch
 
 
 @pytest.mark.parametrize(

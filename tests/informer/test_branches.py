@@ -69,9 +69,9 @@ def test_what_breaks_off_before_a_list_anew_begins_is_not_the_reason_for_it() ->
     async def main() -> None:
         async with caching(EITHER, secret("a", app="web")) as world:
             await world.cache.wait_synced()
-            listwatch = world.feed._listwatches[0]
+            listwatch = world.feed.listwatches[0]
             listwatch.relist("audit")
-            listwatch._told(Lost("the connection broke off"))
+            listwatch.writer.report(Lost("the connection broke off"))
             await until(lambda: world.feed.counts.relists.total() > 0)
             assert world.feed.counts.relists == {"audit": 1}
             assert world.feed.counts.failures["lost"] == 1
@@ -88,8 +88,8 @@ def test_when_one_watch_finds_that_the_server_was_restored_the_others_are_listed
             world.cluster.create(secret("c", tier="gold"))
             await until(lambda: named(world.cache.held("secrets")) == ["a", "b", "c"])
             world.cluster.restore(backup)
-            world.feed._listwatches[0].relist("audit")
-            await until(lambda: [each.branch.epoch for each in world.feed._listwatches] == [1, 1])
+            world.feed.listwatches[0].relist("audit")
+            await until(lambda: [each.branch.epoch for each in world.feed.listwatches] == [1, 1])
             assert named(world.cache.held("secrets")) == ["a"]
             assert world.feed.counts.relists == {"audit": 1, "restored": 1}
 
@@ -292,7 +292,7 @@ def test_what_is_known_to_be_gone_does_not_come_back_when_a_slow_branch_tells_it
             await world.cache.wait_synced()
             await until(lambda: world.feed.synced and len(world.watches()) == 2)
             told: list[bool] = []
-            before, (fast, slow) = int(world.feed.version), world.feed._listwatches
+            before, (fast, slow) = int(world.feed.version), world.feed.listwatches
             world.feed.subscribe(lambda change: told.append(change is not None and change.after is not None))
             world.cluster.patch(secret("a"), labelled(app=None))
             world.cluster.patch(secret("a"), labelled(tier="gold"))

@@ -26,6 +26,7 @@ from kopf_selectcache.settings.planner import Stream
 from kopf_selectcache.testing.faults import OldVersionOnDelete, Refuse
 from kopf_selectcache.testing.request_log import Asked
 from tests.cache.world import builtin
+from tests.core.writers import writers
 from tests.faults.world import Time, run, until
 from tests.secrets import World, caching, labelled, named, secret
 
@@ -141,11 +142,11 @@ class Doubting:
     ) -> None:
         streams = [Stream(selector) for selector in selectors]
         self.merging = Merging([stream.keys for stream in streams])
-        for branch in self.merging.branches:
+        for branch in writers(self.merging):
             branch.begin()
         for name in names:
-            self.merging.branches[0].put(self.record(name, 10))
-        for branch in self.merging.branches:
+            writers(self.merging)[0].put(self.record(name, 10))
+        for branch in writers(self.merging):
             branch.commit("10")
         self.leave(*names)
         self.time, self.asked = Time(), list[Question]()
@@ -184,13 +185,13 @@ class Doubting:
 
     def leave(self, *names: str) -> None:
         """Let the first watch tell that these objects have left."""
-        branch = self.merging.branches[0]
+        branch = writers(self.merging)[0]
         version = max(int(branch.version), 19)
         for number, name in enumerate(names):
             branch.leave(self.record(name, version + 1 + number))
 
     def come(self, *names: str) -> None:
-        branch = self.merging.branches[0]
+        branch = writers(self.merging)[0]
         for name in names:
             version = int(branch.version) + 1
             branch.put(self.record(name, version))
@@ -276,7 +277,7 @@ def test_a_server_that_refuses_is_left_alone_for_as_long_as_it_says() -> None:
 
 def test_what_the_watches_have_said_meanwhile_is_not_asked_for() -> None:
     def answered(_: object) -> object:
-        doubting.merging.branches[1].progress("40")  # All of it is gone.
+        writers(doubting.merging)[1].progress("40")  # All of it is gone.
         return page()
 
     doubting = Doubting("a", "b", "c", answer=answered)
@@ -346,7 +347,7 @@ def test_streams_of_a_namespace_with_few_leaves_are_not_listed_for_many_in_anoth
     ]
     doubting = Doubting(*names(30), selectors=selectors, answer=lambda query: page(version=of_version(query)))
     infra, record = (
-        doubting.merging.branches[2],
+        writers(doubting.merging)[2],
         Record("infra", "ca", "uid-ca", "11", {"app": "web"}, (), b"{}"),
     )
     infra.put(record)
@@ -473,7 +474,7 @@ def test_a_leave_of_which_a_stream_past_it_was_not_told_is_confirmed_by_name_and
     """That stream holds an older version of the object: a list of the third, quiet one says nothing of it."""
     selectors = [Selector(label, namespaces=["shop"]) for label in ("app=web", "tier=gold", "size=big")]
     doubting = Doubting(*names(30), selectors=selectors, answer=lambda query: page(version=of_version(query)))
-    one, other, quiet = doubting.merging.branches
+    one, other, quiet = writers(doubting.merging)
     other.put(doubting.record("missed", 11))
     other.progress("12")
     one.put(doubting.record("missed", 60))

@@ -91,7 +91,7 @@ def test_each_page_is_packed_as_it_comes() -> None:
         lists = [listed("1000", *made[:FEWEST], then="t1"), held(go, listed("1000", *made[FEWEST:]))]
         async with Server(lists=lists, watches=[streamed()]) as server, operating(server) as world:
             await world.listed(2)
-            come = world.feed._merging.branches[0].view.writing()
+            come = world.feed.state.merging.branches[0].view.writing()
             assert [record.stored != record.data for record in come] == [True] * FEWEST
             go.set()
             await world.synced()

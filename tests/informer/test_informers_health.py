@@ -271,8 +271,8 @@ def test_a_cache_has_been_in_a_state_since_the_first_of_its_lists_and_watches_wa
             Server(lists=[LISTED]) as server,
             operating(server, selectors={"pods": ["app=web", "app=db,tier=x"]}) as world,
         ):
-            await until(lambda: len(world.feed._conditions) == 2)
-            first, second = world.feed._conditions
+            await until(lambda: world.feed.parted and not world.feed.state.is_resolving)
+            first, second = world.feed.state.conditions
             first.missing(Phrase("%(resource)s: gone", resource="pods"), Phrase("wait"))
             world.time.now += 5
             second.missing(Phrase("%(resource)s: gone", resource="pods"), Phrase("wait"))

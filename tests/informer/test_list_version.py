@@ -257,8 +257,10 @@ def test_a_list_that_follows_an_initial_stream_is_the_newest() -> None:
         ) as world:
             await world.cache.wait_synced()
             world.cluster.faults.add(NoWatchList())
-            one, other = world.feed._listwatches
-            await until(lambda: isinstance(one._state, Watching) and isinstance(other._state, Watching))
+            one, other = world.feed.listwatches
+            await until(
+                lambda: isinstance(one.writer.state, Watching) and isinstance(other.writer.state, Watching)
+            )
             one.relist("audit")
             await until(lambda: world.feed.counts.relists == {"audit": 1})
             other.relist("audit")

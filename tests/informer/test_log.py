@@ -81,7 +81,7 @@ def test_all_of_a_cache_is_there_once_its_watches_have_reached_the_newest_of_the
             world.cluster.create(secret("b"))  # Of which the first watch hears nothing.
             world.cluster.faults.clear()
             await until(
-                lambda: [each.condition.health for each in world.feed._listwatches] == [Health.SYNCED] * 2
+                lambda: [each.condition.health for each in world.feed.listwatches] == [Health.SYNCED] * 2
             )
             assert told() == []
             world.cluster.bookmark()
@@ -108,7 +108,7 @@ def test_a_right_that_two_watches_lack_is_told_once_and_so_is_its_grant(told: To
             EITHER, secret("a", app="web"), who=lambda cluster: cluster.user("reader")
         ) as world:
             await until(
-                lambda: [each.condition.health for each in world.feed._listwatches] == [Health.FORBIDDEN] * 2
+                lambda: [each.condition.health for each in world.feed.listwatches] == [Health.FORBIDDEN] * 2
             )
             (line,) = told()
             assert line.startswith("WARNING: secrets: the operator may not list them in the namespace shop: ")
@@ -127,13 +127,13 @@ def test_rights_that_are_missing_in_two_namespaces_are_two_causes_and_end_one_by
 
         async with caching(APART, secret("a", app="web"), who=who) as world:
             await until(
-                lambda: [each.condition.health for each in world.feed._listwatches] == [Health.FORBIDDEN] * 2
+                lambda: [each.condition.health for each in world.feed.listwatches] == [Health.FORBIDDEN] * 2
             )
             assert sorted(line.split(": ")[2] for line in told()) == [
                 f"the operator may not list them in the namespace {name}" for name in ("infra", "shop")
             ]
             world.cluster.user("reader", [RIGHT], namespace="shop")
-            await until(lambda: world.feed._listwatches[0].condition.health is Health.SYNCED)
+            await until(lambda: world.feed.listwatches[0].condition.health is Health.SYNCED)
             assert told() == [
                 (
                     "INFO: The cache of secrets follows the server again with label='app=web',"
@@ -156,10 +156,10 @@ def test_what_hinders_all_watches_for_a_while_is_told_once_and_so_is_its_end(tol
             refused = world.cluster.faults.add(Refuse(500), verb="watch", resource="secrets")
             world.time.now += LIVED + 1  # That watches end after a while is no trouble.
             world.cluster.cut()
-            await until(lambda: all(each.condition.trouble for each in world.feed._listwatches))
+            await until(lambda: all(each.condition.trouble for each in world.feed.listwatches))
             assert told() == ["WARNING: secrets: the server answers 500 InternalError. It is asked again."]
             refused.release()
-            await until(lambda: not any(each.condition.trouble for each in world.feed._listwatches))
+            await until(lambda: not any(each.condition.trouble for each in world.feed.listwatches))
             assert told() == ["INFO: The cache of secrets follows the server again."]
 
     run(main())
@@ -173,18 +173,18 @@ def test_what_hinders_one_watch_while_another_is_beyond_server_ends_without_a_li
             first = world.feed
             await until(
                 lambda: (
-                    first._listwatches
-                    and first._listwatches[0].condition.health is Health.SYNCED
+                    first.listwatches
+                    and first.listwatches[0].condition.health is Health.SYNCED
                     and world.watches()
                 )
             )
             refused = world.cluster.faults.add(Refuse(500), verb="watch", resource="secrets")
             world.time.now += LIVED + 1  # That watches end after a while is no trouble.
             world.cluster.cut()
-            await until(lambda: first.trouble or first._listwatches[0].condition.trouble)
+            await until(lambda: first.trouble or first.listwatches[0].condition.trouble)
             assert told() == ["WARNING: secrets: the server answers 500 InternalError. It is asked again."]
             refused.release()
-            await until(lambda: not first._listwatches[0].condition.trouble)
+            await until(lambda: not first.listwatches[0].condition.trouble)
             assert told() == []
             world.cluster.faults.clear()
             await until(lambda: first.synced)
@@ -221,7 +221,7 @@ def test_a_kind_that_goes_and_comes_back_is_told_of_once_each_way(told: Told) ->
                 assert line.startswith("INFO: The cache of widgets.example.com holds 0 objects, ")
                 world.time.now += LIVED + 1
                 world.cluster.delete(definition)
-                await until(lambda: world.feed.health is Health.MISSING and world.feed._resolving)
+                await until(lambda: world.feed.health is Health.MISSING and world.feed.state.is_resolving)
                 (line,) = told()
                 assert line.startswith(
                     "WARNING: widgets.example.com: the cluster does not serve them. Install the definition of"

@@ -112,7 +112,7 @@ def truly(feed: Feed) -> tuple[int, int]:
     """Return how much is held: each record once, wherever it is."""
     records = {
         id(record): record
-        for store in feed._merging.stores
+        for store in feed.state.merging.stores
         for kept in (store.records()[0], store.writing())
         for record in kept
     }
@@ -164,9 +164,12 @@ def test_a_cache_that_grows_beyond_its_budget_is_let_go(when: str, told: Told) -
         async with Server(lists=lists, watches=watches) as server, operating(server, **options) as world:
             feed = world.feed
             await until(
-                lambda: feed._merging.store.records()[0] or not feed._merging.branches[0].view.stages_nothing
+                lambda: (
+                    feed.state.merging.store.records()[0]
+                    or not feed.state.merging.branches[0].view.stages_nothing
+                )
             )
-            stores = [weakref.ref(branch.view) for branch in feed._merging.branches]
+            stores = [weakref.ref(branch.view) for branch in feed.state.merging.branches]
             await let_go(feed)
             assert holds_nothing(feed)
             assert [store() for store in stores] == [None], "its memory is free"
@@ -400,7 +403,7 @@ def test_what_is_shown_although_no_list_and_watch_holds_it_any_more_counts() -> 
             async with operating(server, selectors={"pods": Cached(EITHER, max_bytes="128Ki")}) as world:
                 await world.synced()
                 assert counted(world.feed) == truly(world.feed)
-                merging = world.feed._merging
+                merging = world.feed.state.merging
                 first = next(branch for branch in merging.branches if branch.view.records()[0])
                 (leaving,) = (record for record in first.view.records()[0] if record.name == "p0")
                 merging.leave(first, replace(leaving, version="105", holders=0))
@@ -428,7 +431,7 @@ def test_in_one_of_several_branches_the_whole_is_let_go(told: Told) -> None:
                 await world.synced()
                 assert counted(world.feed) == truly(world.feed)
                 assert counted(world.feed)[0] == 5
-                stores = [weakref.ref(store) for store in world.feed._merging.stores]
+                stores = [weakref.ref(store) for store in world.feed.state.merging.stores]
                 gate.set()
                 await let_go(world.feed)
                 assert holds_nothing(world.feed)
@@ -443,7 +446,9 @@ def test_in_one_of_several_branches_the_whole_is_let_go(told: Told) -> None:
                 assert len(told()) == 1
                 await asyncio.wait_for(world.feed.settled(Selector(names=["ca"], namespaces=["infra"])), 10)
                 # While it is tried again, its parts are not called anything else.
-                await until(lambda: len(server.scripts[IN_SHOP].listed) > 1 and not world.feed._resolving)
+                await until(
+                    lambda: len(server.scripts[IN_SHOP].listed) > 1 and not world.feed.state.is_resolving
+                )
                 with pytest.raises(Oversized):
                     world.cache.get("pods", "ca", "infra")
                 assert told() == []

@@ -145,7 +145,7 @@ def test_35_a_server_that_keeps_to_the_limit_again_is_listed_in_pages_again(piec
             assert world.names() == names(3)
             read = len(pieces)
             assert [query.get("continue") for query in server.pods.listed[4:]] == [None, "A", "B"]
-            world.feed._listwatches[0].relist("audit")
+            world.feed.listwatches[0].relist("audit")
             server.pods.lists += [*[listed("300", *objects(2))] * 10]
             await relists(world, 2)
             assert len(pieces) == read

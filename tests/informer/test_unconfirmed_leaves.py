@@ -18,7 +18,7 @@ async def deleting_200(world: World, names: list[str]) -> None:
     before = len(world.cluster.requests)
     world.cluster.delete(*map(secret, names))
     await until(
-        lambda: len(world.feed._merging.doubts) == len(names) and len(world.cluster.requests) > before
+        lambda: len(world.feed.state.merging.doubts) == len(names) and len(world.cluster.requests) > before
     )
     held.release()
 
@@ -59,7 +59,7 @@ def test_while_a_leave_is_unconfirmed_gone_asks_the_server() -> None:
             world.cluster.faults.add(Silence(), verb="list", resource="secrets")
             world.cluster.delete(secret("a"))
             world.cluster.patch(secret("b"), labelled(app=None))
-            await until(lambda: len(world.feed._merging.doubts) == 2)
+            await until(lambda: len(world.feed.state.merging.doubts) == 2)
             before = len(world.cluster.requests)
             assert named(world.cache.held("secrets")) == ["a", "b", "c"], (
                 "they are shown until it is known what became of them"
@@ -88,7 +88,7 @@ def test_gone_asks_while_another_stream_still_holds_what_one_has_let_go() -> Non
             uid = world.cache.get("secrets", "a", "shop")["metadata"]["uid"]
             assert not await world.cache.gone("secrets", "a", "shop", uid=uid)
             world.cluster.delete(secret("a"))
-            await until(lambda: not world.feed._listwatches[0].held())
+            await until(lambda: not world.feed.listwatches[0].writer.held())
             assert named(world.cache.held("secrets")) == ["a"]
             assert await world.cache.gone("secrets", "a", "shop", uid=uid)
 

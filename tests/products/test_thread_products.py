@@ -20,13 +20,14 @@ from kopf_selectcache.core.store import union as merging_module
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.core.store.union import Merging
 from tests.branched import SHARED
+from tests.core.writers import writers
 from tests.interleaving import Plan, Turns, plans, stepping
 from tests.scenes import GOLD, Call, Scene, alone, listed, node, record, two
 
 
 def moving(merging: Merging) -> list[Call]:
     """`a` moves from the first branch to the second, and the first hears of it first."""
-    one, other = merging.branches
+    one, other = writers(merging)
     return [
         lambda: one.leave(record("a", 11)),
         lambda: one.progress("11"),
@@ -38,7 +39,7 @@ def moving(merging: Merging) -> list[Call]:
 def vanishing(merging: Merging) -> list[Call]:
     """`b` changes, `a` is deleted at 12, before the second branch has heard of anything; and `b` changes
     again."""
-    one, other = merging.branches
+    one, other = writers(merging)
     return [
         lambda: one.put(record("b", 11)),
         lambda: one.progress("11"),
@@ -74,8 +75,8 @@ SCENES: dict[str, Callable[[], Scene]] = {
     "own, and its move": lambda: two(moving, own=node("a", 11, GOLD)),
     "relist of a branch": lambda: two(
         lambda merging: [
-            *listed(merging.branches[0], 12, record("a", 11), record("c", 12)),
-            lambda: merging.branches[1].progress("12"),
+            *listed(writers(merging)[0], 12, record("a", 11), record("c", 12)),
+            lambda: writers(merging)[1].progress("12"),
         ]
     ),
     "doubt": lambda: two(vanishing),
@@ -95,13 +96,13 @@ def answers(scene: Callable[[], Scene], read: str) -> list[object]:
     found = [one.read(read)]
     for step in one.steps:
         step()
-        staged = any(branch.view._staged is not None for branch in one.merging.branches)
+        staged = any(branch.view._staged is not None for branch in writers(one.merging))
         found.append(found[-1] if staged else one.read(read))
     return found
 
 
 def stores(scene: Scene) -> list[Store]:
-    return [scene.merging.store, *(branch.view for branch in scene.merging.branches)]
+    return [scene.merging.store, *(branch.view for branch in writers(scene.merging))]
 
 
 @pytest.mark.parametrize("scene", SCENES)

@@ -63,7 +63,7 @@ def test_35_large_objects_are_listed_in_pages_of_4_mb_whose_limit_changes_within
 
             asked.clear()
             feed = operator.runtime.feed(KIND)
-            feed._listwatches[0].relist("audit")
+            feed.listwatches[0].relist("audit")
             await until(lambda: feed.counts.relists["audit"], "it is listed anew")
             assert limits(asked) == [4] * 8
             await operator.in_step(KIND)
@@ -108,8 +108,8 @@ def test_35_a_list_in_pieces_has_the_objects_of_the_list_in_pages(
         async with operating(real_api, namespace, {KIND: "app=web"}) as operator:
             feed, names = operator.runtime.feed(KIND), operator.holds(KIND)
             asked.clear()
-            feed._listwatches[0]._page_size.split()
-            feed._listwatches[0].relist("audit")
+            feed.listwatches[0]._page_size.split()
+            feed.listwatches[0].relist("audit")
             await until(lambda: feed.counts.relists["audit"], "it is listed anew")
             assert [("continue" in query) for query in asked] == [True], (
                 "the first page is read as it comes; it keeps to the limit, so the second is not"

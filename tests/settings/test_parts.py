@@ -30,7 +30,7 @@ def only_in(namespace: str) -> Callable[[EmbeddedCluster], str]:
 async def lost(world: World, namespace: str) -> None:
     """Let the cluster say once that it does not serve the kind there; wait until it is asked again what the
     key means."""
-    listwatch = next(each for each in world.feed._listwatches if each.stream.namespace == namespace)
+    listwatch = next(each for each in world.feed.listwatches if each.stream.namespace == namespace)
     await until(lambda: listwatch.condition.health is Health.SYNCED)
     refused = world.cluster.faults.add(
         Refuse(404), verb="watch", resource="secrets", namespace=namespace, times=1
@@ -93,7 +93,7 @@ def test_whoever_waits_is_let_go_when_the_kind_is_served_no_more(*, again: bool)
             waiting = asyncio.create_task(world.feed.settled())
             await asyncio.sleep(0)
             if not again:
-                world.feed._planned = never  # type: ignore[method-assign]
+                world.feed.resolve = never  # type: ignore[method-assign]
             await lost(world, "shop")
             if again:
                 world.cluster.faults.clear()
@@ -111,10 +111,10 @@ def test_what_the_cluster_does_not_serve_is_missing_while_it_is_asked_about() ->
     async def main() -> None:
         async with caching(APART, secret("a", app="web"), secret("ca", "infra")) as world:
             await world.cache.wait_synced()
-            world.feed._planned = never  # type: ignore[method-assign]
+            world.feed.resolve = never  # type: ignore[method-assign]
             world.cluster.faults.add(Refuse(404), verb="list", resource="secrets", namespace="infra")
             await lost(world, "infra")
-            await until(lambda: world.feed._resolving)
+            await until(lambda: world.feed.state.is_resolving)
             with pytest.raises(Missing):
                 world.cache.get("secrets", "ca", "infra")
 
@@ -125,15 +125,16 @@ def test_a_gap_harms_no_cache_that_is_not_watching() -> None:
     async def main() -> None:
         async with caching(APART, secret("a", app="web"), secret("ca", "infra")) as world:
             await world.cache.wait_synced()
-            world.feed._planned = never  # type: ignore[method-assign]
+            world.feed.resolve = never  # type: ignore[method-assign]
             await lost(world, "infra")
             await until(
                 lambda: (
-                    world.feed._resolving and all(each._running is None for each in world.feed._listwatches)
+                    world.feed.state.is_resolving
+                    and all(each._running is None for each in world.feed.listwatches)
                 )
             )
             world.feed.resume()
-            for each in world.feed._listwatches:
+            for each in world.feed.listwatches:
                 each.relist("audit")
             assert world.feed.resource is not None
 
@@ -146,7 +147,7 @@ def test_a_read_in_a_thread_during_a_new_beginning_pins_nothing_old() -> None:
             await world.cache.wait_synced()
             feed, before, inside, go_on = (
                 world.feed,
-                world.feed._listwatches,
+                world.feed.listwatches,
                 threading.Event(),
                 threading.Event(),
             )
@@ -165,7 +166,7 @@ def test_a_read_in_a_thread_during_a_new_beginning_pins_nothing_old() -> None:
                 )
                 await asyncio.to_thread(inside.wait, 60)
                 await lost(world, "infra")
-                await until(lambda: feed._listwatches is not before)
+                await until(lambda: feed.listwatches is not before)
                 go_on.set()
                 await asyncio.gather(reading, return_exceptions=True)
             await until(lambda: feed.synced)
@@ -181,7 +182,7 @@ def test_a_mistake_beside_the_watches_costs_them_nothing(caplog: pytest.LogCaptu
     async def main() -> None:
         async with caching(EITHER, secret("a", app="web"), silent="tier") as world:
             await world.cache.wait_synced()
-            before, settle = world.feed._listwatches, world.feed._confirming._confirm_one
+            before, settle = world.feed.listwatches, world.feed._confirming._confirm_one
             mistakes = 0
 
             async def mistaken(doubt: Any) -> bool:
@@ -194,7 +195,7 @@ def test_a_mistake_beside_the_watches_costs_them_nothing(caplog: pytest.LogCaptu
             world.feed._confirming._confirm_one = mistaken  # type: ignore[method-assign]
             world.cluster.delete(secret("a"))
             await until(lambda: named(world.cache.held("secrets")) == [])
-            assert world.feed._listwatches is before
+            assert world.feed.listwatches is before
 
     run(main())
     assert (

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from sys import intern
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -37,8 +37,9 @@ from kopf_selectcache.core.store.compression import Packing
 from kopf_selectcache.core.store.index_spec import Indexed, Values, with_values
 from kopf_selectcache.core.store.interning import Sharing
 from kopf_selectcache.core.store.projection import ALL, Projection, parts_of
-from kopf_selectcache.core.store.record import OUT_OF_RANGE, TOO_DEEP, Record, Unreadable, kept_json
+from kopf_selectcache.core.store.record import Record, Unreadable, kept_json
 
+from ._decoding import FAILURES, MOST_TOKEN, decode_as, reason_of, refusal_of
 from ._fastpath import parted, without_managed
 from ._shapes import Answer, Line, Mark, Metadata, Object, Owner, UsualMetadata, UsualObject
 from .messages import END_OF_INITIAL_EVENTS, Bookmark, Event, Message, Page, Refusal
@@ -51,42 +52,8 @@ class _Failed(NamedTuple):
     error: Exception
 
 
-MOST_TOKEN = 64 * 1024
-"""The characters of a continue token. It becomes a part of a URL, which servers take up to about 1 MB of."""
-
 MOST_VERSION = 1024
 """The characters of a resourceVersion. Those of API servers are numbers of at most 20 digits."""
-
-MOST_SAID = 1000
-"""How many characters of what a server says are taken in: people read them, in logs, errors and the probe."""
-
-_Shape = TypeVar("_Shape")
-
-_FAILURES = (msgspec.DecodeError, UnicodeError, RecursionError)
-"""What the decoder raises, and the encoder for keys that are no text."""
-
-
-def _decode(data: bytes | msgspec.Raw, shape: type[_Shape], what: str) -> _Shape:
-    try:
-        return msgspec.json.decode(data, type=shape)
-    except _FAILURES as error:
-        # The decoder's words name a place and a type, never a value: it may be a Secret's.
-        undecodable = Undecodable(f"{what} is not what the API promises: {error}", _why(error))
-    # Raised out here, it does not carry the decoder's error along, which may hold all of the data.
-    raise undecodable
-
-
-def _why(error: Exception) -> str:
-    """Say as a clause what keeps an object from being decoded."""
-    match error:
-        case RecursionError():
-            return TOO_DEEP
-        case UnicodeError():
-            return "it is not UTF-8"
-        case msgspec.ValidationError():  # Without a type, all else is valid.
-            return OUT_OF_RANGE
-        case _:
-            return f"it is no valid JSON: {str(error).removeprefix('JSON is malformed: ')}"
 
 
 def read_refusal(code: int, data: bytes, *, retry_after: float | None = None) -> Refusal:
@@ -95,33 +62,12 @@ def read_refusal(code: int, data: bytes, *, retry_after: float | None = None) ->
     `retry_after` has the seconds of the header, which go before those of the Status.
     """
     try:
-        refusal = _refusal(_decode(data, Answer, "a Status"))
+        refusal = refusal_of(decode_as(data, Answer, "a Status"))
     except Garbled:
         refusal = Refusal(code)
     return replace(
         refusal, code=code, retry_after=refusal.retry_after if retry_after is None else retry_after
     )
-
-
-def _refusal(answer: Answer) -> Refusal:
-    seconds = answer.details.retry_after if answer.details is not None else None
-    return Refusal(
-        answer.code,
-        _said(answer.reason),
-        _said(answer.message),
-        None if seconds is None or seconds < 0 else seconds,
-        (
-            answer.metadata.token
-            if answer.metadata is not None and len(answer.metadata.token) <= MOST_TOKEN
-            else ""
-        ),
-    )
-
-
-def _said(text: str) -> str:
-    """Return what a server says as one line, of which there is an end."""
-    line = " ".join("".join(each if each.isprintable() else " " for each in text[: 2 * MOST_SAID]).split())
-    return line if len(line) <= MOST_SAID and len(text) <= 2 * MOST_SAID else f"{line[:MOST_SAID]}…"
 
 
 _LABELS = msgspec.json.Decoder(dict[str, str] | None)
@@ -144,7 +90,9 @@ def _sharing(sent: Sent) -> Callable[[tuple[tuple[str, str], ...]], dict[str, st
     values: Sharing[str] = Sharing(str)
 
     def made(pairs: tuple[tuple[str, str], ...]) -> dict[str, str] | LabelRequirement:
-        labels = {intern(key): values.of(value) for key, value in pairs}
+        labels = {}
+        for key, value in pairs:
+            labels[intern(key)] = values.of(value)
         return sent.failing_label(labels) or labels
 
     return made
@@ -186,6 +134,8 @@ class Reader:
     _owners: Sharing[tuple[str, ...]] = field(
         default_factory=lambda: Sharing(tuple), init=False, repr=False, compare=False
     )
+    _is_partial: bool = field(init=False, repr=False, compare=False)
+    """True if the projection does not store whole objects."""
     _starts: tuple[bytes, ...] = field(init=False, repr=False, compare=False)
     """How objects usually begin: up to their metadata, having said what they are, or nothing of it."""
 
@@ -194,6 +144,7 @@ class Reader:
             b'"%s":%s,' % (key, msgspec.json.encode(said))
             for key, said in ((b"kind", self.kind), (b"apiVersion", self.api_version))
         )
+        object.__setattr__(self, "_is_partial", self.projection.partial)
         # As typed clients write them, in whose order the members are declared; and as maps are written.
         object.__setattr__(self, "_labels", Sharing(_sharing(self.sent)))
         object.__setattr__(
@@ -243,7 +194,7 @@ class Reader:
         """
         if (parts := parted(data, self._starts)) is not None:
             try:
-                answer = _decode(parts.envelope, Answer, "a list")
+                answer = decode_as(parts.envelope, Answer, "a list")
                 if answer.items == []:
                     yield from self._sliced(answer, parts.items, len(data), first)
                     return
@@ -252,12 +203,12 @@ class Reader:
             except Garbled:
                 pass  # It may be nothing but written in another way.
         try:
-            answer = _decode(data, Answer, "a list")
+            answer = decode_as(data, Answer, "a list")
         except Undecodable as error:
             undecodable = error
         else:
             if answer.kind == "Status":
-                yield _refusal(answer)
+                yield refusal_of(answer)
                 return
             items, answer.items = answer.items or [], None
             items.reverse()
@@ -275,7 +226,7 @@ class Reader:
         must read the end as well. A custom resource may name its list otherwise, so its items must name their
         kind if the list has yet to.
         """
-        answer = _decode(head + b"]}", Answer, "a list")
+        answer = decode_as(head + b"]}", Answer, "a list")
         end: dict[str, Any] = {}
         if answer.metadata is None:
             end["metadata"] = {"resourceVersion": "0"}
@@ -293,7 +244,7 @@ class Reader:
                 if end - taken >= SLICE:
                     yield None
                     taken = end
-            answer = _decode(listed.envelope, Answer, "a list")
+            answer = decode_as(listed.envelope, Answer, "a list")
             if answer.items is None:  # The key may come a second time, with an escape.
                 yield from self._sliced(answer, listed.items, len(data), first)
                 return
@@ -367,7 +318,7 @@ class Reader:
                     ),
                 )
             case "BOOKMARK":
-                mark = _decode(line.object, Mark, "a bookmark")
+                mark = decode_as(line.object, Mark, "a bookmark")
                 self._require_kind(
                     mark
                 )  # A version of another kind may be far ahead: it would suppress all later events.
@@ -379,7 +330,7 @@ class Reader:
                     marked.version, complete=(marked.annotations or {}).get(END_OF_INITIAL_EVENTS) == "true"
                 )
             case "ERROR":
-                return _refusal(_decode(line.object, Answer, "a Status"))
+                return refusal_of(decode_as(line.object, Answer, "a Status"))
             case other:
                 raise Garbled(f"an event of the unknown type {other[:100]!r} came")
 
@@ -390,10 +341,10 @@ class Reader:
         Anything else is the half of a line, and nothing.
         """
         try:
-            answer = _decode(data, Answer, "a Status")
+            answer = decode_as(data, Answer, "a Status")
         except Garbled:
             return None
-        return _refusal(answer) if answer.kind == "Status" else None
+        return refusal_of(answer) if answer.kind == "Status" else None
 
     def record(self, data: bytes | msgspec.Raw, *, kindless: bool = True, leaves: bool = False) -> Record:
         """Read an object. It must be of the kind, since some proxies answer with Tables; in lists it may be
@@ -416,22 +367,28 @@ class Reader:
         It is decoded once, and wholly, since the decoder looks only at what it is asked for, and readers ask
         for all of it.
         """
-        start = next((start for start in self._starts if data.startswith(start)), b"")
+        if self._is_partial or self.wanted is not None:
+            return None
+        for start in self._starts:  # It is used below. A generator would cost a call for each.
+            if data.startswith(start):
+                break
+        else:
+            return None
         says_no_kind = start == _SAYS_NO_KIND
-        if not start or (says_no_kind and not kindless) or self.projection.partial or self.wanted is not None:
+        if says_no_kind and not kindless:
             return None
         kept = without_managed(data, len(start) - 1)
         if kept is None:
             return None
         try:
             decoded = _EVERYTHING.decode(kept)
-        except _FAILURES as error:
+        except FAILURES as error:
             return _Failed(kept, error)
         try:
             found = msgspec.convert(decoded, UsualObject)
             term = self.sent.failing_term(decoded) if self.sent.terms and not leaves else None
             del decoded  # It takes several times the bytes.
-        except _FAILURES:
+        except FAILURES:
             return None
         metadata, said = found.metadata, ("", "") if says_no_kind else (self.kind, self.api_version)
         if (
@@ -540,11 +497,11 @@ class Reader:
         what = f"an object of kind {self.kind}"
         if outlined is None:
             with suppress(Undecodable):
-                return self._bounded(_decode(data, Object, what)), None
+                return self._bounded(decode_as(data, Object, what)), None
         with suppress(Unscannable):
             outlined = outlined or outline(data, "metadata")
-            return self._bounded(_decode(identity(outlined), Object, what)), outlined
-        return self._bounded(_decode(data, Object, what)), outlined  # It raises the decoder's words.
+            return self._bounded(decode_as(identity(outlined), Object, what)), outlined
+        return self._bounded(decode_as(data, Object, what)), outlined  # It raises the decoder's words.
 
     def _bounded(self, found: Object) -> Object:
         """Return what was read; raise Garbled if its version is too long."""
@@ -561,7 +518,7 @@ class Reader:
     def _common(self, metadata: Metadata) -> tuple[dict[str, str] | None, list[Owner] | None]:
         try:
             return _LABELS.decode(metadata.labels), _OWNERS.decode(metadata.owners)
-        except _FAILURES as error:
+        except FAILURES as error:
             why = str(error)
         raise Garbled(
             f"an object of kind {self.kind}{_named(metadata)} has labels or owners that are not what the API"
@@ -586,7 +543,7 @@ class Reader:
             metadata.uid,
             metadata.version,
             labels,
-            self._owners.of(tuple([owner.uid for owner in owners]) if owners else ()),
+            self._owners.of(tuple([owner.uid for owner in owners])) if owners else (),
             kept if self.packing is None else self.packing.pack(kept),
             fields,
             self.packing,
@@ -605,7 +562,7 @@ class Reader:
             came = kept if whole is None else msgspec.json.encode(ALL.cut(self._members(whole)))
             key = metadata.namespace, metadata.name
             return {each.name: each.come(key, decoded(kept if each.late else came)) for each in self.indexes}
-        except _FAILURES as error:
+        except FAILURES as error:
             problem: Garbled = self._undecodable(metadata, error)
         except BadIndex as bad:
             problem = Unindexed(f"{self.kind}{_named(metadata)} cannot be indexed: {bad}")
@@ -633,7 +590,7 @@ class Reader:
             if self.projection.transform is not None:
                 kept = self.projection.transformed(kept)
             return kept, self._values(parts) if self.fields else b"", parts
-        except _FAILURES as error:
+        except FAILURES as error:
             problem: Garbled = self._undecodable(found.metadata, error)
         except BadTransform as bad:
             problem = Untransformed(f"the transform of {self.kind}{_named(found.metadata)} {bad}")
@@ -648,14 +605,14 @@ class Reader:
             if failed.kept == kept:
                 raise failed.error
             return decoded(kept)
-        except _FAILURES as error:
+        except FAILURES as error:
             problem = self._undecodable(metadata, error)
         raise problem  # As above.
 
     def _undecodable(self, metadata: Metadata | UsualMetadata | None, error: Exception) -> Undecodable:
         return Undecodable(
             f"an object of kind {self.kind}{_named(metadata)} is not what the API promises: {error}",
-            _why(error),
+            reason_of(error),
         )
 
     def _members(self, parts: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
@@ -677,14 +634,14 @@ def _line(data: bytes) -> tuple[Line, Outline | None]:
     the line has been scanned.
     """
     try:
-        return _decode(data, Line, "a line of a watch"), None
+        return decode_as(data, Line, "a line of a watch"), None
     except Undecodable as error:
         undecodable = error
     with suppress(KeyError, Unscannable, Undecodable):
         found = outline(data, "object", "metadata")
         return (
             Line(
-                _decode(found.members["type"], str, "the type of an event"),
+                decode_as(found.members["type"], str, "the type of an event"),
                 msgspec.Raw(found.members["object"]),
             ),
             found.below,

@@ -148,11 +148,6 @@ class Watch:
 
 
 @dataclass(frozen=True, slots=True)
-class Close:
-    """Give the request that is under way up."""
-
-
-@dataclass(frozen=True, slots=True)
 class Wait:
     """Come back with Due after a delay: see `core.protocol.backoff`."""
 
@@ -214,7 +209,7 @@ class Told:
     trouble: Refusal | Lost | Silent | None
 
 
-Effect: TypeAlias = List | Watch | Close | Wait | Begin | Put | Leave | Commit | Abandon | Progress | Told
+Effect: TypeAlias = List | Watch | Wait | Begin | Put | Leave | Commit | Abandon | Progress | Told
 
 
 # ---- States.
@@ -350,6 +345,16 @@ class Step:
 def step(state: State, input_: Input) -> Step:
     """Take an input in: see the theory of operation at the top of this file."""
     match state, input_:
+        case Watching(known, version), Event(type_, record):
+            if not is_number(record.version) and is_number(version):
+                return _lost(state, _mixed(record.version))
+            if not is_newer(record.version, version):
+                if type_ != "DELETED":
+                    return Step(state)  # A replay: it may bring back what has left since.
+                # Some servers delete with the version that was deleted.
+                return Step(replace(state, known=replace(known, beyond=True)), (Leave(record),))
+            delta = Leave(record) if type_ == "DELETED" else Put(record)
+            return Step(_ahead(known, version, record.version), (delta, Progress(record.version)))
         case Idle(known), Start():
             return _ask_for_all(known)
         case Listing(), Page():
@@ -382,16 +387,6 @@ def step(state: State, input_: Input) -> Step:
                 return Step(replace(state, marks=marks + 1))
             # Bookmarks come about once a minute: the end of the initial state will not come any more.
             return _lost(state, Silent())
-        case Watching(known, version), Event(type_, record):
-            if not is_number(record.version) and is_number(version):
-                return _lost(state, _mixed(record.version))
-            if not is_newer(record.version, version):
-                if type_ != "DELETED":
-                    return Step(state)  # A replay: it may bring back what has left since.
-                # Some servers delete with the version that was deleted.
-                return Step(replace(state, known=replace(known, beyond=True)), (Leave(record),))
-            delta = Leave(record) if type_ == "DELETED" else Put(record)
-            return Step(_ahead(known, version, record.version), (delta, Progress(record.version)))
         case Watching(known, version), Bookmark(marked):
             if not is_number(marked) and is_number(version):
                 return _lost(state, _mixed(marked))
@@ -499,7 +494,7 @@ def _complete(known: Known, version: str, *, exact: bool) -> Step:
     if older and not exact:
         return _wait(
             known.failed(),
-            (Abandon(), Close()),
+            (Abandon(),),
             Lost(f"version {_shown(version)} came after {_shown(known.floor)}"),
         )
     # A commit is no proof yet that the version can be watched: the failures stand until a message has come.
@@ -527,13 +522,13 @@ def _refused(state: Listing | Filling | Watching, refusal: Refusal) -> Step:
             # Streams are what is refused, most likely. If it is the selector, the list will be as well, and
             # that is told.
             known = replace(known, streaming=False)
-            return Step(Waiting(known), (Abandon(), Close(), Wait(known.failures - 1, wait)))
-        return _wait(known, (Abandon(), Close()), refusal, at_least=wait, slow=slow)
+            return Step(Waiting(known), (Abandon(), Wait(known.failures - 1, wait)))
+        return _wait(known, (Abandon(),), refusal, at_least=wait, slow=slow)
     # It may be the version that is refused, and will be for ever: unless it is the caller, the verb or the
     # rate.
     stuck = refusal.code not in (401, 403, 405, 429) and known.failures > PATIENCE
     resume = "" if stuck or refusal.code in (404, 410) else state.version
-    return _wait(known, (Close(),), refusal, resume=resume, at_least=wait, slow=slow)
+    return _wait(known, (), refusal, resume=resume, at_least=wait, slow=slow)
 
 
 def _lost(state: Listing | Filling | Watching, why: Lost | Silent) -> Step:
@@ -550,9 +545,7 @@ def _lost(state: Listing | Filling | Watching, why: Lost | Silent) -> Step:
         # Only a complete list, in pages, shows that the selector counts again: a watch is opened before it
         # shows anything.
         known = replace(state.known, failures=max(state.known.failures + 1, PATIENCE))
-        return _wait(
-            known, (Abandon(), Close()) if isinstance(state, Filling) else (Close(),), why, slow=True
-        )
+        return _wait(known, (Abandon(),) if isinstance(state, Filling) else (), why, slow=True)
     lived, garbled = isinstance(why, Lost) and why.lived, isinstance(why, Lost) and why.garbled
     known = state.known.failed()
     if isinstance(state, Filling):
@@ -562,7 +555,7 @@ def _lost(state: Listing | Filling | Watching, why: Lost | Silent) -> Step:
             known = replace(
                 known, failures=max(known.failures, PATIENCE)
             )  # Pages, this once: whatever it was, it has taken long.
-        return _wait(known, (Abandon(), Close()), why, at_least=at_least)
+        return _wait(known, (Abandon(),), why, at_least=at_least)
     # A server that was restored from a backup answers a version that it has yet to reach with silence; so is
     # everything answered by a proxy that holds events back.
     mute = not state.heard and (isinstance(why, Silent) or (lived and known.marked))
@@ -573,23 +566,21 @@ def _lost(state: Listing | Filling | Watching, why: Lost | Silent) -> Step:
         and (why.lasted or known.may_reopen)
     ):
         known = replace(known, failures=0 if lived else state.known.failures, may_reopen=False)
-        return Step(
-            Watching(known, state.version), (Close(), Watch(state.version))
-        )  # No failure: nobody is told.
+        return Step(Watching(known, state.version), (Watch(state.version),))  # No failure: nobody is told.
     if lived and not mute:
         known = replace(known, failures=1)
     stuck = (garbled or mute) and known.failures > PATIENCE
     if mute and not known.marked:
         # It may also have nothing to say, and send no bookmarks: a list now and then will do.
         stuck = known.failures % (PATIENCE + 1) == 0
-    return _wait(known, (Close(),), why, resume="" if stuck else state.version, at_least=at_least)
+    return _wait(known, (), why, resume="" if stuck else state.version, at_least=at_least)
 
 
 def _same_page(state: Listing, trouble: Refusal | Lost | Silent, *, at_least: float = 0.0) -> Step:
     """Ask for the page again: a long list would never be complete if each failure cost all pages before."""
     paused = replace(state, tries=state.tries + 1)
     wait = Wait(state.known.failures + state.tries, at_least)
-    return Step(Waiting(state.known, paused=paused), (Close(), Told(trouble), wait))
+    return Step(Waiting(state.known, paused=paused), (Told(trouble), wait))
 
 
 def _give_up(
@@ -602,7 +593,7 @@ def _give_up(
 ) -> Step:
     """Forget the list, and begin another one."""
     known = replace(state.known.failed(), expired=state.known.expired + 1 if expired else 0)
-    return _wait(known, (Abandon(), Close()), trouble, at_least=at_least, slow=slow)
+    return _wait(known, (Abandon(),), trouble, at_least=at_least, slow=slow)
 
 
 def _wait(

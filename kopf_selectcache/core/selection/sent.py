@@ -76,7 +76,10 @@ class Sent:
 
     def failing_label(self, labels: Mapping[str, str]) -> LabelRequirement | None:
         """Return a requirement that these labels do not satisfy; None if they satisfy all."""
-        return next((each for each in self.requirements if not each.matches(labels)), None)
+        for each in self.requirements:
+            if not each.matches(labels):
+                return each
+        return None
 
     def failing_term(self, obj: Mapping[str, Any], lost: Mapping[str, str] = _NOTHING) -> FieldTerm | None:
         """Return a term that the object does not satisfy. `lost` has the values of fields that a projection

@@ -32,11 +32,12 @@ IDLE = 1000
 AT_ONCE = 2000
 """Where more records than this change at once, indexes are built anew, slice by slice."""
 
-LACKING = ""
-"""The one value of an index of what lacks a label."""
-
 CUTTING = ("=", "==", "!=", "notin")
 """The requirements of which an index says by one set after another whether a record meets them."""
+
+
+NEGATIVE = ("!=", "notin", "!")
+"""The requirements that most records meet: an index would leave nearly all of them."""
 
 
 class Lookup(NamedTuple):
@@ -100,52 +101,50 @@ class Indexes:
     """
 
     def __init__(self) -> None:
-        self._all: dict[Dimension, Index] = {}
+        self.made: dict[Dimension, Index] = {}
+        """All indexes, ready or not."""
         self.declared: tuple[Indexed, ...] = ()
         self._reads = 0
 
-    def __bool__(self) -> bool:
-        return bool(self._all)
-
     def change(self, before: Record | None, after: Record | None) -> None:
         """Take in that one record is held instead of another."""
-        for index in self._all.values():
+        for index in self.made.values():
             index.change(before, after)
 
     def forget(self) -> bool:
         """Have all of them built anew; return whether there are any."""
-        for index in self._all.values():
+        for index in self.made.values():
             index.forget()
-        return bool(self._all)
+        return bool(self.made)
 
     def want(self, dimension: Dimension) -> bool:
         """Have an index made; return whether there was none, and is room for one."""
-        if dimension in self._all:
+        if dimension in self.made:
             return False
-        on_demand = [each for each in self._all if each.by not in ("index", "owner")]
+        on_demand = [each for each in self.made if each.by not in ("index", "owner")]
         if len(on_demand) >= MOST and dimension != OWNER:
-            idle = min(on_demand, key=lambda each: self._all[each].used)
-            if self._reads - self._all[idle].used < IDLE:
+            idle = min(on_demand, key=lambda each: self.made[each].used)
+            if self._reads - self.made[idle].used < IDLE:
                 return False
-            del self._all[idle]
-        self._all[dimension] = Index(_reading(dimension))
-        self._all[dimension].used = self._reads
+            del self.made[idle]
+        self.made[dimension] = Index(_reading(dimension))
+        self.made[dimension].used = self._reads
         return True
 
     def declare(self, indexed: Indexed) -> None:
         """Have a declared index made, unless it is."""
         dimension = Dimension("index", indexed.name)
-        if dimension not in self._all:
-            self._all[dimension] = Index(lambda record: indexed.known(record) or ())
+        if dimension not in self.made:
+            self.made[dimension] = Index(lambda record: indexed.known(record) or ())
             self.declared = (*self.declared, indexed)
 
     def unready(self) -> Index | None:
         """Return an index that has to be built."""
-        return next((each for each in self._all.values() if not each.ready), None)
+        return next((each for each in self.made.values() if not each.ready), None)
 
     def containers(self) -> dict[str, list[object]]:
         """Return the containers of each index, to be weighed when the lock is held no more."""
-        return {str(dimension): index.containers() for dimension, index in self._all.items() if index.ready}
+        return {str(dimension): index.containers() for dimension, index in self.made.items() if index.ready}
 
     # ---- Choosing.
 
@@ -169,12 +168,12 @@ class Indexes:
         for indexed, _ in (*lookup.values, *lookup.where):
             if (
                 dimension := Dimension("index", indexed.name)
-            ) not in self._all:  # Of a branch: the whole has them all.
+            ) not in self.made:  # Of a branch: the whole has them all.
                 if asking:
                     self.declare(indexed)
                 return dimension
         missing = self._wanted(lookup) if size > WORTH else None
-        if missing is None or not (self.want(missing) if asking else missing not in self._all):
+        if missing is None or not (self.want(missing) if asking else missing not in self.made):
             return None
         return missing
 
@@ -197,7 +196,7 @@ class Indexes:
                 partial(chain.from_iterable, near),
                 lookup._replace(namespaces=None),
             )
-        if not self._all:
+        if not self.made:
             return
         if lookup.owner is not None and (index := self._ready(OWNER)) is not None:
             yield _of([index.posting(lookup.owner)], OWNER, lookup._replace(owner=None))
@@ -219,32 +218,15 @@ class Indexes:
 
     def _by_label(self, requirement: LabelRequirement, rest: Lookup, whole: Lookup) -> _Candidates | None:
         """Return the candidates by a label, if there is an index of it: `rest` is looked for beside it."""
-        dimension, lacking = (
-            Dimension("label", requirement.key),
-            self._ready(Dimension("lacking", requirement.key)),
-        )
+        if requirement.operator in NEGATIVE:
+            return None
+        dimension = Dimension("label", requirement.key)
         index = self._ready(dimension)
         match requirement.operator:
-            case "!":
-                return (
-                    _of([lacking.posting(LACKING)], Dimension("lacking", requirement.key), rest)
-                    if lacking is not None
-                    else None
-                )
             case _ if index is None:
                 return None
             case "=" | "==" | "in":
                 return _of([index.posting(value) for value in requirement.values], dimension, rest)
-            case "!=" | "notin":
-                if lacking is None:
-                    return None
-                size = (
-                    lacking.count
-                    + index.count
-                    - sum(len(index.posting(value)) for value in requirement.values)
-                )
-                others = chain(index.postings(but=requirement.values), (lacking.posting(LACKING),))
-                return _Candidates(size, str(dimension), partial(chain.from_iterable, others), rest)
             case operator:  # Which numbers are greater, or less, whoever asks has to see.
                 records = partial(chain.from_iterable, index.postings())
                 return _Candidates(
@@ -277,23 +259,18 @@ class Indexes:
         """Return the index that would leave fewer candidates: one at a time, since the first may do."""
         if lookup.owner is not None:
             return None if self._is_ready(OWNER) else OWNER
-        positive = [each for each in lookup.labels if each.operator not in ("!=", "notin", "!")]
-        for requirement in positive or lookup.labels:
-            label, lacking = Dimension("label", requirement.key), Dimension("lacking", requirement.key)
-            needed = {"!": (lacking,), "!=": (label, lacking), "notin": (label, lacking)}.get(
-                requirement.operator, (label,)
-            )
-            for dimension in needed:
-                if not self._is_ready(dimension):
-                    return dimension
+        for requirement in lookup.labels:
+            dimension = Dimension("label", requirement.key)
+            if requirement.operator not in NEGATIVE and not self._is_ready(dimension):
+                return dimension
         return None
 
     def _is_ready(self, dimension: Dimension) -> bool:
-        index = self._all.get(dimension)
+        index = self.made.get(dimension)
         return index is not None and index.ready
 
     def _ready(self, dimension: Dimension) -> Index | None:
-        index = self._all.get(dimension)
+        index = self.made.get(dimension)
         if index is None or not index.ready:
             return None
         index.used = self._reads
@@ -319,8 +296,6 @@ def _reading(dimension: Dimension) -> Callable[[Record], Collection[str]]:
     match dimension.by:
         case "owner":
             return _owners
-        case "lacking":
-            return lambda record: () if key in record.labels else (LACKING,)
         case _:
             return lambda record: () if (value := record.labels.get(key)) is None else (value,)
 

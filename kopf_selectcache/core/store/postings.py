@@ -30,16 +30,14 @@ LARGE = 50_000
 class Dimension(NamedTuple):
     """What an index is by."""
 
-    by: Literal["label", "lacking", "owner", "index"]
-    """The value of a label; that there is no such label; the uid of an owner; a declared index."""
+    by: Literal["label", "owner", "index"]
+    """The value of a label; the uid of an owner; a declared index."""
     key: str = ""
 
     def __str__(self) -> str:
         match self.by:
             case "owner":
                 return "owners"
-            case "lacking":
-                return f"no label {self.key}"
             case _:
                 return f"{self.by} {self.key}"
 
@@ -79,11 +77,10 @@ class Index:
         found = self._postings.get(value, ())
         return (found,) if isinstance(found, Record) else found
 
-    def postings(self, but: Collection[str] = ()) -> Iterator[Collection[Record]]:
-        """Return the records by their values, but for these values."""
-        for value, found in self._postings.items():
-            if value not in but:
-                yield (found,) if isinstance(found, Record) else found
+    def postings(self) -> Iterator[Collection[Record]]:
+        """Return the records by their values."""
+        for found in self._postings.values():
+            yield (found,) if isinstance(found, Record) else found
 
     def change(self, before: Record | None, after: Record | None) -> None:
         """Have one record instead of another."""

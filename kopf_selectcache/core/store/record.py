@@ -147,7 +147,7 @@ def is_newer(version: str, than: str) -> bool:
     """Whether one resourceVersion comes after another, or may: of those that are no numbers, only that they
     differ is known.
     """
-    if not _comparable(version, than):
+    if not (version.isascii() and version.isdecimal() and than.isascii() and than.isdecimal()):
         return version != than
     # Of as many digits, the greater comes later as a text as well.
     return version > than if len(version) == len(than) else rank_of(version) > rank_of(than)
@@ -157,9 +157,9 @@ def is_older(version: str, than: str) -> bool:
     """Whether one resourceVersion is known to come before another. That is never known of those that are no
     numbers.
     """
-    return _comparable(version, than) and (
-        version < than if len(version) == len(than) else rank_of(version) < rank_of(than)
-    )
+    if not (version.isascii() and version.isdecimal() and than.isascii() and than.isdecimal()):
+        return False
+    return version < than if len(version) == len(than) else rank_of(version) < rank_of(than)
 
 
 def is_number(version: str) -> bool:
@@ -173,10 +173,6 @@ def are_numbers(versions: Iterable[str]) -> bool:
     """Whether all of these versions are numbers, so that it is known which comes before which."""
     digits = "".join(versions)
     return digits.isascii() and digits.isdecimal()
-
-
-def _comparable(one: str, two: str) -> bool:
-    return one.isascii() and one.isdecimal() and two.isascii() and two.isdecimal()
 
 
 def rank_of(version: str) -> tuple[int, str]:

@@ -162,7 +162,8 @@ class Store:
         return index is not None
 
     def _is_to_index(self, record: Record) -> bool:
-        self._note(record)
+        if self._indexes.declared:
+            self._note(record)
         return self._held.get(record.namespace, {}).get(record.name) is record
 
     def writing(self) -> list[Record]:
@@ -184,7 +185,8 @@ class Store:
 
     def put(self, record: Record) -> list[Change]:
         """Take an object in: into the generation that was begun, or else for readers to see at once."""
-        self._note(record)
+        if self._indexes.declared:
+            self._note(record)
         if self._staged is not None:
             same = self._held.get(record.namespace, {}).get(record.name)
             if same is not None and same.is_same(record):
@@ -198,10 +200,11 @@ class Store:
         with self._lock:
             held = self._held.setdefault(record.namespace, {})
             before = held.get(record.name)
-            if not _supersedes(record, before):
+            if before is not None and not is_newer(record.version, before.version):
                 return []
             held[record.name] = record
-            self._indexes.change(before, record)
+            if self._indexes.made:
+                self._indexes.change(before, record)
             if before is None:
                 changes = [Change(None, record, Cause.ENTERED)]
             elif before.uid == record.uid:
@@ -210,7 +213,8 @@ class Store:
                 changes = [Change(before, None, Cause.REPLACED), Change(None, record, Cause.ENTERED)]
             if self.unreadable or not record.stored:
                 self._separate(changes)
-        self._count(before, record)
+        if self._tally is not None:
+            self._count(before, record)
         return changes
 
     def leave(self, record: Record) -> list[Change]:
@@ -281,11 +285,10 @@ class Store:
         """Have the values of declared indexes beside a record before it is indexed, which happens under the
         lock. Most have come with them.
         """
-        if self._indexes.declared:
-            before = weight(record)
-            note(record, self._indexes.declared)
-            if self._tally is not None:
-                self._tally.reweigh(record, before)
+        before = weight(record)
+        note(record, self._indexes.declared)
+        if self._tally is not None:
+            self._tally.reweigh(record, before)
 
     def _note_all(self, changes: list[Change]) -> None:
         """Do so for what is indexed at once: where there is more of it, indexes are built anew."""
@@ -300,7 +303,7 @@ class Store:
         self._separate(changes)
         if len(changes) > AT_ONCE:
             return self._indexes.forget()
-        for change in changes if self._indexes else ():
+        for change in changes if self._indexes.made else ():
             self._indexes.change(change.before, change.after)
         return False
 

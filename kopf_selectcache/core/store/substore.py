@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from .accounting import Tally
 from .generation import all_of
@@ -183,32 +183,21 @@ class Section:
         return self._union.weights()
 
 
-class Merger(Protocol):
-    """Who makes of the branches what readers see."""
-
-    def put(self, branch: Branch, record: Record) -> list[Change]: ...
-
-    def leave(self, branch: Branch, record: Record) -> list[Change]: ...
-
-    def commit(self, branch: Branch, version: str, *, restored: bool = False) -> list[Change]: ...
-
-    def progress(self, branch: Branch, version: str) -> list[Change]: ...
-
-
 class Branch:
-    """Where the effects of one stream go: the calls of a `Store`, each of which returns what it changed for
-    readers.
+    """What one stream holds, and how far it is. The union writes to it (`core.store.union`), and it knows no
+    union.
     """
 
     def __init__(
         self,
         keys: Keys,
-        merger: Merger,
         *,
         wanted: Callable[[], None] = lambda: None,
         tally: Tally | None = None,
     ) -> None:
         self.keys = keys
+        self.holds_all = keys.namespace is None and keys.names is None
+        """True if the stream could hold an object of any name."""
         self.view = View(wanted=wanted, tally=tally, departure=Cause.GONE if keys.complete else Cause.LEFT)
         self.epoch = 0
         self.listed = ""
@@ -216,7 +205,6 @@ class Branch:
         self.vague: set[Key] = set()
         """What has left at a version not told: after the last one that was told, and not after the next
         one."""
-        self._merger = merger
         self._waits: list[_Wait] = []
         self._versions: dict[str, _Wait] = {}
         self._waiting: dict[Key, _Wait] = {}
@@ -226,34 +214,6 @@ class Branch:
     def version(self) -> str:
         """The version up to which everything was taken in; empty until there was a first complete list."""
         return self.view.version
-
-    def end(self) -> None:
-        """Nothing will come any more. What is read meanwhile is held for as long as it is read, and no
-        longer.
-        """
-        del self._merger  # Else each would keep the other.
-
-    def begin(self) -> None:
-        self.view.begin()
-
-    def abandon(self) -> None:
-        self.view.abandon()
-
-    def put(self, record: Record) -> list[Change]:
-        # A watch that is wider than the filter brings others as well.
-        return self._merger.put(self, record) if self.keys.have(record.key) else []
-
-    def leave(self, record: Record) -> list[Change]:
-        return self._merger.leave(self, record) if self.keys.have(record.key) else []
-
-    def commit(self, version: str, *, restored: bool = False) -> list[Change]:
-        """Show the generation that was begun, whole; `restored` says that the server's versions have gone
-        back.
-        """
-        return self._merger.commit(self, version, restored=restored)
-
-    def progress(self, version: str) -> list[Change]:
-        return self._merger.progress(self, version)
 
     def has_reached(self, mark: Left) -> bool:
         """Whether everything up to there has been taken in: never of versions that cannot be compared, unless

@@ -66,7 +66,7 @@ class Merging:
     ) -> None:
         self.tally = tally
         """Told of what all stores hold, if there is one."""
-        self.branches = tuple(Branch(keys, self, wanted=wanted, tally=tally) for keys in branches)
+        self.branches = tuple(Branch(keys, wanted=wanted, tally=tally) for keys in branches)
         self._alone = len(self.branches) == 1
         spaces = {branch.keys.namespace for branch in self.branches}
         self._near = {
@@ -236,14 +236,20 @@ class Merging:
         outdated, self._outdated = self._outdated, {}
         return outdated
 
-    def end(self) -> None:
-        """No branch will say anything any more."""
-        for branch in self.branches:
-            branch.end()
+    # ---- What branches say. Each method returns what that changes for readers.
 
-    # ---- What branches say.
+    def begin(self, branch: Branch) -> None:
+        """Start a new generation of a branch beside the one that is read."""
+        branch.view.begin()
+
+    def abandon(self, branch: Branch) -> None:
+        """Forget the generation that was begun."""
+        branch.view.abandon()
 
     def put(self, branch: Branch, record: Record) -> list[Change]:
+        # A watch that is wider than the filter brings others as well.
+        if not branch.holds_all and not branch.keys.have(record.key):
+            return []
         if self._alone:
             return branch.view.put(record)
         shown = self._shown.held(record.key)
@@ -252,7 +258,10 @@ class Merging:
         return self._settled([record.key], said=branch) if branch.view.put(record) else []
 
     def leave(self, branch: Branch, record: Record) -> list[Change]:
-        changes, key = branch.view.leave(record), record.key
+        key = record.key
+        if not branch.holds_all and not branch.keys.have(key):
+            return []
+        changes = branch.view.leave(record)
         if self._alone or not changes:
             return changes
         if is_newer(record.version, branch.version):
@@ -267,6 +276,9 @@ class Merging:
         return self._settled([key], said=branch)
 
     def commit(self, branch: Branch, version: str, *, restored: bool = False) -> list[Change]:
+        """Show the generation that was begun, whole; `restored` says that the server's versions have gone
+        back.
+        """
         first = not (
             self._left
             or self._reads

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from kopf_selectcache.core.errors import Garbled, Undecodable
-from kopf_selectcache.core.protocol.decoder import MOST_SAID, Reader, read_refusal
+from kopf_selectcache.core.protocol._decoding import MOST_SAID
+from kopf_selectcache.core.protocol.decoder import Reader, read_refusal
 from kopf_selectcache.core.protocol.lines import Lines
 from kopf_selectcache.core.protocol.messages import Bookmark, Event, Message, Page, Refusal
 from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement

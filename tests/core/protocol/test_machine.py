@@ -12,7 +12,6 @@ from kopf_selectcache.core.protocol.machine import (
     PATIENCE,
     Abandon,
     Begin,
-    Close,
     Commit,
     Due,
     Input,
@@ -88,7 +87,6 @@ def test_1_a_list_of_a_lagging_server_is_not_shown() -> None:
     assert client.on(page("99", A)) == (
         Put(A),
         Abandon(),
-        Close(),
         Told(Lost("version 99 came after 100")),
         Wait(1),
     )
@@ -102,7 +100,6 @@ def test_1_an_initial_stream_of_a_lagging_server_is_not_shown() -> None:
     assert client.fail(GONE) == (Begin(), Watch("100", initial=True))
     assert client.on(Opened(), Bookmark("99", complete=True)) == (
         Abandon(),
-        Close(),
         Told(Lost("version 99 came after 100")),
         Wait(1),
     )
@@ -115,7 +112,7 @@ def test_1_versions_that_are_no_numbers_are_never_taken_for_older() -> None:
 
 def test_2_a_silent_watch_is_given_up_and_resumed() -> None:
     client = watching()
-    assert client.on(Silent()) == (Close(), Told(Silent()), Wait(0))
+    assert client.on(Silent()) == (Told(Silent()), Wait(0))
     assert client.on(Due()) == (Watch("100"),)
 
 
@@ -123,7 +120,7 @@ def test_2_a_silent_watch_is_given_up_and_resumed() -> None:
 def test_3_a_watch_that_ends_is_resumed_at_the_last_version(end: Lost) -> None:
     client = watching()
     client.on(seen("MODIFIED", "103"))
-    assert client.on(end) == (Close(), Told(end), Wait(0))
+    assert client.on(end) == (Told(end), Wait(0))
     assert client.on(Due()) == (Watch("103"),)
 
 
@@ -131,13 +128,13 @@ def test_3_a_watch_that_ends_is_resumed_at_the_last_version(end: Lost) -> None:
 def test_3_after_a_clean_end_and_after_a_watch_that_lasted_the_next_watch_starts_at_once(end: Lost) -> None:
     client = watching()
     client.on(seen("MODIFIED", "103"))
-    assert client.on(end) == (Close(), Watch("103")), "nobody is told: it is no trouble"
+    assert client.on(end) == (Watch("103"),), "nobody is told: it is no trouble"
     assert client.state == Watching(Known(marked=True, floor="103", may_reopen=False), "103")
 
 
 def test_3_a_server_that_ends_each_watch_at_once_makes_the_next_one_wait() -> None:
     client = watching()
-    assert client.on(ENDED, Opened(), ENDED) == (Close(), Told(ENDED), Wait(0))
+    assert client.on(ENDED, Opened(), ENDED) == (Told(ENDED), Wait(0))
     assert [client.on(Due(), Opened(), ENDED)[-1] for _ in range(3)] == [Wait(1), Wait(2), Wait(3)]
 
 
@@ -148,14 +145,14 @@ def test_3_a_server_that_ends_each_watch_after_one_message_makes_the_next_one_wa
     client = watching()
     client.on(ENDED)
     for version in range(103, 110):
-        assert client.on(Opened(), message(str(version)), ENDED) == (Close(), Told(ENDED), Wait(0))
+        assert client.on(Opened(), message(str(version)), ENDED) == (Told(ENDED), Wait(0))
         client.on(Due())
 
 
 def test_3_each_watch_that_lasted_is_followed_by_one_that_starts_at_once() -> None:
     client = watching()
     for _ in range(10):
-        assert client.on(Opened(), Bookmark("100"), replace(ENDED, lasted=True)) == (Close(), Watch("100"))
+        assert client.on(Opened(), Bookmark("100"), replace(ENDED, lasted=True)) == (Watch("100"),)
     assert client.on(Opened(), ENDED)[-1] == Wait(0)
 
 
@@ -204,14 +201,14 @@ def test_3_a_stream_that_lived_is_a_good_one_even_if_it_said_nothing() -> None:
 def test_4_a_version_that_is_gone_is_listed_anew_beside_what_is_held(before: tuple[Input, ...]) -> None:
     client = watching()
     client.fail(CUT)
-    assert client.on(*before, GONE) == (Close(), Told(GONE), Wait(1))
+    assert client.on(*before, GONE) == (Told(GONE), Wait(1))
     assert client.on(Due()) == (Begin(), List(not_older_than="100"))
 
 
 def test_4_a_list_may_be_refused_as_well_and_nothing_of_it_is_shown() -> None:
     client = watching()
     client.fail(GONE)
-    assert client.on(GONE) == (Abandon(), Close(), Told(GONE), Wait(1))
+    assert client.on(GONE) == (Abandon(), Told(GONE), Wait(1))
 
 
 @pytest.mark.parametrize("refusal", [Refusal(400), Refusal(422)])
@@ -219,7 +216,7 @@ def test_8_where_initial_streams_are_refused_pages_are_asked_for_and_that_is_rem
     refusal: Refusal,
 ) -> None:
     client = Client(Start(), streaming=True)
-    assert client.on(refusal) == (Abandon(), Close(), Wait(0)), "that is no trouble: nobody is told"
+    assert client.on(refusal) == (Abandon(), Wait(0)), "that is no trouble: nobody is told"
     assert client.on(Due()) == (Begin(), List())
     client.on(page("100"), Bookmark("101"))
     assert client.fail(GONE) == (Begin(), List(not_older_than="101"))
@@ -249,7 +246,7 @@ def test_8_where_the_end_marker_does_not_come_in_time_pages_are_asked_for_and_th
 def test_8_bookmarks_without_end_are_as_good_as_silence() -> None:
     client = filling()
     assert client.on(*[Bookmark("100")] * (PATIENCE - 1)) == ()
-    assert client.on(Bookmark("100")) == (Abandon(), Close(), Told(Silent()), Wait(0))
+    assert client.on(Bookmark("100")) == (Abandon(), Told(Silent()), Wait(0))
     assert client.on(Due()) == (Begin(), List())
 
 
@@ -265,7 +262,7 @@ def test_8_after_other_failures_pages_are_asked_for_but_streams_are_not_given_up
 def test_9_an_initial_stream_that_was_cut_starts_again_and_not_at_the_version_of_an_event() -> None:
     client = filling()
     client.on(Event("ADDED", A), Bookmark("100"))
-    assert client.on(CUT) == (Abandon(), Close(), Told(CUT), Wait(0))
+    assert client.on(CUT) == (Abandon(), Told(CUT), Wait(0))
     assert client.on(Due()) == (Begin(), Watch("", initial=True))
     client.on(Bookmark("100", complete=True), Bookmark("101"))
     assert client.fail(GONE) == (Begin(), Watch("101", initial=True))
@@ -367,7 +364,7 @@ def test_16_a_watch_that_is_throttled_is_never_a_reason_to_list() -> None:
 @pytest.mark.parametrize("code", [500, 503, 504])
 def test_17_a_server_in_trouble_is_asked_again_less_and_less(code: int) -> None:
     client = watching()
-    assert client.on(Refusal(code)) == (Close(), Told(Refusal(code)), Wait(0))
+    assert client.on(Refusal(code)) == (Told(Refusal(code)), Wait(0))
     assert client.on(Due(), Refusal(code))[-1] == Wait(1)
     assert client.on(Due()) == (Watch("100"),)
 
@@ -405,7 +402,7 @@ def test_34_an_object_outside_of_the_selector_ends_a_watch_and_only_a_list_in_pa
     watched = Client(Start(), page("100", A), Opened())
     streamed = Client(Start(), Opened(), Event("ADDED", A), Bookmark("100", complete=True), streaming=True)
     for client in (watched, streamed):
-        assert client.on(OUTSIDE) == (Close(), Told(OUTSIDE), Wait(PATIENCE - 1, slow=True))
+        assert client.on(OUTSIDE) == (Told(OUTSIDE), Wait(PATIENCE - 1, slow=True))
         assert client.on(Due()) == (Begin(), List())
 
 
@@ -414,22 +411,22 @@ def test_34_an_object_outside_of_the_selector_ends_a_list_or_an_initial_stream_o
     None
 ):
     client = Client(Start(), page("100", A, then="1"))
-    assert client.on(OUTSIDE) == (Abandon(), Close(), Told(OUTSIDE), Wait(0, slow=True))
+    assert client.on(OUTSIDE) == (Abandon(), Told(OUTSIDE), Wait(0, slow=True))
     client = Client(Start(), Opened(), Event("ADDED", A), streaming=True)
-    assert client.on(OUTSIDE) == (Abandon(), Close(), Told(OUTSIDE), Wait(PATIENCE - 1, slow=True))
+    assert client.on(OUTSIDE) == (Abandon(), Told(OUTSIDE), Wait(PATIENCE - 1, slow=True))
     assert client.on(Due()) == (Begin(), List())
 
 
 def test_18_a_list_that_makes_no_sense_is_asked_for_again() -> None:
     client = Client(Start())
-    assert client.on(GARBLED) == (Abandon(), Close(), Told(GARBLED), Wait(0))
+    assert client.on(GARBLED) == (Abandon(), Told(GARBLED), Wait(0))
     assert client.on(Due()) == (Begin(), List())
 
 
 @pytest.mark.parametrize("code", [403, 405])
 def test_21_a_missing_right_is_told_at_once_and_tried_slowly_and_the_version_is_kept(code: int) -> None:
     client, refusal = watching(), Refusal(code, "Forbidden")
-    assert client.on(refusal) == (Close(), Told(refusal), Wait(0, slow=True))
+    assert client.on(refusal) == (Told(refusal), Wait(0, slow=True))
     assert client.on(Due()) == (Watch("100"),)
     assert client.fail(refusal, 50) == (Watch("100"),)
     assert client.on(Opened()) == (Told(None),)
@@ -441,7 +438,7 @@ def test_21_a_right_or_a_kind_that_is_missing_from_the_start_is_tried_slowly(
     code: int, streaming: bool
 ) -> None:
     client = Client(Start(), streaming=streaming)
-    assert client.on(Refusal(code)) == (Abandon(), Close(), Told(Refusal(code)), Wait(0, slow=True))
+    assert client.on(Refusal(code)) == (Abandon(), Told(Refusal(code)), Wait(0, slow=True))
     assert client.state.known.streaming is streaming
 
 
@@ -456,7 +453,7 @@ def test_21_a_kind_that_is_gone_is_listed_since_its_versions_mean_nothing_any_mo
 
 def test_22_a_login_that_is_not_accepted_costs_no_list() -> None:
     client = watching()
-    assert client.on(Refusal(401)) == (Close(), Told(Refusal(401)), Wait(0))
+    assert client.on(Refusal(401)) == (Told(Refusal(401)), Wait(0))
     client.on(Due())
     assert client.fail(Lost("no credentials")) == (Watch("100"),)
     assert client.fail(Refusal(401), 50) == (Watch("100"),)

@@ -17,6 +17,7 @@ from kopf_selectcache.core.store.indexes import Lookup
 from kopf_selectcache.core.store.postings import Dimension
 from kopf_selectcache.core.store.substore import Keys
 from kopf_selectcache.core.store.union import Merging
+from tests.core.writers import writers
 
 from .test_postings import IMAGES, NODE, build, by_label, filled, found, record
 
@@ -51,9 +52,9 @@ def test_functions_are_called_under_no_lock_and_what_they_add_is_counted(branche
         called.append(obj)
         return str(obj["spec"])
 
-    by, branch = Indexed("it", function=named), merging.branches[0]
+    by, branch = Indexed("it", function=named), writers(merging)[0]
     merging.store.declare(by)
-    for each in merging.branches:
+    for each in writers(merging):
         each.begin()
         each.put(record("listed", spec="a"))
         each.commit("10")
@@ -64,7 +65,7 @@ def test_functions_are_called_under_no_lock_and_what_they_add_is_counted(branche
     branch.put(record("more", "30", spec="b"))
     branch.commit("40")
     branch.leave(record("came", "50"))
-    for each in merging.branches:
+    for each in writers(merging):
         each.progress("60")
     asked = Lookup(values=((by, "b"),))
     assert merging.store.chosen(asked).by == ("index it",)

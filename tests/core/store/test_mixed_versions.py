@@ -9,7 +9,6 @@ from kopf_selectcache.core.protocol.machine import (
     PATIENCE,
     Abandon,
     Begin,
-    Close,
     Commit,
     Due,
     Input,
@@ -34,7 +33,7 @@ MIXED = Lost("version x1 came where all others are numbers", garbled=True)
 @pytest.mark.parametrize("odd", [seen("ADDED", "x1"), seen("DELETED", "x1"), Bookmark("x1")])
 def test_a_version_that_is_no_number_ends_a_watch_of_numbers(odd: Input) -> None:
     client = watching()
-    assert client.on(odd) == (Close(), Told(MIXED), Wait(0))
+    assert client.on(odd) == (Told(MIXED), Wait(0))
     assert client.on(Due()) == (Watch("100"),), "it is resumed where it was"
     came = seen("ADDED", "101")
     assert client.on(Opened(), came) == (Put(came.record), Progress("101"))
@@ -44,20 +43,20 @@ def test_after_several_in_a_row_all_is_listed_anew() -> None:
     client = watching()
     for _ in range(PATIENCE):
         client.on(seen("ADDED", "x1"), Due())
-    assert client.on(seen("ADDED", "x1")) == (Close(), Told(MIXED), Wait(PATIENCE))
+    assert client.on(seen("ADDED", "x1")) == (Told(MIXED), Wait(PATIENCE))
     assert client.on(Due())[0] == Begin()
 
 
 def test_a_page_with_a_version_that_is_no_number_among_numbers_is_refused() -> None:
     client = Client(Start())
-    assert client.on(page("100", A, ODD, B)) == (Abandon(), Close(), Told(MIXED), Wait(0))
+    assert client.on(page("100", A, ODD, B)) == (Abandon(), Told(MIXED), Wait(0))
     assert client.on(Due()) == (Begin(), List())
 
 
 def test_a_relist_of_another_sort_of_versions_is_taken_from_a_consistent_list_alone() -> None:
     client = watching()
     client.fail(GONE)
-    assert client.on(page("x1")) == (Abandon(), Close(), Told(MIXED), Wait(1))
+    assert client.on(page("x1")) == (Abandon(), Told(MIXED), Wait(1))
     while (asked := client.on(Due())) != (Begin(), List()):
         assert asked == (Begin(), List("100"))
         client.on(page("x1"))
@@ -68,7 +67,7 @@ def test_a_relist_of_another_sort_of_versions_is_taken_from_a_consistent_list_al
 def test_an_initial_stream_of_numbers_is_given_up_at_a_version_that_is_none(odd: Input) -> None:
     client = filling()
     client.on(Event("ADDED", A))
-    assert client.on(odd) == (Abandon(), Close(), Told(MIXED), Wait(0))
+    assert client.on(odd) == (Abandon(), Told(MIXED), Wait(0))
 
 
 def test_an_initial_stream_whose_first_version_is_no_number_is_given_up_at_a_number() -> None:
@@ -77,7 +76,6 @@ def test_an_initial_stream_whose_first_version_is_no_number_is_given_up_at_a_num
         client.on(Event("ADDED", ODD))
         assert client.on(odd) == (
             Abandon(),
-            Close(),
             Told(Lost(f"version {version} came where all others are no numbers", garbled=True)),
             Wait(0),
         )

@@ -16,6 +16,7 @@ from kopf_selectcache.core.store.record import Record, Unreadable, is_newer, is_
 from kopf_selectcache.core.store.store import Cause, Change, Store
 from kopf_selectcache.core.store.substore import Keys
 from kopf_selectcache.core.store.union import Merging
+from tests.core.writers import writers
 
 
 def pod(name: str, version: str, *, uid: str = "", namespace: str = "shop", data: bytes = b"{}") -> Record:
@@ -418,7 +419,7 @@ def test_i8_memory_stays_within_one_and_a_half_times_during_a_relist_of_what_has
     ]
 
     def listed(version: str) -> None:
-        for branch in merging.branches:
+        for branch in writers(merging):
             branch.begin()
             for page in pages:
                 answer = {

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.substore import SPARE, Branch, Keys
+from kopf_selectcache.core.store.substore import SPARE, Keys
 from kopf_selectcache.core.store.union import Merging
+from tests.core.writers import Writer, writers
 
 
 def pod(name: str, version: int) -> Record:
     return Record("shop", name, f"uid-{name}", str(version), {}, (), b"{}")
 
 
-def listed(branch: Branch, *records: Record) -> None:
+def listed(branch: Writer, *records: Record) -> None:
     branch.begin()
     for record in records:
         branch.put(record)
@@ -20,7 +21,7 @@ def listed(branch: Branch, *records: Record) -> None:
 
 def test_a_leave_that_waits_alone_for_its_version_is_settled_after_a_thousand_that_wait_no_more() -> None:
     merging = Merging([Keys(), Keys()])
-    quick, slow = merging.branches
+    quick, slow = writers(merging)
     gone = [f"gone-{number}" for number in range(SPARE + 10)]
     listed(quick, pod("it", 1), *(pod(name, 1) for name in gone))
     listed(slow)

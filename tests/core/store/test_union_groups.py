@@ -16,6 +16,7 @@ from kopf_selectcache.core.store.substore import Keys, least
 from kopf_selectcache.core.store.union import Merging
 from tests.core.simulation import FILTERS, Run
 from tests.core.test_simulation import operations
+from tests.core.writers import writers
 
 APART = [filters for filters in FILTERS if len(Merging([each.keys for each in filters])._groups) > 1]
 
@@ -27,7 +28,7 @@ def pod(namespace: str, version: str) -> Record:
 def over(namespaces: int) -> Merging:
     """Return branches of so many namespaces, each of which has been listed and holds one object."""
     merging = Merging([Keys(f"ns-{number}") for number in range(namespaces)])
-    for number, branch in enumerate(merging.branches):
+    for number, branch in enumerate(writers(merging)):
         branch.begin()
         branch.put(pod(f"ns-{number}", "100"))
         branch.commit("100")
@@ -36,7 +37,7 @@ def over(namespaces: int) -> Merging:
 
 def calls_for_some_events(merging: Merging) -> int:
     """Count the calls of Python functions that an object takes that comes, changes and leaves."""
-    calls, branch = 0, merging.branches[0]
+    calls, branch = 0, writers(merging)[0]
 
     def count(_: object, what: str, __: object) -> None:
         nonlocal calls

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kopf_selectcache.core.store.substore import Branch
 from kopf_selectcache.core.store.unconfirmed import Doubt
 from kopf_selectcache.core.store.union import Merging
+from tests.core.writers import Writer, writers
 
 from .test_union_rules import doubtful, held, listed, pod, told, two
 
@@ -21,7 +21,7 @@ def test_a_restore_of_one_branch_does_not_touch_what_others_hold_until_they_say(
     assert listed(a, "500", restored=True) == []
     assert held(merging) == "900"
     assert told(listed(b, "510", pod("450"), restored=True)) == [("900", "450")]
-    assert merging.branches[0].epoch == merging.branches[1].epoch == 1
+    assert writers(merging)[0].epoch == writers(merging)[1].epoch == 1
     assert told(a.put(pod("520"))) == [("450", "520")]
 
 
@@ -71,7 +71,7 @@ def test_what_was_lost_gives_way_to_a_list_past_the_restored_state() -> None:
     a.progress("900")
     a.leave(pod("910"))
     listed(a, "500", restored=True)
-    assert (held(merging), b.epoch, merging.take_outdated()) == ("900", 1, {b: "restored"})
+    assert (held(merging), b.epoch, merging.take_outdated()) == ("900", 1, {b.branch: "restored"})
     assert told(listed(b, "510", pod("450"))) == [("900", "450")]
     assert merging.take_outdated() == {}, "it has missed nothing"
 
@@ -93,7 +93,7 @@ def test_the_version_stays_until_all_branches_have_heard_that_the_server_was_res
 def test_another_object_of_that_name_and_version_shows_that_the_server_was_restored() -> None:
     merging, a, b = two(pod("9", uid="lost"))
     assert told(listed(a, "40", pod("9", uid="new"))) == [("9", None), (None, "9")]
-    assert merging.take_outdated() == {b: "restored"}
+    assert merging.take_outdated() == {b.branch: "restored"}
 
 
 def test_what_is_listed_otherwise_in_the_same_version_is_shown_as_it_was_listed() -> None:
@@ -138,7 +138,7 @@ def test_when_one_branch_finds_that_the_server_was_restored_the_others_are_to_be
     merging, a, b = two(pod("10"))
     assert merging.take_outdated() == {}
     listed(a, "8", restored=True)
-    assert merging.take_outdated() == {b: "restored"}
+    assert merging.take_outdated() == {b.branch: "restored"}
     listed(b, "8", restored=True)
     assert merging.take_outdated() == {}
 
@@ -202,7 +202,7 @@ def test_what_a_read_of_the_epoch_before_kept_out_is_shown_where_the_branch_that
     assert (b.epoch, held(merging)) == (1, "15")
 
 
-def missed() -> tuple[Merging, Branch, Branch]:
+def missed() -> tuple[Merging, Writer, Writer]:
     """The first was not told of a change, nor of the departure after it, and cannot be listed."""
     merging, a, b = two(pod("1"))
     b.put(pod("12"))
@@ -227,4 +227,4 @@ def test_a_branch_that_is_outdated_by_a_restore_is_not_called_one_that_missed_so
     b.progress("14")
     a.progress("20")
     assert (held(merging), merging.doubts[0].version) == ("12", "12"), "it has missed the change besides"
-    assert merging.take_outdated() == {a: "restored"}
+    assert merging.take_outdated() == {a.branch: "restored"}

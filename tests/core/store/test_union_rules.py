@@ -10,6 +10,7 @@ from kopf_selectcache.core.store.store import Cause, Change
 from kopf_selectcache.core.store.substore import Branch, Keys
 from kopf_selectcache.core.store.unconfirmed import Doubt
 from kopf_selectcache.core.store.union import Merging
+from tests.core.writers import Writer, writers
 
 
 def pod(
@@ -18,17 +19,17 @@ def pod(
     return Record(namespace, name, uid, version, {}, (), data)
 
 
-def listed(branch: Branch, version: str, *records: Record, restored: bool = False) -> list[Change]:
+def listed(branch: Writer, version: str, *records: Record, restored: bool = False) -> list[Change]:
     branch.begin()
     for record in records:
         assert branch.put(record) == []
     return branch.commit(version, restored=restored)
 
 
-def two(*records: Record, version: str = "10") -> tuple[Merging, Branch, Branch]:
+def two(*records: Record, version: str = "10") -> tuple[Merging, Writer, Writer]:
     """Return two branches, of which the first holds these."""
     merging = Merging([Keys(), Keys()])
-    a, b = merging.branches
+    a, b = writers(merging)
     listed(a, version, *records)
     listed(b, version)
     return merging, a, b
@@ -75,7 +76,7 @@ def test_a_leave_is_shown_once_all_branches_have_reached_it() -> None:
 
 def test_of_several_leaves_each_is_shown_as_soon_as_it_is_reached() -> None:
     merging = Merging([Keys()] * 3)
-    slow, a, c = merging.branches
+    slow, a, c = writers(merging)
     listed(slow, "10")
     listed(a, "10", pod("1"))
     listed(c, "10", pod("2", name="other"))
@@ -94,9 +95,9 @@ def test_a_leave_from_before_a_list_waits_for_all_to_reach_the_list() -> None:
 
 def test_branches_that_cannot_hold_the_key_are_not_waited_for() -> None:
     merging = Merging([Keys("shop"), Keys("blog"), Keys("shop", frozenset({"other"}))])
-    for branch in merging.branches:
+    for branch in writers(merging):
         listed(branch, "10")
-    shop = merging.branches[0]
+    shop = writers(merging)[0]
     shop.put(pod("11"))
     assert told(shop.leave(pod("12"))) == [("11", None)]
 
@@ -112,7 +113,7 @@ def test_a_deletion_of_an_unknown_version_waits_for_the_next_message_and_then_fo
 
 def test_a_deletion_of_an_unknown_version_is_shown_at_once_where_no_other_branch_could_hold_it() -> None:
     merging = Merging([Keys("shop"), Keys("blog")])
-    shop, blog = merging.branches
+    shop, blog = writers(merging)
     listed(shop, "10", pod("1"))
     listed(blog, "10")
     assert told(shop.leave(pod("1"))) == [("1", None)]
@@ -176,7 +177,7 @@ def test_a_namespace_of_which_nothing_is_left_is_forgotten() -> None:
 
 def test_what_a_wider_watch_brings_is_not_taken_in() -> None:
     merging = Merging([Keys("shop", frozenset({"it", "too"})), Keys("blog")])
-    shop, _ = merging.branches
+    shop, _ = writers(merging)
     listed(shop, "10", pod("1"))
     assert shop.put(pod("11", name="other")) == shop.leave(pod("12", name="other")) == []
     assert [record.name for record in merging.store.records()[0]] == ["it"]
@@ -184,7 +185,7 @@ def test_what_a_wider_watch_brings_is_not_taken_in() -> None:
 
 def test_one_branch_alone_is_a_store() -> None:
     merging = Merging()
-    (branch,) = merging.branches
+    (branch,) = writers(merging)
     assert told(listed(branch, "10", pod("1"))) == [(None, "1")]
     assert told(branch.put(pod("11"))) == [("1", "11")]
     assert told(branch.leave(pod("12"))) == [("11", None)]
@@ -196,7 +197,7 @@ def test_one_branch_alone_is_a_store() -> None:
 # ---- Reads that end a doubt.
 
 
-def doubtful() -> tuple[Merging, Branch, Branch, Doubt]:
+def doubtful() -> tuple[Merging, Writer, Writer, Doubt]:
     merging, a, b = two(pod("1"))
     a.leave(pod("12"))
     (doubt,) = merging.doubts
@@ -215,7 +216,7 @@ def test_a_branch_that_is_refused_for_ever_keeps_nothing_that_is_confirmed_to_be
 
 def test_a_branch_that_never_had_a_list_is_waited_for_and_believed_after_the_read() -> None:
     merging = Merging([Keys(), Keys()])
-    a, b = merging.branches
+    a, b = writers(merging)
     listed(a, "10", pod("1"))
     assert a.leave(pod("11")) == []
     b.begin()
@@ -228,7 +229,7 @@ def test_a_branch_that_never_had_a_list_is_waited_for_and_believed_after_the_rea
 @pytest.mark.parametrize("late", [True, False])
 def test_beside_a_branch_that_stays_behind_for_ever_nothing_is_remembered_without_end(late: bool) -> None:
     merging = Merging([Keys(), Keys()])
-    a, b = merging.branches
+    a, b = writers(merging)
     listed(a, "10")
     if not late:
         listed(b, "10")
@@ -244,7 +245,7 @@ def test_beside_a_branch_that_stays_behind_for_ever_nothing_is_remembered_withou
             + sum(len(branch._waits) + len(branch._waiting) for branch in merging.branches)
         )
     assert max(sizes) < 4_000
-    assert outdated == ([] if late else [(b, "behind")] * 2), "it is to be listed anew"
+    assert outdated == ([] if late else [(b.branch, "behind")] * 2), "it is to be listed anew"
 
 
 @pytest.mark.parametrize(
@@ -293,7 +294,11 @@ def test_what_a_branch_past_the_read_was_not_told_of_is_not_shown_until_it_is_li
     b.put(pod("12"))
     a.progress("20")
     for version in ("20", "21"):
-        assert (b.progress(version), held(merging), merging.take_outdated()) == ([], None, {b: "missed"})
+        assert (b.progress(version), held(merging), merging.take_outdated()) == (
+            [],
+            None,
+            {b.branch: "missed"},
+        )
     changes = listed(b, "22", *([pod("12")] if there else []))
     # Where it is there all the same, the server was restored under higher versions.
     assert told(changes) == ([(None, "12")] if there else [])
@@ -328,7 +333,7 @@ def test_what_is_older_than_a_read_is_remembered_while_a_list_is_under_way() -> 
 
 def test_the_version_is_the_least_of_the_branches_and_none_before_each_had_a_list() -> None:
     merging = Merging([Keys("shop"), Keys("blog")])
-    shop, blog = merging.branches
+    shop, blog = writers(merging)
     listed(shop, "10")
     assert (merging.store.version, shop.version) == ("", "10")
     listed(blog, "20")
@@ -386,8 +391,8 @@ def grouped() -> Merging:
 
 def test_what_several_branches_hold_is_known_when_all_have_told_that_could_hold_the_same() -> None:
     merging = grouped()
-    one, other, two, ca, tls = merging.branches
-    shop, infra = merging.needed([one, two]), merging.needed([ca, tls])
+    one, other, two, ca, tls = writers(merging)
+    shop, infra = merging.needed([one.branch, two.branch]), merging.needed([ca.branch, tls.branch])
     it = pod("9")
     listed(one, "10", it)
     assert (shop.version, infra.version) == ("", "")
@@ -401,7 +406,7 @@ def test_what_several_branches_hold_is_known_when_all_have_told_that_could_hold_
     assert infra.version == "", "the third could hold what they have not heard of"
     listed(other, "13")
     assert (shop.version, infra.version, merging.store.version) == ("12", "13", "12")
-    assert {*merging.near([ca])} == {other, ca, tls}
+    assert {*merging.near([ca.branch])} == {other.branch, ca.branch, tls.branch}
 
 
 def test_what_all_or_one_alone_could_hold_is_read_without_a_detour() -> None:
@@ -413,21 +418,24 @@ def test_what_all_or_one_alone_could_hold_is_read_without_a_detour() -> None:
 
 def test_a_group_waits_for_no_list_or_departure_of_another() -> None:
     merging = grouped()
-    for branch in merging.branches:
+    for branch in writers(merging):
         listed(
             branch,
             "10",
             *([pod("9", namespace="infra", name="ca")] if branch.keys.have(("infra", "ca")) else []),
         )
-    one, other, two, ca, tls = merging.branches
+    one, other, two, ca, tls = writers(merging)
     listed(other, "20")
     ca.leave(pod("9", namespace="infra", name="ca"))  # At a version that is not told.
     for branch in (one, two):
         branch.progress("15")
-    assert (merging.needed([one, two]).version, merging.needed([other, ca]).version) == ("15", "10")
+    assert (
+        merging.needed([one.branch, two.branch]).version,
+        merging.needed([other.branch, ca.branch]).version,
+    ) == ("15", "10")
     for branch in (ca, tls):
         branch.progress("20")
-    assert merging.needed([other, ca]).version == "20"
+    assert merging.needed([other.branch, ca.branch]).version == "20"
 
 
 @pytest.mark.parametrize("uid", ["uid", "another"], ids=["changed", "recreated"])
@@ -441,7 +449,7 @@ def test_an_object_never_goes_back_to_what_a_branch_holds_that_was_not_told_of_t
     b.progress("14")
     assert (held(merging), merging.take_outdated()) == ("12", {})
     a.progress("20")  # Past the change, of which the server has told it nothing.
-    assert (held(merging), merging.take_outdated()) == ("12", {a: "missed"})
+    assert (held(merging), merging.take_outdated()) == ("12", {a.branch: "missed"})
     changes = listed(a, "21", *([pod("14", uid=uid)] if there else [])) + b.progress("21")
     assert told(changes) == [("12", "14" if there else None)]
     assert merging.take_outdated() == {}
@@ -453,9 +461,11 @@ def test_what_a_branch_was_not_told_of_is_asked_about_where_it_cannot_be_listed_
     b.leave(pod("14"))
     b.progress("14")
     a.progress("20")
-    assert (held(merging), merging.take_outdated(), merging.store.version) == ("12", {a: "missed"}, "10"), (
-        "it has left, and is shown"
-    )
+    assert (held(merging), merging.take_outdated(), merging.store.version) == (
+        "12",
+        {a.branch: "missed"},
+        "10",
+    ), "it has left, and is shown"
     assert list(merging.doubts) == [Doubt("shop", "it", "uid", "12", 0)]
     (doubt,) = merging.doubts
     assert merging.confirmed(doubt, version="21", uid="uid") == [], "nothing is known: it is somewhere"
@@ -463,7 +473,11 @@ def test_what_a_branch_was_not_told_of_is_asked_about_where_it_cannot_be_listed_
     assert (merging.doubts, held(merging)) == ((), None)
     b.progress("22")
     assert a.progress("22") == [], "it still holds what it was not told of"
-    assert (held(merging), merging.take_outdated(), merging.store.version) == (None, {a: "missed"}, "22")
+    assert (held(merging), merging.take_outdated(), merging.store.version) == (
+        None,
+        {a.branch: "missed"},
+        "22",
+    )
 
 
 def test_what_is_held_by_several_branches_is_counted_once() -> None:

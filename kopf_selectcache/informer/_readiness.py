@@ -1,0 +1,98 @@
+"""Readiness: the part of an informer that one request needs, or the error that explains why there is none.
+
+A stream that cannot be kept spoils no answer that does not need it, unless it could hold objects of the same
+names as one that the answer needs together with others (`core.store.union`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from kopf_selectcache._errors import StateError
+from kopf_selectcache.core.store.store import Readable, Store
+from kopf_selectcache.selectors.selector import Selector
+
+from .health import Condition
+from .reflector import Listwatch
+from .state import InformerState
+
+
+class Part(NamedTuple):
+    """The readable part of an informer for one request."""
+
+    error: StateError | None
+    """The error that reads must raise; None if it can be read."""
+    store: Readable
+    """The store to read. Its version is empty before the first complete lists."""
+    trouble: str
+    remedy: str
+    """The cause of a failure and the one thing to change; empty if there is none."""
+
+
+def ready_store(state: InformerState) -> Store | None:
+    """Return the store, if each read of it may be answered; else None."""
+    for condition in state.conditions:
+        if not condition.readable:
+            return None
+    store = state.merging.store
+    return store if store.version else None
+
+
+def worst_of(state: InformerState, listwatches: Sequence[Listwatch]) -> Condition:
+    """Return the worst condition of some streams; while the cluster is asked what the key means, the
+    condition of that, or of the reason for it.
+    """
+    resolving = state.is_resolving or not state.listwatches
+    conditions = state.conditions if resolving else [each.condition for each in listwatches]
+    return max(conditions, key=lambda condition: condition.gravity)
+
+
+def part_for(state: InformerState, request: Selector | None) -> Part:
+    """Return the part of the informer that an answer to the request needs; to None, all of it."""
+    if request is None or not state.has_several_streams:
+        return _part(worst_of(state, state.listwatches), state.store)
+    needed = state.needed(request)
+    condition = worst_of(state, needed.listwatches)
+    if not needed.store.version and condition.readable:
+        condition = worst_of(state, needed.near)
+    return _part(condition, needed.store)
+
+
+def _part(condition: Condition, store: Readable) -> Part:
+    return Part(condition.error(), store, condition.trouble, condition.remedy)
+
+
+def streams_for(state: InformerState, request: Selector | None) -> tuple[Listwatch, ...]:
+    """Return the streams that a request needs; for None, all."""
+    if request is None or not state.has_several_streams:
+        return state.listwatches
+    return state.needed(request).listwatches
+
+
+def age_of(state: InformerState, request: Selector | None) -> float | None:
+    """Return the seconds since the server last confirmed the stored objects; None before the first complete
+    list.
+    """
+    ages = [each.age() for each in streams_for(state, request)]
+    return max((age for age in ages if age is not None), default=None) if None not in ages else None
+
+
+async def wait_until_settled(
+    state: Callable[[], InformerState], request: Selector | None, moved: asyncio.Event
+) -> None:
+    """Wait until each stream that the request needs is synced, or has failed."""
+    while True:
+        now = state()
+        conditions = (
+            [now.resolving] if now.is_resolving else [each.condition for each in streams_for(now, request)]
+        )
+        if waited := [each for each in conditions if not each.has_settled]:
+            await waited[0].settled()
+            continue
+        part = part_for(now, request)
+        if part.error is not None or part.store.version:
+            return
+        moved.clear()  # Of several streams, each has to reach the newest list.
+        await moved.wait()

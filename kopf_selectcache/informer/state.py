@@ -1,0 +1,104 @@
+"""InformerState: the filter, plan, store, projection and indexes of one informer, as one immutable value.
+
+The informer replaces it in one assignment. A read takes one reference, and sees no half of a change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.index_spec import Indexed
+from kopf_selectcache.core.store.projection import Projection
+from kopf_selectcache.core.store.store import Readable, Store
+from kopf_selectcache.core.store.union import Merging
+from kopf_selectcache.selectors.selector import AnyOf, Selector
+from kopf_selectcache.settings.planner import Plan
+
+from .health import Condition
+from .reflector import Listwatch
+
+
+class Needed(NamedTuple):
+    """The streams and the store that one request needs."""
+
+    listwatches: tuple[Listwatch, ...]
+    """The streams that could hold objects of the request."""
+    near: tuple[Listwatch, ...]
+    """The streams that must have been listed before it can be answered."""
+    store: Readable
+
+
+class Derived:
+    """A cell for the value that reads derive from one state, such as memoised comparisons with its filter."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value: Any = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InformerState:
+    """One version of all that a read depends on."""
+
+    filter: Selector | AnyOf
+    """As declared; once it is planned, with the namespaces that the operator is confined to."""
+    projection: Projection
+    """The part of each object that is stored."""
+    indexes: Mapping[str, Indexed]
+    """The declared and added indexes, by name."""
+    resolving: Condition
+    """The condition of asking the cluster what the key means, and of the informer as a whole."""
+    is_resolving: bool = True
+    """True while the cluster is asked what the key means."""
+    resource: Resource | None = None
+    """None until the cluster has said what the key means."""
+    plan: Plan | None = None
+    """The plan of the streams; None before the first."""
+    merging: Merging = field(default_factory=Merging)
+    listwatches: tuple[Listwatch, ...] = ()
+    derived: Derived = field(default_factory=Derived)
+    needed: Callable[[Selector], Needed] = field(init=False, repr=False)
+    """Returns what a request needs, where there are several streams. Memoised."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "needed", lru_cache(1024)(self._needed()))
+
+    def _needed(self) -> Callable[[Selector], Needed]:
+        # A cached method would hold this state, and so all objects, until the next garbage collection.
+        listwatches, merging = self.listwatches, self.merging
+        kind = self.resource.domains if self.resource is not None else None
+
+        def needed(request: Selector) -> Needed:
+            found = tuple(each for each in listwatches if not each.filter.disjoint(request, kind=kind))
+            found = found or listwatches
+            branches = [each.branch for each in found]
+            near = merging.near(branches)
+            return Needed(
+                found, tuple(each for each in listwatches if each.branch in near), merging.needed(branches)
+            )
+
+        return needed
+
+    @property
+    def store(self) -> Store:
+        """The stored objects of all streams."""
+        return self.merging.store
+
+    @property
+    def has_several_streams(self) -> bool:
+        return len(self.listwatches) > 1
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """The conditions that the health of the informer depends on: those of the streams, or that of
+        resolving and the reasons for it.
+        """
+        streams = tuple(each.condition for each in self.listwatches)
+        if self.is_resolving or not streams:
+            return self.resolving, *(each for each in streams if each.is_missing)
+        return streams
