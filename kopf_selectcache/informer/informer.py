@@ -183,7 +183,14 @@ class Feed:
     @property
     def ready(self) -> Store | None:
         """The store, if each read of it may be answered; else None, and `part` has what can be read."""
-        return ready_store(self.state)
+        state = self.state
+        if state.is_resolving:
+            return ready_store(state)
+        # Each read asks: a loop without calls takes a third of the time.
+        for each in state.listwatches:
+            if not each.writer.condition.readable:
+                return None
+        return state.store if state.store.version else None
 
     @property
     def world(self) -> World:
@@ -193,7 +200,7 @@ class Feed:
     @property
     def parted(self) -> bool:
         """True if it has several streams, so that a request may need some of them only."""
-        return self.state.has_several_streams
+        return len(self.state.listwatches) > 1
 
     def condition_of(self, listwatch: Listwatch) -> Condition:
         """Return the condition of a stream; while the cluster is asked what the key means, that of asking."""

@@ -65,7 +65,11 @@ class InformerState:
     needed: Callable[[Selector], Needed] = field(init=False, repr=False)
     """Returns what a request needs, where there are several streams. Memoised."""
 
+    store: Store = field(init=False, repr=False)
+    """The stored objects of all streams."""
+
     def __post_init__(self) -> None:
+        object.__setattr__(self, "store", self.merging.store)
         object.__setattr__(self, "needed", lru_cache(1024)(self._needed()))
 
     def _needed(self) -> Callable[[Selector], Needed]:
@@ -83,11 +87,6 @@ class InformerState:
             )
 
         return needed
-
-    @property
-    def store(self) -> Store:
-        """The stored objects of all streams."""
-        return self.merging.store
 
     @property
     def has_several_streams(self) -> bool:
