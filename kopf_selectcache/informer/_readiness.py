@@ -85,9 +85,12 @@ async def wait_until_settled(
     """Wait until each stream that the request needs is synced, or has failed."""
     while True:
         now = state()
-        conditions = (
-            [now.resolving] if now.is_resolving else [each.condition for each in streams_for(now, request)]
-        )
+        if now.is_resolving:
+            if part_for(now, request).error is not None:
+                return
+            conditions = [now.resolving]
+        else:
+            conditions = [each.condition for each in streams_for(now, request)]
         if waited := [each for each in conditions if not each.has_settled]:
             await waited[0].settled()
             continue

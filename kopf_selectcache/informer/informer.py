@@ -26,27 +26,26 @@ from kopf_selectcache.core.store.store import Cause, Change, Store
 from kopf_selectcache.core.store.substore import Branch
 from kopf_selectcache.core.store.substore import Key as ObjectKey
 from kopf_selectcache.core.store.union import Merging
-from kopf_selectcache.selectors.kind_keys import assigned, unserved
 from kopf_selectcache.selectors.selector import AnyOf, Selector
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.planner import Plan, Stream, plan
 
 from ._awaited_versions import AwaitedVersions
 from ._confirmer import Confirming
+from ._messages import Mistake, Subject
 from ._readiness import Part, age_of, part_for, ready_store, wait_until_settled, worst_of
 from .audit import Audit, audited
 from .causes import reason
 from .claims import Claims
 from .dictionary_training import apart, give_back
 from .environment import World
-from .health import Condition, Health, Subject
+from .health import Condition, Health
 from .index_builder import Indexing
 from .list_version import AgreedVersion, agreed_versions
 from .log import News, context_of
 from .memo import Memo
-from .memory import AGAIN, Budget, told
+from .memory import AGAIN, Budget, LetGo, indexed_bytes
 from .metrics import Counts
-from .phrase import Phrase
 from .reflector import Listwatch
 from .state import InformerState
 from .stream_writer import StreamWriter, failure_of
@@ -265,10 +264,10 @@ class Feed:
         world = self._world
         return Condition(
             subject,
-            declared=assigned(self._key),
+            key=self._key,
             sync_timeout=world.settings.sync_timeout,
             clock=world.clock,
-            listener=self._news,
+            report=self._news.report,
             unreadable=lambda: self._notify(None),
             since=since,
         )
@@ -296,7 +295,7 @@ class Feed:
                     {"resource": str(self)},
                     extra=context_of(self),
                 )
-                self.state.resolving.mistaken(error)
+                self.state.resolving.fail(Mistake(type(error).__name__))
                 await world.sleep(delay(6, world.chance()))
 
     def mark_resolving(self) -> None:
@@ -351,22 +350,18 @@ class Feed:
         assert excess is not None, "nothing is too much"
         assert state.resource is not None, "nothing was resolved"
         assert state.plan is not None, "nothing was planned"
-        why = told(
-            self,
-            self._key,
+        records = state.merging.newest()
+        let_go = LetGo(
             excess,
             self._declared.filter,
-            state.merging.newest(),
-            kind=state.resource.domains,
-            limit=self._declared.max_bytes,
             packed=self.packing is not None and (self.packing.packs or self.packing.fits),
-            others=self._declared.is_particular,
-            indexes=self.indexes,
+            indexes=tuple(self.indexes),
+            values=indexed_bytes(records) if self.indexes else 0,
         )
-        state.resolving.oversized(*why)
+        state.resolving.fail(let_go)
         self.begin(state.plan, cause=Cause.EVICTED)
         for each in self.state.listwatches:
-            each.condition.oversized(*why)
+            each.condition.fail(let_go)
 
     def resume(self) -> None:
         """Open all watches anew: nobody knows which connections are still alive."""
@@ -551,31 +546,14 @@ class Feed:
         while True:
             try:
                 return await self.resolve()
-            except NotServed as error:
-                self.report_missing(
-                    error,
-                    Phrase(
-                        "%(advice)s; it is looked for again and again",
-                        advice=unserved(self._key, assigned(self._key)),
-                    ),
-                )
-            except DeclarationError as error:
-                condition.rejected(
-                    Phrase("%(problem)s", problem=error.what)
-                    if str(self) in error.what
-                    else Phrase("the filter of %(resource)s: %(problem)s", resource=self, problem=error.what),
-                    Phrase("%(advice)s", advice=error.remedy),
-                )
+            except (NotServed, DeclarationError) as error:
+                condition.fail(error)
             except (Refused, Unreachable, Garbled) as error:
                 failure = failure_of(error)
                 self.counts.failures[reason(failure)] += 1
-                condition.troubled(failure, verb="get")
+                condition.fail(failure, verb="get")
             await world.sleep(delay(failures, world.chance(), slow=condition.error() is not None))
             failures += 1
-
-    def report_missing(self, error: NotServed, remedy: Phrase) -> None:
-        """Report that the cluster does not serve the kind."""
-        self.state.resolving.missing(Phrase("%(problem)s", problem=error), remedy)
 
     async def resolve(self) -> Plan:
         """Ask the cluster what the key means; return the planned streams."""
